@@ -1,0 +1,66 @@
+# Every target depends on the installed environment, so that a fresh clone needs one command only.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PYTEST := $(BIN)/python -m pytest
+DURATION ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-all lint format type unit spark-test broker-test e2e bench lock clean
+
+help: ## Show this help
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## Make .venv with the console script .venv/bin/rebalance-monitor
+
+$(STAMP): requirements/dev.txt pyproject.toml .ci/prerequisites
+	@.ci/prerequisites "$(PYTHON)"
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@touch $@
+
+demo: setup ## Start a real Kafka, the monitor and a sick consumer; DURATION=60 ends by itself
+	$(BIN)/rebalance-monitor demo $(if $(DURATION),--duration $(DURATION))
+
+test: lint type ## Everything CI runs: lint, types, unit, Spark, real broker and end-to-end tests
+	$(PYTEST) -m "not slow"
+
+test-all: lint type ## The same plus the slow matrices
+	$(PYTEST)
+
+lint: setup ## Format check, lint and the architecture's import contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+
+format: setup ## Rewrite the sources in the house format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+type: setup ## mypy --strict
+	$(BIN)/mypy
+
+unit: setup ## Tests without JVM and broker (seconds)
+	$(PYTEST) -m "not spark and not broker and not e2e and not slow"
+
+spark-test: setup ## Tests with a local Spark session
+	$(PYTEST) -m "spark and not broker and not e2e and not slow"
+
+broker-test: setup ## Tests against a real embedded broker
+	$(PYTEST) -m "broker and not e2e and not slow"
+
+e2e: setup ## The whole chain as separate processes
+	$(PYTEST) -m "e2e and not slow"
+
+bench: setup ## Measure; prints the tables of docs/benchmarks.md
+	$(BIN)/rebalance-monitor bench
+
+lock: setup ## Resolve requirements/dev.txt again (needs uv on PATH)
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
+	  --no-emit-find-links --extra dev pyproject.toml -o requirements/dev.txt
+
+clean: ## Remove the environment and caches of this checkout (not the user's jar cache)
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache artifacts
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
