@@ -251,9 +251,7 @@ def decode_status(text: bytes) -> Status:
         return decode(text, DecodeTotals)
     if kind == "query":
         return decode(text, QueryStatus)
-    raise ContractError(
-        f"unknown status kind {kind!r}: the stream is newer than this reader; update the exporter"
-    )
+    raise ContractError(f"unknown status kind {kind!r}: the stream is newer than this reader; update the exporter")
 
 
 @dataclass(frozen=True, slots=True)
