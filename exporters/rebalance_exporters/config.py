@@ -1,0 +1,71 @@
+"""Settings of the exporter: one frozen dataclass, defaults beside the fields, all problems reported at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+#: Client properties that the exporter sets itself, because another value would make it wrong or leave traces.
+RESERVED_PROPERTIES = ("auto.offset.reset", "enable.auto.commit", "enable.auto.offset.store", "enable.partition.eof")
+
+_HIGHEST_PORT = 65535
+
+
+@dataclass(frozen=True, slots=True)
+class ExportConfig:
+    """Everything `rebalance-monitor export` can be told.
+
+    `listen_host` and `listen_port`: where HTTP is served; every interface by default, as exporters do. Port 0 takes
+    any free one. `topic_prefix` stands before `groups`, `rebalances`, `commits` and `status`. `kafka` holds client
+    properties under librdkafka's names; `bootstrap.servers` is required. `group.id` may be set where ACLs ask for a
+    certain name; no group is ever joined and no offset committed under it.
+
+    `stale_after_seconds`: without news from the stream for that long, readiness says so. `group_expiry_seconds`: a
+    deleted group's series vanish that long after the deletion. `limit_groups`: the most groups that get series;
+    those known longest stay, and the rest is counted. `commits_lookback_seconds`: how much of the commits topic is
+    read at the start. `keep_rebalances`: how many of the latest rebalances the API can show, over all groups.
+    """
+
+    kafka: Mapping[str, str] = field(default_factory=dict)
+    listen_host: str = "0.0.0.0"  # noqa: S104  Prometheus scrapes from another machine
+    listen_port: int = 9642
+    topic_prefix: str = "rebalance-monitor."
+    stale_after_seconds: float = 30.0
+    group_expiry_seconds: float = 3600.0
+    limit_groups: int = 10_000
+    commits_lookback_seconds: float = 900.0
+    keep_rebalances: int = 2_000
+
+    def validate(self) -> list[str]:
+        """Return every problem found, each as one sentence that names the key; empty when all is well."""
+        return [*self._kafka_problems(), *self._listen_problems(), *self._limit_problems()]
+
+    def _kafka_problems(self) -> list[str]:
+        problems = []
+        if not self.kafka.get("bootstrap.servers", "").strip():
+            problems.append("kafka.bootstrap.servers is missing: name at least one broker, as in localhost:9092")
+        problems += [
+            f"kafka.{name} is set by the exporter itself: leave it out"
+            for name in RESERVED_PROPERTIES
+            if name in self.kafka
+        ]
+        return problems
+
+    def _listen_problems(self) -> list[str]:
+        problems = []
+        if not self.listen_host:
+            problems.append("listen_host is empty: use 0.0.0.0 for every interface or 127.0.0.1 for this machine only")
+        if not 0 <= self.listen_port <= _HIGHEST_PORT:
+            problems.append(f"listen_port is {self.listen_port}: use 0 (any free port) to {_HIGHEST_PORT}")
+        return problems
+
+    def _limit_problems(self) -> list[str]:
+        positive = ("stale_after_seconds", "group_expiry_seconds", "commits_lookback_seconds", "limit_groups")
+        problems = [
+            f"{name} is {getattr(self, name)}: it must be greater than 0"
+            for name in positive
+            if not getattr(self, name) > 0
+        ]
+        if self.keep_rebalances < 0:
+            problems.append(f"keep_rebalances is {self.keep_rebalances}: it must be 0 (keep none) or more")
+        return problems

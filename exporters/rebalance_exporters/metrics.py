@@ -1,0 +1,434 @@
+"""The table of metrics: each is declared once, as a value, with the way to read it from what is known.
+
+Counters come cumulative from the stream, which counts at the source: a state that is sampled at a scrape misses most
+rebalances. HELP texts are for the person on call. Labels never hold member ids, generations, offsets or event ids.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar
+
+from rebalance_exporters.health import Readiness, ReadProgress, status_age_seconds
+from rebalance_exporters.view import CommitProgress, Picture
+from rebalance_streaming.groups.events import REASONS, GroupSnapshot, QueryStatus
+
+PREFIX = "kafka_rebalance_"
+
+#: The labels that every metric of a group begins with.
+GROUP_LABELS = ("cluster", "group")
+
+#: Numbers follow the way a group takes, so that a table sorts sensibly; kept apart from any number of Kafka's.
+STATE_CODES = {
+    "Deleted": 0,
+    "Empty": 1,
+    "PreparingRebalance": 2,
+    "CompletingRebalance": 3,
+    "Assigning": 4,
+    "Reconciling": 5,
+    "Stable": 6,
+}
+
+#: Record types of `__consumer_offsets` by Kafka's names in snake case; 0 and 1 are two key versions of one thing.
+RECORD_TYPES = {
+    None: "none",
+    0: "offset_commit",
+    1: "offset_commit",
+    2: "group_metadata",
+    3: "consumer_group_metadata",
+    4: "consumer_group_partition_metadata",
+    5: "consumer_group_member_metadata",
+    6: "consumer_group_target_assignment_metadata",
+    7: "consumer_group_target_assignment_member",
+    8: "consumer_group_current_member_assignment",
+    9: "share_group_partition_metadata",
+    10: "share_group_member_metadata",
+    11: "share_group_metadata",
+    12: "share_group_target_assignment_metadata",
+    13: "share_group_target_assignment_member",
+    14: "share_group_current_member_assignment",
+    15: "share_group_state_partition_metadata",
+    16: "consumer_group_regular_expression",
+    17: "streams_group_metadata",
+    19: "streams_group_member_metadata",
+    20: "streams_group_target_assignment_metadata",
+    21: "streams_group_target_assignment_member",
+    22: "streams_group_current_member_assignment",
+    23: "streams_group_topology",
+}
+
+Sample = tuple[tuple[str, ...], float]
+Samples = Iterable[Sample]
+_S = TypeVar("_S")
+
+
+@dataclass(frozen=True, slots=True)
+class Metric(Generic[_S]):
+    """One metric: `name` without the prefix, `read` gives (label values, value) in the order of `labels`.
+
+    No sample means that the value cannot be known; a counter's name ends in `_total`.
+    """
+
+    name: str
+    type: Literal["counter", "gauge"]
+    help: str
+    labels: tuple[str, ...]
+    read: Callable[[_S], Samples]
+
+    @property
+    def full_name(self) -> str:
+        """The name of its samples."""
+        return PREFIX + self.name
+
+    @property
+    def family_name(self) -> str:
+        """The name OpenMetrics gives the family: a counter's without its ending."""
+        return self.full_name.removesuffix("_total")
+
+
+@dataclass(frozen=True, slots=True)
+class CommitMoment:
+    """A group's commits seen from now: the only reading of a group that changes although nothing happened."""
+
+    progress: CommitProgress
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorState:
+    """What the monitor's own metrics are read from; groups and series are those of the exposition being written."""
+
+    picture: Picture
+    progress: ReadProgress
+    readiness: Readiness
+    now_ms: int
+    version: str
+    exported_groups: int
+    dropped_groups: int
+    series: int
+    dropped_series_total: int
+
+
+def _one(value: float | None) -> Samples:
+    return [] if value is None else [((), value)]
+
+
+def _read_rebalances(group: GroupSnapshot) -> Samples:
+    # A reason that a newer stream knows is shown too; those known here exist from the first scrape on, at 0.
+    counts = dict.fromkeys(REASONS, 0) | group.counters.rebalances
+    return [((reason,), count) for reason, count in counts.items()]
+
+
+def _read_generations(group: GroupSnapshot) -> Samples:
+    counters = group.counters
+    return [(("completed",), counters.generations_completed), (("aborted",), counters.generations_aborted)]
+
+
+def _read_member_changes(group: GroupSnapshot) -> Samples:
+    counters = group.counters
+    changes = {"joined": counters.members_joined, "left": counters.members_left, "replaced": counters.members_replaced}
+    return [((change,), count) for change, count in changes.items()]
+
+
+def _read_info(group: GroupSnapshot) -> Samples:
+    # Only in the consumer protocol is the protocol's name the assignor's; Connect and others name formats there.
+    assignor = group.protocol if group.protocol_type == "consumer" else None
+    return [((group.protocol_type or "", group.protocol or "", assignor or ""), 1)]
+
+
+def _count_partitions(group: GroupSnapshot) -> list[int] | None:
+    """Return the partitions of each member; null when one assignment cannot be read or no group record was."""
+    if group.state is None:
+        return None
+    counts = []
+    for member in group.members:
+        if member.partitions is None:
+            return None
+        counts.append(sum(len(partitions) for partitions in member.partitions.values()))
+    return counts
+
+
+def _read_assigned(group: GroupSnapshot) -> Samples:
+    counts = _count_partitions(group)
+    return _one(None if counts is None else sum(counts))
+
+
+def _read_idle(group: GroupSnapshot) -> Samples:
+    counts = _count_partitions(group)
+    return _one(None if counts is None else counts.count(0))
+
+
+def _read_commit_age(moment: CommitMoment) -> Samples:
+    return _one(max(0, moment.now_ms - moment.progress.last_commit_ms) / 1000)
+
+
+def _seconds(milliseconds: int | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
+
+
+_STATE_LIST = ", ".join(f"{code} {state}" for state, code in STATE_CODES.items())
+
+#: Rendered once per change of a group.
+GROUP_METRICS: tuple[Metric[GroupSnapshot], ...] = (
+    Metric(
+        "rebalances_total",
+        "counter",
+        "Rebalances completed, by what started them. Counted from the log, so none between two scrapes is missed.",
+        ("reason",),
+        _read_rebalances,
+    ),
+    Metric(
+        "generations_total",
+        "counter",
+        "Generations of the group: completed ones got an assignment, aborted ones were overtaken by the next round. "
+        "Many aborted ones mean that members come or go faster than the group can settle.",
+        ("outcome",),
+        _read_generations,
+    ),
+    Metric(
+        "member_changes_total",
+        "counter",
+        "Members that joined, left or were replaced (a static member that came back under a new id).",
+        ("change",),
+        _read_member_changes,
+    ),
+    Metric(
+        "last_rebalance_timestamp_seconds",
+        "gauge",
+        "When the group's last rebalance was completed, in seconds since 1970. Absent while none was seen.",
+        (),
+        lambda group: _one(_seconds(group.last_rebalance_ms)),
+    ),
+    Metric(
+        "group_info",
+        "gauge",
+        "Always 1: join it on cluster and group to add the protocol or the assignor to another query.",
+        ("protocol_type", "protocol", "assignor"),
+        _read_info,
+    ),
+    Metric(
+        "group_generation",
+        "gauge",
+        "The group's present generation. It starts again when a group is deleted and made anew: do not take rates.",
+        (),
+        lambda group: _one(group.generation),
+    ),
+    Metric(
+        "group_members",
+        "gauge",
+        "Members of the group after its last rebalance.",
+        (),
+        lambda group: _one(None if group.state is None else len(group.members)),
+    ),
+    Metric(
+        "group_state_code",
+        "gauge",
+        f"The group's last known state as a number, as decoration for tables: {_STATE_LIST}. "
+        "Sampled at scrapes it misses most rebalances: alert on kafka_rebalance_rebalances_total instead.",
+        (),
+        lambda group: _one(STATE_CODES.get(group.state or "")),
+    ),
+    Metric(
+        "group_assigned_partitions",
+        "gauge",
+        "Partitions assigned to members. Absent where the assignments are not in the consumer protocol's form.",
+        (),
+        _read_assigned,
+    ),
+    Metric(
+        "group_idle_members",
+        "gauge",
+        "Members without any partition: more members than partitions, or an assignment that is skewed.",
+        (),
+        _read_idle,
+    ),
+)
+
+#: Rendered at every scrape.
+COMMIT_METRICS: tuple[Metric[CommitMoment], ...] = (
+    Metric(
+        "group_commit_age_seconds",
+        "gauge",
+        "Time since the group's last offset commit. A group that has work and whose age grows does not get on. Absent "
+        "while no commit was read: after a start only the last minutes of commits are.",
+        (),
+        _read_commit_age,
+    ),
+)
+
+
+def _read_records(state: MonitorState) -> Samples:
+    totals: Counter[tuple[str, ...]] = Counter()
+    for row in state.picture.records:
+        for record in row.records:
+            kind = RECORD_TYPES.get(record.type, str(record.type))
+            version = "none" if record.value_version is None else str(record.value_version)
+            totals[row.cluster, record.query, kind, version, record.outcome] += record.count
+    return totals.items()
+
+
+def _per_query(read: Callable[[QueryStatus], float | None]) -> Callable[[MonitorState], Samples]:
+    """Make a reading of one query's status a reading of all of them."""
+
+    def read_all(state: MonitorState) -> Samples:
+        values = [((status.cluster, status.query), read(status)) for status in state.picture.queries]
+        return [(labels, value) for labels, value in values if value is not None]
+
+    return read_all
+
+
+def _read_status_age(state: MonitorState) -> Samples:
+    return [
+        ((status.cluster, status.query), status_age_seconds(status, state.now_ms)) for status in state.picture.queries
+    ]
+
+
+_QUERY = ("cluster", "query")
+
+#: The monitor's own few hundred series.
+MONITOR_METRICS: tuple[Metric[MonitorState], ...] = (
+    Metric(
+        "monitor_ready",
+        "gauge",
+        "1 when the picture is complete and fresh. At 0 trust no other series: /-/ready says what is awaited.",
+        (),
+        lambda state: _one(int(state.readiness.ready)),
+    ),
+    Metric(
+        "monitor_records_total",
+        "counter",
+        "Records of the offsets topic by how decoding ended. Unsupported or corrupt ones that grow mean that part of "
+        "the log is not understood.",
+        ("cluster", "query", "type", "version", "outcome"),
+        _read_records,
+    ),
+    Metric(
+        "monitor_caught_up",
+        "gauge",
+        "1 once a query has processed all that was in the log when it started.",
+        _QUERY,
+        _per_query(lambda status: int(status.caught_up)),
+    ),
+    Metric(
+        "monitor_source_lag_records",
+        "gauge",
+        "Log positions between a query's last batch and the end of the log, an upper bound of unread records.",
+        _QUERY,
+        _per_query(lambda status: status.source_lag_records),
+    ),
+    Metric(
+        "monitor_event_delay_seconds",
+        "gauge",
+        "Time from the newest processed record to the end of its batch: how late the monitor learns of things.",
+        _QUERY,
+        _per_query(lambda status: _seconds(status.event_delay_ms)),
+    ),
+    Metric(
+        "monitor_batch_seconds",
+        "gauge",
+        "How long a query's last batch took. Longer than its trigger for a while: the stream needs more cores.",
+        _QUERY,
+        _per_query(lambda status: _seconds(status.batch_ms)),
+    ),
+    Metric(
+        "monitor_batch_rows",
+        "gauge",
+        "Records read by a query's last batch.",
+        _QUERY,
+        _per_query(lambda status: status.input_rows),
+    ),
+    Metric(
+        "monitor_trigger_seconds",
+        "gauge",
+        "How often a query means to run a batch.",
+        _QUERY,
+        _per_query(lambda status: _seconds(status.trigger_ms)),
+    ),
+    Metric(
+        "monitor_last_batch_timestamp_seconds",
+        "gauge",
+        "When a query last finished a batch or found nothing new to read, in seconds since 1970.",
+        _QUERY,
+        _per_query(lambda status: _seconds(status.last_batch_at_ms)),
+    ),
+    Metric(
+        "monitor_status_age_seconds",
+        "gauge",
+        "Time since a query last gave a sign of life. When it grows, the stream is down and all series are stale.",
+        _QUERY,
+        _read_status_age,
+    ),
+    Metric(
+        "monitor_start_timestamp_seconds",
+        "gauge",
+        "When a query started, in seconds since 1970.",
+        _QUERY,
+        _per_query(lambda status: _seconds(status.started_at_ms)),
+    ),
+    Metric(
+        "monitor_state_rows",
+        "gauge",
+        "Rows of state a query holds, about one per group.",
+        _QUERY,
+        _per_query(lambda status: status.state_rows),
+    ),
+    Metric(
+        "monitor_state_bytes",
+        "gauge",
+        "Memory a query's state takes.",
+        _QUERY,
+        _per_query(lambda status: status.state_bytes),
+    ),
+    Metric(
+        "monitor_rows_total",
+        "counter",
+        "Rows the exporter read from each of the stream's topics.",
+        ("topic",),
+        lambda state: [((topic,), count) for topic, count in state.picture.rows.items()],
+    ),
+    Metric(
+        "monitor_contract_errors_total",
+        "counter",
+        "Rows the exporter could not understand and left out: update it, or look for what else writes to the topic.",
+        ("topic",),
+        lambda state: [((topic,), count) for topic, count in state.picture.contract_errors.items()],
+    ),
+    Metric(
+        "monitor_kafka_errors_total",
+        "counter",
+        "Errors the exporter's Kafka client reported; while not ready, /-/ready shows the latest.",
+        (),
+        lambda state: _one(state.progress.kafka_errors),
+    ),
+    Metric(
+        "monitor_groups",
+        "gauge",
+        "Known groups, by whether they have series here or were dropped because of the limit.",
+        ("outcome",),
+        lambda state: [(("exported",), state.exported_groups), (("dropped",), state.dropped_groups)],
+    ),
+    Metric(
+        "monitor_series",
+        "gauge",
+        "Series of groups in this exposition.",
+        (),
+        lambda state: _one(state.series),
+    ),
+    Metric(
+        "monitor_dropped_series_total",
+        "counter",
+        "Series left out because of a limit, counted once when their group is first left out. Any rise means that "
+        "groups are not watched: raise the limit.",
+        ("limit",),
+        lambda state: [(("groups",), state.dropped_series_total)],
+    ),
+    Metric(
+        "monitor_build_info",
+        "gauge",
+        "Always 1: the exporter's version.",
+        ("version",),
+        lambda state: [((state.version,), 1)],
+    ),
+)
