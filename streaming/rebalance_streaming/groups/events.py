@@ -197,9 +197,10 @@ class QueryStatus:
     """Health of one of the two queries: topic `…status`, key `cluster/query/name`, at least every few seconds.
 
     `caught_up` turns true once everything that was in the log when the process started has been processed, and
-    stays true. `source_lag_records` counts log positions between the last processed batch and the log's end (an upper bound
-    of records: transaction markers and compacted records leave holes). `event_delay_ms` is the time from the newest
-    processed record's timestamp to the end of its batch, null while there was none.
+    stays true. `source_lag_records` counts log positions between the last processed batch and the log end (an upper
+    bound of records: transaction markers and compacted records leave holes). `event_delay_ms` is the time from the
+    newest processed record to the end of its batch, null while there was none. `last_batch_at_ms` is when the query
+    last finished a batch or found nothing new to read.
     """
 
     cluster: str

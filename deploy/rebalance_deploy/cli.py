@@ -1,0 +1,146 @@
+"""The console script `rebalance-monitor`. Commands import what they need when they run, so that help is instant."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import click
+
+from rebalance_deploy import __version__
+
+if TYPE_CHECKING:
+    from rebalance_deploy.settings import Sources
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_CONFIG_FLAGS = (
+    click.option("--config", type=click.Path(path_type=Path), envvar="REBALANCE_MONITOR_CONFIG", help="TOML file."),
+    click.option("--set", "flags", multiple=True, metavar="KEY=VALUE", help="Any setting, for example cluster=prod."),
+)
+_CLUSTER_FLAG = click.option("--bootstrap-server", metavar="HOST:PORT", help="Brokers to start from.")
+
+
+def _configured(command: F) -> F:
+    for option in (*_CONFIG_FLAGS, _CLUSTER_FLAG):
+        command = option(command)
+    return command
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="rebalance-monitor")
+def cli() -> None:
+    """Counts, times and explains the rebalances of Kafka consumer groups."""
+
+
+@cli.command()
+@_configured
+def stream(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | None) -> None:
+    """Run the Spark application that reads __consumer_offsets."""
+    from rebalance_deploy import components  # noqa: PLC0415
+
+    components.run_stream(_sources(config, flags, bootstrap_server), _stop_event(), _say)
+
+
+@cli.command()
+@_configured
+def export(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | None) -> None:
+    """Serve /metrics and the health pages from what the stream publishes."""
+    from rebalance_deploy import components  # noqa: PLC0415
+
+    components.run_export(_sources(config, flags, bootstrap_server), _stop_event(), _say)
+
+
+@cli.command()
+@_configured
+def up(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | None) -> None:
+    """Run stream and exporter on this machine against any cluster."""
+    from rebalance_deploy import local  # noqa: PLC0415
+
+    local.run(_sources(config, flags, bootstrap_server), _stop_event(), _say)
+
+
+@cli.command()
+@click.option("--duration", type=click.FloatRange(min=20), metavar="SECONDS", help="End by itself and check the count.")
+@click.option("--kafka-version", default="4.3.1", show_default=True, type=click.Choice(["4.3.1", "3.9.2"]))
+@click.option("--port", default=9642, show_default=True, help="Port of the exporter; 0 picks a free one.")
+def demo(duration: float | None, kafka_version: str, port: int) -> None:
+    """Start a real Kafka, a workload with one sick consumer, and the monitor."""
+    from rebalance_deploy.demo import show  # noqa: PLC0415
+
+    sys.exit(show.run(duration_seconds=duration, kafka_version=kafka_version, port=port, stop=_stop_event(), say=_say))
+
+
+@cli.command()
+@click.argument("file", type=click.File("r"), default="-")
+def decode(file: Any) -> None:
+    """Decode records given as JSON lines {key_hex, value_hex, ...}; adds outcome, type, key and value."""
+    from rebalance_streaming.decode_lines import decode_stream  # noqa: PLC0415
+
+    for line in decode_stream(file):
+        click.echo(line)
+
+
+@cli.command()
+@click.argument("names", nargs=-1)
+def bench(names: tuple[str, ...]) -> None:
+    """Measure decode and catch-up rates and the live batch time on this machine."""
+    from rebalance_deploy import bench as benchmarks  # noqa: PLC0415
+
+    benchmarks.run(names, _say)
+
+
+def _sources(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | None) -> Sources:
+    from rebalance_deploy.settings import Sources  # noqa: PLC0415
+
+    if bootstrap_server:
+        flags = (*flags, f"kafka.bootstrap.servers={bootstrap_server}")
+    return Sources(file=config, environment=os.environ, flags=flags)
+
+
+def _stop_event() -> threading.Event:
+    """Return an event that SIGTERM and Ctrl-C set; a second Ctrl-C ends the process at once."""
+    stop = threading.Event()
+
+    def on_signal(number: int, _frame: object) -> None:
+        stop.set()
+        signal.signal(number, signal.SIG_DFL)
+
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)
+    return stop
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)
+
+
+def _fail(error: Exception) -> NoReturn:
+    click.echo(f"rebalance-monitor: {error}", err=True)
+    sys.exit(1)
+
+
+def _user_errors() -> tuple[type[Exception], ...]:
+    """Return the exceptions whose text is all a person needs, of those components that are installed."""
+    from rebalance_deploy.errors import UserError  # noqa: PLC0415
+
+    kinds: list[type[Exception]] = [UserError]
+    for module, name in (("rebalance_streaming.errors", "StreamError"), ("rebalance_exporters.errors", "ExporterError")):
+        if module in sys.modules:
+            kinds.append(getattr(sys.modules[module], name))
+    return tuple(kinds)
+
+
+def main() -> None:
+    """Run the command line; expected errors become one sentence and exit code 1."""
+    try:
+        cli.main(standalone_mode=True)
+    except Exception as error:
+        if isinstance(error, _user_errors()):
+            _fail(error)
+        raise

@@ -1,0 +1,44 @@
+"""Each of the monitor's processes, from settings to running."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from rebalance_deploy import jars
+from rebalance_deploy.settings import Sources, load
+from rebalance_exporters.config import ExportConfig
+from rebalance_streaming.config import StreamConfig
+
+SECTIONS = {"stream": StreamConfig, "export": ExportConfig}
+
+Say = Callable[[str], None]
+
+
+def stream_config(sources: Sources) -> StreamConfig:
+    """Return the stream's settings. Raises UserError naming everything that is wrong with them."""
+    return load(StreamConfig, "stream", sources, SECTIONS)
+
+
+def export_config(sources: Sources) -> ExportConfig:
+    """Return the exporter's settings. Raises UserError naming everything that is wrong with them."""
+    return load(ExportConfig, "export", sources, SECTIONS)
+
+
+def run_stream(sources: Sources, stop: threading.Event, say: Say) -> None:
+    """Run the Spark application in this process until `stop` is set."""
+    config = stream_config(sources)
+    # Spark's own jars come with pyspark; under spark-submit the connector's come with --jars.
+    connector = jars.resolve("connector") if config.master else ()
+    from rebalance_streaming.spark import job  # noqa: PLC0415
+
+    job.run(config, jars=connector, stop=stop, notify=lambda line: say(f"stream: {line}"))
+
+
+def run_export(sources: Sources, stop: threading.Event, say: Say) -> None:
+    """Run the exporter in this process until `stop` is set."""
+    config = export_config(sources)
+    from rebalance_exporters import server  # noqa: PLC0415
+
+    say(f"export: serving on http://{config.host}:{config.port}/metrics")
+    server.run(config, stop=stop)

@@ -1,0 +1,198 @@
+"""What the stream asks the brokers itself, before Spark starts: what there is to read, and whether it may.
+
+Spark's own errors for an unreachable broker, a missing topic or a missing permission come minutes late or not at all;
+these come within seconds and say what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+
+from rebalance_streaming.config import StreamConfig
+from rebalance_streaming.errors import StreamError
+
+REQUEST_SECONDS = 10.0
+OFFSETS_TOPIC = "__consumer_offsets"
+
+#: librdkafka repeats connection failures on stderr every second; what matters of them is raised instead.
+QUIET = {"log_level": "0"}
+
+_UNREACHABLE = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE)
+_DENIED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnds:
+    """Where a topic's partitions end at one moment: `visible` for read-uncommitted, `stable` for read-committed readers."""
+
+    earliest: dict[int, int]
+    visible: dict[int, int]
+    stable: dict[int, int]
+
+
+class Cluster:
+    """The brokers as the stream's launcher sees them."""
+
+    def __init__(self, config: StreamConfig) -> None:
+        self._config = config
+        self._client = {**config.kafka, **QUIET}
+        self._admin = AdminClient(self._client)
+
+    def check_reachable(self) -> str:
+        """Return the cluster's id. Raises StreamError when no broker answers."""
+        servers = self._config.kafka["bootstrap.servers"]
+        try:
+            metadata = self._admin.list_topics(timeout=REQUEST_SECONDS)
+        except KafkaException as error:
+            raise StreamError(
+                f"no Kafka broker answers at {servers} ({_text(error)}); "
+                "check --bootstrap-server, the network and the kafka.* security settings"
+            ) from None
+        return str(metadata.cluster_id)
+
+    def ensure_source(self) -> int:
+        """Return the number of partitions of the watched topic, asking the broker to create the offsets topic.
+
+        A cluster that never had a consumer group has no offsets topic; looking up any group's coordinator makes it.
+        """
+        topic = self._config.source_topic
+        if topic == OFFSETS_TOPIC and self._partitions(topic) == 0:
+            self._look_up_coordinator()
+        partitions = self._partitions(topic)
+        if partitions == 0:
+            raise StreamError(
+                f"topic {topic} does not exist on this cluster, or this client may not describe it; "
+                "check stream.source_topic and grant DESCRIBE and READ on it"
+            )
+        return partitions
+
+    def _partitions(self, topic: str) -> int:
+        metadata = self._admin.list_topics(topic, timeout=REQUEST_SECONDS).topics.get(topic)
+        return 0 if metadata is None or metadata.error is not None else len(metadata.partitions)
+
+    def _look_up_coordinator(self) -> None:
+        consumer = Consumer({**self._client, "group.id": "rebalance-monitor-start", "enable.auto.commit": False})
+        try:
+            # Asking for a group's offsets finds its coordinator; it stores nothing.
+            consumer.committed([TopicPartition(self._config.groups_topic, 0)], timeout=REQUEST_SECONDS)
+        except KafkaException:
+            # Whatever is wrong shows again, with a better text, when the topic is looked up next.
+            pass
+        finally:
+            consumer.close()
+
+    def check_readable(self, ends: LogEnds) -> None:
+        """Fetch once from the watched topic. Raises StreamError when reading it is not allowed."""
+        topic = self._config.source_topic
+        partition = max(ends.visible, key=lambda p: ends.visible[p])
+        settings = {"group.id": "unused", "enable.auto.commit": False, "enable.partition.eof": True}
+        consumer = Consumer({**self._client, **settings})
+        try:
+            consumer.assign([TopicPartition(topic, partition, ends.earliest[partition])])
+            message = consumer.poll(REQUEST_SECONDS)
+        finally:
+            consumer.close()
+        error = None if message is None else message.error()
+        if error is not None and error.code() in _DENIED:
+            raise StreamError(
+                f"reading {topic} is not allowed for this client; grant it: kafka-acls --add --operation Read "
+                f"--operation Describe --topic {topic} --allow-principal User:..."
+            )
+
+    def log_ends(self, topic: str) -> LogEnds:
+        """Return where a topic's partitions begin and end now."""
+        partitions = [TopicPartition(topic, p) for p in range(self._partitions(topic))]
+        return LogEnds(
+            earliest=self._offsets(partitions, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED),
+            visible=self._offsets(partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED),
+            stable=self._offsets(partitions, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED),
+        )
+
+    def _offsets(
+        self, partitions: Iterable[TopicPartition], spec: OffsetSpec, isolation: IsolationLevel
+    ) -> dict[int, int]:
+        asked = self._admin.list_offsets(
+            dict.fromkeys(partitions, spec), isolation_level=isolation, request_timeout=REQUEST_SECONDS
+        )
+        try:
+            return {at.partition: future.result().offset for at, future in asked.items()}
+        except KafkaException as error:
+            raise StreamError(
+                f"cannot look up the end of {next(iter(asked)).topic} ({_text(error)}); grant DESCRIBE on it "
+                "and check that every partition has a leader"
+            ) from None
+
+    def ensure_topics(self) -> None:
+        """Create the monitor's topics that are missing. Raises StreamError naming what to create by hand."""
+        existing = self._admin.list_topics(timeout=REQUEST_SECONDS).topics
+        missing = [topic for topic in output_topics(self._config) if topic.topic not in existing]
+        if not missing:
+            return
+        created: dict[str, Future[Any]] = self._admin.create_topics(missing, request_timeout=REQUEST_SECONDS)
+        for topic in missing:
+            error = _failure(created[topic.topic])
+            if error is not None and error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                settings = " ".join(f"--config {name}={value}" for name, value in topic.config.items())
+                raise StreamError(
+                    f"topic {topic.topic} is missing and could not be created ({error.str()}); create it: kafka-topics "
+                    f"--create --topic {topic.topic} --partitions {topic.num_partitions} {settings}"
+                )
+
+
+def _failure(future: Future[Any]) -> KafkaError | None:
+    error = future.exception()
+    return error.args[0] if isinstance(error, KafkaException) else None
+
+
+def _text(error: KafkaException) -> str:
+    kafka_error: KafkaError = error.args[0]
+    return "time-out" if kafka_error.code() in _UNREACHABLE else str(kafka_error.str())
+
+
+def output_topics(config: StreamConfig) -> list[NewTopic]:
+    """Return the topics the stream writes, with the clean-up policy each needs."""
+    day, month = str(86_400_000), str(30 * 86_400_000)
+    policies: Mapping[str, dict[str, str]] = {
+        config.groups_topic: {"cleanup.policy": "compact"},
+        config.rebalances_topic: {"cleanup.policy": "compact,delete", "retention.ms": month},
+        config.commits_topic: {"cleanup.policy": "delete", "retention.ms": day},
+        config.status_topic: {"cleanup.policy": "compact"},
+    }
+    return [
+        NewTopic(name, num_partitions=1, replication_factor=config.topic_replication_factor, config=policy)
+        for name, policy in policies.items()
+    ]
+
+
+def java_properties(kafka: Mapping[str, str]) -> dict[str, str]:
+    """Translate client properties from librdkafka's names to those of the Java client inside Spark.
+
+    Most are the same; credentials and PEM files are not.
+    """
+    passed = {k: v for k, v in kafka.items() if k not in _LIBRDKAFKA_ONLY}
+    mechanism = kafka.get("sasl.mechanism") or kafka.get("sasl.mechanisms")
+    if mechanism:
+        passed["sasl.mechanism"] = mechanism
+    if "sasl.username" in kafka:
+        passed["sasl.jaas.config"] = _jaas(mechanism or "PLAIN", kafka["sasl.username"], kafka["sasl.password"])
+    if "ssl.ca.location" in kafka:
+        passed |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": kafka["ssl.ca.location"]}
+    return passed
+
+
+_LIBRDKAFKA_ONLY = frozenset({"sasl.mechanisms", "sasl.username", "sasl.password", "ssl.ca.location", "log_level"})
+
+
+def _jaas(mechanism: str, username: str, password: str) -> str:
+    module = "scram.ScramLoginModule" if mechanism.startswith("SCRAM") else "plain.PlainLoginModule"
+    quoted = [value.replace("\\", "\\\\").replace('"', '\\"') for value in (username, password)]
+    return (
+        f"org.apache.kafka.common.security.{module} required "
+        f'username="{quoted[0]}" password="{quoted[1]}";'
+    )

@@ -1,0 +1,81 @@
+"""Settings of the stream: one frozen dataclass, defaults beside the fields, units in the names.
+
+Where a value comes from (flag, environment, file) is the launcher's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamConfig:
+    """How the Spark application reads, works and writes.
+
+    `kafka` holds client properties under librdkafka's names; the Spark source and sink get the same translated.
+    `checkpoint` is a path or URI every executor can reach; a local path without scheme means this machine.
+    """
+
+    kafka: Mapping[str, str] = field(default_factory=dict)
+    cluster: str = "default"
+    source_topic: str = "__consumer_offsets"
+    topic_prefix: str = "rebalance-monitor."
+    checkpoint: str = "rebalance-monitor-checkpoint"
+    #: Replication factor of topics the monitor creates; -1 leaves it to the broker's default.
+    topic_replication_factor: int = -1
+    membership_trigger_ms: int = 500
+    commits_trigger_ms: int = 5_000
+    #: Width of a commit summary; the sliding windows are multiples of it.
+    pane_ms: int = 5_000
+    #: Log positions read at most per batch while catching up. Bounds memory: about 1 kB of heap per 1,000.
+    max_offsets_per_trigger: int = 1_000_000
+    #: Python tasks that read and decode per query. More than 1 helps catching up, costs latency when live.
+    source_tasks: int = 1
+    #: Fixed when a checkpoint is made: Spark ignores a later change.
+    shuffle_partitions: int = 1
+    #: Spark master; empty leaves it, and the memory, to `spark-submit`.
+    master: str = "local[2]"
+    driver_memory: str = "1g"
+    #: How long a graceful stop waits for the running batch.
+    stop_timeout_seconds: float = 30.0
+
+    @property
+    def groups_topic(self) -> str:
+        """Compacted topic of group snapshots."""
+        return f"{self.topic_prefix}groups"
+
+    @property
+    def rebalances_topic(self) -> str:
+        """Topic of rebalances."""
+        return f"{self.topic_prefix}rebalances"
+
+    @property
+    def commits_topic(self) -> str:
+        """Topic of commit summaries."""
+        return f"{self.topic_prefix}commits"
+
+    @property
+    def status_topic(self) -> str:
+        """Compacted topic of the monitor's own health."""
+        return f"{self.topic_prefix}status"
+
+    def validate(self) -> list[str]:
+        """Return every problem of these settings as a sentence; none means usable."""
+        problems = []
+        if not self.kafka.get("bootstrap.servers"):
+            problems.append("kafka.bootstrap.servers is not set; pass --bootstrap-server HOST:PORT")
+        if not self.cluster or "/" in self.cluster:
+            problems.append(f"cluster must be a name without '/', got {self.cluster!r}")
+        for name in (
+            "membership_trigger_ms",
+            "commits_trigger_ms",
+            "max_offsets_per_trigger",
+            "source_tasks",
+            "shuffle_partitions",
+        ):
+            if getattr(self, name) < 1:
+                problems.append(f"stream.{name} must be at least 1, got {getattr(self, name)}")
+        if self.pane_ms < 1_000 or 60_000 % self.pane_ms:
+            problems.append(f"stream.pane_ms must divide a minute and be at least 1000, got {self.pane_ms}")
+        return problems

@@ -1,0 +1,63 @@
+"""Who came back under another name: pairs members that left with members that arrived.
+
+A dynamic member gets a new id at every rejoin (`<client.id>-<UUID>`, made by the broker), so ids alone cannot tell
+a restart from two different members. Receives the two sides of one generation step; knows nothing of time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable
+
+from rebalance_streaming.groups.events import Member
+
+Identity = Callable[[Member], Hashable | None]
+
+_DIGITS_OR_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|\d+")
+
+
+def client_stem(client_id: str) -> str:
+    """Return a client id without UUIDs and digits, which restarts often change."""
+    return _DIGITS_OR_UUID.sub("", client_id)
+
+
+def _instance(member: Member) -> Hashable | None:
+    return member.group_instance_id
+
+
+def _client_and_host(member: Member) -> Hashable | None:
+    return (member.client_id, member.host) if member.group_instance_id is None else None
+
+
+def _stem_and_host(member: Member) -> Hashable | None:
+    return (client_stem(member.client_id), member.host) if member.group_instance_id is None else None
+
+
+#: From the strongest sign to the weakest; each is used only for members the stronger ones left unpaired.
+IDENTITIES: tuple[Identity, ...] = (_instance, _client_and_host, _stem_and_host)
+
+
+def pair_members(left: Iterable[Member], joined: Iterable[Member]) -> tuple[tuple[str, str], ...]:
+    """Return (old member id, new member id) of every member that came back under a new id.
+
+    A sign of identity counts only where it is unique on both sides: two departures with the same client id and
+    host stay unpaired rather than be guessed.
+    """
+    gone, come, pairs = list(left), list(joined), []
+    for identity in IDENTITIES:
+        for old, new in _unique_matches(gone, come, identity):
+            pairs.append((old.member_id, new.member_id))
+            gone.remove(old)
+            come.remove(new)
+    return tuple(pairs)
+
+
+def _unique_matches(gone: list[Member], come: list[Member], identity: Identity) -> list[tuple[Member, Member]]:
+    olds, news = _unique_by(gone, identity), _unique_by(come, identity)
+    return [(olds[sign], news[sign]) for sign in olds.keys() & news.keys()]
+
+
+def _unique_by(members: list[Member], identity: Identity) -> dict[Hashable, Member]:
+    signs = Counter(sign for member in members if (sign := identity(member)) is not None)
+    return {sign: member for member in members if (sign := identity(member)) is not None and signs[sign] == 1}

@@ -1,0 +1,98 @@
+"""Where the application remembers how far it has read, and from where on what it reads is history.
+
+One directory per layout version holds both queries' own checkpoints and `monitor.json`, which ties them to a cluster.
+Paths go through Hadoop's file systems, as Spark's own do, so that any URI the executors can reach will do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from rebalance_streaming.errors import StreamError
+from rebalance_streaming.spark.session import is_local
+
+#: Raise it when a query's sources, keys or state change in a way Spark cannot carry over.
+LAYOUT = "v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """What was there when the checkpoint was made.
+
+    Records of the watched topic below `first_live` (per partition) had been thinned by compaction before the monitor
+    came, so they are state and not history. `commits_start` is where reading the commits topic begins: older rows
+    belong to an earlier checkpoint's totals.
+    """
+
+    cluster_id: str
+    source_topic: str
+    first_live: dict[int, int]
+    commits_start: dict[int, int]
+
+
+def open_checkpoint(spark: SparkSession, path: str, found_now: Baseline) -> Baseline:
+    """Return the baseline kept at `path`, or keep `found_now` there if there is none yet.
+
+    Raises StreamError when the place cannot be used or belongs to another cluster or topic.
+    """
+    file = f"{_absolute(path)}/{LAYOUT}/monitor.json"
+    try:
+        text = _read_or_create(spark, file, msgspec.json.encode(found_now))
+    except Py4JJavaError as error:
+        reason = str(error.java_exception).splitlines()[0]
+        raise StreamError(
+            f"cannot use checkpoint {path} ({reason}); choose another with --set stream.checkpoint=DIR"
+        ) from None
+    try:
+        kept = msgspec.json.decode(text, type=Baseline)
+    except (msgspec.ValidationError, msgspec.DecodeError):
+        raise StreamError(
+            f"checkpoint {path} is damaged: {file} cannot be read; move it away to start afresh (totals restart)"
+        ) from None
+    _check_same(path, kept, found_now)
+    return kept
+
+
+def query_path(path: str, query: str) -> str:
+    """Return the checkpoint location of one query."""
+    return f"{_absolute(path)}/{LAYOUT}/{query}"
+
+
+def _absolute(path: str) -> str:
+    return str(Path(path.removeprefix("file:")).expanduser().absolute()) if is_local(path) else path.rstrip("/")
+
+
+def _check_same(path: str, kept: Baseline, now: Baseline) -> None:
+    for what, was, is_now in (
+        ("cluster", kept.cluster_id, now.cluster_id),
+        ("topic", kept.source_topic, now.source_topic),
+    ):
+        if was != is_now:
+            raise StreamError(
+                f"checkpoint {path} belongs to {what} {was}, not {is_now}; "
+                "choose another with --set stream.checkpoint=DIR, or move it away to start afresh"
+            )
+
+
+def _read_or_create(spark: SparkSession, file: str, content: bytes) -> bytes:
+    jvm: Any = spark.sparkContext._jvm
+    target = jvm.org.apache.hadoop.fs.Path(file)
+    system = target.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())  # type: ignore[union-attr]
+    if not system.exists(target):
+        # Written aside and renamed: a crash in between must not leave half a baseline.
+        aside = jvm.org.apache.hadoop.fs.Path(file + ".new")
+        stream = system.create(aside, True)
+        stream.write(bytearray(content))
+        stream.close()
+        system.rename(aside, target)
+    stream = system.open(target)
+    try:
+        return bytes(jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+    finally:
+        stream.close()

@@ -1,0 +1,65 @@
+"""The Spark session and the settings without which this application does not work or is not fast."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from rebalance_streaming.config import StreamConfig
+
+_LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+
+
+def session_options(config: StreamConfig) -> dict[str, str]:
+    """Return the options every query of the application needs, whoever starts the session."""
+    options = {
+        # With its default admin-based look-up the Kafka source finds no partition of an internal topic and returns
+        # no rows, silently.
+        "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
+        "spark.sql.streaming.stateStore.providerClass": (
+            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+        ),
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        # Lets a nullable field be added to the state schema later without a new checkpoint.
+        "spark.sql.streaming.stateStore.encodingFormat": "avro",
+        "spark.sql.shuffle.partitions": str(config.shuffle_partitions),
+        # One Arrow batch is one round of numpy work: small ones waste it, unlimited ones are not bounded.
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+        # An idle query reports this often that it looked and found nothing.
+        "spark.sql.streaming.noDataProgressEventInterval": "1000",
+        "spark.sql.session.timeZone": "UTC",
+    }
+    if is_local(config.checkpoint):
+        # The default manager forks dozens of processes per batch on a local disk.
+        options["spark.sql.streaming.checkpointFileManagerClass"] = _LOCAL_CHECKPOINTS
+    return options
+
+
+def is_local(checkpoint: str) -> bool:
+    """Whether a checkpoint path lies on this machine's own file system."""
+    return "://" not in checkpoint or checkpoint.startswith("file:")
+
+
+def start_session(config: StreamConfig, jars: Iterable[Path] = ()) -> SparkSession:
+    """Start Spark in this process or, with an empty `master`, join what `spark-submit` started.
+
+    `jars` are the Kafka connector and what it needs; under `spark-submit --jars` there are none to add.
+    """
+    # Workers otherwise start whatever `python3` is first on PATH.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName("rebalance-monitor")
+    if config.master:
+        builder = builder.master(config.master).config("spark.driver.memory", config.driver_memory)
+        builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
+    paths = ",".join(str(jar) for jar in jars)
+    if paths:
+        builder = builder.config("spark.jars", paths)
+    for name, value in session_options(config).items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session

@@ -1,0 +1,40 @@
+"""Pairing members across member ids."""
+
+from rebalance_streaming.groups.events import Member
+from rebalance_streaming.groups.identity import client_stem, pair_members
+
+
+def member(member_id: str, client_id: str = "app", host: str = "10.0.0.1", instance: str | None = None) -> Member:
+    return Member(member_id=member_id, client_id=client_id, host=host, group_instance_id=instance)
+
+
+def test_static_members_pair_by_instance_id_whatever_else_changed():
+    """A static member that moved to another host is still the same member."""
+    old, new = member("i1-a", "x", "10.0.0.1", "i1"), member("i1-b", "y", "10.0.0.2", "i1")
+    assert pair_members([old], [new]) == (("i1-a", "i1-b"),)
+
+
+def test_a_dynamic_member_pairs_by_client_id_and_host():
+    """The usual restart: same client id, same host, new member id."""
+    assert pair_members([member("app-1")], [member("app-2")]) == (("app-1", "app-2"),)
+
+
+def test_ambiguous_members_stay_unpaired():
+    """Two departures that look alike are not guessed apart."""
+    left = [member("app-1"), member("app-2")]
+    assert pair_members(left, [member("app-3")]) == ()
+
+
+def test_a_changing_number_in_the_client_id_is_looked_through():
+    """Clients that put a counter or UUID into the client id pair by what remains."""
+    assert pair_members([member("a", "worker-17")], [member("b", "worker-18")]) == (("a", "b"),)
+
+
+def test_a_different_host_is_a_different_member():
+    """The same client id on two hosts is how most fleets are deployed."""
+    assert pair_members([member("a", host="10.0.0.1")], [member("b", host="10.0.0.2")]) == ()
+
+
+def test_the_stem_of_a_client_id_has_neither_digits_nor_uuids():
+    """Only what a restart keeps is left."""
+    assert client_stem("svc-0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0-consumer-12") == "svc--consumer-"
