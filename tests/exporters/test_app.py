@@ -1,0 +1,150 @@
+import asyncio
+import gzip
+from collections.abc import Callable
+from urllib.parse import quote
+
+import httpx
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from exporters.contract_rows import NOW_MS, commits_row, group_row, make_view, query_row, rebalance_row
+from rebalance_exporters.config import ExportConfig
+from rebalance_exporters.health import ReadProgress
+from rebalance_exporters.server import make_app
+from rebalance_exporters.view import View
+
+CONFIG = ExportConfig(kafka={"bootstrap.servers": "unused:9092"})
+LOADED = ReadProgress(loaded=True)
+
+Get = Callable[..., httpx.Response]
+
+
+def make_get(view: View, progress: ReadProgress = LOADED, clock_ms: Callable[[], int] = lambda: NOW_MS) -> Get:
+    """A function that asks the application over an in-memory transport."""
+    app = make_app(CONFIG, view, lambda: progress, clock_ms)
+
+    def get(path: str, **headers: str) -> httpx.Response:
+        async def ask() -> httpx.Response:
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://exporter") as client:
+                client.headers.clear()
+                return await client.get(path, headers={name.replace("_", "-"): text for name, text in headers.items()})
+
+        return asyncio.run(ask())
+
+    return get
+
+
+def test_metrics_come_as_text_and_as_openmetrics() -> None:
+    """/metrics answers in the format asked for, says which it is, and both carry the group."""
+    get = make_get(make_view(group_row(), commits_row(3), query_row()))
+    text, openmetrics = get("/metrics"), get("/metrics", accept="application/openmetrics-text;version=1.0.0")
+    assert text.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert openmetrics.headers["content-type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    assert "kafka_rebalance_group_members" in {family.name for family in parse_text(text.text)}
+    assert "kafka_rebalance_group_members" in {family.name for family in parse_openmetrics(openmetrics.text)}
+
+
+def test_metrics_are_compressed_on_request() -> None:
+    """gzip where accepted, plain elsewhere, and the same content in both."""
+    get = make_get(make_view(group_row()))
+    plain, packed = get("/metrics"), get("/metrics", accept_encoding="gzip")
+    assert "content-encoding" not in plain.headers
+    assert packed.headers["content-encoding"] == "gzip"
+    assert packed.text == plain.text
+    assert int(packed.headers["content-length"]) == len(gzip.compress(plain.content, 1, mtime=0))
+
+
+@pytest.mark.parametrize("path", ["/-/ready", "/readyz"])
+def test_ready_answers_503_until_caught_up(path: str) -> None:
+    """Load balancers and people get a status and one line that says what is awaited."""
+    now_ms = NOW_MS
+    view = make_view(query_row(caught_up=False, source_lag_records=7))
+    get = make_get(view, clock_ms=lambda: now_ms)
+    waiting = get(path)
+    assert (waiting.status_code, waiting.text) == (503, "stream not caught up: 7 log positions behind [cluster prod]\n")
+    view.apply([query_row()])
+    assert (get(path).status_code, get(path).text) == (200, "ready\n")
+    now_ms += 31_000
+    assert get(path).status_code == 503
+
+
+def test_stale_data_is_still_served() -> None:
+    """When the stream dies, the last picture stays readable; readiness and the age tell that it is old."""
+    get = make_get(make_view(group_row(), query_row()), clock_ms=lambda: NOW_MS + 99_000)
+    metrics = get("/metrics").text
+    assert get("/-/ready").status_code == 503
+    assert "kafka_rebalance_group_members{" in metrics
+    assert "kafka_rebalance_monitor_ready 0.0\n" in metrics
+    assert 'kafka_rebalance_monitor_status_age_seconds{cluster="prod",query="membership"} 100.0\n' in metrics
+
+
+@pytest.mark.parametrize("path", ["/-/healthy", "/healthz"])
+def test_health_is_about_the_process_only(path: str) -> None:
+    """A restart helps against a dead reader, not against a missing stream: only the first is unhealthy."""
+    assert make_get(make_view(), ReadProgress(missing_topics=("groups",)))(path).status_code == 200
+    dead = make_get(make_view(), ReadProgress(failure="KeyError: 'x'"))(path)
+    assert (dead.status_code, dead.text) == (503, "the reader stopped: KeyError: 'x'\n")
+
+
+def test_the_front_page_links_to_pages_that_exist() -> None:
+    """Every link of / answers."""
+    get = make_get(make_view(query_row()))
+    page = get("/")
+    assert page.headers["content-type"].startswith("text/html")
+    links = [part.split('"')[0] for part in page.text.split('href="')[1:]]
+    assert links
+    assert {get(link).status_code for link in links} == {200}
+
+
+def test_groups_are_listed() -> None:
+    """The API gives every snapshot as the contract writes it, in order, or those of one cluster."""
+    get = make_get(make_view(group_row(group="b"), group_row(), group_row(cluster="test")))
+    everything = get("/api/v1/groups")
+    assert everything.headers["content-type"] == "application/json"
+    assert [(g["cluster"], g["group"]) for g in everything.json()["groups"]] == [
+        ("prod", "b"),
+        ("prod", "payments"),
+        ("test", "payments"),
+    ]
+    assert [g["cluster"] for g in get("/api/v1/groups?cluster=test").json()["groups"]] == ["test"]
+
+
+@pytest.mark.parametrize("name", ["payments", "with/slashes", "ümläut 🚀", 'quo"te', "100%"])
+def test_a_group_is_shown(name: str) -> None:
+    """Any name can be asked for, percent-encoded, and comes with members and counters."""
+    answer = make_get(make_view(group_row(group=name)))(f"/api/v1/groups/{quote(name)}")
+    assert answer.status_code == 200
+    assert answer.json()["group"] == name
+    assert answer.json()["counters"]["rebalances"]["join"] == 4
+    assert len(answer.json()["members"]) == 3
+
+
+def test_an_unknown_group_gets_a_hint() -> None:
+    """A mistyped name is a 404 in JSON that offers the names like it."""
+    answer = make_get(make_view(group_row(), group_row(group="billing")))("/api/v1/groups/paymnets")
+    assert answer.status_code == 404
+    assert answer.json() == {"error": "no group 'paymnets'", "did_you_mean": ["payments"]}
+
+
+def test_a_name_in_two_clusters_needs_the_cluster() -> None:
+    """An ambiguous name is refused with the clusters to choose from, and found with one of them."""
+    get = make_get(make_view(group_row(), group_row(cluster="test")))
+    refused = get("/api/v1/groups/payments")
+    assert (refused.status_code, refused.json()["did_you_mean"]) == (409, ["prod", "test"])
+    assert get("/api/v1/groups/payments?cluster=test").json()["cluster"] == "test"
+    assert get("/api/v1/groups/payments?cluster=tset").status_code == 404
+
+
+def test_a_groups_rebalances_are_listed() -> None:
+    """The latest come first, and other groups' are not among them."""
+    rows = [rebalance_row("1"), rebalance_row("2", NOW_MS + 1), rebalance_row("3", group="other")]
+    get = make_get(make_view(group_row(), *rows))
+    assert [r["rebalance_id"] for r in get("/api/v1/groups/payments/rebalances").json()["rebalances"]] == ["2", "1"]
+    assert get("/api/v1/groups/nobody/rebalances").status_code == 404
+
+
+def test_an_unknown_path_gets_a_hint() -> None:
+    """A mistyped path is a 404 in JSON that offers the paths like it."""
+    answer = make_get(make_view())("/metrcs")
+    assert (answer.status_code, answer.json()["did_you_mean"]) == (404, ["/metrics"])

@@ -1,0 +1,364 @@
+import gzip
+import shutil
+import subprocess
+from collections.abc import Iterable
+
+import pytest
+from prometheus_client import Metric as Family
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+from prometheus_client.samples import Sample
+
+from exporters.contract_rows import NOW_MS, PAYMENTS, commits_row, group_row, make_view, query_row, records_row
+from rebalance_exporters import render
+from rebalance_exporters.health import Readiness, ReadProgress
+from rebalance_exporters.metrics import COMMIT_METRICS, GROUP_METRICS, MONITOR_METRICS, RECORD_TYPES
+from rebalance_exporters.render import Exposition, Style, accepts_gzip, choose_style, compress
+from rebalance_exporters.view import View
+from rebalance_streaming.groups.events import REASONS, Counters, Member, RecordCount
+
+READY = Readiness(True, "ready")
+LOADED = ReadProgress(loaded=True)
+OPENMETRICS, TEXT = Style.OPENMETRICS, Style.TEXT
+ALL_METRICS = (*GROUP_METRICS, *COMMIT_METRICS, *MONITOR_METRICS)
+
+PAYMENTS_GOLDEN = """\
+kafka_rebalance_rebalances_total{cluster="prod",group="payments",reason="first_join"} 0
+kafka_rebalance_rebalances_total{cluster="prod",group="payments",reason="join"} 4
+kafka_rebalance_rebalances_total{cluster="prod",group="payments",reason="departure"} 2
+kafka_rebalance_rebalances_total{cluster="prod",group="payments",reason="replacement"} 0
+kafka_rebalance_rebalances_total{cluster="prod",group="payments",reason="swap"} 0
+kafka_rebalance_rebalances_total{cluster="prod",group="payments",reason="group_emptied"} 0
+kafka_rebalance_rebalances_total{cluster="prod",group="payments",reason="subscription_change"} 0
+kafka_rebalance_rebalances_total{cluster="prod",group="payments",reason="cooperative_followup"} 0
+kafka_rebalance_rebalances_total{cluster="prod",group="payments",reason="leader_rejoin"} 0
+kafka_rebalance_generations_total{cluster="prod",group="payments",outcome="completed"} 6
+kafka_rebalance_generations_total{cluster="prod",group="payments",outcome="aborted"} 1
+kafka_rebalance_member_changes_total{cluster="prod",group="payments",change="joined"} 5
+kafka_rebalance_member_changes_total{cluster="prod",group="payments",change="left"} 2
+kafka_rebalance_member_changes_total{cluster="prod",group="payments",change="replaced"} 3
+kafka_rebalance_last_rebalance_timestamp_seconds{cluster="prod",group="payments"} 1789999909.5
+kafka_rebalance_group_info{cluster="prod",group="payments",protocol_type="consumer",protocol="range",assignor="range"} 1
+kafka_rebalance_group_generation{cluster="prod",group="payments"} 7
+kafka_rebalance_group_members{cluster="prod",group="payments"} 3
+kafka_rebalance_group_state_code{cluster="prod",group="payments"} 6
+kafka_rebalance_group_assigned_partitions{cluster="prod",group="payments"} 4
+kafka_rebalance_group_idle_members{cluster="prod",group="payments"} 1
+kafka_rebalance_group_commit_age_seconds{cluster="prod",group="payments"} 12.5
+"""
+
+HOSTILE_NAMES = [
+    'quotes " and more ""',
+    "new\nline",
+    "carriage\rreturn and\ttab",
+    "back\\slash, ends in \\",
+    '\\n is not a newline \\"',
+    "{braces}, commas = equals",
+    "grüße-группа-群组-🚀",
+    "# HELP not_a_metric",
+    " spaces around ",
+    "g" * 249,
+]
+
+
+def expose(
+    view: View, style: Style = TEXT, *, exposition: Exposition | None = None, now_ms: int = NOW_MS, limit: int = 100
+) -> str:
+    """The body of /metrics for a view."""
+    exposition = exposition or Exposition(limit_groups=limit, version="1.2.3")
+    return exposition.render(view.picture(), LOADED, READY, now_ms, style).decode()
+
+
+def parse(text: str, style: Style = TEXT) -> list[Family]:
+    """The families as prometheus-client's parser reads them."""
+    return list(parse_openmetrics(text) if style is OPENMETRICS else parse_text(text))
+
+
+def samples_of(families: Iterable[Family]) -> list[Sample]:
+    """All samples in their order."""
+    return [sample for family in families for sample in family.samples]
+
+
+def value_of(text: str, name: str, **labels: str) -> float | None:
+    """The value of the one series of that name with these labels; null when there is none."""
+    found = [s.value for s in samples_of(parse(text)) if s.name == name and labels.items() <= s.labels.items()]
+    assert len(found) < 2, found
+    return found[0] if found else None
+
+
+def test_a_group_is_written_as_recorded() -> None:
+    """Every series of a group, byte by byte: names, labels and their order, values in base units."""
+    text = expose(make_view(group_row(), commits_row(5, NOW_MS - 12_500)))
+    written = [line for line in text.splitlines(keepends=True) if 'group="payments"' in line]
+    assert "".join(written) == PAYMENTS_GOLDEN
+
+
+@pytest.mark.parametrize("style", Style)
+def test_official_parsers_read_both_formats_alike(style: Style) -> None:
+    """prometheus-client's parsers find the same samples in the text format and in OpenMetrics."""
+    view = make_view(group_row(), commits_row(5), query_row(), records_row(RecordCount("membership", 2, 3, "ok", 7)))
+    samples = samples_of(parse(expose(view, style), style))
+    reference = samples_of(parse(expose(view)))
+    assert [(s.name, s.labels, s.value) for s in samples] == [(s.name, s.labels, s.value) for s in reference]
+
+
+@pytest.mark.parametrize("style", Style)
+def test_each_family_is_declared_once_and_in_one_piece(style: Style) -> None:
+    """The format wants a family's samples together behind one HELP and one TYPE, those of the table."""
+    view = make_view(group_row(), group_row(group="b"), commits_row(5), commits_row(5, group="b"), query_row())
+    families = parse(expose(view, style), style)
+    assert [f.name for f in families] == [m.family_name for m in ALL_METRICS]
+    assert [(f.type, f.documentation) for f in families] == [(m.type, m.help) for m in ALL_METRICS]
+    assert {s.labels["group"] for f in families[:11] for s in f.samples} == {"payments", "b"}
+
+
+def test_openmetrics_names_counters_without_their_ending_and_says_where_it_ends() -> None:
+    """In OpenMetrics the family of a counter lacks _total, and the body ends in EOF once."""
+    text = expose(make_view(group_row()), OPENMETRICS)
+    assert "# TYPE kafka_rebalance_rebalances counter\n" in text
+    assert text.endswith("# EOF\n")
+    assert text.count("# EOF") == 1
+
+
+@pytest.mark.parametrize("style", Style)
+@pytest.mark.parametrize("name", HOSTILE_NAMES)
+def test_hostile_names_survive(name: str, style: Style) -> None:
+    """Whatever a client calls its group comes back from the parser as it was, and breaks no other series."""
+    view = make_view(group_row(group=name, protocol=name), commits_row(5, group=name), group_row())
+    families = parse(expose(view, style), style)
+    samples = samples_of(families)
+    assert {s.labels["group"] for s in samples if "group" in s.labels} == {name, "payments"}
+    assert {s.labels["protocol"] for s in samples if "protocol" in s.labels} == {name, "range"}
+    assert len(families) == len(ALL_METRICS)
+
+
+def test_every_reason_exists_at_zero() -> None:
+    """A group's counters exist before anything happened, because rate() does not see a counter born at 1."""
+    text = expose(make_view(group_row(counters=Counters(rebalances={}))))
+    for reason in REASONS:
+        assert value_of(text, "kafka_rebalance_rebalances_total", reason=reason) == 0
+    assert value_of(text, "kafka_rebalance_generations_total", outcome="aborted") == 0
+    assert value_of(text, "kafka_rebalance_member_changes_total", change="replaced") == 0
+
+
+def test_reasons_of_a_newer_stream_are_shown() -> None:
+    """A reason this version does not know is exported under its name instead of vanishing."""
+    text = expose(make_view(group_row(counters=Counters(rebalances={"solar_flare": 2}))))
+    assert value_of(text, "kafka_rebalance_rebalances_total", reason="solar_flare") == 2
+
+
+def test_the_unknown_is_absent_and_not_zero() -> None:
+    """Null means that it cannot be known: such a series is left out while the counters stay."""
+    nothing = dict.fromkeys(("type", "state", "protocol_type", "protocol", "generation", "last_rebalance_ms"))
+    text = expose(make_view(group_row(**nothing, members=())))
+    names = {s.name.removeprefix("kafka_rebalance_") for s in samples_of(parse(text)) if "group" in s.labels}
+    assert names == {"rebalances_total", "generations_total", "member_changes_total", "group_info"}
+
+
+@pytest.mark.parametrize(
+    ("members", "assigned", "idle"),
+    [
+        ((), 0, 0),
+        ((Member("a", "a", "h", partitions={"t": [1, 2], "u": []}), Member("b", "b", "h", partitions={"t": []})), 2, 1),
+        ((Member("a", "a", "h", partitions={"t": [1]}), Member("b", "b", "h", partitions=None)), None, None),
+    ],
+)
+def test_assignments_are_counted_or_unknown(
+    members: tuple[Member, ...], assigned: int | None, idle: int | None
+) -> None:
+    """One assignment that cannot be read makes the sums unknown; members without any partition are idle."""
+    text = expose(make_view(group_row(members=members)))
+    assert value_of(text, "kafka_rebalance_group_assigned_partitions") == assigned
+    assert value_of(text, "kafka_rebalance_group_idle_members") == idle
+
+
+def test_only_consumers_have_an_assignor() -> None:
+    """Connect puts the name of a format where consumers put their assignor's."""
+    text = expose(make_view(group_row(protocol_type="connect", protocol="sessioned")))
+    assert value_of(text, "kafka_rebalance_group_info", protocol="sessioned", assignor="") == 1
+
+
+def test_commit_age_grows_without_news() -> None:
+    """The age is that of the moment of the scrape, and a clock that is behind never makes it negative."""
+    view, exposition = make_view(group_row(), commits_row(5, NOW_MS)), Exposition(limit_groups=9, version="1")
+    ages = [
+        value_of(
+            expose(view, exposition=exposition, now_ms=NOW_MS + wait_ms), "kafka_rebalance_group_commit_age_seconds"
+        )
+        for wait_ms in (-5_000, 0, 1_500, 90_000)
+    ]
+    assert ages == [0, 0, 1.5, 90]
+
+
+def test_a_changed_group_is_rendered_again_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cost of a scrape follows the groups that changed, not all there are."""
+    rendered = []
+    original = render.render_group
+    monkeypatch.setattr(render, "render_group", lambda key, group: rendered.append(key) or original(key, group))
+    view, exposition = make_view(group_row(), group_row(group="b")), Exposition(limit_groups=9, version="1")
+    expose(view, exposition=exposition)
+    rendered.clear()
+    expose(view, OPENMETRICS, exposition=exposition)
+    assert rendered == []
+    view.apply([group_row(generation=8), group_row(group="b")])
+    text = expose(view, exposition=exposition)
+    assert rendered == [("prod", "payments")]
+    assert value_of(text, "kafka_rebalance_group_generation", group="payments") == 8
+
+
+def test_a_deleted_groups_series_end() -> None:
+    """A deleted group stays at its last counters for a while, without an age of commits, and then is gone."""
+    view, exposition = make_view(group_row(), commits_row(5)), Exposition(limit_groups=9, version="1")
+    expose(view, exposition=exposition)
+    view.apply([group_row(state="Deleted", members=(), updated_at_ms=NOW_MS)])
+    text = expose(view, exposition=exposition)
+    assert value_of(text, "kafka_rebalance_group_state_code", group="payments") == 0
+    assert value_of(text, "kafka_rebalance_generations_total", outcome="completed") == 6
+    assert "group_commit_age_seconds{" not in text
+    view.forget_expired(NOW_MS + 3_600_000)
+    assert 'group="payments"' not in expose(view, exposition=exposition)
+
+
+def test_no_limit_is_silent() -> None:
+    """Beyond the limit the groups known longest keep their series, and what was left out is counted once."""
+    rows = [group_row(group=f"g{age}", first_seen_ms=NOW_MS - age) for age in range(5)]
+    view, exposition = make_view(*rows), Exposition(limit_groups=3, version="1")
+    texts = [expose(view, exposition=exposition) for _ in range(2)]
+    for text in texts:
+        assert {s.labels["group"] for s in samples_of(parse(text)) if "group" in s.labels} == {"g2", "g3", "g4"}
+        assert value_of(text, "kafka_rebalance_monitor_groups", outcome="exported") == 3
+        assert value_of(text, "kafka_rebalance_monitor_groups", outcome="dropped") == 2
+        assert value_of(text, "kafka_rebalance_monitor_dropped_series_total", limit="groups") == 2 * 21
+        assert value_of(text, "kafka_rebalance_monitor_series") == 3 * 21
+
+
+def test_records_are_counted_under_readable_names() -> None:
+    """Types carry Kafka's names, unknown ones their number; key versions of one type are one series."""
+    counts = [
+        RecordCount("membership", 2, 3, "decoded", 10),
+        RecordCount("commits", 0, 1, "decoded", 4),
+        RecordCount("commits", 1, 1, "decoded", 5),
+        RecordCount("membership", 99, None, "unsupported", 6),
+        RecordCount("membership", None, None, "corrupt", 7),
+    ]
+    text = expose(make_view(records_row(*counts)))
+    values = {
+        (s.labels["query"], s.labels["type"], s.labels["version"], s.labels["outcome"]): s.value
+        for s in samples_of(parse(text))
+        if s.name == "kafka_rebalance_monitor_records_total"
+    }
+    assert values == {
+        ("membership", "group_metadata", "3", "decoded"): 10,
+        ("commits", "offset_commit", "1", "decoded"): 9,
+        ("membership", "99", "none", "unsupported"): 6,
+        ("membership", "none", "none", "corrupt"): 7,
+    }
+
+
+def test_a_querys_status_becomes_series() -> None:
+    """What the stream says of a query is exported in base units; what it cannot say is left out."""
+    status = query_row(
+        source_lag_records=12, event_delay_ms=250, batch_ms=1500, state_rows=3, updated_at_ms=NOW_MS - 4000
+    )
+    text = expose(make_view(status))
+    labels = {"cluster": "prod", "query": "membership"}
+    values = {s.name: s.value for s in samples_of(parse(text)) if s.labels == labels}
+    assert values == {
+        "kafka_rebalance_monitor_caught_up": 1,
+        "kafka_rebalance_monitor_source_lag_records": 12,
+        "kafka_rebalance_monitor_event_delay_seconds": 0.25,
+        "kafka_rebalance_monitor_batch_seconds": 1.5,
+        "kafka_rebalance_monitor_batch_rows": 0,
+        "kafka_rebalance_monitor_trigger_seconds": 0.5,
+        "kafka_rebalance_monitor_last_batch_timestamp_seconds": (NOW_MS - 1000) / 1000,
+        "kafka_rebalance_monitor_status_age_seconds": 4,
+        "kafka_rebalance_monitor_start_timestamp_seconds": (NOW_MS - 60_000) / 1000,
+        "kafka_rebalance_monitor_state_rows": 3,
+    }
+
+
+def test_an_empty_picture_is_a_valid_exposition() -> None:
+    """Before anything is known, both formats parse and the errors by topic exist at 0."""
+    for style in Style:
+        assert len(parse(expose(make_view(), style), style)) == len(ALL_METRICS)
+    assert value_of(expose(make_view()), "kafka_rebalance_monitor_contract_errors_total", topic="groups") == 0
+    assert value_of(expose(make_view()), "kafka_rebalance_monitor_build_info", version="1.2.3") == 1
+
+
+def test_the_table_keeps_prometheus_hygiene() -> None:
+    """Names are unique, counters and only they end in _total, no label identifies a member, all HELP is a sentence."""
+    names = [metric.full_name for metric in ALL_METRICS]
+    assert len(set(names)) == len(names)
+    for metric in ALL_METRICS:
+        assert metric.name.endswith("_total") == (metric.type == "counter")
+        assert not {"member_id", "generation", "offset", "rebalance_id"} & set(metric.labels)
+        assert metric.help.endswith(".")
+        assert "_ms" not in metric.name
+    assert len(set(RECORD_TYPES.values())) == len(RECORD_TYPES) - 1
+
+
+@pytest.mark.parametrize(
+    ("accept", "style"),
+    [
+        (None, TEXT),
+        ("", TEXT),
+        ("*/*", TEXT),
+        ("text/html,application/xhtml+xml;q=0.9,*/*;q=0.8", TEXT),
+        ("text/plain", TEXT),
+        ("application/openmetrics-text", OPENMETRICS),
+        ("application/openmetrics-text; version=1.0.0; charset=utf-8", OPENMETRICS),
+        ('Application/OpenMetrics-Text;version="1.0.0"', OPENMETRICS),
+        ("application/openmetrics-text;version=0.0.1", TEXT),
+        ("application/openmetrics-text;q=0", TEXT),
+        ("application/openmetrics-text;q=nonsense", TEXT),
+        ("application/openmetrics-text;q=0.3,text/plain;q=0.5", TEXT),
+        # Prometheus 2.42 and 3.0 as they ask.
+        (
+            "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
+            "text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+            OPENMETRICS,
+        ),
+        (
+            "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,"
+            "application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.3,"
+            "text/plain;version=0.0.4;q=0.2,*/*;q=0.1",
+            OPENMETRICS,
+        ),
+    ],
+)
+def test_the_format_is_negotiated(accept: str | None, style: Style) -> None:
+    """OpenMetrics for whoever prefers it in a version we write, the text format for everybody else."""
+    assert choose_style(accept) is style
+
+
+@pytest.mark.parametrize(
+    ("header", "accepted"),
+    [
+        (None, False),
+        ("", False),
+        ("gzip", True),
+        ("deflate, GZIP;q=0.5", True),
+        ("gzip;q=0", False),
+        ("*", True),
+        ("br", False),
+    ],
+)
+def test_gzip_is_negotiated(header: str | None, accepted: bool) -> None:
+    """Compressed only where the header allows it, weights included."""
+    assert accepts_gzip(header) is accepted
+
+
+def test_compression_is_lossless() -> None:
+    """What is unpacked is what was packed."""
+    assert gzip.decompress(compress(b"series\n" * 999)) == b"series\n" * 999
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed (Debian package prometheus)")
+def test_promtool_has_no_complaint() -> None:
+    """Prometheus's own linter accepts names, types and HELP."""
+    counts = RecordCount("membership", 2, 3, "decoded", 1)
+    view = make_view(group_row(PAYMENTS), commits_row(5), query_row(), records_row(counts))
+    result = subprocess.run(
+        ["promtool", "check", "metrics"], input=expose(view), capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")

@@ -1,0 +1,279 @@
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from exporters.contract_rows import commits_row, group_row, query_row, rebalance_row
+from rebalance_exporters.config import ExportConfig
+from rebalance_exporters.consumer import TopicReader
+from rebalance_exporters.errors import ExporterError
+from rebalance_exporters.server import now_ms, run
+from rebalance_exporters.view import COMMITS, GROUPS, STATUS, TOPICS, Row, View
+
+DEADLINE_SECONDS = 60
+
+
+def wait_for(condition: Callable[[], bool], what: Callable[[], object]) -> None:
+    """Return once the condition holds; fail with the last look when the deadline passes."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    pause = threading.Event()
+    while not condition():
+        assert time.monotonic() < deadline, what()
+        pause.wait(0.05)
+
+
+@contextmanager
+def serving(config: ExportConfig) -> Iterator[httpx.Client]:
+    """Run the exporter in a thread until the block ends, and hand out a client of it."""
+    stop, listening, bound = threading.Event(), threading.Event(), []
+    errors: list[BaseException] = []
+
+    def serve() -> None:
+        try:
+            run(config, stop=stop, on_listening=lambda host, port: (bound.append((host, port)), listening.set()))
+        except BaseException as error:
+            errors.append(error)
+            listening.set()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        assert listening.wait(DEADLINE_SECONDS)
+        assert not errors, errors
+        with httpx.Client(base_url=f"http://127.0.0.1:{bound[0][1]}", timeout=30) as client:
+            yield client
+    finally:
+        stop.set()
+        thread.join(DEADLINE_SECONDS)
+    assert not thread.is_alive()
+    assert not errors
+
+
+def make_config(bootstrap: str, prefix: str) -> ExportConfig:
+    """Settings for this machine and any free port."""
+    kafka = {"bootstrap.servers": bootstrap}
+    return ExportConfig(kafka=kafka, listen_host="127.0.0.1", listen_port=0, topic_prefix=prefix)
+
+
+def create_topics(bootstrap: str, prefix: str, names: tuple[str, ...] = TOPICS, partitions: int = 2) -> None:
+    """Create the stream's topics as the stream would."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.create_topics([NewTopic(prefix + name, partitions, 1) for name in names]).values():
+        future.result()
+
+
+def produce(bootstrap: str, prefix: str, *rows: Row, **properties: str) -> None:
+    """Write rows, in one transaction if the properties name one."""
+    producer = Producer({"bootstrap.servers": bootstrap, **properties})
+    if "transactional.id" in properties:
+        producer.init_transactions()
+        producer.begin_transaction()
+    for row in rows:
+        producer.produce(prefix + row.topic, key=row.key, value=row.value)
+    if "transactional.id" in properties:
+        producer.commit_transaction()
+    assert producer.flush(DEADLINE_SECONDS) == 0
+
+
+def fresh_status(**changes: Any) -> Row:
+    """The status of a membership query that reports now."""
+    return query_row(started_at_ms=now_ms(), updated_at_ms=now_ms(), last_batch_at_ms=None, **changes)
+
+
+def list_groups(bootstrap: str) -> set[str]:
+    """The groups the brokers know."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    return {group.group_id for group in admin.list_consumer_groups().result().valid}
+
+
+def read_log_keys(bootstrap: str) -> list[bytes]:
+    """The keys of all records in `__consumer_offsets`, which does not exist while no group ever did."""
+    properties = {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False}
+    consumer = Consumer(properties | {"enable.partition.eof": True})
+    try:
+        log = consumer.list_topics(timeout=DEADLINE_SECONDS).topics.get("__consumer_offsets")
+        unread = set(log.partitions if log else ())
+        consumer.assign([TopicPartition("__consumer_offsets", number, 0) for number in unread])
+        keys = []
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while unread:
+            assert time.monotonic() < deadline, unread
+            for message in consumer.consume(1000, timeout=0.2):
+                if message.error() is None:
+                    keys.append(message.key() or b"")
+                else:
+                    assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+                    unread.discard(message.partition())
+        return keys
+    finally:
+        consumer.close()
+
+
+@pytest.fixture
+def prefix() -> str:
+    """A prefix of topics for one test."""
+    return f"exporter-test-{uuid.uuid4().hex[:8]}."
+
+
+@pytest.mark.broker
+def test_rows_become_series_over_real_http(broker: Any, prefix: str) -> None:
+    """What the stream writes to Kafka is scraped from /metrics a moment later, tombstones and broken rows included."""
+    create_topics(broker.bootstrap, prefix)
+    rows = [
+        group_row(),
+        group_row(group="gone"),
+        Row(GROUPS, b"prod/gone", None),
+        Row(GROUPS, b"prod/broken", b"}"),
+        rebalance_row("1"),
+        commits_row(1, now_ms() - 60_000),
+        Row(COMMITS, None, b"internal"),
+        fresh_status(),
+    ]
+    produce(broker.bootstrap, prefix, *rows)
+    with serving(make_config(broker.bootstrap, prefix)) as client:
+        wait_for(lambda: client.get("/-/ready").status_code == 200, lambda: client.get("/-/ready").text)
+        text = client.get("/metrics").text
+        assert 'kafka_rebalance_rebalances_total{cluster="prod",group="payments",reason="join"} 4\n' in text
+        assert 'kafka_rebalance_monitor_contract_errors_total{topic="groups"} 1.0\n' in text
+        assert 'kafka_rebalance_monitor_contract_errors_total{topic="commits"} 0.0\n' in text
+        assert "kafka_rebalance_monitor_ready 1.0\n" in text
+        assert 'group="gone"' not in text
+        (age,) = [line for line in text.splitlines() if line.startswith("kafka_rebalance_group_commit_age_seconds{")]
+        assert 60 <= float(age.split()[-1]) < 60 + DEADLINE_SECONDS
+        assert len(client.get("/api/v1/groups/payments/rebalances").json()["rebalances"]) == 1
+
+        produce(broker.bootstrap, prefix, group_row(generation=8))
+        expected = 'kafka_rebalance_group_generation{cluster="prod",group="payments"} 8\n'
+        wait_for(lambda: expected in client.get("/metrics").text, lambda: client.get("/metrics").text)
+
+
+@pytest.mark.broker
+def test_missing_topics_are_waited_for(broker: Any, prefix: str) -> None:
+    """An exporter that starts before the stream says which topics it misses, makes none, and goes on once they come."""
+    with serving(make_config(broker.bootstrap, prefix)) as client:
+        wait_for(
+            lambda: client.get("/-/ready").text.startswith(f"waiting for topic {prefix}groups"),
+            lambda: client.get("/-/ready").text,
+        )
+        assert client.get("/-/healthy").status_code == 200
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        assert not [name for name in admin.list_topics(timeout=10).topics if name.startswith(prefix)]
+        create_topics(broker.bootstrap, prefix)
+        produce(broker.bootstrap, prefix, fresh_status())
+        wait_for(lambda: client.get("/-/ready").status_code == 200, lambda: client.get("/-/ready").text)
+
+
+@pytest.mark.broker
+def test_a_topic_may_end_without_a_record(broker: Any, prefix: str) -> None:
+    """Empty partitions and ends that are transaction markers or emptied logs do not keep the picture from loading."""
+    create_topics(broker.bootstrap, prefix, partitions=1)
+    produce(broker.bootstrap, prefix, group_row(), fresh_status(), **{"transactional.id": prefix})
+    produce(broker.bootstrap, prefix, *(rebalance_row(str(number)) for number in range(3)))
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    for future in admin.delete_records([TopicPartition(f"{prefix}rebalances", 0, 3)]).values():
+        future.result()
+    with serving(make_config(broker.bootstrap, prefix)) as client:
+        wait_for(lambda: client.get("/-/ready").status_code == 200, lambda: client.get("/-/ready").text)
+        assert [group["group"] for group in client.get("/api/v1/groups").json()["groups"]] == ["payments"]
+
+
+@pytest.mark.broker
+def test_only_recent_commits_are_read(broker: Any, prefix: str) -> None:
+    """A day of commit summaries does not hold up the start: rows older than the look-back are skipped."""
+    create_topics(broker.bootstrap, prefix, partitions=1)
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    old, new = commits_row(1, group="old"), commits_row(2, group="new")
+    producer.produce(prefix + COMMITS, key=old.key, value=old.value, timestamp=now_ms() - 3_600_000)
+    producer.produce(prefix + COMMITS, key=new.key, value=new.value, timestamp=now_ms() - 60_000)
+    assert producer.flush(DEADLINE_SECONDS) == 0
+    view = View(group_expiry_seconds=1e9, keep_rebalances=0)
+    reader = TopicReader(make_config(broker.bootstrap, prefix), view, now_ms)
+    reader.start()
+    try:
+        wait_for(lambda: reader.progress.loaded, lambda: reader.progress)
+    finally:
+        reader.stop()
+    assert {group for _, group in view.picture().commits} == {"new"}
+
+
+@pytest.mark.broker
+def test_new_partitions_are_found(broker: Any, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of partitions added later are read, and those already read are not read again."""
+    monkeypatch.setattr("rebalance_exporters.consumer._LOOK_FOR_GROWTH_SECONDS", 0.2)
+    create_topics(broker.bootstrap, prefix, partitions=1)
+    produce(broker.bootstrap, prefix, group_row(), fresh_status())
+    view = View(group_expiry_seconds=1e9, keep_rebalances=0)
+    reader = TopicReader(make_config(broker.bootstrap, prefix), view, now_ms)
+    reader.start()
+    try:
+        wait_for(lambda: reader.progress.loaded, lambda: reader.progress)
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        for future in admin.create_partitions([NewPartitions(prefix + GROUPS, 3)]).values():
+            future.result()
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        late = group_row(group="late")
+        wait_for(lambda: len(producer.list_topics(prefix + GROUPS, 10).topics[prefix + GROUPS].partitions) == 3, str)
+        producer.produce(prefix + GROUPS, key=late.key, value=late.value, partition=2)
+        assert producer.flush(DEADLINE_SECONDS) == 0
+        wait_for(lambda: ("prod", "late") in view.picture().groups, view.picture)
+    finally:
+        reader.stop()
+    assert view.picture().rows == {GROUPS: 2, STATUS: 1, COMMITS: 0, "rebalances": 0}
+
+
+@pytest.mark.broker
+def test_the_exporter_leaves_no_consumer_group(broker: Any, prefix: str) -> None:
+    """A monitor of groups must not become one: no group is known to the brokers, no record is in the log of groups."""
+    create_topics(broker.bootstrap, prefix)
+    produce(broker.bootstrap, prefix, group_row(), fresh_status())
+    name = f"{prefix}exporter"
+    config = make_config(broker.bootstrap, prefix)
+    with serving(replace(config, kafka={**config.kafka, "group.id": name})) as client:
+        wait_for(lambda: client.get("/-/ready").status_code == 200, lambda: client.get("/-/ready").text)
+        assert name not in list_groups(broker.bootstrap)
+    assert name not in list_groups(broker.bootstrap)
+    assert not any(name.encode() in key for key in read_log_keys(broker.bootstrap))
+
+
+def test_wrong_settings_are_told_together() -> None:
+    """Nothing starts with wrong settings, and one error names all of them."""
+    with pytest.raises(ExporterError, match=r"bootstrap\.servers.*listen_port"):
+        run(ExportConfig(listen_port=-1))
+
+
+def test_a_port_in_use_is_told_at_once() -> None:
+    """A taken port is one sentence with host and port, before any broker is asked."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        config = ExportConfig(kafka={"bootstrap.servers": "127.0.0.1:1"}, listen_host="127.0.0.1", listen_port=port)
+        with pytest.raises(ExporterError, match=f"cannot listen on 127.0.0.1 port {port} .*listen_port"):
+            run(config)
+
+
+def test_unreachable_brokers_are_told() -> None:
+    """When no broker answers, the error names the servers, the reason and the setting to check."""
+    config = ExportConfig(kafka={"bootstrap.servers": "127.0.0.1:1"})
+    reader = TopicReader(config, View(group_expiry_seconds=1, keep_rebalances=0), now_ms)
+    try:
+        with pytest.raises(
+            ExporterError, match=r"127\.0\.0\.1:1 within 0\.5 s \(.+\): check kafka\.bootstrap\.servers"
+        ):
+            reader.check_reachable(0.5)
+    finally:
+        reader.stop()
+
+
+def test_unknown_client_properties_are_told() -> None:
+    """A property that the Kafka client does not know is an error at the start that names it."""
+    config = ExportConfig(kafka={"bootstrap.servers": "127.0.0.1:1", "session.timeout": "1"})
+    with pytest.raises(ExporterError, match=r"session\.timeout"):
+        TopicReader(config, View(group_expiry_seconds=1, keep_rebalances=0), now_ms)
