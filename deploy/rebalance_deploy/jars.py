@@ -1,0 +1,340 @@
+"""Brings the pinned jars that no Python package carries: Spark's Kafka connector and Kafka's broker.
+
+Receives the name of a set; hands on the paths of its jars in the user's cache. What a set holds, to the last
+checksum, stands in `jars.lock`, so nothing is resolved on a user's machine: the Ivy that PySpark ships only
+downloads, and a jar enters the cache only with the right sum. Every call checks every sum again (0.1 s for a broker),
+which is why the cache keeps no record of its own that could go stale.
+
+`python -m rebalance_deploy.jars lock` resolves the roots below anew and rewrites the lock.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from rebalance_deploy.errors import UserError
+from rebalance_deploy.jdk import find_java
+from rebalance_deploy.processes import ChildProcess
+
+CACHE_VARIABLE = "REBALANCE_MONITOR_CACHE"
+IVY_SETTINGS_VARIABLE = "REBALANCE_MONITOR_IVY_SETTINGS"
+LOCK = Path(__file__).with_name("jars.lock")
+
+_NO_CLASSIFIER = "-"
+_RETRIEVED = "[organisation]/[module]/[revision]/[artifact]-[revision](-[classifier]).[ext]"
+_NO_NETWORK = re.compile(
+    r"UnknownHost|ConnectException|NoRouteToHost|SocketTimeout|SocketException|SSLException|SSLHandshake"
+    r"|Connection (refused|timed out|reset)|Host .* not found|Network is unreachable"
+)
+
+
+@dataclass(frozen=True)
+class Root:
+    """A module a set is made of, with all it depends on if `transitive`."""
+
+    organisation: str
+    module: str
+    revision: str
+    transitive: bool = True
+
+
+# Brokers come without a binding for their logging facade: without one they run but write no log at all.
+ROOTS = {
+    "connector": (
+        Root("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0", transitive=False),
+        # The newest revision that can be had; the connector of 4.2.0 works with it.
+        Root("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0", transitive=False),
+        Root("org.apache.kafka", "kafka-clients", "3.9.2", transitive=False),
+        Root("org.apache.commons", "commons-pool2", "2.13.1", transitive=False),
+    ),
+    "broker-4.3.1": (
+        Root("org.apache.kafka", "kafka_2.13", "4.3.1"),
+        Root("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4", transitive=False),
+    ),
+    "broker-3.9.2": (
+        Root("org.apache.kafka", "kafka_2.13", "3.9.2"),
+        Root("org.slf4j", "slf4j-reload4j", "1.7.36", transitive=False),
+        Root("ch.qos.reload4j", "reload4j", "1.2.26", transitive=False),
+    ),
+}
+_TITLES = {
+    "connector": "Spark's Kafka connector",
+    "broker-4.3.1": "Kafka 4.3.1",
+    "broker-3.9.2": "Kafka 3.9.2",
+}
+
+
+@dataclass(frozen=True)
+class LockedJar:
+    """One line of the lock: a jar of a set, its size and its SHA-256 sum in hex; no classifier is the empty string."""
+
+    set_name: str
+    organisation: str
+    module: str
+    revision: str
+    classifier: str
+    size_bytes: int
+    sha256: str
+
+    @property
+    def file_name(self) -> str:
+        """The name in the cache; `jars lock` sees to it that no two jars share one."""
+        classifier = f"-{self.classifier}" if self.classifier else ""
+        return f"{self.module}-{self.revision}{classifier}.jar"
+
+
+def resolve(set_name: str) -> tuple[Path, ...]:
+    """Return the jars of `set_name`, in the lock's order, fetching those the cache lacks.
+
+    Needs Java and the network only if a jar is missing or damaged. Of several processes that ask at once one
+    fetches and the others wait. Raises UserError for an unknown set, no Java, no network or a wrong sum.
+    """
+    jars = [jar for jar in read_lock() if jar.set_name == set_name]
+    if not jars:
+        raise UserError(f"there is no set of jars named {set_name}: choose one of {', '.join(ROOTS)}")
+    directory = cache_directory() / "jars"
+    if _missing(jars, directory):
+        try:
+            with _only_one(directory):
+                # Whoever held the lock before may have fetched them.
+                if missing := _missing(jars, directory):
+                    _fetch(set_name, missing, directory)
+        except PermissionError as error:
+            raise UserError(f"cannot write {error.filename}: set {CACHE_VARIABLE} to a directory you own") from error
+    return tuple(directory / jar.file_name for jar in jars)
+
+
+def classpath(*set_names: str) -> str:
+    """Return the jars of all sets as one value for `java -cp`."""
+    return os.pathsep.join(str(path) for name in set_names for path in resolve(name))
+
+
+def cache_directory() -> Path:
+    """Return where downloads are kept, by REBALANCE_MONITOR_CACHE, XDG_CACHE_HOME or in ~/.cache."""
+    if own := os.environ.get(CACHE_VARIABLE):
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rebalance-monitor"
+
+
+def read_lock(path: Path = LOCK) -> list[LockedJar]:
+    """Return the lock's jars in its order."""
+    return [_parse_line(line) for line in path.read_text().splitlines() if line and not line.startswith("#")]
+
+
+def _parse_line(line: str) -> LockedJar:
+    set_name, organisation, module, revision, classifier, size, sha256 = line.split()
+    return LockedJar(
+        set_name=set_name,
+        organisation=organisation,
+        module=module,
+        revision=revision,
+        classifier="" if classifier == _NO_CLASSIFIER else classifier,
+        size_bytes=int(size),
+        sha256=sha256,
+    )
+
+
+def render_lock(jars: Iterable[LockedJar]) -> str:
+    """Return the text of the lock."""
+    head = (
+        "# Every jar the monitor fetches. Rewritten by: python -m rebalance_deploy.jars lock\n"
+        "# set organisation module revision classifier size_bytes sha256\n"
+    )
+    lines = (" ".join(str(field) or _NO_CLASSIFIER for field in astuple(jar)) for jar in jars)
+    return head + "\n".join(lines) + "\n"
+
+
+def render_ivy_xml(set_name: str, modules: Sequence[Root | LockedJar]) -> str:
+    """Return the ivy.xml that asks for exactly `modules`; a locked jar never brings its dependencies."""
+    dependencies = "\n".join(_render_dependency(module) for module in modules)
+    return f"""<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
+<info organisation="rebalance-monitor" module={quoteattr(set_name)}/>
+<configurations><conf name="default"/></configurations>
+<dependencies>
+{dependencies}
+</dependencies>
+</ivy-module>
+"""
+
+
+def _render_dependency(module: Root | LockedJar) -> str:
+    transitive = str(isinstance(module, Root) and module.transitive).lower()
+    attributes = (
+        f"org={quoteattr(module.organisation)} name={quoteattr(module.module)} rev={quoteattr(module.revision)}"
+        f' conf="default-&gt;default" transitive="{transitive}"'
+    )
+    if isinstance(module, Root) or not module.classifier:
+        return f"<dependency {attributes}/>"
+    artifact = f'name={quoteattr(module.module)} type="jar" ext="jar" m:classifier={quoteattr(module.classifier)}'
+    return f"<dependency {attributes}><artifact {artifact}/></dependency>"
+
+
+def render_ivy_settings(*, use_poms: bool) -> str:
+    """Return Ivy's settings: its own default repository, by name only.
+
+    Without POMs Ivy asks for the jars and nothing else, a twentieth of the requests; only a fresh resolve of the
+    roots needs them. Ivy's own sums are left out as the lock's are stronger.
+    """
+    return f"""<ivysettings>
+<settings defaultResolver="public"/>
+<timeout-constraints>
+<timeout-constraint name="short" connectionTimeout="10000" readTimeout="30000"/>
+</timeout-constraints>
+<resolvers><ibiblio name="public" m2compatible="true" usepoms="{str(use_poms).lower()}" checksums=""
+ timeoutConstraint="short"/></resolvers>
+</ivysettings>
+"""
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 sum of a file in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _missing(jars: Iterable[LockedJar], directory: Path) -> list[LockedJar]:
+    """Return the jars that are absent or damaged; the size first, since it costs nothing."""
+
+    def is_good(jar: LockedJar) -> bool:
+        path = directory / jar.file_name
+        return path.is_file() and path.stat().st_size == jar.size_bytes and sha256_of(path) == jar.sha256
+
+    return [jar for jar in jars if not is_good(jar)]
+
+
+@contextlib.contextmanager
+def _only_one(directory: Path) -> Iterator[None]:
+    """Hold the cache's lock; the kernel releases it when this process ends, however it ends."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _say("another process is fetching jars, waiting for it ...")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _fetch(set_name: str, jars: Sequence[LockedJar], directory: Path) -> None:
+    """Download `jars`, check all of them, then move them into `directory`.
+
+    Ivy's own cache outlives a failed or interrupted download, so that the next attempt goes on where this one
+    stopped; it is dropped once its jars are installed.
+    """
+    size_mb = sum(jar.size_bytes for jar in jars) / 1e6
+    _say(f"fetching {len(jars)} jars for {_TITLES.get(set_name, set_name)} ({size_mb:.0f} MB) ...")
+    downloads = directory / ".ivy"
+    with tempfile.TemporaryDirectory(prefix=".fetched-", dir=directory) as work:
+        fetched = _run_ivy(render_ivy_xml(set_name, jars), Path(work), downloads, use_poms=False)
+        arrived = {path.name: path for path in fetched}
+        for jar in jars:
+            _check(jar, arrived.get(jar.file_name), downloads)
+        for jar in jars:
+            arrived[jar.file_name].replace(directory / jar.file_name)
+    shutil.rmtree(downloads, ignore_errors=True)
+
+
+def _check(jar: LockedJar, path: Path | None, downloads: Path) -> None:
+    if path is None:
+        raise UserError(f"{jar.file_name} did not arrive: run the command again, what has arrived is kept")
+    got = sha256_of(path)
+    if got == jar.sha256:
+        return
+    # Ivy would hand out its copy of the wrong file for ever.
+    for copy in downloads.rglob(jar.file_name):
+        copy.unlink()
+    raise UserError(
+        f"{jar.file_name} has the wrong SHA-256 sum, expected {jar.sha256}, got {got}: nothing was installed; "
+        "run the command again, and if it stays so, your network or mirror changes the file"
+    )
+
+
+def _run_ivy(ivy_xml: str, work: Path, downloads: Path, *, use_poms: bool) -> list[Path]:
+    """Let Ivy fetch what `ivy_xml` asks for; return the files, laid out below `work` as `_RETRIEVED` says."""
+    (work / "ivy.xml").write_text(ivy_xml)
+    settings = Path(os.environ.get(IVY_SETTINGS_VARIABLE) or work / "ivysettings.xml")
+    if not settings.exists():
+        settings.write_text(render_ivy_settings(use_poms=use_poms))
+    command: list[str | Path] = [
+        find_java().executable,
+        *("-cp", _find_ivy(), "org.apache.ivy.Main"),
+        *("-settings", settings, "-ivy", work / "ivy.xml", "-cache", downloads),
+        *("-retrieve", f"{work}/retrieved/{_RETRIEVED}"),
+    ]
+    log = work / "ivy.log"
+    with ChildProcess(command, log_path=log) as ivy:
+        exit_code = ivy.wait()
+    if exit_code != 0:
+        raise UserError(_explain_failure(log, downloads))
+    return sorted((work / "retrieved").rglob("*.jar"))
+
+
+def _explain_failure(log: Path, downloads: Path) -> str:
+    """Return one sentence from Ivy's log, which is kept beside the downloads."""
+    text = log.read_text(errors="replace")
+    kept = downloads.with_name("ivy.log")
+    shutil.copyfile(log, kept)
+    if _NO_NETWORK.search(text):
+        return (
+            "the jars cannot be fetched without network: connect, or set your proxy in JAVA_TOOL_OPTIONS or a mirror in"
+            f" {IVY_SETTINGS_VARIABLE}, and run the command again; what has arrived is kept (log: {kept})"
+        )
+    reasons = [line.strip() for line in text.splitlines() if "not found" in line or "FAILED" in line]
+    reason = reasons[0].strip(":| ") if reasons else "Ivy failed"
+    return f"the jars could not be fetched, {reason}: run the command again, or read {kept}"
+
+
+def _find_ivy() -> Path:
+    """Return PySpark's Ivy without importing PySpark, which takes a second."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise UserError("PySpark is needed to fetch jars: pip install 'rebalance-monitor[stream]'")
+    found = sorted(Path(spec.origin).parent.glob("jars/ivy-*.jar"))
+    if not found:
+        raise UserError(f"PySpark in {Path(spec.origin).parent} has no jars/ivy-*.jar: install it again")
+    return found[-1]
+
+
+def lock() -> list[LockedJar]:
+    """Resolve all roots anew and return what they need; raises UserError if two jars would share a file name."""
+    jars = [jar for set_name in ROOTS for jar in _resolve_roots(set_name)]
+    sums: dict[str, str] = {}
+    for jar in jars:
+        if sums.setdefault(jar.file_name, jar.sha256) != jar.sha256:
+            raise UserError(f"two different jars are named {jar.file_name}: the cache cannot hold both")
+    return jars
+
+
+def _resolve_roots(set_name: str) -> list[LockedJar]:
+    with tempfile.TemporaryDirectory() as work:
+        downloads = Path(work, "ivy")
+        fetched = _run_ivy(render_ivy_xml(set_name, ROOTS[set_name]), Path(work), downloads, use_poms=True)
+        return sorted((_describe(set_name, path) for path in fetched), key=lambda jar: jar.file_name)
+
+
+def _describe(set_name: str, path: Path) -> LockedJar:
+    """Return the lock's line for a file retrieved to organisation/module/revision/name."""
+    organisation, module, revision = path.parts[-4:-1]
+    classifier = path.stem.removeprefix(f"{module}-{revision}").removeprefix("-")
+    return LockedJar(set_name, organisation, module, revision, classifier, path.stat().st_size, sha256_of(path))
+
+
+def _say(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)  # noqa: T201 - progress, for the person who waits
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["lock"]:
+        LOCK.write_text(render_lock(lock()))
+    else:
+        sys.exit("usage: python -m rebalance_deploy.jars lock")
