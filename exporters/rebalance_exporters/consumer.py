@@ -28,6 +28,7 @@ _REQUEST_SECONDS = 10.0
 _LOOK_AGAIN_SECONDS = 1.0
 _LOOK_FOR_GROWTH_SECONDS = 30.0
 _EXPIRE_SECONDS = 10.0
+_REPEAT_LOG_SECONDS = 30.0
 
 _log = logging.getLogger(__name__)
 
@@ -58,6 +59,7 @@ class TopicReader:
         self._missing: tuple[str, ...] = tuple(self._topics)
         self._kafka_error: str | None = None
         self._kafka_errors = 0
+        self._logged: dict[int, float] = {}
         self._failure: str | None = None
         self._stopping = threading.Event()
         self._progress = ReadProgress(missing_topics=())
@@ -97,6 +99,7 @@ class TopicReader:
         properties: dict[str, object] = {
             "client.id": "rebalance-monitor-export",
             "group.id": "rebalance-monitor-export",  # the client insists on one; nothing ever joins or commits
+            "log_level": 2,  # what it would log besides comes to error_cb too, without end while a broker is away
             **config.kafka,
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
@@ -199,7 +202,9 @@ class TopicReader:
     def _note_error(self, error: KafkaError) -> None:
         self._kafka_errors += 1
         self._kafka_error = error.str()
-        _log.warning("Kafka: %s", error.str())
+        if time.monotonic() - self._logged.get(error.code(), -_REPEAT_LOG_SECONDS) >= _REPEAT_LOG_SECONDS:
+            self._logged[error.code()] = time.monotonic()
+            _log.warning("Kafka: %s", error.str())
 
     def _publish(self) -> None:
         readings = self._readings.values()

@@ -60,7 +60,7 @@ def _judge_reading(progress: ReadProgress) -> str | None:
         return f"the reader stopped: {progress.failure}; restart the exporter"
     if progress.missing_topics:
         names = ", ".join(progress.missing_topics)
-        return f"waiting for topic {names}: `rebalance-monitor stream` creates it at its start"
+        return f"waiting for topic {names}: `rebalance-monitor stream` creates what is missing"
     if not progress.loaded and not progress.wanted:
         return "asking Kafka for the stream's topics"
     if not progress.loaded:

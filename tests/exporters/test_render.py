@@ -2,6 +2,7 @@ import gzip
 import shutil
 import subprocess
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from prometheus_client import Metric as Family
@@ -12,15 +13,15 @@ from prometheus_client.samples import Sample
 from exporters.contract_rows import NOW_MS, PAYMENTS, commits_row, group_row, make_view, query_row, records_row
 from rebalance_exporters import render
 from rebalance_exporters.health import Readiness, ReadProgress
-from rebalance_exporters.metrics import COMMIT_METRICS, GROUP_METRICS, MONITOR_METRICS, RECORD_TYPES
+from rebalance_exporters.metrics import COMMIT_METRICS, GROUP_METRICS, MONITOR_METRICS, RECORD_TYPES, Metric
 from rebalance_exporters.render import Exposition, Style, accepts_gzip, choose_style, compress
-from rebalance_exporters.view import View
-from rebalance_streaming.groups.events import REASONS, Counters, Member, RecordCount
+from rebalance_exporters.view import GroupKey, View
+from rebalance_streaming.groups.events import REASONS, Counters, GroupSnapshot, Member, RecordCount
 
 READY = Readiness(True, "ready")
 LOADED = ReadProgress(loaded=True)
 OPENMETRICS, TEXT = Style.OPENMETRICS, Style.TEXT
-ALL_METRICS = (*GROUP_METRICS, *COMMIT_METRICS, *MONITOR_METRICS)
+ALL_METRICS: tuple[Metric[Any], ...] = (*GROUP_METRICS, *COMMIT_METRICS, *MONITOR_METRICS)
 
 PAYMENTS_GOLDEN = """\
 kafka_rebalance_rebalances_total{cluster="prod",group="payments",reason="first_join"} 0
@@ -192,9 +193,14 @@ def test_commit_age_grows_without_news() -> None:
 
 def test_a_changed_group_is_rendered_again_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """The cost of a scrape follows the groups that changed, not all there are."""
-    rendered = []
+    rendered: list[GroupKey] = []
     original = render.render_group
-    monkeypatch.setattr(render, "render_group", lambda key, group: rendered.append(key) or original(key, group))
+
+    def note_and_render(key: GroupKey, group: GroupSnapshot | None) -> render.GroupBlock:
+        rendered.append(key)
+        return original(key, group)
+
+    monkeypatch.setattr(render, "render_group", note_and_render)
     view, exposition = make_view(group_row(), group_row(group="b")), Exposition(limit_groups=9, version="1")
     expose(view, exposition=exposition)
     rendered.clear()

@@ -1,4 +1,7 @@
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 import uuid
@@ -34,12 +37,17 @@ def wait_for(condition: Callable[[], bool], what: Callable[[], object]) -> None:
 @contextmanager
 def serving(config: ExportConfig) -> Iterator[httpx.Client]:
     """Run the exporter in a thread until the block ends, and hand out a client of it."""
-    stop, listening, bound = threading.Event(), threading.Event(), []
+    stop, listening = threading.Event(), threading.Event()
+    ports: list[int] = []
     errors: list[BaseException] = []
+
+    def note_port(_: str, port: int) -> None:
+        ports.append(port)
+        listening.set()
 
     def serve() -> None:
         try:
-            run(config, stop=stop, on_listening=lambda host, port: (bound.append((host, port)), listening.set()))
+            run(config, stop=stop, on_listening=note_port)
         except BaseException as error:
             errors.append(error)
             listening.set()
@@ -49,7 +57,7 @@ def serving(config: ExportConfig) -> Iterator[httpx.Client]:
     try:
         assert listening.wait(DEADLINE_SECONDS)
         assert not errors, errors
-        with httpx.Client(base_url=f"http://127.0.0.1:{bound[0][1]}", timeout=30) as client:
+        with httpx.Client(base_url=f"http://127.0.0.1:{ports[0]}", timeout=30) as client:
             yield client
     finally:
         stop.set()
@@ -108,10 +116,11 @@ def read_log_keys(bootstrap: str) -> list[bytes]:
         while unread:
             assert time.monotonic() < deadline, unread
             for message in consumer.consume(1000, timeout=0.2):
-                if message.error() is None:
+                error = message.error()
+                if error is None:
                     keys.append(message.key() or b"")
                 else:
-                    assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+                    assert error.code() == KafkaError._PARTITION_EOF, error
                     unread.discard(message.partition())
         return keys
     finally:
@@ -228,6 +237,44 @@ def test_new_partitions_are_found(broker: Any, prefix: str, monkeypatch: pytest.
     finally:
         reader.stop()
     assert view.picture().rows == {GROUPS: 2, STATUS: 1, COMMITS: 0, "rebalances": 0}
+
+
+@pytest.mark.broker
+def test_topics_made_anew_are_read_anew(broker: Any, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When somebody deletes the topics, readiness says so, the last picture stays, and new ones replace it."""
+    monkeypatch.setattr("rebalance_exporters.consumer._LOOK_FOR_GROWTH_SECONDS", 0.2)
+    create_topics(broker.bootstrap, prefix, partitions=1)
+    produce(broker.bootstrap, prefix, group_row(), fresh_status())
+    with serving(make_config(broker.bootstrap, prefix)) as client:
+        wait_for(lambda: client.get("/-/ready").status_code == 200, lambda: client.get("/-/ready").text)
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        for future in admin.delete_topics([prefix + name for name in TOPICS]).values():
+            future.result()
+        wait_for(lambda: "waiting for topic" in client.get("/-/ready").text, lambda: client.get("/-/ready").text)
+        assert client.get("/api/v1/groups/payments").json()["generation"] == 7
+        create_topics(broker.bootstrap, prefix, partitions=1)
+        produce(broker.bootstrap, prefix, group_row(generation=8), fresh_status())
+        wait_for(lambda: client.get("/api/v1/groups/payments").json()["generation"] == 8, lambda: "not read anew")
+        wait_for(lambda: client.get("/-/ready").status_code == 200, lambda: client.get("/-/ready").text)
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_end_it_cleanly(broker: Any, prefix: str, number: signal.Signals) -> None:
+    """SIGTERM and SIGINT let run() return: exit code 0, nothing on stderr."""
+    program = (
+        "import sys; from rebalance_exporters.config import ExportConfig; from rebalance_exporters.server import run;"
+        "run(ExportConfig(kafka={'bootstrap.servers': sys.argv[1]}, listen_port=0, topic_prefix=sys.argv[2]),"
+        " on_listening=lambda host, port: print(port, flush=True))"
+    )
+    command = [sys.executable, "-c", program, broker.bootstrap, prefix]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        port = process.stdout.readline().strip()
+        assert httpx.get(f"http://127.0.0.1:{port}/-/healthy", timeout=30).status_code == 200
+        process.send_signal(number)
+        _, complaints = process.communicate(timeout=DEADLINE_SECONDS)
+    assert (process.returncode, complaints) == (0, "")
 
 
 @pytest.mark.broker
