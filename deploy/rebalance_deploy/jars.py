@@ -93,13 +93,14 @@ class LockedJar:
         return f"{self.module}-{self.revision}{classifier}.jar"
 
 
-def resolve(set_name: str) -> tuple[Path, ...]:
+def resolve(set_name: str, *, lock_path: Path = LOCK) -> tuple[Path, ...]:
     """Return the jars of `set_name`, in the lock's order, fetching those the cache lacks.
 
     Needs Java and the network only if a jar is missing or damaged. Of several processes that ask at once one
-    fetches and the others wait. Raises UserError for an unknown set, no Java, no network or a wrong sum.
+    fetches and the others wait. Raises UserError for an unknown set, no Java, no
+    network, a wrong sum or a cache that cannot be written.
     """
-    jars = [jar for jar in read_lock() if jar.set_name == set_name]
+    jars = [jar for jar in read_lock(lock_path) if jar.set_name == set_name]
     if not jars:
         raise UserError(f"there is no set of jars named {set_name}: choose one of {', '.join(ROOTS)}")
     directory = cache_directory() / "jars"
@@ -109,8 +110,11 @@ def resolve(set_name: str) -> tuple[Path, ...]:
                 # Whoever held the lock before may have fetched them.
                 if missing := _missing(jars, directory):
                     _fetch(set_name, missing, directory)
-        except PermissionError as error:
-            raise UserError(f"cannot write {error.filename}: set {CACHE_VARIABLE} to a directory you own") from error
+        except OSError as error:
+            raise UserError(
+                f"the cache {directory} cannot be used ({error.strerror or error}): make room there or set"
+                f" {CACHE_VARIABLE} to a directory you own"
+            ) from error
     return tuple(directory / jar.file_name for jar in jars)
 
 
@@ -229,18 +233,24 @@ def _fetch(set_name: str, jars: Sequence[LockedJar], directory: Path) -> None:
     """Download `jars`, check all of them, then move them into `directory`.
 
     Ivy's own cache outlives a failed or interrupted download, so that the next attempt goes on where this one
-    stopped; it is dropped once its jars are installed.
+    stopped; it is dropped once its jars are installed. Runs under the cache's lock.
     """
     size_mb = sum(jar.size_bytes for jar in jars) / 1e6
     _say(f"fetching {len(jars)} jars for {_TITLES.get(set_name, set_name)} ({size_mb:.0f} MB) ...")
-    downloads = directory / ".ivy"
-    with tempfile.TemporaryDirectory(prefix=".fetched-", dir=directory) as work:
-        fetched = _run_ivy(render_ivy_xml(set_name, jars), Path(work), downloads, use_poms=False)
-        arrived = {path.name: path for path in fetched}
+    downloads, work = directory / ".ivy", directory / ".work"
+    # Left by a process that was killed; the lock says that nobody uses it.
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir()
+    try:
+        arrived = {
+            path.name: path for path in _run_ivy(render_ivy_xml(set_name, jars), work, downloads, use_poms=False)
+        }
         for jar in jars:
             _check(jar, arrived.get(jar.file_name), downloads)
         for jar in jars:
             arrived[jar.file_name].replace(directory / jar.file_name)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
     shutil.rmtree(downloads, ignore_errors=True)
 
 

@@ -1,0 +1,123 @@
+"""Guarded children: what they promise about output, exit codes and, above all, their end."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from deploy.waiting import is_alive, wait_until
+from rebalance_deploy.processes import ChildProcess
+
+# A command with a child of its own in the background; it tells both ids once both run.
+FAMILY = "sleep 300 & echo $$ $!; wait"
+STUBBORN = "trap '' TERM; echo $$ $$; while :; do sleep 1; done"
+
+
+def told_pids(log: Path) -> list[int]:
+    """Return the ids the command wrote, once it has."""
+    wait_until(lambda: log.exists() and log.read_text().endswith("\n"), "the command tells its ids")
+    return [int(word) for word in log.read_text().split()]
+
+
+def test_output_and_exit_code(tmp_path: Path) -> None:
+    """Both outputs reach the log, in a directory made for it, and the exit code reaches the parent."""
+    log = tmp_path / "made" / "log"
+    with ChildProcess(["sh", "-c", "echo out; echo err >&2; exit 7"], log_path=log) as child:
+        assert child.wait(20) == 7
+        assert not child.is_running
+    assert log.read_text() == "out\nerr\n"
+
+
+def test_environment_and_directory(tmp_path: Path) -> None:
+    """The command runs where and with what it was told to."""
+    log = tmp_path / "log"
+    with ChildProcess(["/bin/sh", "-c", "echo $WORD; pwd"], log_path=log, env={"WORD": "hello"}, cwd=tmp_path) as child:
+        child.wait(20)
+    assert log.read_text() == f"hello\n{tmp_path}\n"
+
+
+def test_unknown_command_is_an_error_at_once(tmp_path: Path) -> None:
+    """A command that is not there raises as subprocess would, in the parent and not in a log."""
+    with pytest.raises(FileNotFoundError, match="no-such-command"):
+        ChildProcess([tmp_path / "no-such-command"])
+
+
+def test_terminate_ends_the_whole_family(tmp_path: Path) -> None:
+    """Stopping a command stops what it started, too."""
+    log = tmp_path / "log"
+    child = ChildProcess(["sh", "-c", FAMILY], log_path=log)
+    pids = told_pids(log)
+    assert child.pid == pids[0]
+    assert child.terminate() == 128 + signal.SIGTERM
+    wait_until(lambda: not any(map(is_alive, pids)), "the family is gone")
+
+
+def test_a_leader_that_ends_leaves_nothing_behind(tmp_path: Path) -> None:
+    """A command that ends by itself takes its background children along."""
+    log = tmp_path / "log"
+    with ChildProcess(["sh", "-c", "sleep 300 & echo $!; exit 0"], log_path=log) as child:
+        assert child.wait(20) == 0
+    (pid,) = told_pids(log)
+    wait_until(lambda: not is_alive(pid), "the background child is gone")
+
+
+def test_stubborn_command_is_killed_after_the_deadline(tmp_path: Path) -> None:
+    """A command that ignores SIGTERM ends all the same."""
+    log = tmp_path / "log"
+    child = ChildProcess(["sh", "-c", STUBBORN], log_path=log)
+    told_pids(log)
+    with pytest.raises(TimeoutError):
+        child.wait(0.01)
+    assert child.terminate(deadline_seconds=0.2) == 128 + signal.SIGKILL
+    assert not is_alive(child.pid)
+
+
+def test_terminate_and_kill_are_repeatable(tmp_path: Path) -> None:
+    """Stopping what has stopped is no error and returns the same exit code."""
+    child = ChildProcess(["sh", "-c", "exit 3"], log_path=tmp_path / "log")
+    child.wait(20)
+    assert [child.terminate(), child.kill(), child.terminate()] == [3, 3, 3]
+
+
+def test_own_group_and_session(tmp_path: Path) -> None:
+    """Ctrl-C in the parent's terminal reaches the parent only: it stops its children in its own order."""
+    with ChildProcess(["sleep", "300"], log_path=tmp_path / "log") as child:
+        assert os.getpgid(child.pid) == child.pid
+        assert os.getsid(child.pid) != os.getsid(0)
+
+
+@pytest.mark.parametrize("last_signal", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("command", [FAMILY, STUBBORN], ids=["family", "stubborn"])
+def test_nothing_outlives_the_parent(tmp_path: Path, last_signal: signal.Signals, command: str) -> None:
+    """Whatever ends the parent, even SIGKILL, the command and its children end, even if they ignore SIGTERM."""
+    log = tmp_path / "log"
+    # Started by a thread that ends at once: the guard must watch the process, not the thread.
+    parent_code = f"""
+import threading
+from pathlib import Path
+from rebalance_deploy.processes import ChildProcess
+children = []
+def start():
+    children.append(ChildProcess(["sh", "-c", {command!r}], log_path=Path({str(log)!r}), grace_seconds=0.3))
+thread = threading.Thread(target=start)
+thread.start()
+thread.join()
+children[0].wait()
+"""
+    with subprocess.Popen([sys.executable, "-c", parent_code], stderr=subprocess.DEVNULL) as parent:
+        pids = told_pids(log)
+        assert all(map(is_alive, pids))
+        parent.send_signal(last_signal)
+        parent.wait(20)
+    wait_until(lambda: not any(map(is_alive, pids)), "the family is gone")
+
+
+def test_command_does_not_outlive_a_killed_guard(tmp_path: Path) -> None:
+    """Even if somebody kills the guard itself, the command ends."""
+    with ChildProcess(["sleep", "300"], log_path=tmp_path / "log") as child:
+        guard = int(Path(f"/proc/{child.pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        os.kill(guard, signal.SIGKILL)
+        wait_until(lambda: not is_alive(child.pid), "the command is gone")
