@@ -40,5 +40,7 @@ def run_export(sources: Sources, stop: threading.Event, say: Say) -> None:
     config = export_config(sources)
     from rebalance_exporters import server  # noqa: PLC0415
 
-    say(f"export: serving on http://{config.host}:{config.port}/metrics")
-    server.run(config, stop=stop)
+    def announce(host: str, port: int) -> None:
+        say(f"export: serving on http://{host}:{port}/metrics")
+
+    server.run(config, stop=stop, on_listening=announce)

@@ -192,7 +192,4 @@ _LIBRDKAFKA_ONLY = frozenset({"sasl.mechanisms", "sasl.username", "sasl.password
 def _jaas(mechanism: str, username: str, password: str) -> str:
     module = "scram.ScramLoginModule" if mechanism.startswith("SCRAM") else "plain.PlainLoginModule"
     quoted = [value.replace("\\", "\\\\").replace('"', '\\"') for value in (username, password)]
-    return (
-        f"org.apache.kafka.common.security.{module} required "
-        f'username="{quoted[0]}" password="{quoted[1]}";'
-    )
+    return f'org.apache.kafka.common.security.{module} required username="{quoted[0]}" password="{quoted[1]}";'

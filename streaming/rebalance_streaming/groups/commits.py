@@ -5,15 +5,14 @@ Receives columns from `wire.commits`; hands on rows of the output contract. Pyth
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from rebalance_streaming.groups.events import CommitSummary, TopicCommits
-from rebalance_streaming.wire.commits import CommitBatch, CommitKey
+from rebalance_streaming.wire.commits import CommitBatch
 from rebalance_streaming.wire.decode import Outcome
 
 Ints = npt.NDArray[np.int64]
@@ -50,9 +49,8 @@ def summarise(batch: CommitBatch, log: LogColumns, cluster: str, pane_ms: int) -
     A pane is a stretch of `pane_ms` of record time. A deleted offset (tombstone) counts as the pane's last word on
     its partition, with the record's own time.
     """
-    groups, group_codes = _encode([key.group for key in batch.keys])
-    topics, topic_codes = _encode([key.topic for key in batch.keys])
-    last = _last_per_key_and_pane(batch, log, pane_ms, group_codes, topic_codes)
+    groups, topics = batch.keys.groups, batch.keys.topics
+    last = _last_per_key_and_pane(batch, log, pane_ms)
     for start, end in _runs(last.group, last.pane):
         yield CommitSummary(
             cluster=cluster,
@@ -69,15 +67,9 @@ def summarise(batch: CommitBatch, log: LogColumns, cluster: str, pane_ms: int) -
         )
 
 
-def _encode(names: Sequence[str]) -> tuple[list[str], Ints]:
-    encoded = pa.array(names, type=pa.string()).dictionary_encode()
-    return encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-
-
-def _last_per_key_and_pane(
-    batch: CommitBatch, log: LogColumns, pane_ms: int, group_codes: Ints, topic_codes: Ints
-) -> _Last:
-    usable = np.flatnonzero((batch.outcome == Outcome.DECODED) | (batch.outcome == Outcome.TOMBSTONE))
+def _last_per_key_and_pane(batch: CommitBatch, log: LogColumns, pane_ms: int) -> _Last:
+    keys = batch.keys
+    usable = np.flatnonzero((batch.key_code >= 0) & (batch.outcome <= Outcome.TOMBSTONE))
     key = batch.key_code[usable].astype(np.int64)
     panes, pane_code = np.unique(log.timestamp_ms[usable] // pane_ms, return_inverse=True)
     distinct, slot = np.unique(key * max(1, len(panes)) + pane_code, return_inverse=True)
@@ -86,15 +78,14 @@ def _last_per_key_and_pane(
     row[slot] = usable
     commits = np.bincount(slot, minlength=len(distinct))
     key, pane = np.divmod(distinct, max(1, len(panes)))
-    partition = np.fromiter((k.partition for k in batch.keys), dtype=np.int64, count=len(batch.keys))[key]
-    order = np.lexsort((partition, topic_codes[key], pane, group_codes[key]))
+    order = np.lexsort((keys.partition[key], keys.topic_code[key], pane, keys.group_code[key]))
     row, key = row[order], key[order]
     deleted = batch.outcome[row] == Outcome.TOMBSTONE
     return _Last(
-        group=group_codes[key],
+        group=keys.group_code[key],
         pane=panes[pane[order]],
-        topic=topic_codes[key],
-        partition=partition[order],
+        topic=keys.topic_code[key],
+        partition=keys.partition[key],
         log_partition=log.partition[row].astype(np.int64),
         committed=np.where(deleted, log.timestamp_ms[row], batch.commit_timestamp_ms[row]),
         offset=batch.offset[row],

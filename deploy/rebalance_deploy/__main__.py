@@ -1,0 +1,4 @@
+from rebalance_deploy.cli import main
+
+if __name__ == "__main__":
+    main()

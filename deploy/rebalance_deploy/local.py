@@ -1,0 +1,95 @@
+"""Stream and exporter as child processes on one machine, supervised.
+
+They meet in Kafka only, so either may die and come back alone. A process that fails before it has ever run well is
+not started again: its error is for a person to mend.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rebalance_deploy import components
+from rebalance_deploy.errors import UserError
+from rebalance_deploy.processes import ChildProcess
+from rebalance_deploy.settings import Sources
+
+Say = Callable[[str], None]
+
+PROCESSES = ("stream", "export")
+_RAN_WELL_SECONDS = 60.0
+_LONGEST_PAUSE_SECONDS = 30.0
+#: More than the stream's own wait for its last batch.
+_STOP_SECONDS = 45.0
+
+
+def arguments(sources: Sources) -> list[str]:
+    """Return the command-line arguments that make a child see the same settings."""
+    file = [] if sources.file is None else ["--config", str(sources.file)]
+    return [*file, *(part for flag in sources.flags for part in ("--set", flag))]
+
+
+@dataclass(slots=True)
+class Supervised:
+    """One child process and what is known of its past."""
+
+    name: str
+    sources: Sources
+    log_directory: Path | None = None
+    process: ChildProcess = field(init=False)
+    _started: float = field(init=False)
+    _pause_seconds: float = field(init=False, default=1.0)
+
+    def start(self) -> None:
+        """Start the process; its output goes to its log file, or to where this process's goes."""
+        log = None if self.log_directory is None else self.log_directory / f"{self.name}.log"
+        command = [sys.executable, "-m", "rebalance_deploy", self.name, *arguments(self.sources)]
+        self.process = ChildProcess(command, log_path=log, grace_seconds=_STOP_SECONDS)
+        self._started = time.monotonic()
+
+    def restart_if_ended(self, stop: threading.Event, say: Say) -> None:
+        """Start the process again if it ended, waiting longer each time. Raises UserError if it never ran well."""
+        if self.process.is_running:
+            return
+        ran_seconds = time.monotonic() - self._started
+        if ran_seconds < _RAN_WELL_SECONDS:
+            log = f", see {self.process.log_path}" if self.process.log_path else ""
+            raise UserError(f"{self.name} ended with exit code {self.process.exit_code} at its start{log}")
+        say(f"{self.name} ended after {ran_seconds:.0f} s; starting it again in {self._pause_seconds:.0f} s")
+        if not stop.wait(self._pause_seconds):
+            self._pause_seconds = min(2 * self._pause_seconds, _LONGEST_PAUSE_SECONDS)
+            self.start()
+
+
+def run(sources: Sources, stop: threading.Event, say: Say) -> None:
+    """Run both processes until `stop` is set, then stop them in order."""
+    # Wrong settings are told once, here, and not by every child.
+    components.stream_config(sources)
+    components.export_config(sources)
+    children = start_all(sources)
+    try:
+        while not stop.wait(1):
+            for child in children:
+                child.restart_if_ended(stop, say)
+    finally:
+        stop_all(children)
+
+
+def start_all(sources: Sources, log_directory: Path | None = None) -> list[Supervised]:
+    """Start every process of the monitor."""
+    children = [Supervised(name, sources, log_directory) for name in PROCESSES]
+    for child in children:
+        child.start()
+    return children
+
+
+def stop_all(children: list[Supervised]) -> None:
+    """Stop the processes side by side, giving the stream time for its last batch."""
+    for child in children:
+        child.process.request_stop()
+    for child in children:
+        child.process.terminate(_STOP_SECONDS)

@@ -1,0 +1,35 @@
+"""Why bytes could not be read: one small class per cause."""
+
+from __future__ import annotations
+
+
+class DecodeError(ValueError):
+    """The bytes do not have the form that was expected; the text is one short clause."""
+
+
+class Truncated(DecodeError):
+    """A field reaches past the end of its buffer."""
+
+
+class BadLength(DecodeError):
+    """A length is negative where null is not allowed, or larger than what is left could hold."""
+
+
+class BadVarint(DecodeError):
+    """A variable-length integer does not fit into 32 bits."""
+
+
+class BadText(DecodeError):
+    """A string is not UTF-8."""
+
+
+class BadTag(DecodeError):
+    """Tagged fields are out of order, repeated, or of another size than they claim."""
+
+
+class TrailingBytes(DecodeError):
+    """Bytes are left over after the last field."""
+
+
+class BadVersion(DecodeError):
+    """A version number that no writer can have meant."""

@@ -1,0 +1,227 @@
+"""The embedded broker: what it writes down before it starts, and how the real one starts, restarts and ends."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from deploy.waiting import is_alive, wait_until
+from rebalance_deploy.broker import VERSIONS, EmbeddedBroker, find_free_port, render_properties, telling_line
+from rebalance_deploy.errors import UserError
+
+MakeBroker = Callable[..., EmbeddedBroker]
+
+
+def parse(properties: str) -> dict[str, str]:
+    """Return the settings of a rendered server.properties."""
+    return dict(line.split("=", 1) for line in properties.splitlines())
+
+
+# --- without a broker ---
+
+
+def test_settings_go_over_defaults_but_not_over_ports_and_data() -> None:
+    """A caller may override any default, but the address and the data stay where the object says they are."""
+    wanted = {"offsets.topic.num.partitions": "4", "auto.create.topics.enable": "true", "log.dirs": "/elsewhere"}
+    settings = parse(render_properties(1, 2, Path("/data"), wanted))
+    assert settings["offsets.topic.num.partitions"] == "4"
+    assert settings["auto.create.topics.enable"] == "true"
+    assert settings["log.dirs"] == "/data"
+    assert settings["listeners"] == "PLAINTEXT://127.0.0.1:1,CONTROLLER://127.0.0.1:2"
+
+
+def test_broker_listens_on_this_machine_only() -> None:
+    """Nothing of the demo can be reached from the network."""
+    settings = parse(render_properties(1, 2, Path("/data"), {}))
+    for name in ("listeners", "advertised.listeners"):
+        assert all("//127.0.0.1:" in listener for listener in settings[name].split(","))
+
+
+def test_every_internal_topic_fits_one_broker() -> None:
+    """All replication factors are 1; a single one left out makes that topic impossible to create."""
+    settings = parse(render_properties(1, 2, Path("/data"), {}))
+    factors = {name: value for name, value in settings.items() if name.endswith(("replication.factor", "min.isr"))}
+    assert len(factors) == 5
+    assert set(factors.values()) == {"1"}
+
+
+def test_free_ports_are_below_the_kernels_own() -> None:
+    """A broker's port cannot be taken by an outgoing connection while the broker is down."""
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    assert find_free_port() < first
+
+
+def test_last_cause_is_the_telling_line(tmp_path: Path) -> None:
+    """Of a long stack trace the person reads the cause; without one, the last line; without a log, that."""
+    log = tmp_path / "log"
+    assert telling_line(log) == "it wrote no log"
+    log.write_text("INFO starting\n")
+    assert telling_line(log) == "INFO starting"
+    log.write_text("ERROR failed\nCaused by: java.net.BindException: taken\n\tat here\nINFO closing\n")
+    assert telling_line(log) == "Caused by: java.net.BindException: taken"
+
+
+def test_unknown_version_names_the_known_ones() -> None:
+    """A version that is not pinned is answered with those that are."""
+    with pytest.raises(UserError, match=r"Kafka 2.8.0 cannot be embedded: choose one of 4.3.1, 3.9.2"):
+        EmbeddedBroker(kafka_version="2.8.0")
+
+
+def test_taken_port_is_named() -> None:
+    """A port somebody listens on is named before anything is started, so that no stranger can answer for us."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        broker = EmbeddedBroker(port=port)
+        with pytest.raises(UserError, match=f"port {port} is in use"):
+            broker.__enter__()
+    assert not broker.directory.exists()
+
+
+# --- with a real one ---
+
+
+def create_topic(bootstrap: str, name: str) -> None:
+    """Create a topic with one partition and wait for it."""
+    # The client has a name because its futures fail once it is collected.
+    client = AdminClient({"bootstrap.servers": bootstrap})
+    client.create_topics([NewTopic(name, 1, 1)])[name].result(20)
+
+
+def write(bootstrap: str, topic: str, value: bytes) -> None:
+    """Write one record to partition 0."""
+    producer = Producer({"bootstrap.servers": bootstrap})
+    producer.produce(topic, value, partition=0)
+    assert producer.flush(20) == 0
+
+
+def read_first(bootstrap: str, topic: str) -> bytes | None:
+    """Return the value of the first record of partition 0."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False})
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        message = consumer.poll(20)
+        assert message is not None
+        assert message.error() is None
+        value: bytes | None = message.value()
+        return value
+    finally:
+        consumer.close()
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("version", VERSIONS)
+def test_broker_serves_and_stops(make_broker: MakeBroker, version: str) -> None:
+    """Either version starts, logs to its file, keeps port and records over a restart, and stops without rest."""
+    broker = make_broker(kafka_version=version)
+    assert f"Kafka version: {version}" in broker.log_path.read_text()
+    address, first_pid = broker.bootstrap, broker.pid
+    create_topic(address, "kept")
+    write(address, "kept", b"before")
+    broker.restart()
+    assert broker.bootstrap == address
+    assert broker.pid != first_pid
+    assert read_first(address, "kept") == b"before"
+    last_pid = broker.pid
+    assert last_pid is not None
+    broker.stop()
+    assert not is_alive(last_pid)
+    assert not broker.is_running
+    assert broker.directory.exists()
+    broker.close()
+    assert not broker.directory.exists()
+
+
+@pytest.mark.broker
+def test_killed_broker_starts_again_with_its_data(make_broker: MakeBroker) -> None:
+    """A crash of the broker, unclean shutdown included, loses neither port nor acknowledged records."""
+    broker = make_broker()
+    address = broker.bootstrap
+    create_topic(address, "kept")
+    write(address, "kept", b"before")
+    broker.kill()
+    assert not broker.is_running
+    broker.start()
+    assert (broker.bootstrap, read_first(address, "kept")) == (address, b"before")
+
+
+@pytest.mark.broker
+def test_settings_reach_the_broker(make_broker: MakeBroker) -> None:
+    """What a test asks for is what the broker runs with; unknown topics are errors."""
+    broker = make_broker(**{"offsets.topic.num.partitions": "3"})
+    client = AdminClient({"bootstrap.servers": broker.bootstrap})
+    create_topic(broker.bootstrap, "any")
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "first", "log_level": 0})
+    # The first member of the first group makes the broker create its offsets topic.
+    consumer.subscribe(["any"])
+    try:
+        wait_until(
+            lambda: consumer.poll(0.1) is None and "__consumer_offsets" in client.list_topics(timeout=20).topics,
+            "the offsets topic exists",
+        )
+    finally:
+        consumer.close()
+    assert len(client.list_topics(timeout=20).topics["__consumer_offsets"].partitions) == 3
+    assert client.list_topics(topic="misspelt", timeout=20).topics["misspelt"].error is not None
+
+
+@pytest.mark.broker
+def test_given_directory_is_kept(tmp_path: Path) -> None:
+    """A directory the caller names outlives the broker and serves the next one."""
+    with EmbeddedBroker(data_dir=tmp_path / "kafka") as broker:
+        create_topic(broker.bootstrap, "kept")
+        write(broker.bootstrap, "kept", b"before")
+    with EmbeddedBroker(data_dir=tmp_path / "kafka") as again:
+        assert read_first(again.bootstrap, "kept") == b"before"
+
+
+@pytest.mark.broker
+def test_broker_that_dies_at_start_says_why() -> None:
+    """A broker that cannot start is an error with its own last word and a log that can still be read."""
+    broker = EmbeddedBroker(config={"num.io.threads": "many"})
+    with pytest.raises(
+        UserError, match=r"Invalid value many for configuration num.io.threads.*\(log: (.*)\)"
+    ) as raised:
+        broker.__enter__()
+    log = Path(str(raised.value).rsplit("(log: ", 1)[1].removesuffix(")"))
+    assert "num.io.threads" in log.read_text()
+    log.unlink()
+    assert not broker.directory.exists()
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("last_signal", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_no_broker_outlives_its_parent(tmp_path: Path, last_signal: signal.Signals) -> None:
+    """Whatever ends the Python process that started a broker, the broker ends with it."""
+    told = tmp_path / "pid"
+    code = f"""
+import time
+from pathlib import Path
+from rebalance_deploy.broker import EmbeddedBroker
+with EmbeddedBroker(data_dir=Path({str(tmp_path / "kafka")!r})) as broker:
+    Path({str(told)!r}).write_text(f"{{broker.pid}}\\n")
+    time.sleep(300)
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL) as parent:
+        wait_until(lambda: told.exists() and told.read_text().endswith("\n"), "the broker answers", 60)
+        pid = int(told.read_text())
+        assert is_alive(pid)
+        os.kill(parent.pid, last_signal)
+        parent.wait(30)
+    wait_until(lambda: not is_alive(pid), "the broker is gone", 30)
+
+
+@pytest.mark.broker
+def test_shared_broker_answers(broker: EmbeddedBroker) -> None:
+    """The broker that tests of all folders share is up and of the default version."""
+    assert broker.is_running
+    assert AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=20).brokers.keys() == {1}
