@@ -11,7 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 _STABILIZED = re.compile(r"Stabilized group (?P<group>.+?) generation (?P<generation>\d+)")
-_ASSIGNED = re.compile(r"Assignment received from leader .+? for group (?P<group>.+?) for generation (?P<generation>\d+)")
+_ASSIGNED = re.compile(
+    r"Assignment received from leader .+? for group (?P<group>.+?) for generation (?P<generation>\d+)"
+)
 _EMPTIED = re.compile(r"Group (?P<group>.+?) with generation (?P<generation>\d+)(?: \(.*?\))? is now empty")
 
 

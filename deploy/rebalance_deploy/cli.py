@@ -130,7 +130,10 @@ def _user_errors() -> tuple[type[Exception], ...]:
     from rebalance_deploy.errors import UserError  # noqa: PLC0415
 
     kinds: list[type[Exception]] = [UserError]
-    for module, name in (("rebalance_streaming.errors", "StreamError"), ("rebalance_exporters.errors", "ExporterError")):
+    for module, name in (
+        ("rebalance_streaming.errors", "StreamError"),
+        ("rebalance_exporters.errors", "ExporterError"),
+    ):
         if module in sys.modules:
             kinds.append(getattr(sys.modules[module], name))
     return tuple(kinds)

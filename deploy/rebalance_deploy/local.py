@@ -12,8 +12,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from rebalance_deploy import components
+from rebalance_deploy.counts import fetch
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.processes import ChildProcess
 from rebalance_deploy.settings import Sources
@@ -25,6 +28,9 @@ _RAN_WELL_SECONDS = 60.0
 _LONGEST_PAUSE_SECONDS = 30.0
 #: More than the stream's own wait for its last batch.
 _STOP_SECONDS = 45.0
+_READY_SECONDS = 120.0
+_OK = 200
+_ANNOUNCEMENT = "serving on "
 
 
 def arguments(sources: Sources) -> list[str]:
@@ -66,28 +72,81 @@ class Supervised:
 
 
 def run(sources: Sources, stop: threading.Event, say: Say) -> None:
-    """Run both processes until `stop` is set, then stop them in order."""
+    """Run both processes until `stop` is set, then stop them side by side."""
     # Wrong settings are told once, here, and not by every child.
     components.stream_config(sources)
     components.export_config(sources)
-    children = start_all(sources)
+    children = _start_all(sources, None)
     try:
         while not stop.wait(1):
             for child in children:
                 child.restart_if_ended(stop, say)
     finally:
-        stop_all(children)
+        _stop_all(children)
 
 
-def start_all(sources: Sources, log_directory: Path | None = None) -> list[Supervised]:
-    """Start every process of the monitor."""
+class Monitor:
+    """Stream and exporter with their output in files, unsupervised: for the demo, tests and benchmarks.
+
+    A process that ends is an error. Leaving the context stops both.
+    """
+
+    def __init__(self, sources: Sources, log_directory: Path) -> None:
+        """Start both processes; their logs go to `stream.log` and `export.log`."""
+        self._log_directory = log_directory
+        self.stream, self.export = _start_all(sources, log_directory)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _stop_all([self.stream, self.export])
+
+    @property
+    def url(self) -> str:
+        """Where the exporter serves, as it announced itself; empty before that."""
+        log = self._log_directory / "export.log"
+        for line in log.read_text().splitlines() if log.exists() else []:
+            if _ANNOUNCEMENT in line:
+                return line.partition(_ANNOUNCEMENT)[2].removesuffix("/metrics")
+        return ""
+
+    def wait_until_ready(self, stop: threading.Event, say: Say, *, timeout_seconds: float = _READY_SECONDS) -> bool:
+        """Wait for the readiness page; false when told to stop meanwhile. Raises UserError when it never comes."""
+        deadline, said = time.monotonic() + timeout_seconds, ""
+        while not stop.wait(0.25):
+            self.check()
+            status, text = fetch(f"{self.url}/-/ready") if self.url else (0, "waiting for the exporter")
+            if status == _OK:
+                say(f"the monitor is ready: {self.url}/metrics")
+                return True
+            if text != said:
+                say(f"not ready: {text}")
+                said = text
+            if time.monotonic() > deadline:
+                raise UserError(
+                    f"the monitor was not ready after {timeout_seconds:.0f} s: {text}; see {self._log_directory}"
+                )
+        return False
+
+    def check(self) -> None:
+        """Raise UserError with the last line of its log if a process ended."""
+        for child in (self.stream, self.export):
+            if not child.process.is_running:
+                lines = child.process.log_path.read_text().splitlines() if child.process.log_path else []
+                raise UserError(f"{child.name} ended: {lines[-1] if lines else 'without a word'}")
+
+
+def _start_all(sources: Sources, log_directory: Path | None) -> list[Supervised]:
     children = [Supervised(name, sources, log_directory) for name in PROCESSES]
     for child in children:
         child.start()
     return children
 
 
-def stop_all(children: list[Supervised]) -> None:
+def _stop_all(children: list[Supervised]) -> None:
     """Stop the processes side by side, giving the stream time for its last batch."""
     for child in children:
         child.process.request_stop()

@@ -128,8 +128,10 @@ def _read_flags(flags: Iterable[str]) -> dict[str, Any]:
             raise UserError(f"--set takes KEY=VALUE, got {flag!r}")
         if key.startswith(f"{KAFKA}.") and any(word in key for word in _SECRET_WORDS):
             variable = ENV_PREFIX + key.upper().replace(".", "_")
-            raise UserError(f"{key} is a secret and flags can be read by others: use {variable}, {variable}_FILE "
-                            "or the [kafka] section of the file given with --config")
+            raise UserError(
+                f"{key} is a secret and flags can be read by others: use {variable}, {variable}_FILE "
+                "or the [kafka] section of the file given with --config"
+            )
         values[key] = value
     return values
 

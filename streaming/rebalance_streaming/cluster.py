@@ -6,13 +6,16 @@ these come within seconds and say what to do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.cimpl import NewTopic
 
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.errors import StreamError
@@ -24,12 +27,22 @@ OFFSETS_TOPIC = "__consumer_offsets"
 QUIET = {"log_level": "0"}
 
 _UNREACHABLE = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE)
+_EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_NO_LEADER_YET = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+)
 _DENIED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 
 
 @dataclass(frozen=True, slots=True)
 class LogEnds:
-    """Where a topic's partitions end at one moment: `visible` for read-uncommitted, `stable` for read-committed readers."""
+    """Where a topic's partitions begin and end at one moment.
+
+    `visible` is the end for read-uncommitted readers, `stable` the one for read-committed readers.
+    """
 
     earliest: dict[int, int]
     visible: dict[int, int]
@@ -41,7 +54,7 @@ class Cluster:
 
     def __init__(self, config: StreamConfig) -> None:
         self._config = config
-        self._client = {**config.kafka, **QUIET}
+        self._client: dict[str, Any] = {**config.kafka, **QUIET}
         self._admin = AdminClient(self._client)
 
     def check_reachable(self) -> str:
@@ -109,40 +122,48 @@ class Cluster:
         """Return where a topic's partitions begin and end now."""
         partitions = [TopicPartition(topic, p) for p in range(self._partitions(topic))]
         return LogEnds(
-            earliest=self._offsets(partitions, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED),
-            visible=self._offsets(partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED),
-            stable=self._offsets(partitions, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED),
+            earliest=self._offsets(partitions, _EARLIEST, IsolationLevel.READ_UNCOMMITTED),
+            visible=self._offsets(partitions, _LATEST, IsolationLevel.READ_UNCOMMITTED),
+            stable=self._offsets(partitions, _LATEST, IsolationLevel.READ_COMMITTED),
         )
 
-    def _offsets(
-        self, partitions: Iterable[TopicPartition], spec: OffsetSpec, isolation: IsolationLevel
-    ) -> dict[int, int]:
-        asked = self._admin.list_offsets(
-            dict.fromkeys(partitions, spec), isolation_level=isolation, request_timeout=REQUEST_SECONDS
-        )
-        try:
-            return {at.partition: future.result().offset for at, future in asked.items()}
-        except KafkaException as error:
-            raise StreamError(
-                f"cannot look up the end of {next(iter(asked)).topic} ({_text(error)}); grant DESCRIBE on it "
-                "and check that every partition has a leader"
-            ) from None
+    def _offsets(self, partitions: list[TopicPartition], spec: OffsetSpec, isolation: IsolationLevel) -> dict[int, int]:
+        deadline = time.monotonic() + REQUEST_SECONDS
+        while True:
+            asked = self._admin.list_offsets(
+                dict.fromkeys(partitions, spec), isolation_level=isolation, request_timeout=REQUEST_SECONDS
+            )
+            try:
+                return {at.partition: future.result().offset for at, future in asked.items()}
+            except KafkaException as error:
+                # A topic made a moment ago has no leader yet.
+                if time.monotonic() < deadline and error.args[0].code() in _NO_LEADER_YET:
+                    time.sleep(0.1)
+                    continue
+                raise StreamError(
+                    f"cannot look up the ends of {partitions[0].topic} ({_text(error)}); grant DESCRIBE on it "
+                    "and check that every partition has a leader"
+                ) from None
 
     def ensure_topics(self) -> None:
         """Create the monitor's topics that are missing. Raises StreamError naming what to create by hand."""
         existing = self._admin.list_topics(timeout=REQUEST_SECONDS).topics
-        missing = [topic for topic in output_topics(self._config) if topic.topic not in existing]
+        policies = output_topics(self._config)
+        missing = [self._new_topic(name, policy) for name, policy in policies.items() if name not in existing]
         if not missing:
             return
         created: dict[str, Future[Any]] = self._admin.create_topics(missing, request_timeout=REQUEST_SECONDS)
         for topic in missing:
             error = _failure(created[topic.topic])
             if error is not None and error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                settings = " ".join(f"--config {name}={value}" for name, value in topic.config.items())
+                settings = " ".join(f"--config {name}={value}" for name, value in policies[topic.topic].items())
                 raise StreamError(
                     f"topic {topic.topic} is missing and could not be created ({error.str()}); create it: kafka-topics "
-                    f"--create --topic {topic.topic} --partitions {topic.num_partitions} {settings}"
+                    f"--create --topic {topic.topic} --partitions 1 {settings}"
                 )
+
+    def _new_topic(self, name: str, policy: dict[str, str]) -> NewTopic:
+        return NewTopic(name, num_partitions=1, replication_factor=self._config.topic_replication_factor, config=policy)
 
 
 def _failure(future: Future[Any]) -> KafkaError | None:
@@ -155,19 +176,15 @@ def _text(error: KafkaException) -> str:
     return "time-out" if kafka_error.code() in _UNREACHABLE else str(kafka_error.str())
 
 
-def output_topics(config: StreamConfig) -> list[NewTopic]:
+def output_topics(config: StreamConfig) -> dict[str, dict[str, str]]:
     """Return the topics the stream writes, with the clean-up policy each needs."""
     day, month = str(86_400_000), str(30 * 86_400_000)
-    policies: Mapping[str, dict[str, str]] = {
+    return {
         config.groups_topic: {"cleanup.policy": "compact"},
         config.rebalances_topic: {"cleanup.policy": "compact,delete", "retention.ms": month},
         config.commits_topic: {"cleanup.policy": "delete", "retention.ms": day},
         config.status_topic: {"cleanup.policy": "compact"},
     }
-    return [
-        NewTopic(name, num_partitions=1, replication_factor=config.topic_replication_factor, config=policy)
-        for name, policy in policies.items()
-    ]
 
 
 def java_properties(kafka: Mapping[str, str]) -> dict[str, str]:

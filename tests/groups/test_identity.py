@@ -25,9 +25,14 @@ def test_ambiguous_members_stay_unpaired():
     assert pair_members(left, [member("app-3")]) == ()
 
 
-def test_a_changing_number_in_the_client_id_is_looked_through():
-    """Clients that put a counter or UUID into the client id pair by what remains."""
-    assert pair_members([member("a", "worker-17")], [member("b", "worker-18")]) == (("a", "b"),)
+def test_a_long_number_in_the_client_id_is_looked_through():
+    """Clients that put a process id, a time or a UUID into the client id pair by what remains."""
+    assert pair_members([member("a", "worker-48213")], [member("b", "worker-50977")]) == (("a", "b"),)
+
+
+def test_short_numbers_tell_instances_apart():
+    """One instance leaving while another joins on the same host is no restart."""
+    assert pair_members([member("a", "worker-1")], [member("b", "worker-2")]) == ()
 
 
 def test_a_different_host_is_a_different_member():
@@ -35,6 +40,6 @@ def test_a_different_host_is_a_different_member():
     assert pair_members([member("a", host="10.0.0.1")], [member("b", host="10.0.0.2")]) == ()
 
 
-def test_the_stem_of_a_client_id_has_neither_digits_nor_uuids():
+def test_the_stem_of_a_client_id_has_neither_long_numbers_nor_uuids():
     """Only what a restart keeps is left."""
-    assert client_stem("svc-0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0-consumer-12") == "svc--consumer-"
+    assert client_stem("svc-0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0-consumer-12-1795228310") == "svc--consumer-12-"

@@ -5,6 +5,7 @@ Receives columns from `wire.commits`; hands on rows of the output contract. Pyth
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -117,4 +118,4 @@ def _runs(*columns: Ints) -> Iterator[tuple[int, int]]:
     for column in columns:
         changed |= column[1:] != column[:-1]
     edges = [0, *(np.flatnonzero(changed) + 1).tolist(), length]
-    yield from zip(edges[:-1], edges[1:], strict=True)
+    yield from itertools.pairwise(edges)

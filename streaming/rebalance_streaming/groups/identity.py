@@ -14,12 +14,13 @@ from rebalance_streaming.groups.events import Member
 
 Identity = Callable[[Member], Hashable | None]
 
-_DIGITS_OR_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|\d+")
+# A short number tells instances apart (worker-1, worker-2); a long one is a process id, a time or a hash.
+_CHANGES_AT_RESTART = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|\d{4,}")
 
 
 def client_stem(client_id: str) -> str:
-    """Return a client id without UUIDs and digits, which restarts often change."""
-    return _DIGITS_OR_UUID.sub("", client_id)
+    """Return a client id without UUIDs and long numbers, which restarts change."""
+    return _CHANGES_AT_RESTART.sub("", client_id)
 
 
 def _instance(member: Member) -> Hashable | None:

@@ -83,7 +83,8 @@ def _check_same(path: str, kept: Baseline, now: Baseline) -> None:
 def _read_or_create(spark: SparkSession, file: str, content: bytes) -> bytes:
     jvm: Any = spark.sparkContext._jvm
     target = jvm.org.apache.hadoop.fs.Path(file)
-    system = target.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())  # type: ignore[union-attr]
+    hadoop: Any = spark.sparkContext._jsc
+    system = target.getFileSystem(hadoop.hadoopConfiguration())
     if not system.exists(target):
         # Written aside and renamed: a crash in between must not leave half a baseline.
         aside = jvm.org.apache.hadoop.fs.Path(file + ".new")

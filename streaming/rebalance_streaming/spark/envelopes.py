@@ -100,8 +100,7 @@ def _address(
     if record.record_type != GROUP_METADATA or record.outcome not in (Outcome.DECODED, Outcome.TOMBSTONE):
         return None
     live = offset >= baseline.get(partition, 0)
-    group = record.key.group  # type: ignore[union-attr]
-    return (GROUP_SCOPE, group, record.record_type, partition, offset, timestamp_ms, live, key, value)
+    return (GROUP_SCOPE, record.key.group, record.record_type, partition, offset, timestamp_ms, live, key, value)
 
 
 def _count_envelope(each: counts.SourceCounts) -> Envelope:

@@ -101,7 +101,7 @@ def check_source_delivers(
     rows = 0
     # A source without deprecated offset fetching fails here instead of returning nothing; the cause is the same.
     with suppress(Exception):
-        rows = rows_in_range(spark, properties, config.source_topic, partition, start, end)
+        rows = rows_in_range(spark, properties, config.source_topic, partition, range(start, end))
     if rows == 0:
         raise StreamError(
             f"Spark returns no rows for {config.source_topic} although partition {partition} ends at {end}; "

@@ -1,6 +1,6 @@
 """The stream's own health, published to the status topic.
 
-Receives Spark's progress events of both queries; hands on one `QueryStatus` per query at every event and at least
+Receives Spark's progress events of both queries; hands on one `QueryStatus` per query at every batch and at least
 every few seconds. Must not slow the queries down: events arrive on Spark's listener thread and publishing only queues.
 """
 
@@ -96,11 +96,10 @@ class ProgressListener(StreamingQueryListener):
             watched = self._watched.get(self._names.get(str(event.runId), ""))
             if watched is None:
                 return
-            now = self._now_ms()
+            # Published with the next heartbeat: an idle query says this every second.
             watched.status = replace(
-                watched.status, caught_up=True, last_batch_at_ms=now, updated_at_ms=now, source_lag_records=0
+                watched.status, caught_up=True, last_batch_at_ms=self._now_ms(), source_lag_records=0
             )
-            self._publish(watched.status)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         """The job notices the end of a query itself."""

@@ -39,6 +39,22 @@ def session_options(config: StreamConfig) -> dict[str, str]:
     return options
 
 
+def _own_process_options(config: StreamConfig) -> dict[str, str]:
+    """Return what only matters when this process starts Spark itself; `spark-submit` has its own."""
+    if not config.master:
+        return {}
+    if config.master.startswith("local"):
+        # Nobody but this machine has to reach the driver.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    return {
+        "spark.master": config.master,
+        "spark.driver.memory": config.driver_memory,
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+
+
 def is_local(checkpoint: str) -> bool:
     """Whether a checkpoint path lies on this machine's own file system."""
     return "://" not in checkpoint or checkpoint.startswith("file:")
@@ -52,9 +68,8 @@ def start_session(config: StreamConfig, jars: Iterable[Path] = ()) -> SparkSessi
     # Workers otherwise start whatever `python3` is first on PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("rebalance-monitor")
-    if config.master:
-        builder = builder.master(config.master).config("spark.driver.memory", config.driver_memory)
-        builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
+    for name, value in _own_process_options(config).items():
+        builder = builder.config(name, value)
     paths = ",".join(str(jar) for jar in jars)
     if paths:
         builder = builder.config("spark.jars", paths)

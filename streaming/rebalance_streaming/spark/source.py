@@ -58,10 +58,12 @@ def _as_json(offsets: StartingOffsets) -> str:
 
 
 def rows_in_range(
-    spark: SparkSession, java_properties: Mapping[str, str], topic: str, partition: int, start: int, end: int
+    spark: SparkSession, java_properties: Mapping[str, str], topic: str, partition: int, positions: range
 ) -> int:
     """Count the rows Spark's source delivers for a range of positions, read as a batch."""
-    at_start: StartingOffsets = {topic: {partition: start}}
+    at_start: StartingOffsets = {topic: {partition: positions.start}}
     reader = spark.read.format("kafka").options(**source_options(java_properties, at_start))
     reader = reader.option("startingOffsets", _as_json(at_start))
-    return reader.option("endingOffsets", _as_json({topic: {partition: end}})).load().select(F.lit(1)).count()
+    return (
+        reader.option("endingOffsets", _as_json({topic: {partition: positions.stop}})).load().select(F.lit(1)).count()
+    )

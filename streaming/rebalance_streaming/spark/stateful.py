@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pyspark.sql import DataFrame, Row
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.groups import counts, events
@@ -42,10 +42,11 @@ class GroupProcessor(StatefulProcessor):
         """Open the state; called once per task."""
         self._state = handle.getValueState("state", _STATE_SCHEMA)
 
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
-        """Fold one key's envelopes of this batch."""
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
+        """Fold one key's envelopes of this batch; `rows` is an iterator of Row."""
         scope, name = key
-        blob = self._state.get()[0] if self._state.exists() else None
+        kept = self._state.get()
+        blob = None if kept is None else kept[0]
         # Spark hands on a key's rows in no particular order; the log's order is what they mean.
         ordered = sorted(rows, key=lambda row: (row["partition"], row["offset"]))
         step = self._fold_group if scope == GROUP_SCOPE else self._fold_counts

@@ -1,0 +1,64 @@
+"""What /metrics says of classic groups, in a form that can be held against a broker's own log."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+from collections import defaultdict
+from dataclasses import dataclass
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from rebalance_deploy.broker_log import GroupTruth
+
+_PREFIX = "kafka_rebalance_"
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """One group's present generation and its totals since the monitor began."""
+
+    generation: int
+    completed: int
+    aborted: int
+    rebalances: int
+
+    def __str__(self) -> str:
+        return f"generation {self.generation}, {self.rebalances} rebalances, {self.aborted} aborted"
+
+
+def expected(truth: GroupTruth) -> Counted:
+    """Return what /metrics must say of a group of whose whole life the broker's log tells."""
+    completed = len(truth.completed)
+    return Counted(truth.generation, completed, truth.generation - completed, completed)
+
+
+def read_counts(url: str) -> dict[str, Counted]:
+    """Return the counts of every group that a /metrics page under `url` shows; none when nobody answers."""
+    sums: dict[tuple[str, str], float] = defaultdict(float)
+    _, text = fetch(f"{url}/metrics")
+    for family in text_string_to_metric_families(text + "\n"):
+        for sample in family.samples:
+            if group := sample.labels.get("group"):
+                what = sample.name.removeprefix(_PREFIX) + sample.labels.get("outcome", "")
+                sums[group, what] += sample.value
+    return {
+        group: Counted(
+            generation=int(sums[group, "group_generation"]),
+            completed=int(sums[group, "generations_totalcompleted"]),
+            aborted=int(sums[group, "generations_totalaborted"]),
+            rebalances=int(sums[group, "rebalances_total"]),
+        )
+        for group in {group for group, _ in list(sums)}
+    }
+
+
+def fetch(url: str) -> tuple[int, str]:
+    """Return the status and text of a page; status 0 and the reason when nobody answers."""
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310  http to this machine
+            return answer.status, answer.read().decode().strip()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode().strip()
+    except OSError as error:
+        return 0, str(error)
