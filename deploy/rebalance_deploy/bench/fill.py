@@ -1,0 +1,88 @@
+"""A log as a large cluster would write it: offset commits of many groups, and the groups' own records."""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Iterator
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from rebalance_streaming.wire.partitioner import partition_for_group
+
+#: Partitions of the offsets topic, as brokers make it by default.
+LOG_PARTITIONS = 50
+_TOPIC_ID = bytes(range(16))
+
+
+def _text(value: str) -> bytes:
+    raw = value.encode()
+    return struct.pack(">h", len(raw)) + raw
+
+
+def commit_key(group: str, topic: str, partition: int) -> bytes:
+    """Return the key of an offset commit (type 1)."""
+    return struct.pack(">h", 1) + _text(group) + _text(topic) + struct.pack(">i", partition)
+
+
+def commit_value(offset: int, timestamp_ms: int) -> bytes:
+    """Return a value as Kafka 4.3 writes it: version 4, no metadata, with a topic id."""
+    return struct.pack(">hqibq", 4, offset, 0, 1, timestamp_ms) + b"\x01\x00\x10" + _TOPIC_ID
+
+
+def group_key(group: str) -> bytes:
+    """Return the key of a classic group's record (type 2)."""
+    return struct.pack(">h", 2) + _text(group)
+
+
+def group_value(generation: int, members: int, timestamp_ms: int) -> bytes:
+    """Return a stable group's value (version 3) whose members subscribe to one topic and have nothing assigned."""
+    head = struct.pack(">h", 3) + _text("consumer") + struct.pack(">i", generation) + _text("range")
+    head += _text("member-0") + struct.pack(">qi", timestamp_ms, members)
+    subscription = struct.pack(">hi", 0, 1) + _text("orders") + struct.pack(">i", -1)
+    assignment = struct.pack(">hii", 0, 0, -1)
+    for number in range(members):
+        head += _text(f"member-{number}") + struct.pack(">h", -1) + _text("client") + _text("/10.0.0.1")
+        head += struct.pack(">iii", 300_000, 45_000, len(subscription)) + subscription
+        head += struct.pack(">i", len(assignment)) + assignment
+    return head
+
+
+def commits(count: int, groups: int, partitions: int) -> Iterator[tuple[int, bytes, bytes]]:
+    """Yield (log partition, key, value) of commits that go round all groups and partitions."""
+    keys = [
+        (partition_for_group(group, LOG_PARTITIONS), commit_key(group, "orders", partition))
+        for partition in range(partitions)
+        for group in (f"group-{number:05d}" for number in range(groups))
+    ]
+    now_ms = int(time.time() * 1000)
+    for number in range(count):
+        log_partition, key = keys[number % len(keys)]
+        yield log_partition, key, commit_value(number, now_ms + number // 1000)
+
+
+def create_log(bootstrap: str, topic: str) -> None:
+    """Create a topic like the offsets topic under another name, which anybody may write to."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.create_topics([NewTopic(topic, LOG_PARTITIONS, 1)]).values():
+        future.result()
+
+
+def write(bootstrap: str, topic: str, records: Iterator[tuple[int, bytes, bytes]]) -> int:
+    """Write records as fast as they come; return how many."""
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50, "queue.buffering.max.messages": 1_000_000})
+    count = 0
+    for partition, key, value in records:
+        while True:
+            try:
+                producer.produce(topic, value, key, partition)
+                break
+            except BufferError:
+                producer.poll(0.1)
+        count += 1
+        if count % 10_000 == 0:
+            producer.poll(0)
+    producer.flush(60)
+    return count
