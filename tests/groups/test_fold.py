@@ -1,0 +1,226 @@
+"""The fold, as stories of whole groups."""
+
+import dataclasses
+from collections.abc import Sequence
+
+from groups.records import Log, member
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rebalance_streaming.groups.events import REASONS, Rebalance
+from rebalance_streaming.groups.fold import DELETED, EMPTY, STABLE, fold
+from rebalance_streaming.groups.model import GroupRecord, GroupState, dump_state, load_state, new_state
+
+A, B, C = (member(f"{name}-1", client_id=name) for name in "abc")
+
+
+def run(records: Sequence[GroupRecord], state: GroupState | None = None) -> tuple[GroupState, list[Rebalance]]:
+    """Fold records one by one, through the state store's form in between."""
+    state = state or new_state("test", "g")
+    rebalances: list[Rebalance] = []
+    for record in records:
+        state, found = fold(state, record)
+        state = load_state(dump_state(state))
+        rebalances += found
+    return state, rebalances
+
+
+def reasons(rebalances: Sequence[Rebalance]) -> list[str]:
+    """Return why each rebalance began."""
+    return [each.reason for each in rebalances]
+
+
+def counted(state: GroupState) -> dict[str, int]:
+    """Return the totals that are not zero."""
+    found = dataclasses.asdict(state.picture.counters)
+    found |= found.pop("rebalances")
+    return {name: count for name, count in found.items() if count}
+
+
+def test_a_group_is_born_grows_shrinks_and_empties():
+    """The usual life: each step is one rebalance with the reason that fits, and the picture follows."""
+    log = Log().create().write(1, A).write(2, A, B).write(3, B).write(4)
+    state, rebalances = run(log.records)
+    assert reasons(rebalances) == ["first_join", "join", "departure", "group_emptied"]
+    assert (state.picture.state, state.picture.generation, state.picture.members) == (EMPTY, 4, ())
+    assert counted(state) == {
+        "first_join": 1,
+        "join": 1,
+        "departure": 1,
+        "group_emptied": 1,
+        "generations_completed": 4,
+        "members_joined": 2,
+        "members_left": 2,
+    }
+
+
+def test_a_new_groups_first_rebalance_has_an_exact_start():
+    """The creation marker is the one place where the log shows when a join phase began."""
+    log = Log().create().write(1, A, after_ms=3_060, sync_ms=50)
+    _, (rebalance,) = run(log.records)
+    assert rebalance.duration_min_ms == rebalance.duration_max_ms == 3_060
+    assert rebalance.sync_ms == 50
+
+
+def test_a_later_rebalance_is_timed_between_two_bounds():
+    """It began after the previous record and before its join barrier was released."""
+    log = Log().write(1, A).write(2, A, B, after_ms=9_000, sync_ms=120)
+    _, (_, rebalance) = run(log.records)
+    assert (rebalance.duration_min_ms, rebalance.duration_max_ms) == (120, 9_000)
+    assert rebalance.started_after_ms == log.records[0].timestamp_ms
+
+
+def test_skipped_generations_are_aborted_rounds():
+    """Generations 3 and 4 passed the join barrier and never got an assignment."""
+    state, rebalances = run(Log().write(1, A).write(2, A, B).write(5, A, B, C).records)
+    assert rebalances[-1].generations_aborted == 2
+    assert counted(state)["generations_aborted"] == 2
+    assert counted(state)["generations_completed"] == 3
+
+
+def test_a_group_first_seen_above_generation_one_had_aborted_rounds():
+    """Everything older was read before, so a group without a past began at 1."""
+    _, (rebalance,) = run(Log().write(3, A).records)
+    assert (rebalance.generation_from, rebalance.generation_to, rebalance.generations_aborted) == (None, 3, 2)
+
+
+def test_a_static_members_restart_is_no_rebalance():
+    """Same generation, new member id of the same instance: replaced, and nothing else is counted."""
+    old = member("i1-a", instance="i1", assigned={"orders": [0]})
+    new = dataclasses.replace(old, member_id="i1-b")
+    state, rebalances = run(Log().write(1, old, B).write(1, new, B).records)
+    assert reasons(rebalances) == ["first_join"]
+    assert counted(state) == {
+        "first_join": 1,
+        "generations_completed": 1,
+        "members_joined": 2,
+        "members_replaced": 1,
+    }
+    assert {each.member_id for each in state.picture.members} == {"i1-b", "b-1"}
+
+
+def test_a_member_that_comes_back_under_a_new_id_is_replaced_not_new():
+    """A dynamic member's restart within one generation step neither joins nor leaves."""
+    back = dataclasses.replace(A, member_id="a-2")
+    state, rebalances = run(Log().write(1, A, B).write(2, back, B).records)
+    assert rebalances[-1].reason == "replacement"
+    assert rebalances[-1].replaced == (("a-1", "a-2"),)
+    assert counted(state)["members_replaced"] == 1
+
+
+def test_different_members_in_one_step_are_a_swap():
+    """One left and an unrelated one joined."""
+    assert reasons(run(Log().write(1, A).write(2, B).records)[1]) == ["first_join", "swap"]
+
+
+def test_unchanged_members_are_told_apart_by_what_else_changed():
+    """Another subscription, a cooperative assignor's second round, or else the leader asked."""
+    other_topics = dataclasses.replace(A, subscription=member("x", topics=("orders", "payments")).subscription)
+    assert run(Log().write(1, A).write(2, other_topics).records)[1][-1].reason == "subscription_change"
+    assert run(Log().write(1, A).write(2, A).records)[1][-1].reason == "leader_rejoin"
+    first_round = (
+        member("a-1", owned={"orders": [0, 1]}, assigned={"orders": [0]}),
+        member("b-1", assigned={}),
+    )
+    second_round = (
+        member("a-1", owned={"orders": [0]}, assigned={"orders": [0]}),
+        member("b-1", assigned={"orders": [1]}),
+    )
+    log = Log().write(1, A).write(2, *first_round).write(3, *second_round)
+    assert reasons(run(log.records)[1]) == ["first_join", "join", "cooperative_followup"]
+
+
+def test_what_was_there_before_the_monitor_is_state_and_not_history():
+    """Compaction thinned it, so it sets the picture and counts nothing; what follows counts."""
+    log = Log(live=False).write(4, A).write(9, A, B)
+    state, rebalances = run(log.records)
+    assert (rebalances, counted(state)) == ([], {})
+    assert (state.picture.state, state.picture.generation, len(state.picture.members)) == (STABLE, 9, 2)
+    log.live = True
+    state, rebalances = run(log.write(10, A).records)
+    assert reasons(rebalances) == ["departure"]
+    assert rebalances[0].generations_aborted == 0
+
+
+def test_a_deleted_group_keeps_its_totals_and_starts_over():
+    """Counters never go back; the new life's first generation is 1 again and no gap."""
+    log = Log().write(1, A).write(2).delete()
+    state, _ = run(log.records)
+    assert (state.picture.state, state.picture.generation) == (DELETED, None)
+    state, rebalances = run(log.create().write(1, A).records)
+    assert reasons(rebalances)[-1] == "first_join"
+    assert counted(state)["first_join"] == 2
+    assert "generations_aborted" not in counted(state)
+
+
+def test_a_generation_below_the_known_one_is_a_reset_and_no_gap():
+    """A coordinator that started over says nothing about the generations between."""
+    state, rebalances = run(Log().write(7, A).write(2, A, B).records)
+    assert rebalances[-1].generations_aborted == 0
+    assert state.picture.generation == 2
+
+
+def test_a_tombstone_of_an_unknown_group_is_harmless():
+    """The old coordinator writes none for groups that only stored offsets; compaction leaves some alone."""
+    state, rebalances = run(Log().delete().records)
+    assert (rebalances, state.picture.state) == ([], DELETED)
+
+
+def test_other_protocol_types_are_counted_with_their_bytes_left_alone():
+    """A Connect group's members carry no partitions, and are members all the same."""
+    log = Log().write(1, A)
+    record = log.records[0]
+    assert record.value is not None
+    connect = dataclasses.replace(record, value=dataclasses.replace(record.value, protocol_type="connect"))
+    state, rebalances = run([connect])
+    assert reasons(rebalances) == ["first_join"]
+    assert state.picture.members[0].partitions is None
+
+
+def test_every_reason_is_in_the_contract():
+    """A reason outside the published list would be a series born at 1."""
+    state, _ = run(Log().write(1, A).records)
+    assert set(state.picture.counters.rebalances) == set(REASONS)
+
+
+MEMBERS = [A, B, C, dataclasses.replace(A, member_id="a-2")]
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> list[GroupRecord]:
+    """Draw a group's log: generations that mostly grow, members at random, deletions and markers in between."""
+    log, generation = Log(), 0
+    for step in draw(st.lists(st.sampled_from(["next", "same", "gap", "back", "delete", "create"]), max_size=12)):
+        if step in ("delete", "create"):
+            generation = 0
+            log = log.delete() if step == "delete" else log.create()
+            continue
+        generation = max(1, generation + {"next": 1, "same": 0, "gap": 3, "back": -2}[step])
+        log.write(generation, *draw(st.lists(st.sampled_from(MEMBERS), unique=True, max_size=3)))
+    return log.records
+
+
+@given(logs(), st.data())
+def test_replaying_any_stretch_again_changes_nothing(records: list[GroupRecord], data: st.DataObject):
+    """After a crash Spark runs a batch again: state, totals and rebalances stay what they were."""
+    expected = run(records)
+    cut = data.draw(st.integers(0, len(records)))
+    back = data.draw(st.integers(0, cut))
+    state, first = run(records[:cut])
+    state, again = run(records[back:], state)
+    assert (state, first + again) == expected
+
+
+@given(logs())
+def test_generations_add_up(records: list[GroupRecord]):
+    """Every completed generation is one rebalance, and totals never go back."""
+    state, rebalances = new_state("test", "g"), []
+    for record in records:
+        before = counted(state)
+        state, found = fold(state, record)
+        rebalances += found
+        after = counted(state)
+        assert all(after.get(name, 0) >= count for name, count in before.items())
+    counters = state.picture.counters
+    assert counters.generations_completed == sum(counters.rebalances.values()) == len(rebalances)
+    assert counters.generations_aborted == sum(each.generations_aborted for each in rebalances)
