@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 from rebalance_deploy import jars
+from rebalance_deploy.jdk import find_java
 from rebalance_deploy.settings import Sources, load
 from rebalance_exporters.config import ExportConfig
 from rebalance_streaming.config import StreamConfig
@@ -28,8 +31,11 @@ def export_config(sources: Sources) -> ExportConfig:
 def run_stream(sources: Sources, stop: threading.Event, say: Say) -> None:
     """Run the Spark application in this process until `stop` is set."""
     config = stream_config(sources)
-    # Spark's own jars come with pyspark; under spark-submit the connector's come with --jars.
-    connector = jars.resolve("connector") if config.master else ()
+    connector: tuple[Path, ...] = ()
+    # Under spark-submit the JVM runs already and the connector comes with --jars.
+    if config.master:
+        os.environ["JAVA_HOME"] = str(find_java().home)
+        connector = jars.resolve("connector")
     from rebalance_streaming.spark import job  # noqa: PLC0415
 
     job.run(config, jars=connector, stop=stop, notify=lambda line: say(f"stream: {line}"))

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewTopic
@@ -100,23 +100,37 @@ class Cluster:
         finally:
             consumer.close()
 
+    @property
+    def source_topic(self) -> str:
+        """The watched topic."""
+        return self._config.source_topic
+
     def check_readable(self, ends: LogEnds) -> None:
         """Fetch once from the watched topic. Raises StreamError when reading it is not allowed."""
-        topic = self._config.source_topic
         partition = max(ends.visible, key=lambda p: ends.visible[p])
-        settings = {"group.id": "unused", "enable.auto.commit": False, "enable.partition.eof": True}
-        consumer = Consumer({**self._client, **settings})
-        try:
-            consumer.assign([TopicPartition(topic, partition, ends.earliest[partition])])
-            message = consumer.poll(REQUEST_SECONDS)
-        finally:
-            consumer.close()
+        message = self._fetch_one(partition, ends.earliest[partition])
         error = None if message is None else message.error()
         if error is not None and error.code() in _DENIED:
             raise StreamError(
-                f"reading {topic} is not allowed for this client; grant it: kafka-acls --add --operation Read "
-                f"--operation Describe --topic {topic} --allow-principal User:..."
+                f"reading {self.source_topic} is not allowed for this client; grant it: kafka-acls --add --operation "
+                f"Read --operation Describe --topic {self.source_topic} --allow-principal User:..."
             )
+
+    def has_record(self, partition: int, positions: range) -> bool:
+        """Whether a record lies in a range of the watched topic: compaction and transactions leave holes."""
+        if not positions:
+            return False
+        message = self._fetch_one(partition, positions.start)
+        return message is not None and message.error() is None and (message.offset() or 0) < positions.stop
+
+    def _fetch_one(self, partition: int, offset: int) -> Message | None:
+        settings = {"group.id": "unused", "enable.auto.commit": False, "enable.partition.eof": True}
+        consumer = Consumer({**self._client, **settings})
+        try:
+            consumer.assign([TopicPartition(self.source_topic, partition, offset)])
+            return consumer.poll(REQUEST_SECONDS)
+        finally:
+            consumer.close()
 
     def log_ends(self, topic: str) -> LogEnds:
         """Return where a topic's partitions begin and end now."""

@@ -30,6 +30,7 @@ class ConsumerSpec:
     session_timeout_ms: int = 10_000
     max_poll_interval_ms: int = 300_000
     seconds_per_poll: float = 0.0
+    group_instance_id: str | None = None
 
 
 #: The consumer the demo is about: it processes longer than its max.poll.interval, is removed from its group, comes
@@ -93,18 +94,20 @@ def _open(bootstrap: str, spec: ConsumerSpec) -> tuple[Any, Any]:
 def _open_confluent(bootstrap: str, spec: ConsumerSpec) -> tuple[Any, Any]:
     from confluent_kafka import Consumer  # noqa: PLC0415
 
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": spec.group,
-            "client.id": spec.client_id,
-            "partition.assignment.strategy": spec.assignor,
-            "session.timeout.ms": spec.session_timeout_ms,
-            "max.poll.interval.ms": spec.max_poll_interval_ms,
-            "auto.offset.reset": "earliest",
-            "log_level": 0,
-        }
-    )
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "group.id": spec.group,
+        "client.id": spec.client_id,
+        "partition.assignment.strategy": spec.assignor,
+        "session.timeout.ms": spec.session_timeout_ms,
+        "heartbeat.interval.ms": spec.session_timeout_ms // 3,
+        "max.poll.interval.ms": spec.max_poll_interval_ms,
+        "auto.offset.reset": "earliest",
+        "log_level": 0,
+    }
+    if spec.group_instance_id is not None:
+        settings["group.instance.id"] = spec.group_instance_id
+    consumer = Consumer(settings)
     consumer.subscribe([spec.topic])
     return (lambda: [m for m in consumer.consume(100, 0.5) if m.error() is None]), consumer.close
 
@@ -117,6 +120,7 @@ def _open_kafka_python(bootstrap: str, spec: ConsumerSpec) -> tuple[Any, Any]:
         bootstrap_servers=bootstrap,
         group_id=spec.group,
         client_id=spec.client_id,
+        group_instance_id=spec.group_instance_id,
         session_timeout_ms=spec.session_timeout_ms,
         heartbeat_interval_ms=spec.session_timeout_ms // 3,
         max_poll_interval_ms=spec.max_poll_interval_ms,

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import Producer
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
@@ -74,7 +75,7 @@ def run(
     try:
         found = Baseline(cluster_id, config.source_topic, dict(ends.visible), dict(commits_ends.visible))
         inputs = _Inputs(open_checkpoint(spark, config.checkpoint, found), ends, java_properties(config.kafka))
-        check_source_delivers(spark, config, inputs.properties, ends)
+        check_source_delivers(spark, cluster, inputs.properties, ends)
         _run_queries(spark, config, inputs, stop, notify)
     finally:
         spark.stop()
@@ -86,26 +87,25 @@ def _raise_problems(config: StreamConfig) -> None:
         raise StreamError("; ".join(problems))
 
 
-def check_source_delivers(
-    spark: SparkSession, config: StreamConfig, properties: Mapping[str, str], ends: LogEnds
-) -> None:
+def check_source_delivers(spark: SparkSession, cluster: Cluster, properties: Mapping[str, str], ends: LogEnds) -> None:
     """Make sure that Spark's source returns rows for a log that has some.
 
     Raises StreamError when it does not: the source fails silently for internal topics, and a monitor that sees
     nothing looks exactly like a calm cluster.
     """
     partition = max(ends.visible, key=lambda p: ends.visible[p] - ends.earliest[p])
-    start, end = max(ends.earliest[partition], ends.visible[partition] - _CHECKED_POSITIONS), ends.visible[partition]
-    if end <= start:
+    end = ends.visible[partition]
+    positions = range(max(ends.earliest[partition], end - _CHECKED_POSITIONS), end)
+    if not cluster.has_record(partition, positions):
         return
-    rows = 0
-    # A source without deprecated offset fetching fails here instead of returning nothing; the cause is the same.
-    with suppress(Exception):
-        rows = rows_in_range(spark, properties, config.source_topic, partition, range(start, end))
+    try:
+        rows, reason = rows_in_range(spark, properties, cluster.source_topic, partition, positions), "no rows"
+    except (Py4JJavaError, PySparkException) as error:
+        rows, reason = 0, _root_cause(str(error))
     if rows == 0:
         raise StreamError(
-            f"Spark returns no rows for {config.source_topic} although partition {partition} ends at {end}; "
-            "check that nothing overrides spark.sql.streaming.kafka.useDeprecatedOffsetFetching=true "
+            f"Spark cannot read {cluster.source_topic} although partition {partition} has records before {end} "
+            f"({reason}); check that nothing overrides spark.sql.streaming.kafka.useDeprecatedOffsetFetching=true "
             "and that this client may read the topic"
         )
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from rebalance_streaming.config import StreamConfig
@@ -67,14 +69,26 @@ def start_session(config: StreamConfig, jars: Iterable[Path] = ()) -> SparkSessi
     """
     # Workers otherwise start whatever `python3` is first on PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName("rebalance-monitor")
-    for name, value in _own_process_options(config).items():
-        builder = builder.config(name, value)
+    options = {**session_options(config), **_own_process_options(config)}
     paths = ",".join(str(jar) for jar in jars)
     if paths:
-        builder = builder.config("spark.jars", paths)
-    for name, value in session_options(config).items():
+        options["spark.jars"] = paths
+    if config.master:
+        _start_jvm(options)
+    builder = SparkSession.builder.appName("rebalance-monitor")
+    for name, value in options.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def _start_jvm(options: Mapping[str, str]) -> None:
+    """Start Spark's JVM in a process session of its own, unless one runs already.
+
+    A SIGTERM to this process's group, as supervisors and shells send it, would end the JVM in the middle of a batch.
+    The JVM ends when this process does, however that happens: it reads the end of its standard input.
+    """
+    if SparkContext._gateway is None:
+        conf = SparkConf(loadDefaults=False).setAll(list(options.items()))
+        SparkContext._ensure_initialized(gateway=launch_gateway(conf, {"start_new_session": True}))  # type: ignore[no-untyped-call]

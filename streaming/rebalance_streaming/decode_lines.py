@@ -1,0 +1,124 @@
+"""Records as JSON lines in, the same lines with what the bytes say out: the filter behind `rebalance-monitor decode`.
+
+Knows the wire formats and JSON; nothing of files, clusters or the command line. A line that cannot be read is answered
+by a line that says why, so that input and output stay in step.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from rebalance_streaming.wire.assignment import Opaque, Versioned, read_assignment, read_subscription
+from rebalance_streaming.wire.decode import DecodedRecord, Outcome, decode_record
+from rebalance_streaming.wire.kafka_json import to_json
+from rebalance_streaming.wire.records import ConsumerGroupMemberMetadataValue, GroupMetadataValue
+
+_CONSUMER = "consumer"
+
+
+class _BadLineError(ValueError):
+    """A line that holds no record; the text names what is wrong with it."""
+
+
+def decode_stream(lines: Iterable[str]) -> Iterator[str]:
+    """Yield one JSON line per line that is not blank, without a line end. Never raises for what a line holds."""
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            yield decode_line(line, number)
+
+
+def decode_line(line: str, number: int) -> str:
+    """Return a line's object with outcome, type, versions, key and value added; `number` is for the error's text.
+
+    In: `key_hex` and `value_hex` (null or absent: a tombstone), and any other fields, which are kept.
+    """
+    given: dict[str, Any] = {}
+    try:
+        given = _object_in(line)
+        record = _record_in(given)
+    except _BadLineError as error:
+        record = DecodedRecord(Outcome.CORRUPT, error=f"line {number}: {error}")
+    # Escaped to ASCII: a lone surrogate in a field that is only passed on could not be printed otherwise.
+    return json.dumps(given | _described(record), separators=(",", ":"))
+
+
+def _record_in(given: dict[str, Any]) -> DecodedRecord:
+    if given.get("control") is True:
+        # Only readers of log segments see these. Their keys would pass for the start of a type 0 or 1 key.
+        return DecodedRecord(Outcome.UNSUPPORTED, error="a transaction marker, not a record")
+    if "key_hex" not in given:
+        raise _BadLineError("key_hex is missing")
+    return decode_record(_bytes_in(given, "key_hex"), _bytes_in(given, "value_hex"))
+
+
+def _object_in(line: str) -> dict[str, Any]:
+    try:
+        read = json.loads(line)
+        # What is nested too deeply to be written again must show here.
+        json.dumps(read)
+    except (ValueError, RecursionError) as error:
+        raise _BadLineError(f"not JSON: {error}") from None
+    if not isinstance(read, dict):
+        raise _BadLineError("not a JSON object")
+    return read
+
+
+def _bytes_in(given: dict[str, Any], name: str) -> bytes | None:
+    text = given.get(name)
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        raise _BadLineError(f"{name} is not a string")
+    try:
+        return bytes.fromhex(text)
+    except ValueError as error:
+        raise _BadLineError(f"{name} is not hexadecimal: {error}") from None
+
+
+def _described(record: DecodedRecord) -> dict[str, Any]:
+    """Return the fields that tell of a record. `error` and the embedded structures are there only if it has some."""
+    version = record.value_version
+    described = {
+        "outcome": record.outcome.name.lower(),
+        "type": record.record_type,
+        "type_name": record.type_name,
+        "key_version": record.key_version,
+        "value_version": version,
+        "key": to_json(record.key, 0),
+        "value": None if version is None else to_json(record.value, version),
+    }
+    if record.error is not None:
+        described["error"] = record.error
+    return described | _embedded(record.value, described["value"])
+
+
+def _embedded(value: Any, as_json: Any) -> dict[str, Any]:
+    """Return what classic members carry, read; drop the bytes themselves from a consumer group's members."""
+    if isinstance(value, GroupMetadataValue) and value.protocol_type == _CONSUMER:
+        for member in as_json["members"]:
+            del member["subscription"], member["assignment"]
+        members = [
+            {
+                "memberId": member.member_id,
+                "subscription": _read(read_subscription(member.subscription)),
+                "assignment": _read(read_assignment(member.assignment)),
+            }
+            for member in value.members
+        ]
+        return {"members": members}
+    if isinstance(value, ConsumerGroupMemberMetadataValue) and value.classic_member_metadata is not None:
+        protocols = [
+            {"name": each.name, "subscription": _read(read_subscription(each.metadata))}
+            for each in value.classic_member_metadata.supported_protocols
+        ]
+        return {"classic_protocols": protocols}
+    return {}
+
+
+def _read(embedded: Versioned | Opaque) -> dict[str, Any]:
+    if isinstance(embedded, Opaque):
+        return {"error": embedded.error, "raw": to_json(embedded.raw, 0)}
+    data = to_json(embedded.data, embedded.version)
+    return {"version": embedded.version, "data": data, "bytes_left": embedded.bytes_left}

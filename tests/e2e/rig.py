@@ -1,0 +1,211 @@
+"""The whole chain as separate processes, and what tests do to it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from prometheus_client.parser import text_string_to_metric_families
+
+from rebalance_deploy import local
+from rebalance_deploy.broker import EmbeddedBroker
+from rebalance_deploy.broker_log import GroupTruth, read_truth
+from rebalance_deploy.counts import Counted, expected, fetch, read_counts
+from rebalance_deploy.demo import workload
+from rebalance_deploy.demo.workload import ConsumerSpec
+from rebalance_deploy.processes import ChildProcess
+from rebalance_deploy.settings import Sources
+from rebalance_exporters.metrics import RECORD_TYPES
+from rebalance_streaming.wire.decode import decode_record
+
+DEADLINE_SECONDS = 60.0
+OFFSETS_TOPIC = "__consumer_offsets"
+
+#: Labels of a record count: query, type, version, outcome.
+RecordKind = tuple[str, str, str, str]
+
+
+def wait_for(what: str, condition: Callable[[], Any], seconds: float = DEADLINE_SECONDS) -> Any:
+    """Return the condition's value once it is true; fail with its last value otherwise."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = condition()
+        if found:
+            return found
+        assert time.monotonic() < deadline, f"{what}: not within {seconds:.0f} s"
+        threading.Event().wait(0.1)
+
+
+@dataclass
+class Rig:
+    """A broker, the monitor watching it, and clients that can be started and stopped at will."""
+
+    broker: EmbeddedBroker
+    monitor: local.Monitor
+    directory: Path
+    clients: dict[str, ChildProcess] = field(default_factory=dict)
+
+    def start(self, spec: ConsumerSpec) -> None:
+        """Start a consumer process and wait until its group completed a generation with it."""
+        before = self.truth(spec.group).completed.copy()
+        self.clients[spec.client_id] = self.spawn(spec)
+        if spec.group_instance_id is None or not before:
+            self.await_generation(spec.group, before)
+
+    def spawn(self, spec: ConsumerSpec) -> ChildProcess:
+        """Start a consumer process."""
+        log = self.directory / f"{spec.client_id}.log"
+        return ChildProcess(workload.command(self.broker.bootstrap, spec), log_path=log)
+
+    def leave(self, spec: ConsumerSpec) -> None:
+        """Stop a consumer in order and wait until its group went on without it, unless it is static."""
+        before = self.truth(spec.group).completed.copy()
+        self.clients.pop(spec.client_id).terminate(30)
+        if spec.group_instance_id is None:
+            self.await_generation(spec.group, before)
+
+    def kill(self, spec: ConsumerSpec) -> None:
+        """Kill a consumer and wait until its session expired."""
+        before = self.truth(spec.group).completed.copy()
+        self.clients.pop(spec.client_id).kill()
+        self.await_generation(spec.group, before)
+
+    def await_generation(self, group: str, before: set[int]) -> None:
+        """Wait until the broker's log shows a completed generation that was not there before."""
+        wait_for(f"a new generation of {group}", lambda: self.truth(group).completed - before)
+
+    def truth(self, group: str) -> GroupTruth:
+        """Return what the broker's log says of a group."""
+        return self.truths().get(group, GroupTruth())
+
+    def truths(self) -> dict[str, GroupTruth]:
+        """Return what the broker's log says of all groups."""
+        with self.broker.log_path.open(errors="replace") as lines:
+            return read_truth(lines)
+
+    def expected_counts(self) -> dict[str, Counted]:
+        """Return what /metrics must say."""
+        return {group: expected(truth) for group, truth in self.truths().items()}
+
+    def counts(self) -> dict[str, Counted]:
+        """Return what /metrics says."""
+        return read_counts(self.monitor.url)
+
+    def await_counts(self) -> dict[str, Counted]:
+        """Wait until /metrics agrees with the broker's log, and return what both say."""
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while (counts := self.counts()) != (wanted := self.expected_counts()):
+            assert time.monotonic() < deadline, f"/metrics {counts} is not what the broker's log says: {wanted}"
+            threading.Event().wait(0.2)
+        return counts
+
+    def record_totals(self) -> Counter[RecordKind]:
+        """Return the monitor's own count of records by kind."""
+        found: Counter[RecordKind] = Counter()
+        for name, labels, value in samples(self.monitor.url):
+            if name == "kafka_rebalance_monitor_records_total":
+                found[labels["query"], labels["type"], labels["version"], labels["outcome"]] += int(value)
+        return found
+
+    def close(self) -> None:
+        """Stop every client that still runs."""
+        for client in self.clients.values():
+            client.request_stop()
+        for client in self.clients.values():
+            client.terminate(15)
+        self.clients.clear()
+
+
+def samples(url: str) -> Iterator[tuple[str, dict[str, str], float]]:
+    """Yield (name, labels, value) of every sample of a /metrics page."""
+    _, text = fetch(f"{url}/metrics")
+    for family in text_string_to_metric_families(text + "\n"):
+        for sample in family.samples:
+            yield sample.name, sample.labels, sample.value
+
+
+def kind_of(query: str, key: bytes | None, value: bytes | None) -> RecordKind:
+    """Return under which labels a record must be counted, by the generic decoder."""
+    record = decode_record(key, value)
+    version = "none" if record.value_version is None else str(record.value_version)
+    return query, RECORD_TYPES.get(record.record_type, str(record.record_type)), version, record.outcome.name.lower()
+
+
+def query_of(key: bytes | None) -> str:
+    """Return which of the two queries reads records with this key."""
+    return "commits" if key is not None and key[:2] in (b"\x00\x00", b"\x00\x01") else "membership"
+
+
+def read_log(bootstrap: str, *, isolation: str) -> Iterator[tuple[bytes | None, bytes | None]]:
+    """Yield key and value of every record now in the offsets topic."""
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "group.id": "unused",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "isolation.level": isolation,
+    }
+    consumer = Consumer(settings)
+    try:
+        partitions = consumer.list_topics(OFFSETS_TOPIC, timeout=10).topics[OFFSETS_TOPIC].partitions
+        consumer.assign([TopicPartition(OFFSETS_TOPIC, partition, 0) for partition in partitions])
+        left = set(partitions)
+        while left:
+            message = consumer.poll(10)
+            assert message is not None, f"partitions {left} did not reach their end"
+            if message.error():
+                left.discard(message.partition())
+            else:
+                yield message.key(), message.value()
+    finally:
+        consumer.close()
+
+
+def count_log(bootstrap: str) -> Counter[RecordKind]:
+    """Count the log's records by kind as the two queries must: commits read committed, the rest uncommitted."""
+    found: Counter[RecordKind] = Counter()
+    for query, isolation in (("membership", "read_uncommitted"), ("commits", "read_committed")):
+        found.update(
+            kind_of(query, key, value)
+            for key, value in read_log(bootstrap, isolation=isolation)
+            if query_of(key) == query
+        )
+    return found
+
+
+def create_topics(bootstrap: str, **partitions: int) -> None:
+    """Create topics with so many partitions each."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.create_topics([NewTopic(name, count, 1) for name, count in partitions.items()]).values():
+        future.result()
+
+
+@contextmanager
+def running_rig(directory: Path, *flags: str, **broker_settings: str) -> Iterator[Rig]:
+    """Start a broker and the monitor, and wait until the monitor is ready."""
+    with ExitStack() as stack:
+        broker = stack.enter_context(EmbeddedBroker(config=broker_settings))
+        create_topics(broker.bootstrap, orders=4, payments=4)
+        sources = Sources(
+            flags=(
+                f"kafka.bootstrap.servers={broker.bootstrap}",
+                f"stream.checkpoint={directory / 'checkpoint'}",
+                "export.listen_host=127.0.0.1",
+                "export.listen_port=0",
+                *flags,
+            )
+        )
+        monitor = stack.enter_context(local.Monitor(sources, directory))
+        monitor.wait_until_ready(threading.Event(), print)
+        rig = Rig(broker, monitor, directory)
+        stack.callback(rig.close)
+        yield rig

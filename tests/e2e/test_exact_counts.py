@@ -1,0 +1,161 @@
+"""Every rebalance is counted once: against the broker's own log, across restarts of the stream, without a trace."""
+
+import dataclasses
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from e2e.rig import Rig, count_log, read_log, running_rig, wait_for
+from rebalance_deploy.demo.workload import ConsumerSpec
+from rebalance_streaming.wire.decode import DecodedKey, decode_key
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(420)]
+
+SESSION_MS = 3_000
+
+
+def spec(group: str, name: str, library: str = "confluent-kafka", **settings: str) -> ConsumerSpec:
+    """Describe a consumer with a short session; kafka-python and librdkafka alike."""
+    return ConsumerSpec(library, group, "orders", f"{group}-{name}", session_timeout_ms=SESSION_MS, **settings)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    """A throw-away broker and a monitor of its own."""
+    with running_rig(tmp_path) as running:
+        yield running
+
+
+def join_leave_and_kill(rig: Rig, group: str, library: str) -> None:
+    """Make at least six rebalances: two joins, a leave, a join, a kill until expiry, a last leave."""
+    first, second, third = (spec(group, name, library) for name in "abc")
+    rig.start(first)
+    rig.start(second)
+    rig.leave(first)
+    rig.start(third)
+    rig.kill(second)
+    rig.leave(third)
+
+
+def restart_fast(rig: Rig, group: str) -> None:
+    """Restart a member at once, so that its old self expires while the new one is in."""
+    old, new = spec(group, "x"), spec(group, "x")
+    rig.start(old)
+    before = rig.truth(group).completed.copy()
+    rig.clients.pop(old.client_id).kill()
+    rig.start(new)
+    wait_for("the old self to expire", lambda: len(rig.truth(group).completed - before) >= 1)
+
+
+def restart_static(rig: Rig, group: str) -> None:
+    """Restart a static member within its session: a replacement and no rebalance."""
+    static = dataclasses.replace(spec(group, "s"), group_instance_id=f"{group}-instance", session_timeout_ms=30_000)
+    rig.start(static)
+    before = rig.truth(group).generation
+    rig.leave(static)
+    rig.start(static)
+    wait_for("the static member to be back", lambda: replaced(rig, group) == 1)
+    assert rig.truth(group).generation == before
+
+
+def replaced(rig: Rig, group: str) -> int:
+    """Return how many members of a group the monitor saw replaced."""
+    from e2e.rig import samples  # noqa: PLC0415
+
+    return sum(
+        int(value)
+        for name, labels, value in samples(rig.monitor.url)
+        if name == "kafka_rebalance_member_changes_total"
+        and labels["group"] == group
+        and labels["change"] == "replaced"
+    )
+
+
+def rebalance_while_the_stream_is_stopped(rig: Rig, group: str) -> None:
+    """Put several rebalances into one micro-batch, by stopping the stream's processes meanwhile."""
+    assert rig.monitor.stream.process.pid is not None
+    pids = process_group(rig.monitor.stream.process.pid)
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        members = [spec(group, name) for name in "pq"]
+        for member in members:
+            rig.start(member)
+        for member in members:
+            rig.leave(member)
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+def process_group(leader: int) -> list[int]:
+    """Return every process of a process group."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if os.getpgid(int(entry.name)) == leader:
+                    found.append(int(entry.name))
+            except ProcessLookupError:
+                continue
+    return found
+
+
+def test_every_rebalance_is_counted_once_whatever_happens_to_the_stream(rig: Rig):
+    """At least 20 rebalances in 6 groups, several in one batch, the stream killed in the middle: the totals are exact.
+
+    Afterwards a stop in order ends with exit code 0 and a new start changes nothing, every record of the log was
+    counted once, and neither the broker nor the log knows of a group that is the monitor's own.
+    """
+    join_leave_and_kill(rig, "classic-rdk", "confluent-kafka")
+    join_leave_and_kill(rig, "classic-python", "kafka-python")
+    restart_static(rig, "static")
+    rebalance_while_the_stream_is_stopped(rig, "one-batch")
+    before = rig.await_counts()
+
+    stayer = spec("through-kill", "stayer")
+    rig.start(stayer)
+    rig.monitor.stream.process.kill()
+    restart_fast(rig, "fast-restart")
+    passer = spec("through-kill", "passer")
+    rig.start(passer)
+    rig.leave(passer)
+    rig.monitor.stream.start()
+    after = rig.await_counts()
+    assert {group: after[group] for group in before} == before
+    assert len(after) >= 5
+    assert sum(each.rebalances for each in after.values()) >= 20
+
+    assert rig.monitor.stream.process.terminate(45) == 0
+    rig.monitor.stream.start()
+    rig.leave(stayer)
+    final = rig.await_counts()
+    wait_for("every record to be counted", lambda: rig.record_totals() == count_log(rig.broker.bootstrap))
+    assert groups_known(rig) == set(final)
+
+
+def groups_known(rig: Rig) -> set[str]:
+    """Return every group the broker lists or the log has a record of."""
+    admin = AdminClient({"bootstrap.servers": rig.broker.bootstrap})
+    listed = {each.group_id for each in admin.list_consumer_groups().result().valid}
+    keys = {key for key, _ in read_log(rig.broker.bootstrap, isolation="read_uncommitted")}
+    return listed | {read.key.group for key in keys if isinstance(read := decode_key(key), DecodedKey)}
+
+
+def test_a_deleted_group_that_returns_goes_on_counting(rig: Rig):
+    """Deletion resets the generation and no total."""
+    member = spec("returning", "m")
+    rig.start(member)
+    rig.leave(member)
+    rig.await_counts()
+    admin = AdminClient({"bootstrap.servers": rig.broker.bootstrap})
+    admin.delete_consumer_groups(["returning"])["returning"].result()
+    wait_for("the deletion to be seen", lambda: rig.counts()["returning"].generation == 0)
+    assert rig.counts()["returning"].rebalances == 2
+    rig.clients[member.client_id] = rig.spawn(member)
+    wait_for("the return to be counted", lambda: rig.counts()["returning"].rebalances == 3)
+    assert rig.counts()["returning"].generation == 1
