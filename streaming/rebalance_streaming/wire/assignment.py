@@ -109,14 +109,25 @@ _T = TypeVar("_T")
 
 def decode_subscription(raw: bytes) -> Subscription | Opaque:
     """Read a consumer's subscription."""
-    return _data(read_versioned(Subscription, raw, NEWEST_CONSUMER_VERSION), Subscription)
+    return _data(read_subscription(raw), Subscription)
 
 
 def decode_assignment(raw: bytes) -> Assignment | Opaque:
-    """Read a consumer's assignment. No bytes at all are legal: the leader did not list the member."""
-    if not raw:
-        return Assignment()
-    return _data(read_versioned(Assignment, raw, NEWEST_CONSUMER_VERSION), Assignment)
+    """Read a consumer's assignment."""
+    return _data(read_assignment(raw), Assignment)
+
+
+def read_subscription(raw: bytes) -> Versioned | Opaque:
+    """Read a consumer's subscription with the version it claims."""
+    return read_versioned(Subscription, raw, NEWEST_CONSUMER_VERSION)
+
+
+def read_assignment(raw: bytes) -> Versioned | Opaque:
+    """Read a consumer's assignment with the version it claims.
+
+    No bytes at all are legal, the leader did not list the member, and count as version 0 with no partitions.
+    """
+    return read_versioned(Assignment, raw, NEWEST_CONSUMER_VERSION) if raw else Versioned(0, Assignment(), 0)
 
 
 def decode_connect_state(raw: bytes) -> ConnectWorkerState | Opaque:

@@ -32,7 +32,7 @@ _TAGS_ABSENT, _TAGS_TOPIC_ID = 1, 19
 class KeyTable:
     """Distinct commit keys as columns: row `code` is one (group, topic, partition).
 
-    `group_code` and `topic_code` are indexes into `groups` and `topics`. Types 0 and 1 of the same partition share a row.
+    `group_code` and `topic_code` are indexes into `groups` and `topics`. Types 0 and 1 of a partition share a row.
     """
 
     def __init__(self) -> None:

@@ -1,5 +1,6 @@
 """Why bytes could not be read: one small class per cause."""
 
+# ruff: noqa: N818 - the names are the causes; all are a DecodeError
 from __future__ import annotations
 
 

@@ -46,12 +46,6 @@ read_int32 = _fixed("i")
 read_int64 = _fixed("q")
 
 
-def read_bool(buffer: bytes, position: int) -> tuple[bool, int]:
-    """Read one byte; anything but 0 is true."""
-    end = need(buffer, position, 1)
-    return buffer[position] != 0, end
-
-
 def read_uuid(buffer: bytes, position: int) -> tuple[UUID, int]:
     """Read 16 raw bytes, most significant first."""
     end = need(buffer, position, 16)

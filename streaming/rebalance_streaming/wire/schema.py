@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from rebalance_streaming.wire import primitives
@@ -33,7 +32,6 @@ INT16 = Kind("int16", primitives.read_int16, 2)
 UINT16 = Kind("uint16", primitives.read_uint16, 2)
 INT32 = Kind("int32", primitives.read_int32, 4)
 INT64 = Kind("int64", primitives.read_int64, 8)
-BOOL = Kind("bool", primitives.read_bool, 1)
 UUID_KIND = Kind("uuid", primitives.read_uuid, 16)
 STRING = Kind("string")
 BYTES = Kind("bytes")
@@ -130,9 +128,19 @@ class Plan:
         return position
 
 
-@cache
+_PLANS: dict[tuple[type[Any], int, bool], Plan] = {}
+
+
 def plan_for(of: type[Any], version: int, *, flexible: bool) -> Plan:
     """Return the plan of a structure's version, made at its first use."""
+    wanted = of, version, flexible
+    plan = _PLANS.get(wanted)
+    if plan is None:
+        plan = _PLANS[wanted] = _make_plan(of, version, flexible)
+    return plan
+
+
+def _make_plan(of: type[Any], version: int, flexible: bool) -> Plan:
     declared = specs(of)
     steps, tagged = [], {}
     smallest = 1 if flexible else 0
