@@ -151,30 +151,18 @@ def read_versioned(of: type[Any], raw: bytes, newest: int) -> Versioned | Opaque
     """Read a structure behind an int16 version.
 
     A version above the newest is read as the newest, and bytes behind the known fields are ignored: newer versions
-    only append (ConsumerProtocol.java). A version that ends early is read as an older one, because some clients
-    claim a version without sending its fields.
+    only append (ConsumerProtocol.java). Fields that version 0 lacks may be missing at the end: some clients claim a
+    version without sending all its fields, and Connect's own reader tolerates that too.
     """
     try:
         version, position = read_int16(raw, 0)
         if version < 0:
             raise BadVersion(f"version {version}")
-        return _read_as_newest_possible(of, raw, version, position, newest)
+        required = len(plan_for(of, 0, flexible=False).steps)
+        data, end = plan_for(of, min(version, newest), flexible=False).read_leading(raw, position, required)
     except DecodeError as error:
         return Opaque(raw, str(error))
-
-
-def _read_as_newest_possible(of: type[Any], raw: bytes, version: int, position: int, newest: int) -> Versioned:
-    first_error: DecodeError | None = None
-    for known in range(min(version, newest), -1, -1):
-        try:
-            data, end = plan_for(of, known, flexible=False).read(raw, position)
-        except DecodeError as error:
-            first_error = first_error or error
-            continue
-        if first_error is None or end == len(raw):
-            return Versioned(version, data, len(raw) - end)
-    assert first_error is not None
-    raise first_error
+    return Versioned(version, data, len(raw) - end)
 
 
 def decode_sticky_user_data(raw: bytes) -> StickyUserData | Opaque:

@@ -107,6 +107,18 @@ class Plan:
             position = self._read_tags(buffer, position, values)
         return self.build(*values), position
 
+    def read_leading(self, buffer: bytes, position: int, required: int) -> tuple[Any, int]:
+        """Read a structure whose writer may have stopped behind the first `required` fields. Raises DecodeError.
+
+        Fields that are missing at the buffer's end have their defaults.
+        """
+        values = list(self.template)
+        for number, (index, reader) in enumerate(self.steps):
+            if number >= required and position == len(buffer):
+                break
+            values[index], position = reader(buffer, position)
+        return self.build(*values), position
+
     def _read_tags(self, buffer: bytes, position: int, values: list[Any]) -> int:
         """Read the tagged section; a tag that is not known is skipped by its size (KIP-482, KIP-915)."""
         count, position = read_uvarint(buffer, position)
