@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rebalance_streaming.decode_lines import decode_line, decode_stream
@@ -135,6 +135,7 @@ def test_other_groups_members_stay_opaque() -> None:
     assert answer["value"]["members"][0]["subscription"] == "eyI="
 
 
+@settings(deadline=None)
 @given(st.lists(st.text() | st.dictionaries(st.text(), st.text() | st.none()).map(json.dumps)))
 def test_there_is_one_answer_per_line_that_is_not_blank(lines: list[str]) -> None:
     """Whatever the lines hold, nothing raises, nothing vanishes, and every answer is an object with an outcome."""

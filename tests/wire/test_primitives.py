@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rebalance_streaming.wire import primitives as p
@@ -91,6 +91,7 @@ def test_bad_bytes_raise_the_error_of_their_cause(reader: p.Reader, raw: str, er
         reader(bytes.fromhex(raw), 0)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_every_32_bit_number_survives_as_a_varint(value: int) -> None:
     """Nothing is lost at the group borders."""

@@ -8,6 +8,7 @@ expected length and form is handed to the generic decoder, so both paths give th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +22,15 @@ CommitKey = OffsetCommitKey
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 Octets = npt.NDArray[np.uint8]
+_Number = TypeVar("_Number", np.int32, np.int64)
 
 LEGACY_OFFSET_COMMIT, OFFSET_COMMIT = 0, 1
 #: Stands for "none" in columns of numbers.
 NONE = -1
 
+_NEWEST = RECORD_TYPES[OFFSET_COMMIT].newest
+_FLEXIBLE_FROM = RECORD_TYPES[OFFSET_COMMIT].flexible_from
+#: What a tagged section of the usual forms takes: none at all, or a topic id alone.
 _TAGS_ABSENT, _TAGS_TOPIC_ID = 1, 19
 
 
@@ -49,12 +54,12 @@ class KeyTable:
     def add(self, key: CommitKey) -> int:
         """Return the key's row, made at its first appearance."""
         triple = (key.group, key.topic, key.partition)
-        row = self._rows.setdefault(triple, len(self._rows))
-        if row == len(self._rows) - 1:
-            if row == self._columns.shape[1]:
-                self._columns = np.concatenate([self._columns, np.empty_like(self._columns)], axis=1)
+        row = self._rows.get(triple)
+        if row is None:
+            row = self._rows[triple] = len(self._rows)
+            self._columns = _with_room_for(row, self._columns)
             group = _code_of(key.group, self._group_codes, self.groups)
-            self._columns[:, row] = (group, _code_of(key.topic, self._topic_codes, self.topics), key.partition)
+            self._columns[:, row] = group, _code_of(key.topic, self._topic_codes, self.topics), key.partition
         return row
 
     @property
@@ -110,33 +115,53 @@ class KeyCache:
 
     def __init__(self, max_keys: int = 1_000_000) -> None:
         self._max_keys = max_keys
-        self._start()
+        self._known = _KnownKeys()
 
-    def _start(self) -> None:
-        # Batches made before keep the table they refer to.
-        self.table = KeyTable()
-        self._entries: dict[bytes, int] = {}
-        # Row of the table, record type, outcome of what cannot be read; the first entry stands for a null key.
-        self._facts: list[tuple[int, int, int]] = [(NONE, NONE, Outcome.CORRUPT)]
+    @property
+    def table(self) -> KeyTable:
+        """The table that batches refer to at present."""
+        return self._known.table
 
     def look_up(self, raw_keys: list[bytes]) -> tuple[npt.NDArray[np.int32], KeyTable]:
         """Return (row, record type, outcome) per key as columns, with a null key's behind the last; and the table."""
-        if len(self._entries) + len(raw_keys) > self._max_keys:
-            self._start()
-        entries = self._entries
-        found = [entries.get(raw) or self._parse(raw) for raw in raw_keys]
-        return np.array([self._facts[entry] for entry in (*found, 0)], dtype=np.int32).T, self.table
+        if len(self._known) > self._max_keys:
+            # Batches made before keep the table they refer to.
+            self._known = _KnownKeys()
+        found = np.fromiter(map(self._known.__getitem__, raw_keys), dtype=np.int64, count=len(raw_keys))
+        return self._known.facts[:, np.append(found, _NULL_KEY)], self._known.table
 
-    def _parse(self, raw: bytes) -> int:
+
+_NULL_KEY = 0
+
+
+class _KnownKeys(dict[bytes, int]):
+    """A key's bytes to its column in `facts`: row of the table, record type, outcome. Parses what it does not know."""
+
+    def __init__(self) -> None:
+        self.table = KeyTable()
+        self.facts: npt.NDArray[np.int32] = np.empty((3, 1024), dtype=np.int32)
+        self.facts[:, _NULL_KEY] = NONE, NONE, Outcome.CORRUPT
+
+    def __missing__(self, raw: bytes) -> int:
+        entry = len(self) + 1
+        self.facts = _with_room_for(entry, self.facts)
+        self.facts[:, entry] = self._parse(raw)
+        self[raw] = entry
+        return entry
+
+    def _parse(self, raw: bytes) -> tuple[int, int, int]:
         read = decode_key(raw)
         if isinstance(read, DecodedRecord):
-            facts = (NONE, NONE if read.record_type is None else read.record_type, int(read.outcome))
-        else:
-            row = self.table.add(read.key) if isinstance(read.key, OffsetCommitKey) else NONE
-            facts = (row, read.record_type.number, int(Outcome.DECODED))
-        self._facts.append(facts)
-        self._entries[raw] = len(self._facts) - 1
-        return len(self._facts) - 1
+            return NONE, NONE if read.record_type is None else read.record_type, read.outcome
+        row = self.table.add(read.key) if isinstance(read.key, OffsetCommitKey) else NONE
+        return row, read.record_type.number, Outcome.DECODED
+
+
+def _with_room_for(index: int, columns: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
+    """Return columns of twice the length, same content in front, if they end before the index."""
+    if index < columns.shape[1]:
+        return columns
+    return np.concatenate([columns, np.empty_like(columns)], axis=1)
 
 
 class _Values:
@@ -144,32 +169,43 @@ class _Values:
 
     def __init__(self, column: pa.Array) -> None:
         _, offsets, data = column.buffers()
-        wide = pa.types.is_large_binary(column.type)
-        ends = np.frombuffer(offsets or b"\0" * 8, dtype=np.int64 if wide else np.int32)
-        ends = ends[column.offset : column.offset + len(column) + 1].astype(np.int64)
+        width = np.int64 if pa.types.is_large_binary(column.type) else np.int32
+        borders = np.zeros(1, dtype=np.int64)
+        if len(column):
+            borders = np.frombuffer(offsets, dtype=width, count=column.offset + len(column) + 1)
+            borders = borders[column.offset :].astype(np.int64)
         self.present: Bools = column.is_valid().to_numpy(zero_copy_only=False)
-        self.start: Ints = ends[:-1]
-        self.size: Ints = np.diff(ends)
-        self.octets: Octets = np.frombuffer(data or b"", dtype=np.uint8)
+        self.start: Ints = borders[:-1] - borders[0]
+        self.size: Ints = np.diff(borders)
+        # Only the rows' own bytes, so that no mistake could read those of rows outside a slice.
+        self.octets: Octets = np.frombuffer(data or b"", dtype=np.uint8)[borders[0] : borders[-1]]
 
     def integers(self, rows: Ints, at: Ints | int, width: int) -> Ints:
         """Return big-endian signed integers found `at` bytes behind the rows' starts, which must be in bounds."""
-        where = (self.start[rows] + at)[:, None] + np.arange(width)
-        return self.octets[where].view(f">i{width}").ravel().astype(np.int64)
+        # A view in which an integer starts at every byte: numpy checks the bounds, and moves each value once.
+        places = max(0, len(self.octets) - width + 1)
+        everywhere: Ints = np.ndarray(places, dtype=f">i{width}", buffer=self.octets, strides=1)
+        found: Ints = everywhere[self.start[rows] + at].astype(np.int64)
+        return found
 
     def byte(self, rows: Ints, at: Ints | int) -> Ints:
         """Return single unsigned bytes."""
-        return self.octets[self.start[rows] + at].astype(np.int64)
+        found: Ints = self.octets[self.start[rows] + at].astype(np.int64)
+        return found
 
-    def is_ascii(self, rows: Ints, at: Ints | int, size: Ints) -> Bools:
-        """Whether stretches of bytes are all below 0x80, which makes them valid UTF-8 without a closer look."""
-        total = int(size.sum())
-        if total == 0:
-            return np.ones(len(rows), dtype=np.bool_)
-        owner = np.repeat(np.arange(len(rows)), size)
-        within = np.arange(total) - np.repeat(np.cumsum(size) - size, size)
-        high = self.octets[(self.start[rows] + at)[owner] + within] >= 0x80
-        return np.bincount(owner[high], minlength=len(rows)) == 0
+    def is_ascii(self, rows: Ints, at: Ints, size: Ints) -> Bools:
+        """Whether stretches of bytes are all below 0x80, which makes them valid UTF-8 without a closer look.
+
+        The rows must ascend, and bytes must follow each stretch: reduceat takes only places inside the buffer.
+        """
+        plain: Bools = size == 0
+        filled = np.flatnonzero(~plain)
+        if len(filled):
+            begin = self.start[rows[filled]] + at[filled]
+            borders = np.column_stack([begin, begin + size[filled]]).ravel()
+            # Every other result is of what lies between two stretches.
+            plain[filled] = np.bitwise_or.reduceat(self.octets, borders)[::2] < 0x80
+        return plain
 
 
 def decode_commits(keys: pa.Array, values: pa.Array, cache: KeyCache) -> CommitBatch:
@@ -178,7 +214,7 @@ def decode_commits(keys: pa.Array, values: pa.Array, cache: KeyCache) -> CommitB
     `keys` and `values` are binary or large binary arrays of equal length, nulls and slices included.
     """
     encoded = keys.dictionary_encode()
-    facts, table = cache.look_up(encoded.dictionary.to_pylist())
+    facts, table = cache.look_up(encoded.dictionary.to_numpy(zero_copy_only=False).tolist())
     index = encoded.indices.fill_null(facts.shape[1] - 1).to_numpy(zero_copy_only=False)
     row, record_type, outcome = facts[:, index]
     batch = _blank(table, row, record_type.astype(np.int16), outcome.astype(np.uint8))
@@ -209,16 +245,15 @@ def _blank(
 
 def _decode_values(batch: CommitBatch, column: _Values, rows: Ints) -> Ints:
     """Read the rows whose values have the usual form; return the others."""
-    done = np.zeros(len(batch.outcome), dtype=np.bool_)
+    done: Bools = np.zeros(len(batch.outcome), dtype=np.bool_)
     long_enough = rows[column.size[rows] >= 2]
     version = column.integers(long_enough, 0, 2)
     batch.value_version[long_enough] = version
-    newest = np.where(batch.record_type[long_enough] == OFFSET_COMMIT, RECORD_TYPES[OFFSET_COMMIT].newest, 0)
-    usual = batch.key_code[long_enough] >= 0
-    for number in range(RECORD_TYPES[OFFSET_COMMIT].newest + 1):
-        done[_decode_version(batch, column, long_enough[usual & (version == number) & (number <= newest)], number)] = (
-            True
-        )
+    newest = np.where(batch.record_type[long_enough] == OFFSET_COMMIT, _NEWEST, 0)
+    known = (batch.key_code[long_enough] >= 0) & (version <= newest)
+    for number in range(_NEWEST + 1):
+        read = _decode_version(batch, column, long_enough[known & (version == number)], number)
+        done[read] = True
     return rows[~done[rows]]
 
 
@@ -227,7 +262,7 @@ def _decode_version(batch: CommitBatch, column: _Values, rows: Ints, version: in
     metadata_at = 14 if version >= 3 else 10
     # Version, numbers in front, at least one byte of length, timestamp.
     rows = rows[column.size[rows] >= metadata_at + 2 + 8]
-    if version >= RECORD_TYPES[OFFSET_COMMIT].flexible_from:
+    if version >= _FLEXIBLE_FROM:
         length_bytes, metadata_size = _compact_lengths(column, rows, metadata_at)
     else:
         length_bytes = np.full(len(rows), 2, dtype=np.int64)
@@ -259,17 +294,16 @@ def _compact_lengths(column: _Values, rows: Ints, at: int) -> tuple[Ints, Ints]:
 
 def _ends_as_it_should(column: _Values, rows: Ints, at: Ints, left: Ints, version: int) -> Bools:
     """Whether what follows the timestamp is what the version has there: nothing, an expiry, or a plain tag section."""
-    if version == 1:
-        return left == 8
-    if version < RECORD_TYPES[OFFSET_COMMIT].flexible_from:
-        return left == 0
-    usual = left == _TAGS_ABSENT
-    usual[usual] = column.byte(rows[usual], at[usual]) == 0
-    with_id = left == _TAGS_TOPIC_ID
+    if version < _FLEXIBLE_FROM:
+        fixed: Bools = left == (8 if version == 1 else 0)
+        return fixed
+    no_tags: Bools = left == _TAGS_ABSENT
+    no_tags[no_tags] = column.byte(rows[no_tags], at[no_tags]) == 0
+    topic_id: Bools = left == _TAGS_TOPIC_ID
     # One tagged field: tag 0 of 16 bytes.
     for place, wanted in enumerate((1, 0, 16)):
-        with_id[with_id] = column.byte(rows[with_id], at[with_id] + place) == wanted
-    return usual | with_id
+        topic_id[topic_id] = column.byte(rows[topic_id], at[topic_id] + place) == wanted
+    return no_tags | topic_id
 
 
 def _decode_generically(batch: CommitBatch, keys: pa.Array, values: pa.Array, rows: Ints) -> None:
