@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.settings import Sources, known_keys, load
 

@@ -25,6 +25,7 @@ from rebalance_deploy.demo.workload import ConsumerSpec
 from rebalance_deploy.processes import ChildProcess
 from rebalance_deploy.settings import Sources
 from rebalance_exporters.metrics import RECORD_TYPES
+from rebalance_streaming.groups.counts import counted_as
 from rebalance_streaming.wire.decode import decode_record
 
 DEADLINE_SECONDS = 60.0
@@ -136,8 +137,9 @@ def samples(url: str) -> Iterator[tuple[str, dict[str, str], float]]:
 def kind_of(query: str, key: bytes | None, value: bytes | None) -> RecordKind:
     """Return under which labels a record must be counted, by the generic decoder."""
     record = decode_record(key, value)
-    version = "none" if record.value_version is None else str(record.value_version)
-    return query, RECORD_TYPES.get(record.record_type, str(record.record_type)), version, record.outcome.name.lower()
+    record_type, version = counted_as(record.record_type), counted_as(record.value_version)
+    name = RECORD_TYPES.get(record_type, str(record_type))
+    return query, name, "none" if version is None else str(version), record.outcome.name.lower()
 
 
 def query_of(key: bytes | None) -> str:
@@ -184,7 +186,7 @@ def count_log(bootstrap: str) -> Counter[RecordKind]:
 
 def create_topics(bootstrap: str, **partitions: int) -> None:
     """Create topics with so many partitions each."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     for future in admin.create_topics([NewTopic(name, count, 1) for name, count in partitions.items()]).values():
         future.result()
 

@@ -144,18 +144,3 @@ def groups_known(rig: Rig) -> set[str]:
     listed = {each.group_id for each in admin.list_consumer_groups().result().valid}
     keys = {key for key, _ in read_log(rig.broker.bootstrap, isolation="read_uncommitted")}
     return listed | {read.key.group for key in keys if isinstance(read := decode_key(key), DecodedKey)}
-
-
-def test_a_deleted_group_that_returns_goes_on_counting(rig: Rig):
-    """Deletion resets the generation and no total."""
-    member = spec("returning", "m")
-    rig.start(member)
-    rig.leave(member)
-    rig.await_counts()
-    admin = AdminClient({"bootstrap.servers": rig.broker.bootstrap})
-    admin.delete_consumer_groups(["returning"])["returning"].result()
-    wait_for("the deletion to be seen", lambda: rig.counts()["returning"].generation == 0)
-    assert rig.counts()["returning"].rebalances == 2
-    rig.clients[member.client_id] = rig.spawn(member)
-    wait_for("the return to be counted", lambda: rig.counts()["returning"].rebalances == 3)
-    assert rig.counts()["returning"].generation == 1

@@ -3,10 +3,10 @@
 import dataclasses
 from collections.abc import Sequence
 
-from groups.records import Log, member
 from hypothesis import given
 from hypothesis import strategies as st
 
+from groups.records import Log, member
 from rebalance_streaming.groups.events import REASONS, Rebalance
 from rebalance_streaming.groups.fold import DELETED, EMPTY, STABLE, fold
 from rebalance_streaming.groups.model import GroupRecord, GroupState, dump_state, load_state, new_state

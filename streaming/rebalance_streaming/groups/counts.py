@@ -25,6 +25,16 @@ class SourceCounts:
     counts: tuple[tuple[int | None, int | None, str, int], ...]
 
 
+#: Record types and value versions above this are counted together: no Kafka wrote any, and every number would
+#: become a time series of its own.
+HIGHEST_COUNTED = 63
+
+
+def counted_as(number: int | None) -> int | None:
+    """Return under which number a record type or value version is counted, null for one that nobody wrote."""
+    return number if number is not None and 0 <= number <= HIGHEST_COUNTED else None
+
+
 CountKey = tuple[str, int | None, int | None, str]
 
 

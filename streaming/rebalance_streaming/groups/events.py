@@ -171,8 +171,8 @@ class CommitSummary:
 class RecordCount:
     """How many records of one kind ended in one outcome.
 
-    `query` is the reader that met them. `type` is Kafka's record type, null when the key was too short to tell;
-    `value_version` is null for tombstones and unreadable values.
+    `query` is the reader that met them. `type` is Kafka's record type, null when the key does not tell or names one
+    that no Kafka has; `value_version` is null for tombstones and likewise.
     """
 
     query: str

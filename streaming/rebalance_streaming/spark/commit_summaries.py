@@ -64,8 +64,7 @@ def _count(tally: SourceTally, commits: CommitBatch, log: LogColumns) -> None:
     newest[slot] = log.offset
     for row, count, last in zip(first.tolist(), sizes.tolist(), newest.tolist(), strict=True):
         record_type, version, outcome = (int(part[row]) for part in parts)
-        what = (record_type, None if version < 0 else version, Outcome(outcome).name.lower())
-        tally.add(int(log.partition[row]), last, what, count)
+        tally.add(int(log.partition[row]), last, (record_type, version, Outcome(outcome)), count)
 
 
 def _to_arrow(rows: list[Row]) -> pa.RecordBatch:

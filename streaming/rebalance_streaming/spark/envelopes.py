@@ -96,7 +96,7 @@ def _address(
     if not from_log:
         return (MONITOR_SCOPE, RECORDS, None, partition, offset, timestamp_ms, True, None, value)
     record = decode_record(key, value)
-    tally.add(partition, offset, (record.record_type, record.value_version, record.outcome.name.lower()))
+    tally.add(partition, offset, (record.record_type, record.value_version, record.outcome))
     if record.record_type != GROUP_METADATA or record.outcome not in (Outcome.DECODED, Outcome.TOMBSTONE):
         return None
     live = offset >= baseline.get(partition, 0)
@@ -121,9 +121,13 @@ class SourceTally:
         self._counts: dict[int, Counter[tuple[int | None, int | None, str]]] = {}
         self._last_offsets: dict[int, int] = {}
 
-    def add(self, partition: int, last_offset: int, kind: tuple[int | None, int | None, str], count: int = 1) -> None:
-        """Count records up to and including a log position."""
-        self._counts.setdefault(partition, Counter())[kind] += count
+    def add(
+        self, partition: int, last_offset: int, kind: tuple[int | None, int | None, Outcome], count: int = 1
+    ) -> None:
+        """Count records of a (type, value version, outcome) up to and including a log position."""
+        record_type, version, outcome = kind
+        known = (counts.counted_as(record_type), counts.counted_as(version), outcome.name.lower())
+        self._counts.setdefault(partition, Counter())[known] += count
         self._last_offsets[partition] = max(last_offset, self._last_offsets.get(partition, -1))
 
     def results(self) -> list[counts.SourceCounts]:

@@ -1,0 +1,136 @@
+"""What a person reads when something is wrong: one sentence, exit code 1, no stack trace."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from e2e.rig import wait_for
+from rebalance_deploy.broker import EmbeddedBroker, find_free_port
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+
+MakeBroker = Callable[..., EmbeddedBroker]
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    """Run the console script's module; return the exit code and everything it wrote."""
+    done = subprocess.run(
+        [sys.executable, "-m", "rebalance_deploy", *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def assert_one_sentence(result: tuple[int, str], *parts: str) -> None:
+    """Check that a command failed with its last line as explanation, and with no trace of Python or the JVM."""
+    code, output = result
+    assert code == 1, output
+    assert "Traceback" not in output
+    assert "\tat " not in output
+    last = output.strip().splitlines()[-1]
+    assert last.startswith("rebalance-monitor: "), output
+    for part in parts:
+        assert part in last
+
+
+@pytest.mark.parametrize("command", ["stream", "export", "up"])
+def test_an_unreachable_broker_is_named(command: str):
+    """Nobody answers: every command says at which address and what to check."""
+    port = find_free_port()
+    code, output = run(command, "--bootstrap-server", f"127.0.0.1:{port}", "--set", "export.listen_port=0")
+    assert code == 1
+    assert f"127.0.0.1:{port}" in output
+    assert "Traceback" not in output
+
+
+def test_missing_and_misspelt_settings_are_said_with_a_hint():
+    """A wrong key never leaves a default in force unseen."""
+    assert_one_sentence(run("stream"), "--bootstrap-server HOST:PORT")
+    assert_one_sentence(run("up", "--set", "stream.chekpoint=x"), "did you mean 'stream.checkpoint'")
+
+
+def test_a_topic_that_does_not_exist_is_named(broker: EmbeddedBroker):
+    """A typing error in the watched topic's name."""
+    result = run("stream", "--bootstrap-server", broker.bootstrap, "--set", "stream.source_topic=no-such-topic")
+    assert_one_sentence(result, "no-such-topic", "stream.source_topic")
+
+
+def test_a_port_in_use_is_named(broker: EmbeddedBroker):
+    """Two exporters on one port."""
+    taken = broker.bootstrap.rpartition(":")[2]
+    result = run("export", "--bootstrap-server", broker.bootstrap, "--set", f"export.listen_port={taken}")
+    assert_one_sentence(result, taken, "listen_port")
+
+
+def test_missing_permissions_are_named(make_broker: MakeBroker):
+    """Reading the offsets topic, and creating the monitor's own, need rights: the sentence says which."""
+    broker = make_broker(
+        **{
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "allow.everyone.if.no.acl.found": "true",
+        }
+    )
+    # The right to create topics anywhere would do as well.
+    deny(broker, "kafka-cluster", AclOperation.CREATE, ResourceType.BROKER)
+    deny(broker, "rebalance-monitor.groups", AclOperation.CREATE)
+    assert_one_sentence(
+        run("stream", "--bootstrap-server", broker.bootstrap), "rebalance-monitor.groups", "kafka-topics --create"
+    )
+    deny(broker, "__consumer_offsets", AclOperation.READ)
+    assert_one_sentence(
+        run("stream", "--bootstrap-server", broker.bootstrap), "reading __consumer_offsets is not allowed", "kafka-acls"
+    )
+
+
+def deny(broker: EmbeddedBroker, name: str, operation: AclOperation, kind: ResourceType = ResourceType.TOPIC) -> None:
+    """Take a right from everybody, and wait until it is gone."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    # Once a resource has any rule, what no rule allows is denied.
+    rules = [
+        (kind, name, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", *rule)
+        for rule in ((AclOperation.ALL, AclPermissionType.ALLOW), (operation, AclPermissionType.DENY))
+    ]
+    for future in admin.create_acls([AclBinding(*rule) for rule in rules]).values():
+        future.result()
+    wait_for("the rule to be in force", lambda: admin.describe_acls(AclBindingFilter(*rules[-1])).result())
+
+
+def damaged(checkpoint: Path) -> str:
+    """Leave a baseline that is none."""
+    (checkpoint / "v1").mkdir(parents=True)
+    (checkpoint / "v1" / "monitor.json").write_text("{half")
+    return "is damaged"
+
+
+def of_another_cluster(checkpoint: Path) -> str:
+    """Leave the baseline of another cluster."""
+    (checkpoint / "v1").mkdir(parents=True)
+    text = '{"cluster_id":"another","source_topic":"__consumer_offsets","first_live":{},"commits_start":{}}'
+    (checkpoint / "v1" / "monitor.json").write_text(text)
+    return "belongs to cluster another"
+
+
+def in_the_way(checkpoint: Path) -> str:
+    """Leave a file where the directory should be."""
+    checkpoint.write_text("")
+    return "cannot use checkpoint"
+
+
+@pytest.mark.parametrize("spoil", [damaged, of_another_cluster, in_the_way])
+def test_a_bad_checkpoint_is_named(broker: EmbeddedBroker, tmp_path: Path, spoil: Callable[[Path], str]):
+    """A checkpoint that cannot be used is never silently replaced."""
+    checkpoint = tmp_path / "checkpoint"
+    said = spoil(checkpoint)
+    result = run("stream", "--bootstrap-server", broker.bootstrap, "--set", f"stream.checkpoint={checkpoint}")
+    assert_one_sentence(result, said, str(checkpoint))

@@ -1,0 +1,128 @@
+"""What the monitor makes of a log that holds garbage, and of a group that dies and returns."""
+
+import os
+import random
+import struct
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+
+from e2e.rig import OFFSETS_TOPIC, Rig, kind_of, query_of, running_rig, wait_for
+from rebalance_deploy.bench import fill
+from rebalance_deploy.counts import fetch
+from rebalance_deploy.demo.workload import ConsumerSpec
+from rebalance_streaming.wire.partitioner import partition_for_group
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+HOSTILE_RECORDS = 1_000
+#: Only the coordinator's partitions of these groups must stay sound.
+HEALTHY, RETURNING = "healthy", "returning"
+
+Record = tuple[bytes, bytes | None]
+
+
+@pytest.fixture(scope="module")
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    """A broker that the tests may spoil, and a monitor watching it."""
+    with running_rig(tmp_path_factory.mktemp("hostile")) as running:
+        yield running
+
+
+def spec(group: str, name: str) -> ConsumerSpec:
+    """Describe a consumer."""
+    return ConsumerSpec("confluent-kafka", group, "orders", name, session_timeout_ms=6_000)
+
+
+def hostile_records(seed: int) -> Iterator[Record]:
+    """Yield records no broker wrote: cut off, random, of wrong versions, with absurd lengths, empty, unknown.
+
+    None has a null key: a broker refuses those for a compacted topic.
+    """
+    chance = random.Random(seed)
+    sound = [
+        (fill.group_key("foreign"), fill.group_value(3, 4, 1_700_000_000_000)),
+        (fill.commit_key("foreign", "orders", 1), fill.commit_value(7, 1_700_000_000_000)),
+    ]
+    while True:
+        key, value = chance.choice(sound)
+        cut = chance.randrange(len(value))
+        yield from (
+            (key, value[:cut]),
+            (key, value + os.urandom(chance.randrange(1, 9))),
+            (key, struct.pack(">h", chance.choice([-1, -32768, 9, 32767])) + value[2:]),
+            (key, value[:2] + b"\x7f\xff\xff\xff" + value[6:]),
+            (key, value[:2] + b"\xff\xff" + value[4:]),
+            (key[: chance.randrange(len(key))], value),
+            (os.urandom(chance.randrange(1, 40)), os.urandom(chance.randrange(60))),
+            (struct.pack(">h", chance.choice([18, 24, 900, -5])) + os.urandom(8), value),
+            (b"", value),
+            (key, b""),
+            (struct.pack(">hh", 2, 30_000) + b"g", None),
+            (key, None),
+            (key, value),
+            (struct.pack(">hi", 5, chance.randrange(2**31)), os.urandom(20)),
+        )
+
+
+def write_to_offsets_topic(bootstrap: str, records: list[Record], partition: int) -> None:
+    """Write as only this client id may: the broker lets its own admin tool write internal topics."""
+    producer = Producer({"bootstrap.servers": bootstrap, "client.id": "__admin_client", "log_level": 0})
+    refused: list[object] = []
+    for key, value in records:
+        producer.produce(
+            OFFSETS_TOPIC, value, key, partition, on_delivery=lambda error, _: error and refused.append(error)
+        )
+    assert producer.flush(30) == 0
+    assert not refused
+
+
+def test_hostile_records_are_counted_and_distort_nothing(rig: Rig):
+    """1,000 records of garbage: each counted under its outcome, the monitor stays ready, a healthy group is right."""
+    rig.start(spec(HEALTHY, "h1"))
+    before_totals = stable_totals(rig)
+    found = hostile_records(seed=7)
+    records = [next(found) for _ in range(HOSTILE_RECORDS)]
+    own = {partition_for_group(group, fill.LOG_PARTITIONS) for group in (HEALTHY, RETURNING)}
+    partition = next(p for p in range(fill.LOG_PARTITIONS) if p not in own)
+    write_to_offsets_topic(rig.broker.bootstrap, records, partition)
+    expected = Counter(kind_of(query_of(key), key, value) for key, value in records)
+    assert {outcome for *_, outcome in expected} == {"corrupt", "unsupported", "tombstone", "decoded"}
+
+    def counted() -> Counter[tuple[str, str, str, str]]:
+        return Counter(
+            {kind: n - before_totals[kind] for kind, n in rig.record_totals().items() if n > before_totals[kind]}
+        )
+
+    wait_for("every hostile record to be counted", lambda: not expected - counted())
+    # The healthy group commits meanwhile; nothing else may have been counted.
+    surplus = counted() - expected
+    assert {(kind, outcome) for _, kind, _, outcome in surplus} <= {("offset_commit", "decoded")}
+
+    rig.start(spec(HEALTHY, "h2"))
+    wait_for("the rebalance after the flood", lambda: rig.counts()[HEALTHY] == rig.expected_counts()[HEALTHY])
+    assert fetch(f"{rig.monitor.url}/-/ready")[0] == 200
+
+
+def stable_totals(rig: Rig) -> Counter[tuple[str, str, str, str]]:
+    """Return the record totals once the group's own records are in them."""
+    wait_for("the healthy group", lambda: rig.counts().get(HEALTHY) == rig.expected_counts()[HEALTHY])
+    return rig.record_totals()
+
+
+def test_a_deleted_group_that_returns_goes_on_counting(rig: Rig):
+    """Deletion resets the generation and no total."""
+    member = spec(RETURNING, "r1")
+    rig.start(member)
+    rig.leave(member)
+    wait_for("two rebalances", lambda: rig.counts().get(RETURNING) == rig.expected_counts()[RETURNING])
+    admin = AdminClient({"bootstrap.servers": rig.broker.bootstrap, "log_level": 0})
+    admin.delete_consumer_groups([RETURNING])[RETURNING].result()
+    wait_for("the deletion to be seen", lambda: rig.counts()[RETURNING].generation == 0)
+    assert rig.counts()[RETURNING].rebalances == 2
+    rig.clients[member.client_id] = rig.spawn(member)
+    wait_for("the return to be counted", lambda: rig.counts()[RETURNING].rebalances == 3)
+    assert rig.counts()[RETURNING].generation == 1
