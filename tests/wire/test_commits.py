@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from goldens import all_data_records, key_of, value_of
-from rebalance_streaming.wire import commits
+from rebalance_streaming.wire import commit_keys, commits
 from rebalance_streaming.wire.commits import CommitBatch, KeyCache, KeyTable, decode_commits
 from rebalance_streaming.wire.decode import DecodedRecord, decode_record
 from rebalance_streaming.wire.records import RECORD_TYPES, OffsetCommitKey, OffsetCommitValue
@@ -221,7 +221,7 @@ def test_keys_are_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: bytes) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(commits, "decode_key", refuse)
+    monkeypatch.setattr(commit_keys, "decode_key", refuse)
     second = decode([(key_bytes(partition=n), value_bytes()) for n in (2, 1, 2)], cache)
     assert second.keys is first.keys
     assert second.key_code.tolist() == [1, 0, 1]
