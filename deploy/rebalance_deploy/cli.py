@@ -77,13 +77,22 @@ def demo(duration: float | None, kafka_version: str, port: int) -> None:
 
 
 @cli.command()
-@click.argument("file", type=click.File("r"), default="-")
+@click.argument("file", type=click.File("r", errors="replace"), default="-")
 def decode(file: Any) -> None:
     """Decode records given as JSON lines {key_hex, value_hex, ...}; adds outcome, type, key and value."""
     from rebalance_streaming.decode_lines import decode_stream  # noqa: PLC0415
 
     for line in decode_stream(file):
         click.echo(line)
+
+
+@cli.command()
+@click.argument("set_name", default="connector")
+def jars(set_name: str) -> None:
+    """Print the paths of a pinned set of jars, fetched if need be, as `spark-submit --jars` takes them."""
+    from rebalance_deploy.jars import resolve  # noqa: PLC0415
+
+    click.echo(",".join(str(path) for path in resolve(set_name)))
 
 
 @cli.command()

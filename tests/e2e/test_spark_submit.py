@@ -1,0 +1,117 @@
+"""The stream under spark-submit: on one machine, and on a standalone cluster of separate processes."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyspark
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from e2e.rig import create_topics, wait_for
+from rebalance_deploy import jars
+from rebalance_deploy.broker import EmbeddedBroker, find_free_port
+from rebalance_deploy.jdk import find_java
+from rebalance_deploy.processes import ChildProcess
+from rebalance_streaming.groups.events import GroupSnapshot, decode
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+
+_SPARK = Path(pyspark.__file__).parent
+_ENTRY = Path(__file__).parents[2] / "deploy" / "spark" / "rebalance_stream.py"
+_ENVIRONMENT = {
+    **os.environ,
+    "PYSPARK_PYTHON": sys.executable,
+    "SPARK_HOME": str(_SPARK),
+    "SPARK_LOCAL_IP": "127.0.0.1",
+}
+
+
+@contextlib.contextmanager
+def local_master(_directory: Path) -> Iterator[str]:
+    """Let spark-submit run everything in its own process."""
+    yield "local[2]"
+
+
+@contextlib.contextmanager
+def standalone_master(directory: Path) -> Iterator[str]:
+    """Start a master and one worker as separate processes."""
+    port, address = find_free_port(), "127.0.0.1"
+    start = [_SPARK / "bin" / "spark-class"]
+    master = [*start, "org.apache.spark.deploy.master.Master", "--host", address, "--port", str(port)]
+    worker = [*start, "org.apache.spark.deploy.worker.Worker", "--host", address, "--cores", "2", "--memory", "2g"]
+    url = f"spark://{address}:{port}"
+    log = directory / "master.log"
+    with (
+        ChildProcess([*master, "--webui-port", str(find_free_port())], log_path=log, env=_ENVIRONMENT),
+        ChildProcess(
+            [*worker, "--webui-port", str(find_free_port()), "--work-dir", str(directory / "work"), url],
+            log_path=directory / "worker.log",
+            env=_ENVIRONMENT,
+        ),
+    ):
+        wait_for("the worker to be registered", lambda: "Registering worker" in read(log))
+        yield url
+
+
+def read(log: Path) -> str:
+    """Return what a log holds so far."""
+    return log.read_text() if log.exists() else ""
+
+
+@pytest.mark.parametrize("make_master", [local_master, standalone_master])
+def test_a_groups_picture_arrives(broker: EmbeddedBroker, tmp_path: Path, make_master):
+    """Submitted from outside, the same job publishes the same pictures, and SIGTERM ends it in order."""
+    prefix = f"{make_master.__name__}."
+    topic, group = f"{prefix}input", f"{prefix}group"
+    create_topics(broker.bootstrap, **{topic: 1})
+    _ENVIRONMENT["JAVA_HOME"] = str(find_java().home)
+    with make_master(tmp_path) as master:
+        command = [
+            *(
+                _SPARK / "bin" / "spark-submit",
+                "--master",
+                master,
+                "--jars",
+                ",".join(map(str, jars.resolve("connector"))),
+            ),
+            *("--conf", "spark.ui.enabled=false", _ENTRY, "--bootstrap-server", broker.bootstrap),
+            *("--set", f"stream.checkpoint={tmp_path / 'checkpoint'}", "--set", f"topic_prefix={prefix}"),
+        ]
+        log = tmp_path / "submit.log"
+        with ChildProcess(command, log_path=log, env=_ENVIRONMENT) as job:
+            wait_for("the job to be caught up", lambda: "caught up" in read(log) or not job.is_running, 120)
+            assert job.is_running, read(log)
+            with member_of(broker.bootstrap, group, topic):
+                assert wait_for("the picture", lambda: picture(broker.bootstrap, f"{prefix}groups", group)) == "Stable"
+
+
+@contextlib.contextmanager
+def member_of(bootstrap: str, group: str, topic: str) -> Iterator[None]:
+    """Be a group's only member."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
+    consumer.subscribe([topic])
+    try:
+        wait_for("the assignment", lambda: consumer.poll(0.2) or consumer.assignment())
+        yield
+    finally:
+        consumer.close()
+
+
+def picture(bootstrap: str, topic: str, group: str) -> str | None:
+    """Return the last published state of a group, null while there is none."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.partition.eof": True})
+    state = None
+    try:
+        if topic not in AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=10).topics:
+            return None
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        while (message := consumer.poll(5)) is not None and message.error() is None:
+            snapshot = decode(message.value() or b"", GroupSnapshot)
+            state = snapshot.state if snapshot.group == group else state
+    finally:
+        consumer.close()
+    return state

@@ -1,0 +1,96 @@
+"""Spark's Kafka source on an internal topic: the two traps, on a real broker."""
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from rebalance_deploy.broker import EmbeddedBroker
+from rebalance_streaming.cluster import OFFSETS_TOPIC, Cluster
+from rebalance_streaming.config import StreamConfig
+from rebalance_streaming.errors import StreamError
+from rebalance_streaming.spark.job import check_source_delivers
+from rebalance_streaming.spark.source import EARLIEST, read_log
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker]
+
+_FLAG = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
+
+
+@pytest.fixture(scope="module")
+def config(broker: EmbeddedBroker) -> StreamConfig:
+    """A cluster with commits of one group in its log."""
+    settings = StreamConfig(kafka={"bootstrap.servers": broker.bootstrap})
+    Cluster(settings).ensure_source()
+    client = {"bootstrap.servers": broker.bootstrap, "group.id": f"source-{uuid.uuid4()}", "log_level": 0}
+    consumer = Consumer(client)
+    consumer.commit(offsets=[TopicPartition(OFFSETS_TOPIC, 0, 1)], asynchronous=False)
+    consumer.close()
+    return settings
+
+
+def rows_of(spark: SparkSession, config: StreamConfig, directory: Path) -> int:
+    """Return how many rows the streaming source delivers of everything now in the log."""
+    log = read_log(
+        spark,
+        config.kafka,
+        {OFFSETS_TOPIC: dict.fromkeys(range(50), EARLIEST)},
+        read_committed=False,
+        max_offsets_per_trigger=1_000_000,
+    )
+    name = f"rows_{uuid.uuid4().hex}"
+    writer = log.writeStream.format("memory").queryName(name).option("checkpointLocation", str(directory))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    return spark.table(name).count()
+
+
+@contextmanager
+def without_the_flag(spark: SparkSession) -> Iterator[None]:
+    """Run with Spark's own default way to look up offsets."""
+    spark.conf.set(_FLAG, "false")
+    try:
+        yield
+    finally:
+        spark.conf.set(_FLAG, "true")
+
+
+def test_rows_of_the_offsets_topic_arrive(spark: SparkSession, config: StreamConfig, tmp_path: Path):
+    """With the options of the stream's session the source delivers what is in the internal topic."""
+    assert rows_of(spark, config, tmp_path) > 0
+
+
+def test_the_source_leaves_no_group_behind(spark: SparkSession, config: StreamConfig, tmp_path: Path):
+    """Reading with assigned partitions joins no consumer group, so the log watched is not added to."""
+    ends_before = Cluster(config).log_ends(OFFSETS_TOPIC).visible
+    rows_of(spark, config, tmp_path)
+    admin = AdminClient({**config.kafka, "log_level": 0})
+    groups = {group.group_id for group in admin.list_consumer_groups().result().valid}
+    assert not {group for group in groups if "spark" in group}
+    assert Cluster(config).log_ends(OFFSETS_TOPIC).visible == ends_before
+
+
+def test_without_the_flag_the_source_finds_no_partition(spark: SparkSession, config: StreamConfig, tmp_path: Path):
+    """The trap is still there: should Spark mend it, the flag and the start-up check can go.
+
+    Asked for "earliest" it returns nothing, silently; asked for positions, as the stream does, it fails.
+    """
+    with without_the_flag(spark):
+        reader = spark.read.format("kafka").option("kafka.bootstrap.servers", config.kafka["bootstrap.servers"])
+        assert reader.option("assign", f'{{"{OFFSETS_TOPIC}": [0, 1]}}').load().count() == 0
+        with pytest.raises(StreamingQueryException, match="Assigned: Set"):
+            rows_of(spark, config, tmp_path)
+
+
+def test_the_start_up_check_notices_a_source_without_rows(spark: SparkSession, config: StreamConfig):
+    """A monitor that sees nothing looks like a calm cluster, so it refuses to start and says why."""
+    cluster = Cluster(config)
+    ends = cluster.log_ends(OFFSETS_TOPIC)
+    check_source_delivers(spark, cluster, config.kafka, ends)
+    with without_the_flag(spark), pytest.raises(StreamError, match="useDeprecatedOffsetFetching=true"):
+        check_source_delivers(spark, cluster, config.kafka, ends)
