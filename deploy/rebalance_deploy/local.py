@@ -48,6 +48,7 @@ class Supervised:
     log_directory: Path | None = None
     process: ChildProcess = field(init=False)
     _started: float = field(init=False)
+    _proven: bool = field(init=False, default=False)
     _pause_seconds: float = field(init=False, default=1.0)
 
     def start(self) -> None:
@@ -59,15 +60,19 @@ class Supervised:
 
     def restart_if_ended(self, stop: threading.Event, say: Say) -> None:
         """Start the process again if it ended, waiting longer each time. Raises UserError if it never ran well."""
+        ran_seconds = time.monotonic() - self._started
+        if ran_seconds >= _RAN_WELL_SECONDS:
+            self._proven = True
         if self.process.is_running:
             return
-        ran_seconds = time.monotonic() - self._started
-        if ran_seconds < _RAN_WELL_SECONDS:
+        if not self._proven:
             log = f", see {self.process.log_path}" if self.process.log_path else ""
             raise UserError(f"{self.name} ended with exit code {self.process.exit_code} at its start{log}")
         say(f"{self.name} ended after {ran_seconds:.0f} s; starting it again in {self._pause_seconds:.0f} s")
         if not stop.wait(self._pause_seconds):
-            self._pause_seconds = min(2 * self._pause_seconds, _LONGEST_PAUSE_SECONDS)
+            # A run that went well for a while has earned a quick return.
+            longer = 2 * self._pause_seconds if ran_seconds < _RAN_WELL_SECONDS else 1.0
+            self._pause_seconds = min(longer, _LONGEST_PAUSE_SECONDS)
             self.start()
 
 

@@ -95,7 +95,10 @@ def test_nothing_outlives_the_parent(tmp_path: Path, last_signal: signal.Signals
     """Whatever ends the parent, even SIGKILL, the command and its children end, even if they ignore SIGTERM."""
     log = tmp_path / "log"
     # Started by a thread that ends at once: the guard must watch the process, not the thread.
+    # A runner started in the background has its children ignore SIGINT.
     parent_code = f"""
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
 import threading
 from pathlib import Path
 from rebalance_deploy.processes import ChildProcess

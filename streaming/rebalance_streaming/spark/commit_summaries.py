@@ -6,6 +6,7 @@ adds them up exactly.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -22,7 +23,7 @@ from rebalance_streaming.wire.decode import Outcome
 
 SCHEMA = "key binary, value binary"
 _ARROW_SCHEMA = pa.schema([("key", pa.binary()), ("value", pa.binary())])
-#: Distinct keys remembered per task: 10,000 groups of 100 partitions.
+#: Distinct keys remembered per worker process: 10,000 groups of 100 partitions.
 _CACHED_KEYS = 1_000_000
 
 Row = tuple[bytes | None, bytes]
@@ -40,7 +41,7 @@ def summarise_commits(log: DataFrame, config: StreamConfig) -> DataFrame:
 
 def _make_packer(cluster: str, pane_ms: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        cache, tally = KeyCache(_CACHED_KEYS), SourceTally("commits")
+        cache, tally = _key_cache(), SourceTally("commits")
         for batch in batches:
             commits = decode_commits(batch.column(3), batch.column(4), cache)
             log = LogColumns(*(batch.column(i).to_numpy(zero_copy_only=False) for i in range(3)))
@@ -50,6 +51,12 @@ def _make_packer(cluster: str, pane_ms: int) -> Callable[[Iterator[pa.RecordBatc
         yield _to_arrow([(None, counts.dump(each)) for each in tally.results()])
 
     return pack
+
+
+@functools.cache
+def _key_cache() -> KeyCache:
+    """Return this worker process's memory of keys: Spark keeps workers, and a live stream's keys repeat."""
+    return KeyCache(_CACHED_KEYS)
 
 
 def _count(tally: SourceTally, commits: CommitBatch, log: LogColumns) -> None:
