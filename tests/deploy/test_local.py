@@ -4,8 +4,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from e2e.rig import wait_for
 
+from e2e.rig import wait_for
 from rebalance_deploy import local
 from rebalance_deploy.broker import EmbeddedBroker
 from rebalance_deploy.errors import UserError
