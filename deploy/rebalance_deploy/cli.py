@@ -73,7 +73,8 @@ def demo(duration: float | None, kafka_version: str, port: int) -> None:
     """Start a real Kafka, a workload with one sick consumer, and the monitor."""
     from rebalance_deploy.demo import show  # noqa: PLC0415
 
-    sys.exit(show.run(duration_seconds=duration, kafka_version=kafka_version, port=port, stop=_stop_event(), say=_say))
+    options = show.Options(duration_seconds=duration, kafka_version=kafka_version, port=port)
+    sys.exit(show.run(options, _stop_event(), _say))
 
 
 @cli.command()

@@ -13,9 +13,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from deploy.waiting import is_alive, wait_until
 from rebalance_deploy.broker import VERSIONS, EmbeddedBroker, find_free_port, render_properties, telling_line
 from rebalance_deploy.errors import UserError
+from waiting import is_alive, wait_for
 
 MakeBroker = Callable[..., EmbeddedBroker]
 
@@ -164,7 +164,7 @@ def test_settings_reach_the_broker(make_broker: MakeBroker) -> None:
     # The first member of the first group makes the broker create its offsets topic.
     consumer.subscribe(["any"])
     try:
-        wait_until(
+        wait_for(
             lambda: consumer.poll(0.1) is None and "__consumer_offsets" in client.list_topics(timeout=20).topics,
             "the offsets topic exists",
         )
@@ -203,7 +203,10 @@ def test_broker_that_dies_at_start_says_why() -> None:
 def test_no_broker_outlives_its_parent(tmp_path: Path, last_signal: signal.Signals) -> None:
     """Whatever ends the Python process that started a broker, the broker ends with it."""
     told = tmp_path / "pid"
+    # A runner started in the background has its children ignore SIGINT.
     code = f"""
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
 import time
 from pathlib import Path
 from rebalance_deploy.broker import EmbeddedBroker
@@ -212,12 +215,12 @@ with EmbeddedBroker(data_dir=Path({str(tmp_path / "kafka")!r})) as broker:
     time.sleep(300)
 """
     with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL) as parent:
-        wait_until(lambda: told.exists() and told.read_text().endswith("\n"), "the broker answers", 60)
+        wait_for(lambda: told.exists() and told.read_text().endswith("\n"), "the broker answers", 60)
         pid = int(told.read_text())
         assert is_alive(pid)
         os.kill(parent.pid, last_signal)
         parent.wait(30)
-    wait_until(lambda: not is_alive(pid), "the broker is gone", 30)
+    wait_for(lambda: not is_alive(pid), "the broker is gone", 30)
 
 
 @pytest.mark.broker

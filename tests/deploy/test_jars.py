@@ -11,10 +11,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from deploy.waiting import wait_until
 from rebalance_deploy import jars
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.jars import LockedJar, Root
+from waiting import wait_for
 
 NAMES = ("alpha", "beta", "gamma")
 SET = "letters"
@@ -273,7 +273,7 @@ def test_interrupted_run_is_continued(workshop: Workshop) -> None:
     stall = workshop.base / "stall-gamma"
     stall.touch()
     with start_resolve(workshop) as killed:
-        wait_until(lambda: "stalled at gamma" in workshop.notes, "two of three jars have arrived")
+        wait_for(lambda: "stalled at gamma" in workshop.notes, "two of three jars have arrived")
         killed.kill()
     stall.unlink()
     workshop.resolve()

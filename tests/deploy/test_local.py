@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from e2e.rig import wait_for
 from rebalance_deploy import local
 from rebalance_deploy.broker import EmbeddedBroker
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.settings import Sources
+from waiting import wait_for
 
 pytestmark = pytest.mark.broker
 
@@ -20,7 +20,7 @@ def export(broker: EmbeddedBroker, tmp_path: Path):
     flags = (f"kafka.bootstrap.servers={broker.bootstrap}", "export.listen_host=127.0.0.1", "export.listen_port=0")
     child = local.Supervised("export", Sources(flags=flags), tmp_path)
     child.start()
-    wait_for("the exporter", lambda: "serving" in (tmp_path / "export.log").read_text())
+    wait_for(lambda: "serving" in (tmp_path / "export.log").read_text(), "the exporter")
     yield child
     child.process.terminate()
 

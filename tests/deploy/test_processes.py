@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.waiting import is_alive, wait_until
 from rebalance_deploy.processes import ChildProcess
+from waiting import is_alive, wait_for
 
 # A command with a child of its own in the background; it tells both ids once both run.
 FAMILY = "sleep 300 & echo $$ $!; wait"
@@ -18,7 +18,7 @@ STUBBORN = "trap '' TERM; echo $$ $$; while :; do sleep 1; done"
 
 def told_pids(log: Path) -> list[int]:
     """Return the ids the command wrote, once it has."""
-    wait_until(lambda: log.exists() and log.read_text().endswith("\n"), "the command tells its ids")
+    wait_for(lambda: log.exists() and log.read_text().endswith("\n"), "the command tells its ids")
     return [int(word) for word in log.read_text().split()]
 
 
@@ -52,7 +52,7 @@ def test_terminate_ends_the_whole_family(tmp_path: Path) -> None:
     pids = told_pids(log)
     assert child.pid == pids[0]
     assert child.terminate() == 128 + signal.SIGTERM
-    wait_until(lambda: not any(map(is_alive, pids)), "the family is gone")
+    wait_for(lambda: not any(map(is_alive, pids)), "the family is gone")
 
 
 def test_a_leader_that_ends_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_a_leader_that_ends_leaves_nothing_behind(tmp_path: Path) -> None:
     with ChildProcess(["sh", "-c", "sleep 300 & echo $!; exit 0"], log_path=log) as child:
         assert child.wait(20) == 0
     (pid,) = told_pids(log)
-    wait_until(lambda: not is_alive(pid), "the background child is gone")
+    wait_for(lambda: not is_alive(pid), "the background child is gone")
 
 
 def test_stubborn_command_is_killed_after_the_deadline(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ children[0].wait()
         assert all(map(is_alive, pids))
         parent.send_signal(last_signal)
         parent.wait(20)
-    wait_until(lambda: not any(map(is_alive, pids)), "the family is gone")
+    wait_for(lambda: not any(map(is_alive, pids)), "the family is gone")
 
 
 def test_command_does_not_outlive_a_killed_guard(tmp_path: Path) -> None:
@@ -123,4 +123,4 @@ def test_command_does_not_outlive_a_killed_guard(tmp_path: Path) -> None:
     with ChildProcess(["sleep", "300"], log_path=tmp_path / "log") as child:
         guard = int(Path(f"/proc/{child.pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
         os.kill(guard, signal.SIGKILL)
-        wait_until(lambda: not is_alive(child.pid), "the command is gone")
+        wait_for(lambda: not is_alive(child.pid), "the command is gone")

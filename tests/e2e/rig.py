@@ -5,11 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -27,23 +26,13 @@ from rebalance_deploy.settings import Sources
 from rebalance_exporters.metrics import RECORD_TYPES
 from rebalance_streaming.groups.counts import counted_as
 from rebalance_streaming.wire.decode import decode_record
+from waiting import wait_for
 
 DEADLINE_SECONDS = 60.0
 OFFSETS_TOPIC = "__consumer_offsets"
 
 #: Labels of a record count: query, type, version, outcome.
 RecordKind = tuple[str, str, str, str]
-
-
-def wait_for(what: str, condition: Callable[[], Any], seconds: float = DEADLINE_SECONDS) -> Any:
-    """Return the condition's value once it is true; fail with its last value otherwise."""
-    deadline = time.monotonic() + seconds
-    while True:
-        found = condition()
-        if found:
-            return found
-        assert time.monotonic() < deadline, f"{what}: not within {seconds:.0f} s"
-        threading.Event().wait(0.1)
 
 
 @dataclass
@@ -82,7 +71,7 @@ class Rig:
 
     def await_generation(self, group: str, before: set[int]) -> None:
         """Wait until the broker's log shows a completed generation that was not there before."""
-        wait_for(f"a new generation of {group}", lambda: self.truth(group).completed - before)
+        wait_for(lambda: self.truth(group).completed - before, f"a new generation of {group}")
 
     def truth(self, group: str) -> GroupTruth:
         """Return what the broker's log says of a group."""

@@ -16,8 +16,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from e2e.rig import wait_for
 from rebalance_deploy.broker import EmbeddedBroker, find_free_port
+from waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 
@@ -103,7 +103,7 @@ def deny(broker: EmbeddedBroker, name: str, operation: AclOperation, kind: Resou
     ]
     for future in admin.create_acls([AclBinding(*rule) for rule in rules]).values():
         future.result()
-    wait_for("the rule to be in force", lambda: admin.describe_acls(AclBindingFilter(*rules[-1])).result())
+    wait_for(lambda: admin.describe_acls(AclBindingFilter(*rules[-1])).result(), "the rule to be in force")
 
 
 def damaged(checkpoint: Path) -> str:

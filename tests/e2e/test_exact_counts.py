@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from e2e.rig import Rig, count_log, read_log, running_rig, wait_for
+from e2e.rig import Rig, count_log, read_log, running_rig
 from rebalance_deploy.demo.workload import ConsumerSpec
 from rebalance_streaming.wire.decode import DecodedKey, decode_key
+from waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(420)]
 
@@ -48,7 +49,7 @@ def restart_fast(rig: Rig, group: str) -> None:
     before = rig.truth(group).completed.copy()
     rig.clients.pop(old.client_id).kill()
     rig.start(new)
-    wait_for("the old self to expire", lambda: len(rig.truth(group).completed - before) >= 1)
+    wait_for(lambda: len(rig.truth(group).completed - before) >= 1, "the old self to expire")
 
 
 def restart_static(rig: Rig, group: str) -> None:
@@ -58,7 +59,7 @@ def restart_static(rig: Rig, group: str) -> None:
     before = rig.truth(group).generation
     rig.leave(static)
     rig.start(static)
-    wait_for("the static member to be back", lambda: replaced(rig, group) == 1)
+    wait_for(lambda: replaced(rig, group) == 1, "the static member to be back")
     assert rig.truth(group).generation == before
 
 
@@ -134,7 +135,7 @@ def test_every_rebalance_is_counted_once_whatever_happens_to_the_stream(rig: Rig
     rig.monitor.stream.start()
     rig.leave(stayer)
     final = rig.await_counts()
-    wait_for("every record to be counted", lambda: rig.record_totals() == count_log(rig.broker.bootstrap))
+    wait_for(lambda: rig.record_totals() == count_log(rig.broker.bootstrap), "every record to be counted")
     assert groups_known(rig) == set(final)
 
 

@@ -10,11 +10,12 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from e2e.rig import OFFSETS_TOPIC, Rig, kind_of, query_of, running_rig, wait_for
+from e2e.rig import OFFSETS_TOPIC, Rig, kind_of, query_of, running_rig
 from rebalance_deploy.bench import fill
 from rebalance_deploy.counts import fetch
 from rebalance_deploy.demo.workload import ConsumerSpec
 from rebalance_streaming.wire.partitioner import partition_for_group
+from waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -97,19 +98,19 @@ def test_hostile_records_are_counted_and_distort_nothing(rig: Rig):
             {kind: n - before_totals[kind] for kind, n in rig.record_totals().items() if n > before_totals[kind]}
         )
 
-    wait_for("every hostile record to be counted", lambda: not expected - counted())
+    wait_for(lambda: not expected - counted(), "every hostile record to be counted")
     # The healthy group commits meanwhile; nothing else may have been counted.
     surplus = counted() - expected
     assert {(kind, outcome) for _, kind, _, outcome in surplus} <= {("offset_commit", "decoded")}
 
     rig.start(spec(HEALTHY, "h2"))
-    wait_for("the rebalance after the flood", lambda: rig.counts()[HEALTHY] == rig.expected_counts()[HEALTHY])
+    wait_for(lambda: rig.counts()[HEALTHY] == rig.expected_counts()[HEALTHY], "the rebalance after the flood")
     assert fetch(f"{rig.monitor.url}/-/ready")[0] == 200
 
 
 def stable_totals(rig: Rig) -> Counter[tuple[str, str, str, str]]:
     """Return the record totals once the group's own records are in them."""
-    wait_for("the healthy group", lambda: rig.counts().get(HEALTHY) == rig.expected_counts()[HEALTHY])
+    wait_for(lambda: rig.counts().get(HEALTHY) == rig.expected_counts()[HEALTHY], "the healthy group")
     return rig.record_totals()
 
 
@@ -118,11 +119,11 @@ def test_a_deleted_group_that_returns_goes_on_counting(rig: Rig):
     member = spec(RETURNING, "r1")
     rig.start(member)
     rig.leave(member)
-    wait_for("two rebalances", lambda: rig.counts().get(RETURNING) == rig.expected_counts()[RETURNING])
+    wait_for(lambda: rig.counts().get(RETURNING) == rig.expected_counts()[RETURNING], "two rebalances")
     admin = AdminClient({"bootstrap.servers": rig.broker.bootstrap, "log_level": 0})
     admin.delete_consumer_groups([RETURNING])[RETURNING].result()
-    wait_for("the deletion to be seen", lambda: rig.counts()[RETURNING].generation == 0)
+    wait_for(lambda: rig.counts()[RETURNING].generation == 0, "the deletion to be seen")
     assert rig.counts()[RETURNING].rebalances == 2
     rig.clients[member.client_id] = rig.spawn(member)
-    wait_for("the return to be counted", lambda: rig.counts()[RETURNING].rebalances == 3)
+    wait_for(lambda: rig.counts()[RETURNING].rebalances == 3, "the return to be counted")
     assert rig.counts()[RETURNING].generation == 1

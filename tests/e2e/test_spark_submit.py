@@ -11,12 +11,13 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from e2e.rig import create_topics, wait_for
+from e2e.rig import create_topics
 from rebalance_deploy import jars
 from rebalance_deploy.broker import EmbeddedBroker, find_free_port
 from rebalance_deploy.jdk import find_java
 from rebalance_deploy.processes import ChildProcess
 from rebalance_streaming.groups.events import GroupSnapshot, decode
+from waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
@@ -53,7 +54,7 @@ def standalone_master(directory: Path) -> Iterator[str]:
             env=_ENVIRONMENT,
         ),
     ):
-        wait_for("the worker to be registered", lambda: "Registering worker" in read(log))
+        wait_for(lambda: "Registering worker" in read(log), "the worker to be registered")
         yield url
 
 
@@ -83,10 +84,10 @@ def test_a_groups_picture_arrives(broker: EmbeddedBroker, tmp_path: Path, make_m
         ]
         log = tmp_path / "submit.log"
         with ChildProcess(command, log_path=log, env=_ENVIRONMENT) as job:
-            wait_for("the job to be caught up", lambda: "caught up" in read(log) or not job.is_running, 120)
+            wait_for(lambda: "caught up" in read(log) or not job.is_running, "the job to be caught up", 120)
             assert job.is_running, read(log)
             with member_of(broker.bootstrap, group, topic):
-                assert wait_for("the picture", lambda: picture(broker.bootstrap, f"{prefix}groups", group)) == "Stable"
+                assert wait_for(lambda: picture(broker.bootstrap, f"{prefix}groups", group), "the picture") == "Stable"
 
 
 @contextlib.contextmanager
@@ -95,7 +96,7 @@ def member_of(bootstrap: str, group: str, topic: str) -> Iterator[None]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
     consumer.subscribe([topic])
     try:
-        wait_for("the assignment", lambda: consumer.poll(0.2) or consumer.assignment())
+        wait_for(lambda: consumer.poll(0.2) or consumer.assignment(), "the assignment")
         yield
     finally:
         consumer.close()

@@ -5,7 +5,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -21,17 +21,9 @@ from rebalance_exporters.consumer import TopicReader
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.server import now_ms, run
 from rebalance_exporters.view import COMMITS, GROUPS, STATUS, TOPICS, Row, View
+from waiting import wait_for
 
 DEADLINE_SECONDS = 60
-
-
-def wait_for(condition: Callable[[], bool], what: Callable[[], object]) -> None:
-    """Return once the condition holds; fail with the last look when the deadline passes."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    pause = threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline, what()
-        pause.wait(0.05)
 
 
 @contextmanager

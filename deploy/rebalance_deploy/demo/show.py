@@ -6,6 +6,7 @@ At the end the monitor's counts are held against the broker's own log.
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 import threading
 import time
@@ -19,7 +20,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from rebalance_deploy import local
-from rebalance_deploy.broker import EmbeddedBroker
+from rebalance_deploy.broker import DEFAULT_VERSION, EmbeddedBroker
 from rebalance_deploy.broker_log import read_truth
 from rebalance_deploy.counts import Counted, expected, read_counts
 from rebalance_deploy.demo import workload
@@ -37,6 +38,15 @@ _LEAVE_SECONDS = 25.0
 _SETTLE_SECONDS = 60.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What may be chosen of a demo; without a duration it runs until it is told to stop."""
+
+    duration_seconds: float | None = None
+    kafka_version: str = DEFAULT_VERSION
+    port: int = 9642
+
+
 @dataclass(frozen=True, slots=True)
 class _Show:
     """What the acts of the demo share."""
@@ -48,22 +58,29 @@ class _Show:
     say: Say
 
 
-def run(*, duration_seconds: float | None, kafka_version: str, port: int, stop: threading.Event, say: Say) -> int:
-    """Run the demo until `stop`, or for `duration_seconds` of workload; return the process's exit code.
+def run(options: Options, stop: threading.Event, say: Say) -> int:
+    """Run the demo until `stop`, or for the duration chosen; return the process's exit code.
 
     With a duration the code is 0 only if every rebalance the broker's log knows of was counted.
     """
     directory = Path(tempfile.mkdtemp(prefix="rebalance-monitor-demo-"))
-    say(f"logs and data in {directory}")
+    say(f"logs and data in {directory}, removed at the end if all goes well")
+    code = _perform(options, directory, stop, say)
+    if code == 0:
+        shutil.rmtree(directory, ignore_errors=True)
+    return code
+
+
+def _perform(options: Options, directory: Path, stop: threading.Event, say: Say) -> int:
     with ExitStack() as stack:
-        broker = stack.enter_context(EmbeddedBroker(kafka_version=kafka_version, data_dir=directory / "kafka"))
-        say(f"Kafka {kafka_version} runs at {broker.bootstrap}")
+        broker = stack.enter_context(EmbeddedBroker(kafka_version=options.kafka_version, data_dir=directory / "kafka"))
+        say(f"Kafka {options.kafka_version} runs at {broker.bootstrap}")
         _create_topics(broker.bootstrap)
-        monitor = stack.enter_context(local.Monitor(_sources(broker.bootstrap, port, directory), directory))
+        monitor = stack.enter_context(local.Monitor(_sources(broker.bootstrap, options.port, directory), directory))
         if not monitor.wait_until_ready(stop, say):
-            return 1
+            return 0
         show = _Show(broker, monitor, _start_workload(broker.bootstrap, directory, stack), stop, say)
-        return _play(show, duration_seconds)
+        return _play(show, options.duration_seconds)
 
 
 def _play(show: _Show, duration_seconds: float | None) -> int:

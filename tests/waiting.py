@@ -1,0 +1,31 @@
+"""Waiting on a condition with a deadline, for tests that watch other processes."""
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def wait_for(condition: Callable[[], T], what: str | Callable[[], object], seconds: float = 60) -> T:
+    """Return the condition's value once it is true; fail with what was awaited, or what is there instead."""
+    deadline = time.monotonic() + seconds
+    pause = threading.Event()
+    while not (found := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {seconds} s in vain for: {what if isinstance(what, str) else what()}")
+        pause.wait(0.05)
+    return found
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process runs; a zombie that waits for its reaper does not."""
+    try:
+        os.kill(pid, 0)
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (ProcessLookupError, FileNotFoundError):
+        return False
+    return stat.rsplit(")", 1)[1].split()[0] != "Z"
