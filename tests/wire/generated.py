@@ -56,10 +56,11 @@ def field_values(spec: FieldSpec, version: int) -> st.SearchStrategy[Any]:
 
 
 @st.composite
-def legal_records(draw: st.DrawFn) -> tuple[RecordType, Any, int, Any]:
-    """Return (type, key, value version, value) of any type and version."""
-    record_type = draw(st.sampled_from(list(RECORD_TYPES.values())))
-    version = draw(st.integers(0, record_type.newest))
+def legal_records(draw: st.DrawFn, *, flexible: bool = False) -> tuple[RecordType, Any, int, Any]:
+    """Return (type, key, value version, value) of any type and version; `flexible`: of those with tagged fields."""
+    of = [each for each in RECORD_TYPES.values() if not flexible or each.flexible_from <= each.newest]
+    record_type = draw(st.sampled_from(of))
+    version = draw(st.integers(record_type.flexible_from if flexible else 0, record_type.newest))
     return (
         record_type,
         draw(structures(record_type.key, 0)),
