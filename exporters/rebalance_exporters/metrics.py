@@ -6,6 +6,7 @@ rebalances. HELP texts are for the person on call. Labels never hold member ids,
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -13,7 +14,8 @@ from typing import Generic, Literal, TypeVar
 
 from rebalance_exporters.health import Readiness, ReadProgress, status_age_seconds
 from rebalance_exporters.view import CommitProgress, Picture
-from rebalance_streaming.groups.events import REASONS, GroupSnapshot, QueryStatus
+from rebalance_streaming.groups.events import DURATION_BUCKETS_MS, REASONS, GroupSnapshot, QueryStatus
+from rebalance_streaming.groups.windows import Window, windows_at
 
 PREFIX = "kafka_rebalance_"
 
@@ -29,6 +31,7 @@ STATE_CODES = {
     "Assigning": 4,
     "Reconciling": 5,
     "Stable": 6,
+    "NotReady": 7,
 }
 
 #: Record types of `__consumer_offsets` by Kafka's names in snake case; 0 and 1 are two key versions of one thing.
@@ -68,11 +71,12 @@ _S = TypeVar("_S")
 class Metric(Generic[_S]):
     """One metric: `name` without the prefix, `read` gives (label values, value) in the order of `labels`.
 
-    No sample means that the value cannot be known; a counter's name ends in `_total`.
+    No sample means that the value cannot be known; a counter's name ends in `_total`. A histogram's readings are those
+    of its buckets, cumulative with the label `le`, and two more, `SUM` and `COUNT` in its place.
     """
 
     name: str
-    type: Literal["counter", "gauge"]
+    type: Literal["counter", "gauge", "histogram"]
     help: str
     labels: tuple[str, ...]
     read: Callable[[_S], Samples]
@@ -86,6 +90,18 @@ class Metric(Generic[_S]):
     def family_name(self) -> str:
         """The name OpenMetrics gives the family: a counter's without its ending."""
         return self.full_name.removesuffix("_total")
+
+
+#: Stand for a histogram's `_sum` and `_count` where its readings have the bucket's bound.
+SUM, COUNT = "sum", "count"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMoment:
+    """A group seen from now: its windows slide although nothing happens."""
+
+    group: GroupSnapshot
+    now_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +140,24 @@ def _read_rebalances(group: GroupSnapshot) -> Samples:
 def _read_generations(group: GroupSnapshot) -> Samples:
     counters = group.counters
     return [(("completed",), counters.generations_completed), (("aborted",), counters.generations_aborted)]
+
+
+def _read_durations(group: GroupSnapshot) -> Samples:
+    counts = list(itertools.accumulate(group.counters.durations))
+    bounds = [str(bound / 1000) for bound in DURATION_BUCKETS_MS]
+    buckets = [((bound,), count) for bound, count in zip([*bounds, "+Inf"], counts, strict=True)]
+    return [*buckets, ((SUM,), group.counters.duration_ms / 1000), ((COUNT,), counts[-1])]
+
+
+def _per_window(read: Callable[[Window], float]) -> Callable[[GroupMoment], Samples]:
+    """Make a reading of one window a reading of all of them."""
+
+    def read_all(moment: GroupMoment) -> Samples:
+        group = moment.group
+        windows = windows_at(group.windows, moment.now_ms, group.rebalancing_since_ms)
+        return [((name,), read(window)) for name, window in windows.items()]
+
+    return read_all
 
 
 def _read_member_changes(group: GroupSnapshot) -> Samples:
@@ -175,7 +209,8 @@ GROUP_METRICS: tuple[Metric[GroupSnapshot], ...] = (
     Metric(
         "rebalances_total",
         "counter",
-        "Rebalances completed, by what started them. Counted from the log, so none between two scrapes is missed.",
+        "Logical rebalances, by what started them: generations that follow each other before the group settled "
+        "are one. Counted from the log, so none between two scrapes is missed.",
         ("reason",),
         _read_rebalances,
     ),
@@ -188,6 +223,22 @@ GROUP_METRICS: tuple[Metric[GroupSnapshot], ...] = (
         _read_generations,
     ),
     Metric(
+        "duration_seconds",
+        "histogram",
+        "How long logical rebalances took, start to stable, counted 20 s after their end. Where only bounds are known "
+        "(classic groups without a prober) the lower one.",
+        (),
+        _read_durations,
+    ),
+    Metric(
+        "moved_partitions_total",
+        "counter",
+        "Partitions that changed from one member to another, a restarted member being the same. Counted 20 s after the "
+        "end of the rebalance.",
+        (),
+        lambda group: _one(group.counters.partitions_moved),
+    ),
+    Metric(
         "member_changes_total",
         "counter",
         "Members that joined, left or were replaced (a static member that came back under a new id).",
@@ -197,7 +248,8 @@ GROUP_METRICS: tuple[Metric[GroupSnapshot], ...] = (
     Metric(
         "last_rebalance_timestamp_seconds",
         "gauge",
-        "When the group's last rebalance was completed, in seconds since 1970. Absent while none was seen.",
+        "When the group's last rebalance was completed, or began if it goes on, in seconds since 1970. Absent while "
+        "none was seen.",
         (),
         lambda group: _one(_seconds(group.last_rebalance_ms)),
     ),
@@ -243,6 +295,33 @@ GROUP_METRICS: tuple[Metric[GroupSnapshot], ...] = (
         "Members without any partition: more members than partitions, or an assignment that is skewed.",
         (),
         _read_idle,
+    ),
+)
+
+_WINDOW = ("window",)
+
+#: Rendered at every scrape for groups in which something happened lately.
+WINDOW_METRICS: tuple[Metric[GroupMoment], ...] = (
+    Metric(
+        "window_generation_changes",
+        "gauge",
+        "Generations, or group epochs, of the last 1, 5 and 15 minutes, completed and aborted.",
+        _WINDOW,
+        _per_window(lambda window: window.generations_completed + window.generations_aborted),
+    ),
+    Metric(
+        "window_rebalances",
+        "gauge",
+        "Logical rebalances of the last 1, 5 and 15 minutes.",
+        _WINDOW,
+        _per_window(lambda window: window.rebalances),
+    ),
+    Metric(
+        "window_rebalancing_ratio",
+        "gauge",
+        "Share of the last 1, 5 and 15 minutes that the group spent rebalancing, 0 to 1.",
+        _WINDOW,
+        _per_window(lambda window: window.rebalancing_ratio),
     ),
 )
 

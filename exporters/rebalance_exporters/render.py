@@ -11,9 +11,9 @@ import gzip
 import heapq
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client import Metric as Family
@@ -24,16 +24,22 @@ from prometheus_client.registry import Collector
 from rebalance_exporters.health import Readiness, ReadProgress
 from rebalance_exporters.metrics import (
     COMMIT_METRICS,
+    COUNT,
     GROUP_LABELS,
     GROUP_METRICS,
     MONITOR_METRICS,
+    SUM,
+    WINDOW_METRICS,
     CommitMoment,
+    GroupMoment,
     Metric,
     MonitorState,
     Samples,
 )
 from rebalance_exporters.view import DELETED, CommitProgress, GroupKey, Picture
-from rebalance_streaming.groups.events import GroupSnapshot
+from rebalance_streaming.groups.events import KEPT_PANES, PANE_MS, GroupSnapshot, Panes
+
+_S = TypeVar("_S")
 
 # Higher levels cost several times the CPU of the whole scrape and save little on text as repetitive as this.
 _GZIP_LEVEL = 1
@@ -85,6 +91,15 @@ def render_samples(name: str, label_names: tuple[str, ...], common: str, samples
     return "".join(lines)
 
 
+def render_histogram(name: str, common: str, samples: Samples) -> str:
+    """Write a histogram's samples, one a line."""
+    lines = []
+    for (bound,), value in samples:
+        suffix, labels = (bound, "") if bound in (SUM, COUNT) else ("bucket", f',le="{bound}"')
+        lines.append(f"{name}_{suffix}{{{common}{labels}}} {value}\n")
+    return "".join(lines)
+
+
 def render_header(metric: Metric[Any], style: Style) -> bytes:
     """Write the HELP and TYPE lines of a family."""
     text = metric.help.replace("\\", r"\\").replace("\n", r"\n")
@@ -96,11 +111,15 @@ def render_header(metric: Metric[Any], style: Style) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class GroupBlock:
-    """One group as written: a chunk per member of GROUP_METRICS, empty where the value is not known."""
+    """One group as written: a chunk per member of GROUP_METRICS, empty where the value is not known.
+
+    `quiet_windows` is a chunk per member of WINDOW_METRICS, good for as long as nothing is in the group's windows.
+    """
 
     snapshot: GroupSnapshot | None
     labels: str
     chunks: tuple[bytes, ...]
+    quiet_windows: tuple[bytes, ...]
     series: int
 
 
@@ -108,12 +127,26 @@ def render_group(key: GroupKey, snapshot: GroupSnapshot | None) -> GroupBlock:
     """Write a group; without a snapshot (only its commits are known) every chunk is empty."""
     labels = ",".join(f'{name}="{escape_label(value)}"' for name, value in zip(GROUP_LABELS, key, strict=True))
     if snapshot is None:
-        return GroupBlock(None, labels, (b"",) * len(GROUP_METRICS), 0)
-    chunks = tuple(
-        render_samples(metric.full_name, metric.labels, labels, metric.read(snapshot)).encode()
-        for metric in GROUP_METRICS
-    )
-    return GroupBlock(snapshot, labels, chunks, sum(chunk.count(b"\n") for chunk in chunks))
+        return GroupBlock(None, labels, (b"",) * len(GROUP_METRICS), (b"",) * len(WINDOW_METRICS), 0)
+    chunks = tuple(_render(metric, labels, snapshot) for metric in GROUP_METRICS)
+    quiet = _render_windows(labels, replace(snapshot, windows=Panes(), rebalancing_since_ms=None), 0)
+    return GroupBlock(snapshot, labels, chunks, quiet, sum(chunk.count(b"\n") for chunk in (*chunks, *quiet)))
+
+
+def _render(metric: Metric[_S], labels: str, of: _S) -> bytes:
+    if metric.type == "histogram":
+        return render_histogram(metric.full_name, labels, metric.read(of)).encode()
+    return render_samples(metric.full_name, metric.labels, labels, metric.read(of)).encode()
+
+
+def _render_windows(labels: str, group: GroupSnapshot, now_ms: int) -> tuple[bytes, ...]:
+    return tuple(_render(metric, labels, GroupMoment(group, now_ms)) for metric in WINDOW_METRICS)
+
+
+def _is_quiet(group: GroupSnapshot, now_ms: int) -> bool:
+    panes = group.windows.panes
+    over = not panes or panes[-1].start_ms + (KEPT_PANES + 1) * PANE_MS < now_ms
+    return over and group.rebalancing_since_ms is None
 
 
 class MonitorCollector(Collector):
@@ -168,9 +201,10 @@ class Exposition:
                 series=series,
                 dropped_series_total=self._dropped_series_total,
             )
+            windows = self._render_windows(now_ms)
             own = generate_openmetrics if style is Style.OPENMETRICS else generate_latest
-            table: tuple[Metric[Any], ...] = (*GROUP_METRICS, *COMMIT_METRICS)
-            texts = (*self._joined, *(text.encode() for text in ages))
+            table: tuple[Metric[Any], ...] = (*GROUP_METRICS, *WINDOW_METRICS, *COMMIT_METRICS)
+            texts = (*self._joined, *windows, *(text.encode() for text in ages))
             body = [
                 part for metric, text in zip(table, texts, strict=True) for part in (render_header(metric, style), text)
             ]
@@ -210,6 +244,16 @@ class Exposition:
 
         exported = set(heapq.nsmallest(self._limit_groups, known, key=rank))
         return exported, frozenset(known - exported)
+
+    def _render_windows(self, now_ms: int) -> tuple[bytes, ...]:
+        """Write the windows of all groups as of now, a text per member of WINDOW_METRICS."""
+        rows = [
+            block.quiet_windows
+            if block.snapshot is None or _is_quiet(block.snapshot, now_ms)
+            else _render_windows(block.labels, block.snapshot, now_ms)
+            for block in self._blocks.values()
+        ]
+        return tuple(map(b"".join, zip(*rows, strict=True))) or (b"",) * len(WINDOW_METRICS)
 
     def _render_commits(self, commits: Mapping[GroupKey, CommitProgress], now_ms: int) -> list[str]:
         """Write what changes with the clock, a text per member of COMMIT_METRICS. A deleted group has no age."""

@@ -49,7 +49,7 @@ class KeptRebalance:
 
     group: GroupKey
     rebalance_id: str
-    completed_at_ms: int
+    started_ms: int
     text: bytes
 
 
@@ -147,7 +147,7 @@ class View:
         """Return the kept rebalances of one group, newest first."""
         with self._lock:
             found = [kept for kept in self._rebalances.values() if kept.group == group]
-        return sorted(found, key=lambda kept: kept.completed_at_ms, reverse=True)
+        return sorted(found, key=lambda kept: kept.started_ms, reverse=True)
 
     def _apply_group(self, key: bytes, value: bytes | None) -> None:
         if value is None:
@@ -176,7 +176,7 @@ class View:
         rebalance = events.decode(value, events.Rebalance)
         _check_key(key, rebalance.cluster, rebalance.group, rebalance.rebalance_id)
         identity = (rebalance.cluster, rebalance.group)
-        self._rebalances[key] = KeptRebalance(identity, rebalance.rebalance_id, rebalance.completed_at_ms, value)
+        self._rebalances[key] = KeptRebalance(identity, rebalance.rebalance_id, rebalance.started_before_ms, value)
         while len(self._rebalances) > self._keep_rebalances:
             del self._rebalances[next(iter(self._rebalances))]
 

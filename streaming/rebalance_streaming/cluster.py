@@ -197,6 +197,7 @@ def output_topics(config: StreamConfig) -> dict[str, dict[str, str]]:
         config.groups_topic: {"cleanup.policy": "compact"},
         config.rebalances_topic: {"cleanup.policy": "compact,delete", "retention.ms": month},
         config.commits_topic: {"cleanup.policy": "delete", "retention.ms": day},
+        config.probes_topic: {"cleanup.policy": "delete", "retention.ms": day},
         config.status_topic: {"cleanup.policy": "compact"},
     }
 

@@ -56,6 +56,11 @@ class StreamConfig:
         return f"{self.topic_prefix}commits"
 
     @property
+    def probes_topic(self) -> str:
+        """Topic of what the prober asked the brokers."""
+        return f"{self.topic_prefix}probes"
+
+    @property
     def status_topic(self) -> str:
         """Compacted topic of the monitor's own health."""
         return f"{self.topic_prefix}status"

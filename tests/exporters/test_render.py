@@ -13,7 +13,14 @@ from prometheus_client.samples import Sample
 from exporters.contract_rows import NOW_MS, PAYMENTS, commits_row, group_row, make_view, query_row, records_row
 from rebalance_exporters import render
 from rebalance_exporters.health import Readiness, ReadProgress
-from rebalance_exporters.metrics import COMMIT_METRICS, GROUP_METRICS, MONITOR_METRICS, RECORD_TYPES, Metric
+from rebalance_exporters.metrics import (
+    COMMIT_METRICS,
+    GROUP_METRICS,
+    MONITOR_METRICS,
+    RECORD_TYPES,
+    WINDOW_METRICS,
+    Metric,
+)
 from rebalance_exporters.render import Exposition, Style, accepts_gzip, choose_style, compress
 from rebalance_exporters.view import GroupKey, View
 from rebalance_streaming.groups.events import REASONS, Counters, GroupSnapshot, Member, RecordCount
@@ -21,7 +28,7 @@ from rebalance_streaming.groups.events import REASONS, Counters, GroupSnapshot, 
 READY = Readiness(True, "ready")
 LOADED = ReadProgress(loaded=True)
 OPENMETRICS, TEXT = Style.OPENMETRICS, Style.TEXT
-ALL_METRICS: tuple[Metric[Any], ...] = (*GROUP_METRICS, *COMMIT_METRICS, *MONITOR_METRICS)
+ALL_METRICS: tuple[Metric[Any], ...] = (*GROUP_METRICS, *WINDOW_METRICS, *COMMIT_METRICS, *MONITOR_METRICS)
 
 PAYMENTS_GOLDEN = """\
 kafka_rebalance_rebalances_total{cluster="prod",group="payments",reason="first_join"} 0
@@ -31,10 +38,29 @@ kafka_rebalance_rebalances_total{cluster="prod",group="payments",reason="replace
 kafka_rebalance_rebalances_total{cluster="prod",group="payments",reason="swap"} 0
 kafka_rebalance_rebalances_total{cluster="prod",group="payments",reason="group_emptied"} 0
 kafka_rebalance_rebalances_total{cluster="prod",group="payments",reason="subscription_change"} 0
+kafka_rebalance_rebalances_total{cluster="prod",group="payments",reason="topic_metadata_change"} 0
 kafka_rebalance_rebalances_total{cluster="prod",group="payments",reason="cooperative_followup"} 0
+kafka_rebalance_rebalances_total{cluster="prod",group="payments",reason="rack_change"} 0
+kafka_rebalance_rebalances_total{cluster="prod",group="payments",reason="streams_internal"} 0
+kafka_rebalance_rebalances_total{cluster="prod",group="payments",reason="connect_internal"} 0
 kafka_rebalance_rebalances_total{cluster="prod",group="payments",reason="leader_rejoin"} 0
+kafka_rebalance_rebalances_total{cluster="prod",group="payments",reason="other"} 0
 kafka_rebalance_generations_total{cluster="prod",group="payments",outcome="completed"} 6
 kafka_rebalance_generations_total{cluster="prod",group="payments",outcome="aborted"} 1
+kafka_rebalance_duration_seconds_bucket{cluster="prod",group="payments",le="0.1"} 0
+kafka_rebalance_duration_seconds_bucket{cluster="prod",group="payments",le="0.5"} 2
+kafka_rebalance_duration_seconds_bucket{cluster="prod",group="payments",le="1.0"} 2
+kafka_rebalance_duration_seconds_bucket{cluster="prod",group="payments",le="2.5"} 5
+kafka_rebalance_duration_seconds_bucket{cluster="prod",group="payments",le="5.0"} 5
+kafka_rebalance_duration_seconds_bucket{cluster="prod",group="payments",le="10.0"} 5
+kafka_rebalance_duration_seconds_bucket{cluster="prod",group="payments",le="30.0"} 5
+kafka_rebalance_duration_seconds_bucket{cluster="prod",group="payments",le="60.0"} 6
+kafka_rebalance_duration_seconds_bucket{cluster="prod",group="payments",le="300.0"} 6
+kafka_rebalance_duration_seconds_bucket{cluster="prod",group="payments",le="900.0"} 6
+kafka_rebalance_duration_seconds_bucket{cluster="prod",group="payments",le="+Inf"} 6
+kafka_rebalance_duration_seconds_sum{cluster="prod",group="payments"} 45.25
+kafka_rebalance_duration_seconds_count{cluster="prod",group="payments"} 6
+kafka_rebalance_moved_partitions_total{cluster="prod",group="payments"} 9
 kafka_rebalance_member_changes_total{cluster="prod",group="payments",change="joined"} 5
 kafka_rebalance_member_changes_total{cluster="prod",group="payments",change="left"} 2
 kafka_rebalance_member_changes_total{cluster="prod",group="payments",change="replaced"} 3
@@ -45,8 +71,20 @@ kafka_rebalance_group_members{cluster="prod",group="payments"} 3
 kafka_rebalance_group_state_code{cluster="prod",group="payments"} 6
 kafka_rebalance_group_assigned_partitions{cluster="prod",group="payments"} 4
 kafka_rebalance_group_idle_members{cluster="prod",group="payments"} 1
+kafka_rebalance_window_generation_changes{cluster="prod",group="payments",window="1m"} 1
+kafka_rebalance_window_generation_changes{cluster="prod",group="payments",window="5m"} 4
+kafka_rebalance_window_generation_changes{cluster="prod",group="payments",window="15m"} 4
+kafka_rebalance_window_rebalances{cluster="prod",group="payments",window="1m"} 1
+kafka_rebalance_window_rebalances{cluster="prod",group="payments",window="5m"} 2
+kafka_rebalance_window_rebalances{cluster="prod",group="payments",window="15m"} 2
+kafka_rebalance_window_rebalancing_ratio{cluster="prod",group="payments",window="1m"} 0.05
+kafka_rebalance_window_rebalancing_ratio{cluster="prod",group="payments",window="5m"} 0.03
+kafka_rebalance_window_rebalancing_ratio{cluster="prod",group="payments",window="15m"} 0.01
 kafka_rebalance_group_commit_age_seconds{cluster="prod",group="payments"} 12.5
 """
+
+#: Series of a group without commits.
+SERIES = PAYMENTS_GOLDEN.count("\n") - len(COMMIT_METRICS)
 
 HOSTILE_NAMES = [
     'quotes " and more ""',
@@ -153,7 +191,21 @@ def test_the_unknown_is_absent_and_not_zero() -> None:
     nothing = dict.fromkeys(("type", "state", "protocol_type", "protocol", "generation", "last_rebalance_ms"))
     text = expose(make_view(group_row(**nothing, members=())))
     names = {s.name.removeprefix("kafka_rebalance_") for s in samples_of(parse(text)) if "group" in s.labels}
-    assert names == {"rebalances_total", "generations_total", "member_changes_total", "group_info"}
+    counted = {"rebalances_total", "generations_total", "member_changes_total", "moved_partitions_total"}
+    timed = {f"duration_seconds_{part}" for part in ("bucket", "sum", "count")}
+    assert names == {*counted, *timed, *(metric.name for metric in WINDOW_METRICS), "group_info"}
+
+
+def test_windows_empty_themselves() -> None:
+    """Nothing new came from the stream, and still the windows slide; a rebalance that goes on fills them."""
+    view, exposition = make_view(group_row()), Exposition(limit_groups=10, version="1")
+    ratio, changes = "kafka_rebalance_window_rebalancing_ratio", "kafka_rebalance_window_generation_changes"
+    later = [expose(view, exposition=exposition, now_ms=NOW_MS + passed) for passed in (0, 120_000, 1_200_000)]
+    assert [value_of(text, changes, window="1m") for text in later] == [1, 0, 0]
+    assert [value_of(text, changes, window="15m") for text in later] == [4, 4, 0]
+    assert [value_of(text, ratio, window="1m") for text in later] == [0.05, 0, 0]
+    busy = make_view(group_row(rebalancing_since_ms=NOW_MS - 30_000))
+    assert value_of(expose(busy, now_ms=NOW_MS + 600_000), ratio, window="1m") == 1
 
 
 @pytest.mark.parametrize(
@@ -234,8 +286,8 @@ def test_no_limit_is_silent() -> None:
         assert {s.labels["group"] for s in samples_of(parse(text)) if "group" in s.labels} == {"g2", "g3", "g4"}
         assert value_of(text, "kafka_rebalance_monitor_groups", outcome="exported") == 3
         assert value_of(text, "kafka_rebalance_monitor_groups", outcome="dropped") == 2
-        assert value_of(text, "kafka_rebalance_monitor_dropped_series_total", limit="groups") == 2 * 21
-        assert value_of(text, "kafka_rebalance_monitor_series") == 3 * 21
+        assert value_of(text, "kafka_rebalance_monitor_dropped_series_total", limit="groups") == 2 * SERIES
+        assert value_of(text, "kafka_rebalance_monitor_series") == 3 * SERIES
 
 
 def test_records_are_counted_under_readable_names() -> None:

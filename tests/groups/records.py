@@ -46,7 +46,7 @@ def member(
 
 @dataclass
 class Log:
-    """A group's log that grows record by record, a second apart unless told otherwise."""
+    """A group's log that grows record by record, a minute apart unless told otherwise."""
 
     partition: int = 7
     now_ms: int = 1_000_000
@@ -58,7 +58,7 @@ class Log:
         generation: int,
         *members: GroupMetadataMember,
         sync_ms: int = 20,
-        after_ms: int = 1_000,
+        after_ms: int = 60_000,
         protocol: str = "range",
     ) -> "Log":
         """Append a group record, as the broker does when a rebalance is finished."""

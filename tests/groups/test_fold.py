@@ -7,22 +7,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groups.records import Log, member
+from rebalance_streaming.groups.classic import DELETED, EMPTY, STABLE
 from rebalance_streaming.groups.events import REASONS, Rebalance
-from rebalance_streaming.groups.fold import DELETED, EMPTY, STABLE, fold
+from rebalance_streaming.groups.fold import fold, settle
 from rebalance_streaming.groups.model import GroupRecord, GroupState, dump_state, load_state, new_state
 
 A, B, C = (member(f"{name}-1", client_id=name) for name in "abc")
 
 
 def run(records: Sequence[GroupRecord], state: GroupState | None = None) -> tuple[GroupState, list[Rebalance]]:
-    """Fold records one by one, through the state store's form in between."""
+    """Fold records one by one, through the state store's form in between; returns each rebalance's last form."""
     state = state or new_state("test", "g")
-    rebalances: list[Rebalance] = []
+    rebalances: dict[str, Rebalance] = {}
     for record in records:
         state, found = fold(state, record)
         state = load_state(dump_state(state))
-        rebalances += found
-    return state, rebalances
+        rebalances |= {each.rebalance_id: each for each in found}
+    return state, list(rebalances.values())
 
 
 def reasons(rebalances: Sequence[Rebalance]) -> list[str]:
@@ -31,9 +32,10 @@ def reasons(rebalances: Sequence[Rebalance]) -> list[str]:
 
 
 def counted(state: GroupState) -> dict[str, int]:
-    """Return the totals that are not zero."""
+    """Return the totals that are not zero, those of durations left out."""
     found = dataclasses.asdict(state.picture.counters)
     found |= found.pop("rebalances")
+    del found["durations"], found["duration_ms"]
     return {name: count for name, count in found.items() if count}
 
 
@@ -126,8 +128,72 @@ def test_unchanged_members_are_told_apart_by_what_else_changed():
         member("a-1", owned={"orders": [0]}, assigned={"orders": [0]}),
         member("b-1", assigned={"orders": [1]}),
     )
-    log = Log().write(1, A).write(2, *first_round).write(3, *second_round)
-    assert reasons(run(log.records)[1]) == ["first_join", "join", "cooperative_followup"]
+    log = Log().write(1, member("a-1", assigned={"orders": [0, 1]})).write(2, *first_round)
+    _, rebalances = run(log.write(3, *second_round, after_ms=20_000).records)
+    assert reasons(rebalances) == ["first_join", "join"]
+    assert [each.reason for each in rebalances[-1].generations] == ["join", "cooperative_followup"]
+    assert rebalances[-1].moves is not None
+    assert (rebalances[-1].moves.moved, rebalances[-1].moves.kept) == ({"orders": [1]}, 1)
+
+
+def test_more_partitions_under_unchanged_members_are_a_change_of_the_topic():
+    """Nobody's subscription changed, and yet there is more to share out."""
+    few, more = (member("a-1", assigned={"orders": list(range(n))}) for n in (3, 6))
+    assert run(Log().write(1, few).write(2, more).records)[1][-1].reason == "topic_metadata_change"
+
+
+def test_a_cascade_is_one_rebalance():
+    """Three members leave, each before the group was stable for two heartbeats."""
+    log = Log().write(1, A, B, C).write(2, A, B).write(3, A, after_ms=3_000).write(4, after_ms=3_000)
+    state, rebalances = run(log.records)
+    assert reasons(rebalances) == ["first_join", "departure"]
+    (_, cascade) = rebalances
+    assert (cascade.generation_from, cascade.generation_to, len(cascade.generations)) == (1, 4, 3)
+    assert (len(cascade.members_before), cascade.members_after, len(cascade.left)) == (3, (), 3)
+    assert cascade.duration_min_ms == 6_000 + 20
+    assert counted(state)["departure"] == 1
+    assert counted(state)["generations_completed"] == 4
+
+
+def test_a_group_that_was_stable_in_between_had_two_rebalances():
+    """The barrier was released more than two heartbeats after the last assignment."""
+    log = Log().write(1, A, B).write(2, A).write(3, A, C, after_ms=6_021)
+    assert reasons(run(log.records)[1]) == ["first_join", "departure", "join"]
+
+
+def test_a_partition_that_came_back_to_its_owner_ping_ponged():
+    """The member left and came back under a new id before anything settled."""
+    a = member("a-1", client_id="a", assigned={"orders": [0, 1]})
+    both = member("b-1", client_id="b", assigned={"orders": [2, 3]})
+    alone = member("b-1", client_id="b", assigned={"orders": [0, 1, 2, 3]})
+    back = member("a-2", client_id="a", assigned={"orders": [0, 1]})
+    log = Log().write(1, a, both).write(2, alone).write(3, back, both, after_ms=2_000)
+    (_, rebalance) = run(log.records)[1]
+    assert rebalance.replaced == (("a-1", "a-2"),)
+    assert rebalance.moves is not None
+    assert (rebalance.moves.moved, rebalance.moves.kept) == ({}, 4)
+    assert rebalance.moves.ping_ponged == {"orders": [0, 1]}
+
+
+def test_durations_and_moves_are_counted_once_no_generation_can_follow():
+    """Not while the rebalance may still grow, once afterwards, and again for none of its repetitions."""
+    a, b = (member(f"{name}-1", client_id=name, assigned={"orders": [0]}) for name in "ab")
+    log = Log().create().write(1, a, after_ms=3_000).write(2, b)
+    state, (_, swap) = run(log.records)
+    assert state.picture.counters.duration_ms == 3_000
+    assert sum(state.picture.counters.durations) == 1
+    assert swap.completed_at_ms is not None
+    assert settle(state, swap.completed_at_ms + 19_999) is state
+    state = settle(state, swap.completed_at_ms + 20_000)
+    assert state.picture.counters.partitions_moved == 1
+    assert sum(state.picture.counters.durations) == 2
+    assert settle(state, swap.completed_at_ms + 90_000) is state
+
+
+def test_the_one_who_set_it_off_is_named():
+    """The only one who left; nobody where two did; the leader where nothing else changed."""
+    _, rebalances = run(Log().write(1, A, B, C).write(2, A, B).write(3, C).write(4, C).records)
+    assert [each.first_offender for each in rebalances] == [None, "c-1", None, "c-1"]
 
 
 def test_what_was_there_before_the_monitor_is_state_and_not_history():
@@ -150,6 +216,7 @@ def test_a_deleted_group_keeps_its_totals_and_starts_over():
     state, rebalances = run(log.create().write(1, A).records)
     assert reasons(rebalances)[-1] == "first_join"
     assert counted(state)["first_join"] == 2
+    assert counted(state)["resets"] == 1
     assert "generations_aborted" not in counted(state)
 
 
@@ -157,7 +224,8 @@ def test_a_generation_below_the_known_one_is_a_reset_and_no_gap():
     """A coordinator that started over says nothing about the generations between."""
     state, rebalances = run(Log().write(7, A).write(2, A, B).records)
     assert rebalances[-1].generations_aborted == 0
-    assert state.picture.generation == 2
+    assert (rebalances[-1].generation_from, state.picture.generation) == (None, 2)
+    assert counted(state)["resets"] == 1
 
 
 def test_a_tombstone_of_an_unknown_group_is_harmless():
@@ -195,8 +263,9 @@ def logs(draw: st.DrawFn) -> list[GroupRecord]:
             generation = 0
             log = log.delete() if step == "delete" else log.create()
             continue
+        after_ms = draw(st.sampled_from([500, 5_000, 60_000]))
         generation = max(1, generation + {"next": 1, "same": 0, "gap": 3, "back": -2}[step])
-        log.write(generation, *draw(st.lists(st.sampled_from(MEMBERS), unique=True, max_size=3)))
+        log.write(generation, *draw(st.lists(st.sampled_from(MEMBERS), unique=True, max_size=3)), after_ms=after_ms)
     return log.records
 
 
@@ -208,19 +277,24 @@ def test_replaying_any_stretch_again_changes_nothing(records: list[GroupRecord],
     back = data.draw(st.integers(0, cut))
     state, first = run(records[:cut])
     state, again = run(records[back:], state)
-    assert (state, first + again) == expected
+    by_id = {each.rebalance_id: each for each in (*first, *again)}
+    assert (state, list(by_id.values())) == expected
 
 
 @given(logs())
 def test_generations_add_up(records: list[GroupRecord]):
-    """Every completed generation is one rebalance, and totals never go back."""
-    state, rebalances = new_state("test", "g"), []
+    """Every completed generation is part of one rebalance, totals never go back, and nor do generations untold."""
+    state, rebalances = new_state("test", "g"), {}
     for record in records:
-        before = counted(state)
+        before, generation = counted(state), state.picture.generation
         state, found = fold(state, record)
-        rebalances += found
+        rebalances |= {each.rebalance_id: each for each in found}
         after = counted(state)
         assert all(after.get(name, 0) >= count for name, count in before.items())
+        if generation is not None and state.picture.generation is not None and state.picture.generation < generation:
+            assert after["resets"] == before.get("resets", 0) + 1
     counters = state.picture.counters
-    assert counters.generations_completed == sum(counters.rebalances.values()) == len(rebalances)
-    assert counters.generations_aborted == sum(each.generations_aborted for each in rebalances)
+    assert sum(counters.rebalances.values()) == len(rebalances)
+    assert counters.generations_completed == sum(len(each.generations) for each in rebalances.values())
+    assert counters.generations_aborted == sum(each.generations_aborted for each in rebalances.values())
+    assert sum(pane.generations_completed for pane in state.picture.windows.panes) <= counters.generations_completed

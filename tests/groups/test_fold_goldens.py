@@ -5,27 +5,41 @@ import pytest
 from goldens import data_records, key_of, scenarios, timeline, value_of
 from rebalance_deploy.broker_log import GroupTruth, read_truth
 from rebalance_deploy.counts import Counted, expected
-from rebalance_streaming.groups.fold import fold
+from rebalance_streaming.groups.events import Rebalance
+from rebalance_streaming.groups.fold import FOLDED_TYPES, fold
 from rebalance_streaming.groups.model import GroupRecord, GroupState, new_state
-from rebalance_streaming.wire.decode import decode_record
-from rebalance_streaming.wire.records import GroupMetadataValue
+from rebalance_streaming.wire.decode import Outcome, decode_record
 
-GROUP_METADATA = 2
 #: Groups that were classic for their whole life.
 CLASSIC = [name for name in scenarios() if not name.startswith(("new-", "share-", "upgrade", "v40", "v39java-new"))]
 
 
 def fold_scenario(name: str) -> dict[str, GroupState]:
     """Fold every group record of a recording as if it had been read live."""
+    return fold_all(name)[0]
+
+
+def fold_all(name: str) -> tuple[dict[str, GroupState], list[Rebalance]]:
+    """Return the final states by group, and every rebalance's last form in order."""
     states: dict[str, GroupState] = {}
+    rebalances: dict[tuple[str, str], Rebalance] = {}
     for line in data_records(name):
         record = decode_record(key_of(line), value_of(line))
-        if record.record_type == GROUP_METADATA:
-            group = record.key.group
-            value = record.value if isinstance(record.value, GroupMetadataValue) else None
-            at = GroupRecord(line["partition"], line["offset"], line["timestamp_ms"], True, value)
-            states[group], _ = fold(states.get(group) or new_state("c", group), at)
-    return states
+        if record.record_type not in FOLDED_TYPES or record.outcome not in (Outcome.DECODED, Outcome.TOMBSTONE):
+            continue
+        group = getattr(record.key, "group", None) or record.key.group_id
+        at = GroupRecord(
+            line["partition"],
+            line["offset"],
+            line["timestamp_ms"],
+            True,
+            record.value,
+            record.record_type or 0,
+            getattr(record.key, "member_id", None),
+        )
+        states[group], found = fold(states.get(group) or new_state("c", group), at)
+        rebalances |= {(group, each.rebalance_id): each for each in found}
+    return states, list(rebalances.values())
 
 
 def counted(state: GroupState, generation: int) -> Counted:
@@ -35,7 +49,6 @@ def counted(state: GroupState, generation: int) -> Counted:
         state.picture.generation or generation,
         totals.generations_completed,
         totals.generations_aborted,
-        sum(totals.rebalances.values()),
     )
 
 
@@ -75,3 +88,105 @@ def test_a_superseded_round_is_seen_in_the_gap():
     """A member that joined during the sync phase made one generation vanish."""
     (state,) = fold_scenario("slow-assignor-java-join-during-sync").values()
     assert state.picture.counters.generations_aborted == 1
+
+
+EPOCHS = [name for name in scenarios() if name.startswith(("new-", "share-", "streams-java", "v40-new", "v39java-new"))]
+
+
+@pytest.mark.parametrize("name", EPOCHS)
+def test_every_group_epoch_is_accounted_for(name: str):
+    """Each epoch the coordinator wrote got an assignment or was superseded, and every rebalance came to an end."""
+    states, rebalances = fold_all(name)
+    epochs = {
+        line["decoded"]["value"]["epoch"]
+        for line in data_records(name)
+        if line["decoded"]["type"] in (3, 11, 17) and line["decoded"]["value"]
+    }
+    (state,) = (state for state in states.values() if state.picture.type in ("consumer", "share", "streams"))
+    counters = state.picture.counters
+    assert counters.generations_completed + counters.generations_aborted == len(epochs)
+    assert {each.outcome for each in rebalances} == {"completed"}
+    assert state.picture.members == ()
+    assert counters.members_joined == counters.members_left
+
+
+def story(name: str) -> list[tuple[str, int, int, str]]:
+    """Return (reason, generation from, to, moved/kept/ping-ponged) of a recording's rebalances."""
+    told = []
+    for each in fold_all(name)[1]:
+        moves = each.moves
+        moved = (
+            "-"
+            if moves is None
+            else "/".join(str(n) for n in (count(moves.moved), moves.kept, count(moves.ping_ponged)))
+        )
+        told.append((each.reason, each.generation_from or 0, each.generation_to, moved))
+    return told
+
+
+def count(partitions: dict[str, list[int]]) -> int:
+    """Return how many partitions there are."""
+    return sum(map(len, partitions.values()))
+
+
+def test_a_consumer_groups_joins_and_leaves():
+    """m1, m2, m3 join, m2, m3 and m1 leave: six epochs, six rebalances, and only what had to move moved."""
+    assert story("new-java-uniform-join-leave") == [
+        ("first_join", 0, 2, "0/0/0"),
+        ("join", 2, 3, "3/3/0"),
+        ("join", 3, 4, "2/4/0"),
+        ("departure", 4, 5, "2/4/0"),
+        ("departure", 5, 6, "3/3/0"),
+        ("group_emptied", 6, 7, "0/0/0"),
+    ]
+
+
+def test_a_poll_overrun_of_a_consumer_group_brings_everything_back():
+    """The Java member leaves and returns under its own id: nothing changed hands for good, half of it in between."""
+    assert story("new-java-maxpoll")[1] == ("departure", 3, 5, "0/6/3")
+
+
+def test_a_member_fenced_in_revocation_is_told_from_one_that_left():
+    """It did not give up partitions within its rebalance timeout."""
+    _, rebalances = fold_all("new-java-fenced-in-revocation")
+    fenced = [member for each in rebalances for step in each.generations for member in step.fenced]
+    assert len(fenced) == 1
+
+
+def test_an_upgrade_and_a_downgrade_are_one_history():
+    """Classic to KIP-848 and back: generations go on counting, no deletion, no invented round, members pass over."""
+    states, rebalances = fold_all("upgrade-downgrade-rdk-range")
+    (state,) = states.values()
+    assert (state.picture.type, state.picture.generation, state.picture.counters.resets) == ("classic", 10, 0)
+    assert (state.picture.counters.conversions, state.picture.counters.generations_aborted) == (2, 0)
+    assert [each.type for each in rebalances] == ["classic", *["consumer"] * 3, *["classic"] * 3]
+    assert [(each.generation_from, each.generation_to) for each in rebalances[1:]] == [
+        (1, 3),
+        (3, 5),
+        (5, 7),
+        (7, 8),
+        (8, 9),
+        (9, 10),
+    ]
+
+
+def test_a_static_members_upgrade_is_a_replacement():
+    """The newcomer carries the instance id of a classic member: no epoch, one replaced."""
+    states, _ = fold_all("upgrade-java-static")
+    (state,) = states.values()
+    assert state.picture.counters.members_replaced == 2
+    assert (state.picture.type, state.picture.counters.resets) == ("consumer", 0)
+
+
+def test_static_restarts_of_a_consumer_group_are_replacements():
+    """-2, then the same instance under a new id: no epoch."""
+    states, _ = fold_all("new-java-static-restarts")
+    assert [state.picture.counters.members_replaced for state in states.values()] == [1]
+
+
+def test_topics_of_a_consumer_group_have_names():
+    """Its records carry ids; with one subscribed topic, or a broker that writes type 4, the name is known."""
+    for name in ("new-java-uniform-join-leave", "v40-new-java-join-leave", "new-rdk-range-join-leave"):
+        _, rebalances = fold_all(name)
+        topics = {topic for each in rebalances for m in each.members_after for topic in m.partitions or {}}
+        assert topics == {f"t-{name}"}, name

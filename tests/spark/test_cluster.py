@@ -39,6 +39,7 @@ def test_every_output_topic_has_a_clean_up_policy():
         "x.groups": "compact",
         "x.rebalances": "compact,delete",
         "x.commits": "delete",
+        "x.probes": "delete",
         "x.status": "compact",
     }
 

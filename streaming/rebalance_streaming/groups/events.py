@@ -18,7 +18,7 @@ import msgspec
 
 SCHEMA_VERSION = 1
 
-#: What started a rebalance as far as the log alone tells; the catalogue's trigger classes.
+#: What started a rebalance; the catalogue's trigger classes.
 REASONS = (
     "first_join",
     "join",
@@ -27,35 +27,64 @@ REASONS = (
     "swap",
     "group_emptied",
     "subscription_change",
+    "topic_metadata_change",
     "cooperative_followup",
+    "rack_change",
+    "streams_internal",
+    "connect_internal",
     "leader_rejoin",
+    "other",
 )
+
+#: Topic (or, in a streams group, subtopology) -> sorted partition numbers.
+Partitions = dict[str, list[int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member of a group as its last record described it.
+    """One member of a group as its last records described it.
 
-    `group_instance_id` is null for a dynamic member. `partitions` maps topic to sorted partition numbers, null
-    when the assignment is not in the consumer protocol's form. `rebalance_timeout_ms` is null in records
-    older than value version 1.
+    `group_instance_id` is null for a dynamic member. `partitions` is null when the assignment is not in a known form;
+    a topic whose name no record told stands there under its id. `rebalance_timeout_ms` is null in records
+    older than value version 1, `session_timeout_ms` where the broker sets it (KIP-848).
+    `epoch`, `state` (`stable`, `unrevoked`, `unreleased`, `away` for a static member that said it will return) with
+    `state_since_ms`, `target` (what it is to have) and `pending_revocation` exist for members of KIP-848, share and
+    streams groups only and are null for others.
     """
 
     member_id: str
     client_id: str
     host: str
     group_instance_id: str | None = None
+    rack_id: str | None = None
     session_timeout_ms: int | None = None
     rebalance_timeout_ms: int | None = None
     topics: tuple[str, ...] = ()
-    partitions: dict[str, list[int]] | None = None
+    topic_regex: str | None = None
+    partitions: Partitions | None = None
+    epoch: int | None = None
+    state: str | None = None
+    state_since_ms: int | None = None
+    target: Partitions | None = None
+    pending_revocation: Partitions | None = None
+
+
+#: Length of a pane in milliseconds, and how many are kept: 15 minutes.
+PANE_MS, KEPT_PANES = 10_000, 90
+
+#: Upper bounds in milliseconds of the buckets of `Counters.durations`; the last bucket has none.
+DURATION_BUCKETS_MS = (100, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000, 900_000)
 
 
 @dataclass(frozen=True, slots=True)
 class Counters:
     """Totals of one group since the monitor first saw it; they never go back, not even when the group is deleted.
 
-    `rebalances` has one entry for every reason in `REASONS`, zero included.
+    `rebalances` counts logical rebalances by reason and has one entry for every reason in `REASONS`, zero included.
+    `generations_completed` are generations (KIP-848: group epochs) that got an assignment, `generations_aborted`
+    those that never did. `resets` counts how often numbering began anew: the group was deleted and came back.
+    `durations` counts ended rebalances per bucket of `DURATION_BUCKETS_MS` (not cumulative) and `duration_ms` is
+    their sum; where only bounds of a duration are known, the lower one counts.
     """
 
     rebalances: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REASONS, 0))
@@ -64,15 +93,47 @@ class Counters:
     members_joined: int = 0
     members_left: int = 0
     members_replaced: int = 0
+    partitions_moved: int = 0
+    resets: int = 0
+    conversions: int = 0
+    durations: list[int] = field(default_factory=lambda: [0] * (len(DURATION_BUCKETS_MS) + 1))
+    duration_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pane:
+    """What happened in `PANE_MS` of record time, from `start_ms` on."""
+
+    start_ms: int
+    generations_completed: int = 0
+    generations_aborted: int = 0
+    rebalances: int = 0
+    rebalancing_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Panes:
+    """The last 15 minutes of a group in panes, the basis of all sliding windows; only panes in which something was.
+
+    `late` counts events older than the oldest pane kept, which were not added; `future` those dated after the
+    reader's clock, which were counted as of now.
+    """
+
+    panes: tuple[Pane, ...] = ()
+    late: int = 0
+    future: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSnapshot:
     """The present picture of one group: topic `…groups`, key `cluster/group`.
 
-    `state` is what the log can tell of a classic group: `Stable` (an assignment is stored), `Empty`, or `Deleted`;
-    null before the group's first group record. The states in between live in the coordinator's memory only.
-    `type` is `classic`, or null while no group record has been read.
+    `type` is `classic`, `consumer` (KIP-848), `share`, `streams`, `simple` (commits without members), or null while
+    nothing is known. `state` of a classic group is what the log tells, `Stable` (an assignment is stored) or `Empty`,
+    unless a probe saw the coordinator in `PreparingRebalance` or `CompletingRebalance` since; of the newer kinds it is
+    `Empty`, `Assigning`, `Reconciling`, `NotReady` or `Stable`, all from the log. Null: `Deleted` groups say so, so
+    nothing was read yet. `generation` is the classic generation or the group epoch; `assignment_epoch` the epoch of the
+    last target assignment, null for classic groups.
     """
 
     cluster: str
@@ -82,12 +143,16 @@ class GroupSnapshot:
     protocol_type: str | None = None
     protocol: str | None = None
     generation: int | None = None
+    assignment_epoch: int | None = None
     leader: str | None = None
     members: tuple[Member, ...] = ()
     counters: Counters = field(default_factory=Counters)
+    windows: Panes = field(default_factory=Panes)
     first_seen_ms: int | None = None
     last_rebalance_ms: int | None = None
     last_rebalance_id: str | None = None
+    rebalancing_since_ms: int | None = None
+    coordinator: int | None = None
     updated_at_ms: int | None = None
     log_partition: int | None = None
     log_offset: int | None = None
@@ -95,31 +160,79 @@ class GroupSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Rebalance:
-    """One rebalance: topic `…rebalances`, key `cluster/group/rebalance_id`, rewritten as it evolves.
+class Generation:
+    """One generation, or group epoch, of a rebalance.
 
-    `generation_from` is the generation before (null when none was known), `generation_to` the one it ended with;
-    a distance above 1 means rounds that never got an assignment (`generations_aborted`).
-    `join_ended_at_ms` is when the join barrier was released, null when the record's version does not carry it;
-    `sync_ms` the time from there to the stored assignment.
+    `aborted_before` counts generations since the one before it that never got an assignment. `started_at_ms` is null
+    where the log does not show it (classic groups). `join_ended_at_ms` is when the join barrier was released (classic
+    only, null when the record's version does not carry it); `assigned_at_ms` when the assignment was stored, null
+    while there is none. `fenced` are members removed because they did not give up partitions within their rebalance
+    timeout (KIP-848).
+    """
+
+    generation: int
+    reason: str
+    aborted_before: int = 0
+    started_at_ms: int | None = None
+    join_ended_at_ms: int | None = None
+    assigned_at_ms: int | None = None
+    joined: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    replaced: tuple[tuple[str, str], ...] = ()
+    fenced: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """What a rebalance did to partitions, comparing owners before and after by identity, not by member id.
+
+    `moved` changed from one owner to another, `kept` stayed, `gained` had no owner before, `lost` have none after.
+    `ping_ponged` were taken from their owner and given back within the rebalance.
+    """
+
+    moved: Partitions = field(default_factory=dict)
+    kept: int = 0
+    gained: int = 0
+    lost: int = 0
+    ping_ponged: Partitions = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """One logical rebalance: topic `…rebalances`, key `cluster/group/rebalance_id`, rewritten as it evolves.
+
+    Several generations are one logical rebalance when they follow each other so closely that the group was never
+    really stable in between, or when a cooperative assignor needs a second round. `outcome` is `ongoing`, `completed`
+    (the group was stable, or empty, at the end) or `aborted` (it was deleted meanwhile).
+
+    `generation_from` is the generation before (null when none was known), `generation_to` the one it ended with.
+    `join_ended_at_ms`, `sync_ms` belong to its first generation of a classic group; `assigning_ms` (until the target
+    assignment was there) and `reconciling_ms` (from there until every member had it) to the newer kinds.
     A classic rebalance's start is not in the log, so it is bounded: it lies between `started_after_ms` and
-    `started_before_ms`, and its duration between `duration_min_ms` and `duration_max_ms`. Where the log does show
-    the start (the first join of a group new to the coordinator) both bounds coincide.
+    `started_before_ms`, and its duration between `duration_min_ms` and `duration_max_ms`. Where the start is known
+    (the first join of a group new to the coordinator, every KIP-848 group) both bounds coincide; a probe that saw it
+    narrows them. Durations and `completed_at_ms` are null while it is ongoing.
+    `joined`, `left` and `replaced` are the net change over all generations. `first_offender` is the member whose
+    arrival, departure or change set it off, null when several came into question. `moves` is null when assignments
+    are not in a known form.
     """
 
     cluster: str
     group: str
     rebalance_id: str
+    type: str
     reason: str
+    outcome: str
     generation_from: int | None
     generation_to: int
+    generations: tuple[Generation, ...]
     generations_aborted: int
     started_after_ms: int | None
     started_before_ms: int
     join_ended_at_ms: int | None
-    completed_at_ms: int
+    completed_at_ms: int | None
     sync_ms: int | None
-    duration_min_ms: int
+    duration_min_ms: int | None
     duration_max_ms: int | None
     protocol: str | None
     leader: str | None
@@ -128,7 +241,54 @@ class Rebalance:
     joined: tuple[str, ...]
     left: tuple[str, ...]
     replaced: tuple[tuple[str, str], ...] = ()
+    first_offender: str | None = None
+    assigning_ms: int | None = None
+    reconciling_ms: int | None = None
+    moves: Moves | None = None
     schema_version: int = SCHEMA_VERSION
+
+
+PROBE_SCHEMA = "rebalance-monitor/probe/1"
+
+
+@dataclass(frozen=True, slots=True)
+class ProbedMember:
+    """A member as a coordinator described it. `member_epoch` is null where the API does not tell it."""
+
+    member_id: str
+    client_id: str
+    host: str
+    group_instance_id: str | None = None
+    member_epoch: int | None = None
+    partitions: Partitions | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """What a coordinator, or ZooKeeper, answered about one group: topic `…probes`, key group.
+
+    A field that is absent (`UNSET`) was not asked this time; null was asked and is unknown. So a cheap probe of
+    the state and a full one have one form. `state` is Kafka's own name, compared without regard to case.
+    `end_offsets` and `stable_offsets` (last stable offsets) are topic -> partition number as text -> offset.
+    `topic_ids` gives the ids of topics by name (Kafka's 22 characters). `errors` are sentences for people.
+    """
+
+    schema: str = PROBE_SCHEMA
+    probed_at_ms: int
+    cluster: str
+    group: str
+    state: str | msgspec.UnsetType | None = msgspec.UNSET
+    type: str | msgspec.UnsetType | None = msgspec.UNSET
+    protocol: str | msgspec.UnsetType | None = msgspec.UNSET
+    assignor: str | msgspec.UnsetType | None = msgspec.UNSET
+    coordinator_id: int | msgspec.UnsetType | None = msgspec.UNSET
+    group_epoch: int | msgspec.UnsetType | None = msgspec.UNSET
+    members: tuple[ProbedMember, ...] | msgspec.UnsetType | None = msgspec.UNSET
+    end_offsets: dict[str, dict[str, int | None]] | msgspec.UnsetType = msgspec.UNSET
+    stable_offsets: dict[str, dict[str, int | None]] | msgspec.UnsetType = msgspec.UNSET
+    topic_ids: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
+    owners: dict[str, dict[str, str]] | msgspec.UnsetType = msgspec.UNSET
+    errors: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,48 +1,138 @@
 """What the fold works on: one record of a group's log, and all that is remembered of the group.
 
-Receives what `wire` decoded, hands the fold immutable values. Knows neither Spark nor the clock.
+Receives what `wire` decoded, hands the fold values. Knows neither Spark nor the clock.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
-from rebalance_streaming.groups.events import GroupSnapshot, Member
-from rebalance_streaming.wire.assignment import Assignment, Subscription, decode_assignment, decode_subscription
-from rebalance_streaming.wire.records import GroupMetadataMember, GroupMetadataValue
-
-CONSUMER_PROTOCOL = "consumer"
+from rebalance_streaming.groups.events import Generation, GroupSnapshot, Member, Partitions, Rebalance
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """A type-2 record with its place in the log.
+    """A group's own record (any type but offset commits) with its place in the log.
 
-    `value` is null for a tombstone. `live` is false for records that were in the log before the monitor first
-    looked at it: compaction has thinned those, so they describe a state and not a history.
+    `value` is null for a tombstone, `member_id` null for records that belong to no member. `live` is false for records
+    that were in the log before the monitor first looked at it: compaction has thinned those, so they describe a state
+    and not a history. `received_at_ms` is the reader's clock, null when it is to be taken for that of the record.
     """
 
     partition: int
     offset: int
     timestamp_ms: int
     live: bool
-    value: GroupMetadataValue | None
+    value: Any
+    record_type: int = 2
+    member_id: str | None = None
+    received_at_ms: int | None = None
+
+    @property
+    def now_ms(self) -> int:
+        """The present, as far as this record's reader knew it."""
+        return self.timestamp_ms if self.received_at_ms is None else self.received_at_ms
 
 
 @dataclass(frozen=True, slots=True)
-class GroupState:
-    """Everything remembered of one group between records; serialised whole.
+class Changes:
+    """What happened to the members of a KIP-848, share or streams group since its last group epoch, in log order.
 
-    `joining_since_ms` is set while a group new to the coordinator is in its first join phase, the only one whose
-    start the log shows. `revoked_unassigned` says that a cooperative assignor left partitions unassigned that
-    members gave up, so that a follow-up generation is due.
+    `first` is the member that changed first. `others` are changes that belong to no member: `regex` (a pattern
+    matched other topics), `topology`, `share_state`.
+    """
+
+    arrived: tuple[str, ...] = ()
+    departed: tuple[Member, ...] = ()
+    fenced: tuple[str, ...] = ()
+    subscriptions: tuple[str, ...] = ()
+    racks: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    first: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """What a tombstone removed: the other half of a conversion may follow in the same batch and goes on from here.
+
+    `converted`: it did.
+    """
+
+    type: str
+    timestamp_ms: int
+    generation: int | None
+    members: tuple[Member, ...]
+    converted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """The latest rebalance, to which a further generation may still belong.
+
+    `settled`: its duration and moves are in the totals. `spread_until_ms`: up to when its time is in the panes.
+    `wandered`: partitions that were without their former owner at the end of some generation of it.
+    """
+
+    rebalance: Rebalance
+    settled: bool = False
+    spread_until_ms: int = 0
+    wandered: Partitions = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """What probes saw of a classic group since its last record, in epoch milliseconds; null: nothing yet.
+
+    `settled_ms`: the last time it was stable or empty; `rebalancing_ms`: the first time since then that it was not.
+    """
+
+    probed_ms: int | None = None
+    settled_ms: int | None = None
+    rebalancing_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One generation as its kind of group describes it, on the way into an episode.
+
+    The start lies between `started_after_ms` (null: unknown) and `started_before_ms`. `offender` is the member that set
+    it off, null when several came into question.
+    """
+
+    generation: Generation
+    started_after_ms: int | None
+    started_before_ms: int
+    members_before: tuple[Member, ...]
+    members_after: tuple[Member, ...]
+    merge_within_ms: int
+    offender: str | None = None
+
+
+@dataclass(slots=True)
+class GroupState:
+    """Everything remembered of one group between records; serialised whole. The fold changes only copies of it.
+
+    `joining_since_ms` is set while a classic group is in a join phase whose start the log shows.
+    `revoked_unassigned` says that a cooperative assignor left partitions unassigned that members gave up, so that a
+    follow-up generation is due. `last_generation` outlives a deletion. `topic_names` maps topic ids to names.
+    `metadata_hash` and `topology_epoch` are the last ones of groups that have them.
     """
 
     picture: GroupSnapshot
     joining_since_ms: int | None = None
     revoked_unassigned: bool = False
+    last_generation: int | None = None
+    changes: Changes = field(default_factory=Changes)
+    gone: Gone | None = None
+    episode: Episode | None = None
+    sighting: Sighting = field(default_factory=Sighting)
+    topic_names: dict[str, str] = field(default_factory=dict)
+    metadata_hash: int | None = None
+    topology_epoch: int | None = None
 
 
 def new_state(cluster: str, group: str) -> GroupState:
@@ -64,46 +154,12 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(GroupState)
 
 
-def read_members(value: GroupMetadataValue) -> tuple[Member, ...]:
-    """Return the members of a group record, sorted by id: the record's own order is that of a hash map."""
-    consumer = value.protocol_type == CONSUMER_PROTOCOL
-    return tuple(sorted((_read_member(member, consumer) for member in value.members), key=lambda m: m.member_id))
+def by_id(members: Iterable[Member]) -> tuple[Member, ...]:
+    """Return members sorted by id: the log's own order is that of a hash map."""
+    return tuple(sorted(members, key=lambda member: member.member_id))
 
 
-def _read_member(member: GroupMetadataMember, consumer: bool) -> Member:
-    subscription = decode_subscription(member.subscription) if consumer else None
-    return Member(
-        member_id=member.member_id,
-        client_id=member.client_id,
-        host=member.client_host.removeprefix("/"),
-        group_instance_id=member.group_instance_id,
-        session_timeout_ms=member.session_timeout,
-        rebalance_timeout_ms=member.rebalance_timeout if member.rebalance_timeout >= 0 else None,
-        topics=tuple(sorted(subscription.topics)) if isinstance(subscription, Subscription) else (),
-        partitions=_partitions(member.assignment) if consumer else None,
-    )
-
-
-def _partitions(assignment: bytes) -> dict[str, list[int]] | None:
-    decoded = decode_assignment(assignment)
-    if not isinstance(decoded, Assignment):
-        return None
-    return {each.topic: sorted(each.partitions) for each in decoded.assigned_partitions}
-
-
-def leaves_revoked_unassigned(value: GroupMetadataValue) -> bool:
-    """Whether members gave up partitions in this generation that nobody got yet (KIP-429's first of two rounds).
-
-    Eager members send no owned partitions, so this is never true for them.
-    """
-    if value.protocol_type != CONSUMER_PROTOCOL:
-        return False
-    owned: set[tuple[str, int]] = set()
-    given: set[tuple[str, int]] = set()
-    for member in value.members:
-        subscription, assignment = decode_subscription(member.subscription), decode_assignment(member.assignment)
-        if isinstance(subscription, Subscription):
-            owned |= {(each.topic, p) for each in subscription.owned_partitions for p in each.partitions}
-        if isinstance(assignment, Assignment):
-            given |= {(each.topic, p) for each in assignment.assigned_partitions for p in each.partitions}
-    return bool(owned - given)
+def difference(before: Iterable[Member], after: Iterable[Member]) -> tuple[list[Member], list[Member]]:
+    """Return (left, joined) by member id."""
+    old, new = {m.member_id: m for m in before}, {m.member_id: m for m in after}
+    return [m for i, m in old.items() if i not in new], [m for i, m in new.items() if i not in old]

@@ -1,8 +1,8 @@
 """From the log's rows to envelopes keyed by group: the stateless front of the membership query.
 
-Receives every row that is not an offset commit, and from the commits topic the counts the other query made. Hands on
-one envelope per group record that decodes, and one per log partition with what was counted. A record that cannot be
-used is counted by its outcome and goes no further.
+Receives every row that is not an offset commit, from the commits topic the counts the other query made, and probes.
+Hands on one envelope per group record that decodes, one per probe, and one per log partition with what was counted. A
+record that cannot be used is counted by its outcome and goes no further.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.groups import counts
+from rebalance_streaming.groups.fold import FOLDED_TYPES, GROUP_METADATA
 from rebalance_streaming.wire.decode import Outcome, decode_record
 
 #: Who an envelope is for: a group, or the monitor's own bookkeeping.
@@ -40,8 +41,11 @@ _ARROW_SCHEMA = pa.schema(
     ]
 )
 
-GROUP_METADATA = 2
+#: In place of a record type: the envelope holds a probe.
+PROBE = -1
 _OFFSET_COMMIT_PREFIXES = (b"\x00\x00", b"\x00\x01")
+
+_LOG, _COUNTS, _PROBES = "log", "counts", "probes"
 
 # Who it is for and its name, record type, log partition and offset, timestamp, whether live, key and value.
 Envelope = tuple[str, str, int | None, int, int, int, bool, bytes | None, bytes | None]
@@ -58,12 +62,18 @@ def is_offset_commit() -> Column:
 
 def to_envelopes(log: DataFrame, config: StreamConfig, baseline: dict[int, int]) -> DataFrame:
     """Decode, count and address the rows of the membership query. `baseline`: first live offset per partition."""
-    from_log = F.col("topic") == config.source_topic
-    counts_row = (F.col("topic") == config.commits_topic) & F.col("key").isNull()
+    topic = F.col("topic")
+    origin = (
+        F.when((topic == config.source_topic) & ~is_offset_commit(), _LOG)
+        .when((topic == config.commits_topic) & F.col("key").isNull(), _COUNTS)
+        # Most probes bring offsets only, which are not for the fold.
+        .when((topic == config.probes_topic) & F.col("value").cast("string").contains('"state"'), _PROBES)
+    )
     return (
-        log.where((from_log & ~is_offset_commit()) | counts_row)
+        log.withColumn("origin", origin)
+        .where(F.col("origin").isNotNull())
         .select(
-            from_log.alias("from_log"),
+            "origin",
             "partition",
             "offset",
             F.unix_millis("timestamp").alias("timestamp_ms"),
@@ -90,17 +100,28 @@ def _make_decoder(
 
 
 def _address(
-    row: tuple[bool, int, int, int, bytes | None, bytes | None], baseline: dict[int, int], tally: SourceTally
+    row: tuple[str, int, int, int, bytes | None, bytes | None], baseline: dict[int, int], tally: SourceTally
 ) -> Envelope | None:
-    from_log, partition, offset, timestamp_ms, key, value = row
-    if not from_log:
+    origin, partition, offset, timestamp_ms, key, value = row
+    if origin == _PROBES:
+        return (
+            None
+            if key is None
+            else (GROUP_SCOPE, _text(key), PROBE, partition, offset, timestamp_ms, True, None, value)
+        )
+    if origin == _COUNTS:
         return (MONITOR_SCOPE, RECORDS, None, partition, offset, timestamp_ms, True, None, value)
     record = decode_record(key, value)
     tally.add(partition, offset, (record.record_type, record.value_version, record.outcome))
-    if record.record_type != GROUP_METADATA or record.outcome not in (Outcome.DECODED, Outcome.TOMBSTONE):
+    if record.record_type not in FOLDED_TYPES or record.outcome not in (Outcome.DECODED, Outcome.TOMBSTONE):
         return None
     live = offset >= baseline.get(partition, 0)
-    return (GROUP_SCOPE, record.key.group, record.record_type, partition, offset, timestamp_ms, live, key, value)
+    group = record.key.group if record.record_type == GROUP_METADATA else record.key.group_id
+    return (GROUP_SCOPE, group, record.record_type, partition, offset, timestamp_ms, live, key, value)
+
+
+def _text(key: bytes) -> str:
+    return key.decode(errors="replace")
 
 
 def _count_envelope(each: counts.SourceCounts) -> Envelope:

@@ -69,11 +69,17 @@ def run(
     ends = cluster.log_ends(config.source_topic)
     cluster.check_readable(ends)
     cluster.ensure_topics()
-    commits_ends = cluster.log_ends(config.commits_topic)
+    commits_ends, probes_ends = cluster.log_ends(config.commits_topic), cluster.log_ends(config.probes_topic)
     notify(f"cluster {cluster_id}: {len(ends.visible)} partitions of {config.source_topic}; starting Spark")
     spark = start_session(config, jars)
     try:
-        found = Baseline(cluster_id, config.source_topic, dict(ends.visible), dict(commits_ends.visible))
+        found = Baseline(
+            cluster_id,
+            config.source_topic,
+            dict(ends.visible),
+            dict(commits_ends.visible),
+            dict(probes_ends.visible),
+        )
         inputs = _Inputs(open_checkpoint(spark, config.checkpoint, found), ends, java_properties(config.kafka))
         check_source_delivers(spark, cluster, inputs.properties, ends)
         _run_queries(spark, config, inputs, stop, notify)
@@ -166,6 +172,7 @@ def _start_membership(spark: SparkSession, config: StreamConfig, inputs: _Inputs
     start = {
         config.source_topic: dict.fromkeys(inputs.ends.visible, EARLIEST),
         config.commits_topic: dict(inputs.baseline.commits_start),
+        config.probes_topic: dict(inputs.baseline.probes_start),
     }
     log = read_log(
         spark,

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from rebalance_streaming.config import StreamConfig
-from rebalance_streaming.groups import counts, events
-from rebalance_streaming.groups.fold import fold
-from rebalance_streaming.groups.model import GroupRecord, dump_state, load_state, new_state
-from rebalance_streaming.spark.envelopes import GROUP_SCOPE
+from rebalance_streaming.groups import counts, episodes, events
+from rebalance_streaming.groups.fold import fold, settle
+from rebalance_streaming.groups.model import GroupRecord, GroupState, dump_state, load_state, new_state
+from rebalance_streaming.groups.probing import observe
+from rebalance_streaming.spark.envelopes import GROUP_SCOPE, PROBE
 from rebalance_streaming.wire.decode import decode_record
-from rebalance_streaming.wire.records import GroupMetadataValue
 
 OUTPUT_SCHEMA = "topic string, key binary, value binary"
 _STATE_SCHEMA = "blob binary"
@@ -28,7 +30,7 @@ def fold_groups(envelopes: DataFrame, config: StreamConfig) -> DataFrame:
         statefulProcessor=GroupProcessor(config),
         outputStructType=OUTPUT_SCHEMA,
         outputMode="append",
-        timeMode="none",
+        timeMode="ProcessingTime",
     )
 
 
@@ -36,10 +38,12 @@ class GroupProcessor(StatefulProcessor):
     """Keeps one blob per key: a group's state, or the monitor's own totals."""
 
     def __init__(self, config: StreamConfig) -> None:
-        self._config = config
+        # What workers get carries no credentials.
+        self._config = replace(config, kafka={})
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state; called once per task."""
+        self._handle = handle
         self._state = handle.getValueState("state", _STATE_SCHEMA)
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
@@ -48,23 +52,52 @@ class GroupProcessor(StatefulProcessor):
         kept = self._state.get()
         blob = None if kept is None else kept[0]
         # Spark hands on a key's rows in no particular order; the log's order is what they mean.
-        ordered = sorted(rows, key=lambda row: (row["partition"], row["offset"]))
+        ordered = sorted(rows, key=lambda row: (row["type"] == PROBE, row["partition"], row["offset"]))
         step = self._fold_group if scope == GROUP_SCOPE else self._fold_counts
         blob, outputs = step(name, blob, ordered)
         self._state.update((blob,))
-        return iter([Row(topic=topic, key=key.encode(), value=value) for topic, key, value in outputs])
+        return _rows(outputs)
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802, N803
+        """Count what has been over for long enough; a group that writes nothing more would never be asked again."""
+        kept = self._state.get()
+        if kept is None:
+            return iter([])
+        state = load_state(bytes(kept[0]))
+        settled = settle(state, _now_ms())
+        if settled is state:
+            return iter([])
+        self._state.update((dump_state(settled),))
+        return _rows([self._group_row(settled)])
 
     def close(self) -> None:
         """Nothing to release."""
 
     def _fold_group(self, group: str, blob: bytes | None, rows: list[Row]) -> tuple[bytes, list[Output]]:
-        state = new_state(self._config.cluster, group) if blob is None else load_state(bytes(blob))
-        outputs: list[Output] = []
+        before = state = new_state(self._config.cluster, group) if blob is None else load_state(bytes(blob))
+        changed: dict[str, events.Rebalance] = {}
+        now_ms = _now_ms()
         for row in rows:
-            state, rebalances = fold(state, _to_record(row))
-            outputs += [self._rebalance_row(each) for each in rebalances]
-        outputs.append((self._config.groups_topic, f"{self._config.cluster}/{group}", events.encode(state.picture)))
+            if row["type"] == PROBE:
+                state, rebalances = _observe(state, bytes(row["value"]))
+            else:
+                state, rebalances = fold(state, _to_record(row, now_ms))
+            changed |= {each.rebalance_id: each for each in rebalances}
+        self._remind(before, state)
+        outputs = [self._rebalance_row(each) for each in changed.values()]
+        if state.picture != before.picture:
+            outputs.append(self._group_row(state))
         return dump_state(state), outputs
+
+    def _remind(self, before: GroupState, after: GroupState) -> None:
+        due = episodes.settles_at_ms(after)
+        if due is not None and due != episodes.settles_at_ms(before):
+            # Spark refuses a time that has passed.
+            self._handle.registerTimer(max(due, _now_ms() + 1_000))
+
+    def _group_row(self, state: GroupState) -> Output:
+        key = f"{self._config.cluster}/{state.picture.group}"
+        return (self._config.groups_topic, key, events.encode(state.picture))
 
     def _rebalance_row(self, rebalance: events.Rebalance) -> Output:
         key = f"{rebalance.cluster}/{rebalance.group}/{rebalance.rebalance_id}"
@@ -77,12 +110,31 @@ class GroupProcessor(StatefulProcessor):
         return counts.dump(totals), [(self._config.status_topic, f"{self._config.cluster}/records", published)]
 
 
-def _to_record(row: Row) -> GroupRecord:
-    value = decode_record(bytes(row["key"]), None if row["value"] is None else bytes(row["value"])).value
+def _rows(outputs: list[Output]) -> Iterator[Row]:
+    return iter([Row(topic=topic, key=key.encode(), value=value) for topic, key, value in outputs])
+
+
+def _observe(state: GroupState, text: bytes) -> tuple[GroupState, tuple[events.Rebalance, ...]]:
+    try:
+        return observe(state, events.decode(text, events.Probe))
+    except events.ContractError:
+        # Somebody else's message in the probes topic changes nothing.
+        return state, ()
+
+
+def _to_record(row: Row, now_ms: int) -> GroupRecord:
+    record = decode_record(bytes(row["key"]), None if row["value"] is None else bytes(row["value"]))
     return GroupRecord(
         partition=row["partition"],
         offset=row["offset"],
         timestamp_ms=row["timestamp_ms"],
         live=row["live"],
-        value=value if isinstance(value, GroupMetadataValue) else None,
+        value=record.value,
+        record_type=row["type"],
+        member_id=getattr(record.key, "member_id", None),
+        received_at_ms=now_ms,
     )
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

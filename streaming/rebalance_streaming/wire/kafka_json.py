@@ -27,8 +27,13 @@ def to_json(value: Any, version: int) -> Any:
     if isinstance(value, bytes):
         return b64encode(value).decode()
     if isinstance(value, UUID):
-        return urlsafe_b64encode(value.bytes).decode().rstrip("=")
+        return uuid_text(value)
     return value
+
+
+def uuid_text(value: UUID) -> str:
+    """Return an id as Kafka writes it: URL-safe base64 of 22 characters."""
+    return urlsafe_b64encode(value.bytes).decode().rstrip("=")
 
 
 def _is_shown(spec: FieldSpec, value: Any, default: Any) -> bool:

@@ -1,0 +1,310 @@
+"""Classic groups: what a type-2 record means.
+
+The broker writes one when the leader's SyncGroup arrives (a finished rebalance), when the last member is gone, when a
+static member is replaced by its restarted self (same generation) and, on the Java coordinator, when a group is created
+(generation 0) or converted from the KIP-848 protocol (generation = group epoch). It raises the generation at the end of
+every join phase but stores only those that got an assignment, so a gap is an aborted round. (Kafka:
+GroupMetadataManager, ClassicGroup.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rebalance_streaming.groups import episodes
+from rebalance_streaming.groups.events import Generation, GroupSnapshot, Member, Partitions
+from rebalance_streaming.groups.identity import pair_members
+from rebalance_streaming.groups.model import Changes, Gone, GroupRecord, GroupState, Sighting, Step, by_id, difference
+from rebalance_streaming.wire.assignment import Assignment, Subscription, decode_assignment, decode_subscription
+from rebalance_streaming.wire.records import GroupMetadataMember, GroupMetadataValue
+
+CONSUMER_PROTOCOL, CONNECT_PROTOCOL, STREAMS_ASSIGNOR = "consumer", "connect", "stream"
+STABLE, EMPTY, DELETED = "Stable", "Empty", "Deleted"
+
+#: How long a cooperative assignor's second round is waited for when no member allows itself more.
+FOLLOW_UP_WITHIN_MS = 30_000
+
+
+def fold_classic(state: GroupState, record: GroupRecord) -> None:
+    """Apply a type-2 record to the given copy of the state."""
+    value: GroupMetadataValue | None = record.value
+    if value is None:
+        _forget(state, record)
+    elif _is_conversion(state, record, value):
+        _convert(state, record, value)
+    elif not record.live:
+        _adopt(state, value)
+    elif value.generation == 0 and not value.members:
+        _open_group(state, record, value)
+    elif value.generation == state.picture.generation:
+        _replace_members(state, value)
+    else:
+        _step(state, record, value)
+
+
+def _forget(state: GroupState, record: GroupRecord) -> None:
+    """Empty the picture of a deleted group; its totals stay, should it return."""
+    if state.picture.type not in (None, "classic"):
+        return  # leftovers: a tombstone of the group's former life as a classic group, kept by compaction
+    picture = state.picture
+    episodes.abort(state, record)
+    state.gone = Gone("classic", record.timestamp_ms, picture.generation, picture.members)
+    state.joining_since_ms, state.revoked_unassigned, state.changes = None, False, Changes()
+    state.picture = replace(
+        state.picture, state=DELETED, generation=None, protocol=None, leader=None, members=(), assignment_epoch=None
+    )
+
+
+def _is_conversion(state: GroupState, record: GroupRecord, value: GroupMetadataValue) -> bool:
+    """Whether this record is the second half of a conversion from KIP-848, whose first half were tombstones."""
+    gone = state.gone
+    return (
+        record.live
+        and gone is not None
+        and gone.type != "classic"
+        and gone.timestamp_ms == record.timestamp_ms
+        and (value.generation in (gone.generation, 0))
+    )
+
+
+def _convert(state: GroupState, record: GroupRecord, value: GroupMetadataValue) -> None:
+    """Go on as a classic group. A rebalance among the members that stay follows at once."""
+    gone, known = state.gone, state.last_generation
+    _adopt(state, value)
+    counters = replace(state.picture.counters, conversions=state.picture.counters.conversions + 1)
+    state.picture = replace(state.picture, counters=counters)
+    state.joining_since_ms = record.timestamp_ms
+    if gone is not None and value.members:
+        left, _ = difference(gone.members, state.picture.members)
+        state.changes = Changes(departed=tuple(left), first=left[0].member_id if len(left) == 1 else None)
+        episodes.resume(state)
+    elif known:
+        state.picture = replace(state.picture, counters=episodes.count_reset(counters))
+
+
+def _adopt(state: GroupState, value: GroupMetadataValue) -> None:
+    """Take the record as the present picture, without counting how it came about."""
+    state.picture = replace(
+        state.picture,
+        type="classic",
+        state=STABLE if value.members else EMPTY,
+        protocol_type=value.protocol_type or None,
+        protocol=value.protocol,
+        generation=value.generation,
+        assignment_epoch=None,
+        leader=value.leader,
+        members=read_members(value),
+        rebalancing_since_ms=None,
+    )
+    state.joining_since_ms = None
+    state.revoked_unassigned = leaves_revoked_unassigned(value)
+    state.gone, state.changes = None, Changes()
+    state.last_generation = value.generation
+
+
+def _open_group(state: GroupState, record: GroupRecord, value: GroupMetadataValue) -> None:
+    """Note the creation marker of the Java coordinator: the first join phase begins here."""
+    came_back = bool(state.last_generation)
+    since = value.current_state_timestamp
+    _adopt(state, value)
+    state.joining_since_ms = since if since >= 0 else record.timestamp_ms
+    if came_back:
+        state.picture = replace(state.picture, counters=episodes.count_reset(state.picture.counters))
+
+
+def _replace_members(state: GroupState, value: GroupMetadataValue) -> None:
+    """Same generation again: a static member came back under a new id (KIP-345), or the record was repeated."""
+    before, joining, due = state.picture.members, state.joining_since_ms, state.revoked_unassigned
+    _adopt(state, value)
+    left, joined = difference(before, state.picture.members)
+    counters = state.picture.counters
+    counters = replace(counters, members_replaced=counters.members_replaced + len(pair_members(left, joined)))
+    state.picture = replace(state.picture, counters=counters)
+    state.joining_since_ms, state.revoked_unassigned = joining, due
+
+
+def _step(state: GroupState, record: GroupRecord, value: GroupMetadataValue) -> None:
+    """Take up the generation this record completes, and the ones before it that never got here."""
+    before = state.picture
+    members_before = by_id((*before.members, *state.changes.departed))
+    first_departed, due, joining = state.changes.first, state.revoked_unassigned, state.joining_since_ms
+    aborted = _aborted(state.last_generation, before.generation, value.generation)
+    if state.last_generation is not None and value.generation < state.last_generation:
+        state.picture = replace(before, counters=episodes.count_reset(before.counters))
+    known = state.last_generation
+    _adopt(state, value)
+    state.last_generation = known
+    join_ended_ms = value.current_state_timestamp if value.current_state_timestamp >= 0 else None
+    left, joined = difference(members_before, state.picture.members)
+    replaced = pair_members(left, joined)
+    reason = _reason(members_before, state.picture, due=due, left=left, joined=joined, replaced=replaced)
+    latest = record.timestamp_ms if join_ended_ms is None else min(join_ended_ms, record.timestamp_ms)
+    # Not before the previous record, which the broker wrote in another state; not after the barrier's release.
+    started_after, started_before = _start_bounds(state.sighting, before.updated_at_ms, latest)
+    state.sighting = replace(state.sighting, settled_ms=None, rebalancing_ms=None)
+    generation = Generation(
+        generation=value.generation,
+        reason=reason,
+        started_at_ms=joining,
+        join_ended_at_ms=join_ended_ms,
+        joined=tuple(member.member_id for member in joined),
+        left=tuple(member.member_id for member in left),
+        replaced=replaced,
+    )
+    step = Step(
+        generation=generation,
+        started_after_ms=started_after if joining is None else joining,
+        started_before_ms=started_before if joining is None else joining,
+        members_before=members_before,
+        members_after=state.picture.members,
+        merge_within_ms=_merge_within_ms(reason, state.picture.members),
+        offender=first_departed or _offender(before, reason, left, joined, state.picture.members),
+    )
+    episodes.begin(state, record, step)
+    episodes.assign(state, record, value.generation, aborted)
+    episodes.complete(state, record)
+    state.last_generation = value.generation
+
+
+def _start_bounds(sighting: Sighting, not_before_ms: int | None, not_after_ms: int) -> tuple[int | None, int]:
+    """Narrow the bounds of a start that the log gives by what was seen since the last record."""
+    settled, rebalancing = sighting.settled_ms, sighting.rebalancing_ms
+    earliest, latest = not_before_ms, not_after_ms
+    if rebalancing is not None and (earliest is None or earliest < rebalancing) and rebalancing < latest:
+        latest = rebalancing
+    if settled is not None and settled <= latest and (earliest is None or earliest < settled):
+        earliest = settled
+    return earliest, latest
+
+
+def _aborted(last: int | None, present: int | None, generation: int) -> int:
+    """Rounds that ended without a stored assignment between the known generation and this one.
+
+    A group without a known generation is new or was deleted (everything older was read first), and a group's first
+    generation is 1. A generation below the known one means the coordinator started over: nothing is known of the gap.
+    """
+    if present is None and last is not None and generation > last:
+        return 0  # deleted and back, yet counting on: the tombstone did not mean a new beginning
+    return max(0, generation - (present or 0) - 1)
+
+
+def _merge_within_ms(reason: str, members: Sequence[Member]) -> int:
+    if reason != "cooperative_followup":
+        return episodes.MERGE_WITHIN_MS
+    return max([FOLLOW_UP_WITHIN_MS, *(m.rebalance_timeout_ms for m in members if m.rebalance_timeout_ms)])
+
+
+def _reason(
+    before: Sequence[Member],
+    after: GroupSnapshot,
+    *,
+    due: bool,
+    left: Sequence[Member],
+    joined: Sequence[Member],
+    replaced: Sequence[tuple[str, str]],
+) -> str:
+    """Classify what started the rebalance by what it changed; the first match wins."""
+    if not after.members:
+        return "group_emptied"
+    if not before:
+        return "first_join"
+    return member_change(left, joined, replaced) or _reason_without_member_change(before, after, due=due)
+
+
+def member_change(left: Sequence[Member], joined: Sequence[Member], replaced: Sequence[tuple[str, str]]) -> str | None:
+    """Return the reason that lies in who left and who came, null when nobody did."""
+    if left and joined:
+        return "replacement" if len(replaced) == len(left) == len(joined) else "swap"
+    if joined:
+        return "join"
+    return "departure" if left else None
+
+
+def _reason_without_member_change(before: Sequence[Member], after: GroupSnapshot, *, due: bool) -> str:
+    former = {member.member_id: member for member in before}
+    pairs = [(former[member.member_id], member) for member in after.members]
+    if any(old.topics != new.topics for old, new in pairs):
+        return "subscription_change"
+    if due:
+        return "cooperative_followup"
+    if _partition_counts(before) != _partition_counts(after.members):
+        return "topic_metadata_change"
+    if any(old.rack_id != new.rack_id for old, new in pairs):
+        return "rack_change"
+    if after.protocol_type == CONNECT_PROTOCOL:
+        return "connect_internal"
+    # With unchanged members only the leader's JoinGroup starts a rebalance (Kafka: classicGroupJoinExistingMember).
+    return "streams_internal" if after.protocol == STREAMS_ASSIGNOR else "leader_rejoin"
+
+
+def _partition_counts(members: Sequence[Member]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for member in members:
+        for topic, partitions in (member.partitions or {}).items():
+            counts[topic] = counts.get(topic, 0) + len(partitions)
+    return counts
+
+
+def _offender(
+    before: GroupSnapshot, reason: str, left: Sequence[Member], joined: Sequence[Member], after: Sequence[Member]
+) -> str | None:
+    """Return the one member that set the rebalance off, null when several came into question."""
+    gone_or_come = left or joined
+    if gone_or_come:
+        return gone_or_come[0].member_id if len(gone_or_come) == 1 else None
+    if reason == "subscription_change":
+        former = {member.member_id: member.topics for member in before.members}
+        changed = [member.member_id for member in after if former.get(member.member_id) != member.topics]
+        return changed[0] if len(changed) == 1 else None
+    return before.leader if reason == "leader_rejoin" else None
+
+
+# --- Members ---
+
+
+def read_members(value: GroupMetadataValue) -> tuple[Member, ...]:
+    """Return the members of a group record, sorted by id."""
+    consumer = value.protocol_type == CONSUMER_PROTOCOL
+    return by_id(_read_member(member, consumer=consumer) for member in value.members)
+
+
+def _read_member(member: GroupMetadataMember, *, consumer: bool) -> Member:
+    decoded = decode_subscription(member.subscription) if consumer else None
+    subscription = decoded if isinstance(decoded, Subscription) else None
+    return Member(
+        member_id=member.member_id,
+        client_id=member.client_id,
+        host=member.client_host.removeprefix("/"),
+        group_instance_id=member.group_instance_id,
+        rack_id=(subscription.rack_id or None) if subscription else None,
+        session_timeout_ms=member.session_timeout,
+        rebalance_timeout_ms=member.rebalance_timeout if member.rebalance_timeout >= 0 else None,
+        topics=tuple(sorted(subscription.topics)) if subscription else (),
+        partitions=_partitions(member.assignment) if consumer else None,
+    )
+
+
+def _partitions(assignment: bytes) -> Partitions | None:
+    decoded = decode_assignment(assignment)
+    if not isinstance(decoded, Assignment):
+        return None
+    return {each.topic: sorted(each.partitions) for each in decoded.assigned_partitions}
+
+
+def leaves_revoked_unassigned(value: GroupMetadataValue) -> bool:
+    """Whether members gave up partitions in this generation that nobody got yet (KIP-429's first of two rounds).
+
+    Eager members send no owned partitions, so this is never true for them.
+    """
+    if value.protocol_type != CONSUMER_PROTOCOL:
+        return False
+    owned: set[tuple[str, int]] = set()
+    given: set[tuple[str, int]] = set()
+    for member in value.members:
+        subscription, assignment = decode_subscription(member.subscription), decode_assignment(member.assignment)
+        if isinstance(subscription, Subscription):
+            owned |= {(each.topic, p) for each in subscription.owned_partitions for p in each.partitions}
+        if isinstance(assignment, Assignment):
+            given |= {(each.topic, p) for each in assignment.assigned_partitions for p in each.partitions}
+    return bool(owned - given)

@@ -1,0 +1,324 @@
+"""Puts generations together to logical rebalances, times them and counts them.
+
+Consecutive generations are one rebalance when the group was never really stable between them: the next join barrier
+was released (or the next group epoch began) within two heartbeats of the last assignment, or a cooperative assignor's
+second round was due. Receives steps from the two kinds of groups; changes the given copy of the state.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import replace
+
+from rebalance_streaming.groups import windows
+from rebalance_streaming.groups.events import (
+    DURATION_BUCKETS_MS,
+    Counters,
+    Generation,
+    Member,
+    Moves,
+    Partitions,
+    Rebalance,
+)
+from rebalance_streaming.groups.identity import pair_members
+from rebalance_streaming.groups.model import Episode, GroupRecord, GroupState, Step, difference
+
+ONGOING, COMPLETED, ABORTED = "ongoing", "completed", "aborted"
+
+#: Two heartbeat intervals of 3 s, every client's default: a group that was stable for less was not stable.
+MERGE_WITHIN_MS = 6_000
+#: How long after its end a rebalance is counted with its duration: no further generation is expected then, even if the
+#: record of one is still on its way.
+SETTLE_AFTER_MS = 20_000
+
+Place = tuple[str, int]
+
+
+def begin(state: GroupState, record: GroupRecord, step: Step) -> None:
+    """Take up a generation: into the rebalance that goes on or just ended, or as the first of a new one."""
+    former = state.episode
+    if former is not None and _continues(former.rebalance, step):
+        state.episode = replace(former, rebalance=_extended(former.rebalance, state, step))
+    else:
+        settle(state)
+        state.episode = Episode(_opened(state, record, step), spread_until_ms=step.started_before_ms)
+        _count_rebalance(state, record, step.generation.reason)
+    _count_members(state, step.generation)
+    state.picture = replace(
+        state.picture,
+        last_rebalance_ms=record.timestamp_ms,
+        last_rebalance_id=state.episode.rebalance.rebalance_id,
+        rebalancing_since_ms=state.episode.rebalance.started_before_ms,
+    )
+
+
+def assign(state: GroupState, record: GroupRecord, generation: int, aborted: int) -> None:
+    """Note that a generation got its assignment, and how many before it never did."""
+    counters = state.picture.counters
+    counters = replace(
+        counters,
+        generations_completed=counters.generations_completed + 1,
+        generations_aborted=counters.generations_aborted + aborted,
+    )
+    panes = windows.add(
+        state.picture.windows,
+        record.timestamp_ms,
+        record.now_ms,
+        generations_completed=1,
+        generations_aborted=aborted,
+    )
+    state.picture = replace(state.picture, counters=counters, windows=panes)
+    if state.episode is not None and state.episode.rebalance.outcome == ONGOING:
+        state.episode = replace(
+            state.episode, rebalance=_assigned(state.episode.rebalance, generation, record.timestamp_ms, aborted)
+        )
+
+
+def complete(state: GroupState, record: GroupRecord) -> None:
+    """End the rebalance that goes on, if any: the group is stable or empty now, with the members it has."""
+    if state.episode is None or state.episode.rebalance.outcome != ONGOING:
+        return
+    at_ms = record.timestamp_ms
+    ended = _ended(state.episode.rebalance, state, at_ms, COMPLETED)
+    wandered = _wandered(state.episode.wandered, ended)
+    panes = windows.add_rebalancing(state.picture.windows, state.episode.spread_until_ms, at_ms, record.now_ms)
+    ended = replace(ended, moves=_moves(ended, wandered))
+    state.episode = replace(
+        state.episode, rebalance=ended, wandered=wandered, spread_until_ms=max(at_ms, state.episode.spread_until_ms)
+    )
+    state.picture = replace(state.picture, windows=panes, last_rebalance_ms=at_ms, rebalancing_since_ms=None)
+
+
+def abort(state: GroupState, record: GroupRecord) -> None:
+    """End the rebalance that goes on, if any, because its group is gone; what comes after is another one."""
+    if not state.picture.members and state.episode is not None and state.episode.rebalance.outcome == COMPLETED:
+        settle(state)
+        state.episode = None
+    if state.episode is not None and state.episode.rebalance.outcome == ONGOING:
+        ended = _ended(state.episode.rebalance, state, record.timestamp_ms, ABORTED)
+        state.episode = replace(state.episode, rebalance=ended)
+    state.picture = replace(state.picture, rebalancing_since_ms=None)
+
+
+def resume(state: GroupState) -> None:
+    """Take back an abortion: what looked like the group's end was a conversion."""
+    if state.episode is not None and state.episode.rebalance.outcome == ABORTED:
+        rebalance = _reopened(state.episode.rebalance)
+        state.episode = replace(state.episode, rebalance=rebalance)
+        state.picture = replace(state.picture, rebalancing_since_ms=rebalance.started_before_ms)
+
+
+def settle(state: GroupState) -> None:
+    """Count the duration and the moves of an ended rebalance, once."""
+    episode = state.episode
+    if episode is None or episode.settled or episode.rebalance.duration_min_ms is None:
+        return
+    counters = state.picture.counters
+    duration_ms = episode.rebalance.duration_min_ms
+    durations = list(counters.durations)
+    durations[bisect_left(DURATION_BUCKETS_MS, duration_ms)] += 1
+    moved = 0 if episode.rebalance.moves is None else _size(episode.rebalance.moves.moved)
+    counters = replace(
+        counters,
+        durations=durations,
+        duration_ms=counters.duration_ms + duration_ms,
+        partitions_moved=counters.partitions_moved + moved,
+    )
+    state.picture = replace(state.picture, counters=counters)
+    state.episode = replace(episode, settled=True)
+
+
+def settles_at_ms(state: GroupState) -> int | None:
+    """Return from when on `settle` is due, null when nothing waits for it."""
+    episode = state.episode
+    if episode is None or episode.settled or episode.rebalance.completed_at_ms is None:
+        return None
+    return episode.rebalance.completed_at_ms + SETTLE_AFTER_MS
+
+
+def _continues(rebalance: Rebalance, step: Step) -> bool:
+    if rebalance.completed_at_ms is None:
+        return True
+    if rebalance.outcome == ABORTED:
+        return False
+    return step.started_before_ms - rebalance.completed_at_ms <= step.merge_within_ms
+
+
+def _opened(state: GroupState, record: GroupRecord, step: Step) -> Rebalance:
+    picture, generation = state.picture, step.generation
+    known = state.last_generation
+    return Rebalance(
+        cluster=picture.cluster,
+        group=picture.group,
+        # The position of its first record: the same at every replay, and unlike a generation never used again.
+        rebalance_id=f"{record.partition}-{record.offset}",
+        type=picture.type or "classic",
+        reason=generation.reason,
+        outcome=ONGOING,
+        generation_from=known if known is not None and known < generation.generation else None,
+        generation_to=generation.generation,
+        generations=(generation,),
+        generations_aborted=0,
+        started_after_ms=step.started_after_ms,
+        started_before_ms=step.started_before_ms,
+        join_ended_at_ms=generation.join_ended_at_ms,
+        completed_at_ms=None,
+        sync_ms=None,
+        duration_min_ms=None,
+        duration_max_ms=None,
+        protocol=picture.protocol,
+        leader=picture.leader,
+        members_before=step.members_before,
+        members_after=step.members_after,
+        joined=generation.joined,
+        left=generation.left,
+        replaced=generation.replaced,
+        first_offender=step.offender,
+    )
+
+
+def _extended(rebalance: Rebalance, state: GroupState, step: Step) -> Rebalance:
+    opened = _with_members(_reopened(rebalance), step.members_after)
+    return replace(
+        opened,
+        generation_to=step.generation.generation,
+        generations=(*opened.generations, step.generation),
+        type=state.picture.type or opened.type,
+        protocol=state.picture.protocol,
+        leader=state.picture.leader,
+    )
+
+
+def _reopened(rebalance: Rebalance) -> Rebalance:
+    return replace(
+        rebalance, outcome=ONGOING, completed_at_ms=None, duration_min_ms=None, duration_max_ms=None, moves=None
+    )
+
+
+def _assigned(rebalance: Rebalance, generation: int, at_ms: int, aborted: int) -> Rebalance:
+    generations = tuple(
+        replace(each, assigned_at_ms=at_ms, aborted_before=aborted)
+        if each.generation == generation and each.assigned_at_ms is None
+        else each
+        for each in rebalance.generations
+    )
+    first = rebalance.assigning_ms is None and rebalance.join_ended_at_ms is None
+    sync_from = rebalance.join_ended_at_ms if rebalance.sync_ms is None else None
+    return replace(
+        rebalance,
+        generations=generations,
+        generations_aborted=rebalance.generations_aborted + aborted,
+        assigning_ms=max(0, at_ms - rebalance.started_before_ms)
+        if first and rebalance.type != "classic"
+        else rebalance.assigning_ms,
+        sync_ms=rebalance.sync_ms if sync_from is None else max(0, at_ms - sync_from),
+    )
+
+
+def _ended(rebalance: Rebalance, state: GroupState, at_ms: int, outcome: str) -> Rebalance:
+    assigned_ms = None if rebalance.assigning_ms is None else rebalance.started_before_ms + rebalance.assigning_ms
+    return replace(
+        _with_members(rebalance, state.picture.members),
+        outcome=outcome,
+        completed_at_ms=at_ms,
+        duration_min_ms=max(0, at_ms - rebalance.started_before_ms),
+        duration_max_ms=None if rebalance.started_after_ms is None else max(0, at_ms - rebalance.started_after_ms),
+        reconciling_ms=None if assigned_ms is None else max(0, at_ms - assigned_ms),
+    )
+
+
+def _with_members(rebalance: Rebalance, after: tuple[Member, ...]) -> Rebalance:
+    """Return the rebalance with the members it has led to so far, and the net change."""
+    left, joined = difference(rebalance.members_before, after)
+    return replace(
+        rebalance,
+        members_after=after,
+        joined=tuple(member.member_id for member in joined),
+        left=tuple(member.member_id for member in left),
+        replaced=pair_members(left, joined),
+    )
+
+
+def _count_rebalance(state: GroupState, record: GroupRecord, reason: str) -> None:
+    counters = state.picture.counters
+    by_reason = {**counters.rebalances, reason: counters.rebalances.get(reason, 0) + 1}
+    panes = windows.add(state.picture.windows, record.timestamp_ms, record.now_ms, rebalances=1)
+    state.picture = replace(state.picture, counters=replace(counters, rebalances=by_reason), windows=panes)
+
+
+def _count_members(state: GroupState, generation: Generation) -> None:
+    counters, returned = state.picture.counters, len(generation.replaced)
+    counters = replace(
+        counters,
+        members_joined=counters.members_joined + len(generation.joined) - returned,
+        members_left=counters.members_left + len(generation.left) - returned,
+        members_replaced=counters.members_replaced + returned,
+    )
+    state.picture = replace(state.picture, counters=counters)
+
+
+def count_reset(counters: Counters) -> Counters:
+    """Note that generation numbers began anew."""
+    return replace(counters, resets=counters.resets + 1)
+
+
+# --- Partitions ---
+
+
+def _owners(members: Iterable[Member], names: dict[str, str]) -> dict[Place, str] | None:
+    """Return who has which partition, under their former member ids; null when an assignment is in no known form."""
+    owners: dict[Place, str] = {}
+    for member in members:
+        if member.partitions is None:
+            return None
+        owner = names.get(member.member_id, member.member_id)
+        owners.update({(topic, p): owner for topic, numbers in member.partitions.items() for p in numbers})
+    return owners
+
+
+def _before_and_after(rebalance: Rebalance) -> tuple[dict[Place, str], dict[Place, str]] | None:
+    if rebalance.type == "share":
+        return None  # several members have one partition
+    before = _owners(rebalance.members_before, {})
+    after = _owners(rebalance.members_after, {new: old for old, new in rebalance.replaced})
+    return None if before is None or after is None else (before, after)
+
+
+def _wandered(so_far: Partitions, rebalance: Rebalance) -> Partitions:
+    owners = _before_and_after(rebalance)
+    if owners is None:
+        return so_far
+    before, after = owners
+    return _by_topic({*_places(so_far), *(place for place, owner in before.items() if after.get(place) != owner)})
+
+
+def _moves(rebalance: Rebalance, wandered: Partitions) -> Moves | None:
+    owners = _before_and_after(rebalance)
+    if owners is None:
+        return None
+    before, after = owners
+    both = before.keys() & after.keys()
+    kept = {place for place in both if before[place] == after[place]}
+    return Moves(
+        moved=_by_topic(both - kept),
+        kept=len(kept),
+        gained=len(after.keys() - before.keys()),
+        lost=len(before.keys() - after.keys()),
+        ping_ponged=_by_topic(kept & set(_places(wandered))),
+    )
+
+
+def _places(partitions: Partitions) -> list[Place]:
+    return [(topic, p) for topic, numbers in partitions.items() for p in numbers]
+
+
+def _by_topic(places: Iterable[Place]) -> Partitions:
+    partitions: Partitions = {}
+    for topic, p in sorted(places):
+        partitions.setdefault(topic, []).append(p)
+    return partitions
+
+
+def _size(partitions: Partitions) -> int:
+    return sum(len(numbers) for numbers in partitions.values())

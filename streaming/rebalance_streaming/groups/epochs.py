@@ -1,0 +1,460 @@
+"""Groups that count epochs: KIP-848 consumer groups, share groups (KIP-932) and streams groups (KIP-1071).
+
+Their whole history is in the log. A group epoch (types 3, 11, 17) is raised when a new assignment is needed and says to
+the millisecond when a rebalance began; the target assignment (6, 12, 20) is computed for an epoch; every member (8, 14,
+22) then moves to it on its own. The group's state is a function of these records (Kafka:
+ConsumerGroup.maybeUpdateGroupState). What was behind a new epoch is told by the records since the one before it:
+member records (5, 10, 19), their tombstones, a resolved pattern (16).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rebalance_streaming.groups import episodes
+from rebalance_streaming.groups.classic import DELETED, EMPTY, STABLE, member_change
+from rebalance_streaming.groups.events import Generation, GroupSnapshot, Member, Partitions
+from rebalance_streaming.groups.identity import pair_members
+from rebalance_streaming.groups.model import Changes, Gone, GroupRecord, GroupState, Step, by_id
+from rebalance_streaming.wire.kafka_json import uuid_text
+
+ASSIGNING, RECONCILING, NOT_READY = "Assigning", "Reconciling", "NotReady"
+MEMBER_STABLE, UNREVOKED, UNRELEASED, AWAY = "stable", "unrevoked", "unreleased", "away"
+
+#: The member epoch of a static member that left and said it would return (Kafka: LEAVE_GROUP_STATIC_MEMBER_EPOCH).
+_AWAY_EPOCH = -2
+_MEMBER_STATES = {0: MEMBER_STABLE, 1: UNREVOKED, 2: UNRELEASED}
+_STREAMS_MEMBER_STATES = {1: MEMBER_STABLE, 2: UNREVOKED, 3: UNRELEASED}
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    type: str
+    member_states: Mapping[int, str]
+    has_member_progress: bool = True
+
+
+CONSUMER = _Kind("consumer", _MEMBER_STATES)
+SHARE = _Kind("share", _MEMBER_STATES, has_member_progress=False)
+STREAMS = _Kind("streams", _STREAMS_MEMBER_STATES)
+
+Handler = Callable[[GroupState, GroupRecord, _Kind], None]
+
+
+def fold_epochs(state: GroupState, record: GroupRecord) -> None:
+    """Apply a record of one of these kinds to the given copy of the state."""
+    kind, handler = HANDLERS[record.record_type]
+    _take_over(state, record, kind)
+    handler(state, record, kind)
+    if kind is not STREAMS:
+        _learn_only_topic(state)
+    if state.picture.generation is None:
+        return
+    state.picture = replace(state.picture, state=_group_state(state, kind))
+    if record.live:
+        _end_if_converged(state, record)
+
+
+def _take_over(state: GroupState, record: GroupRecord, kind: _Kind) -> None:
+    """Go on with what a classic group left behind if it was converted in this very batch (spec: policy of KIP-848)."""
+    gone = state.gone
+    if gone is None or record.value is None or (gone.converted and gone.timestamp_ms == record.timestamp_ms):
+        return
+    if not record.live or gone.type != "classic" or gone.timestamp_ms != record.timestamp_ms:
+        state.gone = None
+        return
+    counters = replace(state.picture.counters, conversions=state.picture.counters.conversions + 1)
+    state.picture = replace(state.picture, type=kind.type, counters=counters)
+    if gone.members:
+        state.picture = replace(state.picture, state=STABLE, generation=gone.generation, members=gone.members)
+        # The rest of the batch must still know that its first epoch is the generation there was.
+        state.gone = replace(gone, converted=True)
+        episodes.resume(state)
+    else:
+        state.gone = None
+
+
+def _on_member(state: GroupState, record: GroupRecord, kind: _Kind) -> None:
+    member_id = record.member_id or ""
+    known = _member(state.picture, member_id)
+    if record.value is None:
+        if known is not None:
+            _remove(state, record, known)
+        return
+    described = _describe(known, member_id, record.value, kind)
+    if known is None or not known.client_id:
+        _arrive(state, described)
+    elif (known.topics, known.topic_regex) != (described.topics, described.topic_regex):
+        changes = state.changes
+        state.changes = replace(
+            changes, subscriptions=(*changes.subscriptions, member_id), first=changes.first or member_id
+        )
+    elif known.rack_id != described.rack_id:
+        state.changes = replace(state.changes, racks=(*state.changes.racks, member_id))
+    _put(state, described)
+
+
+def _describe(known: Member | None, member_id: str, value: Any, kind: _Kind) -> Member:
+    classic = getattr(value, "classic_member_metadata", None)
+    timeout = getattr(value, "rebalance_timeout_ms", -1)
+    return replace(
+        known or Member(member_id, "", ""),
+        client_id=value.client_id,
+        host=value.client_host.removeprefix("/"),
+        group_instance_id=getattr(value, "instance_id", None),
+        rack_id=value.rack_id or None,
+        session_timeout_ms=classic.session_timeout_ms if classic else None,
+        rebalance_timeout_ms=timeout if timeout >= 0 else None,
+        topics=() if kind is STREAMS else tuple(sorted(value.subscribed_topic_names)),
+        topic_regex=getattr(value, "subscribed_topic_regex", None) or None,
+    )
+
+
+def _arrive(state: GroupState, member: Member) -> None:
+    """Note a new member; one with the instance id of a member just removed is that one, restarted."""
+    changes = state.changes
+    instance = member.group_instance_id
+    same = [old for old in changes.departed if instance and old.group_instance_id == instance]
+    if same:
+        counters = state.picture.counters
+        state.picture = replace(
+            state.picture, counters=replace(counters, members_replaced=counters.members_replaced + 1)
+        )
+        state.changes = replace(changes, departed=tuple(old for old in changes.departed if old not in same))
+        return
+    state.changes = replace(
+        changes, arrived=(*changes.arrived, member.member_id), first=changes.first or member.member_id
+    )
+
+
+def _remove(state: GroupState, record: GroupRecord, member: Member) -> None:
+    state.picture = replace(state.picture, members=tuple(each for each in state.picture.members if each is not member))
+    changes = state.changes
+    if member.member_id in changes.arrived:
+        state.changes = replace(changes, arrived=tuple(each for each in changes.arrived if each != member.member_id))
+        return
+    fenced = (*changes.fenced, member.member_id) if _was_fenced(member, record.timestamp_ms) else changes.fenced
+    state.changes = replace(
+        changes, departed=(*changes.departed, member), fenced=fenced, first=changes.first or member.member_id
+    )
+
+
+def _was_fenced(member: Member, at_ms: int) -> bool:
+    """Whether a member was removed because it did not give up partitions within its rebalance timeout."""
+    limit, since = member.rebalance_timeout_ms, member.state_since_ms
+    return member.state == UNREVOKED and limit is not None and since is not None and at_ms - since >= limit
+
+
+def _on_current(state: GroupState, record: GroupRecord, kind: _Kind) -> None:
+    """What a member has and is about. Its tombstone comes with the member's own, which removes it."""
+    if record.value is None:
+        return
+    value, member_id = record.value, record.member_id or ""
+    known = _member(state.picture, member_id) or Member(member_id, "", "")
+    away = value.member_epoch == _AWAY_EPOCH
+    member_state = AWAY if away else kind.member_states.get(value.state, f"unknown ({value.state})")
+    same = known.state == member_state
+    _put(
+        state,
+        replace(
+            known,
+            epoch=value.member_epoch,
+            state=member_state,
+            state_since_ms=known.state_since_ms if same else record.timestamp_ms,
+            partitions=_assigned(state, value, kind),
+            pending_revocation=_pending(state, value, kind),
+        ),
+    )
+
+
+def _assigned(state: GroupState, value: Any, kind: _Kind) -> Partitions:
+    return _tasks(value.active_tasks) if kind is STREAMS else _topics(state, value.assigned_partitions)
+
+
+def _pending(state: GroupState, value: Any, kind: _Kind) -> Partitions | None:
+    if kind is SHARE:
+        return None
+    if kind is STREAMS:
+        return _tasks(value.active_tasks_pending_revocation) or None
+    return _topics(state, value.partitions_pending_revocation) or None
+
+
+def _on_target_member(state: GroupState, record: GroupRecord, kind: _Kind) -> None:
+    known = _member(state.picture, record.member_id or "")
+    if known is None and record.value is not None:
+        known = Member(record.member_id or "", "", "")
+    if known is None or record.value is None:
+        return
+    value = record.value
+    _put(
+        state,
+        replace(
+            known,
+            target=_tasks(value.active_tasks) if kind is STREAMS else _topics(state, value.topic_partitions),
+        ),
+    )
+
+
+def _on_target(state: GroupState, record: GroupRecord, _kind: _Kind) -> None:
+    if record.value is None:
+        return
+    epoch, before = record.value.assignment_epoch, state.picture.assignment_epoch
+    state.picture = replace(state.picture, assignment_epoch=epoch)
+    if not record.live or state.picture.generation is None or epoch == before or _converting(state, record, epoch):
+        return
+    episodes.assign(state, record, epoch, _unassigned_before(state, epoch))
+
+
+def _converting(state: GroupState, record: GroupRecord, epoch: int) -> bool:
+    gone = state.gone
+    if gone is None or not gone.converted:
+        return False
+    return gone.timestamp_ms == record.timestamp_ms and gone.generation == epoch
+
+
+def _unassigned_before(state: GroupState, epoch: int) -> int:
+    """Epochs of the running rebalance before this one for which no target was ever computed."""
+    if state.episode is None or state.episode.rebalance.outcome != episodes.ONGOING:
+        return 0
+    generations = state.episode.rebalance.generations
+    return sum(each.generation < epoch and each.assigned_at_ms is None for each in generations) - sum(
+        each.aborted_before for each in generations
+    )
+
+
+def _on_metadata(state: GroupState, record: GroupRecord, kind: _Kind) -> None:
+    if record.value is None:
+        _forget(state, record, kind)
+        return
+    epoch, known, metadata_hash = record.value.epoch, state.picture.generation, record.value.metadata_hash
+    former_hash, state.metadata_hash = state.metadata_hash, metadata_hash
+    state.picture = replace(state.picture, type=kind.type, protocol_type=None, leader=None, generation=epoch)
+    converting = _converting(state, record, epoch) and not state.changes.arrived
+    if record.live and epoch != known and not converting:
+        _step(state, record, kind, hash_changed=former_hash != metadata_hash or metadata_hash == 0)
+    state.changes, state.last_generation = Changes(), epoch
+
+
+def _step(state: GroupState, record: GroupRecord, kind: _Kind, *, hash_changed: bool) -> None:
+    """Take up a new group epoch: it is the beginning of a rebalance."""
+    if state.last_generation is not None and record.value.epoch < state.last_generation:
+        state.picture = replace(state.picture, counters=episodes.count_reset(state.picture.counters))
+    changes = state.changes
+    arrived = [member for member in state.picture.members if member.member_id in changes.arrived]
+    before = by_id((*(m for m in state.picture.members if m.member_id not in changes.arrived), *changes.departed))
+    # The same id in both: the member left and came back (librdkafka after a poll overrun).
+    returned = tuple((m.member_id, m.member_id) for m in changes.departed if m.member_id in changes.arrived)
+    replaced = returned or pair_members(changes.departed, arrived)
+    generation = Generation(
+        generation=record.value.epoch,
+        reason=_reason(state, changes, before, arrived, replaced, hash_changed=hash_changed),
+        started_at_ms=record.timestamp_ms,
+        joined=changes.arrived,
+        left=tuple(member.member_id for member in changes.departed),
+        replaced=replaced,
+        fenced=changes.fenced,
+    )
+    step = Step(
+        generation=generation,
+        started_after_ms=record.timestamp_ms,
+        started_before_ms=record.timestamp_ms,
+        members_before=before,
+        members_after=state.picture.members,
+        merge_within_ms=episodes.MERGE_WITHIN_MS,
+        offender=changes.first,
+    )
+    episodes.begin(state, record, step)
+
+
+def _reason(
+    state: GroupState,
+    changes: Changes,
+    before: tuple[Member, ...],
+    arrived: list[Member],
+    replaced: tuple[tuple[str, str], ...],
+    *,
+    hash_changed: bool,
+) -> str:
+    if not state.picture.members:
+        return "group_emptied"
+    if arrived and not before:
+        return "first_join"
+    by_members = member_change(changes.departed, arrived, replaced)
+    return by_members or _reason_without_member_change(changes, hash_changed=hash_changed)
+
+
+def _reason_without_member_change(changes: Changes, *, hash_changed: bool) -> str:
+    if changes.subscriptions or "regex" in changes.others:
+        return "subscription_change"
+    if changes.racks:
+        return "rack_change"
+    if "topology" in changes.others:
+        return "streams_internal"
+    return "topic_metadata_change" if hash_changed else "other"
+
+
+def _forget(state: GroupState, record: GroupRecord, kind: _Kind) -> None:
+    picture = state.picture
+    if picture.type != kind.type:
+        return
+    episodes.abort(state, record)
+    members = by_id((*picture.members, *state.changes.departed))
+    state.gone = Gone(kind.type, record.timestamp_ms, picture.generation, members)
+    state.changes, state.metadata_hash, state.topology_epoch = Changes(), None, None
+    state.picture = replace(
+        state.picture, state=DELETED, generation=None, assignment_epoch=None, leader=None, members=()
+    )
+
+
+def _on_topics(state: GroupState, record: GroupRecord, _kind: _Kind) -> None:
+    """Types 4, 9 and 15 pair topic ids with names."""
+    if record.value is None:
+        return
+    topics = record.value.initialized_topics if record.record_type == _SHARE_STATE else record.value.topics
+    for each in topics:
+        name_topic(state, uuid_text(each.topic_id), each.topic_name)
+    if record.record_type == _SHARE_STATE:
+        state.changes = replace(state.changes, others=(*state.changes.others, "share_state"))
+
+
+def _on_regex(state: GroupState, _record: GroupRecord, _kind: _Kind) -> None:
+    state.changes = replace(state.changes, others=(*state.changes.others, "regex"))
+
+
+def _on_topology(state: GroupState, record: GroupRecord, _kind: _Kind) -> None:
+    if record.value is not None:
+        state.topology_epoch = record.value.epoch
+        state.changes = replace(state.changes, others=(*state.changes.others, "topology"))
+
+
+def _group_state(state: GroupState, kind: _Kind) -> str:
+    """Derive the group's state as the coordinator does."""
+    picture = state.picture
+    if not picture.members:
+        return EMPTY
+    if kind is SHARE:
+        return STABLE
+    return STABLE if _converged(picture) else _moving_state(picture)
+
+
+def _moving_state(picture: GroupSnapshot) -> str:
+    behind = picture.assignment_epoch is None or (picture.generation or 0) > picture.assignment_epoch
+    return ASSIGNING if behind else RECONCILING
+
+
+def _converged(picture: GroupSnapshot) -> bool:
+    target = picture.assignment_epoch
+    if target is None or (picture.generation or 0) > target:
+        return False
+    return all(member.state == MEMBER_STABLE and member.epoch == target for member in picture.members)
+
+
+def _end_if_converged(state: GroupState, record: GroupRecord) -> None:
+    picture = state.picture
+    # In the middle of an operation's records nothing is settled: its group epoch comes last.
+    if state.changes.departed or state.changes.arrived:
+        return
+    if not picture.members:
+        if picture.generation != picture.assignment_epoch and picture.generation is not None:
+            # An empty group gets no target: its epoch is complete as it is.
+            _complete_empty_epoch(state, record, picture.generation)
+        episodes.complete(state, record)
+    elif _converged(picture):
+        episodes.complete(state, record)
+
+
+def _complete_empty_epoch(state: GroupState, record: GroupRecord, epoch: int) -> None:
+    if state.episode is None or state.episode.rebalance.outcome != episodes.ONGOING:
+        return
+    last = state.episode.rebalance.generations[-1]
+    if last.generation == epoch and last.assigned_at_ms is None:
+        episodes.assign(state, record, epoch, _unassigned_before(state, epoch))
+
+
+# --- Members and topics ---
+
+
+def _member(picture: GroupSnapshot, member_id: str) -> Member | None:
+    return next((member for member in picture.members if member.member_id == member_id), None)
+
+
+def _put(state: GroupState, member: Member) -> None:
+    others = (each for each in state.picture.members if each.member_id != member.member_id)
+    state.picture = replace(state.picture, members=by_id((*others, member)))
+
+
+def _topics(state: GroupState, topics: Iterable[Any]) -> Partitions:
+    named: Partitions = {}
+    for each in topics:
+        topic_id = uuid_text(each.topic_id)
+        named[state.topic_names.get(topic_id, topic_id)] = sorted(each.partitions)
+    return named
+
+
+def _tasks(tasks: Iterable[Any]) -> Partitions:
+    return {each.subtopology_id: sorted(each.partitions) for each in tasks}
+
+
+def name_topic(state: GroupState, topic_id: str, name: str) -> None:
+    """Learn a topic's name: it replaces the id wherever that stood for it."""
+    if state.topic_names.get(topic_id) == name:
+        return
+    state.topic_names = {**state.topic_names, topic_id: name}
+    members = tuple(_rename(member, topic_id, name) for member in state.picture.members)
+    state.picture = replace(state.picture, members=members)
+
+
+def _rename(member: Member, topic_id: str, name: str) -> Member:
+    def renamed(partitions: Partitions | None) -> Partitions | None:
+        if partitions is None or topic_id not in partitions:
+            return partitions
+        return {name if topic == topic_id else topic: numbers for topic, numbers in partitions.items()}
+
+    return replace(
+        member,
+        partitions=renamed(member.partitions),
+        target=renamed(member.target),
+        pending_revocation=renamed(member.pending_revocation),
+    )
+
+
+def _learn_only_topic(state: GroupState) -> None:
+    """Where all members subscribe to one topic only, the one id in their assignments is that topic's."""
+    members = state.picture.members
+    if not members or len(members[0].topics) != 1:
+        return
+    names = {topic for member in members for topic in member.topics}
+    if len(names) != 1 or any(member.topic_regex for member in members):
+        return
+    (name,) = names
+    places = {topic for m in members for each in (m.partitions, m.target) for topic in each or {}} - {name}
+    if len(places) == 1 and name not in state.topic_names.values():
+        name_topic(state, places.pop(), name)
+
+
+_SHARE_STATE = 15
+
+HANDLERS: dict[int, tuple[_Kind, Handler]] = {
+    3: (CONSUMER, _on_metadata),
+    4: (CONSUMER, _on_topics),
+    5: (CONSUMER, _on_member),
+    6: (CONSUMER, _on_target),
+    7: (CONSUMER, _on_target_member),
+    8: (CONSUMER, _on_current),
+    16: (CONSUMER, _on_regex),
+    9: (SHARE, _on_topics),
+    10: (SHARE, _on_member),
+    11: (SHARE, _on_metadata),
+    12: (SHARE, _on_target),
+    13: (SHARE, _on_target_member),
+    14: (SHARE, _on_current),
+    15: (SHARE, _on_topics),
+    17: (STREAMS, _on_metadata),
+    19: (STREAMS, _on_member),
+    20: (STREAMS, _on_target),
+    21: (STREAMS, _on_target_member),
+    22: (STREAMS, _on_current),
+    23: (STREAMS, _on_topology),
+}

@@ -1,0 +1,80 @@
+"""What a probe adds to the log: that a classic rebalance is going on, and since when.
+
+The states between two records of a classic group live in the coordinator's memory only (KIP-429, Kafka: ClassicGroup);
+a probe that saw the group stable and a later one that saw it preparing put bounds around the start. Probes may arrive
+before or after the record they belong to: their own time decides, so the bounds are the same either way.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import replace
+
+import msgspec
+
+from rebalance_streaming.groups.classic import EMPTY, STABLE
+from rebalance_streaming.groups.epochs import name_topic
+from rebalance_streaming.groups.events import Probe, Rebalance
+from rebalance_streaming.groups.model import GroupState
+
+PREPARING, COMPLETING = "PreparingRebalance", "CompletingRebalance"
+
+_STATES = {name.lower(): name for name in (PREPARING, COMPLETING, STABLE, EMPTY)}
+
+
+def observe(state: GroupState, probe: Probe) -> tuple[GroupState, tuple[Rebalance, ...]]:
+    """Take up a probe. Returns the new state and the rebalance whose bounds it narrowed, if any."""
+    if state.sighting.probed_ms is not None and probe.probed_at_ms <= state.sighting.probed_ms:
+        return state, ()
+    after = copy(state)
+    after.sighting = replace(state.sighting, probed_ms=probe.probed_at_ms)
+    if probe.coordinator_id is not msgspec.UNSET:
+        after.picture = replace(after.picture, coordinator=probe.coordinator_id)
+    if probe.topic_ids is not msgspec.UNSET:
+        for name, topic_id in probe.topic_ids.items():
+            name_topic(after, topic_id, name)
+    _see_state(after, probe)
+    old = None if state.episode is None else state.episode.rebalance
+    new = None if after.episode is None else after.episode.rebalance
+    return after, () if new is None or new is old else (new,)
+
+
+def _see_state(state: GroupState, probe: Probe) -> None:
+    name = _STATES.get(probe.state.lower()) if isinstance(probe.state, str) else None
+    if name is None or state.picture.type not in (None, "classic"):
+        return
+    settled, at_ms = name in (STABLE, EMPTY), probe.probed_at_ms
+    known_ms = state.picture.updated_at_ms
+    if known_ms is not None and at_ms <= known_ms:
+        _narrow(state, at_ms, settled=settled)
+        return
+    since = None if settled else state.sighting.rebalancing_ms or at_ms
+    state.sighting = replace(
+        state.sighting, settled_ms=at_ms if settled else state.sighting.settled_ms, rebalancing_ms=since
+    )
+    if state.picture.type == "classic":
+        state.picture = replace(state.picture, state=name, rebalancing_since_ms=since)
+
+
+def _narrow(state: GroupState, at_ms: int, *, settled: bool) -> None:
+    """Use a probe that is older than the last record: it may have seen the start of the rebalance that record ended."""
+    if state.episode is None or state.episode.settled:
+        return
+    rebalance = state.episode.rebalance
+    after_ms, before_ms = rebalance.started_after_ms, rebalance.started_before_ms
+    if at_ms > before_ms or (after_ms is not None and at_ms <= after_ms):
+        return
+    after_ms, before_ms = (at_ms, before_ms) if settled else (after_ms, at_ms)
+    narrowed = replace(rebalance, started_after_ms=after_ms, started_before_ms=before_ms)
+    state.episode = replace(state.episode, rebalance=_timed(narrowed))
+
+
+def _timed(rebalance: Rebalance) -> Rebalance:
+    end, after_ms = rebalance.completed_at_ms, rebalance.started_after_ms
+    if end is None:
+        return rebalance
+    return replace(
+        rebalance,
+        duration_min_ms=max(0, end - rebalance.started_before_ms),
+        duration_max_ms=None if after_ms is None else max(0, end - after_ms),
+    )

@@ -1,0 +1,238 @@
+"""Recorded log lines in, the stream's rows out: the same decoding and folding without Spark and without a cluster.
+
+A recording has one JSON object per line, as `rebalance-monitor record` writes them: `topic` (absent: the offsets
+topic), `partition`, `offset`, `timestamp_ms`, `key_hex`, `value_hex` (null: a tombstone), and `received_at_ms` where
+the recorder noted its clock. Of one log partition, the commits and the other records must each be in the order of their
+offsets. Time is taken from the records, and what the stream does by timer is done when the records have passed it.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from rebalance_streaming.groups import episodes, events
+from rebalance_streaming.groups.commits import LogColumns, summarise
+from rebalance_streaming.groups.fold import FOLDED_TYPES, GROUP_METADATA, fold, settle
+from rebalance_streaming.groups.model import GroupRecord, GroupState, new_state
+from rebalance_streaming.groups.probing import observe
+from rebalance_streaming.wire.commits import KeyCache, decode_commits
+from rebalance_streaming.wire.decode import Outcome, decode_record
+
+OFFSETS_TOPIC = "__consumer_offsets"
+PROBES_SUFFIX = "probes"
+
+#: What may be asked for, and the kinds of rows each answers with.
+OUTPUTS = {
+    "rebalances": ("rebalance",),
+    "groups": ("group",),
+    "commits": ("commits",),
+    "all": ("rebalance", "group", "commits"),
+}
+
+_CHUNK = 20_000
+_COMMIT_KEYS = ("0000", "0001")
+_CACHED_KEYS = 1_000_000
+
+
+class ReplayError(ValueError):
+    """A recording that cannot be read; the text names the line and what is wrong with it."""
+
+
+class Line(msgspec.Struct):
+    """One line of a recording. `control` and `read_committed` are there in recordings made from log segments."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key_hex: str | None
+    value_hex: str | None
+    topic: str = OFFSETS_TOPIC
+    received_at_ms: int | None = None
+    control: bool = False
+    read_committed: bool = True
+
+
+_line_decoder = msgspec.json.Decoder(Line)
+
+
+@dataclass(slots=True)
+class Replay:
+    """Feeds lines into the folds. `cluster` is the name the rows carry, `pane_ms` the width of a commit summary."""
+
+    cluster: str = "default"
+    pane_ms: int = 5_000
+    states: dict[str, GroupState] = field(default_factory=dict)
+    lines: int = 0
+    skipped: int = 0
+    _open: dict[tuple[str, str], events.Rebalance] = field(default_factory=dict)
+    _due: list[tuple[int, str]] = field(default_factory=list)
+    _sources: dict[tuple[str, int], list[Line]] = field(default_factory=dict)
+    _cache: KeyCache = field(default_factory=lambda: KeyCache(_CACHED_KEYS))
+    _now_ms: int = 0
+
+    def feed(self, lines: Iterable[Line]) -> Iterator[dict[str, Any]]:
+        """Take lines; yields commit summaries, each the contract's object with its `kind`, and keeps what else there is.
+
+        A recorder reads topics and partitions in turns, so that only all lines together tell what came first.
+        """
+        for chunk in _chunks(lines):
+            self.lines += len(chunk)
+            yield from self._pack([line for line in chunk if _is_commit(line)])
+            for line in chunk:
+                if not line.control and not _is_commit(line):
+                    self._sources.setdefault((line.topic, line.partition), []).append(line)
+
+    def finish(self) -> Iterator[dict[str, Any]]:
+        """Yield rebalances in the order of their end, those that are not over as of the recording's end, and groups."""
+        for line in heapq.merge(*self._sources.values(), key=lambda line: line.timestamp_ms):
+            yield from self._take(line)
+        for state in self.states.values():
+            if state.episode is not None:
+                self.states[state.picture.group] = settle(state, self._now_ms + episodes.SETTLE_AFTER_MS)
+        for rebalance in sorted(self._open.values(), key=lambda each: each.started_before_ms):
+            yield _row("rebalance", rebalance)
+        for group in sorted(self.states):
+            yield _row("group", self.states[group].picture)
+
+    def _pack(self, lines: list[Line]) -> Iterator[dict[str, Any]]:
+        visible = [line for line in lines if line.read_committed and not line.control]
+        self.skipped += len(lines) - len(visible)
+        if not visible:
+            return
+        keys = pa.array([_bytes(line.key_hex) for line in visible], type=pa.binary())
+        values = pa.array([_bytes(line.value_hex) for line in visible], type=pa.binary())
+        log = LogColumns(
+            np.array([line.partition for line in visible], dtype=np.int32),
+            np.array([line.offset for line in visible], dtype=np.int64),
+            np.array([line.timestamp_ms for line in visible], dtype=np.int64),
+        )
+        for summary in summarise(decode_commits(keys, values, self._cache), log, self.cluster, self.pane_ms):
+            yield _row("commits", summary)
+
+    def _take(self, line: Line) -> Iterator[dict[str, Any]]:
+        yield from self._settle_until(line.timestamp_ms)
+        if line.topic == OFFSETS_TOPIC:
+            self._fold(line)
+        elif line.topic.endswith(PROBES_SUFFIX):
+            self._observe(line)
+        else:
+            self.skipped += 1
+
+    def _fold(self, line: Line) -> None:
+        record = decode_record(_bytes(line.key_hex), _bytes(line.value_hex))
+        if record.record_type not in FOLDED_TYPES or record.outcome not in (Outcome.DECODED, Outcome.TOMBSTONE):
+            self.skipped += 1
+            return
+        group = record.key.group if record.record_type == GROUP_METADATA else record.key.group_id
+        before = self.states.get(group) or new_state(self.cluster, group)
+        at = GroupRecord(
+            partition=line.partition,
+            offset=line.offset,
+            timestamp_ms=line.timestamp_ms,
+            live=True,
+            value=record.value,
+            record_type=record.record_type,
+            member_id=getattr(record.key, "member_id", None),
+            received_at_ms=line.received_at_ms,
+        )
+        self._keep(group, before, *fold(before, at))
+
+    def _observe(self, line: Line) -> None:
+        text = _bytes(line.value_hex)
+        try:
+            probe = events.decode(text or b"", events.Probe)
+        except events.ContractError:
+            self.skipped += 1
+            return
+        before = self.states.get(probe.group) or new_state(self.cluster, probe.group)
+        self._keep(probe.group, before, *observe(before, probe))
+
+    def _keep(
+        self, group: str, before: GroupState, after: GroupState, rebalances: tuple[events.Rebalance, ...]
+    ) -> None:
+        self.states[group] = after
+        for rebalance in rebalances:
+            self._open[group, rebalance.rebalance_id] = rebalance
+        due = episodes.settles_at_ms(after)
+        if due is not None and due != episodes.settles_at_ms(before):
+            heapq.heappush(self._due, (due, group))
+
+    def _settle_until(self, now_ms: int) -> Iterator[dict[str, Any]]:
+        """Do what the stream's timers would have done by now, and hand out the rebalances that are over."""
+        self._now_ms = max(self._now_ms, now_ms)
+        while self._due and self._due[0][0] <= self._now_ms:
+            _, group = heapq.heappop(self._due)
+            before = self.states[group]
+            self.states[group] = settle(before, self._now_ms)
+            if self.states[group] is not before and before.episode is not None:
+                rebalance = self._open.pop((group, before.episode.rebalance.rebalance_id), None)
+                if rebalance is not None:
+                    yield _row("rebalance", rebalance)
+
+
+def read_lines(files: Iterable[Iterable[bytes | str]], until_ms: int | None = None) -> Iterator[Line]:
+    """Read recordings, several merged by time, up to and including `until_ms`. Raises ReplayError for a bad line."""
+    readings = [_parse(file) for file in files]
+    lines = readings[0] if len(readings) == 1 else heapq.merge(*readings, key=lambda line: line.timestamp_ms)
+    return (line for line in lines if until_ms is None or line.timestamp_ms <= until_ms)
+
+
+def _parse(file: Iterable[bytes | str]) -> Iterator[Line]:
+    name = getattr(file, "name", "the input")
+    for number, text in enumerate(file, start=1):
+        if not text.strip():
+            continue
+        try:
+            yield _line_decoder.decode(text)
+        except (msgspec.ValidationError, msgspec.DecodeError) as error:
+            raise ReplayError(
+                f"{name} line {number}: {error}; a recording has partition, offset, timestamp_ms, key_hex and value_hex"
+            ) from None
+
+
+def _chunks(lines: Iterable[Line]) -> Iterator[list[Line]]:
+    iterator = iter(lines)
+    while chunk := list(itertools.islice(iterator, _CHUNK)):
+        yield chunk
+
+
+def _is_commit(line: Line) -> bool:
+    key = line.key_hex
+    return key is not None and key[:4] in _COMMIT_KEYS and line.topic == OFFSETS_TOPIC
+
+
+def _bytes(text: str | None) -> bytes | None:
+    if text is None:
+        return None
+    try:
+        return bytes.fromhex(text)
+    except ValueError as error:
+        raise ReplayError(f"key_hex or value_hex is not hexadecimal: {error}") from None
+
+
+def _row(kind: str, row: Any) -> dict[str, Any]:
+    return {"kind": kind, **msgspec.to_builtins(row)}
+
+
+def replay(
+    files: Iterable[Iterable[bytes | str]],
+    *,
+    output: str = "rebalances",
+    until_ms: int | None = None,
+    notify: Callable[[str], None] = lambda _: None,
+) -> Iterator[bytes]:
+    """Yield the rows of a replay as JSON lines without line ends. Raises ReplayError for what is no recording."""
+    wanted = OUTPUTS[output]
+    state = Replay()
+    for row in itertools.chain(state.feed(read_lines(files, until_ms)), state.finish()):
+        if row["kind"] in wanted:
+            yield msgspec.json.encode(row)
+    notify(f"replayed {state.lines} lines, {len(state.states)} groups, {state.skipped} lines that tell nothing here")
