@@ -136,8 +136,10 @@ def query_of(key: bytes | None) -> str:
     return "commits" if key is not None and key[:2] in (b"\x00\x00", b"\x00\x01") else "membership"
 
 
-def read_log(bootstrap: str, *, isolation: str) -> Iterator[tuple[bytes | None, bytes | None]]:
-    """Yield key and value of every record now in the offsets topic."""
+def read_topic(
+    bootstrap: str, topic: str, *, isolation: str = "read_uncommitted"
+) -> Iterator[tuple[bytes | None, bytes | None]]:
+    """Yield key and value of every record now in a topic."""
     settings = {
         "bootstrap.servers": bootstrap,
         "group.id": "unused",
@@ -147,8 +149,8 @@ def read_log(bootstrap: str, *, isolation: str) -> Iterator[tuple[bytes | None, 
     }
     consumer = Consumer(settings)
     try:
-        partitions = consumer.list_topics(OFFSETS_TOPIC, timeout=10).topics[OFFSETS_TOPIC].partitions
-        consumer.assign([TopicPartition(OFFSETS_TOPIC, partition, 0) for partition in partitions])
+        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
         left = set(partitions)
         while left:
             message = consumer.poll(10)
@@ -167,7 +169,7 @@ def count_log(bootstrap: str) -> Counter[RecordKind]:
     for query, isolation in (("membership", "read_uncommitted"), ("commits", "read_committed")):
         found.update(
             kind_of(query, key, value)
-            for key, value in read_log(bootstrap, isolation=isolation)
+            for key, value in read_topic(bootstrap, OFFSETS_TOPIC, isolation=isolation)
             if query_of(key) == query
         )
     return found

@@ -1,22 +1,30 @@
 """Every rebalance is counted once: against the broker's own log, across restarts of the stream, without a trace."""
 
 import dataclasses
+import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from e2e.rig import Rig, count_log, read_log, running_rig
+from e2e.rig import OFFSETS_TOPIC, Rig, count_log, read_topic, running_rig
 from rebalance_deploy.demo.workload import ConsumerSpec
+from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.wire.decode import DecodedKey, decode_key
 from waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(420)]
 
 SESSION_MS = 3_000
+
+#: One of the stream's rows, as JSON.
+Row = dict[str, Any]
 
 
 def spec(group: str, name: str, library: str = "confluent-kafka", **settings: str) -> ConsumerSpec:
@@ -129,7 +137,7 @@ def test_every_rebalance_is_counted_once_whatever_happens_to_the_stream(rig: Rig
     after = rig.await_counts()
     assert {group: after[group] for group in before} == before
     assert len(after) >= 5
-    assert sum(each.rebalances for each in after.values()) >= 20
+    assert sum(each.completed for each in after.values()) >= 20
 
     assert rig.monitor.stream.process.terminate(45) == 0
     rig.monitor.stream.start()
@@ -137,11 +145,83 @@ def test_every_rebalance_is_counted_once_whatever_happens_to_the_stream(rig: Rig
     final = rig.await_counts()
     wait_for(lambda: rig.record_totals() == count_log(rig.broker.bootstrap), "every record to be counted")
     assert groups_known(rig) == set(final)
+    assert_replay_agrees(rig)
+
+
+def assert_replay_agrees(rig: Rig) -> None:
+    """A recording of what the stream has read, replayed, has the same rebalances, totals and windows."""
+    replayed = replay_recording(rig)
+    wait_for(lambda: settled(rig) == replayed["group"].keys(), "every rebalance to be counted with its duration")
+    prefix = StreamConfig().topic_prefix
+    live = {
+        "group": rows(rig, f"{prefix}groups", ("group",)),
+        "rebalance": rows(rig, f"{prefix}rebalances", ("group", "rebalance_id")),
+    }
+    assert live["rebalance"].keys() == replayed["rebalance"].keys()
+    for name, row in live["rebalance"].items():
+        assert without_bounds(row) == without_bounds(replayed["rebalance"][name])
+    for name, row in live["group"].items():
+        again = replayed["group"][name]
+        assert totals(row) == totals(again), name
+        assert counts_per_pane(row) == counts_per_pane(again), name
+        assert (row["generation"], row["members"]) == (again["generation"], again["members"])
+
+
+def replay_recording(rig: Rig) -> dict[str, dict[tuple[str, ...], Row]]:
+    """Record everything there is and replay it; rows by kind and key."""
+    script = [sys.executable, "-m", "rebalance_deploy"]
+    recording = rig.directory / "recording.jsonl"
+    with recording.open("wb") as file:
+        flags = ["--bootstrap-server", rig.broker.bootstrap, "--to-end"]
+        subprocess.run([*script, "record", *flags], stdout=file, check=True, timeout=60)
+    found: dict[str, dict[tuple[str, ...], Row]] = {"group": {}, "rebalance": {}, "commits": {}}
+    answer = subprocess.run(
+        [*script, "replay", "--output", "all", recording], capture_output=True, check=True, timeout=60
+    )
+    for line in answer.stdout.splitlines():
+        row = json.loads(line)
+        kind = row.pop("kind")
+        key = (row["group"], row["rebalance_id"]) if kind == "rebalance" else (row["group"],)
+        found[kind][key] = row
+    return found
+
+
+def rows(rig: Rig, topic: str, key: tuple[str, ...]) -> dict[tuple[str, ...], Row]:
+    """Return the latest row per key of one of the stream's topics."""
+    values = (json.loads(value) for _, value in read_topic(rig.broker.bootstrap, topic) if value)
+    return {tuple(row[part] for part in key): row for row in values}
+
+
+def settled(rig: Rig) -> set[tuple[str, ...]]:
+    """Return the groups whose every rebalance is in the duration totals."""
+    groups = rows(rig, f"{StreamConfig().topic_prefix}groups", ("group",))
+    return {
+        key
+        for key, row in groups.items()
+        if sum(row["counters"]["durations"]) == sum(row["counters"]["rebalances"].values())
+    }
+
+
+def without_bounds(row: Row) -> Row:
+    """Drop what depends on when a probe came: the stream narrows a start only until the rebalance is settled."""
+    bounds = {"started_after_ms", "started_before_ms", "duration_min_ms", "duration_max_ms"}
+    return {name: value for name, value in row.items() if name not in bounds}
+
+
+def totals(row: Row) -> Row:
+    """Return a group's totals but for its durations."""
+    return {name: value for name, value in row["counters"].items() if name not in ("durations", "duration_ms")}
+
+
+def counts_per_pane(row: Row) -> list[Row]:
+    """Return a group's panes in which something was counted."""
+    panes = ({name: n for name, n in pane.items() if name != "rebalancing_ms"} for pane in row["windows"]["panes"])
+    return [pane for pane in panes if any(n for name, n in pane.items() if name != "start_ms")]
 
 
 def groups_known(rig: Rig) -> set[str]:
     """Return every group the broker lists or the log has a record of."""
     admin = AdminClient({"bootstrap.servers": rig.broker.bootstrap})
     listed = {each.group_id for each in admin.list_consumer_groups().result().valid}
-    keys = {key for key, _ in read_log(rig.broker.bootstrap, isolation="read_uncommitted")}
+    keys = {key for key, _ in read_topic(rig.broker.bootstrap, OFFSETS_TOPIC, isolation="read_uncommitted")}
     return listed | {read.key.group for key in keys if isinstance(read := decode_key(key), DecodedKey)}

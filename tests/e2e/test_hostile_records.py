@@ -123,7 +123,7 @@ def test_a_deleted_group_that_returns_goes_on_counting(rig: Rig):
     admin = AdminClient({"bootstrap.servers": rig.broker.bootstrap, "log_level": 0})
     admin.delete_consumer_groups([RETURNING])[RETURNING].result()
     wait_for(lambda: rig.counts()[RETURNING].generation == 0, "the deletion to be seen")
-    assert rig.counts()[RETURNING].rebalances == 2
+    assert rig.counts()[RETURNING].completed == 2
     rig.clients[member.client_id] = rig.spawn(member)
-    wait_for(lambda: rig.counts()[RETURNING].rebalances == 3, "the return to be counted")
+    wait_for(lambda: rig.counts()[RETURNING].completed == 3, "the return to be counted")
     assert rig.counts()[RETURNING].generation == 1

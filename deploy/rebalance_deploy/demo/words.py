@@ -6,10 +6,14 @@ from datetime import UTC, datetime
 
 from rebalance_streaming.groups.events import Member, Rebalance
 
+#: Bounds this close come from probes and are worth showing.
+_TIGHT_MS = 6_000
+
 
 def describe(rebalance: Rebalance) -> str:
     """Say when, who, from which generation to which, members before and after, why and how long."""
-    at = datetime.fromtimestamp(rebalance.completed_at_ms / 1000, UTC).strftime("%H:%M:%S")
+    ended_ms = rebalance.completed_at_ms or rebalance.started_before_ms
+    at = datetime.fromtimestamp(ended_ms / 1000, UTC).strftime("%H:%M:%S")
     generation_from = "-" if rebalance.generation_from is None else rebalance.generation_from
     return "  ".join(
         (
@@ -36,8 +40,12 @@ def _name(member: Member) -> str:
 
 
 def _duration(rebalance: Rebalance) -> str:
-    low = rebalance.duration_min_ms / 1000
-    if rebalance.duration_max_ms == rebalance.duration_min_ms:
-        return f"took {low:.2f} s"
+    low, high = rebalance.duration_min_ms, rebalance.duration_max_ms
+    if low is None:
+        return "goes on"
+    if high == low:
+        return f"took {low / 1000:.2f} s"
+    if high is not None and high - low <= _TIGHT_MS:
+        return f"took {low / 1000:.1f} to {high / 1000:.1f} s"
     # The upper bound reaches back to the group's previous record, which can be hours: only the lower one informs.
-    return f"took at least {low:.2f} s (the log does not show its start)"
+    return f"took at least {low / 1000:.2f} s (the log does not show its start)"
