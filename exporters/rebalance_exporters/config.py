@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -24,6 +25,8 @@ class ExportConfig:
     deleted group's series vanish that long after the deletion. `limit_groups`: the most groups that get series;
     those known longest stay, and the rest is counted. `commits_lookback_seconds`: how much of the commits topic is
     read at the start. `keep_rebalances`: how many of the latest rebalances the API can show, over all groups.
+    `collect_partitions`: a lag series per partition too. `read_committed_groups`: a regular expression of groups whose
+    consumers read committed records only; their lag ends at the last stable offset. The log does not tell which do.
     """
 
     kafka: Mapping[str, str] = field(default_factory=dict)
@@ -35,6 +38,8 @@ class ExportConfig:
     limit_groups: int = 10_000
     commits_lookback_seconds: float = 900.0
     keep_rebalances: int = 2_000
+    collect_partitions: bool = False
+    read_committed_groups: str = ""
 
     def validate(self) -> list[str]:
         """Return every problem found, each as one sentence that names the key; empty when all is well."""
@@ -66,6 +71,17 @@ class ExportConfig:
             for name in positive
             if not getattr(self, name) > 0
         ]
+        error = _pattern_error(self.read_committed_groups)
+        if error is not None:
+            problems.append(f"read_committed_groups is no regular expression: {error}")
         if self.keep_rebalances < 0:
             problems.append(f"keep_rebalances is {self.keep_rebalances}: it must be 0 (keep none) or more")
         return problems
+
+
+def _pattern_error(pattern: str) -> str | None:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        return str(error)
+    return None

@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from rebalance_exporters.config import ExportConfig
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.health import ReadProgress
-from rebalance_exporters.view import COMMITS, TOPICS, Row, View
+from rebalance_exporters.view import RECENT_TOPICS, TOPICS, Row, View
 
 _BATCH = 2_000
 # Also the longest a row waits here: consume() returns when the batch is full or this has passed.
@@ -132,6 +132,7 @@ class TopicReader:
             if time.monotonic() >= next_expiry:
                 next_expiry = time.monotonic() + _EXPIRE_SECONDS
                 self._view.forget_expired(self._clock_ms())
+                self._view.slide_windows(self._clock_ms())
             self._publish()
 
     def _look_for_topics(self) -> float:
@@ -166,7 +167,7 @@ class TopicReader:
         if marks is None:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         start, end = marks
-        if self._topics[key[0]] == COMMITS:
+        if self._topics[key[0]] in RECENT_TOPICS:
             partition.offset = self._clock_ms() - self._lookback_ms
             (found,) = self._consumer.offsets_for_times([partition], timeout=_REQUEST_SECONDS)
             # A negative answer means that nothing is as young as that.

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
 from rebalance_exporters.health import Readiness, ReadProgress, status_age_seconds
-from rebalance_exporters.view import CommitProgress, Picture
+from rebalance_exporters.view import CommitProgress, LagProgress, Picture
 from rebalance_streaming.groups.events import DURATION_BUCKETS_MS, REASONS, GroupSnapshot, QueryStatus
+from rebalance_streaming.groups.lag import LagWindow
 from rebalance_streaming.groups.windows import Window, windows_at
 
 PREFIX = "kafka_rebalance_"
@@ -194,6 +195,26 @@ def _read_idle(group: GroupSnapshot) -> Samples:
     return _one(None if counts is None else counts.count(0))
 
 
+def _per_lag_window(read: Callable[[LagWindow], float | None]) -> Callable[[LagProgress], Samples]:
+    def read_all(progress: LagProgress) -> Samples:
+        values = [((name,), read(window)) for name, window in progress.windows.items()]
+        return [(labels, value) for labels, value in values if value is not None]
+
+    return read_all
+
+
+def _read_topic_lag(progress: LagProgress) -> Samples:
+    return [] if progress.lag is None else [((name,), topic.total) for name, topic in progress.lag.topics.items()]
+
+
+def _read_partition_lag(progress: LagProgress) -> Samples:
+    return [
+        ((name, str(partition)), lag)
+        for name, topic in (progress.lag.topics.items() if progress.lag else ())
+        for partition, lag in zip(topic.partitions, topic.lags, strict=True)
+    ]
+
+
 def _read_commit_age(moment: CommitMoment) -> Samples:
     return _one(max(0, moment.now_ms - moment.progress.last_commit_ms) / 1000)
 
@@ -323,6 +344,53 @@ WINDOW_METRICS: tuple[Metric[GroupMoment], ...] = (
         _WINDOW,
         _per_window(lambda window: window.rebalancing_ratio),
     ),
+)
+
+#: Rendered once per probe of a group.
+LAG_METRICS: tuple[Metric[LagProgress], ...] = (
+    Metric(
+        "group_lag",
+        "gauge",
+        "Records between what the group committed and the end of its partitions, as of the last probe. Absent while no "
+        "end offset is known: without `rebalance-monitor probe` nobody knows.",
+        (),
+        lambda progress: _one(None if progress.lag is None else progress.lag.total),
+    ),
+    Metric("topic_lag", "gauge", "The group's lag per topic, in records.", ("topic",), _read_topic_lag),
+    Metric(
+        "group_time_lag_seconds",
+        "gauge",
+        "How long the oldest record that the group has not committed has been there: at most this, and less by no more "
+        "than an eighth or one probe interval. A lower bound only for records older than the prober's memory.",
+        (),
+        lambda progress: _one(None if progress.lag is None else progress.lag.time_ms / 1000),
+    ),
+    Metric(
+        "window_commits",
+        "gauge",
+        "Offset commits of the last 1, 5 and 15 minutes.",
+        _WINDOW,
+        _per_lag_window(lambda window: window.commits),
+    ),
+    Metric(
+        "window_lag_max",
+        "gauge",
+        "Largest lag probed in the last 1, 5 and 15 minutes, in records.",
+        _WINDOW,
+        _per_lag_window(lambda window: window.lag_max),
+    ),
+    Metric(
+        "window_lag_slope",
+        "gauge",
+        "How fast the lag grows (or, below 0, shrinks) over the last 1, 5 and 15 minutes, in records per second.",
+        _WINDOW,
+        _per_lag_window(lambda window: window.lag_slope),
+    ),
+)
+
+#: Off by default: a series per committed partition.
+PARTITION_LAG: Metric[LagProgress] = Metric(
+    "partition_lag", "gauge", "The group's lag per partition, in records.", ("topic", "partition"), _read_partition_lag
 )
 
 #: Rendered at every scrape.

@@ -27,7 +27,9 @@ from rebalance_exporters.metrics import (
     COUNT,
     GROUP_LABELS,
     GROUP_METRICS,
+    LAG_METRICS,
     MONITOR_METRICS,
+    PARTITION_LAG,
     SUM,
     WINDOW_METRICS,
     CommitMoment,
@@ -36,7 +38,7 @@ from rebalance_exporters.metrics import (
     MonitorState,
     Samples,
 )
-from rebalance_exporters.view import DELETED, CommitProgress, GroupKey, Picture
+from rebalance_exporters.view import DELETED, CommitProgress, GroupKey, LagProgress, Picture
 from rebalance_streaming.groups.events import KEPT_PANES, PANE_MS, GroupSnapshot, Panes
 
 _S = TypeVar("_S")
@@ -169,7 +171,9 @@ class MonitorCollector(Collector):
 class Exposition:
     """Writes /metrics. One scrape at a time: others wait and then find the group's pieces ready."""
 
-    def __init__(self, *, limit_groups: int, version: str) -> None:
+    def __init__(self, *, limit_groups: int, version: str, collect_partitions: bool = False) -> None:
+        self._lag_metrics = (*LAG_METRICS, PARTITION_LAG) if collect_partitions else LAG_METRICS
+        self._lag_chunks: dict[GroupKey, tuple[LagProgress, tuple[bytes, ...]]] = {}
         self._limit_groups = limit_groups
         self._version = version
         self._lock = threading.Lock()
@@ -189,7 +193,9 @@ class Exposition:
         with self._lock:
             self._refresh(picture)
             ages = self._render_commits(picture.commits, now_ms)
-            series = sum(block.series for block in self._blocks.values()) + sum(text.count("\n") for text in ages)
+            windows, lags = self._render_windows(now_ms), self._render_lags(picture.lags)
+            clocked = (*lags, *(text.encode() for text in ages))
+            series = sum(block.series for block in self._blocks.values()) + sum(text.count(b"\n") for text in clocked)
             self._state = MonitorState(
                 picture=picture,
                 progress=progress,
@@ -201,10 +207,14 @@ class Exposition:
                 series=series,
                 dropped_series_total=self._dropped_series_total,
             )
-            windows = self._render_windows(now_ms)
             own = generate_openmetrics if style is Style.OPENMETRICS else generate_latest
-            table: tuple[Metric[Any], ...] = (*GROUP_METRICS, *WINDOW_METRICS, *COMMIT_METRICS)
-            texts = (*self._joined, *windows, *(text.encode() for text in ages))
+            table: tuple[Metric[Any], ...] = (
+                *GROUP_METRICS,
+                *WINDOW_METRICS,
+                *self._lag_metrics,
+                *COMMIT_METRICS,
+            )
+            texts = (*self._joined, *windows, *clocked)
             body = [
                 part for metric, text in zip(table, texts, strict=True) for part in (render_header(metric, style), text)
             ]
@@ -254,6 +264,20 @@ class Exposition:
             for block in self._blocks.values()
         ]
         return tuple(map(b"".join, zip(*rows, strict=True))) or (b"",) * len(WINDOW_METRICS)
+
+    def _render_lags(self, lags: Mapping[GroupKey, LagProgress]) -> tuple[bytes, ...]:
+        """Write the lags of the exported groups, those that changed anew, a text per lag metric."""
+        chunks: dict[GroupKey, tuple[LagProgress, tuple[bytes, ...]]] = {}
+        for key, block in self._blocks.items():
+            progress, known = lags.get(key), self._lag_chunks.get(key)
+            if progress is None or (block.snapshot and block.snapshot.state == DELETED):
+                continue
+            if known is None or known[0] is not progress:
+                known = progress, tuple(_render(metric, block.labels, progress) for metric in self._lag_metrics)
+            chunks[key] = known
+        self._lag_chunks = chunks
+        columns = zip(*(written for _, written in chunks.values()), strict=True)
+        return tuple(map(b"".join, columns)) or (b"",) * len(self._lag_metrics)
 
     def _render_commits(self, commits: Mapping[GroupKey, CommitProgress], now_ms: int) -> list[str]:
         """Write what changes with the clock, a text per member of COMMIT_METRICS. A deleted group has no age."""

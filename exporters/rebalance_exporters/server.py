@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import logging
+import re
 import signal
 import socket
 import threading
@@ -68,7 +69,9 @@ def make_app(
 ) -> Starlette:
     """Make the application; whoever reads Kafka stays outside and is asked for its progress."""
     version = read_version()
-    exposition = Exposition(limit_groups=config.limit_groups, version=version)
+    exposition = Exposition(
+        limit_groups=config.limit_groups, version=version, collect_partitions=config.collect_partitions
+    )
 
     def judge() -> Readiness:
         return judge_readiness(view.picture(), read_progress(), clock_ms(), config.stale_after_seconds)
@@ -121,7 +124,12 @@ def run(
     problems = config.validate()
     if problems:
         raise ExporterError("; ".join(problems))
-    view = View(group_expiry_seconds=config.group_expiry_seconds, keep_rebalances=config.keep_rebalances)
+    reads_committed = re.compile(config.read_committed_groups) if config.read_committed_groups else None
+    view = View(
+        group_expiry_seconds=config.group_expiry_seconds,
+        keep_rebalances=config.keep_rebalances,
+        reads_committed=lambda group: reads_committed is not None and reads_committed.fullmatch(group) is not None,
+    )
     with contextlib.closing(_listen(config)) as listener:
         reader = TopicReader(config, view, now_ms)
         try:

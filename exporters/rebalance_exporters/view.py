@@ -11,14 +11,18 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from rebalance_streaming.groups import events
+from rebalance_streaming.groups.lag import GroupLag, LagTable, LagWindow
 
 GROUPS: Final = "groups"
 REBALANCES: Final = "rebalances"
 COMMITS: Final = "commits"
 STATUS: Final = "status"
+PROBES: Final = "probes"
 
-#: The stream's output topics without their prefix.
-TOPICS: Final = (GROUPS, REBALANCES, COMMITS, STATUS)
+#: The topics read, without their prefix.
+TOPICS: Final = (GROUPS, REBALANCES, COMMITS, STATUS, PROBES)
+#: Those of which only the latest part is read at a start.
+RECENT_TOPICS: Final = (COMMITS, PROBES)
 
 DELETED: Final = "Deleted"
 
@@ -44,6 +48,14 @@ class CommitProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class LagProgress:
+    """Lag of one group as last probed, null while its ends are unknown, and its windows as last summed up."""
+
+    lag: GroupLag | None
+    windows: Mapping[str, LagWindow]
+
+
+@dataclass(frozen=True, slots=True)
 class KeptRebalance:
     """A rebalance as the API shows it: the group it belongs to, its id, and the JSON text as it came."""
 
@@ -59,6 +71,7 @@ class Picture:
 
     groups: Mapping[GroupKey, events.GroupSnapshot]
     commits: Mapping[GroupKey, CommitProgress]
+    lags: Mapping[GroupKey, LagProgress]
     records: tuple[events.DecodeTotals, ...]
     queries: tuple[events.QueryStatus, ...]
     rows: Mapping[str, int]
@@ -85,13 +98,22 @@ def fold_summary(progress: CommitProgress | None, summary: events.CommitSummary)
 class View:
     """Written by the one thread that reads Kafka, read by every thread that serves HTTP."""
 
-    def __init__(self, *, group_expiry_seconds: float, keep_rebalances: int) -> None:
+    def __init__(
+        self,
+        *,
+        group_expiry_seconds: float,
+        keep_rebalances: int,
+        reads_committed: Callable[[str], bool] = lambda _: False,
+    ) -> None:
         self._expiry_ms = int(group_expiry_seconds * 1000)
         self._keep_rebalances = keep_rebalances
         self._lock = threading.Lock()
         self._groups: dict[GroupKey, events.GroupSnapshot] = {}
         self._frozen_groups: Mapping[GroupKey, events.GroupSnapshot] | None = None
         self._commits: dict[GroupKey, CommitProgress] = {}
+        self._reads_committed = reads_committed
+        self._tables: dict[str, LagTable] = {}
+        self._lags: dict[GroupKey, LagProgress] = {}
         self._rebalances: dict[bytes, KeptRebalance] = {}
         self._status: dict[bytes, events.Status] = {}
         self._rows = dict.fromkeys(TOPICS, 0)
@@ -101,6 +123,7 @@ class View:
             REBALANCES: self._apply_rebalance,
             COMMITS: self._apply_commits,
             STATUS: self._apply_status,
+            PROBES: self._apply_probe,
         }
 
     def apply(self, rows: Iterable[Row]) -> None:
@@ -126,7 +149,15 @@ class View:
                     self._forget_group(key)
             for key, progress in list(self._commits.items()):
                 if key not in self._groups and progress.last_commit_ms <= horizon_ms:
-                    del self._commits[key]
+                    self._forget_commits(key)
+
+    def slide_windows(self, now_ms: int) -> None:
+        """Sum up the windows of lag and commits of all groups as of now."""
+        with self._lock:
+            for cluster, table in self._tables.items():
+                for group in table.groups():
+                    lag = self._lags[cluster, group].lag if (cluster, group) in self._lags else None
+                    self._lags[cluster, group] = LagProgress(lag, table.windows(group, now_ms))
 
     def picture(self) -> Picture:
         """Return what is known now; later rows do not change it."""
@@ -137,6 +168,7 @@ class View:
             return Picture(
                 groups=self._frozen_groups,
                 commits=dict(self._commits),
+                lags=dict(self._lags),
                 records=tuple(s for s in status if isinstance(s, events.DecodeTotals)),
                 queries=tuple(s for s in status if isinstance(s, events.QueryStatus)),
                 rows=dict(self._rows),
@@ -162,12 +194,18 @@ class View:
         self._groups[identity] = snapshot
         self._frozen_groups = None
         if snapshot.state == DELETED:
-            self._commits.pop(identity, None)
+            self._forget_commits(identity)
 
     def _forget_group(self, key: GroupKey) -> None:
         if self._groups.pop(key, None) is not None:
             self._frozen_groups = None
+        self._forget_commits(key)
+
+    def _forget_commits(self, key: GroupKey) -> None:
         self._commits.pop(key, None)
+        self._lags.pop(key, None)
+        if key[0] in self._tables:
+            self._tables[key[0]].forget_group(key[1])
 
     def _apply_rebalance(self, key: bytes, value: bytes | None) -> None:
         if value is None:
@@ -184,11 +222,24 @@ class View:
         if value is None:
             name = key.decode(errors="replace")
             for identity in [i for i in self._commits if i[1] == name]:
-                del self._commits[identity]
+                self._forget_commits(identity)
             return
         summary = events.decode(value, events.CommitSummary)
         identity = (summary.cluster, summary.group)
         self._commits[identity] = fold_summary(self._commits.get(identity), summary)
+        self._table(summary.cluster).commit(summary)
+
+    def _apply_probe(self, _key: bytes, value: bytes | None) -> None:
+        if value is None:
+            return
+        probe = events.decode(value, events.Probe)
+        table, identity = self._table(probe.cluster), (probe.cluster, probe.group)
+        lag = table.probe(probe)
+        if lag is not None:
+            self._lags[identity] = LagProgress(lag, table.windows(probe.group, probe.probed_at_ms))
+
+    def _table(self, cluster: str) -> LagTable:
+        return self._tables.setdefault(cluster, LagTable(self._reads_committed))
 
     def _apply_status(self, key: bytes, value: bytes | None) -> None:
         if value is None:

@@ -79,7 +79,7 @@ class Replay:
     _now_ms: int = 0
 
     def feed(self, lines: Iterable[Line]) -> Iterator[dict[str, Any]]:
-        """Take lines; yields commit summaries, each the contract's object with its `kind`, and keeps what else there is.
+        """Take lines; yields commit summaries, the contract's objects with their `kind`, and keeps what else there is.
 
         A recorder reads topics and partitions in turns, so that only all lines together tell what came first.
         """

@@ -16,19 +16,26 @@ from rebalance_exporters.health import Readiness, ReadProgress
 from rebalance_exporters.metrics import (
     COMMIT_METRICS,
     GROUP_METRICS,
+    LAG_METRICS,
     MONITOR_METRICS,
     RECORD_TYPES,
     WINDOW_METRICS,
     Metric,
 )
 from rebalance_exporters.render import Exposition, Style, accepts_gzip, choose_style, compress
-from rebalance_exporters.view import GroupKey, View
-from rebalance_streaming.groups.events import REASONS, Counters, GroupSnapshot, Member, RecordCount
+from rebalance_exporters.view import PROBES, GroupKey, Row, View
+from rebalance_streaming.groups.events import REASONS, Counters, GroupSnapshot, Member, Probe, RecordCount, encode
 
 READY = Readiness(True, "ready")
 LOADED = ReadProgress(loaded=True)
 OPENMETRICS, TEXT = Style.OPENMETRICS, Style.TEXT
-ALL_METRICS: tuple[Metric[Any], ...] = (*GROUP_METRICS, *WINDOW_METRICS, *COMMIT_METRICS, *MONITOR_METRICS)
+ALL_METRICS: tuple[Metric[Any], ...] = (
+    *GROUP_METRICS,
+    *WINDOW_METRICS,
+    *LAG_METRICS,
+    *COMMIT_METRICS,
+    *MONITOR_METRICS,
+)
 
 PAYMENTS_GOLDEN = """\
 kafka_rebalance_rebalances_total{cluster="prod",group="payments",reason="first_join"} 0
@@ -194,6 +201,29 @@ def test_the_unknown_is_absent_and_not_zero() -> None:
     counted = {"rebalances_total", "generations_total", "member_changes_total", "moved_partitions_total"}
     timed = {f"duration_seconds_{part}" for part in ("bucket", "sum", "count")}
     assert names == {*counted, *timed, *(metric.name for metric in WINDOW_METRICS), "group_info"}
+
+
+def probe_row(at_ms: int = NOW_MS, group: str = "payments", **fields: Any) -> Row:
+    """A probe of one group."""
+    return Row(PROBES, group.encode(), encode(Probe(probed_at_ms=at_ms, cluster="prod", group=group, **fields)))
+
+
+def test_lag_comes_from_commits_and_probes() -> None:
+    """Per group and topic, per partition when asked for; gone with the group; absent where no end is known."""
+    ends = {"orders": {"0": 1_000_007, "1": 1_000_000}}
+    view = make_view(group_row(), commits_row(5), probe_row(end_offsets=ends, stable_offsets=ends))
+    view.slide_windows(NOW_MS)
+    text = expose(view, exposition=Exposition(limit_groups=9, version="1", collect_partitions=True))
+    assert value_of(text, "kafka_rebalance_group_lag") == 1_000_002
+    assert value_of(text, "kafka_rebalance_topic_lag", topic="orders") == 1_000_002
+    lags = [value_of(text, "kafka_rebalance_partition_lag", partition=str(p)) for p in (0, 1)]
+    assert lags == [1_000_002, None], "the second partition's commit was a deletion"
+    assert value_of(text, "kafka_rebalance_window_lag_max", window="1m") == 1_000_002
+    assert value_of(text, "kafka_rebalance_window_commits", window="5m") == 10
+    view.apply([group_row(state="Deleted")])
+    assert "_lag{" not in expose(view)
+    unprobed = make_view(group_row(), commits_row(5))
+    assert value_of(expose(unprobed), "kafka_rebalance_group_lag") is None
 
 
 def test_windows_empty_themselves() -> None:

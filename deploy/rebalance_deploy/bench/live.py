@@ -1,4 +1,4 @@
-"""How long a live batch takes, and how old a group's record is when its picture reaches the groups topic."""
+"""How long a live batch takes, and how old a group's record is when its rebalance reaches the topic."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rebalance_deploy.bench import fill
 from rebalance_deploy.broker import EmbeddedBroker
 from rebalance_deploy.settings import Sources
 from rebalance_streaming.config import StreamConfig
-from rebalance_streaming.groups.events import GroupSnapshot, QueryStatus, decode, decode_status
+from rebalance_streaming.groups.events import QueryStatus, Rebalance, decode, decode_status
 from rebalance_streaming.wire.partitioner import partition_for_group
 
 _COMMITS_PER_SECOND, _GROUPS, _PARTITIONS = 2_000, 1_000, 100
@@ -35,6 +35,8 @@ def measure() -> Iterator[str]:
             f"stream.checkpoint={directory}/checkpoint",
             "export.listen_host=127.0.0.1",
             "export.listen_port=0",
+            "probe.listen_host=127.0.0.1",
+            "probe.listen_port=0",
         )
         with local.Monitor(Sources(flags=flags), Path(directory)) as monitor:
             monitor.wait_until_ready(threading.Event(), lambda _: None)
@@ -88,9 +90,9 @@ class _Load:
 def _table(bootstrap: str, since_ms: int) -> Iterator[str]:
     settings = StreamConfig()
     latencies = [
-        arrived_ms - snapshot.updated_at_ms
-        for arrived_ms, value in _read_all(bootstrap, settings.groups_topic, since_ms)
-        if (snapshot := decode(value, GroupSnapshot)).updated_at_ms
+        arrived_ms - rebalance.completed_at_ms
+        for arrived_ms, value in _read_all(bootstrap, settings.rebalances_topic, since_ms)
+        if (rebalance := decode(value, Rebalance)).completed_at_ms
     ]
     batches: dict[str, dict[int, int]] = {}
     for _, value in _read_all(bootstrap, settings.status_topic, since_ms):
@@ -103,7 +105,7 @@ def _table(bootstrap: str, since_ms: int) -> Iterator[str]:
     yield ""
     yield "| what | n | p50 ms | p99 ms | max ms |"
     yield "|---|---:|---:|---:|---:|"
-    yield _row("group record in the log -> picture in the groups topic", latencies)
+    yield _row("group record in the log -> row in the rebalances topic", latencies)
     for query, found in batches.items():
         yield _row(f"{query} batch", list(found.values()))
 

@@ -270,6 +270,7 @@ class Probe:
     A field that is absent (`UNSET`) was not asked this time; null was asked and is unknown. So a cheap probe of
     the state and a full one have one form. `state` is Kafka's own name, compared without regard to case.
     `end_offsets` and `stable_offsets` (last stable offsets) are topic -> partition number as text -> offset.
+    `committed_offsets` are of the same form: what the coordinator has, for readers that did not see the commits.
     `topic_ids` gives the ids of topics by name (Kafka's 22 characters). `errors` are sentences for people.
     """
 
@@ -286,6 +287,7 @@ class Probe:
     members: tuple[ProbedMember, ...] | msgspec.UnsetType | None = msgspec.UNSET
     end_offsets: dict[str, dict[str, int | None]] | msgspec.UnsetType = msgspec.UNSET
     stable_offsets: dict[str, dict[str, int | None]] | msgspec.UnsetType = msgspec.UNSET
+    committed_offsets: dict[str, dict[str, int | None]] | msgspec.UnsetType = msgspec.UNSET
     topic_ids: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
     owners: dict[str, dict[str, str]] | msgspec.UnsetType = msgspec.UNSET
     errors: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET

@@ -1,0 +1,180 @@
+"""Lag in offsets and in time, as stories of probes and commits."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rebalance_streaming.groups.events import CommitSummary, Probe, TopicCommits
+from rebalance_streaming.groups.lag import GroupLag, LagTable
+
+T0 = 1_790_000_000_000
+
+
+def commit(table: LagTable, offsets: dict[int, int | None], *, at_ms: int = T0, log_offset: int | None = None) -> None:
+    """Let group g commit offsets of the topic orders."""
+    partitions = list(offsets)
+    row = TopicCommits(partitions, list(offsets.values()), [at_ms] * len(partitions), [], [1] * len(partitions))
+    log_offset = at_ms - T0 if log_offset is None else log_offset
+    table.commit(CommitSummary("c", "g", at_ms - at_ms % 5_000, 5_000, 3, log_offset, log_offset, {"orders": row}))
+
+
+def probe(
+    table: LagTable, ends: dict[int, int | None], *, at_ms: int = T0, stable: dict[int, int] | None = None
+) -> GroupLag | None:
+    """Let the prober see end offsets of the topic orders."""
+    rows = {"orders": {str(p): end for p, end in ends.items()}}
+    stable_rows = {"orders": {str(p): end for p, end in (stable or {}).items()}}
+    return table.probe(Probe(probed_at_ms=at_ms, cluster="c", group="g", end_offsets=rows, stable_offsets=stable_rows))
+
+
+def lag_of(table: LagTable, at_ms: int = T0) -> GroupLag:
+    """Return g's lag, which must be known."""
+    lag = table.lag("g", at_ms)
+    assert lag is not None
+    return lag
+
+
+def test_lag_is_the_end_less_the_committed_offset():
+    """Per partition, topic and group; a partition that was never committed has none."""
+    table = LagTable()
+    commit(table, {0: 10, 2: 30})
+    probe(table, {0: 15, 1: 99, 2: 30})
+    lag = lag_of(table)
+    assert (lag.topics["orders"].partitions, lag.topics["orders"].lags, lag.total) == ((0, 2), (5, 0), 5)
+
+
+def test_nothing_is_said_without_ends_or_commits():
+    """Null, not zero: without the prober nobody knows."""
+    table = LagTable()
+    assert table.lag("g", T0) is None
+    commit(table, {0: 10})
+    assert table.lag("g", T0) is None
+    probe(table, {0: None})
+    assert lag_of(table).topics["orders"].partitions == ()
+
+
+def test_a_commit_newer_than_the_probe_is_no_negative_lag():
+    """The end was asked for before the commit."""
+    table = LagTable()
+    probe(table, {0: 10})
+    commit(table, {0: 14}, at_ms=T0 + 1_000)
+    assert lag_of(table).total == 0
+
+
+def test_groups_that_read_committed_are_measured_to_the_last_stable_offset():
+    """What an open transaction holds back is not theirs to read."""
+    for reads_committed, expected in ((True, 2), (False, 10)):
+        table = LagTable(lambda group, answer=reads_committed: answer and group == "g")  # type: ignore[misc]
+        commit(table, {0: 10})
+        probe(table, {0: 20}, stable={0: 12})
+        assert lag_of(table).total == expected
+
+
+def test_a_deleted_offset_leaves_and_a_grown_topic_joins():
+    """Expiry or OffsetDelete removes a partition; new partitions come with their first commit."""
+    table = LagTable()
+    commit(table, {0: 1, 1: 1})
+    commit(table, {1: None, 5: 7}, at_ms=T0 + 5_000)
+    probe(table, {0: 2, 1: 2, 5: 9}, at_ms=T0 + 6_000)
+    assert lag_of(table).topics["orders"].partitions == (0, 5)
+    commit(table, {0: None, 5: None}, at_ms=T0 + 10_000)
+    assert table.lag("g", T0) is None
+
+
+def test_a_repeated_summary_changes_nothing():
+    """Delivery is at least once, and an older row must not bring back an older offset."""
+    table = LagTable()
+    commit(table, {0: 5}, log_offset=9)
+    commit(table, {0: 3}, log_offset=9)
+    commit(table, {0: 2}, log_offset=8)
+    probe(table, {0: 6})
+    assert lag_of(table).total == 1
+    assert table.windows("g", T0)["1m"].commits == 1
+
+
+def test_offsets_nobody_saw_committed_come_from_the_coordinator():
+    """A group that has not committed since the reader began; what was read itself is newer."""
+    table = LagTable()
+    commit(table, {0: 50})
+    table.probe(
+        Probe(probed_at_ms=T0, cluster="c", group="g", committed_offsets={"orders": {"0": 40, "1": 7, "2": None}})
+    )
+    probe(table, {0: 60, 1: 10, 2: 10})
+    assert lag_of(table).topics["orders"].lags == (10, 3)
+
+
+def fill(table: LagTable, seconds: int, rate: int = 10) -> None:
+    """Probe every 5 s while `rate` records a second arrive in partition 0."""
+    for passed in range(0, seconds + 1, 5):
+        probe(table, {0: rate * passed}, at_ms=T0 + passed * 1_000)
+
+
+@pytest.mark.parametrize("behind_seconds", [7, 58, 400])
+def test_time_lag_is_the_age_of_the_oldest_unread_record(behind_seconds: int):
+    """Within the stated error, which is the probe interval or an eighth of the lag."""
+    table, now = LagTable(), 1_200
+    fill(table, now)
+    commit(table, {0: 10 * (now - behind_seconds)}, at_ms=T0 + now * 1_000)
+    lag = lag_of(table, T0 + now * 1_000)
+    assert not lag.time_is_minimum
+    assert lag.time_ms - lag.time_error_ms <= behind_seconds * 1_000 <= lag.time_ms
+    assert lag.time_error_ms <= max(10_000, 1.5 * behind_seconds * 1_000 / 8)
+
+
+def test_a_record_older_than_all_probes_has_a_minimum():
+    """Never a guess: at least as long as the ends have been watched."""
+    table = LagTable()
+    for passed in (0, 5, 10):
+        probe(table, {0: 1_000 + passed}, at_ms=T0 + passed * 1_000)
+    commit(table, {0: 10}, at_ms=T0 + 10_000)
+    lag = lag_of(table, T0 + 20_000)
+    assert (lag.time_ms, lag.time_is_minimum) == (20_000, True)
+
+
+def test_a_topic_made_anew_forgets_its_past():
+    """Ends went back: what the old topic's ends were says nothing of the new one."""
+    table = LagTable()
+    fill(table, 100)
+    commit(table, {0: 5}, at_ms=T0 + 100_000)
+    probe(table, {0: 8}, at_ms=T0 + 105_000)
+    lag = lag_of(table, T0 + 106_000)
+    assert (lag.total, lag.time_is_minimum) == (3, True)
+
+
+def test_windows_of_lag():
+    """The largest lag, its slope in records a second, and the commits counted, over 1, 5 and 15 minutes."""
+    table = LagTable()
+    for passed in range(0, 301, 10):
+        commit(table, {0: 100}, at_ms=T0 + passed * 1_000)
+        probe(table, {0: 100 + 3 * passed}, at_ms=T0 + passed * 1_000)
+    windows = table.windows("g", T0 + 300_000)
+    assert windows["1m"].lag_max == windows["15m"].lag_max == 900
+    assert windows["5m"].lag_slope == pytest.approx(3.0)
+    assert (windows["1m"].commits, windows["15m"].commits) == (6, 31)
+    later = table.windows("g", T0 + 300_000 + 120_000)["1m"]
+    assert (later.commits, later.lag_max, later.lag_slope) == (0, None, None)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["commit", "probe"]),
+            st.dictionaries(st.integers(0, 5), st.none() | st.integers(0, 1_000), min_size=1, max_size=4),
+            st.integers(0, 60_000),
+        ),
+        max_size=30,
+    )
+)
+def test_lag_is_never_negative_and_always_a_number(steps: list[tuple[str, dict[int, int | None], int]]):
+    """Whatever the brokers answer, in whatever order."""
+    table = LagTable()
+    for number, (what, offsets, at_ms) in enumerate(steps):
+        if what == "commit":
+            commit(table, offsets, at_ms=T0 + at_ms, log_offset=number)
+        else:
+            probe(table, offsets, at_ms=T0 + at_ms)
+        lag = table.lag("g", T0 + at_ms)
+        if lag is not None:
+            assert all(each >= 0 for topic in lag.topics.values() for each in topic.lags)
+            assert lag.time_ms >= 0
+            assert lag.time_error_ms >= 0
