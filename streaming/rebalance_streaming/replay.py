@@ -23,6 +23,7 @@ from rebalance_streaming.groups.commits import LogColumns, summarise
 from rebalance_streaming.groups.fold import FOLDED_TYPES, GROUP_METADATA, fold, settle
 from rebalance_streaming.groups.model import GroupRecord, GroupState, new_state
 from rebalance_streaming.groups.probing import observe
+from rebalance_streaming.groups.simple import Committing, note_commit
 from rebalance_streaming.wire.commits import KeyCache, decode_commits
 from rebalance_streaming.wire.decode import Outcome, decode_record
 
@@ -74,6 +75,7 @@ class Replay:
     skipped: int = 0
     _open: dict[tuple[str, str], events.Rebalance] = field(default_factory=dict)
     _due: list[tuple[int, str]] = field(default_factory=list)
+    _committing: dict[str, Committing] = field(default_factory=dict)
     _sources: dict[tuple[str, int], list[Line]] = field(default_factory=dict)
     _cache: KeyCache = field(default_factory=lambda: KeyCache(_CACHED_KEYS))
     _now_ms: int = 0
@@ -94,6 +96,8 @@ class Replay:
         """Yield rebalances in the order of their end, those that are not over as of the recording's end, and groups."""
         for line in heapq.merge(*self._sources.values(), key=lambda line: line.timestamp_ms):
             yield from self._take(line)
+        for group, commit in self._committing.items():
+            self.states[group] = note_commit(self.states.get(group) or new_state(self.cluster, group), commit)
         for state in self.states.values():
             if state.episode is not None:
                 self.states[state.picture.group] = settle(state, self._now_ms + episodes.SETTLE_AFTER_MS)
@@ -115,6 +119,10 @@ class Replay:
             np.array([line.timestamp_ms for line in visible], dtype=np.int64),
         )
         for summary in summarise(decode_commits(keys, values, self._cache), log, self.cluster, self.pane_ms):
+            self._committing.setdefault(
+                summary.group,
+                Committing(summary.group, summary.log_partition, summary.last_log_offset, summary.pane_start_ms),
+            )
             yield _row("commits", summary)
 
     def _take(self, line: Line) -> Iterator[dict[str, Any]]:

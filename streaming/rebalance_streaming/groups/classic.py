@@ -45,7 +45,7 @@ def fold_classic(state: GroupState, record: GroupRecord) -> None:
 
 def _forget(state: GroupState, record: GroupRecord) -> None:
     """Empty the picture of a deleted group; its totals stay, should it return."""
-    if state.picture.type not in (None, "classic"):
+    if state.picture.type not in (None, "classic", "simple"):
         return  # leftovers: a tombstone of the group's former life as a classic group, kept by compaction
     picture = state.picture
     episodes.abort(state, record)

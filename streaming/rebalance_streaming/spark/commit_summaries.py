@@ -1,13 +1,13 @@
 """The commits query: offset commits in, one row per group and pane out. Stateless.
 
 What it counted goes out beside, under a null key, because a stateless task cannot keep totals: the membership query
-adds them up exactly.
+adds them up exactly. So does which groups commit, for those of which the log has nothing else.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from rebalance_streaming.config import StreamConfig
-from rebalance_streaming.groups import counts, events
+from rebalance_streaming.groups import counts, events, simple
 from rebalance_streaming.groups.commits import LogColumns, summarise
 from rebalance_streaming.spark.envelopes import SourceTally, is_offset_commit
 from rebalance_streaming.wire.commits import CommitBatch, KeyCache, decode_commits
@@ -25,6 +25,8 @@ SCHEMA = "key binary, value binary"
 _ARROW_SCHEMA = pa.schema([("key", pa.binary()), ("value", pa.binary())])
 #: Distinct keys remembered per worker process: 10,000 groups of 100 partitions.
 _CACHED_KEYS = 1_000_000
+#: Groups remembered per worker process as spoken of; then all are spoken of again, which changes nothing.
+_ANNOUNCED_GROUPS = 100_000
 
 Row = tuple[bytes | None, bytes]
 
@@ -41,16 +43,43 @@ def summarise_commits(log: DataFrame, config: StreamConfig) -> DataFrame:
 
 def _make_packer(cluster: str, pane_ms: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        cache, tally = _key_cache(), SourceTally("commits")
+        cache, tally, announced = _key_cache(), SourceTally("commits"), _announced()
         for batch in batches:
             commits = decode_commits(batch.column(3), batch.column(4), cache)
             log = LogColumns(*(batch.column(i).to_numpy(zero_copy_only=False) for i in range(3)))
             _count(tally, commits, log)
-            summaries = summarise(commits, log, cluster, pane_ms)
-            yield _to_arrow([(summary.group.encode(), events.encode(summary)) for summary in summaries])
+            summaries = list(summarise(commits, log, cluster, pane_ms))
+            rows: list[Row] = [(summary.group.encode(), events.encode(summary)) for summary in summaries]
+            new = {each.group: each for each in summaries if each.group not in announced}
+            if new:
+                rows.append((None, simple.dump(_announce(new.values()))))
+                announced |= new.keys()
+            yield _to_arrow(rows)
         yield _to_arrow([(None, counts.dump(each)) for each in tally.results()])
 
     return pack
+
+
+def _announce(summaries: Iterable[events.CommitSummary]) -> simple.CommittingGroups:
+    return simple.CommittingGroups(
+        tuple(
+            simple.Committing(each.group, each.log_partition, each.last_log_offset, each.pane_start_ms)
+            for each in summaries
+        )
+    )
+
+
+@functools.cache
+def _announced_groups() -> set[str]:
+    return set()
+
+
+def _announced() -> set[str]:
+    """Return the groups this worker process has spoken of."""
+    groups = _announced_groups()
+    if len(groups) > _ANNOUNCED_GROUPS:
+        groups.clear()
+    return groups
 
 
 @functools.cache

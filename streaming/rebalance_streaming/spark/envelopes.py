@@ -1,6 +1,6 @@
 """From the log's rows to envelopes keyed by group: the stateless front of the membership query.
 
-Receives every row that is not an offset commit, from the commits topic the counts the other query made, and probes.
+Receives every row that is not an offset commit, from the commits topic what the other query says beside, and probes.
 Hands on one envelope per group record that decodes, one per probe, and one per log partition with what was counted. A
 record that cannot be used is counted by its outcome and goes no further.
 """
@@ -8,14 +8,14 @@ record that cannot be used is counted by its outcome and goes no further.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from rebalance_streaming.config import StreamConfig
-from rebalance_streaming.groups import counts
+from rebalance_streaming.groups import counts, simple
 from rebalance_streaming.groups.fold import FOLDED_TYPES, GROUP_METADATA
 from rebalance_streaming.wire.decode import Outcome, decode_record
 
@@ -41,8 +41,8 @@ _ARROW_SCHEMA = pa.schema(
     ]
 )
 
-#: In place of a record type: the envelope holds a probe.
-PROBE = -1
+#: In place of a record type: the envelope holds a probe, or says that the group commits.
+PROBE, COMMITTING = -1, -2
 _OFFSET_COMMIT_PREFIXES = (b"\x00\x00", b"\x00\x01")
 
 _LOG, _COUNTS, _PROBES = "log", "counts", "probes"
@@ -92,7 +92,7 @@ def _make_decoder(
         tally = SourceTally("membership")
         for batch in batches:
             columns = (batch.column(i).to_pylist() for i in range(batch.num_columns))
-            yield _to_arrow([e for row in zip(*columns, strict=True) if (e := _address(row, baseline, tally))])
+            yield _to_arrow([e for row in zip(*columns, strict=True) for e in _address(row, baseline, tally)])
         # A task without rows still runs this far; Arrow refuses to build a batch from nothing at all.
         yield _to_arrow([_count_envelope(each) for each in tally.results()])
 
@@ -101,27 +101,29 @@ def _make_decoder(
 
 def _address(
     row: tuple[str, int, int, int, bytes | None, bytes | None], baseline: dict[int, int], tally: SourceTally
-) -> Envelope | None:
+) -> Iterable[Envelope]:
     origin, partition, offset, timestamp_ms, key, value = row
     if origin == _PROBES:
-        return (
-            None
-            if key is None
-            else (GROUP_SCOPE, _text(key), PROBE, partition, offset, timestamp_ms, True, None, value)
-        )
+        at = (partition, offset, timestamp_ms)
+        return [] if key is None else [(GROUP_SCOPE, key.decode(errors="replace"), PROBE, *at, True, None, value)]
     if origin == _COUNTS:
-        return (MONITOR_SCOPE, RECORDS, None, partition, offset, timestamp_ms, True, None, value)
+        return _address_notice(partition, offset, timestamp_ms, value or b"")
     record = decode_record(key, value)
     tally.add(partition, offset, (record.record_type, record.value_version, record.outcome))
     if record.record_type not in FOLDED_TYPES or record.outcome not in (Outcome.DECODED, Outcome.TOMBSTONE):
-        return None
+        return []
     live = offset >= baseline.get(partition, 0)
     group = record.key.group if record.record_type == GROUP_METADATA else record.key.group_id
-    return (GROUP_SCOPE, group, record.record_type, partition, offset, timestamp_ms, live, key, value)
+    return [(GROUP_SCOPE, group, record.record_type, partition, offset, timestamp_ms, live, key, value)]
 
 
-def _text(key: bytes) -> str:
-    return key.decode(errors="replace")
+def _address_notice(partition: int, offset: int, timestamp_ms: int, text: bytes) -> list[Envelope]:
+    """What the commits query says under a null key: counts, or which groups commit."""
+    at = (partition, offset, timestamp_ms)
+    if text.startswith(b'{"committing"'):
+        committing = simple.load_groups(text).committing
+        return [(GROUP_SCOPE, each.group, COMMITTING, *at, True, None, simple.dump(each)) for each in committing]
+    return [(MONITOR_SCOPE, RECORDS, None, *at, True, None, text)]
 
 
 def _count_envelope(each: counts.SourceCounts) -> Envelope:

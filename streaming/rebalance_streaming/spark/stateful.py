@@ -15,7 +15,9 @@ from rebalance_streaming.groups import counts, episodes, events
 from rebalance_streaming.groups.fold import fold, settle
 from rebalance_streaming.groups.model import GroupRecord, GroupState, dump_state, load_state, new_state
 from rebalance_streaming.groups.probing import observe
-from rebalance_streaming.spark.envelopes import GROUP_SCOPE, PROBE
+from rebalance_streaming.groups.simple import load as load_committing
+from rebalance_streaming.groups.simple import note_commit
+from rebalance_streaming.spark.envelopes import COMMITTING, GROUP_SCOPE, PROBE
 from rebalance_streaming.wire.decode import decode_record
 
 OUTPUT_SCHEMA = "topic string, key binary, value binary"
@@ -52,7 +54,7 @@ class GroupProcessor(StatefulProcessor):
         kept = self._state.get()
         blob = None if kept is None else kept[0]
         # Spark hands on a key's rows in no particular order; the log's order is what they mean.
-        ordered = sorted(rows, key=lambda row: (row["type"] == PROBE, row["partition"], row["offset"]))
+        ordered = sorted(rows, key=lambda row: (row["type"] in (PROBE, COMMITTING), row["partition"], row["offset"]))
         step = self._fold_group if scope == GROUP_SCOPE else self._fold_counts
         blob, outputs = step(name, blob, ordered)
         self._state.update((blob,))
@@ -80,6 +82,8 @@ class GroupProcessor(StatefulProcessor):
         for row in rows:
             if row["type"] == PROBE:
                 state, rebalances = _observe(state, bytes(row["value"]))
+            elif row["type"] == COMMITTING:
+                state, rebalances = note_commit(state, load_committing(bytes(row["value"]))), ()
             else:
                 state, rebalances = fold(state, _to_record(row, now_ms))
             changed |= {each.rebalance_id: each for each in rebalances}

@@ -1,0 +1,70 @@
+"""Groups without members: whoever assigns partitions by hand and commits (Kafka: simple consumer groups).
+
+The log has only their commits, and on the Java coordinator a group tombstone at their end. So the commits query says
+of each group once in a while that it commits; here that makes a group known of which nothing else is.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from rebalance_streaming.groups.classic import DELETED, EMPTY
+from rebalance_streaming.groups.model import GroupState
+
+SIMPLE = "simple"
+
+
+@dataclass(frozen=True, slots=True)
+class Committing:
+    """A commit of a group: where it stands in the log, and its record's time in epoch milliseconds."""
+
+    group: str
+    log_partition: int
+    log_offset: int
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommittingGroups:
+    """What one task of the commits query says of groups it had not spoken of before."""
+
+    committing: tuple[Committing, ...]
+
+
+_groups_decoder = msgspec.json.Decoder(CommittingGroups)
+_decoder = msgspec.json.Decoder(Committing)
+
+
+def dump(value: CommittingGroups | Committing) -> bytes:
+    """Serialise for the way between the queries."""
+    return msgspec.json.encode(value)
+
+
+def load_groups(text: bytes) -> CommittingGroups:
+    """Read a task's groups. Raises msgspec.MsgspecError for anything else."""
+    return _groups_decoder.decode(text)
+
+
+def load(text: bytes) -> Committing:
+    """Read one of them. Raises msgspec.MsgspecError for anything else."""
+    return _decoder.decode(text)
+
+
+def note_commit(state: GroupState, commit: Committing) -> GroupState:
+    """Take up that the group commits. It may come long after the commit, and changes nothing of a known group."""
+    picture = state.picture
+    if picture.type is not None:
+        return state
+    after = copy(state)
+    deleted = picture.state == DELETED and picture.log_offset is not None and picture.log_offset > commit.log_offset
+    after.picture = replace(
+        picture,
+        type=SIMPLE,
+        state=DELETED if deleted else EMPTY,
+        first_seen_ms=commit.timestamp_ms if picture.first_seen_ms is None else picture.first_seen_ms,
+        updated_at_ms=commit.timestamp_ms if picture.updated_at_ms is None else picture.updated_at_ms,
+    )
+    return after
