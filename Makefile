@@ -27,8 +27,8 @@ demo: setup ## Start a real Kafka, the monitor and a sick consumer; DURATION=60 
 test: lint type ## Everything CI runs: lint, types, unit, Spark, real broker and end-to-end tests
 	$(PYTEST) -m "not slow"
 
-test-all: lint type ## The same plus the slow matrices
-	$(PYTEST)
+test-all: lint type ## The same plus the slow matrices; writes docs/accuracy.md
+	ACCURACY_REPORT=1 $(PYTEST)
 
 lint: setup ## Format check, lint and the architecture's import contracts
 	$(BIN)/ruff format --check .

@@ -1,13 +1,18 @@
 """The fold on records of real brokers, held against what those brokers logged at the time."""
 
+from collections.abc import Sequence
+from functools import cache
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from goldens import data_records, key_of, scenarios, timeline, value_of
 from rebalance_deploy.broker_log import GroupTruth, read_truth
 from rebalance_deploy.counts import Counted, expected
 from rebalance_streaming.groups.events import Rebalance
 from rebalance_streaming.groups.fold import FOLDED_TYPES, fold
-from rebalance_streaming.groups.model import GroupRecord, GroupState, new_state
+from rebalance_streaming.groups.model import GroupRecord, GroupState, dump_state, load_state, new_state
 from rebalance_streaming.wire.decode import Outcome, decode_record
 
 #: Groups that were classic for their whole life.
@@ -21,8 +26,13 @@ def fold_scenario(name: str) -> dict[str, GroupState]:
 
 def fold_all(name: str) -> tuple[dict[str, GroupState], list[Rebalance]]:
     """Return the final states by group, and every rebalance's last form in order."""
-    states: dict[str, GroupState] = {}
-    rebalances: dict[tuple[str, str], Rebalance] = {}
+    return fold_records(group_records(name), {})
+
+
+@cache
+def group_records(name: str) -> tuple[tuple[str, GroupRecord], ...]:
+    """Return (group, record) of every record of a recording that is about groups, in log order."""
+    found = []
     for line in data_records(name):
         record = decode_record(key_of(line), value_of(line))
         if record.record_type not in FOLDED_TYPES or record.outcome not in (Outcome.DECODED, Outcome.TOMBSTONE):
@@ -37,7 +47,19 @@ def fold_all(name: str) -> tuple[dict[str, GroupState], list[Rebalance]]:
             record.record_type or 0,
             getattr(record.key, "member_id", None),
         )
+        found.append((group, at))
+    return tuple(found)
+
+
+def fold_records(
+    records: Sequence[tuple[str, GroupRecord]], states: dict[str, GroupState]
+) -> tuple[dict[str, GroupState], list[Rebalance]]:
+    """Fold records into states, each time through the state store's form."""
+    rebalances: dict[tuple[str, str], Rebalance] = {}
+    states = dict(states)
+    for group, at in records:
         states[group], found = fold(states.get(group) or new_state("c", group), at)
+        states[group] = load_state(dump_state(states[group]))
         rebalances |= {(group, each.rebalance_id): each for each in found}
     return states, list(rebalances.values())
 
@@ -190,3 +212,32 @@ def test_topics_of_a_consumer_group_have_names():
         _, rebalances = fold_all(name)
         topics = {topic for each in rebalances for m in each.members_after for topic in m.partitions or {}}
         assert topics == {f"t-{name}"}, name
+
+
+@given(st.sampled_from(scenarios()), st.data())
+def test_a_restart_anywhere_changes_nothing(name: str, data: st.DataObject):
+    """Stopped after any record and started again from any earlier one: the same states, the same rebalances."""
+    records = group_records(name)
+    cut = data.draw(st.integers(0, len(records)))
+    back = data.draw(st.integers(0, cut))
+    states, first = fold_records(records[:cut], {})
+    states, again = fold_records(records[back:], states)
+    rows = {(each.group, each.rebalance_id): each for each in (*first, *again)}
+    expected_states, expected_rows = fold_records(records, {})
+    assert states == expected_states
+    assert list(rows.values()) == expected_rows
+
+
+@pytest.mark.parametrize("name", scenarios())
+def test_generations_go_back_only_with_a_reset(name: str):
+    """Whatever the kind of group, and across conversions."""
+    states: dict[str, GroupState] = {}
+    highest: dict[str, int] = {}
+    for group, at in group_records(name):
+        before = states.get(group) or new_state("c", group)
+        states[group], _ = fold(before, at)
+        now = states[group].picture
+        if now.generation is not None:
+            if now.generation < highest.get(group, 0):
+                assert now.counters.resets == before.picture.counters.resets + 1
+            highest[group] = now.generation

@@ -37,17 +37,23 @@ def group_key(group: str) -> bytes:
     return struct.pack(">h", 2) + _text(group)
 
 
-def group_value(generation: int, members: int, timestamp_ms: int) -> bytes:
-    """Return a stable group's value (version 3) whose members subscribe to one topic and have nothing assigned."""
+def group_value(generation: int, members: int, timestamp_ms: int, partitions: int = 0) -> bytes:
+    """Return a stable group's value (version 3) whose members subscribe to one topic and share its partitions."""
     head = struct.pack(">h", 3) + _text("consumer") + struct.pack(">i", generation) + _text("range")
     head += _text("member-0") + struct.pack(">qi", timestamp_ms, members)
     subscription = struct.pack(">hi", 0, 1) + _text("orders") + struct.pack(">i", -1)
-    assignment = struct.pack(">hii", 0, 0, -1)
     for number in range(members):
+        assignment = _assignment(range(number, partitions, members))
         head += _text(f"member-{number}") + struct.pack(">h", -1) + _text("client") + _text("/10.0.0.1")
         head += struct.pack(">iii", 300_000, 45_000, len(subscription)) + subscription
         head += struct.pack(">i", len(assignment)) + assignment
     return head
+
+
+def _assignment(partitions: range) -> bytes:
+    numbers = struct.pack(f">i{len(partitions)}i", len(partitions), *partitions)
+    topics = struct.pack(">i", 1) + _text("orders") + numbers if partitions else struct.pack(">i", 0)
+    return struct.pack(">h", 0) + topics + struct.pack(">i", -1)
 
 
 def commits(count: int, groups: int, partitions: int) -> Iterator[tuple[int, bytes, bytes]]:

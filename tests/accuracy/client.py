@@ -1,0 +1,151 @@
+"""A real consumer in a process of its own that tells what it owns: one JSON line per callback on standard output.
+
+    python client.py '{"bootstrap": …, "group": …, "topic": …, "name": …, "library": "rdk", …}'
+
+SIGTERM leaves the group; SIGUSR1 makes it stop polling for `stall_seconds`.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Spec:
+    """What to run: `library` is rdk or kp, `protocol` classic or consumer (KIP-848)."""
+
+    bootstrap: str
+    group: str
+    topic: str
+    name: str
+    library: str = "rdk"
+    protocol: str = "classic"
+    assignor: str = "range"
+    instance: str | None = None
+    session_ms: int = 6_000
+    max_poll_ms: int = 300_000
+    stall_seconds: float = 0.0
+    revoke_seconds: float = 0.0
+    metadata_ms: int = 300_000
+
+
+@dataclass
+class Teller:
+    """Keeps what is owned and says so after every change."""
+
+    spec: Spec
+    owned: set[tuple[str, int]] = field(default_factory=set)
+
+    def tell(self, event: str, **more: Any) -> None:
+        """Write one line."""
+        line = {"t_ms": int(time.time() * 1000), "name": self.spec.name, "event": event, "owned": sorted(self.owned)}
+        print(json.dumps(line | more), flush=True)
+
+    def gain(self, partitions: list[Any]) -> None:
+        """Own more."""
+        self.owned |= {(p.topic, p.partition) for p in partitions}
+        self.tell("assigned")
+
+    def give(self, partitions: list[Any]) -> None:
+        """Own less, after the time a slow callback takes."""
+        if self.spec.revoke_seconds and partitions:
+            time.sleep(self.spec.revoke_seconds)
+        self.owned -= {(p.topic, p.partition) for p in partitions}
+        self.tell("revoked")
+
+
+def open_rdk(spec: Spec, teller: Teller) -> tuple[Any, Any]:
+    """Open a confluent-kafka consumer; returns (poll, close)."""
+    from confluent_kafka import Consumer
+
+    settings: dict[str, Any] = {
+        "bootstrap.servers": spec.bootstrap,
+        "group.id": spec.group,
+        "client.id": spec.name,
+        "group.protocol": spec.protocol,
+        "max.poll.interval.ms": spec.max_poll_ms,
+        "auto.commit.interval.ms": 1_000,
+        "auto.offset.reset": "earliest",
+        "topic.metadata.refresh.interval.ms": spec.metadata_ms,
+        "log_level": 0,
+    }
+    if spec.protocol == "classic":
+        settings |= {
+            "partition.assignment.strategy": spec.assignor,
+            "session.timeout.ms": spec.session_ms,
+            "heartbeat.interval.ms": spec.session_ms // 3,
+        }
+    if spec.instance is not None:
+        settings["group.instance.id"] = spec.instance
+    consumer = Consumer(settings)
+    consumer.subscribe(
+        [spec.topic],
+        on_assign=lambda _, partitions: teller.gain(partitions),
+        on_revoke=lambda _, partitions: teller.give(partitions),
+        on_lost=lambda _, partitions: teller.give(partitions),
+    )
+
+    def poll() -> None:
+        for message in consumer.consume(100, 0.2):
+            error = message.error()
+            if error is not None and error.fatal():
+                teller.tell("fatal", error=error.name())
+                sys.exit(3)
+
+    return poll, consumer.close
+
+
+def open_kp(spec: Spec, teller: Teller) -> tuple[Any, Any]:
+    """Open a kafka-python consumer; returns (poll, close)."""
+    from kafka import ConsumerRebalanceListener, KafkaConsumer
+    from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyPartitionAssignor
+    from kafka.coordinator.assignors.range import RangePartitionAssignor
+
+    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            teller.gain(assigned)
+
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            teller.give(revoked)
+
+    assignors = {"range": RangePartitionAssignor, "cooperative-sticky": CooperativeStickyPartitionAssignor}
+    consumer = KafkaConsumer(
+        bootstrap_servers=spec.bootstrap,
+        group_id=spec.group,
+        client_id=spec.name,
+        group_instance_id=spec.instance,
+        session_timeout_ms=spec.session_ms,
+        heartbeat_interval_ms=spec.session_ms // 3,
+        max_poll_interval_ms=spec.max_poll_ms,
+        auto_offset_reset="earliest",
+        partition_assignment_strategy=[assignors[spec.assignor]],
+    )
+    consumer.subscribe([spec.topic], listener=Listener())
+    return (lambda: consumer.poll(timeout_ms=200)), consumer.close
+
+
+def main(text: str) -> None:
+    """Consume until SIGTERM."""
+    spec = Spec(**json.loads(text))
+    teller, state = Teller(spec), {"run": True, "stall": False}
+    signal.signal(signal.SIGTERM, lambda *_: state.update(run=False))
+    signal.signal(signal.SIGUSR1, lambda *_: state.update(stall=True))
+    poll, close = (open_rdk if spec.library == "rdk" else open_kp)(spec, teller)
+    teller.tell("started")
+    while state["run"]:
+        poll()
+        if state["stall"]:
+            state["stall"] = False
+            teller.tell("stalls")
+            time.sleep(spec.stall_seconds)
+    close()
+    teller.tell("closed")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,186 @@
+"""The scenarios: what is done to a group. What came of it is the broker's and the clients' to say, see truth.py."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from accuracy.stage import Play, Stage
+from waiting import wait_for
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """`fast` ones are part of `make test`; `type` is the kind of group at the end."""
+
+    name: str
+    play: Play
+    fast: bool = False
+    type: str = "classic"
+
+
+def join_and_leave(**settings: Any) -> Play:
+    """Three consumers come one after the other and go again."""
+
+    def play(stage: Stage) -> None:
+        stage.start("a", **settings)
+        stage.start("b", **settings)
+        stage.start("c", **settings)
+        stage.leave("b")
+        stage.leave("a", "c")
+
+    return play
+
+
+def static_restart(stage: Stage) -> None:
+    """A static member is back within its session: no generation."""
+    stage.start("a", instance="i-a", session_ms=20_000)
+    stage.start("b", instance="i-b", session_ms=20_000)
+    stage.leave("b", settle=False, counts=False)
+    stage.start("b", instance="i-b", session_ms=20_000, counts=False)
+    stage.replaced += 1
+    # Static members leave by their session's end only.
+    for name in ("a", "b"):
+        stage.kill(name, settle=False)
+    wait_for(lambda: _members(stage) == 0, "both sessions to expire", 90)
+    stage.settle()
+
+
+def static_conflict(stage: Stage) -> None:
+    """A second process with the same instance id takes over; the first one is fenced and ends."""
+    stage.start("a", instance="i-a", session_ms=20_000)
+    first = stage.clients["a"]
+    stage.start("a", instance="i-a", session_ms=20_000, counts=False, settle=False)
+    wait_for(lambda: not first.is_running, "the fenced member to end", 60)
+    stage.replaced += 1
+    stage.settle()
+    stage.kill("a")
+
+
+def sigkill(stage: Stage) -> None:
+    """A member is killed; its session expires."""
+    stage.start("a")
+    stage.start("b")
+    stage.kill("b")
+    stage.leave("a")
+
+
+def sigstop(stage: Stage) -> None:
+    """A member's process stands still for longer than its session, then goes on."""
+    stage.start("a")
+    stage.start("b")
+    stage.pause("b")
+    stage.resume("b")
+    stage.leave("a", "b")
+
+
+def poll_overrun(stage: Stage) -> None:
+    """A member does not poll for longer than it may, leaves by itself and comes back."""
+    stage.start("a")
+    stage.start("b", max_poll_ms=8_000, stall_seconds=24.0)
+    before = stage.progress()
+    stage.signal("b", signal.SIGUSR1)
+    wait_for(lambda: stage.progress() != before, "b to leave", 60)
+    without = stage.progress()
+    stage.left += 1
+    wait_for(lambda: stage.progress() != without, "b to come back", 60)
+    stage.joined += 1
+    stage.settle()
+    stage.leave("a", "b")
+
+
+def rolling_restart(stage: Stage) -> None:
+    """Five members restarted one after the other, without waiting for the group to settle."""
+    names = [f"m{number}" for number in range(5)]
+    stage.start(*names)
+    for name in names:
+        stage.leave(name, settle=False)
+        stage.start(name, settle=False)
+        wait_for(lambda: _members(stage) == len(names), "the restarted member to be in", 60)
+    stage.settle()
+    stage.leave(*names)
+
+
+def _members(stage: Stage) -> int:
+    return len(stage.admin.describe_consumer_groups([stage.group])[stage.group].result().members)
+
+
+def scale(stage: Stage) -> None:
+    """From two members to six and back."""
+    names = [f"m{number}" for number in range(6)]
+    stage.start(*names[:2])
+    stage.start(*names[2:])
+    stage.leave(*names[2:])
+    stage.leave(*names[:2])
+
+
+def growth(stage: Stage) -> None:
+    """The topic gets more partitions."""
+    stage.start("a", metadata_ms=2_000)
+    stage.start("b", metadata_ms=2_000)
+    stage.grow(9)
+    stage.leave("a", "b")
+
+
+def deletion(stage: Stage) -> None:
+    """The group empties, is deleted, and comes back."""
+    stage.start("a")
+    stage.leave("a")
+    stage.delete_group()
+    stage.start("a")
+    stage.leave("a")
+
+
+def slow_revocation(stage: Stage) -> None:
+    """A KIP-848 member takes its time to give partitions up."""
+    stage.start("a", protocol="consumer", revoke_seconds=7.0)
+    stage.start("b", protocol="consumer")
+    stage.leave("b")
+    stage.leave("a")
+
+
+def upgrade_and_downgrade(stage: Stage) -> None:
+    """Classic, then a KIP-848 member joins, then it leaves again: converted and converted back."""
+    stage.start("a")
+    stage.start("b", protocol="consumer")
+    stage.leave("b")
+    stage.leave("a")
+
+
+def transactions(stage: Stage) -> None:
+    """Offsets committed in transactions, one committed, one aborted, beside a member."""
+    stage.start("a")
+    producer = Producer({"bootstrap.servers": stage.broker.bootstrap, "transactional.id": stage.group, "log_level": 0})
+    consumer = Consumer({"bootstrap.servers": stage.broker.bootstrap, "group.id": f"{stage.group}-txn"})
+    producer.init_transactions(10)
+    for offset, commit in ((3, True), (5, False)):
+        producer.begin_transaction()
+        position = TopicPartition(stage.topic, 0, offset)
+        producer.send_offsets_to_transaction([position], consumer.consumer_group_metadata(), 10)
+        (producer.commit_transaction if commit else producer.abort_transaction)(10)
+    consumer.close()
+    stage.leave("a")
+
+
+SCENARIOS = (
+    Scenario("eager", join_and_leave(), fast=True),
+    Scenario("cooperative-sticky", join_and_leave(assignor="cooperative-sticky"), fast=True),
+    Scenario("kafka-python-range", join_and_leave(library="kp")),
+    Scenario("kafka-python-cooperative", join_and_leave(library="kp", assignor="cooperative-sticky")),
+    Scenario("static-restart", static_restart),
+    Scenario("static-conflict", static_conflict),
+    Scenario("sigkill", sigkill, fast=True),
+    Scenario("sigstop", sigstop),
+    Scenario("poll-overrun", poll_overrun),
+    Scenario("rolling-restart", rolling_restart),
+    Scenario("scale-2-6-2", scale),
+    Scenario("partition-growth", growth),
+    Scenario("deletion-and-return", deletion),
+    Scenario("kip848-join-leave", join_and_leave(protocol="consumer"), fast=True, type="consumer"),
+    Scenario("kip848-slow-revocation", slow_revocation, type="consumer"),
+    Scenario("upgrade-downgrade", upgrade_and_downgrade),
+    Scenario("transactions", transactions, fast=True),
+)

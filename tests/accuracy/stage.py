@@ -1,0 +1,164 @@
+"""Where the scenarios play: one group on a broker shared with others, its clients, and what it says at the end."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from accuracy import truth
+from accuracy.client import Spec
+from rebalance_deploy.broker import EmbeddedBroker
+from rebalance_deploy.processes import ChildProcess
+from waiting import wait_for
+
+#: Longer than the gap within which two generations count as one rebalance, the monitor's probes included.
+QUIET_SECONDS = 9.0
+
+
+@dataclass
+class Stage:
+    """One scenario's group."""
+
+    broker: EmbeddedBroker
+    directory: Path
+    group: str
+    partitions: int = 6
+    clients: dict[str, ChildProcess] = field(default_factory=dict)
+    logs: list[Path] = field(default_factory=list)
+    joined: int = 0
+    left: int = 0
+    replaced: int = 0
+
+    def __post_init__(self) -> None:
+        self.admin = AdminClient({"bootstrap.servers": self.broker.bootstrap, "log_level": 0})
+        topic = NewTopic(self.topic, self.partitions, 1)
+        for future in self.admin.create_topics([topic]).values():
+            future.result()
+
+    @property
+    def topic(self) -> str:
+        """The scenario's own topic."""
+        return f"t-{self.group}"
+
+    def start(self, *names: str, settle: bool = True, counts: bool = True, **settings: Any) -> None:
+        """Start consumers, and wait until each has been assigned something or the group is quiet."""
+        for name in names:
+            spec = Spec(self.broker.bootstrap, self.group, self.topic, name, **settings)
+            log = self.directory / f"{self.group}-{name}-{len(self.logs)}.jsonl"
+            script = Path(__file__).with_name("client.py")
+            command = [sys.executable, str(script), json.dumps(dataclasses.asdict(spec))]
+            self.clients[name] = ChildProcess(command, log_path=log)
+            self.logs.append(log)
+            self.joined += counts
+        if settle:
+            self.settle()
+
+    def leave(self, *names: str, settle: bool = True, counts: bool = True) -> None:
+        """Close consumers in order."""
+        for name in names:
+            self.clients[name].request_stop()
+        for name in names:
+            self.clients.pop(name).terminate(20)
+            self.left += counts
+        if settle:
+            self.settle()
+
+    def kill(self, name: str, *, counts: bool = True, settle: bool = True) -> None:
+        """Kill a consumer; its session expires."""
+        before = self.progress()
+        self.clients.pop(name).kill()
+        self.left += counts
+        if settle:
+            wait_for(lambda: self.progress() != before, f"{name}'s session to expire", 90)
+            self.settle()
+
+    def signal(self, name: str, number: int) -> None:
+        """Send a signal to a consumer."""
+        os.kill(self.clients[name].pid, number)
+
+    def pause(self, name: str) -> None:
+        """Stop a consumer's process until its group went on without it."""
+        before = self.progress()
+        self.signal(name, signal.SIGSTOP)
+        wait_for(lambda: self.progress() != before, f"{name} to be missed", 90)
+        self.left += 1
+        self.settle()
+
+    def resume(self, name: str) -> None:
+        """Let a stopped process go on; it comes back."""
+        before = self.progress()
+        self.signal(name, signal.SIGCONT)
+        self.joined += 1
+        wait_for(lambda: self.progress() != before, f"{name} to come back", 60)
+        self.settle()
+
+    def grow(self, partitions: int) -> None:
+        """Add partitions to the topic and wait until they are assigned."""
+        before = self.progress()
+        for future in self.admin.create_partitions([NewPartitions(self.topic, partitions)]).values():
+            future.result()
+        wait_for(lambda: self.progress() != before, "the new partitions to be noticed", 60)
+        self.settle()
+
+    def delete_group(self) -> None:
+        """Delete the group, which must be empty."""
+        for future in self.admin.delete_consumer_groups([self.group]).values():
+            future.result()
+
+    def committed(self) -> dict[int, int]:
+        """Return what the coordinator says is committed, by partition."""
+        asked = [ConsumerGroupTopicPartitions(self.group)]
+        (future,) = self.admin.list_consumer_group_offsets(asked).values()
+        answer: list[TopicPartition] = future.result().topic_partitions or []
+        return {each.partition: each.offset for each in answer}
+
+    def progress(self) -> int:
+        """Return how many generations or epochs the broker's log has of the group."""
+        return self.steps().generations
+
+    def steps(self) -> truth.Steps:
+        """Return what the broker's log says."""
+        with self.broker.log_path.open(errors="replace") as lines:
+            return truth.read_steps(lines, self.group)
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return what the clients said."""
+        found = []
+        for log in self.logs:
+            lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+            found += [json.loads(line) for line in lines if line.startswith("{")]
+        return found
+
+    def settle(self, seconds: float = QUIET_SECONDS) -> None:
+        """Wait until neither the broker's log nor any client has said anything of the group for a while."""
+        deadline, last, since = time.monotonic() + 120, None, time.monotonic()
+        while time.monotonic() - since < seconds:
+            assert time.monotonic() < deadline, f"{self.group} does not come to rest"
+            now = (self.steps().busy, len(self.events()))
+            if now != last or not self._everybody_is_in():
+                last, since = now, time.monotonic()
+            # What is waited for is silence, so there is nothing to be woken by.
+            time.sleep(0.2)
+
+    def _everybody_is_in(self) -> bool:
+        told = {event["name"] for event in self.events() if event["event"] == "assigned"}
+        return self.clients.keys() <= told
+
+    def close(self) -> None:
+        """Stop what still runs."""
+        for client in self.clients.values():
+            client.kill()
+
+
+Play = Callable[[Stage], None]

@@ -1,0 +1,144 @@
+"""What the monitor says of real groups, held against what the broker's log and the clients say of them.
+
+The fast ones are part of `make test`; `make test-all` plays all and writes docs/accuracy.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from accuracy import truth
+from accuracy.scenarios import SCENARIOS, Scenario
+from accuracy.stage import Stage
+from e2e.rig import Rig, read_topic, running_rig
+from rebalance_streaming.config import StreamConfig
+from waiting import wait_for
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1_500)]
+
+REPORT = Path(__file__).parents[2] / "docs" / "accuracy.md"
+AT_ONCE = 4
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is compared. `generations` are all that began, completed or aborted, and group epochs."""
+
+    rebalances: int
+    generations: int
+    joined: int
+    left: int
+    replaced: int
+    moved: int
+
+
+@pytest.fixture(scope="module")
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    """One broker and one monitor for all scenarios."""
+    with running_rig(tmp_path_factory.mktemp("accuracy")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def played(rig: Rig, request: pytest.FixtureRequest) -> Iterator[dict[str, Future[Stage]]]:
+    """Play the scenarios that were chosen, a few at a time."""
+    calls = [item.callspec for item in request.session.items if hasattr(item, "callspec")]
+    chosen = {call.params["scenario"].name for call in calls if "scenario" in call.params}
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        futures = {each.name: pool.submit(_play, rig, each) for each in SCENARIOS if each.name in chosen}
+        yield futures
+    results = {name: future for name, future in futures.items() if future.done() and future.exception() is None}
+    if os.environ.get("ACCURACY_REPORT") and len(results) == len(SCENARIOS):
+        REPORT.write_text(_report(rig, {name: future.result() for name, future in results.items()}))
+
+
+def _play(rig: Rig, scenario: Scenario) -> Stage:
+    stage = Stage(rig.broker, rig.directory, f"acc-{scenario.name}")
+    try:
+        scenario.play(stage)
+    finally:
+        stage.close()
+    return stage
+
+
+def scenario_params() -> list[Any]:
+    """Every scenario, those that are not fast marked slow."""
+    return [pytest.param(each, id=each.name, marks=() if each.fast else pytest.mark.slow) for each in SCENARIOS]
+
+
+@pytest.mark.parametrize("scenario", scenario_params())
+def test_the_monitor_says_what_happened(scenario: Scenario, played: dict[str, Future[Stage]], rig: Rig):
+    """Rebalances, generations, members and partitions moved equal the truth."""
+    stage = played[scenario.name].result()
+    expected = true_facts(stage)
+    wait_for(lambda: _is_settled(rig, stage.group), f"{stage.group}'s last rebalance to be counted", 90)
+    assert monitored_facts(rig, stage.group) == expected
+    group = _groups(rig)[stage.group]
+    assert group["type"] == scenario.type
+
+
+def true_facts(stage: Stage) -> Facts:
+    """Return what the broker's log, the clients and the scenario's own steps say."""
+    steps, logical = stage.steps(), stage.steps().logical()
+    return Facts(
+        rebalances=len(logical),
+        generations=steps.generations,
+        joined=stage.joined,
+        left=stage.left,
+        replaced=stage.replaced,
+        moved=truth.moved_partitions(stage.events(), logical),
+    )
+
+
+def monitored_facts(rig: Rig, group: str) -> Facts:
+    """Return what the monitor's topics say."""
+    counters = _groups(rig)[group]["counters"]
+    return Facts(
+        rebalances=sum(counters["rebalances"].values()),
+        generations=counters["generations_completed"] + counters["generations_aborted"],
+        joined=counters["members_joined"],
+        left=counters["members_left"],
+        replaced=counters["members_replaced"],
+        moved=counters["partitions_moved"],
+    )
+
+
+def _groups(rig: Rig) -> dict[str, dict[str, Any]]:
+    topic = f"{StreamConfig().topic_prefix}groups"
+    rows = (json.loads(value) for _, value in read_topic(rig.broker.bootstrap, topic) if value)
+    return {row["group"]: row for row in rows}
+
+
+def _is_settled(rig: Rig, group: str) -> bool:
+    counters = _groups(rig).get(group, {}).get("counters")
+    return bool(counters) and sum(counters["durations"]) == sum(counters["rebalances"].values())
+
+
+def _report(rig: Rig, stages: dict[str, Stage]) -> str:
+    names = [each.name for each in fields(Facts)]
+    lines = [
+        "# Accuracy",
+        "",
+        "Written by `make test-all`: real clients on a real broker (4.3.1), the monitor watching. Each figure is what",
+        "the monitor said; where the truth (the broker's log, the clients' callbacks) differs, it stands in brackets.",
+        "",
+        f"| scenario | {' | '.join(names)} |",
+        "|---|" + "---:|" * len(names),
+    ]
+    for name, stage in stages.items():
+        said, true = monitored_facts(rig, stage.group), true_facts(stage)
+        cells = [
+            str(getattr(said, each))
+            + ("" if getattr(said, each) == getattr(true, each) else f" ({getattr(true, each)})")
+            for each in names
+        ]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,115 @@
+"""What really happened to a group, from the broker's own log and the clients' own callbacks.
+
+Nothing here knows the offsets topic or the monitor's code.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+_TIME = re.compile(r"^\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\]")
+_PREPARING = re.compile(r"Preparing to rebalance group (?P<group>.+?) in state")
+_STABILIZED = re.compile(r"Stabilized group (?P<group>.+?) generation (?P<number>\d+)")
+_ASSIGNED = re.compile(r"Assignment received from leader .+? for group (?P<group>.+?) for generation (?P<number>\d+)")
+_EMPTIED = re.compile(r"Group (?P<group>.+?) with generation (?P<number>\d+)(?: \(.*?\))? is now empty")
+_BUMPED = re.compile(r"\[GroupId (?P<group>.+?)\].*Bumped .*?group epoch to (?P<number>\d+)")
+_EPOCH_TARGET = re.compile(r"\[GroupId (?P<group>.+?)\].*Computed .*?target assignment for epoch (?P<number>\d+)")
+_MOVED_ON = re.compile(r"\[GroupId (?P<group>.+?)\].*new assignment state: epoch=(?P<number>-?\d+)")
+
+Place = tuple[str, int]
+
+#: Two heartbeats of 3 s: a group stable for less was not stable (the catalogue's rule for one logical rebalance).
+MERGE_WITHIN_MS = 6_000
+#: A client that closes gives its partitions up a moment before the broker hears of it.
+_BEFORE_MS = 500
+
+
+@dataclass(slots=True)
+class Steps:
+    """One group's generations and epochs by the broker's log, and the stretches of time in which it rebalanced."""
+
+    generations: int = 0
+    busy: list[list[int]] = field(default_factory=list)
+    preparing_ms: int | None = None
+
+    def touch(self, begin_ms: int, end_ms: int) -> None:
+        """Note a stretch of rebalancing; one that goes on from the last lengthens it."""
+        if self.busy and begin_ms - self.busy[-1][1] <= 0:
+            self.busy[-1][1] = max(self.busy[-1][1], end_ms)
+        else:
+            self.busy.append([begin_ms, end_ms])
+
+    def logical(self) -> list[tuple[int, int]]:
+        """Return the logical rebalances: stretches, put together where the group was hardly stable between."""
+        found: list[tuple[int, int]] = []
+        for begin, end in self.busy:
+            if found and begin - found[-1][1] <= MERGE_WITHIN_MS:
+                found[-1] = (found[-1][0], end)
+            else:
+                found.append((begin, end))
+        return found
+
+
+def read_steps(lines: Iterable[str], group: str) -> Steps:
+    """Read one group's steps from a broker's log."""
+    steps = Steps()
+    for line in lines:
+        stamp = _TIME.match(line)
+        if stamp is None or group not in line:
+            continue
+        at_ms = int(datetime.strptime(stamp[1], "%Y-%m-%d %H:%M:%S,%f").timestamp() * 1000)
+        _read_classic(steps, line, group, at_ms)
+        _read_epochs(steps, line, group, at_ms)
+    return steps
+
+
+def _read_classic(steps: Steps, line: str, group: str, at_ms: int) -> None:
+    if (match := _PREPARING.search(line)) and match["group"] == group:
+        steps.preparing_ms = at_ms
+    elif (match := _STABILIZED.search(line)) and match["group"] == group:
+        steps.generations += 1
+    elif (match := _ASSIGNED.search(line) or _EMPTIED.search(line)) and match["group"] == group:
+        # A generation without members has no join phase that could end.
+        steps.generations += _EMPTIED.search(line) is not None
+        steps.touch(at_ms if steps.preparing_ms is None else steps.preparing_ms, at_ms)
+        steps.preparing_ms = None
+
+
+def _read_epochs(steps: Steps, line: str, group: str, at_ms: int) -> None:
+    if (match := _BUMPED.search(line)) and match["group"] == group:
+        steps.generations += 1
+        steps.touch(at_ms, at_ms)
+    elif (match := _MOVED_ON.search(line) or _EPOCH_TARGET.search(line)) and match["group"] == group and steps.busy:
+        # A member moves on to an epoch only while the group converges.
+        steps.busy[-1][1] = max(steps.busy[-1][1], at_ms)
+
+
+def moved_partitions(events: Sequence[dict[str, object]], logical: Sequence[tuple[int, int]]) -> int:
+    """Count partitions that another client owned after a rebalance than before it, by the clients' callbacks."""
+    moved, owners = 0, dict[Place, str]()
+    for number, (_, _end) in enumerate(logical):
+        until = logical[number + 1][0] - _BEFORE_MS if number + 1 < len(logical) else None
+        after = _owners_at(events, until)
+        moved += sum(place in owners and owners[place] != owner for place, owner in after.items())
+        owners = after
+    return moved
+
+
+def _owners_at(events: Sequence[dict[str, object]], until_ms: int | None) -> dict[Place, str]:
+    """Return who owned what at a time, by each client's last word before it; a later claim wins over an earlier."""
+    owners: dict[Place, str] = {}
+    latest: dict[str, set[Place]] = {}
+    for event in sorted(events, key=lambda each: int(str(each["t_ms"]))):
+        if until_ms is not None and int(str(event["t_ms"])) > until_ms:
+            break
+        name, owned = str(event["name"]), {(t, p) for t, p in event["owned"]}  # type: ignore[attr-defined]
+        for place in owned - latest.get(name, set()):
+            owners[place] = name
+        for place in latest.get(name, set()) - owned:
+            if owners.get(place) == name:
+                del owners[place]
+        latest[name] = owned
+    return owners
