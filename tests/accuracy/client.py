@@ -8,6 +8,7 @@ SIGTERM leaves the group; SIGUSR1 makes it stop polling for `stall_seconds`.
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import time
@@ -61,7 +62,7 @@ class Teller:
 
 def open_rdk(spec: Spec, teller: Teller) -> tuple[Any, Any]:
     """Open a confluent-kafka consumer; returns (poll, close)."""
-    from confluent_kafka import Consumer
+    from confluent_kafka import Consumer, KafkaError
 
     settings: dict[str, Any] = {
         "bootstrap.servers": spec.bootstrap,
@@ -91,11 +92,11 @@ def open_rdk(spec: Spec, teller: Teller) -> tuple[Any, Any]:
     )
 
     def poll() -> None:
-        for message in consumer.consume(100, 0.2):
-            error = message.error()
-            if error is not None and error.fatal():
-                teller.tell("fatal", error=error.name())
-                sys.exit(3)
+        message = consumer.poll(0.2)
+        error = None if message is None else message.error()
+        if error is not None and (error.fatal() or error.code() == KafkaError._FATAL):
+            teller.tell("fatal", error=error.name())
+            os._exit(3)
 
     return poll, consumer.close
 
@@ -103,7 +104,7 @@ def open_rdk(spec: Spec, teller: Teller) -> tuple[Any, Any]:
 def open_kp(spec: Spec, teller: Teller) -> tuple[Any, Any]:
     """Open a kafka-python consumer; returns (poll, close)."""
     from kafka import ConsumerRebalanceListener, KafkaConsumer
-    from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyPartitionAssignor
+    from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
     from kafka.coordinator.assignors.range import RangePartitionAssignor
 
     class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -113,7 +114,7 @@ def open_kp(spec: Spec, teller: Teller) -> tuple[Any, Any]:
         def on_partitions_revoked(self, revoked: Any) -> None:
             teller.give(revoked)
 
-    assignors = {"range": RangePartitionAssignor, "cooperative-sticky": CooperativeStickyPartitionAssignor}
+    assignors = {"range": RangePartitionAssignor, "cooperative-sticky": CooperativeStickyAssignor}
     consumer = KafkaConsumer(
         bootstrap_servers=spec.bootstrap,
         group_id=spec.group,

@@ -6,7 +6,7 @@ import signal
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from accuracy.stage import Play, Stage
 from waiting import wait_for
@@ -14,11 +14,15 @@ from waiting import wait_for
 
 @dataclass(frozen=True)
 class Scenario:
-    """`fast` ones are part of `make test`; `type` is the kind of group at the end."""
+    """`fast` ones are part of `make test`; `type` is the kind of group at the end.
+
+    Those that are played `alone` come after all others, because they break what all share.
+    """
 
     name: str
     play: Play
     fast: bool = False
+    alone: bool = False
     type: str = "classic"
 
 
@@ -31,6 +35,18 @@ def join_and_leave(**settings: Any) -> Play:
         stage.start("c", **settings)
         stage.leave("b")
         stage.leave("a", "c")
+
+    return play
+
+
+def java_join_and_leave(**settings: str) -> Play:
+    """The same with Kafka's own client, two of them."""
+
+    def play(stage: Stage) -> None:
+        stage.start_java("a", **settings)
+        stage.start_java("b", **settings)
+        stage.leave("b")
+        stage.leave("a")
 
     return play
 
@@ -104,8 +120,12 @@ def rolling_restart(stage: Stage) -> None:
     stage.leave(*names)
 
 
-def _members(stage: Stage) -> int:
-    return len(stage.admin.describe_consumer_groups([stage.group])[stage.group].result().members)
+def _members(stage: Stage) -> int | None:
+    """Return how many members the coordinator knows, null while it cannot tell."""
+    try:
+        return len(stage.admin.describe_consumer_groups([stage.group])[stage.group].result().members)
+    except KafkaException:
+        return None
 
 
 def scale(stage: Stage) -> None:
@@ -150,6 +170,17 @@ def upgrade_and_downgrade(stage: Stage) -> None:
     stage.leave("a")
 
 
+def coordinator_restart(stage: Stage) -> None:
+    """The broker is restarted in order under a group at work: no rebalance, if sessions outlast it."""
+    stage.start("a", session_ms=30_000)
+    stage.start("b", session_ms=30_000)
+    stage.broker.restart()
+    wait_for(lambda: _members(stage) == 2, "the group to be loaded", 60)
+    stage.settle()
+    stage.leave("b")
+    stage.leave("a")
+
+
 def transactions(stage: Stage) -> None:
     """Offsets committed in transactions, one committed, one aborted, beside a member."""
     stage.start("a")
@@ -170,6 +201,9 @@ SCENARIOS = (
     Scenario("cooperative-sticky", join_and_leave(assignor="cooperative-sticky"), fast=True),
     Scenario("kafka-python-range", join_and_leave(library="kp")),
     Scenario("kafka-python-cooperative", join_and_leave(library="kp", assignor="cooperative-sticky")),
+    Scenario("java-default", java_join_and_leave()),
+    Scenario("java-kip848", java_join_and_leave(group_protocol="consumer"), type="consumer"),
+    Scenario("java-share-group", java_join_and_leave(kind="share"), type="share"),
     Scenario("static-restart", static_restart),
     Scenario("static-conflict", static_conflict),
     Scenario("sigkill", sigkill, fast=True),
@@ -183,4 +217,5 @@ SCENARIOS = (
     Scenario("kip848-slow-revocation", slow_revocation, type="consumer"),
     Scenario("upgrade-downgrade", upgrade_and_downgrade),
     Scenario("transactions", transactions, fast=True),
+    Scenario("coordinator-restart", coordinator_restart, alone=True),
 )

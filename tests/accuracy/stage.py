@@ -18,7 +18,9 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from accuracy import truth
 from accuracy.client import Spec
+from rebalance_deploy import jars
 from rebalance_deploy.broker import EmbeddedBroker
+from rebalance_deploy.jdk import find_java
 from rebalance_deploy.processes import ChildProcess
 from waiting import wait_for
 
@@ -36,6 +38,7 @@ class Stage:
     partitions: int = 6
     clients: dict[str, ChildProcess] = field(default_factory=dict)
     logs: list[Path] = field(default_factory=list)
+    _processes: list[ChildProcess] = field(default_factory=list)
     joined: int = 0
     left: int = 0
     replaced: int = 0
@@ -55,14 +58,27 @@ class Stage:
         """Start consumers, and wait until each has been assigned something or the group is quiet."""
         for name in names:
             spec = Spec(self.broker.bootstrap, self.group, self.topic, name, **settings)
-            log = self.directory / f"{self.group}-{name}-{len(self.logs)}.jsonl"
             script = Path(__file__).with_name("client.py")
-            command = [sys.executable, str(script), json.dumps(dataclasses.asdict(spec))]
-            self.clients[name] = ChildProcess(command, log_path=log)
-            self.logs.append(log)
-            self.joined += counts
+            self._run(name, [sys.executable, str(script), json.dumps(dataclasses.asdict(spec))], counts=counts)
         if settle:
             self.settle()
+
+    def start_java(self, *names: str, kind: str = "consumer", **settings: str) -> None:
+        """Start consumers of Kafka's own client; settings are its own, with underscores for dots."""
+        properties = {"bootstrap.servers": self.broker.bootstrap, "group.id": self.group}
+        properties |= {name.replace("_", "."): value for name, value in settings.items()}
+        source = Path(__file__).with_name("JavaClient.java")
+        for name in names:
+            command = [find_java().executable, "-Xmx128m", "-cp", jars.classpath("broker-4.3.1"), source, kind]
+            self._run(name, [*command, self.topic, name, *(f"{k}={v}" for k, v in properties.items())], counts=True)
+        self.settle()
+
+    def _run(self, name: str, command: list[str | Path], *, counts: bool) -> None:
+        log = self.directory / f"{self.group}-{name}-{len(self.logs)}.jsonl"
+        self.clients[name] = ChildProcess(command, log_path=log)
+        self._processes.append(self.clients[name])
+        self.logs.append(log)
+        self.joined += counts
 
     def leave(self, *names: str, settle: bool = True, counts: bool = True) -> None:
         """Close consumers in order."""
@@ -157,8 +173,8 @@ class Stage:
 
     def close(self) -> None:
         """Stop what still runs."""
-        for client in self.clients.values():
-            client.kill()
+        for process in self._processes:
+            process.kill()
 
 
 Play = Callable[[Stage], None]

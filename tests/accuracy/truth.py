@@ -16,6 +16,8 @@ _STABILIZED = re.compile(r"Stabilized group (?P<group>.+?) generation (?P<number
 _ASSIGNED = re.compile(r"Assignment received from leader .+? for group (?P<group>.+?) for generation (?P<number>\d+)")
 _EMPTIED = re.compile(r"Group (?P<group>.+?) with generation (?P<number>\d+)(?: \(.*?\))? is now empty")
 _BUMPED = re.compile(r"\[GroupId (?P<group>.+?)\].*Bumped .*?group epoch to (?P<number>\d+)")
+#: A share group's leave raises its epoch without a line of its own.
+_LEFT_SHARE = re.compile(r"\[GroupId (?P<group>.+?)\].* left the share group")
 _EPOCH_TARGET = re.compile(r"\[GroupId (?P<group>.+?)\].*Computed .*?target assignment for epoch (?P<number>\d+)")
 _MOVED_ON = re.compile(r"\[GroupId (?P<group>.+?)\].*new assignment state: epoch=(?P<number>-?\d+)")
 
@@ -79,7 +81,7 @@ def _read_classic(steps: Steps, line: str, group: str, at_ms: int) -> None:
 
 
 def _read_epochs(steps: Steps, line: str, group: str, at_ms: int) -> None:
-    if (match := _BUMPED.search(line)) and match["group"] == group:
+    if (match := _BUMPED.search(line) or _LEFT_SHARE.search(line)) and match["group"] == group:
         steps.generations += 1
         steps.touch(at_ms, at_ms)
     elif (match := _MOVED_ON.search(line) or _EPOCH_TARGET.search(line)) and match["group"] == group and steps.busy:

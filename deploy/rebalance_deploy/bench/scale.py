@@ -52,7 +52,7 @@ def measure() -> Iterator[str]:
             peak = _peak_memory(monitor, _SETTLE_SECONDS)
             scrape_seconds, size = _scrape(monitor)
     records = 2 * _GROUPS + _COMMIT_ROUNDS * _GROUPS * _PARTITIONS
-    yield f"{_GROUPS:,} groups x {_PARTITIONS} partitions with {_MEMBERS} members each; {records:,} records written live"
+    yield f"{_GROUPS:,} groups x {_PARTITIONS} partitions, {_MEMBERS} members each; {records:,} records written live"
     yield ""
     yield "| what | value |"
     yield "|---|---:|"
