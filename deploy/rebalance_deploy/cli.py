@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -49,6 +49,15 @@ def stream(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | 
 
 @cli.command()
 @_configured
+def probe(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | None) -> None:
+    """Ask brokers, and ZooKeeper if set, for what the log does not tell."""
+    from rebalance_deploy import components  # noqa: PLC0415
+
+    components.run_probe(_sources(config, flags, bootstrap_server), _stop_event(), _say)
+
+
+@cli.command()
+@_configured
 def export(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | None) -> None:
     """Serve /metrics and the health pages from what the stream publishes."""
     from rebalance_deploy import components  # noqa: PLC0415
@@ -59,7 +68,7 @@ def export(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | 
 @cli.command()
 @_configured
 def up(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | None) -> None:
-    """Run stream and exporter on this machine against any cluster."""
+    """Run stream, prober and exporter on this machine against any cluster."""
     from rebalance_deploy import local  # noqa: PLC0415
 
     local.run(_sources(config, flags, bootstrap_server), _stop_event(), _say)
@@ -85,6 +94,45 @@ def decode(file: Any) -> None:
 
     for line in decode_stream(file):
         click.echo(line)
+
+
+@cli.command()
+@_configured
+@click.option("--from-now", is_flag=True, help="Leave out what is in the topics already.")
+@click.option("--to-end", is_flag=True, help="End at the present end instead of following until Ctrl-C.")
+@click.option("--topics", multiple=True, metavar="TOPIC", help="Further topics to record.")
+def record(
+    *,
+    config: Path | None,
+    flags: tuple[str, ...],
+    bootstrap_server: str | None,
+    from_now: bool,
+    to_end: bool,
+    topics: tuple[str, ...],
+) -> None:
+    """Write every record of the monitored topics to standard output, as JSON lines for `replay`."""
+    from rebalance_deploy import components  # noqa: PLC0415
+
+    sources = _sources(config, flags, bootstrap_server)
+    lines = components.record(sources, topics, from_beginning=not from_now, to_end=to_end, stop=_stop_event())
+    _write_lines(lines)
+
+
+@cli.command()
+@click.argument("files", nargs=-1, type=click.File("rb"))
+@click.option("--until", "until_ms", type=int, metavar="MS", help="Leave out what is younger (epoch milliseconds).")
+@click.option(
+    "--output",
+    type=click.Choice(["rebalances", "groups", "commits", "all"]),
+    default="rebalances",
+    show_default=True,
+    help="Which rows to write.",
+)
+def replay(files: tuple[Any, ...], until_ms: int | None, output: str) -> None:
+    """Decode and fold recordings (JSON lines; `-` or nothing: standard input) as the stream would have."""
+    from rebalance_streaming.replay import replay as run  # noqa: PLC0415
+
+    _write_lines(run(files or (sys.stdin.buffer,), output=output, until_ms=until_ms, notify=_say))
 
 
 @cli.command()
@@ -126,6 +174,13 @@ def _stop_event() -> threading.Event:
     return stop
 
 
+def _write_lines(lines: Iterable[bytes]) -> None:
+    for line in lines:
+        sys.stdout.buffer.write(line + b"\n")
+        # Somebody may be following a recording.
+        sys.stdout.buffer.flush()
+
+
 def _say(line: str) -> None:
     click.echo(line, err=True)
 
@@ -142,6 +197,7 @@ def _user_errors() -> tuple[type[Exception], ...]:
     kinds: list[type[Exception]] = [UserError]
     for module, name in (
         ("rebalance_streaming.errors", "StreamError"),
+        ("rebalance_streaming.replay", "ReplayError"),
         ("rebalance_exporters.errors", "ExporterError"),
     ):
         if module in sys.modules:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from rebalance_deploy import jars
+from rebalance_deploy.errors import UserError
 from rebalance_deploy.jdk import find_java
 from rebalance_deploy.settings import Sources, load
 from rebalance_exporters.config import ExportConfig
+from rebalance_exporters.prober.config import ProbeConfig
 from rebalance_streaming.config import StreamConfig
 
-SECTIONS = {"stream": StreamConfig, "export": ExportConfig}
+SECTIONS = {"stream": StreamConfig, "probe": ProbeConfig, "export": ExportConfig}
 
 Say = Callable[[str], None]
 
@@ -26,6 +28,11 @@ def stream_config(sources: Sources) -> StreamConfig:
 def export_config(sources: Sources) -> ExportConfig:
     """Return the exporter's settings. Raises UserError naming everything that is wrong with them."""
     return load(ExportConfig, "export", sources, SECTIONS)
+
+
+def probe_config(sources: Sources) -> ProbeConfig:
+    """Return the prober's settings. Raises UserError naming everything that is wrong with them."""
+    return load(ProbeConfig, "probe", sources, SECTIONS)
 
 
 def run_stream(sources: Sources, stop: threading.Event, say: Say) -> None:
@@ -50,3 +57,25 @@ def run_export(sources: Sources, stop: threading.Event, say: Say) -> None:
         say(f"export: serving on http://{host}:{port}/metrics")
 
     server.run(config, stop=stop, on_listening=announce)
+
+
+def run_probe(sources: Sources, stop: threading.Event, say: Say) -> None:
+    """Run the prober in this process until `stop` is set."""
+    config = probe_config(sources)
+    from rebalance_exporters.prober.run import run  # noqa: PLC0415
+
+    run(config, stop, say)
+
+
+def record(
+    sources: Sources, topics: Iterable[str], *, from_beginning: bool, to_end: bool, stop: threading.Event
+) -> Iterator[bytes]:
+    """Yield the lines of a recording. Raises UserError or StreamError when it cannot be made."""
+    config = stream_config(sources)
+    problems = config.validate()
+    if problems:
+        raise UserError("; ".join(problems))
+    from rebalance_streaming.record import record as run  # noqa: PLC0415
+
+    others = dict.fromkeys((config.probes_topic, *topics))
+    return run(config.kafka, config.source_topic, others, from_beginning=from_beginning, to_end=to_end, stop=stop)

@@ -1,6 +1,6 @@
-"""Stream and exporter as child processes on one machine, supervised.
+"""Stream, prober and exporter as child processes on one machine, supervised.
 
-They meet in Kafka only, so either may die and come back alone. A process that fails before it has ever run well is
+They meet in Kafka only, so any may die and come back alone. A process that fails before it has ever run well is
 not started again: its error is for a person to mend.
 """
 
@@ -23,7 +23,7 @@ from rebalance_deploy.settings import Sources
 
 Say = Callable[[str], None]
 
-PROCESSES = ("stream", "export")
+PROCESSES = ("stream", "probe", "export")
 _RAN_WELL_SECONDS = 60.0
 _LONGEST_PAUSE_SECONDS = 30.0
 #: More than the stream's own wait for its last batch.
@@ -77,9 +77,10 @@ class Supervised:
 
 
 def run(sources: Sources, stop: threading.Event, say: Say) -> None:
-    """Run both processes until `stop` is set, then stop them side by side."""
+    """Run all processes until `stop` is set, then stop them side by side."""
     # Wrong settings are told once, here, and not by every child.
     components.stream_config(sources)
+    components.probe_config(sources)
     components.export_config(sources)
     children = _start_all(sources, None)
     try:
@@ -91,15 +92,15 @@ def run(sources: Sources, stop: threading.Event, say: Say) -> None:
 
 
 class Monitor:
-    """Stream and exporter with their output in files, unsupervised: for the demo, tests and benchmarks.
+    """Stream, prober and exporter with their output in files, unsupervised: for the demo, tests and benchmarks.
 
-    A process that ends is an error. Leaving the context stops both.
+    A process that ends is an error. Leaving the context stops all.
     """
 
     def __init__(self, sources: Sources, log_directory: Path) -> None:
-        """Start both processes; their logs go to `stream.log` and `export.log`."""
+        """Start the processes; their logs go to `stream.log`, `probe.log` and `export.log`."""
         self._log_directory = log_directory
-        self.stream, self.export = _start_all(sources, log_directory)
+        self.stream, self.probe, self.export = _start_all(sources, log_directory)
 
     def __enter__(self) -> Self:
         return self
@@ -107,7 +108,7 @@ class Monitor:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _stop_all([self.stream, self.export])
+        _stop_all([self.stream, self.probe, self.export])
 
     @property
     def url(self) -> str:
@@ -138,7 +139,7 @@ class Monitor:
 
     def check(self) -> None:
         """Raise UserError with the last line of its log if a process ended."""
-        for child in (self.stream, self.export):
+        for child in (self.stream, self.probe, self.export):
             if not child.process.is_running:
                 lines = child.process.log_path.read_text().splitlines() if child.process.log_path else []
                 raise UserError(f"{child.name} ended: {lines[-1] if lines else 'without a word'}")

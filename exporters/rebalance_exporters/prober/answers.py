@@ -1,0 +1,65 @@
+"""What coordinators answer about groups, as values; knows nothing of how they are asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rebalance_streaming.groups.events import ProbedMember
+
+#: States of groups of all types that a group does not rest in.
+UNSTABLE = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "NotReady")
+#: The types that DescribeGroups does not know.
+NEWER_TYPES = ("consumer", "share", "streams")
+#: What DescribeGroups says of a group that is unknown, or not a classic one.
+DEAD = "Dead"
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One row of a broker's list of groups; the broker that lists a group is its coordinator.
+
+    `state` is null from brokers older than 2.6; `type`, in lower case, from those older than 3.8.
+    """
+
+    group: str
+    coordinator_id: int
+    protocol_type: str
+    state: str | None = None
+    type: str | None = None
+
+    @property
+    def is_classic(self) -> bool:
+        """Whether it can be described as a classic group."""
+        return self.type not in NEWER_TYPES
+
+    @property
+    def is_unstable(self) -> bool:
+        """Whether it must be looked at again soon."""
+        return self.state is None or self.state in UNSTABLE
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What a coordinator answered about one classic group; `state` is null where `error` says why.
+
+    `protocol` is null while none is chosen. A member's partitions are null where it has no assignment in the consumer
+    protocol's form; in an unstable group they are those it had before (4.x), or null (older). `denied` means that a
+    permission is missing.
+    """
+
+    group: str
+    state: str | None
+    protocol_type: str = ""
+    protocol: str | None = None
+    members: tuple[ProbedMember, ...] = ()
+    error: str | None = None
+    denied: bool = False
+
+
+@dataclass(slots=True)
+class GroupList:
+    """The groups listed, the brokers that answered, and what went wrong at the others."""
+
+    groups: list[Listed] = field(default_factory=list)
+    answered: set[int] = field(default_factory=set)
+    errors: list[str] = field(default_factory=list)

@@ -1,0 +1,110 @@
+"""What the prober knows of groups, and from that whom to ask next. Pure: times are arguments, in seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from rebalance_exporters.prober.answers import DEAD, Described, GroupList, Listed
+
+#: A stable group is described anew this often: a rebalance shorter than the period shows in no list.
+DESCRIBE_AGAIN_SECONDS = 60.0
+#: Bounds the length of a cycle; unstable groups come first, the rest waits for the next cycle.
+MOST_DESCRIBED = 1_000
+
+
+@dataclass(slots=True)
+class _Entry:
+    listed: Listed
+    described_at: float | None = None
+    changed: bool = True
+
+
+class GroupBook:
+    """All groups of a cluster."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, _Entry] = {}
+        self._unsure = True
+
+    @property
+    def wants_full_list(self) -> bool:
+        """Whether a group's type or existence is in doubt."""
+        return self._unsure
+
+    def groups(self) -> list[Listed]:
+        """Return all known groups."""
+        return [entry.listed for entry in self._entries.values()]
+
+    def note_all(self, found: GroupList) -> list[Listed]:
+        """Take in a list of all groups; return, and forget, those whose coordinator answered without them."""
+        self._unsure = False
+        for listed in found.groups:
+            self._note(listed)
+        present = {listed.group for listed in found.groups}
+        gone = [
+            entry.listed
+            for name, entry in self._entries.items()
+            if name not in present and entry.listed.coordinator_id in found.answered
+        ]
+        for listed in gone:
+            del self._entries[listed.group]
+        return gone
+
+    def note_unstable(self, found: GroupList) -> bool:
+        """Take in a list of unstable groups; return whether groups that are not classic have left it."""
+        present = {listed.group for listed in found.groups}
+        for listed in found.groups:
+            self._note(listed)
+        settled = [
+            entry
+            for name, entry in self._entries.items()
+            if entry.listed.is_unstable and name not in present and entry.listed.coordinator_id in found.answered
+        ]
+        for entry in settled:
+            entry.changed = True
+        return any(not entry.listed.is_classic for entry in settled)
+
+    def note_newer(self, found: GroupList) -> None:
+        """Take in a list of groups that are not classic."""
+        for listed in found.groups:
+            self._note(listed)
+
+    def _note(self, listed: Listed) -> None:
+        entry = self._entries.get(listed.group)
+        if entry is None:
+            self._entries[listed.group] = _Entry(listed)
+        elif entry.listed != listed:
+            entry.listed, entry.changed = listed, True
+
+    def choose_described(self, now: float) -> list[Listed]:
+        """Return the classic groups to describe: unstable, new or changed ones, then those not asked for long."""
+        urgent, routine = [], []
+        for entry in self._entries.values():
+            if not entry.listed.is_classic:
+                continue
+            if entry.changed or entry.listed.is_unstable:
+                urgent.append(entry)
+            elif entry.described_at is None or now - entry.described_at >= DESCRIBE_AGAIN_SECONDS:
+                routine.append(entry)
+        # Those asked longest ago first, so that with more than fit into a cycle everyone has a turn.
+        urgent.sort(key=_last_described)
+        routine.sort(key=_last_described)
+        return [entry.listed for entry in (urgent + routine)[:MOST_DESCRIBED]]
+
+    def note_described(self, described: Iterable[Described], now: float) -> None:
+        """Take in what coordinators said; a `Dead` group may have gone or changed its type, the next list tells."""
+        for each in described:
+            entry = self._entries.get(each.group)
+            if entry is None:
+                continue
+            # Without an answer it stays due; a permission does not appear within seconds.
+            entry.described_at, entry.changed = now, each.state is None and not each.denied
+            if each.state == DEAD:
+                self._unsure = True
+            elif each.state is not None:
+                entry.listed = replace(entry.listed, state=each.state)
+
+
+def _last_described(entry: _Entry) -> float:
+    return float("-inf") if entry.described_at is None else entry.described_at

@@ -1,0 +1,108 @@
+"""The brokers as the prober asks them: requests of Kafka's protocol out, answers or errors in, within a bounded time.
+
+kafka-python does the talking. Its own `list_groups` cannot name every state, and its `describe_groups` loses a whole
+batch to one member it cannot decode, so requests are made here; and confluent-kafka's describe can end the process
+when a coordinator dies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError
+
+from rebalance_exporters.errors import ExporterError
+from rebalance_exporters.prober.tasks import describe
+
+REQUEST_SECONDS = 4.0
+_START_SECONDS = 10.0
+
+#: librdkafka's names and kafka-python's.
+_RENAMED = {
+    "security.protocol": "security_protocol",
+    "sasl.mechanism": "sasl_mechanism",
+    "sasl.mechanisms": "sasl_mechanism",
+    "sasl.username": "sasl_plain_username",
+    "sasl.password": "sasl_plain_password",
+    "sasl.kerberos.service.name": "sasl_kerberos_service_name",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.key.password": "ssl_password",
+    "ssl.crl.location": "ssl_crlfile",
+}
+_UPPER_CASE = ("security_protocol", "sasl_mechanism")
+
+Answer = Any  # a response of kafka.protocol, typed nowhere
+
+
+def kafka_python_settings(kafka: Mapping[str, str]) -> dict[str, Any]:
+    """Translate client properties from librdkafka's names; those without a counterpart are left out."""
+    settings: dict[str, Any] = {_RENAMED[name]: value for name, value in kafka.items() if name in _RENAMED}
+    settings |= {name: settings[name].upper() for name in _UPPER_CASE if name in settings}
+    settings["bootstrap_servers"] = [server.strip() for server in kafka["bootstrap.servers"].split(",")]
+    if kafka.get("ssl.endpoint.identification.algorithm") == "none":
+        settings["ssl_check_hostname"] = False
+    return settings
+
+
+class Brokers:
+    """All brokers of a cluster; safe to use from several threads."""
+
+    def __init__(self, kafka: Mapping[str, str]) -> None:
+        """Connect. Raises ExporterError when the settings are refused or no broker answers within seconds."""
+        servers = kafka["bootstrap.servers"]
+        try:
+            self._admin = KafkaAdminClient(
+                **kafka_python_settings(kafka),
+                client_id="rebalance-monitor-probe",
+                request_timeout_ms=int(1000 * REQUEST_SECONDS),
+                bootstrap_timeout_ms=int(1000 * _START_SECONDS),
+                # So soon does it learn that a broker came or went for good.
+                metadata_max_age_ms=30_000,
+                reconnect_backoff_max_ms=5_000,
+            )
+        except (KafkaError, OSError, ValueError, AssertionError) as error:
+            raise ExporterError(
+                f"no Kafka broker answered at {servers} within {_START_SECONDS:g} s ({describe(error)}): "
+                "check kafka.bootstrap.servers and the security settings"
+            ) from error
+        self._manager = self._admin._manager
+
+    def close(self) -> None:
+        """Close all connections."""
+        with contextlib.suppress(KafkaError):
+            self._admin.close()
+
+    @property
+    def ids(self) -> list[int]:
+        """The brokers that the cluster has at present."""
+        return sorted(broker.node_id for broker in self._manager.cluster.brokers())
+
+    def ask(self, requests: Mapping[int | None, Sequence[Any]]) -> dict[int | None, list[Answer | Exception]]:
+        """Return one answer, or the error in its place, per request; `requests` are by broker, null for any.
+
+        Brokers are asked side by side and each one's requests in turn, for a broker refuses too many at once. After
+        an error the rest of its requests are not sent and get the same error.
+        """
+        asking = {node: self._manager.call_soon(self._ask_one, node, list(each)) for node, each in requests.items()}
+
+        async def gather() -> dict[int | None, list[Answer | Exception]]:
+            return {node: await future for node, future in asking.items()}
+
+        answers: dict[int | None, list[Answer | Exception]] = self._manager.run(gather)
+        return answers
+
+    async def _ask_one(self, node: int | None, requests: list[Any]) -> list[Answer | Exception]:
+        answers: list[Answer | Exception] = []
+        for request in requests:
+            try:
+                future = self._manager.send(request, node_id=node)
+                # The client's own time-out begins only when it is connected.
+                answers.append(await self._manager.wait_for(future, 1000 * REQUEST_SECONDS))
+            except Exception as error:  # whatever it is, other brokers still get asked
+                return answers + [error] * (len(requests) - len(answers))
+        return answers

@@ -1,0 +1,98 @@
+"""Settings of the prober: one frozen dataclass, defaults beside the fields, all problems reported at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rebalance_exporters.config import RESERVED_PROPERTIES
+
+_HIGHEST_PORT = 65535
+_SLOWEST_PERIOD_SECONDS = 5.0
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeConfig:
+    """Everything `rebalance-monitor probe` can be told.
+
+    `kafka` holds client properties under librdkafka's names; `bootstrap.servers` is required. `cluster` and
+    `topic_prefix` are those of the stream.
+
+    `period_seconds`: how often groups in an unstable state are looked for; the start of a classic rebalance is known
+    that exactly. `full_list_seconds`: how often all groups are listed. `offsets_seconds`: how often end offsets are
+    asked. `commits_lookback_seconds`: how much of the commits topic is read at the start to learn which topics
+    groups commit to. `zookeeper`: `host:port[,host:port…][/chroot]` of groups that live there; empty for none.
+    `listen_host` and `listen_port`: where the prober's own metrics are; port 0 takes any free one.
+    `topic_replication_factor`: of the probes topic if it must be created; -1 leaves it to the broker's default.
+    """
+
+    kafka: Mapping[str, str] = field(default_factory=dict)
+    cluster: str = "default"
+    topic_prefix: str = "rebalance-monitor."
+    period_seconds: float = 2.0
+    full_list_seconds: float = 30.0
+    offsets_seconds: float = 5.0
+    commits_lookback_seconds: float = 900.0
+    zookeeper: str = ""
+    listen_host: str = "0.0.0.0"  # noqa: S104  Prometheus scrapes from another machine
+    listen_port: int = 9643
+    topic_replication_factor: int = -1
+
+    @property
+    def probes_topic(self) -> str:
+        """Topic of probes, written."""
+        return f"{self.topic_prefix}probes"
+
+    @property
+    def groups_topic(self) -> str:
+        """Compacted topic of group snapshots, read."""
+        return f"{self.topic_prefix}groups"
+
+    @property
+    def commits_topic(self) -> str:
+        """Topic of commit summaries, read."""
+        return f"{self.topic_prefix}commits"
+
+    def validate(self) -> list[str]:
+        """Return every problem found, each as one sentence that names the key; empty when all is well."""
+        return [*self._kafka_problems(), *self._own_problems(), *self._time_problems()]
+
+    def _kafka_problems(self) -> list[str]:
+        problems = []
+        if not self.kafka.get("bootstrap.servers", "").strip():
+            problems.append("kafka.bootstrap.servers is missing: name at least one broker, as in localhost:9092")
+        problems += [
+            f"kafka.{name} is set by the prober itself: leave it out"
+            for name in RESERVED_PROPERTIES
+            if name in self.kafka
+        ]
+        mechanism = self.kafka.get("sasl.mechanism") or self.kafka.get("sasl.mechanisms")
+        if mechanism and mechanism.upper() not in _MECHANISMS:
+            problems.append(
+                f"kafka.sasl.mechanism {mechanism} cannot be used here: use one of {', '.join(_MECHANISMS)}"
+            )
+        return problems
+
+    def _own_problems(self) -> list[str]:
+        problems = []
+        if not self.cluster or "/" in self.cluster:
+            problems.append(f"cluster must be a name without '/', got {self.cluster!r}")
+        if not self.listen_host:
+            problems.append("probe.listen_host is empty: use 0.0.0.0 for every interface or 127.0.0.1 for this machine")
+        if not 0 <= self.listen_port <= _HIGHEST_PORT:
+            problems.append(f"probe.listen_port is {self.listen_port}: use 0 (any free port) to {_HIGHEST_PORT}")
+        return problems
+
+    def _time_problems(self) -> list[str]:
+        problems = [
+            f"probe.{name} is {getattr(self, name)}: it must be greater than 0"
+            for name in ("full_list_seconds", "offsets_seconds", "commits_lookback_seconds")
+            if not getattr(self, name) > 0
+        ]
+        if not 0 < self.period_seconds <= _SLOWEST_PERIOD_SECONDS:
+            problems.append(
+                f"probe.period_seconds is {self.period_seconds}: it must be greater than 0 and at most "
+                f"{_SLOWEST_PERIOD_SECONDS:g}, or short rebalances are missed"
+            )
+        return problems

@@ -1,0 +1,139 @@
+"""Groups as coordinators know them: which there are, in which state, and who is in them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from kafka.errors import GroupAuthorizationFailedError, IncompatibleBrokerVersion, UnsupportedVersionError, for_code
+from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
+from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
+
+from rebalance_exporters.prober.answers import NEWER_TYPES, UNSTABLE, Described, GroupList, Listed
+from rebalance_exporters.prober.brokers import Brokers
+from rebalance_exporters.prober.tasks import describe
+from rebalance_streaming.groups.events import Partitions, ProbedMember
+
+_DESCRIBED_AT_ONCE = 100
+_GROUP_ID_NOT_FOUND = 69
+
+
+class GroupAsker:
+    """Asks all coordinators about groups."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+        self._filter_known = True
+
+    def list_all(self) -> GroupList:
+        """Return every group this client may see."""
+        return self._list(ListGroupsRequest(min_version=0))
+
+    def list_unstable(self) -> GroupList:
+        """Return the groups in an unstable state; all groups, without states, where brokers are older than 2.6."""
+        if not self._filter_known:
+            return self.list_all()
+        return self._list(ListGroupsRequest(states_filter=list(UNSTABLE), min_version=4))
+
+    def list_newer(self) -> GroupList:
+        """Return the groups that are not classic."""
+        return self._list(ListGroupsRequest(types_filter=list(NEWER_TYPES), min_version=5))
+
+    def _list(self, request: Any) -> GroupList:
+        found = GroupList()
+        for broker, (answer,) in self._brokers.ask({broker: [request] for broker in self._brokers.ids}).items():
+            assert broker is not None
+            if isinstance(answer, Exception):
+                self._note_failure(found, broker, answer)
+            elif answer.error_code:
+                found.errors.append(f"broker {broker} lists no groups ({for_code(answer.error_code).__name__})")
+            else:
+                found.answered.add(broker)
+                found.groups += [read_listed(row, broker) for row in answer.groups]
+        return found
+
+    def _note_failure(self, found: GroupList, broker: int, error: Exception) -> None:
+        if isinstance(error, IncompatibleBrokerVersion | UnsupportedVersionError):
+            self._filter_known = False
+        found.errors.append(f"broker {broker} did not list its groups ({describe(error)})")
+
+    def describe(self, groups: Iterable[Listed]) -> list[Described]:
+        """Return what the coordinators say of classic groups, one answer per group."""
+        names: dict[int, list[str]] = defaultdict(list)
+        for listed in groups:
+            names[listed.coordinator_id].append(listed.group)
+        batches = {broker: _in_batches(each) for broker, each in names.items()}
+        requests: dict[int | None, list[Any]] = {
+            broker: [DescribeGroupsRequest(groups=batch, include_authorized_operations=False) for batch in each]
+            for broker, each in batches.items()
+        }
+        answers = self._brokers.ask(requests)
+        return [
+            described
+            for broker, each in batches.items()
+            for batch, answer in zip(each, answers[broker], strict=True)
+            for described in _read_answer(batch, answer)
+        ]
+
+
+def _in_batches(names: Sequence[str]) -> list[list[str]]:
+    return [list(names[at : at + _DESCRIBED_AT_ONCE]) for at in range(0, len(names), _DESCRIBED_AT_ONCE)]
+
+
+def _read_answer(names: list[str], answer: Any) -> list[Described]:
+    if isinstance(answer, Exception):
+        return [Described(name, None, error=f"not described ({describe(answer)})") for name in names]
+    return [read_described(row) for row in answer.groups]
+
+
+def read_listed(row: Any, broker: int) -> Listed:
+    """Return one row of ListGroups; fields that the request's version lacks are null."""
+    group_type = getattr(row, "group_type", None)
+    return Listed(
+        group=row.group_id,
+        coordinator_id=broker,
+        protocol_type=row.protocol_type,
+        state=getattr(row, "group_state", None) or None,
+        type=group_type.lower() if group_type else None,
+    )
+
+
+def read_described(row: Any) -> Described:
+    """Return one row of DescribeGroups. A group that is unknown, or not a classic one, is `Dead`."""
+    if row.error_code not in (0, _GROUP_ID_NOT_FOUND):
+        error = for_code(row.error_code)
+        return Described(
+            row.group_id,
+            None,
+            error=f"not described ({error.__name__})",
+            denied=error is GroupAuthorizationFailedError,
+        )
+    return Described(
+        group=row.group_id,
+        state=row.group_state,
+        protocol_type=row.protocol_type,
+        protocol=row.protocol_data or None,
+        members=tuple(_read_member(member, row.protocol_type) for member in row.members),
+    )
+
+
+def _read_member(member: Any, protocol_type: str) -> ProbedMember:
+    return ProbedMember(
+        member_id=member.member_id,
+        client_id=member.client_id,
+        host=member.client_host,
+        group_instance_id=getattr(member, "group_instance_id", None),
+        partitions=read_assignment(member.member_assignment) if protocol_type == "consumer" else None,
+    )
+
+
+def read_assignment(data: bytes) -> Partitions | None:
+    """Return an assignment of the consumer protocol; null when it is empty or not one."""
+    try:
+        assignment = ConsumerProtocolAssignment.decode(bytes(data)) if data else None
+    except Exception:  # the bytes are a client's own and may be anything
+        return None
+    if assignment is None:
+        return None
+    return {topic.topic: sorted(topic.partitions) for topic in assignment.assigned_partitions}

@@ -1,0 +1,73 @@
+"""Writes probes to the probes topic."""
+
+from __future__ import annotations
+
+import logging
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from rebalance_exporters.errors import ExporterError
+from rebalance_exporters.prober.config import ProbeConfig
+from rebalance_exporters.prober.metrics import ProbeMetrics
+from rebalance_exporters.prober.tasks import Complaints
+from rebalance_streaming.groups.events import Probe, encode
+
+_FLUSH_SECONDS = 5.0
+_WHAT = "publish"
+
+_log = logging.getLogger(__name__)
+
+
+class ProbePublisher:
+    """Sends probes in the background; safe to use from several threads. What cannot be sent is counted and dropped."""
+
+    def __init__(self, config: ProbeConfig, metrics: ProbeMetrics, complaints: Complaints) -> None:
+        """Make the Kafka client. Raises ExporterError when it refuses its properties."""
+        self._topic = config.probes_topic
+        self._metrics = metrics
+        self._complaints = complaints
+        properties: dict[str, object] = {
+            "client.id": "rebalance-monitor-probe",
+            "linger.ms": 5,
+            "compression.type": "lz4",
+            # An old probe is worth nothing.
+            "message.timeout.ms": 20_000,
+            # As Java producers do, so that a group's probes stay in one partition whoever writes them.
+            "partitioner": "murmur2_random",
+            **config.kafka,
+            "log_level": 2,
+            "error_cb": self._note_error,
+        }
+        try:
+            self._producer = Producer(properties, logger=_log)
+        except KafkaException as error:
+            raise ExporterError(f"the Kafka client refuses its properties: {error.args[0].str()}") from error
+
+    def publish(self, probe: Probe) -> None:
+        """Send a probe, or count it as an error where too many wait already."""
+        try:
+            self._producer.produce(
+                self._topic, key=probe.group.encode(), value=encode(probe), on_delivery=self._note_delivery
+            )
+        except BufferError:
+            self._complaints.note(_WHAT, "probes are dropped because Kafka does not take them fast enough")
+        self._producer.poll(0)
+
+    def close(self) -> None:
+        """Send what waits, for some seconds at most."""
+        self._producer.flush(_FLUSH_SECONDS)
+
+    def _note_delivery(self, error: KafkaError | None, _message: Message) -> None:
+        if error is None:
+            self._metrics.published.inc()
+        elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            self._complaints.note(
+                _WHAT,
+                f"writing to {self._topic} is not allowed for this client; grant it: kafka-acls --add --operation "
+                f"Write --operation Describe --topic {self._topic} --allow-principal User:...",
+            )
+        else:
+            self._complaints.note(_WHAT, f"a probe was not published: {error.str()}")
+
+    def _note_error(self, error: KafkaError) -> None:
+        self._complaints.note(_WHAT, f"publishing: {error.str()}")

@@ -1,0 +1,132 @@
+"""Puts the prober together and runs it until it is told to stop."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from rebalance_exporters.errors import ExporterError
+from rebalance_exporters.prober import watch_groups, watch_offsets
+from rebalance_exporters.prober.brokers import Brokers
+from rebalance_exporters.prober.config import ProbeConfig
+from rebalance_exporters.prober.groups import GroupAsker
+from rebalance_exporters.prober.interests import Interests
+from rebalance_exporters.prober.metrics import ProbeMetrics
+from rebalance_exporters.prober.offsets import OffsetAsker
+from rebalance_exporters.prober.publish import Publications
+from rebalance_exporters.prober.publisher import ProbePublisher
+from rebalance_exporters.prober.reader import InterestReader
+from rebalance_exporters.prober.tasks import Complaints, Say, Task
+from rebalance_exporters.prober.topics import ASK_AGAIN_SECONDS, TopicBook, ensure_probes_topic
+from rebalance_exporters.prober.watch_groups import GroupWatch
+from rebalance_exporters.prober.watch_offsets import OffsetWatch
+from rebalance_exporters.prober.zookeeper import Zookeeper, probe_zookeeper
+
+_JOIN_SECONDS = 20.0
+_READ_PERIOD_SECONDS = 0.5
+
+_log = logging.getLogger(__name__)
+
+
+def run(config: ProbeConfig, stop: threading.Event, say: Say) -> None:
+    """Probe until `stop` is set; `say` gets one line for each thing a person should know.
+
+    Raises ExporterError for wrong settings, a port that cannot be had, or brokers or a ZooKeeper that do not answer.
+    """
+    problems = config.validate()
+    if problems:
+        raise ExporterError("; ".join(problems))
+    # What clients and ZooKeeper's client would log besides is said here, once, and counted.
+    for name in ("kafka", "kazoo"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    metrics = ProbeMetrics()
+    with contextlib.ExitStack() as stack:
+        port = stack.enter_context(metrics.serving(config.listen_host, config.listen_port))
+        tasks = _make_tasks(config, metrics, Complaints(metrics, say), stack)
+        say(f"probe: serving on http://{config.listen_host}:{port}/metrics")
+        _run_tasks(tasks, stop)
+
+
+def _make_tasks(
+    config: ProbeConfig, metrics: ProbeMetrics, complaints: Complaints, stack: contextlib.ExitStack
+) -> list[Task]:
+    brokers = stack.enter_context(contextlib.closing(Brokers(config.kafka)))
+    admin = _make_admin(config)
+    problem = ensure_probes_topic(admin, brokers, config)
+    if problem is not None:
+        complaints.note("publish", problem)
+    interests = Interests(config.cluster)
+    publisher = stack.enter_context(contextlib.closing(ProbePublisher(config, metrics, complaints)))
+    reader = stack.enter_context(contextlib.closing(InterestReader(config, interests, complaints)))
+    groups = GroupWatch(
+        config,
+        asker=GroupAsker(brokers),
+        interests=interests,
+        publish=publisher.publish,
+        metrics=metrics,
+        complaints=complaints,
+    )
+    offsets = OffsetWatch(
+        config,
+        topics=TopicBook(brokers),
+        asker=OffsetAsker(admin),
+        interests=interests,
+        publish=publisher.publish,
+        metrics=metrics,
+        complaints=complaints,
+    )
+    tasks = [
+        Task("interests", _READ_PERIOD_SECONDS, reader.read, metrics, complaints),
+        Task(watch_groups.WHAT, config.period_seconds, groups.cycle, metrics, complaints),
+        Task(watch_offsets.WHAT, config.offsets_seconds, offsets.cycle, metrics, complaints),
+    ]
+    if config.zookeeper:
+        zookeeper = stack.enter_context(contextlib.closing(Zookeeper(config.zookeeper)))
+        watch = _ZookeeperWatch(config.cluster, zookeeper, publisher)
+        tasks.append(Task("zookeeper", config.period_seconds, watch.cycle, metrics, complaints))
+    return tasks
+
+
+def _make_admin(config: ProbeConfig) -> AdminClient:
+    try:
+        # Its own copy of the metadata must not outlive ours, or partitions added are unknown to it for minutes.
+        age_ms = int(1000 * ASK_AGAIN_SECONDS / 2)
+        times = {"metadata.max.age.ms": age_ms, "topic.metadata.refresh.interval.ms": age_ms}
+        return AdminClient({**config.kafka, **times, "log_level": 2}, logger=_log)
+    except KafkaException as error:
+        raise ExporterError(f"the Kafka client refuses its properties: {error.args[0].str()}") from error
+
+
+class _ZookeeperWatch:
+    """The task that watches groups in ZooKeeper."""
+
+    def __init__(self, cluster: str, zookeeper: Zookeeper, publisher: ProbePublisher) -> None:
+        self._cluster = cluster
+        self._zookeeper = zookeeper
+        self._publisher = publisher
+        self._publications = Publications()
+
+    def cycle(self) -> None:
+        """Read and publish once."""
+        now, now_ms = time.monotonic(), time.time_ns() // 1_000_000
+        groups = self._zookeeper.read()
+        for group in groups:
+            probe = probe_zookeeper(self._cluster, group, now_ms)
+            if self._publications.admit(probe, now):
+                self._publisher.publish(probe)
+        self._publications.forget({group.group for group in groups})
+
+
+def _run_tasks(tasks: list[Task], stop: threading.Event) -> None:
+    threads = [threading.Thread(target=task.run, args=(stop,), daemon=True) for task in tasks]
+    for thread in threads:
+        thread.start()
+    stop.wait()
+    deadline = time.monotonic() + _JOIN_SECONDS
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))

@@ -1,0 +1,168 @@
+"""Topics as brokers know them: partitions, ids by name and names by id. Also makes the probes topic."""
+
+from __future__ import annotations
+
+import binascii
+import uuid
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from kafka.errors import TopicAuthorizationFailedError, for_code
+from kafka.protocol.metadata import MetadataRequest
+
+from rebalance_exporters.prober.brokers import REQUEST_SECONDS, Brokers
+from rebalance_exporters.prober.config import ProbeConfig
+from rebalance_exporters.prober.tasks import describe
+
+#: Topics are asked about anew this often: partitions are added, and a topic made again has another id.
+ASK_AGAIN_SECONDS = 30.0
+_ASKED_AT_ONCE = 500
+_DAY_MS = 86_400_000
+_ID_LENGTH = 22
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic; `id` (Kafka's 22 characters) is null from brokers older than 2.8, `error` null when all is well.
+
+    `is_denied`: the error is a missing permission.
+    """
+
+    name: str
+    partitions: int = 0
+    id: str | None = None
+    error: str | None = None
+    is_denied: bool = False
+
+
+def topic_id_text(topic_id: uuid.UUID) -> str:
+    """Return a topic id as Kafka prints it: base64 in its form for URLs, without padding."""
+    return urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
+
+
+def parse_topic_id(text: str) -> uuid.UUID | None:
+    """Return the topic id that a text may be; null when it cannot be one. A topic's name can look like an id."""
+    if len(text) != _ID_LENGTH:
+        return None
+    try:
+        return uuid.UUID(bytes=urlsafe_b64decode(text + "=="))
+    except (ValueError, binascii.Error):
+        return None
+
+
+class TopicBook:
+    """What is known of the topics that groups use."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+        self._topics: dict[str, Topic] = {}
+        self._names: dict[str, str] = {}
+        self._asked_at = float("-inf")
+        self.errors: tuple[str, ...] = ()
+
+    def refresh(self, wanted: Collection[str], now: float) -> None:
+        """Ask about topics not known yet, and about all of them when that is long ago. `now` is in seconds."""
+        if now - self._asked_at >= ASK_AGAIN_SECONDS:
+            self._asked_at = now
+            asked = set(wanted)
+            self._topics = {name: topic for name, topic in self._topics.items() if name in asked}
+            self._names = {text: name for text, name in self._names.items() if text in asked}
+        else:
+            asked = set(wanted) - self._topics.keys() - self._names.keys()
+        if not asked:
+            return
+        failures: list[str] = []
+        found = self._ask([_topic_request(name=name) for name in sorted(asked)], failures)
+        self._topics |= {topic.name: topic for topic in found}
+        self._resolve([name for name in sorted(asked) if self._is_missing(name)], failures)
+        self.errors = tuple(failures)
+
+    def resolve(self, name: str) -> Topic | None:
+        """Return a topic by its name, or by its id where that is all the stream knew; null when not known."""
+        return self._topics.get(self._names.get(name, name))
+
+    def _is_missing(self, name: str) -> bool:
+        topic = self._topics.get(name)
+        return topic is not None and topic.partitions == 0
+
+    def _resolve(self, texts: Iterable[str], failures: list[str]) -> None:
+        """Find the names of what may be ids. Brokers take names or ids in one request, not both."""
+        ids = [(text, topic_id) for text in texts if (topic_id := parse_topic_id(text)) is not None]
+        found = self._ask([_topic_request(topic_id=topic_id) for _, topic_id in ids], failures)
+        for topic in found:
+            if topic.id is not None and topic.name:
+                self._topics[topic.name] = topic
+                self._names[topic.id] = topic.name
+
+    def _ask(self, topics: list[Any], failures: list[str]) -> list[Topic]:
+        batches = [topics[at : at + _ASKED_AT_ONCE] for at in range(0, len(topics), _ASKED_AT_ONCE)]
+        requests = [MetadataRequest(topics=batch, allow_auto_topic_creation=False) for batch in batches]
+        if not requests:
+            return []
+        found = []
+        for answer in self._brokers.ask({None: requests})[None]:
+            if isinstance(answer, Exception):
+                failures.append(f"no broker told about topics ({describe(answer)})")
+            else:
+                found += [read_topic(row) for row in answer.topics]
+        return found
+
+
+def _topic_request(name: str | None = None, topic_id: uuid.UUID | None = None) -> Any:
+    return MetadataRequest.MetadataRequestTopic(name=name, topic_id=topic_id)
+
+
+def read_topic(row: Any) -> Topic:
+    """Return one topic of a metadata answer."""
+    topic_id = getattr(row, "topic_id", None)
+    return Topic(
+        name=row.name or "",
+        partitions=len(row.partitions),
+        id=topic_id_text(topic_id) if topic_id else None,
+        error=_topic_error(row.name or "", row.error_code),
+        is_denied=row.error_code == TopicAuthorizationFailedError.errno,
+    )
+
+
+def _topic_error(name: str, code: int) -> str | None:
+    if code == 0:
+        return None
+    error = for_code(code)
+    if error is TopicAuthorizationFailedError:
+        return (
+            f"topic {name} may not be described, so its offsets are unknown; grant it: "
+            f"kafka-acls --add --operation Describe --topic {name} --allow-principal User:..."
+        )
+    return f"topic {name} cannot be described ({error.__name__})"
+
+
+def ensure_probes_topic(admin: AdminClient, brokers: Brokers, config: ProbeConfig) -> str | None:
+    """Create the probes topic unless it exists; return a sentence on what to do by hand if neither is so."""
+    settings = {"cleanup.policy": "delete", "retention.ms": str(_DAY_MS)}
+    topic = NewTopic(
+        config.probes_topic, num_partitions=1, replication_factor=config.topic_replication_factor, config=settings
+    )
+    try:
+        admin.create_topics([topic], request_timeout=REQUEST_SECONDS)[config.probes_topic].result()
+    except KafkaException as error:
+        cause: KafkaError = error.args[0]
+        if cause.code() == KafkaError.TOPIC_ALREADY_EXISTS or _exists(brokers, config.probes_topic):
+            return None
+        options = " ".join(f"--config {name}={value}" for name, value in settings.items())
+        return (
+            f"topic {config.probes_topic} is missing and could not be created ({cause.str()}); create it: "
+            f"kafka-topics --create --topic {config.probes_topic} --partitions 1 {options}"
+        )
+    return None
+
+
+def _exists(brokers: Brokers, name: str) -> bool:
+    book = TopicBook(brokers)
+    book.refresh([name], now=0.0)
+    topic = book.resolve(name)
+    return topic is not None and topic.partitions > 0

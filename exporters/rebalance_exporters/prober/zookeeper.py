@@ -1,0 +1,130 @@
+"""Groups that live in ZooKeeper (pykafka's BalancedConsumer, old high-level consumers): read only, by polling.
+
+/consumers/<group>/ids/<member>                                ephemeral, made when the member came
+/consumers/<group>/owners/<topic>/[<leader broker>-]<partition>   ephemeral, its data is the owner's member id
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException, NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
+
+from rebalance_exporters.errors import ExporterError
+from rebalance_exporters.prober.tasks import describe
+from rebalance_streaming.groups.events import Partitions, Probe, ProbedMember
+
+_TIMEOUT_SECONDS = 5.0
+_ROOT = "/consumers"
+#: pykafka on Python 3 writes a topic's name as Python prints bytes.
+_PRINTED_BYTES = re.compile(r"^b'(.*)'$")
+
+#: Topic -> partition number as text -> member id.
+Owners = dict[str, dict[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class ZookeeperGroup:
+    """One group: when each member's node was made, in epoch milliseconds, and who owns which partition."""
+
+    group: str
+    created_ms: dict[str, int] = field(default_factory=dict)
+    owners: Owners = field(default_factory=dict)
+
+
+class Zookeeper:
+    """One session with a ZooKeeper ensemble; it writes nothing and comes back by itself after a loss."""
+
+    def __init__(self, hosts: str) -> None:
+        """Connect. Raises ExporterError when the address is wrong or no server answers within seconds."""
+        try:
+            self._client = KazooClient(hosts, read_only=True, timeout=_TIMEOUT_SECONDS)
+            self._client.start(timeout=_TIMEOUT_SECONDS)
+        except (KazooException, KazooTimeoutError, ValueError, OSError) as error:
+            raise ExporterError(
+                f"no ZooKeeper answered at {hosts} within {_TIMEOUT_SECONDS:g} s ({describe(error)}): "
+                "check probe.zookeeper, or leave it empty if no group lives there"
+            ) from error
+
+    def close(self) -> None:
+        """End the session."""
+        with contextlib.suppress(KazooException, KazooTimeoutError):
+            self._client.stop()
+        self._client.close()
+
+    def read(self) -> list[ZookeeperGroup]:
+        """Return all groups. Raises KazooException or its time-out while the ensemble is away."""
+        return [self._read_group(group) for group in self._children(_ROOT)]
+
+    def _read_group(self, group: str) -> ZookeeperGroup:
+        ids, owners = f"{_ROOT}/{group}/ids", f"{_ROOT}/{group}/owners"
+        nodes = {member: self._node(f"{ids}/{member}") for member in self._children(ids)}
+        owned = {
+            (topic, node): found[0]
+            for topic in self._children(owners)
+            for node in self._children(f"{owners}/{topic}")
+            if (found := self._node(f"{owners}/{topic}/{node}")) is not None
+        }
+        created_ms = {member: found[1] for member, found in nodes.items() if found is not None}
+        return ZookeeperGroup(group, created_ms, read_owners(owned))
+
+    def _children(self, path: str) -> list[str]:
+        try:
+            children: list[str] = self._client.retry(self._client.get_children, path)
+        except NoNodeError:
+            return []
+        return sorted(children)
+
+    def _node(self, path: str) -> tuple[str, int] | None:
+        """Return a node's data and when it was made (ms); null when it went since it was listed."""
+        try:
+            data, stat = self._client.retry(self._client.get, path)
+        except NoNodeError:
+            return None
+        return (data or b"").decode("utf-8", "replace"), int(stat.ctime)
+
+
+def read_owners(owned: dict[tuple[str, str], str]) -> Owners:
+    """Return owners by topic and partition from (topic node, partition node) -> owner.
+
+    A partition node may begin with its leader's id, so after a change of leader one partition can have two; then the
+    last in order of name stands.
+    """
+    owners: Owners = {}
+    for (topic_node, node), owner in sorted(owned.items()):
+        partition = node.rpartition("-")[2]
+        if partition.isdigit():
+            owners.setdefault(read_topic_name(topic_node), {})[partition] = owner
+    return owners
+
+
+def read_topic_name(node: str) -> str:
+    """Return the topic that a node of owners is about."""
+    return _PRINTED_BYTES.sub(r"\1", node)
+
+
+def probe_zookeeper(cluster: str, group: ZookeeperGroup, now_ms: int) -> Probe:
+    """Return the probe of one group; ZooKeeper tells no client ids, they are empty."""
+    owned: dict[str, Any] = defaultdict(lambda: defaultdict(list))
+    for topic, owners in group.owners.items():
+        for partition, member in owners.items():
+            owned[member][topic].append(int(partition))
+    return Probe(
+        probed_at_ms=now_ms,
+        cluster=cluster,
+        group=group.group,
+        type="zookeeper",
+        members=tuple(_member(member, owned.get(member, {})) for member in sorted(group.created_ms)),
+        owners=group.owners,
+    )
+
+
+def _member(member_id: str, owned: Partitions) -> ProbedMember:
+    partitions = {topic: sorted(each) for topic, each in owned.items()}
+    return ProbedMember(member_id, client_id="", host=member_id.rpartition(":")[0], partitions=partitions)

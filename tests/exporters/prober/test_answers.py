@@ -1,0 +1,81 @@
+"""How answers of brokers are read."""
+
+import uuid
+from types import SimpleNamespace
+
+import pytest
+from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
+
+from rebalance_exporters.prober.groups import read_assignment, read_described, read_listed
+from rebalance_exporters.prober.topics import parse_topic_id, read_topic, topic_id_text
+
+ASSIGNMENT = bytes.fromhex("000000000001000174000000020000000300000001ffffffff")
+
+
+def member(**changes: object) -> SimpleNamespace:
+    """A member of a DescribeGroups answer."""
+    fields = {"member_id": "m", "group_instance_id": None, "client_id": "c", "client_host": "/h"}
+    return SimpleNamespace(**{**fields, "member_assignment": ASSIGNMENT, **changes})
+
+
+def described(**changes: object) -> SimpleNamespace:
+    """A group of a DescribeGroups answer."""
+    fields = {"error_code": 0, "group_id": "g", "group_state": "Stable", "protocol_type": "consumer"}
+    return SimpleNamespace(**{**fields, "protocol_data": "range", "members": [member()], **changes})
+
+
+def test_old_lists_have_neither_state_nor_type():
+    """Fields that a request's version lacks are null."""
+    listed = read_listed(SimpleNamespace(group_id="g", protocol_type="consumer"), broker=3)
+    assert (listed.state, listed.type, listed.coordinator_id) == (None, None, 3)
+
+
+def test_types_are_lower_case():
+    """Brokers write `Consumer` or `consumer`."""
+    row = SimpleNamespace(group_id="g", protocol_type="consumer", group_state="Stable", group_type="Consumer")
+    assert read_listed(row, broker=1).type == "consumer"
+
+
+def test_partitions_are_sorted_by_topic():
+    """As the contract wants them."""
+    assert ConsumerProtocolAssignment.decode(ASSIGNMENT).version == 0
+    assert read_described(described()).members[0].partitions == {"t": [1, 3]}
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00", b"\xff" * 40, ASSIGNMENT[:9]])
+def test_what_is_no_assignment_is_unknown(data):
+    """Whatever a client wrote there, its partitions are null and nothing fails."""
+    assert read_assignment(data) is None
+
+
+def test_other_protocols_assignments_are_not_guessed_at():
+    """Bytes of Connect are not read as if they were a consumer's."""
+    assert read_described(described(protocol_type="connect")).members[0].partitions is None
+
+
+def test_errors_become_words():
+    """A missing permission is told apart; unknown groups are dead."""
+    denied = read_described(described(error_code=30))
+    assert (denied.denied, denied.state) == (True, None)
+    moved = read_described(described(error_code=16))
+    assert (moved.denied, moved.error) == (False, "not described (NotCoordinatorError)")
+    assert read_described(described(error_code=69, group_state="Dead", members=[])).state == "Dead"
+
+
+def test_topic_ids_are_written_as_kafka_does():
+    """Base64 for URLs, 22 characters, both ways; other texts are no ids."""
+    topic_id = uuid.UUID("f2fdc62e-845c-4076-b8a8-68c3506a5c1c")
+    assert topic_id_text(topic_id) == "8v3GLoRcQHa4qGjDUGpcHA"
+    assert parse_topic_id("8v3GLoRcQHa4qGjDUGpcHA") == topic_id
+    assert parse_topic_id("orders") is None
+    assert parse_topic_id("orders.orders.orders.1") is None
+
+
+def test_a_topics_error_says_what_to_grant():
+    """A denied topic is told apart from a missing one."""
+    fields = {"name": "t", "partitions": [], "topic_id": None}
+    denied = read_topic(SimpleNamespace(error_code=29, **fields))
+    assert denied.is_denied
+    assert "kafka-acls --add --operation Describe --topic t" in (denied.error or "")
+    assert not read_topic(SimpleNamespace(error_code=3, **fields)).is_denied
+    assert read_topic(SimpleNamespace(error_code=0, name="t", partitions=[1, 2])).partitions == 2

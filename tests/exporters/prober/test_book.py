@@ -1,0 +1,123 @@
+"""Which groups are described, from what lists and descriptions say."""
+
+from rebalance_exporters.prober.answers import Described, GroupList, Listed
+from rebalance_exporters.prober.book import MOST_DESCRIBED, GroupBook
+
+
+def row(group: str, state: str | None = "Stable", type_: str | None = "classic", coordinator: int = 1) -> Listed:
+    """A row of a list of groups."""
+    return Listed(group, coordinator, "consumer", state, type_)
+
+
+def lists(*rows: Listed, answered: tuple[int, ...] = (1,)) -> GroupList:
+    """A list of groups from the brokers that answered."""
+    return GroupList(list(rows), set(answered))
+
+
+def names(rows: list[Listed]) -> list[str]:
+    """The names of listed groups."""
+    return [listed.group for listed in rows]
+
+
+def known(*rows: Listed) -> GroupBook:
+    """A book in which all rows were listed, and the classic ones described at 0 s."""
+    book = GroupBook()
+    book.note_all(lists(*rows))
+    book.note_described([Described(listed.group, listed.state) for listed in rows], 0.0)
+    return book
+
+
+def test_new_groups_are_described_once():
+    """A classic group is described when first listed, not in the next cycle."""
+    book = GroupBook()
+    book.note_all(lists(row("a"), row("b", type_="consumer")))
+    assert names(book.choose_described(0.0)) == ["a"]
+    book.note_described([Described("a", "Stable")], 0.0)
+    assert book.choose_described(2.0) == []
+
+
+def test_unstable_groups_are_described_every_cycle():
+    """As long as they are listed as unstable, and once more when they are no longer."""
+    book = known(row("a"))
+    book.note_unstable(lists(row("a", "PreparingRebalance")))
+    for now in (2.0, 4.0):
+        assert names(book.choose_described(now)) == ["a"]
+        book.note_described([Described("a", "PreparingRebalance")], now)
+    book.note_unstable(lists())
+    assert names(book.choose_described(6.0)) == ["a"]
+    book.note_described([Described("a", "Stable")], 6.0)
+    assert book.choose_described(8.0) == []
+
+
+def test_a_silent_broker_settles_no_group():
+    """A group that is not listed because its coordinator did not answer is still unstable."""
+    book = known(row("a", "PreparingRebalance", coordinator=2))
+    assert not book.note_unstable(lists(answered=(1,)))
+    assert names(book.choose_described(2.0)) == ["a"]
+    assert book.note_all(lists(answered=(1,))) == []
+    assert names(book.groups()) == ["a"]
+
+
+def test_newer_groups_that_settled_ask_for_a_list():
+    """They cannot be described, so their new state comes from a list."""
+    book = known(row("n", "Reconciling", "consumer"))
+    assert not book.note_unstable(lists(row("n", "Reconciling", "consumer")))
+    assert book.note_unstable(lists())
+    book.note_newer(lists(row("n", "Stable", "consumer")))
+    assert [listed.state for listed in book.groups()] == ["Stable"]
+    assert not book.note_unstable(lists())
+
+
+def test_stable_groups_are_described_once_a_minute():
+    """A rebalance too short for any list shows in the members."""
+    book = known(row("a"))
+    assert book.choose_described(59.9) == []
+    assert names(book.choose_described(60.0)) == ["a"]
+
+
+def test_groups_without_state_are_always_described():
+    """Brokers older than 2.6 list no states."""
+    book = known(row("a", state=None, type_=None))
+    for now in (1.0, 2.0):
+        assert names(book.choose_described(now)) == ["a"]
+        book.note_described([Described("a", "Stable")], now)
+        book.note_unstable(lists(row("a", state=None, type_=None)))
+
+
+def test_urgent_groups_come_first_and_everyone_in_turn():
+    """More groups than a cycle may describe: the unstable one first, of the others those asked longest ago."""
+    stable = [row(f"s{number:04}") for number in range(MOST_DESCRIBED + 10)]
+    book = known(*stable)
+    book.note_unstable(lists(row("s1005", "PreparingRebalance")))
+    first = names(book.choose_described(60.0))
+    assert len(first) == MOST_DESCRIBED
+    assert first[0] == "s1005"
+    book.note_described([Described(name, "Stable") for name in first], 60.0)
+    assert set(names(book.choose_described(62.0))) == {listed.group for listed in stable} - set(first)
+
+
+def test_a_group_that_no_list_has_is_gone():
+    """It is handed out once, to be asked a last time."""
+    book = known(row("a"), row("b"))
+    assert names(book.note_all(lists(row("b")))) == ["a"]
+    assert book.note_all(lists(row("b"))) == []
+
+
+def test_a_dead_answer_puts_the_list_in_doubt():
+    """The group is gone or was converted: a new list of all groups tells, and nothing before it."""
+    book = known(row("a"))
+    assert not book.wants_full_list
+    book.note_described([Described("a", "Dead")], 60.0)
+    assert book.wants_full_list
+    book.note_all(lists(row("a", type_="consumer")))
+    assert not book.wants_full_list
+    assert book.choose_described(200.0) == []
+
+
+def test_an_unanswered_group_stays_due_a_denied_one_waits():
+    """A coordinator may answer the next time; a permission does not come within seconds."""
+    book = GroupBook()
+    book.note_all(lists(row("a"), row("b")))
+    book.note_described([Described("a", None, error="x"), Described("b", None, error="x", denied=True)], 0.0)
+    assert names(book.choose_described(2.0)) == ["a"]
+    assert set(names(book.choose_described(60.0))) == {"a", "b"}

@@ -1,0 +1,456 @@
+"""The prober against a real broker."""
+
+from __future__ import annotations
+
+import gc
+import socket
+import threading
+import time
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any, Self
+
+import msgspec
+import pytest
+from confluent_kafka import Consumer, Producer, TopicCollection, TopicPartition
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewPartitions,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from exporters.prober.probing import DEADLINE_SECONDS, Probed, make_config, probing
+from rebalance_exporters.errors import ExporterError
+from rebalance_exporters.prober.run import run
+from rebalance_streaming.groups.events import CommitSummary, GroupSnapshot, Member, Probe, TopicCommits, encode
+from waiting import wait_for
+
+pytestmark = [
+    pytest.mark.broker,
+    # kafka-python leaves the socket of a refused connection to the garbage collector.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _collect_sockets() -> Iterator[None]:
+    """Let what a test left behind be collected in the test itself, not in one that minds."""
+    yield
+    gc.collect()
+
+
+@pytest.fixture
+def name() -> str:
+    """A name of groups, topics and prefixes for one test."""
+    return f"probe-{uuid.uuid4().hex[:8]}"
+
+
+def create_topic(bootstrap: str, name: str, partitions: int = 1) -> None:
+    """Create a topic."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(name, partitions, 1)])[name].result()
+
+
+def read_topic_id(bootstrap: str, topic: str) -> str:
+    """A topic's id as Kafka prints it; the client prints base64 in its other form."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    topic_id = admin.describe_topics(TopicCollection([topic]))[topic].result().topic_id
+    return str(topic_id).replace("+", "-").replace("/", "_")
+
+
+def publish_group(bootstrap: str, prefix: str, group: str, topic: str, type_: str = "classic") -> None:
+    """Say, as the stream would, that a group's member subscribes to a topic."""
+    snapshot = GroupSnapshot(
+        "test", group, type=type_, state="Stable", members=(Member("m", "c", "/h", topics=(topic,)),)
+    )
+    produce(bootstrap, prefix + "groups", encode(snapshot), key=f"test/{group}")
+
+
+def publish_commit(bootstrap: str, prefix: str, group: str, topic: str) -> None:
+    """Say, as the stream would, that a group committed to a topic."""
+    now_ms = time.time_ns() // 1_000_000
+    commits = {topic: TopicCommits([0], [1], [now_ms], [1], [1])}
+    produce(bootstrap, prefix + "commits", encode(CommitSummary("test", group, now_ms, 5000, 0, 1, 1, commits)))
+
+
+def produce(bootstrap: str, topic: str, value: bytes, **where: Any) -> None:
+    """Write one record."""
+    producer = Producer({"bootstrap.servers": bootstrap})
+    producer.produce(topic, value=value, **where)
+    assert producer.flush(DEADLINE_SECONDS) == 0
+
+
+class GroupMember:
+    """A member of a group that polls in a thread of its own, except while it is told to be busy.
+
+    Only that thread touches the client; `partitions` (null before the first assignment) and `member_id` are as of
+    its last poll.
+    """
+
+    def __init__(self, bootstrap: str, group: str, topic: str, client_id: str, **settings: str) -> None:
+        names = {"bootstrap.servers": bootstrap, "group.id": group, "client.id": client_id}
+        self._consumer = Consumer({**names, "log_level": 0, **settings})
+        self._consumer.subscribe([topic])
+        self._closing = threading.Event()
+        self._free = threading.Event()
+        self._free.set()
+        self._idle = threading.Event()
+        self.partitions: list[int] | None = None
+        self.member_id: str | None = None
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.set()
+        self._free.set()
+        self._thread.join(DEADLINE_SECONDS)
+
+    def hold(self) -> None:
+        """Stop polling; returns when it did."""
+        self._idle.clear()
+        self._free.clear()
+        assert self._idle.wait(DEADLINE_SECONDS)
+
+    def release(self) -> None:
+        """Poll again."""
+        self._free.set()
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            self._consumer.poll(0.05)
+            assignment = self._consumer.assignment()
+            self.partitions = sorted(each.partition for each in assignment) if assignment else None
+            self.member_id = self._consumer.memberid()
+            if not self._free.is_set():
+                self._idle.set()
+                self._free.wait()
+        self._consumer.close()
+
+
+def members_of(probe: Probe) -> dict[str, tuple[str, Any]]:
+    """A probe's members: client id -> (member id, partitions)."""
+    assert isinstance(probe.members, tuple)
+    return {each.client_id: (each.member_id, each.partitions) for each in probe.members}
+
+
+def first(probed: Probed, group: str, state: str, members: int) -> tuple[float, Probe]:
+    """Wait for the first probe with a state and so many members; with when it was read."""
+
+    def look() -> tuple[float, Probe] | None:
+        for at, probe in probed.timed(group):
+            if probe.state == state and isinstance(probe.members, tuple) and len(probe.members) == members:
+                return at, probe
+        return None
+
+    found = wait_for(look, lambda: probed.of(group))
+    assert found is not None
+    return found
+
+
+def test_a_running_rebalance_is_seen(broker, name):
+    """A member that does not poll keeps a classic group in PreparingRebalance: seen within 5 s, with both members."""
+    create_topic(broker.bootstrap, name, partitions=3)
+    with ExitStack() as stack:
+        probed = stack.enter_context(probing(make_config(broker.bootstrap, f"{name}.")))
+        busy = stack.enter_context(GroupMember(broker.bootstrap, name, name, "busy"))
+        wait_for(lambda: busy.partitions == [0, 1, 2], "the first assignment")
+        busy.hold()
+        begun = time.monotonic()
+        joining = stack.enter_context(GroupMember(broker.bootstrap, name, name, "joining"))
+        seen_at, seen = first(probed, name, "PreparingRebalance", members=2)
+        assert seen_at - begun < 5
+        assert (seen.type, seen.coordinator_id, seen.errors) == ("classic", 1, ())
+        busy.release()
+        wait_for(lambda: joining.partitions and busy.partitions != [0, 1, 2], "the second assignment")
+        # The client knows its member id only when it is in the group. Who was in before still shows what it had.
+        assert members_of(seen) == {
+            "busy": (busy.member_id, {name: [0, 1, 2]}),
+            "joining": (joining.member_id, None),
+        }
+        _, stable = first(probed, name, "Stable", members=2)
+        assert members_of(stable) == {
+            "busy": (busy.member_id, {name: busy.partitions}),
+            "joining": (joining.member_id, {name: joining.partitions}),
+        }
+        assert (stable.protocol, stable.assignor) == ("range", "range")
+        unstable = [probe for probe in probed.of(name) if probe.state == "PreparingRebalance"]
+        # One as it began and at most one for every ten seconds it lasted.
+        assert len(unstable) <= 2 + (time.monotonic() - begun) / 10
+
+
+def test_a_group_that_ends_is_told(broker, name):
+    """Deleting a group ends in one probe with Kafka's own state for it, and no members."""
+    create_topic(broker.bootstrap, name)
+    config = make_config(broker.bootstrap, f"{name}.", full_list_seconds=0.5)
+    with probing(config) as probed:
+        with GroupMember(broker.bootstrap, name, name, "c"):
+            first(probed, name, "Stable", members=1)
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.delete_consumer_groups([name])[name].result()
+        wait_for(lambda: probed.of(name)[-1].state == "Dead", lambda: probed.of(name))
+        assert probed.of(name)[-1].members == ()
+
+
+def test_newer_groups_tell_state_type_and_topic_ids(broker, name):
+    """A KIP-848 group cannot be described: members are absent, the topic's id comes with its name."""
+    create_topic(broker.bootstrap, name)
+    for topic in ("groups", "commits"):
+        create_topic(broker.bootstrap, f"{name}.{topic}")
+    publish_group(broker.bootstrap, f"{name}.", name, name, type_="consumer")
+    config = make_config(broker.bootstrap, f"{name}.", full_list_seconds=1.0)
+    settings = {"group.protocol": "consumer"}
+    with probing(config) as probed, GroupMember(broker.bootstrap, name, name, "c", **settings):
+        wait_for(lambda: any(p.state == "Stable" for p in probed.of(name)), lambda: probed.of(name))
+        wait_for(lambda: any(p.topic_ids for p in probed.of(name)), lambda: probed.of(name))
+        listed = [probe for probe in probed.of(name) if probe.state is not msgspec.UNSET]
+        assert {(probe.type, probe.members, probe.coordinator_id) for probe in listed} == {
+            ("consumer", msgspec.UNSET, 1)
+        }
+        (ids,) = {probe.topic_ids[name] for probe in probed.of(name) if probe.topic_ids}
+    assert ids == read_topic_id(broker.bootstrap, name)
+
+
+def test_ends_and_stable_offsets_with_an_open_transaction(broker, name):
+    """The end lies behind all records, the stable offset before the open transaction; both move when it commits.
+
+    Afterwards only the partition that changed is told.
+    """
+    create_topic(broker.bootstrap, name, partitions=2)
+    prefix = f"{name}."
+    for topic in ("groups", "commits"):
+        create_topic(broker.bootstrap, prefix + topic)
+    publish_commit(broker.bootstrap, prefix, name, name)
+    for _ in range(10):
+        produce(broker.bootstrap, name, b"x", partition=0)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": name})
+    producer.init_transactions()
+    producer.begin_transaction()
+    for _ in range(3):
+        producer.produce(name, value=b"x", partition=0)
+    assert producer.flush(DEADLINE_SECONDS) == 0
+    with probing(make_config(broker.bootstrap, prefix, offsets_seconds=0.3)) as probed:
+        probe = wait_for(lambda: probed.of(name), "the first offsets")[0]
+        assert probe.end_offsets == {name: {"0": 13, "1": 0}}
+        assert probe.stable_offsets == {name: {"0": 10, "1": 0}}
+        assert (probe.state, probe.topic_ids, probe.errors) == (msgspec.UNSET, msgspec.UNSET, ())
+        producer.commit_transaction()
+        wait_for(lambda: len(probed.of(name)) > 1, "the offsets after the commit")
+        # The marker may be written, and seen, before the stable offset moves.
+        wait_for(lambda: {name: {"0": 14}} in [p.stable_offsets for p in probed.of(name)], lambda: probed.of(name))
+        later = probed.of(name)[1:]
+        assert {name: {"0": 14}} in [p.end_offsets for p in later]
+        assert all(p.end_offsets in (msgspec.UNSET, {name: {"0": 14}}) for p in later)
+        assert all(p.errors is msgspec.UNSET for p in later)
+
+
+def test_new_partitions_and_unknown_topics(broker, name, monkeypatch):
+    """Partitions added later are found; a topic that does not exist is an error in the probe, not of the prober."""
+    for module in ("topics", "run"):
+        monkeypatch.setattr(f"rebalance_exporters.prober.{module}.ASK_AGAIN_SECONDS", 0.3)
+    create_topic(broker.bootstrap, name)
+    prefix = f"{name}."
+    for topic in ("groups", "commits"):
+        create_topic(broker.bootstrap, prefix + topic)
+    publish_commit(broker.bootstrap, prefix, name, name)
+    publish_group(broker.bootstrap, prefix, name, f"{name}-missing")
+    with probing(make_config(broker.bootstrap, prefix, offsets_seconds=0.2)) as probed:
+        wait_for(lambda: {name: {"0": 0}} in [p.end_offsets for p in probed.of(name)], lambda: probed.of(name))
+        wait_for(lambda: any(p.errors for p in probed.of(name)), lambda: probed.of(name))
+        (errors,) = {p.errors for p in probed.of(name) if p.errors}
+        assert errors == (f"topic {name}-missing cannot be described (UnknownTopicOrPartitionError)",)
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_partitions([NewPartitions(name, 2)])[name].result()
+        wait_for(lambda: {name: {"1": 0}} in [p.end_offsets for p in probed.of(name)], lambda: probed.of(name))
+        assert not [line for line in probed.said if "missing" in line]
+
+
+def test_a_topic_known_by_id_only_is_named(broker, name):
+    """Where the stream has only a topic's id, offsets are told under its name, and which id it is."""
+    create_topic(broker.bootstrap, name)
+    prefix = f"{name}."
+    for topic in ("groups", "commits"):
+        create_topic(broker.bootstrap, prefix + topic)
+    topic_id = read_topic_id(broker.bootstrap, name)
+    snapshot = GroupSnapshot(
+        "test", name, type="share", state="Stable", members=(Member("m", "c", "/h", partitions={topic_id: [0]}),)
+    )
+    produce(broker.bootstrap, prefix + "groups", encode(snapshot), key=f"test/{name}")
+    with probing(make_config(broker.bootstrap, prefix)) as probed:
+        probe = wait_for(lambda: probed.of(name), "the first offsets")[0]
+        assert (probe.end_offsets, probe.topic_ids) == ({name: {"0": 0}}, {name: topic_id})
+
+
+def test_it_leaves_no_group_and_serves_its_metrics(broker, name):
+    """Nothing is known to the brokers under its name, nor is a record in the log of groups; cycles are counted."""
+    prefix = f"{name}."
+    for topic in ("groups", "commits"):
+        create_topic(broker.bootstrap, prefix + topic)
+    create_topic(broker.bootstrap, name)
+    publish_commit(broker.bootstrap, prefix, name, name)
+    config = make_config(broker.bootstrap, prefix, kafka={"bootstrap.servers": broker.bootstrap, "group.id": name})
+    with probing(config) as probed:
+        wait_for(lambda: probed.of(name), "the first probe")
+        (line,) = [line for line in probed.said if "serving on" in line]
+        with urllib.request.urlopen(line.partition("serving on ")[2]) as response:
+            text = response.read().decode()
+        for what in ("groups", "offsets", "interests"):
+            assert f'kafka_rebalance_monitor_probe_last_success_timestamp_seconds{{what="{what}"}}' in text
+            assert f'kafka_rebalance_monitor_probe_errors_total{{what="{what}"}} 0.0' in text
+        assert "kafka_rebalance_monitor_probe_partitions 1.0" in text
+        assert probed.said == [line]
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    groups = {group.group_id for group in admin.list_consumer_groups().result().valid}
+    assert not groups & {name, "rebalance-monitor-probe"}
+    assert not any(name.encode() in key or b"rebalance-monitor-probe" in key for key in log_keys(broker.bootstrap))
+
+
+def log_keys(bootstrap: str) -> list[bytes]:
+    """The keys of all records in `__consumer_offsets`, which exists only if any group ever did."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False})
+    try:
+        log = consumer.list_topics(timeout=DEADLINE_SECONDS).topics.get("__consumer_offsets")
+        partitions = [TopicPartition("__consumer_offsets", number, 0) for number in (log.partitions if log else ())]
+        ends = {p.partition: consumer.get_watermark_offsets(p, timeout=DEADLINE_SECONDS)[1] for p in partitions}
+        consumer.assign(partitions)
+        keys: list[bytes] = []
+
+        def is_read() -> bool:
+            keys.extend(message.key() or b"" for message in consumer.consume(1000, 0.2) if message.error() is None)
+            at = {p.partition: p.offset for p in consumer.position(partitions)}
+            return all(at[number] >= end or end == 0 for number, end in ends.items())
+
+        wait_for(is_read, "the end of the log")
+        return keys
+    finally:
+        consumer.close()
+
+
+def test_a_broker_that_goes_and_comes_back(make_broker, name):
+    """It outlives an outage, counts it, and probes again once the broker is back."""
+    broker = make_broker()
+    prefix = f"{name}."
+    for topic in (name, prefix + "groups", prefix + "commits"):
+        create_topic(broker.bootstrap, topic)
+    publish_commit(broker.bootstrap, prefix, name, name)
+    with probing(make_config(broker.bootstrap, prefix, period_seconds=0.5, offsets_seconds=0.5)) as probed:
+        # Its leaving may be lost in the outage; then it must not hold the group up for long.
+        with GroupMember(broker.bootstrap, name, name, "c", **{"session.timeout.ms": "3000"}):
+            first(probed, name, "Stable", members=1)
+            wait_for(lambda: any(p.end_offsets for p in probed.of(name)), lambda: probed.of(name))
+            broker.kill()
+            wait_for(lambda: [line for line in probed.said if "did not list its groups" in line], lambda: probed.said)
+            wait_for(lambda: [line for line in probed.said if "no leader told" in line], lambda: probed.said)
+            broker.start()
+        count = len(probed.of(name))
+        with GroupMember(broker.bootstrap, name, name, "back"):
+            wait_for(
+                lambda: any(p.members and "back" in members_of(p) for p in probed.of(name)[count:]),
+                lambda: (probed.said, probed.of(name)),
+                seconds=90,
+            )
+        produce(broker.bootstrap, name, b"x")
+        wait_for(lambda: {name: {"0": 1}} in [p.end_offsets for p in probed.of(name)], lambda: probed.of(name))
+
+
+def deny(bootstrap: str, *bindings: tuple[ResourceType, str, AclOperation]) -> None:
+    """Forbid everybody an operation on resources."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    acls = [
+        AclBinding(kind, name, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", operation, AclPermissionType.DENY)
+        for kind, name, operation in bindings
+    ]
+    for future in admin.create_acls(acls).values():
+        future.result()
+
+
+AUTHORIZED = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+
+
+def test_a_missing_permission_is_named_and_the_rest_works(make_broker, name):
+    """Describing one group and one topic is forbidden: told with the ACL to grant, other groups and topics go on."""
+    broker = make_broker(**AUTHORIZED)
+    prefix = f"{name}."
+    secret, public = f"{name}-secret", f"{name}-public"
+    for topic in (secret, public, prefix + "groups", prefix + "commits"):
+        create_topic(broker.bootstrap, topic)
+    with ExitStack() as stack:
+        members = [stack.enter_context(GroupMember(broker.bootstrap, each, public, "c")) for each in (secret, public)]
+        wait_for(lambda: all(each.partitions for each in members), "both groups")
+        for group in (secret, public):
+            for topic in (secret, public):
+                publish_commit(broker.bootstrap, prefix, group, topic)
+        deny(
+            broker.bootstrap,
+            (ResourceType.GROUP, secret, AclOperation.DESCRIBE),
+            (ResourceType.TOPIC, secret, AclOperation.DESCRIBE),
+        )
+        probed = stack.enter_context(probing(make_config(broker.bootstrap, prefix, offsets_seconds=0.5)))
+        _, seen = first(probed, public, "Stable", members=1)
+        assert members_of(seen)["c"][1] == {public: [0]}
+        wait_for(lambda: any(p.end_offsets for p in probed.of(public)), lambda: (probed.said, probed.of(public)))
+        assert [p.end_offsets for p in probed.of(public) if p.end_offsets] == [{public: {"0": 0}}]
+        said = wait_for(
+            lambda: [line for line in probed.said if "kafka-acls" in line and "--topic" in line], lambda: probed.said
+        )
+        assert f"--operation Describe --topic {secret}" in said[0]
+        assert [line for line in probed.said if f"group {secret} may not be described" in line]
+        denied = [p for p in probed.of(secret) if p.members is not msgspec.UNSET]
+        assert {(p.state, p.members) for p in denied} == {("Stable", None)}
+
+
+def test_groups_that_are_hidden_are_missed(make_broker, name):
+    """Brokers leave out groups a client may not see without a word: told when the log knows groups and no list does."""
+    broker = make_broker(**AUTHORIZED)
+    prefix = f"{name}."
+    for topic in (name, prefix + "groups", prefix + "commits"):
+        create_topic(broker.bootstrap, topic)
+    publish_group(broker.bootstrap, prefix, name, name)
+    with GroupMember(broker.bootstrap, name, name, "c") as member:
+        wait_for(lambda: member.partitions, "the group")
+        deny(
+            broker.bootstrap,
+            (ResourceType.GROUP, name, AclOperation.DESCRIBE),
+            (ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE),
+        )
+        config = make_config(broker.bootstrap, prefix, period_seconds=0.2, full_list_seconds=0.2)
+        with probing(config) as probed:
+            wait_for(
+                lambda: [line for line in probed.said if "none of the 1 groups that the log knows" in line],
+                lambda: probed.said,
+            )
+    # It may not end in an orderly way either.
+    broker.kill()
+
+
+def test_an_unreachable_broker_is_one_sentence(monkeypatch):
+    """Within seconds, naming the setting to check."""
+    monkeypatch.setattr("rebalance_exporters.prober.brokers._START_SECONDS", 1.0)
+    with pytest.raises(ExporterError, match=r"127\.0\.0\.1:1 within .*check kafka\.bootstrap\.servers"):
+        run(make_config("127.0.0.1:1", "x."), threading.Event(), lambda _: None)
+
+
+def test_a_port_in_use_is_one_sentence():
+    """Before any broker is asked."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ExporterError, match=f"cannot listen on 127.0.0.1 port {port} .*probe.listen_port"):
+            run(make_config("127.0.0.1:1", "x.", listen_port=port), threading.Event(), lambda _: None)
+
+
+def test_wrong_settings_are_told_together():
+    """Nothing starts with them."""
+    with pytest.raises(ExporterError, match=r"bootstrap\.servers.*period_seconds"):
+        run(make_config("", "x.", period_seconds=9), threading.Event(), lambda _: None)

@@ -1,0 +1,56 @@
+"""Running over and over, failing and complaining."""
+
+import threading
+
+from rebalance_exporters.prober.metrics import ProbeMetrics
+from rebalance_exporters.prober.tasks import LONGEST_PAUSE_SECONDS, Backoff, Complaints, Task
+
+
+def test_pauses_double_up_to_the_longest():
+    """With no chance involved: 1, 2, 4 … seconds, never more than 30, and 1 again after a success."""
+    backoff = Backoff(2.0, chance=lambda: 0.0)
+    assert [backoff.fail() for _ in range(6)] == [1.0, 2.0, 4.0, 8.0, 15.0, 15.0]
+    for _ in range(5000):
+        assert backoff.fail() == LONGEST_PAUSE_SECONDS / 2
+    backoff.succeed()
+    assert backoff.fail() == 1.0
+
+
+def test_chance_spreads_a_pause_over_its_upper_half():
+    """So that many probers do not return together."""
+    assert Backoff(4.0, chance=lambda: 0.5).fail() == 3.0
+    assert 2.0 <= Backoff(4.0).fail() < 4.0
+
+
+def test_a_sentence_is_said_once_and_counted_always():
+    """And again after five minutes, if it is still true."""
+    now, said, metrics = [0.0], [], ProbeMetrics()
+    complaints = Complaints(metrics, said.append, clock=lambda: now[0])
+    for now[0] in (0.0, 2.0, 299.0):
+        complaints.note("groups", "broken")
+    assert said == ["probe: broken"]
+    now[0] = 300.0
+    complaints.note("groups", "broken")
+    assert said == ["probe: broken"] * 2
+    assert metrics.registry.get_sample_value("kafka_rebalance_monitor_probe_errors_total", {"what": "groups"}) == 4
+
+
+def test_a_task_outlives_its_failures():
+    """Every cycle counts; only those that worked are a success, and only failures are complaints."""
+    stop, said, metrics, cycles = threading.Event(), [], ProbeMetrics(), []
+
+    def cycle() -> None:
+        cycles.append(len(cycles))
+        if len(cycles) == 3:
+            stop.set()
+        elif len(cycles) == 1:
+            raise OSError("gone")
+
+    def read(name: str) -> float | None:
+        return metrics.registry.get_sample_value(f"kafka_rebalance_monitor_probe_{name}", {"what": "x"})
+
+    Task("x", 0.01, cycle, metrics, Complaints(metrics, said.append)).run(stop)
+    assert len(cycles) == 3
+    assert said == ["probe: x: OSError: gone"]
+    assert (read("cycles_total"), read("errors_total")) == (3, 1)
+    assert (read("last_success_timestamp_seconds") or 0) > 0

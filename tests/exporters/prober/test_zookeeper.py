@@ -1,0 +1,129 @@
+"""Groups in ZooKeeper, read from a real server."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from exporters.prober.probing import make_config, probing
+from rebalance_deploy import jars
+from rebalance_deploy.broker import QUICK_START, find_free_port
+from rebalance_deploy.jdk import find_java
+from rebalance_deploy.processes import ChildProcess
+from rebalance_exporters.errors import ExporterError
+from rebalance_exporters.prober.zookeeper import Zookeeper, ZookeeperGroup, probe_zookeeper, read_owners
+from waiting import wait_for
+
+OWNED = {
+    ("orders", "1-0"): "h-1:a",
+    ("orders", "1-2"): "h-1:a",
+    ("b'orders'", "2-1"): "h-2:b",
+    ("refunds", "0"): "h-2:b",
+    ("refunds", "broken"): "h-2:b",
+}
+
+
+def test_owners_are_read_in_every_known_form():
+    """With or without the leader's id, and with a name printed as bytes; what is no partition is left out."""
+    assert read_owners(OWNED) == {
+        "orders": {"0": "h-1:a", "1": "h-2:b", "2": "h-1:a"},
+        "refunds": {"0": "h-2:b"},
+    }
+
+
+def test_members_are_told_with_what_they_own():
+    """A member without partitions has none, which is known; owners without a member node are told as owners only."""
+    group = ZookeeperGroup("g", {"h-1:a": 5, "h-3:c": 6}, read_owners(OWNED))
+    probe = probe_zookeeper("prod", group, now_ms=9)
+    assert (probe.type, probe.owners) == ("zookeeper", group.owners)
+    assert [(each.member_id, each.host, each.partitions) for each in probe.members or ()] == [
+        ("h-1:a", "h-1", {"orders": [0, 2]}),
+        ("h-3:c", "h-3", {}),
+    ]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    """A ZooKeeper of one server, from the jars of the Kafka release that still had it."""
+    port = find_free_port()
+    main = "org.apache.zookeeper.server.ZooKeeperServerMain"
+    classpath = jars.classpath("broker-3.9.2")
+    options = (*QUICK_START, "-Dzookeeper.admin.enableServer=false", "-cp", classpath)
+    command = [find_java().executable, *options, main, str(port), tmp_path / "data"]
+    with ChildProcess(command, log_path=tmp_path / "zookeeper.log", cwd=tmp_path):
+        yield f"127.0.0.1:{port}"
+
+
+@pytest.fixture
+def clients(server: str) -> Iterator[KazooClient]:
+    """What consumers do: one session that makes nodes."""
+    client = KazooClient(server)
+    client.start(timeout=30)
+    yield client
+    client.stop()
+    client.close()
+
+
+def add(client: KazooClient, group: str, *members: str) -> None:
+    """Make a group's nodes as pykafka does, with one member that owns partition 0."""
+    for member in members:
+        client.create(f"/consumers/{group}/ids/{member}", b"orders", ephemeral=True, makepath=True)
+    client.create(f"/consumers/{group}/owners/orders/1-0", members[0].encode(), ephemeral=True, makepath=True)
+
+
+@pytest.mark.broker
+def test_groups_are_read_from_a_real_server(server, clients):
+    """Members with when they came, owners, and groups that lost one or the other."""
+    before_ms = time.time_ns() // 1_000_000
+    zookeeper = Zookeeper(server)
+    try:
+        assert zookeeper.read() == []
+        add(clients, "busy", "h-1:a", "h-2:b")
+        clients.ensure_path("/consumers/idle")
+        busy, idle = zookeeper.read()
+        assert idle == ZookeeperGroup("idle")
+        assert (busy.group, busy.owners) == ("busy", {"orders": {"0": "h-1:a"}})
+        assert set(busy.created_ms) == {"h-1:a", "h-2:b"}
+        now_ms = time.time_ns() // 1_000_000
+        assert all(before_ms <= created_ms <= now_ms for created_ms in busy.created_ms.values())
+    finally:
+        zookeeper.close()
+
+
+@pytest.mark.broker
+def test_a_chroot_is_looked_into(server, clients):
+    """Several clusters may share an ensemble."""
+    clients.ensure_path("/kafka/consumers/inner")
+    zookeeper = Zookeeper(f"{server}/kafka")
+    try:
+        assert zookeeper.read() == [ZookeeperGroup("inner")]
+    finally:
+        zookeeper.close()
+
+
+@pytest.mark.broker
+def test_the_prober_publishes_them(broker, server, clients):
+    """Each change of members or owners is a probe of type zookeeper; unchanged groups are not repeated."""
+    prefix = f"zk-{find_free_port()}-{time.time_ns()}."
+    group = prefix + "g"
+    with probing(make_config(broker.bootstrap, prefix, zookeeper=server, period_seconds=0.2)) as probed:
+        add(clients, group, "h-1:a")
+        wait_for(lambda: any(p.owners for p in probed.of(group)), lambda: probed.of(group))
+        clients.delete(f"/consumers/{group}/owners/orders/1-0")
+        wait_for(lambda: probed.of(group)[-1].owners == {}, lambda: probed.of(group))
+        clients.delete(f"/consumers/{group}/ids/h-1:a")
+        wait_for(lambda: probed.of(group)[-1].members == (), lambda: probed.of(group))
+        seen = [(len(p.members or ()), p.owners) for p in probed.of(group)]
+        assert all(one != two for one, two in itertools.pairwise(seen))
+        assert {p.type for p in probed.of(group)} == {"zookeeper"}
+
+
+def test_an_unreachable_server_is_one_sentence():
+    """Naming the setting."""
+    with pytest.raises(ExporterError, match=r"no ZooKeeper answered at 127\.0\.0\.1:1 .*probe\.zookeeper"):
+        Zookeeper("127.0.0.1:1")
