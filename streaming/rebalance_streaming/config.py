@@ -34,6 +34,8 @@ class StreamConfig:
     source_tasks: int = 1
     #: Fixed when a checkpoint is made: Spark ignores a later change.
     shuffle_partitions: int = 1
+    #: How long a deleted group's totals are kept, should it come back; then its state is dropped.
+    forget_groups_after_hours: float = 24.0
     #: Spark master; empty leaves it, and the memory, to `spark-submit`.
     master: str = "local[2]"
     driver_memory: str = "1g"
@@ -81,6 +83,8 @@ class StreamConfig:
         ):
             if getattr(self, name) < 1:
                 problems.append(f"stream.{name} must be at least 1, got {getattr(self, name)}")
+        if not self.forget_groups_after_hours > 0:
+            problems.append(f"stream.forget_groups_after_hours must be above 0, got {self.forget_groups_after_hours}")
         if self.pane_ms < 1_000 or 60_000 % self.pane_ms:
             problems.append(f"stream.pane_ms must divide a minute and be at least 1000, got {self.pane_ms}")
         return problems

@@ -12,6 +12,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.groups import counts, episodes, events
+from rebalance_streaming.groups.classic import DELETED
 from rebalance_streaming.groups.fold import fold, settle
 from rebalance_streaming.groups.model import GroupRecord, GroupState, dump_state, load_state, new_state
 from rebalance_streaming.groups.probing import observe
@@ -23,7 +24,8 @@ from rebalance_streaming.wire.decode import decode_record
 OUTPUT_SCHEMA = "topic string, key binary, value binary"
 _STATE_SCHEMA = "blob binary"
 
-Output = tuple[str, str, bytes]
+#: Topic, key, and value; null is a tombstone.
+Output = tuple[str, str, bytes | None]
 
 
 def fold_groups(envelopes: DataFrame, config: StreamConfig) -> DataFrame:
@@ -61,12 +63,20 @@ class GroupProcessor(StatefulProcessor):
         return _rows(outputs)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802, N803
-        """Count what has been over for long enough; a group that writes nothing more would never be asked again."""
+        """Do what time alone calls for; a group that writes nothing more would never be asked again.
+
+        Counts a rebalance that has been over for long enough, and drops a group that has been gone for long enough.
+        """
+        scope, name = key
         kept = self._state.get()
-        if kept is None:
+        if kept is None or scope != GROUP_SCOPE:
             return iter([])
-        state = load_state(bytes(kept[0]))
-        settled = settle(state, _now_ms())
+        state, now_ms = load_state(bytes(kept[0])), _now_ms()
+        forget_ms = self._forgets_at_ms(state)
+        if forget_ms is not None and now_ms >= forget_ms:
+            self._state.clear()
+            return _rows([(self._config.groups_topic, f"{self._config.cluster}/{name}", None)])
+        settled = settle(state, now_ms)
         if settled is state:
             return iter([])
         self._state.update((dump_state(settled),))
@@ -94,10 +104,18 @@ class GroupProcessor(StatefulProcessor):
         return dump_state(state), outputs
 
     def _remind(self, before: GroupState, after: GroupState) -> None:
-        due = episodes.settles_at_ms(after)
-        if due is not None and due != episodes.settles_at_ms(before):
-            # Spark refuses a time that has passed.
-            self._handle.registerTimer(max(due, _now_ms() + 1_000))
+        """Ask to be called when something is due that was not due before."""
+        for due_of in (episodes.settles_at_ms, self._forgets_at_ms):
+            due = due_of(after)
+            if due is not None and due != due_of(before):
+                # Spark refuses a time that has passed.
+                self._handle.registerTimer(max(due, _now_ms() + 1_000))
+
+    def _forgets_at_ms(self, state: GroupState) -> int | None:
+        picture = state.picture
+        if picture.state != DELETED or picture.updated_at_ms is None:
+            return None
+        return picture.updated_at_ms + int(self._config.forget_groups_after_hours * 3_600_000)
 
     def _group_row(self, state: GroupState) -> Output:
         key = f"{self._config.cluster}/{state.picture.group}"
