@@ -194,6 +194,8 @@ def running_rig(directory: Path, *flags: str, **broker_settings: str) -> Iterato
                 f"stream.checkpoint={directory / 'checkpoint'}",
                 "export.listen_host=127.0.0.1",
                 "export.listen_port=0",
+                "probe.listen_host=127.0.0.1",
+                "probe.listen_port=0",
                 *flags,
             )
         )

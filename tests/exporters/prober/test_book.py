@@ -53,9 +53,20 @@ def test_a_silent_broker_settles_no_group():
     """A group that is not listed because its coordinator did not answer is still unstable."""
     book = known(row("a", "PreparingRebalance", coordinator=2))
     assert not book.note_unstable(lists(answered=(1,)))
-    assert names(book.choose_described(2.0)) == ["a"]
     assert book.note_all(lists(answered=(1,))) == []
     assert names(book.groups()) == ["a"]
+
+
+def test_a_silent_broker_is_left_alone_until_it_answers():
+    """Its groups are not described meanwhile, and all are once it is back: anything may have changed."""
+    book = known(row("a", coordinator=1), row("b", coordinator=2))
+    book.note_unstable(lists(answered=(1,)))
+    assert book.choose_described(2.0) == []
+    book.note_unstable(lists(answered=(1, 2)))
+    assert names(book.choose_described(4.0)) == ["b"]
+    book.note_unstable(lists(answered=()))
+    book.note_all(lists(row("a", coordinator=1), row("b", coordinator=2), answered=(1, 2)))
+    assert set(names(book.choose_described(6.0))) == {"a", "b"}
 
 
 def test_newer_groups_that_settled_ask_for_a_list():

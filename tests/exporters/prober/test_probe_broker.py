@@ -342,7 +342,8 @@ def test_a_broker_that_goes_and_comes_back(make_broker, name):
     for topic in (name, prefix + "groups", prefix + "commits"):
         create_topic(broker.bootstrap, topic)
     publish_commit(broker.bootstrap, prefix, name, name)
-    with probing(make_config(broker.bootstrap, prefix, period_seconds=0.5, offsets_seconds=0.5)) as probed:
+    times = {"period_seconds": 0.5, "offsets_seconds": 0.5, "full_list_seconds": 1.0}
+    with probing(make_config(broker.bootstrap, prefix, **times)) as probed:
         # Its leaving may be lost in the outage; then it must not hold the group up for long.
         with GroupMember(broker.bootstrap, name, name, "c", **{"session.timeout.ms": "3000"}):
             first(probed, name, "Stable", members=1)

@@ -1,0 +1,125 @@
+"""Lag on /metrics against what the brokers themselves say, on 1,000 partitions."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.cimpl import NewTopic
+
+from e2e.rig import Rig, running_rig, samples
+from waiting import wait_for
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(420)]
+
+TOPICS, PARTITIONS = 10, 100
+GROUP, TRANSACTIONAL = "lag-plain", "lag-transactional"
+Place = tuple[str, int]
+
+
+def test_lag_is_what_the_brokers_say(tmp_path: Path):
+    """1,000 partitions with commits anywhere; transactions, aborted and open; a topic deleted and made anew."""
+    flags = ("export.collect_partitions=true", f"export.read_committed_groups={TRANSACTIONAL}")
+    with running_rig(tmp_path, *flags) as rig:
+        admin = AdminClient({"bootstrap.servers": rig.broker.bootstrap, "log_level": 0})
+        names = [f"lag-{number}" for number in range(TOPICS)]
+        create(admin, names)
+        produce(rig, {(name, p): random.randrange(1, 6) for name in names for p in range(PARTITIONS)})
+        commit(rig, {(name, p): random.randrange(2) for name in names for p in range(PARTITIONS)})
+        assert len(agreed(rig, admin)) == TOPICS * PARTITIONS
+
+        produce(rig, {(names[0], p): 7 for p in range(PARTITIONS)})
+        commit(rig, {(names[1], p): 1 for p in range(0, PARTITIONS, 2)})
+        agreed(rig, admin)
+
+        transactions_do_not_deceive(rig, names[2])
+
+        # A topic is deleted and made anew: what was committed lies beyond its end, and lag is not negative.
+        for future in admin.delete_topics([names[3]]).values():
+            future.result()
+        wait_for(lambda: names[3] not in admin.list_topics(timeout=10).topics, "the topic to be gone")
+        create(admin, [names[3]])
+        produce(rig, {(names[3], 0): 2})
+        commit(rig, {(names[3], 0): 1})
+        wait_for(lambda: lags(rig, GROUP).get((names[3], 0)) == 1, "the new topic's lag", 60)
+
+
+def transactions_do_not_deceive(rig: Rig, topic: str) -> None:
+    """An aborted commit never counts; records of an open transaction are not behind a read-committed group."""
+    producer = Producer({"bootstrap.servers": rig.broker.bootstrap, "transactional.id": "lag", "log_level": 0})
+    consumer = Consumer({"bootstrap.servers": rig.broker.bootstrap, "group.id": TRANSACTIONAL, "log_level": 0})
+    producer.init_transactions(10)
+    for offset, finish in ((1, producer.commit_transaction), (0, producer.abort_transaction)):
+        producer.begin_transaction()
+        producer.send_offsets_to_transaction([TopicPartition(topic, 0, offset)], consumer.consumer_group_metadata(), 10)
+        finish(10)
+    (end,) = ends_of(AdminClient({"bootstrap.servers": rig.broker.bootstrap}), [(topic, 0)]).values()
+    producer.begin_transaction()
+    for _ in range(5):
+        producer.produce(topic, b"pending", partition=0)
+    producer.flush(10)
+    wait_for(lambda: lags(rig, GROUP).get((topic, 0), 0) >= 5, "the plain group to see the pending records", 60)
+    assert lags(rig, TRANSACTIONAL)[topic, 0] == end - 1
+    producer.abort_transaction(10)
+    consumer.close()
+
+
+def create(admin: AdminClient, names: list[str]) -> None:
+    """Create topics of 100 partitions."""
+    for future in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in names]).values():
+        future.result()
+
+
+def produce(rig: Rig, counts: dict[Place, int]) -> None:
+    """Write so many records to each partition."""
+    producer = Producer({"bootstrap.servers": rig.broker.bootstrap, "linger.ms": 20, "log_level": 0})
+    for (topic, partition), count in counts.items():
+        for _ in range(count):
+            producer.produce(topic, b"x", partition=partition)
+    assert producer.flush(60) == 0
+
+
+def commit(rig: Rig, offsets: dict[Place, int]) -> None:
+    """Let a group without members commit."""
+    consumer = Consumer({"bootstrap.servers": rig.broker.bootstrap, "group.id": GROUP, "log_level": 0})
+    consumer.commit(offsets=[TopicPartition(*place, offset) for place, offset in offsets.items()], asynchronous=False)
+    consumer.close()
+
+
+def agreed(rig: Rig, admin: AdminClient) -> dict[Place, int]:
+    """Wait until /metrics says of every committed partition what the brokers say, and return it."""
+    expected = true_lags(admin)
+
+    def difference() -> str:
+        found = lags(rig, GROUP)
+        wrong = {place: (found.get(place), lag) for place, lag in expected.items() if found.get(place) != lag}
+        return f"{len(wrong)} of {len(expected)} lags to be right, as {dict(list(wrong.items())[:3])}"
+
+    wait_for(lambda: lags(rig, GROUP) == expected, difference, 60)
+    return expected
+
+
+def true_lags(admin: AdminClient) -> dict[Place, int]:
+    """Return end offset less committed offset, both from the brokers."""
+    (future,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP)]).values()
+    committed = {(each.topic, each.partition): each.offset for each in future.result().topic_partitions or []}
+    ends = ends_of(admin, list(committed))
+    return {place: ends[place] - offset for place, offset in committed.items()}
+
+
+def ends_of(admin: AdminClient, places: list[Place]) -> dict[Place, int]:
+    """Return end offsets."""
+    asked = {TopicPartition(*place): OffsetSpec.latest() for place in places}
+    return {(tp.topic, tp.partition): future.result().offset for tp, future in admin.list_offsets(asked).items()}
+
+
+def lags(rig: Rig, group: str) -> dict[Place, int]:
+    """Return what /metrics says, by partition."""
+    return {
+        (labels["topic"], int(labels["partition"])): int(value)
+        for name, labels, value in samples(rig.monitor.url)
+        if name == "kafka_rebalance_partition_lag" and labels["group"] == group
+    }
