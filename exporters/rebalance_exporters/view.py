@@ -152,11 +152,14 @@ class View:
                     self._forget_commits(key)
 
     def slide_windows(self, now_ms: int) -> None:
-        """Sum up the windows of lag and commits of all groups as of now."""
+        """Bring lag and windows of all groups up to now: what nobody reads grows older, and windows slide."""
         with self._lock:
             for cluster, table in self._tables.items():
                 for group in table.groups():
-                    lag = self._lags[cluster, group].lag if (cluster, group) in self._lags else None
+                    known = self._lags.get((cluster, group))
+                    lag = None if known is None else known.lag
+                    if lag is not None and lag.total > 0:
+                        lag = table.measure(group, now_ms)
                     self._lags[cluster, group] = LagProgress(lag, table.windows(group, now_ms))
 
     def picture(self) -> Picture:
@@ -226,8 +229,13 @@ class View:
             return
         summary = events.decode(value, events.CommitSummary)
         identity = (summary.cluster, summary.group)
-        self._commits[identity] = fold_summary(self._commits.get(identity), summary)
-        self._table(summary.cluster).commit(summary)
+        progress = self._commits[identity] = fold_summary(self._commits.get(identity), summary)
+        table, known = self._table(summary.cluster), self._lags.get(identity)
+        table.commit(summary)
+        if known is not None:
+            since_ms = 0 if known.lag is None else known.lag.at_ms
+            lag = table.measure(summary.group, max(since_ms, progress.last_commit_ms))
+            self._lags[identity] = LagProgress(lag, known.windows)
 
     def _apply_probe(self, _key: bytes, value: bytes | None) -> None:
         if value is None:

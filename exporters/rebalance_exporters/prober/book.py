@@ -26,6 +26,7 @@ class GroupBook:
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
         self._unsure = True
+        self._silent: set[int] = set()
 
     @property
     def wants_full_list(self) -> bool:
@@ -38,9 +39,10 @@ class GroupBook:
 
     def note_all(self, found: GroupList) -> list[Listed]:
         """Take in a list of all groups; return, and forget, those whose coordinator answered without them."""
-        self._unsure = False
+        self._unsure = not found.answered
         for listed in found.groups:
             self._note(listed)
+        self._note_silence(found.answered)
         present = {listed.group for listed in found.groups}
         gone = [
             entry.listed
@@ -56,6 +58,7 @@ class GroupBook:
         present = {listed.group for listed in found.groups}
         for listed in found.groups:
             self._note(listed)
+        self._note_silence(found.answered)
         settled = [
             entry
             for name, entry in self._entries.items()
@@ -70,6 +73,13 @@ class GroupBook:
         for listed in found.groups:
             self._note(listed)
 
+    def _note_silence(self, answered: set[int]) -> None:
+        """Leave the groups of coordinators that do not answer alone, and let them be described once they do."""
+        self._silent = {entry.listed.coordinator_id for entry in self._entries.values()} - answered
+        for entry in self._entries.values():
+            if entry.listed.coordinator_id in self._silent:
+                entry.changed = True
+
     def _note(self, listed: Listed) -> None:
         entry = self._entries.get(listed.group)
         if entry is None:
@@ -81,7 +91,7 @@ class GroupBook:
         """Return the classic groups to describe: unstable, new or changed ones, then those not asked for long."""
         urgent, routine = [], []
         for entry in self._entries.values():
-            if not entry.listed.is_classic:
+            if not entry.listed.is_classic or entry.listed.coordinator_id in self._silent:
                 continue
             if entry.changed or entry.listed.is_unstable:
                 urgent.append(entry)

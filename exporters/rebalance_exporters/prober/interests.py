@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from rebalance_streaming.groups.events import CommitSummary, GroupSnapshot, decode
@@ -80,6 +80,17 @@ class Interests:
             committed = self._groups.setdefault(summary.group, _Known()).committed
             for topic in summary.topics:
                 committed[topic] = max(committed.get(topic, 0), summary.pane_start_ms)
+
+    def note_committed(self, group: str, topics: Iterable[str], now_ms: int) -> None:
+        """Take in which topics a coordinator holds offsets of a group for, now."""
+        with self._lock:
+            if group in self._groups:
+                self._groups[group].committed |= dict.fromkeys(topics, now_ms)
+
+    def names(self) -> set[str]:
+        """Return the groups that are known."""
+        with self._lock:
+            return set(self._groups)
 
     def now(self, now_ms: int) -> dict[str, Interest]:
         """Return the groups that use any topic; commits that are too old are forgotten."""

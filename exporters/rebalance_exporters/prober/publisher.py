@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.prober.config import ProbeConfig
 from rebalance_exporters.prober.metrics import ProbeMetrics
-from rebalance_exporters.prober.tasks import Complaints
+from rebalance_exporters.prober.tasks import Complaints, describe_kafka
 from rebalance_streaming.groups.events import Probe, encode
 
 _FLUSH_SECONDS = 5.0
@@ -70,4 +70,4 @@ class ProbePublisher:
             self._complaints.note(_WHAT, f"a probe was not published: {error.str()}")
 
     def _note_error(self, error: KafkaError) -> None:
-        self._complaints.note(_WHAT, f"publishing: {error.str()}")
+        self._complaints.note(_WHAT, f"publishing: {describe_kafka(error)}")

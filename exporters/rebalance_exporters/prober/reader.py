@@ -11,7 +11,7 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, 
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.prober.config import ProbeConfig
 from rebalance_exporters.prober.interests import Interests
-from rebalance_exporters.prober.tasks import Complaints
+from rebalance_exporters.prober.tasks import Complaints, describe_kafka
 from rebalance_streaming.groups.events import ContractError
 
 _BATCH = 2_000
@@ -103,4 +103,4 @@ class InterestReader:
             self._interests.apply_commits(message.value())
 
     def _note_error(self, error: KafkaError) -> None:
-        self._complaints.note(_WHAT, f"reading the stream's topics: {error.str()}")
+        self._complaints.note(_WHAT, f"reading the stream's topics: {describe_kafka(error)}")

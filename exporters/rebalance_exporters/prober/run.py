@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.prober import watch_groups, watch_offsets
 from rebalance_exporters.prober.brokers import Brokers
+from rebalance_exporters.prober.committed import CommittedAsker
 from rebalance_exporters.prober.config import ProbeConfig
 from rebalance_exporters.prober.groups import GroupAsker
 from rebalance_exporters.prober.interests import Interests
@@ -75,6 +76,7 @@ def _make_tasks(
         config,
         topics=TopicBook(brokers),
         asker=OffsetAsker(admin),
+        committed=CommittedAsker(admin),
         interests=interests,
         publish=publisher.publish,
         metrics=metrics,

@@ -7,6 +7,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from confluent_kafka import KafkaError
+
 from rebalance_exporters.prober.metrics import ProbeMetrics
 
 LONGEST_PAUSE_SECONDS = 30.0
@@ -97,3 +99,8 @@ class Task:
 def describe(error: BaseException) -> str:
     """Return an error as a few words."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def describe_kafka(error: KafkaError) -> str:
+    """Return what librdkafka says, without the times that make each of its sentences a new one."""
+    return str(error.str()).partition(" (after ")[0]

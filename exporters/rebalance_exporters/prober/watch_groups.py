@@ -45,11 +45,12 @@ class GroupWatch:
         self._publications = Publications()
         self._next_full = 0.0
         self._hidden_lists = 0
+        self._unlisted: set[str] = set()
 
     def cycle(self) -> None:
         """Ask and publish once. Raises ExporterError when no broker answered."""
         now = time.monotonic()
-        if now >= self._next_full or self._book.wants_full_list:
+        if now >= self._next_full or self._book.wants_full_list or self._log_is_ahead():
             self._list_all()
             self._next_full = now + self._full_list_seconds
         else:
@@ -57,9 +58,16 @@ class GroupWatch:
         self._describe(now)
         self._publish_newer(now)
 
+    def _log_is_ahead(self) -> bool:
+        """Whether the log knows of groups that appeared since all were listed: one may be stable at once."""
+        return bool(self._interests.names() - {each.group for each in self._book.groups()} - self._unlisted)
+
     def _list_all(self) -> None:
-        found = self._check(self._asker.list_all())
+        known = self._interests.names()
+        found = self._asker.list_all()
         gone = self._book.note_all(found)
+        self._check(found)
+        self._unlisted = known - {listed.group for listed in found.groups}
         groups = self._book.groups()
         self._metrics.groups.set(len(groups))
         self._publications.forget({listed.group for listed in groups})
@@ -67,16 +75,22 @@ class GroupWatch:
         self._look_for_hidden({listed.group for listed in found.groups})
 
     def _list_unstable(self) -> None:
-        found = self._check(self._asker.list_unstable())
-        if self._book.note_unstable(found):
-            self._book.note_newer(self._check(self._asker.list_newer()))
+        found = self._asker.list_unstable()
+        if not found.answered:
+            # After an outage anything may have changed.
+            self._next_full = 0.0
+        newer_settled = self._book.note_unstable(found)
+        self._check(found)
+        if newer_settled:
+            newer = self._asker.list_newer()
+            self._book.note_newer(newer)
+            self._check(newer)
 
-    def _check(self, found: GroupList) -> GroupList:
+    def _check(self, found: GroupList) -> None:
         for error in found.errors:
             self._complaints.note(WHAT, error)
         if not found.answered:
             raise ExporterError("no broker listed its groups")
-        return found
 
     def _publish_gone(self, gone: Iterable[Listed]) -> None:
         """Publish the end of groups that no list has any more, where their coordinator says so too."""

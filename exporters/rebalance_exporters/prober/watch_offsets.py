@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from rebalance_exporters.errors import ExporterError
+from rebalance_exporters.prober.committed import CommittedAsker
 from rebalance_exporters.prober.config import ProbeConfig
 from rebalance_exporters.prober.interests import Interest, Interests, all_topics
 from rebalance_exporters.prober.metrics import ProbeMetrics
@@ -31,6 +32,7 @@ class OffsetWatch:
         *,
         topics: TopicBook,
         asker: OffsetAsker,
+        committed: CommittedAsker,
         interests: Interests,
         publish: Callable[[Probe], None],
         metrics: ProbeMetrics,
@@ -39,6 +41,7 @@ class OffsetWatch:
         self._cluster = config.cluster
         self._topics = topics
         self._asker = asker
+        self._committed = committed
         self._interests = interests
         self._publish = publish
         self._metrics = metrics
@@ -49,6 +52,7 @@ class OffsetWatch:
     def cycle(self) -> None:
         """Ask and publish once. Raises ExporterError when there was something to ask and nothing was answered."""
         now, now_ms = time.monotonic(), time.time_ns() // 1_000_000
+        self._tell_committed(now, now_ms)
         interests = self._interests.now(now_ms)
         topics = self._find_topics(interests, now)
         keys = {(topic.name, number) for topic in topics.values() for number in range(topic.partitions)}
@@ -63,6 +67,16 @@ class OffsetWatch:
                 self._publish_group(Probe(probed_at_ms=now_ms, cluster=self._cluster, group=group, **facts), used, now)
         self._offsets.forget(interests.keys(), {topic.name for topic in topics.values()})
         self._facts.forget(interests.keys())
+
+    def _tell_committed(self, now: float, now_ms: int) -> None:
+        """Publish what coordinators hold of the groups whose turn it is, and learn those groups' topics."""
+        found = self._committed.ask(self._interests.names(), now)
+        for error in found.errors:
+            self._complaints.note(WHAT, error)
+        for group, offsets in found.offsets.items():
+            if offsets:
+                self._interests.note_committed(group, offsets, now_ms)
+                self._publish(Probe(probed_at_ms=now_ms, cluster=self._cluster, group=group, committed_offsets=offsets))
 
     def _find_topics(self, interests: dict[str, Interest], now: float) -> dict[str, Topic]:
         """Return the topics of all interests by the text the interest has, which may be an id."""

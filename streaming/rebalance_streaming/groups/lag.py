@@ -148,11 +148,15 @@ class LagTable:
         stable = {} if probe.stable_offsets is msgspec.UNSET else probe.stable_offsets
         for topic, ends in probe.end_offsets.items():
             self._see_ends(topic, ends, stable.get(topic, {}), probe.probed_at_ms)
-        lag = self.lag(probe.group, probe.probed_at_ms)
+        return self.measure(probe.group, probe.probed_at_ms)
+
+    def measure(self, group: str, now_ms: int) -> GroupLag | None:
+        """Return a group's lag as `lag` does, and take it into the windows."""
+        lag = self.lag(group, now_ms)
         if lag is not None:
-            ring, pane = self._rings.setdefault(probe.group, _Rings()), probe.probed_at_ms // PANE_MS
+            ring, pane = self._rings.setdefault(group, _Rings()), now_ms // PANE_MS
             ring.lag_max[pane] = max(lag.total, ring.lag_max.get(pane, 0))
-            ring.lag_seen[pane] = (probe.probed_at_ms, lag.total)
+            ring.lag_seen[pane] = (now_ms, lag.total)
             _forget_old(ring.lag_max)
             _forget_old(ring.lag_seen)
         return lag
