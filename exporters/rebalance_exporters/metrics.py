@@ -252,6 +252,14 @@ GROUP_METRICS: tuple[Metric[GroupSnapshot], ...] = (
         _read_durations,
     ),
     Metric(
+        "lost_partition_seconds_total",
+        "counter",
+        "Partition-seconds that passed during rebalances without a commit, from gaps of 7.5 s or more: an upper bound "
+        "by up to a commit interval each, and nothing for shorter ones.",
+        (),
+        lambda group: _one(group.counters.lost_partition_ms / 1000),
+    ),
+    Metric(
         "moved_partitions_total",
         "counter",
         "Partitions that changed from one member to another, a restarted member being the same. Counted 20 s after the "

@@ -23,6 +23,7 @@ from rebalance_streaming.groups.commits import LogColumns, summarise
 from rebalance_streaming.groups.fold import FOLDED_TYPES, GROUP_METADATA, fold, settle
 from rebalance_streaming.groups.model import GroupRecord, GroupState, new_state
 from rebalance_streaming.groups.probing import observe
+from rebalance_streaming.groups.silences import CommitRhythm, note_silences
 from rebalance_streaming.groups.simple import Committing, note_commit
 from rebalance_streaming.wire.commits import KeyCache, decode_commits
 from rebalance_streaming.wire.decode import Outcome, decode_record
@@ -75,6 +76,8 @@ class Replay:
     skipped: int = 0
     _open: dict[tuple[str, str], events.Rebalance] = field(default_factory=dict)
     _due: list[tuple[int, str]] = field(default_factory=list)
+    _rhythm: CommitRhythm = field(default_factory=CommitRhythm)
+    _silences: list[tuple[int, str, events.Silence]] = field(default_factory=list)
     _committing: dict[str, Committing] = field(default_factory=dict)
     _sources: dict[tuple[str, int], list[Line]] = field(default_factory=dict)
     _cache: KeyCache = field(default_factory=lambda: KeyCache(_CACHED_KEYS))
@@ -94,8 +97,11 @@ class Replay:
 
     def finish(self) -> Iterator[dict[str, Any]]:
         """Yield rebalances in the order of their end, those that are not over as of the recording's end, and groups."""
+        self._silences.sort(key=lambda each: each[0], reverse=True)
         for line in heapq.merge(*self._sources.values(), key=lambda line: line.timestamp_ms):
+            self._hear(line.timestamp_ms)
             yield from self._take(line)
+        self._hear(None)
         for group, commit in self._committing.items():
             self.states[group] = note_commit(self.states.get(group) or new_state(self.cluster, group), commit)
         for state in self.states.values():
@@ -118,7 +124,11 @@ class Replay:
             np.array([line.offset for line in visible], dtype=np.int64),
             np.array([line.timestamp_ms for line in visible], dtype=np.int64),
         )
-        for summary in summarise(decode_commits(keys, values, self._cache), log, self.cluster, self.pane_ms):
+        commits = decode_commits(keys, values, self._cache)
+        for ended in self._rhythm.take(commits, log):
+            for each in ended.silences:
+                self._silences.append((each.resumed_at_ms, ended.group, each))
+        for summary in summarise(commits, log, self.cluster, self.pane_ms):
             self._committing.setdefault(
                 summary.group,
                 Committing(summary.group, summary.log_partition, summary.last_log_offset, summary.pane_start_ms),
@@ -133,6 +143,14 @@ class Replay:
             self._observe(line)
         else:
             self.skipped += 1
+
+    def _hear(self, until_ms: int | None) -> None:
+        """Note the gaps between commits that ended before a time, or all."""
+        while self._silences and (until_ms is None or self._silences[-1][0] < until_ms):
+            _, group, silence = self._silences.pop()
+            if group in self.states:
+                before = self.states[group]
+                self._keep(group, before, *note_silences(before, [silence]))
 
     def _fold(self, line: Line) -> None:
         record = decode_record(_bytes(line.key_hex), _bytes(line.value_hex))

@@ -203,14 +203,19 @@ def settled(rig: Rig) -> set[tuple[str, ...]]:
 
 
 def without_bounds(row: Row) -> Row:
-    """Drop what depends on when a probe came: the stream narrows a start only until the rebalance is settled."""
+    """Drop what depends on when evidence came in: the stream takes it up only while the rebalance is the latest."""
     bounds = {"started_after_ms", "started_before_ms", "duration_min_ms", "duration_max_ms"}
+    bounds |= {"silences", "lost_partition_ms"}
     return {name: value for name, value in row.items() if name not in bounds}
 
 
 def totals(row: Row) -> Row:
     """Return a group's totals but for its durations."""
-    return {name: value for name, value in row["counters"].items() if name not in ("durations", "duration_ms")}
+    return {
+        name: value
+        for name, value in row["counters"].items()
+        if name not in ("durations", "duration_ms", "lost_partition_ms")
+    }
 
 
 def counts_per_pane(row: Row) -> list[Row]:

@@ -67,6 +67,7 @@ kafka_rebalance_duration_seconds_bucket{cluster="prod",group="payments",le="900.
 kafka_rebalance_duration_seconds_bucket{cluster="prod",group="payments",le="+Inf"} 6
 kafka_rebalance_duration_seconds_sum{cluster="prod",group="payments"} 45.25
 kafka_rebalance_duration_seconds_count{cluster="prod",group="payments"} 6
+kafka_rebalance_lost_partition_seconds_total{cluster="prod",group="payments"} 0.0
 kafka_rebalance_moved_partitions_total{cluster="prod",group="payments"} 9
 kafka_rebalance_member_changes_total{cluster="prod",group="payments",change="joined"} 5
 kafka_rebalance_member_changes_total{cluster="prod",group="payments",change="left"} 2
@@ -198,7 +199,13 @@ def test_the_unknown_is_absent_and_not_zero() -> None:
     nothing = dict.fromkeys(("type", "state", "protocol_type", "protocol", "generation", "last_rebalance_ms"))
     text = expose(make_view(group_row(**nothing, members=())))
     names = {s.name.removeprefix("kafka_rebalance_") for s in samples_of(parse(text)) if "group" in s.labels}
-    counted = {"rebalances_total", "generations_total", "member_changes_total", "moved_partitions_total"}
+    counted = {
+        "rebalances_total",
+        "generations_total",
+        "member_changes_total",
+        "moved_partitions_total",
+        "lost_partition_seconds_total",
+    }
     timed = {f"duration_seconds_{part}" for part in ("bucket", "sum", "count")}
     assert names == {*counted, *timed, *(metric.name for metric in WINDOW_METRICS), "group_info"}
 

@@ -98,6 +98,7 @@ class Counters:
     conversions: int = 0
     durations: list[int] = field(default_factory=lambda: [0] * (len(DURATION_BUCKETS_MS) + 1))
     duration_ms: int = 0
+    lost_partition_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +199,16 @@ class Moves:
 
 
 @dataclass(frozen=True, slots=True)
+class Silence:
+    """A gap of at least 7.5 s between two commits of a partition, by the times of their records."""
+
+    topic: str
+    partition: int
+    last_commit_ms: int
+    resumed_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Rebalance:
     """One logical rebalance: topic `…rebalances`, key `cluster/group/rebalance_id`, rewritten as it evolves.
 
@@ -215,6 +226,8 @@ class Rebalance:
     `joined`, `left` and `replaced` are the net change over all generations. `first_offender` is the member whose
     arrival, departure or change set it off, null when several came into question. `moves` is null when assignments
     are not in a known form.
+    `silences` are the gaps in commits that overlap it, told when they end, seconds later; `lost_partition_ms` is their
+    time after its start, an upper bound of what the partitions stood still, by up to one commit interval each.
     """
 
     cluster: str
@@ -245,6 +258,8 @@ class Rebalance:
     assigning_ms: int | None = None
     reconciling_ms: int | None = None
     moves: Moves | None = None
+    silences: tuple[Silence, ...] = ()
+    lost_partition_ms: int = 0
     schema_version: int = SCHEMA_VERSION
 
 

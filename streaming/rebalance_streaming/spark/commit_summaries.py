@@ -1,7 +1,8 @@
 """The commits query: offset commits in, one row per group and pane out. Stateless.
 
 What it counted goes out beside, under a null key, because a stateless task cannot keep totals: the membership query
-adds them up exactly. So does which groups commit, for those of which the log has nothing else.
+adds them up exactly. So do two rare pieces of news for the groups' own state: which groups commit, for those of which
+the log has nothing else, and gaps between commits that have ended.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from rebalance_streaming.config import StreamConfig
-from rebalance_streaming.groups import counts, events, simple
+from rebalance_streaming.groups import counts, events, silences, simple
 from rebalance_streaming.groups.commits import LogColumns, summarise
 from rebalance_streaming.spark.envelopes import SourceTally, is_offset_commit
 from rebalance_streaming.wire.commits import CommitBatch, KeyCache, decode_commits
@@ -54,6 +55,9 @@ def _make_packer(cluster: str, pane_ms: int) -> Callable[[Iterator[pa.RecordBatc
             if new:
                 rows.append((None, simple.dump(_announce(new.values()))))
                 announced |= new.keys()
+            ended = _rhythm().take(commits, log)
+            if ended:
+                rows.append((None, silences.dump(silences.EndedSilences(tuple(ended)))))
             yield _to_arrow(rows)
         yield _to_arrow([(None, counts.dump(each)) for each in tally.results()])
 
@@ -80,6 +84,12 @@ def _announced() -> set[str]:
     if len(groups) > _ANNOUNCED_GROUPS:
         groups.clear()
     return groups
+
+
+@functools.cache
+def _rhythm() -> silences.CommitRhythm:
+    """Return this worker process's memory of when partitions were committed; a new process begins without one."""
+    return silences.CommitRhythm()
 
 
 @functools.cache

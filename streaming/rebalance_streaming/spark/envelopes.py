@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from rebalance_streaming.config import StreamConfig
-from rebalance_streaming.groups import counts, simple
+from rebalance_streaming.groups import counts, silences, simple
 from rebalance_streaming.groups.fold import FOLDED_TYPES, GROUP_METADATA
 from rebalance_streaming.wire.decode import Outcome, decode_record
 
@@ -41,8 +41,8 @@ _ARROW_SCHEMA = pa.schema(
     ]
 )
 
-#: In place of a record type: the envelope holds a probe, or says that the group commits.
-PROBE, COMMITTING = -1, -2
+#: In place of a record type: the envelope holds a probe, says that the group commits, or when it did not.
+PROBE, COMMITTING, SILENCES = -1, -2, -3
 _OFFSET_COMMIT_PREFIXES = (b"\x00\x00", b"\x00\x01")
 
 _LOG, _COUNTS, _PROBES = "log", "counts", "probes"
@@ -118,11 +118,14 @@ def _address(
 
 
 def _address_notice(partition: int, offset: int, timestamp_ms: int, text: bytes) -> list[Envelope]:
-    """What the commits query says under a null key: counts, or which groups commit."""
+    """What the commits query says under a null key: counts, which groups commit, or when they did not."""
     at = (partition, offset, timestamp_ms)
     if text.startswith(b'{"committing"'):
         committing = simple.load_groups(text).committing
         return [(GROUP_SCOPE, each.group, COMMITTING, *at, True, None, simple.dump(each)) for each in committing]
+    if text.startswith(b'{"silences"'):
+        ended = silences.load_all(text).silences
+        return [(GROUP_SCOPE, each.group, SILENCES, *at, True, None, silences.dump(each)) for each in ended]
     return [(MONITOR_SCOPE, RECORDS, None, *at, True, None, text)]
 
 
