@@ -207,9 +207,9 @@ class EmbeddedBroker:
         if (self.directory / "data" / "meta.properties").exists():
             return
         cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        tool = self._run(
-            classpath, "kafka.tools.StorageTool", "format", "--cluster-id", cluster_id, "--config", self._properties
-        )
+        # One argument, for one in 64 identities begins with a dash.
+        identity = f"--cluster-id={cluster_id}"
+        tool = self._run(classpath, "kafka.tools.StorageTool", "format", identity, "--config", self._properties)
         with tool:
             if tool.wait(self._start_deadline_seconds) != 0:
                 raise self._failure("could not format its data directory")

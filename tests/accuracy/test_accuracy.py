@@ -54,7 +54,7 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 def played(rig: Rig, request: pytest.FixtureRequest) -> Iterator[dict[str, Future[Stage]]]:
     """Play the scenarios that were chosen, a few at a time."""
     calls = [item.callspec for item in request.session.items if hasattr(item, "callspec")]
-    chosen = {call.params["scenario"].name for call in calls if "scenario" in call.params}
+    chosen = {each.name for call in calls if isinstance(each := call.params.get("scenario"), Scenario)}
     with ThreadPoolExecutor(AT_ONCE) as pool:
         together, alone = (
             [each for each in SCENARIOS if each.name in chosen and each.alone is how] for how in (False, True)

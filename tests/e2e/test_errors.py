@@ -17,6 +17,7 @@ from confluent_kafka.admin import (
 )
 
 from rebalance_deploy.broker import EmbeddedBroker, find_free_port
+from rebalance_streaming.spark.checkpoint import LAYOUT
 from waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
@@ -108,16 +109,16 @@ def deny(broker: EmbeddedBroker, name: str, operation: AclOperation, kind: Resou
 
 def damaged(checkpoint: Path) -> str:
     """Leave a baseline that is none."""
-    (checkpoint / "v1").mkdir(parents=True)
-    (checkpoint / "v1" / "monitor.json").write_text("{half")
+    (checkpoint / LAYOUT).mkdir(parents=True)
+    (checkpoint / LAYOUT / "monitor.json").write_text("{half")
     return "is damaged"
 
 
 def of_another_cluster(checkpoint: Path) -> str:
     """Leave the baseline of another cluster."""
-    (checkpoint / "v1").mkdir(parents=True)
-    text = '{"cluster_id":"another","source_topic":"__consumer_offsets","first_live":{},"commits_start":{}}'
-    (checkpoint / "v1" / "monitor.json").write_text(text)
+    (checkpoint / LAYOUT).mkdir(parents=True)
+    text = '{"cluster_id":"another","source_topic":"__consumer_offsets","first_live":{},"commits_start":{},"probes_start":{}}'
+    (checkpoint / LAYOUT / "monitor.json").write_text(text)
     return "belongs to cluster another"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -13,6 +14,7 @@ from rebalance_exporters.prober.tasks import Complaints, describe_kafka
 from rebalance_streaming.groups.events import Probe, encode
 
 _FLUSH_SECONDS = 5.0
+_POLL_SECONDS = 0.5
 _WHAT = "publish"
 
 _log = logging.getLogger(__name__)
@@ -51,7 +53,11 @@ class ProbePublisher:
             )
         except BufferError:
             self._complaints.note(_WHAT, "probes are dropped because Kafka does not take them fast enough")
-        self._producer.poll(0)
+
+    def serve(self, stop: threading.Event) -> None:
+        """Take in what became of probes until `stop` is set; meant for a thread of its own."""
+        while not stop.is_set():
+            self._producer.poll(_POLL_SECONDS)
 
     def close(self) -> None:
         """Send what waits, for some seconds at most."""
@@ -60,6 +66,7 @@ class ProbePublisher:
     def _note_delivery(self, error: KafkaError | None, _message: Message) -> None:
         if error is None:
             self._metrics.published.inc()
+            self._metrics.last_success.labels(_WHAT).set_to_current_time()
         elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             self._complaints.note(
                 _WHAT,

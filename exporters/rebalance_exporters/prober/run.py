@@ -6,6 +6,7 @@ import contextlib
 import logging
 import threading
 import time
+from collections.abc import Callable
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -48,13 +49,19 @@ def run(config: ProbeConfig, stop: threading.Event, say: Say) -> None:
     metrics = ProbeMetrics()
     with contextlib.ExitStack() as stack:
         port = stack.enter_context(metrics.serving(config.listen_host, config.listen_port))
-        tasks = _make_tasks(config, metrics, Complaints(metrics, say), stack)
+        complaints = Complaints(metrics, say)
+        publisher = stack.enter_context(contextlib.closing(ProbePublisher(config, metrics, complaints)))
+        tasks = _make_tasks(config, publisher, metrics, complaints, stack)
         say(f"probe: serving on http://{config.listen_host}:{port}/metrics")
-        _run_tasks(tasks, stop)
+        _run_all([publisher.serve, *(task.run for task in tasks)], stop)
 
 
 def _make_tasks(
-    config: ProbeConfig, metrics: ProbeMetrics, complaints: Complaints, stack: contextlib.ExitStack
+    config: ProbeConfig,
+    publisher: ProbePublisher,
+    metrics: ProbeMetrics,
+    complaints: Complaints,
+    stack: contextlib.ExitStack,
 ) -> list[Task]:
     brokers = stack.enter_context(contextlib.closing(Brokers(config.kafka)))
     admin = _make_admin(config)
@@ -62,7 +69,6 @@ def _make_tasks(
     if problem is not None:
         complaints.note("publish", problem)
     interests = Interests(config.cluster)
-    publisher = stack.enter_context(contextlib.closing(ProbePublisher(config, metrics, complaints)))
     reader = stack.enter_context(contextlib.closing(InterestReader(config, interests, complaints)))
     groups = GroupWatch(
         config,
@@ -124,8 +130,8 @@ class _ZookeeperWatch:
         self._publications.forget({group.group for group in groups})
 
 
-def _run_tasks(tasks: list[Task], stop: threading.Event) -> None:
-    threads = [threading.Thread(target=task.run, args=(stop,), daemon=True) for task in tasks]
+def _run_all(loops: list[Callable[[threading.Event], None]], stop: threading.Event) -> None:
+    threads = [threading.Thread(target=loop, args=(stop,), daemon=True) for loop in loops]
     for thread in threads:
         thread.start()
     stop.wait()

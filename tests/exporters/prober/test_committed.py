@@ -1,7 +1,7 @@
 """Committed offsets asked of the coordinator, for readers that did not see the commits."""
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from exporters.prober.probing import make_config, probing
 from exporters.prober.test_probe_broker import create_topic, name, publish_group  # noqa: F401
@@ -51,7 +51,15 @@ def test_what_was_committed_long_ago_is_told(broker, name):  # noqa: F811
     for topic in ("groups", "commits"):
         create_topic(broker.bootstrap, prefix + topic)
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": name, "log_level": 0})
-    consumer.commit(offsets=[TopicPartition(name, 1, 42)], asynchronous=False)
+
+    def commit() -> bool:
+        try:
+            consumer.commit(offsets=[TopicPartition(name, 1, 42)], asynchronous=False)
+        except KafkaException:  # a broker's first group makes the topic of offsets, and has to wait for it
+            return False
+        return True
+
+    wait_for(commit, "a commit")
     consumer.close()
     publish_group(broker.bootstrap, prefix, name, "another-topic")
     with probing(make_config(broker.bootstrap, prefix, offsets_seconds=0.3)) as probed:

@@ -1,0 +1,142 @@
+"""The permissions in the documentation are enough, and those that count are needed."""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+from kafka import KafkaAdminClient, TopicPartition
+from kafka.errors import KafkaError, NoError
+from kafka.structs import OffsetAndMetadata
+
+from exporters.prober.probing import Probed, make_config, probing
+from exporters.prober.test_probe_broker import AUTHORIZED, create_topic, produce, publish_commit
+from rebalance_exporters.config import ExportConfig
+from rebalance_exporters.consumer import TopicReader
+from rebalance_exporters.view import TOPICS, View
+from waiting import wait_for
+
+pytestmark = pytest.mark.broker
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "permissions.md"
+PREFIX = "rebalance-monitor."
+KINDS = {"--topic": ResourceType.TOPIC, "--group": ResourceType.GROUP}
+
+
+def read_commands(process: str) -> list[list[str]]:
+    """The kafka-acls commands of one process's section."""
+    (section,) = [part for part in DOCUMENT.read_text().split("\n## ") if part.startswith(f"{process}\n")]
+    return [shlex.split(line) for line in section.splitlines() if line.startswith("kafka-acls")]
+
+
+def read_bindings(command: list[str]) -> list[AclBinding]:
+    """What a command grants, given to the tests' only principal."""
+    flags = list(itertools.pairwise(command))
+    ((kind, name),) = [(KINDS[flag], value) for flag, value in flags if flag in KINDS]
+    prefixed = ("--resource-pattern-type", "prefixed") in flags
+    pattern = ResourcePatternType.PREFIXED if prefixed else ResourcePatternType.LITERAL
+    operations = [AclOperation[value.upper()] for flag, value in flags if flag == "--operation"]
+    return [make_binding(kind, name, pattern, operation) for operation in operations]
+
+
+def make_binding(kind: ResourceType, name: str, pattern: ResourcePatternType, operation: AclOperation) -> AclBinding:
+    """One operation allowed to the tests' only principal."""
+    return AclBinding(kind, name, pattern, "User:ANONYMOUS", "*", operation, AclPermissionType.ALLOW)
+
+
+def grant_only(bootstrap: str, process: str) -> None:
+    """Grant what the document says; a resource with any grant refuses everything else.
+
+    The cluster itself allows only what the broker and the test need.
+    """
+    cluster = [
+        make_binding(ResourceType.BROKER, "kafka-cluster", ResourcePatternType.LITERAL, operation)
+        for operation in (AclOperation.CLUSTER_ACTION, AclOperation.ALTER)
+    ]
+    # A group nobody has: so that groups without a grant are refused as well.
+    nobody = make_binding(ResourceType.GROUP, "*", ResourcePatternType.LITERAL, AclOperation.DELETE)
+    granted = [binding for command in read_commands(process) for binding in read_bindings(command)]
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.create_acls([*granted, nobody, *cluster]).values():
+        future.result()
+
+
+def grant_all(bootstrap: str) -> None:
+    """Take all grants back: then everything is allowed."""
+    everything = AclBindingFilter(
+        ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+    )
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.delete_acls([everything])[everything].result()
+
+
+def read_metric(probed: Probed, name: str) -> float:
+    """One of the prober's own metrics without labels, as it is served."""
+    (line,) = [line for line in probed.said if "serving on" in line]
+    with urllib.request.urlopen(line.partition("serving on ")[2]) as response:
+        samples = dict(each.rsplit(" ", 1) for each in response.read().decode().splitlines() if each[0] != "#")
+    return float(samples[f"kafka_rebalance_monitor_probe_{name}"])
+
+
+def test_the_prober_can_do_with_what_is_documented(make_broker):
+    """It creates its topic, describes a group, asks offsets, publishes, and complains of nothing."""
+    broker = make_broker(**AUTHORIZED)
+    for topic in ("t", f"{PREFIX}groups", f"{PREFIX}commits"):
+        create_topic(broker.bootstrap, topic)
+    publish_commit(broker.bootstrap, PREFIX, "g", "t")
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap) as admin:
+
+        def commit() -> bool:
+            try:
+                done = admin.alter_group_offsets("g", {TopicPartition("t", 0): OffsetAndMetadata(0, "", None)})
+            except KafkaError:  # there is no coordinator until the first one was asked for
+                return False
+            return set(done.values()) == {NoError}
+
+        wait_for(commit, "a commit")
+    grant_only(broker.bootstrap, "probe")
+    config = make_config(broker.bootstrap, PREFIX, offsets_seconds=0.5, period_seconds=0.5, full_list_seconds=0.5)
+    with probing(config) as probed:
+        # The group and its offsets, both before more is granted, which the reader below needs.
+        wait_for(lambda: read_metric(probed, "published_total") >= 2, lambda: probed.said)
+        grant_all(broker.bootstrap)
+        wait_for(lambda: any(p.end_offsets == {"t": {"0": 0}} for p in probed.of("g")), lambda: probed.of("g"))
+        wait_for(lambda: any(p.members == () for p in probed.of("g")), lambda: probed.of("g"))
+        assert [line for line in probed.said if "serving on" not in line] == []
+
+
+def test_the_exporter_can_do_with_what_is_documented(make_broker):
+    """It reads all topics to their end and its client reports no error."""
+    broker = make_broker(**AUTHORIZED)
+    for topic in TOPICS:
+        create_topic(broker.bootstrap, PREFIX + topic)
+    produce(broker.bootstrap, f"{PREFIX}groups", b"}", key="test/g")
+    grant_only(broker.bootstrap, "export")
+    config = ExportConfig(kafka={"bootstrap.servers": broker.bootstrap}, topic_prefix=PREFIX)
+    reader = TopicReader(config, View(group_expiry_seconds=1, keep_rebalances=0), lambda: time.time_ns() // 1_000_000)
+    reader.start()
+    try:
+        wait_for(lambda: reader.progress.loaded, lambda: reader.progress)
+        assert reader.progress.read == 1
+        assert reader.progress.kafka_errors == 0
+    finally:
+        reader.stop()
+
+
+def test_every_process_has_its_commands():
+    """Each section grants something, and only things a test can read."""
+    for process in ("stream", "probe", "export"):
+        assert [binding for command in read_commands(process) for binding in read_bindings(command)]
