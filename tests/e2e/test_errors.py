@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from confluent_kafka.admin import (
     AclBinding,
@@ -17,7 +18,7 @@ from confluent_kafka.admin import (
 )
 
 from rebalance_deploy.broker import EmbeddedBroker, find_free_port
-from rebalance_streaming.spark.checkpoint import LAYOUT
+from rebalance_streaming.spark.checkpoint import LAYOUT, Baseline
 from waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
@@ -117,8 +118,8 @@ def damaged(checkpoint: Path) -> str:
 def of_another_cluster(checkpoint: Path) -> str:
     """Leave the baseline of another cluster."""
     (checkpoint / LAYOUT).mkdir(parents=True)
-    text = '{"cluster_id":"another","source_topic":"__consumer_offsets","first_live":{},"commits_start":{},"probes_start":{}}'
-    (checkpoint / LAYOUT / "monitor.json").write_text(text)
+    baseline = Baseline("another", "__consumer_offsets", {}, {}, {})
+    (checkpoint / LAYOUT / "monitor.json").write_bytes(msgspec.json.encode(baseline))
     return "belongs to cluster another"
 
 
