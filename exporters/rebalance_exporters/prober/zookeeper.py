@@ -120,11 +120,19 @@ def probe_zookeeper(cluster: str, group: ZookeeperGroup, now_ms: int) -> Probe:
         cluster=cluster,
         group=group.group,
         type="zookeeper",
-        members=tuple(_member(member, owned.get(member, {})) for member in sorted(group.created_ms)),
+        members=tuple(
+            _member(member, owned.get(member, {}), created_ms)
+            for member, created_ms in sorted(group.created_ms.items())
+        ),
         owners=group.owners,
     )
 
 
-def _member(member_id: str, owned: Partitions) -> ProbedMember:
-    partitions = {topic: sorted(each) for topic, each in owned.items()}
-    return ProbedMember(member_id, client_id="", host=member_id.rpartition(":")[0], partitions=partitions)
+def _member(member_id: str, owned: Partitions, created_ms: int) -> ProbedMember:
+    return ProbedMember(
+        member_id,
+        client_id="",
+        host=member_id.rpartition(":")[0],
+        partitions={topic: sorted(each) for topic, each in owned.items()},
+        session_created_ms=created_ms,
+    )

@@ -268,7 +268,10 @@ PROBE_SCHEMA = "rebalance-monitor/probe/1"
 
 @dataclass(frozen=True, slots=True)
 class ProbedMember:
-    """A member as a coordinator described it. `member_epoch` is null where the API does not tell it."""
+    """A member as a coordinator described it. `member_epoch` is null where the API does not tell it.
+
+    `session_created_ms` is when a member that lives in ZooKeeper registered there, null for all others.
+    """
 
     member_id: str
     client_id: str
@@ -276,6 +279,7 @@ class ProbedMember:
     group_instance_id: str | None = None
     member_epoch: int | None = None
     partitions: Partitions | None = None
+    session_created_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,14 +60,18 @@ def is_offset_commit() -> Column:
     return record_type.isin(*_OFFSET_COMMIT_PREFIXES)
 
 
+def _tells_of_group() -> Column:
+    """Whether a probe has anything for the fold: most bring offsets only, which are not worth a touched group."""
+    return F.col("value").cast("string").rlike('"(state|topic_ids)":')
+
+
 def to_envelopes(log: DataFrame, config: StreamConfig, baseline: dict[int, int]) -> DataFrame:
     """Decode, count and address the rows of the membership query. `baseline`: first live offset per partition."""
     topic = F.col("topic")
     origin = (
         F.when((topic == config.source_topic) & ~is_offset_commit(), _LOG)
         .when((topic == config.commits_topic) & F.col("key").isNull(), _COUNTS)
-        # Most probes bring offsets only, which are not for the fold.
-        .when((topic == config.probes_topic) & F.col("value").cast("string").contains('"state"'), _PROBES)
+        .when((topic == config.probes_topic) & _tells_of_group(), _PROBES)
     )
     return (
         log.withColumn("origin", origin)
