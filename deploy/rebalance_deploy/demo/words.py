@@ -29,9 +29,15 @@ def describe(rebalance: Rebalance) -> str:
 
 def _why(rebalance: Rebalance) -> str:
     members = {member.member_id: member for member in (*rebalance.members_before, *rebalance.members_after)}
-    left = ", ".join(_name(members[each]) for each in rebalance.left)
-    joined = ", ".join(_name(members[each]) for each in rebalance.joined)
-    who = "; ".join(f"{what} {names}" for what, names in (("left:", left), ("joined:", joined)) if names)
+    returned = {member_id for pair in rebalance.replaced for member_id in pair}
+    changes = {
+        "left": [each for each in rebalance.left if each not in returned],
+        "joined": [each for each in rebalance.joined if each not in returned],
+        "came back": [new for _, new in rebalance.replaced],
+    }
+    who = "; ".join(
+        f"{what}: {', '.join(_name(members[each]) for each in ids)}" for what, ids in changes.items() if ids
+    )
     return f"{rebalance.reason.replace('_', ' ')}{f' ({who})' if who else ''}"
 
 
