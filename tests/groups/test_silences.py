@@ -25,16 +25,37 @@ def take(rhythm: CommitRhythm, cache: KeyCache, *commits: tuple[str, int, int]) 
 
 
 def test_a_gap_is_told_when_it_ends():
-    """Within a batch or across batches; steady commits tell nothing, and nor does the first one."""
+    """Within a batch or across batches; steady commits tell nothing."""
     rhythm, cache = CommitRhythm(), KeyCache()
     assert take(rhythm, cache, ("g", 0, 0), ("g", 1, 0), ("h", 0, 100)) == []
-    assert take(rhythm, cache, ("g", 0, 5_000), ("h", 0, 5_100)) == []
-    assert take(rhythm, cache, ("g", 1, 9_000), ("g", 0, 10_000), ("h", 0, 12_700)) == [
-        GroupSilences("g", (Silence("orders", 1, T0, T0 + 9_000),)),
-        GroupSilences("h", (Silence("orders", 0, T0 + 5_100, T0 + 12_700),)),
+    assert take(rhythm, cache, ("g", 0, 2_000), ("g", 1, 2_000), ("h", 0, 3_000)) == []
+    assert take(rhythm, cache, ("g", 1, 11_000), ("g", 0, 4_000), ("h", 0, 12_700)) == [
+        GroupSilences("g", (Silence("orders", 1, T0 + 2_000, T0 + 11_000),)),
+        GroupSilences("h", (Silence("orders", 0, T0 + 3_000, T0 + 12_700),)),
     ]
-    (within,) = take(rhythm, cache, ("g", 0, 15_000), ("g", 0, 40_000), ("g", 0, 45_000))
-    assert within.silences == (Silence("orders", 0, T0 + 15_000, T0 + 40_000),)
+    (within,) = take(rhythm, cache, ("g", 0, 6_000), ("g", 0, 40_000), ("g", 0, 42_000), ("g", 0, 80_000))
+    assert [(each.last_commit_ms - T0, each.resumed_at_ms - T0) for each in within.silences] == [
+        (6_000, 40_000),
+        (42_000, 80_000),
+    ]
+
+
+def test_a_slow_rhythm_is_no_silence():
+    """A partition that is committed once a minute would otherwise tell of a gap with every commit."""
+    commits = [("g", 0, 60_000 * number) for number in range(10)]
+    assert take(CommitRhythm(), KeyCache(), *commits) == []
+    (broken,) = take(CommitRhythm(), KeyCache(), *commits, ("g", 0, 60_000 * 12))
+    assert len(broken.silences) == 1
+
+
+def test_batches_do_not_matter():
+    """One by one or all at once: the same gaps."""
+    commits = [("g", p, at) for at in (0, 5_000, 10_000, 40_000, 45_000, 50_000, 51_000, 90_000) for p in (0, 1)]
+    (at_once,) = take(CommitRhythm(), KeyCache(), *commits)
+    rhythm, cache = CommitRhythm(), KeyCache()
+    one_by_one = [silence for each in commits for found in take(rhythm, cache, each) for silence in found.silences]
+    assert sorted(at_once.silences, key=str) == sorted(one_by_one, key=str)
+    assert len(one_by_one) == 4
 
 
 def rebalanced() -> tuple[GroupState, int, int]:

@@ -89,11 +89,14 @@ class _Load:
 
 def _table(bootstrap: str, since_ms: int) -> Iterator[str]:
     settings = StreamConfig()
-    latencies = [
-        arrived_ms - rebalance.completed_at_ms
-        for arrived_ms, value in _read_all(bootstrap, settings.rebalances_topic, since_ms)
-        if (rebalance := decode(value, Rebalance)).completed_at_ms
-    ]
+    first_rows: dict[tuple[str, int], int] = {}
+    for arrived_ms, value in _read_all(bootstrap, settings.rebalances_topic, since_ms):
+        rebalance = decode(value, Rebalance)
+        # Rows are written again when more becomes known; one of an older rebalance is no news of its end.
+        if rebalance.completed_at_ms is not None and rebalance.completed_at_ms >= since_ms:
+            key = (f"{rebalance.group}/{rebalance.rebalance_id}", rebalance.generation_to)
+            first_rows.setdefault(key, arrived_ms - rebalance.completed_at_ms)
+    latencies = list(first_rows.values())
     batches: dict[str, dict[int, int]] = {}
     for _, value in _read_all(bootstrap, settings.status_topic, since_ms):
         status = decode_status(value)

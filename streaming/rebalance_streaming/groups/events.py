@@ -200,7 +200,7 @@ class Moves:
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """A gap of at least 7.5 s between two commits of a partition, by the times of their records."""
+    """An unusual gap between two commits of a partition, of at least 7.5 s, by the times of their records."""
 
     topic: str
     partition: int

@@ -26,6 +26,8 @@ Ints = npt.NDArray[np.int64]
 
 #: Half as long again as the usual commit interval of 5 s.
 SHORTEST_MS = 7_500
+#: How much longer than usual; of commits that come at random one in ten gaps is.
+_UNUSUAL = 2.5
 _NEVER = -1
 
 
@@ -64,34 +66,50 @@ def load(text: bytes) -> GroupSilences:
 
 
 class CommitRhythm:
-    """Remembers when each partition of each group was last committed; lives as long as its process."""
+    """Remembers when each partition of each group was last committed, and the two gaps before; lives with its process.
+
+    A partition's first two commits tell no gap: its rhythm is not known yet.
+    """
 
     def __init__(self) -> None:
         self._table: KeyTable | None = None
-        self._last_ms: Ints = np.empty(0, dtype=np.int64)
+        # Rows: time of the last commit, the gap before it, and the one before that, in ms.
+        self._known: Ints = np.empty((3, 0), dtype=np.int64)
 
     def take(self, batch: CommitBatch, log: LogColumns) -> list[GroupSilences]:
-        """Take up decoded commits in log order; returns the gaps that ended with them."""
-        if batch.keys is not self._table:
-            self._table, self._last_ms = batch.keys, np.empty(0, dtype=np.int64)
-        missing = len(batch.keys) - len(self._last_ms)
-        if missing > 0:
-            # Twice the size, so that a stream of new keys does not copy the whole each time.
-            grown = np.full(max(missing, len(self._last_ms)), _NEVER, dtype=np.int64)
-            self._last_ms = np.concatenate((self._last_ms, grown))
+        """Take up decoded commits in log order; returns the unusual gaps that ended with them."""
+        self._make_room(batch.keys)
         rows = np.flatnonzero((batch.key_code >= 0) & (batch.outcome == Outcome.DECODED))
         key = batch.key_code[rows].astype(np.int64)
         order = np.argsort(key, kind="stable")
         key, time = key[order], log.timestamp_ms[rows][order]
-        first = np.ones(len(key), dtype=np.bool_)
-        first[1:] = key[1:] != key[:-1]
-        before = np.empty(len(key), dtype=np.int64)
-        before[1:] = time[:-1]
-        before[first] = self._last_ms[key[first]]
+        last_ms, last_gap, gap_before = self._known[:, key]
+        before = _shifted(key, time, last_ms)
+        gap = np.where(before == _NEVER, _NEVER, np.maximum(0, time - before))
+        gap_1 = _shifted(key, gap, last_gap)
+        gap_2 = _shifted(key, gap_1, gap_before)
+        usual = np.where(gap_2 == _NEVER, gap_1, np.minimum(gap_1, gap_2))
         # Assigning to a repeated index keeps the last value.
-        self._last_ms[key] = time
-        found = np.flatnonzero((before != _NEVER) & (time - before >= SHORTEST_MS))
+        self._known[:, key] = time, gap, gap_1
+        found = np.flatnonzero((gap >= SHORTEST_MS) & (gap_1 != _NEVER) & (gap >= _UNUSUAL * usual))
         return _by_group(batch.keys, key[found], before[found], time[found])
+
+    def _make_room(self, table: KeyTable) -> None:
+        if table is not self._table:
+            self._table, self._known = table, np.empty((3, 0), dtype=np.int64)
+        missing, size = len(table) - self._known.shape[1], self._known.shape[1]
+        if missing > 0:
+            # Twice the size, so that a stream of new keys does not copy the whole each time.
+            grown = np.full((3, max(missing, size)), _NEVER, dtype=np.int64)
+            self._known = np.concatenate((self._known, grown), axis=1)
+
+
+def _shifted(key: Ints, values: Ints, first: Ints) -> Ints:
+    """Return for each row the value of the row before it of the same key; for a key's first row that of `first`."""
+    shifted = first.copy()
+    same = np.flatnonzero(key[1:] == key[:-1]) + 1
+    shifted[same] = values[same - 1]
+    return shifted
 
 
 def _by_group(table: KeyTable, key: Ints, before: Ints, after: Ints) -> list[GroupSilences]:
