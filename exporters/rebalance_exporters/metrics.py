@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
@@ -16,7 +16,7 @@ from rebalance_exporters.health import Readiness, ReadProgress, status_age_secon
 from rebalance_exporters.view import CommitProgress, LagProgress, Picture
 from rebalance_streaming.groups.events import DURATION_BUCKETS_MS, REASONS, GroupSnapshot, QueryStatus
 from rebalance_streaming.groups.lag import LagWindow
-from rebalance_streaming.groups.windows import Window, windows_at
+from rebalance_streaming.groups.windows import Window
 
 PREFIX = "kafka_rebalance_"
 
@@ -63,6 +63,9 @@ RECORD_TYPES = {
     23: "streams_group_topology",
 }
 
+#: A group's sliding windows by name, summed up to now: they slide although nothing happens.
+Windows = Mapping[str, Window]
+
 Sample = tuple[tuple[str, ...], float]
 Samples = Iterable[Sample]
 _S = TypeVar("_S")
@@ -95,14 +98,6 @@ class Metric(Generic[_S]):
 
 #: Stand for a histogram's `_sum` and `_count` where its readings have the bucket's bound.
 SUM, COUNT = "sum", "count"
-
-
-@dataclass(frozen=True, slots=True)
-class GroupMoment:
-    """A group seen from now: its windows slide although nothing happens."""
-
-    group: GroupSnapshot
-    now_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +145,10 @@ def _read_durations(group: GroupSnapshot) -> Samples:
     return [*buckets, ((SUM,), group.counters.duration_ms / 1000), ((COUNT,), counts[-1])]
 
 
-def _per_window(read: Callable[[Window], float]) -> Callable[[GroupMoment], Samples]:
+def _per_window(read: Callable[[Window], float]) -> Callable[[Windows], Samples]:
     """Make a reading of one window a reading of all of them."""
 
-    def read_all(moment: GroupMoment) -> Samples:
-        group = moment.group
-        windows = windows_at(group.windows, moment.now_ms, group.rebalancing_since_ms)
+    def read_all(windows: Windows) -> Samples:
         return [((name,), read(window)) for name, window in windows.items()]
 
     return read_all
@@ -330,7 +323,7 @@ GROUP_METRICS: tuple[Metric[GroupSnapshot], ...] = (
 _WINDOW = ("window",)
 
 #: Rendered at every scrape for groups in which something happened lately.
-WINDOW_METRICS: tuple[Metric[GroupMoment], ...] = (
+WINDOW_METRICS: tuple[Metric[Windows], ...] = (
     Metric(
         "window_generation_changes",
         "gauge",

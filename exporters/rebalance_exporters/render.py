@@ -33,13 +33,13 @@ from rebalance_exporters.metrics import (
     SUM,
     WINDOW_METRICS,
     CommitMoment,
-    GroupMoment,
     Metric,
     MonitorState,
     Samples,
 )
 from rebalance_exporters.view import DELETED, CommitProgress, GroupKey, LagProgress, Picture
 from rebalance_streaming.groups.events import KEPT_PANES, PANE_MS, GroupSnapshot, Panes
+from rebalance_streaming.groups.windows import windows_at
 
 _S = TypeVar("_S")
 
@@ -142,7 +142,8 @@ def _render(metric: Metric[_S], labels: str, of: _S) -> bytes:
 
 
 def _render_windows(labels: str, group: GroupSnapshot, now_ms: int) -> tuple[bytes, ...]:
-    return tuple(_render(metric, labels, GroupMoment(group, now_ms)) for metric in WINDOW_METRICS)
+    windows = windows_at(group.windows, now_ms, group.rebalancing_since_ms)
+    return tuple(_render(metric, labels, windows) for metric in WINDOW_METRICS)
 
 
 def _is_quiet(group: GroupSnapshot, now_ms: int) -> bool:

@@ -10,6 +10,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from rebalance_deploy.settings import Sources
 from rebalance_streaming.wire.partitioner import partition_for_group
 
 #: Partitions of the offsets topic, as brokers make it by default.
@@ -71,9 +72,29 @@ def commits(count: int, groups: int, partitions: int) -> Iterator[tuple[int, byt
 
 def create_log(bootstrap: str, topic: str) -> None:
     """Create a topic like the offsets topic under another name, which anybody may write to."""
+    create_topic(bootstrap, topic, LOG_PARTITIONS)
+
+
+def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
+    """Create a topic and wait until it is there."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    for future in admin.create_topics([NewTopic(topic, LOG_PARTITIONS, 1)]).values():
+    for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
         future.result()
+
+
+def monitor_settings(bootstrap: str, topic: str, directory: str) -> Sources:
+    """Return the settings of a monitor of this machine that reads such a topic, on any free ports."""
+    return Sources(
+        flags=(
+            f"kafka.bootstrap.servers={bootstrap}",
+            f"stream.source_topic={topic}",
+            f"stream.checkpoint={directory}/checkpoint",
+            "export.listen_host=127.0.0.1",
+            "export.listen_port=0",
+            "probe.listen_host=127.0.0.1",
+            "probe.listen_port=0",
+        )
+    )
 
 
 def write(bootstrap: str, topic: str, records: Iterator[tuple[int, bytes, bytes]]) -> int:

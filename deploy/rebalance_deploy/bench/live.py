@@ -14,7 +14,6 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from rebalance_deploy import local
 from rebalance_deploy.bench import fill
 from rebalance_deploy.broker import EmbeddedBroker
-from rebalance_deploy.settings import Sources
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.groups.events import QueryStatus, Rebalance, decode, decode_status
 from rebalance_streaming.wire.partitioner import partition_for_group
@@ -29,16 +28,8 @@ def measure() -> Iterator[str]:
     """Yield the table's lines: the whole monitor as it is deployed, broker and load on the same machine."""
     with EmbeddedBroker(jvm_options=("-Xmx1g",)) as broker, tempfile.TemporaryDirectory() as directory:
         fill.create_log(broker.bootstrap, _TOPIC)
-        flags = (
-            f"kafka.bootstrap.servers={broker.bootstrap}",
-            f"stream.source_topic={_TOPIC}",
-            f"stream.checkpoint={directory}/checkpoint",
-            "export.listen_host=127.0.0.1",
-            "export.listen_port=0",
-            "probe.listen_host=127.0.0.1",
-            "probe.listen_port=0",
-        )
-        with local.Monitor(Sources(flags=flags), Path(directory)) as monitor:
+        sources = fill.monitor_settings(broker.bootstrap, _TOPIC, directory)
+        with local.Monitor(sources, Path(directory)) as monitor:
             monitor.wait_until_ready(threading.Event(), lambda _: None)
             with _Load(broker.bootstrap):
                 _wait(_WARM_UP_SECONDS)

@@ -10,14 +10,10 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
-
 from rebalance_deploy import local
 from rebalance_deploy.bench import fill
 from rebalance_deploy.broker import EmbeddedBroker
 from rebalance_deploy.errors import UserError
-from rebalance_deploy.settings import Sources
 from rebalance_streaming.wire.partitioner import partition_for_group
 
 _GROUPS, _PARTITIONS, _MEMBERS = 10_000, 100, 4
@@ -31,19 +27,9 @@ def measure() -> Iterator[str]:
     """Yield the table's lines: every group gets two generations and every partition commits, then all is looked at."""
     with EmbeddedBroker(jvm_options=("-Xmx1g",)) as broker, tempfile.TemporaryDirectory() as directory:
         fill.create_log(broker.bootstrap, _TOPIC)
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        for future in admin.create_topics([NewTopic("orders", _PARTITIONS, 1)]).values():
-            future.result()
-        flags = (
-            f"kafka.bootstrap.servers={broker.bootstrap}",
-            f"stream.source_topic={_TOPIC}",
-            f"stream.checkpoint={directory}/checkpoint",
-            "export.listen_host=127.0.0.1",
-            "export.listen_port=0",
-            "probe.listen_host=127.0.0.1",
-            "probe.listen_port=0",
-        )
-        with local.Monitor(Sources(flags=flags), Path(directory)) as monitor:
+        fill.create_topic(broker.bootstrap, "orders", _PARTITIONS)
+        sources = fill.monitor_settings(broker.bootstrap, _TOPIC, directory)
+        with local.Monitor(sources, Path(directory)) as monitor:
             monitor.wait_until_ready(threading.Event(), lambda _: None)
             began = time.monotonic()
             fill.write(broker.bootstrap, _TOPIC, _records())
