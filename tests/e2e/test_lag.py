@@ -62,6 +62,7 @@ def transactions_do_not_deceive(rig: Rig, topic: str) -> None:
         producer.produce(topic, b"pending", partition=0)
     producer.flush(10)
     wait_for(lambda: lags(rig, GROUP).get((topic, 0), 0) >= 5, "the plain group to see the pending records", 60)
+    wait_for(lambda: (topic, 0) in lags(rig, TRANSACTIONAL), "the transaction's commit to be counted", 60)
     assert lags(rig, TRANSACTIONAL)[topic, 0] == end - 1
     producer.abort_transaction(10)
     consumer.close()
