@@ -13,7 +13,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rebalance_streaming.groups import episodes
-from rebalance_streaming.groups.events import Generation, GroupSnapshot, Member, Partitions
+from rebalance_streaming.groups.events import (
+    KEPT_REPLACEMENTS,
+    Generation,
+    GroupSnapshot,
+    Member,
+    Partitions,
+    Replacement,
+)
 from rebalance_streaming.groups.identity import pair_members
 from rebalance_streaming.groups.model import Changes, Gone, GroupRecord, GroupState, Sighting, Step, by_id, difference
 from rebalance_streaming.wire.assignment import Assignment, Subscription, decode_assignment, decode_subscription
@@ -38,7 +45,7 @@ def fold_classic(state: GroupState, record: GroupRecord) -> None:
     elif value.generation == 0 and not value.members:
         _open_group(state, record, value)
     elif value.generation == state.picture.generation:
-        _replace_members(state, value)
+        _replace_members(state, record, value)
     else:
         _step(state, record, value)
 
@@ -113,15 +120,28 @@ def _open_group(state: GroupState, record: GroupRecord, value: GroupMetadataValu
         state.picture = replace(state.picture, counters=episodes.count_reset(state.picture.counters))
 
 
-def _replace_members(state: GroupState, value: GroupMetadataValue) -> None:
+def _replace_members(state: GroupState, record: GroupRecord, value: GroupMetadataValue) -> None:
     """Same generation again: a static member came back under a new id (KIP-345), or the record was repeated."""
     before, joining, due = state.picture.members, state.joining_since_ms, state.revoked_unassigned
     _adopt(state, value)
     left, joined = difference(before, state.picture.members)
+    replaced = _replacements(left, joined, record.timestamp_ms)
     counters = state.picture.counters
-    counters = replace(counters, members_replaced=counters.members_replaced + len(pair_members(left, joined)))
-    state.picture = replace(state.picture, counters=counters)
+    state.picture = replace(
+        state.picture,
+        counters=replace(counters, members_replaced=counters.members_replaced + len(pair_members(left, joined))),
+        replacements=(*state.picture.replacements, *replaced)[-KEPT_REPLACEMENTS:],
+    )
     state.joining_since_ms, state.revoked_unassigned = joining, due
+
+
+def _replacements(left: Sequence[Member], joined: Sequence[Member], at_ms: int) -> list[Replacement]:
+    gone, come = {each.member_id: each for each in left}, {each.member_id: each for each in joined}
+    return [
+        Replacement(at_ms, instance, old, new, gone[old].host, come[new].host)
+        for old, new in pair_members(left, joined)
+        if (instance := come[new].group_instance_id) is not None
+    ]
 
 
 def _step(state: GroupState, record: GroupRecord, value: GroupMetadataValue) -> None:

@@ -126,6 +126,22 @@ class Panes:
 
 
 @dataclass(frozen=True, slots=True)
+class Replacement:
+    """A static member that came back under a new member id within its session, which costs no rebalance (KIP-345)."""
+
+    at_ms: int
+    group_instance_id: str
+    old_member_id: str
+    new_member_id: str
+    old_host: str
+    new_host: str
+
+
+#: How many replacements of static members a group's snapshot keeps.
+KEPT_REPLACEMENTS = 10
+
+
+@dataclass(frozen=True, slots=True)
 class GroupSnapshot:
     """The present picture of one group: topic `…groups`, key `cluster/group`.
 
@@ -134,7 +150,7 @@ class GroupSnapshot:
     unless a probe saw the coordinator in `PreparingRebalance` or `CompletingRebalance` since; of the newer kinds it is
     `Empty`, `Assigning`, `Reconciling`, `NotReady` or `Stable`, all from the log. Null: `Deleted` groups say so, so
     nothing was read yet. `generation` is the classic generation or the group epoch; `assignment_epoch` the epoch of the
-    last target assignment, null for classic groups.
+    last target assignment, null for classic groups. `replacements` are the latest ones, oldest first.
     """
 
     cluster: str
@@ -154,6 +170,7 @@ class GroupSnapshot:
     last_rebalance_id: str | None = None
     rebalancing_since_ms: int | None = None
     coordinator: int | None = None
+    replacements: tuple[Replacement, ...] = ()
     updated_at_ms: int | None = None
     log_partition: int | None = None
     log_offset: int | None = None
@@ -260,6 +277,95 @@ class Rebalance:
     moves: Moves | None = None
     silences: tuple[Silence, ...] = ()
     lost_partition_ms: int = 0
+    schema_version: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectMember:
+    """A member as findings name it. `member_id` is the latest one; null where only the client is known."""
+
+    member_id: str | None
+    client_id: str | None = None
+    host: str | None = None
+    group_instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Who or what a finding is about. `partitions` are written `topic-partition`; all empty: the group as a whole."""
+
+    members: tuple[SubjectMember, ...] = ()
+    partitions: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One observation: `source` is `log`, `commits`, `probes`, `client_metrics` or `zookeeper`; `rule` what it means.
+
+    `value` is text as a person reads it, with its unit.
+    """
+
+    source: str
+    field: str
+    value: str
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """A diagnosis that was considered and not chosen."""
+
+    rule: str
+    why_not: str
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What to change: a setting's name (or `upgrade`, `code`, `operation`), its value now, and the proposed one.
+
+    `current` is null where it could not be read, `proposed` is a value with unit or a sentence, `formula` its origin.
+    """
+
+    parameter: str
+    current: str | None
+    proposed: str
+    formula: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a rule found: topic `…findings`, key `cluster/group/rule/subject`.
+
+    `state` is `firing` or `resolved`. `primary`: it is the cause given for the rebalances in `rebalance_ids` (the
+    latest ones; `rebalances` counts all); every rebalance has exactly one primary finding, if only `undetermined`.
+    `variant` names the mechanism where a diagnosis has several. `confidence` is the probability, 0 to 1, that the
+    diagnosis is right. `parent` is the finding that this one is a part of. `group` is empty for findings about a
+    whole cluster.
+    """
+
+    finding_id: str
+    cluster: str
+    group: str
+    rule: str
+    severity: str
+    state: str
+    primary: bool
+    confidence: float
+    subject: Subject
+    started_at_ms: int
+    detected_at_ms: int
+    updated_at_ms: int
+    resolved_at_ms: int | None
+    summary: str
+    variant: str | None = None
+    rebalances: int = 0
+    rebalance_ids: tuple[str, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()
+    missing: tuple[str, ...] = ()
+    advice: tuple[Advice, ...] = ()
+    parent: str | None = None
     schema_version: int = SCHEMA_VERSION
 
 

@@ -17,6 +17,7 @@ ROWS = {
     "groups": events.GroupSnapshot,
     "rebalances": events.Rebalance,
     "commits": events.CommitSummary,
+    "findings": events.Finding,
     "probes": events.Probe,
     "status-query": events.QueryStatus,
     "status-records": events.DecodeTotals,
