@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 DURATION ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint format type unit spark-test broker-test e2e bench schemas lock clean
+.PHONY: help setup demo test test-all lint format type unit spark-test broker-test e2e bench docs lock clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,8 +57,9 @@ e2e: setup ## The whole chain as separate processes
 bench: setup ## Measure; prints the tables of docs/benchmarks.md
 	$(BIN)/rebalance-monitor bench
 
-schemas: setup ## Write docs/schemas from the contract's dataclasses
+docs: setup ## Write what is generated from the code: docs/schemas and docs/diagnoses.md
 	$(BIN)/python -m rebalance_streaming.groups.schemas docs/schemas
+	$(BIN)/python -m rebalance_streaming.detect.docs docs/diagnoses.md
 
 lock: setup ## Resolve requirements/dev.txt again (needs uv on PATH)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \

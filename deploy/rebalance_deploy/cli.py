@@ -123,16 +123,22 @@ def record(
 @click.option("--until", "until_ms", type=int, metavar="MS", help="Leave out what is younger (epoch milliseconds).")
 @click.option(
     "--output",
-    type=click.Choice(["rebalances", "groups", "commits", "all"]),
+    type=click.Choice(["findings", "rebalances", "groups", "commits", "all"]),
     default="rebalances",
     show_default=True,
     help="Which rows to write.",
 )
-def replay(files: tuple[Any, ...], until_ms: int | None, output: str) -> None:
-    """Decode and fold recordings (JSON lines; `-` or nothing: standard input) as the stream would have."""
+@_CONFIG_FLAGS[0]
+@_CONFIG_FLAGS[1]
+def replay(
+    files: tuple[Any, ...], until_ms: int | None, output: str, config: Path | None, flags: tuple[str, ...]
+) -> None:
+    """Decode, fold and diagnose recordings (JSON lines; `-` or nothing: standard input) as the stream would have."""
+    from rebalance_deploy import components  # noqa: PLC0415
     from rebalance_streaming.replay import replay as run  # noqa: PLC0415
 
-    _write_lines(run(files or (sys.stdin.buffer,), output=output, until_ms=until_ms, notify=_say))
+    detect = components.detect_config(_sources(config, flags, None))
+    _write_lines(run(files or (sys.stdin.buffer,), output=output, until_ms=until_ms, detect=detect, notify=_say))
 
 
 @cli.command()

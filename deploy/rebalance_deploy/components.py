@@ -14,8 +14,9 @@ from rebalance_deploy.settings import Sources, load
 from rebalance_exporters.config import ExportConfig
 from rebalance_exporters.prober.config import ProbeConfig
 from rebalance_streaming.config import StreamConfig
+from rebalance_streaming.detect.config import DetectConfig
 
-SECTIONS = {"stream": StreamConfig, "probe": ProbeConfig, "export": ExportConfig}
+SECTIONS = {"stream": StreamConfig, "detect": DetectConfig, "probe": ProbeConfig, "export": ExportConfig}
 
 Say = Callable[[str], None]
 
@@ -23,6 +24,11 @@ Say = Callable[[str], None]
 def stream_config(sources: Sources) -> StreamConfig:
     """Return the stream's settings. Raises UserError naming everything that is wrong with them."""
     return load(StreamConfig, "stream", sources, SECTIONS)
+
+
+def detect_config(sources: Sources) -> DetectConfig:
+    """Return the diagnosis's settings. Raises UserError naming everything that is wrong with them."""
+    return load(DetectConfig, "detect", sources, SECTIONS)
 
 
 def export_config(sources: Sources) -> ExportConfig:
@@ -37,7 +43,7 @@ def probe_config(sources: Sources) -> ProbeConfig:
 
 def run_stream(sources: Sources, stop: threading.Event, say: Say) -> None:
     """Run the Spark application in this process until `stop` is set."""
-    config = stream_config(sources)
+    config, detect = stream_config(sources), detect_config(sources)
     connector: tuple[Path, ...] = ()
     # Under spark-submit the JVM runs already and the connector comes with --jars.
     if config.master:
@@ -45,7 +51,7 @@ def run_stream(sources: Sources, stop: threading.Event, say: Say) -> None:
         connector = jars.resolve("connector")
     from rebalance_streaming.spark import job  # noqa: PLC0415
 
-    job.run(config, jars=connector, stop=stop, notify=lambda line: say(f"stream: {line}"))
+    job.run(config, detect, jars=connector, stop=stop, notify=lambda line: say(f"stream: {line}"))
 
 
 def run_export(sources: Sources, stop: threading.Event, say: Say) -> None:
@@ -77,5 +83,6 @@ def record(
         raise UserError("; ".join(problems))
     from rebalance_streaming.record import record as run  # noqa: PLC0415
 
-    others = dict.fromkeys((config.probes_topic, *topics))
+    metrics = (topic.name for topic in config.all_metric_topics)
+    others = dict.fromkeys((config.probes_topic, *metrics, *topics))
     return run(config.kafka, config.source_topic, others, from_beginning=from_beginning, to_end=to_end, stop=stop)

@@ -16,9 +16,9 @@ from __future__ import annotations
 import difflib
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, get_origin, get_type_hints
 
 import msgspec
 
@@ -70,8 +70,22 @@ def load(component: type[_C], section: str, sources: Sources, known: Mapping[str
 
 def known_keys(known: Mapping[str, type[Any]]) -> list[str]:
     """Return every key that may be set, shared ones without section."""
-    keys = {_key(section, each.name) for section, component in known.items() for each in fields(component)}
+    keys = {
+        _key(section, name) if not inner else f"{section}.{name}.{inner}"
+        for section, component in known.items()
+        for name, inners in _names(component).items()
+        for inner in inners
+    }
     return sorted(keys - {KAFKA})
+
+
+def _names(component: type[Any]) -> dict[str, tuple[str, ...]]:
+    """Return each field's name with those of its own settings, if it is a dataclass of settings itself."""
+    hints = get_type_hints(component)
+    return {
+        each.name: tuple(inner.name for inner in fields(hints[each.name])) if is_dataclass(hints[each.name]) else ("",)
+        for each in fields(component)
+    }
 
 
 def _key(section: str, name: str) -> str:
@@ -145,12 +159,21 @@ def _nearest(name: str, names: list[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(names)}"
 
 
+def _listed(value: Any, hint: Any) -> Any:
+    """Return a list where one is wanted and a flag or variable can only give text: separated by commas."""
+    if isinstance(value, str) and get_origin(hint) is tuple:
+        return [part.strip() for part in value.split(",") if part.strip()]
+    return value
+
+
 def _build(component: type[_C], section: str, values: Mapping[str, Any]) -> _C:
     own: dict[str, Any] = {KAFKA: {k.partition(".")[2]: str(v) for k, v in values.items() if k.startswith("kafka.")}}
-    for each in fields(component):  # type: ignore[arg-type]
-        key = _key(section, each.name)
-        if key in values:
-            own[each.name] = values[key]
+    hints = get_type_hints(component)
+    for name, inners in _names(component).items():
+        key = _key(section, name)
+        inside = {inner: values[f"{key}.{inner}"] for inner in inners if inner and f"{key}.{inner}" in values}
+        if key in values or inside:
+            own[name] = _listed(values.get(key, inside), hints[name])
     try:
         built = msgspec.convert(own, component, strict=False)
     except msgspec.ValidationError as error:

@@ -48,7 +48,19 @@ def make_routes(view: View) -> list[Route]:
         body = b'{"rebalances":[%s]}' % b",".join(kept.text for kept in view.rebalances(found))
         return Response(body, media_type="application/json")
 
+    def list_findings(request: Request) -> Response:
+        wanted = {name: request.query_params.get(name) for name in ("cluster", "group", "rule", "severity", "state")}
+        found = [
+            finding
+            for of in view.picture().findings.values()
+            for finding in of.findings
+            if all(value in {None, getattr(finding, name)} for name, value in wanted.items())
+        ]
+        found.sort(key=lambda each: (each.started_at_ms, each.finding_id), reverse=True)
+        return json_response({"findings": found})
+
     return [
+        Route("/api/v1/findings", list_findings),
         Route("/api/v1/groups", list_groups),
         # Group names may contain slashes, hence paths; the longer route first, or the shorter one would take it.
         Route("/api/v1/groups/{group:path}/rebalances", list_rebalances),

@@ -25,7 +25,8 @@ class ExportConfig:
     deleted group's series vanish that long after the deletion. `limit_groups`: the most groups that get series;
     those known longest stay, and the rest is counted. `commits_lookback_seconds`: how much of the commits topic is
     read at the start. `keep_rebalances`: how many of the latest rebalances the API can show, over all groups.
-    `collect_partitions`: a lag series per partition too. `read_committed_groups`: a regular expression of groups whose
+    `collect_partitions`: a lag series per partition too. `collect_members`: heartbeat and poll series per member, where
+    clients report. `read_committed_groups`: a regular expression of groups whose
     consumers read committed records only; their lag ends at the last stable offset. The log does not tell which do.
     """
 
@@ -39,6 +40,7 @@ class ExportConfig:
     commits_lookback_seconds: float = 900.0
     keep_rebalances: int = 2_000
     collect_partitions: bool = False
+    collect_members: bool = False
     read_committed_groups: str = ""
 
     def validate(self) -> list[str]:

@@ -13,8 +13,16 @@ from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
 from rebalance_exporters.health import Readiness, ReadProgress, status_age_seconds
-from rebalance_exporters.view import CommitProgress, LagProgress, Picture
-from rebalance_streaming.groups.events import DURATION_BUCKETS_MS, REASONS, GroupSnapshot, QueryStatus
+from rebalance_exporters.view import FIRING, CommitProgress, GroupFindings, LagProgress, Picture
+from rebalance_streaming.groups.events import (
+    DURATION_BUCKETS_MS,
+    REASONS,
+    GroupSnapshot,
+    GroupTiming,
+    MemberTiming,
+    QueryStatus,
+    TimingWindow,
+)
 from rebalance_streaming.groups.lag import LagWindow
 from rebalance_streaming.groups.windows import Window
 
@@ -208,11 +216,41 @@ def _read_partition_lag(progress: LagProgress) -> Samples:
     ]
 
 
+def _read_active(of: GroupFindings) -> Samples:
+    active: dict[tuple[str, str], int] = {}
+    for finding in of.findings:
+        kind = (finding.rule, finding.severity)
+        active[kind] = max(active.get(kind, 0), int(finding.state == FIRING))
+    return active.items()
+
+
+def _per_timing_window(read: Callable[[TimingWindow], float | None]) -> Callable[[GroupTiming], Samples]:
+    def read_all(timing: GroupTiming) -> Samples:
+        values = [((name,), read(window)) for name, window in timing.windows.items()]
+        return [(labels, value) for labels, value in values if value is not None]
+
+    return read_all
+
+
+def _per_member(read: Callable[[MemberTiming], float | None]) -> Callable[[GroupTiming], Samples]:
+    """Make a reading of one member a reading of all; of clients that share a name and a host, the largest counts."""
+
+    def read_all(timing: GroupTiming) -> Samples:
+        values: dict[tuple[str, ...], float] = {}
+        for member in timing.members:
+            value, labels = read(member), (member.client_id or "", member.host or "")
+            if value is not None:
+                values[labels] = max(value, values.get(labels, value))
+        return values.items()
+
+    return read_all
+
+
 def _read_commit_age(moment: CommitMoment) -> Samples:
     return _one(max(0, moment.now_ms - moment.progress.last_commit_ms) / 1000)
 
 
-def _seconds(milliseconds: int | None) -> float | None:
+def _seconds(milliseconds: float | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1000
 
 
@@ -394,6 +432,81 @@ PARTITION_LAG: Metric[LagProgress] = Metric(
     "partition_lag", "gauge", "The group's lag per partition, in records.", ("topic", "partition"), _read_partition_lag
 )
 
+_FINDING = ("rule", "severity")
+
+#: Rendered once per change of a group's findings.
+FINDING_METRICS: tuple[Metric[GroupFindings], ...] = (
+    Metric(
+        "finding_active",
+        "gauge",
+        "1 while a finding of this diagnosis is open for the group, 0 for a while after. `rule` is explained in "
+        "docs/diagnoses.md; /api/v1/findings has evidence and advice. Group is empty where it is about the cluster.",
+        _FINDING,
+        _read_active,
+    ),
+    Metric(
+        "findings_total",
+        "counter",
+        "How often a finding of this diagnosis began to fire, as far as the exporter has read.",
+        _FINDING,
+        lambda of: of.fired.items(),
+    ),
+)
+
+#: Rendered once per report of a group's clients: only where clients report.
+TIMING_METRICS: tuple[Metric[GroupTiming], ...] = (
+    Metric(
+        "window_heartbeat_age_max_seconds",
+        "gauge",
+        "Oldest last heartbeat that a member reported in the last 1, 5 and 15 minutes.",
+        _WINDOW,
+        _per_timing_window(lambda window: _seconds(window.heartbeat_age_max_ms)),
+    ),
+    Metric(
+        "window_heartbeat_headroom_ratio",
+        "gauge",
+        "Smallest share of the session time-out that was left when a member reported, 1 to 0; at 0 it is removed. "
+        "Below a third for long: heartbeats are late.",
+        _WINDOW,
+        _per_timing_window(lambda window: window.heartbeat_headroom),
+    ),
+    Metric(
+        "window_poll_gap_max_seconds",
+        "gauge",
+        "Longest time since a member's last poll in the last 1, 5 and 15 minutes. Close to max.poll.interval: its "
+        "batches are too large.",
+        _WINDOW,
+        _per_timing_window(lambda window: _seconds(window.poll_gap_max_ms)),
+    ),
+)
+
+_MEMBER = ("client_id", "host")
+
+#: Off by default: series per member.
+MEMBER_METRICS: tuple[Metric[GroupTiming], ...] = (
+    Metric(
+        "member_heartbeat_age_seconds",
+        "gauge",
+        "Age of the member's last heartbeat when it last reported.",
+        _MEMBER,
+        _per_member(lambda member: _seconds(member.heartbeat_age_ms)),
+    ),
+    Metric(
+        "member_heartbeat_headroom_ratio",
+        "gauge",
+        "Share of the member's session time-out that was left when it last reported.",
+        _MEMBER,
+        _per_member(lambda member: member.heartbeat_headroom),
+    ),
+    Metric(
+        "member_poll_age_seconds",
+        "gauge",
+        "Time since the member's last poll when it last reported.",
+        _MEMBER,
+        _per_member(lambda member: _seconds(member.poll_age_ms)),
+    ),
+)
+
 #: Rendered at every scrape.
 COMMIT_METRICS: tuple[Metric[CommitMoment], ...] = (
     Metric(
@@ -431,6 +544,14 @@ def _read_status_age(state: MonitorState) -> Samples:
     return [
         ((status.cluster, status.query), status_age_seconds(status, state.now_ms)) for status in state.picture.queries
     ]
+
+
+def _read_late(groups: Iterable[GroupSnapshot]) -> Samples:
+    totals: Counter[tuple[str, ...]] = Counter()
+    for group in groups:
+        totals[group.cluster, "late"] += group.windows.late
+        totals[group.cluster, "future"] += group.windows.future
+    return totals.items()
 
 
 _QUERY = ("cluster", "query")
@@ -528,6 +649,25 @@ MONITOR_METRICS: tuple[Metric[MonitorState], ...] = (
         "Memory a query's state takes.",
         _QUERY,
         _per_query(lambda status: status.state_bytes),
+    ),
+    Metric(
+        "monitor_client_metrics_total",
+        "counter",
+        "Messages of client metrics by topic and outcome: `decoded`, or why they were not understood.",
+        ("cluster", "topic", "outcome"),
+        lambda state: [
+            ((totals.cluster, each.topic, each.outcome), each.count)
+            for totals in state.picture.reports
+            for each in totals.reports
+        ],
+    ),
+    Metric(
+        "monitor_late_events_total",
+        "counter",
+        "Rebalances and generations whose records carry a time too far in the past (late) or ahead (future) for the "
+        "sliding windows; future ones count as of now. Rising: a broker's clock is wrong.",
+        ("cluster", "kind"),
+        lambda state: _read_late(state.picture.groups.values()),
     ),
     Metric(
         "monitor_rows_total",

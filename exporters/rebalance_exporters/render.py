@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client import Metric as Family
@@ -25,19 +25,22 @@ from rebalance_exporters.health import Readiness, ReadProgress
 from rebalance_exporters.metrics import (
     COMMIT_METRICS,
     COUNT,
+    FINDING_METRICS,
     GROUP_LABELS,
     GROUP_METRICS,
     LAG_METRICS,
+    MEMBER_METRICS,
     MONITOR_METRICS,
     PARTITION_LAG,
     SUM,
+    TIMING_METRICS,
     WINDOW_METRICS,
     CommitMoment,
     Metric,
     MonitorState,
     Samples,
 )
-from rebalance_exporters.view import DELETED, CommitProgress, GroupKey, LagProgress, Picture
+from rebalance_exporters.view import DELETED, CommitProgress, GroupFindings, GroupKey, Picture
 from rebalance_streaming.groups.events import KEPT_PANES, PANE_MS, GroupSnapshot, Panes
 from rebalance_streaming.groups.windows import windows_at
 
@@ -125,9 +128,13 @@ class GroupBlock:
     series: int
 
 
+def _group_labels(key: GroupKey) -> str:
+    return ",".join(f'{name}="{escape_label(value)}"' for name, value in zip(GROUP_LABELS, key, strict=True))
+
+
 def render_group(key: GroupKey, snapshot: GroupSnapshot | None) -> GroupBlock:
     """Write a group; without a snapshot (only its commits are known) every chunk is empty."""
-    labels = ",".join(f'{name}="{escape_label(value)}"' for name, value in zip(GROUP_LABELS, key, strict=True))
+    labels = _group_labels(key)
     if snapshot is None:
         return GroupBlock(None, labels, (b"",) * len(GROUP_METRICS), (b"",) * len(WINDOW_METRICS), 0)
     chunks = tuple(_render(metric, labels, snapshot) for metric in GROUP_METRICS)
@@ -169,12 +176,35 @@ class MonitorCollector(Collector):
             yield family
 
 
+class Pieces(Generic[_S]):
+    """A few metrics of every group that change apart from its snapshot; each group's are written when they changed."""
+
+    def __init__(self, metrics: tuple[Metric[_S], ...]) -> None:
+        self.metrics = metrics
+        self._written: dict[GroupKey, tuple[_S, tuple[bytes, ...]]] = {}
+
+    def render(self, values: Iterable[tuple[GroupKey, str, _S]]) -> tuple[bytes, ...]:
+        """Write all groups, given as (key, labels, value) in the order wanted; returns a text per metric."""
+        written: dict[GroupKey, tuple[_S, tuple[bytes, ...]]] = {}
+        for key, labels, value in values:
+            known = self._written.get(key)
+            if known is None or known[0] is not value:
+                known = value, tuple(_render(metric, labels, value) for metric in self.metrics)
+            written[key] = known
+        self._written = written
+        columns = zip(*(texts for _, texts in written.values()), strict=True)
+        return tuple(map(b"".join, columns)) or (b"",) * len(self.metrics)
+
+
 class Exposition:
     """Writes /metrics. One scrape at a time: others wait and then find the group's pieces ready."""
 
-    def __init__(self, *, limit_groups: int, version: str, collect_partitions: bool = False) -> None:
-        self._lag_metrics = (*LAG_METRICS, PARTITION_LAG) if collect_partitions else LAG_METRICS
-        self._lag_chunks: dict[GroupKey, tuple[LagProgress, tuple[bytes, ...]]] = {}
+    def __init__(
+        self, *, limit_groups: int, version: str, collect_partitions: bool = False, collect_members: bool = False
+    ) -> None:
+        self._lags = Pieces((*LAG_METRICS, PARTITION_LAG) if collect_partitions else LAG_METRICS)
+        self._findings = Pieces(FINDING_METRICS)
+        self._timings = Pieces((*TIMING_METRICS, *MEMBER_METRICS) if collect_members else TIMING_METRICS)
         self._limit_groups = limit_groups
         self._version = version
         self._lock = threading.Lock()
@@ -194,8 +224,13 @@ class Exposition:
         with self._lock:
             self._refresh(picture)
             ages = self._render_commits(picture.commits, now_ms)
-            windows, lags = self._render_windows(now_ms), self._render_lags(picture.lags)
-            clocked = (*lags, *(text.encode() for text in ages))
+            windows = self._render_windows(now_ms)
+            pieces = (
+                *self._lags.render(self._present(picture.lags)),
+                *self._findings.render(self._with_findings(picture.findings)),
+                *self._timings.render(self._present(picture.timings)),
+            )
+            clocked = (*pieces, *(text.encode() for text in ages))
             series = sum(block.series for block in self._blocks.values()) + sum(text.count(b"\n") for text in clocked)
             self._state = MonitorState(
                 picture=picture,
@@ -212,7 +247,9 @@ class Exposition:
             table: tuple[Metric[Any], ...] = (
                 *GROUP_METRICS,
                 *WINDOW_METRICS,
-                *self._lag_metrics,
+                *self._lags.metrics,
+                *self._findings.metrics,
+                *self._timings.metrics,
                 *COMMIT_METRICS,
             )
             texts = (*self._joined, *windows, *clocked)
@@ -266,19 +303,20 @@ class Exposition:
         ]
         return tuple(map(b"".join, zip(*rows, strict=True))) or (b"",) * len(WINDOW_METRICS)
 
-    def _render_lags(self, lags: Mapping[GroupKey, LagProgress]) -> tuple[bytes, ...]:
-        """Write the lags of the exported groups, those that changed anew, a text per lag metric."""
-        chunks: dict[GroupKey, tuple[LagProgress, tuple[bytes, ...]]] = {}
+    def _present(self, values: Mapping[GroupKey, _S]) -> Iterator[tuple[GroupKey, str, _S]]:
+        """Yield what is known of exported groups that are not deleted."""
         for key, block in self._blocks.items():
-            progress, known = lags.get(key), self._lag_chunks.get(key)
-            if progress is None or (block.snapshot and block.snapshot.state == DELETED):
-                continue
-            if known is None or known[0] is not progress:
-                known = progress, tuple(_render(metric, block.labels, progress) for metric in self._lag_metrics)
-            chunks[key] = known
-        self._lag_chunks = chunks
-        columns = zip(*(written for _, written in chunks.values()), strict=True)
-        return tuple(map(b"".join, columns)) or (b"",) * len(self._lag_metrics)
+            value = values.get(key)
+            if value is not None and not (block.snapshot and block.snapshot.state == DELETED):
+                yield key, block.labels, value
+
+    def _with_findings(
+        self, findings: Mapping[GroupKey, GroupFindings]
+    ) -> Iterator[tuple[GroupKey, str, GroupFindings]]:
+        """Yield the findings of exported groups, and those of whole clusters, which have no group."""
+        for key in sorted(findings):
+            if key in self._blocks or not key[1]:
+                yield key, _group_labels(key), findings[key]
 
     def _render_commits(self, commits: Mapping[GroupKey, CommitProgress], now_ms: int) -> list[str]:
         """Write what changes with the clock, a text per member of COMMIT_METRICS. A deleted group has no age."""

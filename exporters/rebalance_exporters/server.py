@@ -70,7 +70,10 @@ def make_app(
     """Make the application; whoever reads Kafka stays outside and is asked for its progress."""
     version = read_version()
     exposition = Exposition(
-        limit_groups=config.limit_groups, version=version, collect_partitions=config.collect_partitions
+        limit_groups=config.limit_groups,
+        version=version,
+        collect_partitions=config.collect_partitions,
+        collect_members=config.collect_members,
     )
 
     def judge() -> Readiness:

@@ -18,13 +18,16 @@ REBALANCES: Final = "rebalances"
 COMMITS: Final = "commits"
 STATUS: Final = "status"
 PROBES: Final = "probes"
+FINDINGS: Final = "findings"
+HEARTBEATS: Final = "heartbeats"
 
 #: The topics read, without their prefix.
-TOPICS: Final = (GROUPS, REBALANCES, COMMITS, STATUS, PROBES)
+TOPICS: Final = (GROUPS, REBALANCES, COMMITS, STATUS, PROBES, FINDINGS, HEARTBEATS)
 #: Those of which only the latest part is read at a start.
 RECENT_TOPICS: Final = (COMMITS, PROBES)
 
 DELETED: Final = "Deleted"
+FIRING: Final = "firing"
 
 GroupKey = tuple[str, str]
 
@@ -56,6 +59,14 @@ class LagProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupFindings:
+    """Findings of one group, open ones and those resolved lately, and how often each (rule, severity) has fired."""
+
+    findings: tuple[events.Finding, ...]
+    fired: Mapping[tuple[str, str], int]
+
+
+@dataclass(frozen=True, slots=True)
 class KeptRebalance:
     """A rebalance as the API shows it: the group it belongs to, its id, and the JSON text as it came."""
 
@@ -72,6 +83,9 @@ class Picture:
     groups: Mapping[GroupKey, events.GroupSnapshot]
     commits: Mapping[GroupKey, CommitProgress]
     lags: Mapping[GroupKey, LagProgress]
+    findings: Mapping[GroupKey, GroupFindings]
+    timings: Mapping[GroupKey, events.GroupTiming]
+    reports: tuple[events.ReportTotals, ...]
     records: tuple[events.DecodeTotals, ...]
     queries: tuple[events.QueryStatus, ...]
     rows: Mapping[str, int]
@@ -116,6 +130,9 @@ class View:
         self._lags: dict[GroupKey, LagProgress] = {}
         self._rebalances: dict[bytes, KeptRebalance] = {}
         self._status: dict[bytes, events.Status] = {}
+        self._findings: dict[bytes, events.Finding] = {}
+        self._group_findings: dict[GroupKey, GroupFindings] = {}
+        self._timings: dict[GroupKey, events.GroupTiming] = {}
         self._rows = dict.fromkeys(TOPICS, 0)
         self._contract_errors = dict.fromkeys(TOPICS, 0)
         self._apply_to: Mapping[str, Callable[[bytes, bytes | None], None]] = {
@@ -124,6 +141,8 @@ class View:
             COMMITS: self._apply_commits,
             STATUS: self._apply_status,
             PROBES: self._apply_probe,
+            FINDINGS: self._apply_finding,
+            HEARTBEATS: self._apply_timing,
         }
 
     def apply(self, rows: Iterable[Row]) -> None:
@@ -150,6 +169,13 @@ class View:
             for key, progress in list(self._commits.items()):
                 if key not in self._groups and progress.last_commit_ms <= horizon_ms:
                     self._forget_commits(key)
+            for name, finding in list(self._findings.items()):
+                if finding.resolved_at_ms is not None and finding.resolved_at_ms <= horizon_ms:
+                    del self._findings[name]
+                    self._group_anew((finding.cluster, finding.group))
+            for identity, timing in list(self._timings.items()):
+                if timing.at_ms <= horizon_ms:
+                    del self._timings[identity]
 
     def slide_windows(self, now_ms: int) -> None:
         """Bring lag and windows of all groups up to now: what nobody reads grows older, and windows slide."""
@@ -172,6 +198,9 @@ class View:
                 groups=self._frozen_groups,
                 commits=dict(self._commits),
                 lags=dict(self._lags),
+                findings=dict(self._group_findings),
+                timings=dict(self._timings),
+                reports=tuple(s for s in status if isinstance(s, events.ReportTotals)),
                 records=tuple(s for s in status if isinstance(s, events.DecodeTotals)),
                 queries=tuple(s for s in status if isinstance(s, events.QueryStatus)),
                 rows=dict(self._rows),
@@ -203,6 +232,7 @@ class View:
         if self._groups.pop(key, None) is not None:
             self._frozen_groups = None
         self._forget_commits(key)
+        self._timings.pop(key, None)
 
     def _forget_commits(self, key: GroupKey) -> None:
         self._commits.pop(key, None)
@@ -246,6 +276,39 @@ class View:
         if lag is not None:
             self._lags[identity] = LagProgress(lag, table.windows(probe.group, probe.probed_at_ms))
 
+    def _apply_finding(self, key: bytes, value: bytes | None) -> None:
+        if value is None:
+            gone = self._findings.pop(key, None)
+            if gone is not None:
+                self._group_anew((gone.cluster, gone.group))
+            return
+        finding = events.decode(value, events.Finding)
+        if not key.startswith(f"{finding.cluster}/{finding.group}/{finding.rule}/".encode()):
+            raise events.ContractError(f"the key {key!r} is not that of a {finding.rule} of group {finding.group!r}")
+        known, identity = self._findings.get(key), (finding.cluster, finding.group)
+        self._findings[key] = finding
+        fires = finding.state == FIRING and (known is None or known.state != FIRING)
+        self._group_anew(identity, (finding.rule, finding.severity) if fires else None)
+
+    def _group_anew(self, identity: GroupKey, fired: tuple[str, str] | None = None) -> None:
+        """Put a group's findings together after one of them changed; `fired` is what has begun to fire."""
+        before = self._group_findings.get(identity)
+        counts = dict(before.fired) if before else {}
+        if fired is not None:
+            counts[fired] = counts.get(fired, 0) + 1
+        found = (each for each in self._findings.values() if (each.cluster, each.group) == identity)
+        ordered = sorted(found, key=lambda each: (each.started_at_ms, each.finding_id))
+        self._group_findings[identity] = GroupFindings(tuple(ordered), counts)
+
+    def _apply_timing(self, key: bytes, value: bytes | None) -> None:
+        if value is None:
+            cluster, _, group = key.decode(errors="replace").partition("/")
+            self._timings.pop((cluster, group), None)
+            return
+        timing = events.decode(value, events.GroupTiming)
+        _check_key(key, timing.cluster, timing.group)
+        self._timings[timing.cluster, timing.group] = timing
+
     def _table(self, cluster: str) -> LagTable:
         return self._tables.setdefault(cluster, LagTable(self._reads_committed))
 
@@ -256,6 +319,8 @@ class View:
         status = events.decode_status(value)
         if isinstance(status, events.DecodeTotals):
             _check_key(key, status.cluster, "records")
+        elif isinstance(status, events.ReportTotals):
+            _check_key(key, status.cluster, "client_metrics")
         else:
             _check_key(key, status.cluster, "query", status.query)
         self._status[key] = status

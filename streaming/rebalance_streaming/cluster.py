@@ -159,6 +159,22 @@ class Cluster:
                     "and check that every partition has a leader"
                 ) from None
 
+    def offsets_at(self, topic: str, time_ms: int) -> dict[int, int]:
+        """Return each partition's first position at or after a time; its end where there is none."""
+        partitions = [TopicPartition(topic, p) for p in range(self._partitions(topic))]
+        found = self._offsets(partitions, OffsetSpec.for_timestamp(time_ms), IsolationLevel.READ_UNCOMMITTED)
+        ends = self._offsets(partitions, _LATEST, IsolationLevel.READ_UNCOMMITTED)
+        return {partition: offset if offset >= 0 else ends[partition] for partition, offset in found.items()}
+
+    def check_metric_topics(self) -> None:
+        """Make sure that every topic of client metrics exists. Raises StreamError naming the first that does not."""
+        for topic in self._config.all_metric_topics:
+            if self._partitions(topic.name) == 0:
+                raise StreamError(
+                    f"topic {topic.name} of stream.metric_topics does not exist, or this client may not describe it; "
+                    "create it, grant DESCRIBE and READ on it, or take it out"
+                )
+
     def ensure_topics(self) -> None:
         """Create the monitor's topics that are missing. Raises StreamError naming what to create by hand."""
         existing = self._admin.list_topics(timeout=REQUEST_SECONDS).topics
@@ -196,8 +212,11 @@ def output_topics(config: StreamConfig) -> dict[str, dict[str, str]]:
     return {
         config.groups_topic: {"cleanup.policy": "compact"},
         config.rebalances_topic: {"cleanup.policy": "compact,delete", "retention.ms": month},
+        config.findings_topic: {"cleanup.policy": "compact,delete", "retention.ms": month},
+        config.heartbeats_topic: {"cleanup.policy": "compact,delete", "retention.ms": day},
         config.commits_topic: {"cleanup.policy": "delete", "retention.ms": day},
         config.probes_topic: {"cleanup.policy": "delete", "retention.ms": day},
+        config.metrics_topic: {"cleanup.policy": "delete", "retention.ms": day},
         config.status_topic: {"cleanup.policy": "compact"},
     }
 

@@ -9,6 +9,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 
+@dataclass(frozen=True, slots=True)
+class MetricTopic:
+    """A further topic of client metrics. `format` pins what its messages are; null: told by each message.
+
+    `defaults` gives identity fields (`group_id`, `host`, …) that its messages lack.
+    """
+
+    name: str
+    format: str | None = None
+    defaults: Mapping[str, str] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamConfig:
     """How the Spark application reads, works and writes.
@@ -26,6 +38,11 @@ class StreamConfig:
     topic_replication_factor: int = -1
     membership_trigger_ms: int = 500
     commits_trigger_ms: int = 5_000
+    diagnosis_trigger_ms: int = 1_000
+    #: How far back the diagnosis reads commits, probes and client metrics when it starts.
+    diagnosis_lookback_minutes: float = 60.0
+    #: Topics of client metrics beside the monitor's own, by name or with their format and defaults.
+    metric_topics: tuple[MetricTopic | str, ...] = ()
     #: Width of a commit summary; the sliding windows are multiples of it.
     pane_ms: int = 5_000
     #: Log positions read at most per batch while catching up. Bounds memory: about 1 kB of heap per 1,000.
@@ -63,6 +80,27 @@ class StreamConfig:
         return f"{self.topic_prefix}probes"
 
     @property
+    def metrics_topic(self) -> str:
+        """Topic that the reporters write client metrics to."""
+        return f"{self.topic_prefix}client-metrics"
+
+    @property
+    def findings_topic(self) -> str:
+        """Topic of findings."""
+        return f"{self.topic_prefix}findings"
+
+    @property
+    def heartbeats_topic(self) -> str:
+        """Compacted topic of heartbeat timing per group."""
+        return f"{self.topic_prefix}heartbeats"
+
+    @property
+    def all_metric_topics(self) -> tuple[MetricTopic, ...]:
+        """Every topic that client metrics are read from."""
+        others = (MetricTopic(each) if isinstance(each, str) else each for each in self.metric_topics)
+        return (MetricTopic(self.metrics_topic), *others)
+
+    @property
     def status_topic(self) -> str:
         """Compacted topic of the monitor's own health."""
         return f"{self.topic_prefix}status"
@@ -77,6 +115,7 @@ class StreamConfig:
         for name in (
             "membership_trigger_ms",
             "commits_trigger_ms",
+            "diagnosis_trigger_ms",
             "max_offsets_per_trigger",
             "source_tasks",
             "shuffle_partitions",
@@ -85,6 +124,10 @@ class StreamConfig:
                 problems.append(f"stream.{name} must be at least 1, got {getattr(self, name)}")
         if not self.forget_groups_after_hours > 0:
             problems.append(f"stream.forget_groups_after_hours must be above 0, got {self.forget_groups_after_hours}")
+        if not self.diagnosis_lookback_minutes >= 0:
+            problems.append(
+                f"stream.diagnosis_lookback_minutes must not be negative, got {self.diagnosis_lookback_minutes}"
+            )
         if self.pane_ms < 1_000 or 60_000 % self.pane_ms:
             problems.append(f"stream.pane_ms must divide a minute and be at least 1000, got {self.pane_ms}")
         return problems

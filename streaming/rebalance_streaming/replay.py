@@ -1,9 +1,10 @@
-"""Recorded log lines in, the stream's rows out: the same decoding and folding without Spark and without a cluster.
+"""Recorded log lines in, the stream's rows out: the same decoding, folding and diagnosis without Spark or cluster.
 
 A recording has one JSON object per line, as `rebalance-monitor record` writes them: `topic` (absent: the offsets
 topic), `partition`, `offset`, `timestamp_ms`, `key_hex`, `value_hex` (null: a tombstone), and `received_at_ms` where
 the recorder noted its clock. Of one log partition, the commits and the other records must each be in the order of their
 offsets. Time is taken from the records, and what the stream does by timer is done when the records have passed it.
+Topics that are neither the offsets topic nor the monitor's own are read as client metrics.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from rebalance_streaming.detect.config import DetectConfig
+from rebalance_streaming.detect.detector import Detector
 from rebalance_streaming.groups import episodes, events
 from rebalance_streaming.groups.commits import LogColumns, summarise
 from rebalance_streaming.groups.fold import FOLDED_TYPES, GROUP_METADATA, fold, settle
@@ -27,21 +30,28 @@ from rebalance_streaming.groups.silences import CommitRhythm, note_silences
 from rebalance_streaming.groups.simple import Committing, note_commit
 from rebalance_streaming.wire.commits import KeyCache, decode_commits
 from rebalance_streaming.wire.decode import Outcome, decode_record
+from rebalance_streaming.wire.metrics.errors import UndecodableError
+from rebalance_streaming.wire.metrics.formats import decode_metrics
 
 OFFSETS_TOPIC = "__consumer_offsets"
 PROBES_SUFFIX = "probes"
+#: Ends of the names of topics the monitor writes: a replay makes them itself.
+_OWN_SUFFIXES = (".groups", ".rebalances", ".commits", ".findings", ".status", ".heartbeats")
 
 #: What may be asked for, and the kinds of rows each answers with.
 OUTPUTS = {
+    "findings": ("finding",),
     "rebalances": ("rebalance",),
     "groups": ("group",),
     "commits": ("commits",),
-    "all": ("rebalance", "group", "commits"),
+    "all": ("rebalance", "group", "commits", "finding"),
 }
 
 _CHUNK = 20_000
 _COMMIT_KEYS = ("0000", "0001")
 _CACHED_KEYS = 1_000_000
+#: How often a diagnosis looks at what happened, in the recording's own time; less often where nothing is recorded.
+_TICK_MS, _IDLE_TICKS = 1_000, 500
 
 
 class ReplayError(ValueError):
@@ -60,6 +70,7 @@ class Line(msgspec.Struct):
     received_at_ms: int | None = None
     control: bool = False
     read_committed: bool = True
+    headers: dict[str, str | None] | list[Any] | None = None
 
 
 _line_decoder = msgspec.json.Decoder(Line)
@@ -71,6 +82,7 @@ class Replay:
 
     cluster: str = "default"
     pane_ms: int = 5_000
+    detector: Detector | None = None
     states: dict[str, GroupState] = field(default_factory=dict)
     lines: int = 0
     skipped: int = 0
@@ -81,7 +93,9 @@ class Replay:
     _committing: dict[str, Committing] = field(default_factory=dict)
     _sources: dict[tuple[str, int], list[Line]] = field(default_factory=dict)
     _cache: KeyCache = field(default_factory=lambda: KeyCache(_CACHED_KEYS))
+    _summaries: list[tuple[int, events.CommitSummary]] = field(default_factory=list)
     _now_ms: int = 0
+    _judged_ms: int = 0
 
     def feed(self, lines: Iterable[Line]) -> Iterator[dict[str, Any]]:
         """Take lines; yields commit summaries, the contract's objects with their `kind`, and keeps what else there is.
@@ -98,10 +112,12 @@ class Replay:
     def finish(self) -> Iterator[dict[str, Any]]:
         """Yield rebalances in the order of their end, those that are not over as of the recording's end, and groups."""
         self._silences.sort(key=lambda each: each[0], reverse=True)
+        self._summaries.sort(key=lambda each: each[0], reverse=True)
         for line in heapq.merge(*self._sources.values(), key=lambda line: line.timestamp_ms):
             self._hear(line.timestamp_ms)
             yield from self._take(line)
         self._hear(None)
+        self._hear_commits(None)
         for group, commit in self._committing.items():
             self.states[group] = note_commit(self.states.get(group) or new_state(self.cluster, group), commit)
         for state in self.states.values():
@@ -111,6 +127,12 @@ class Replay:
             yield _row("rebalance", rebalance)
         for group in sorted(self.states):
             yield _row("group", self.states[group].picture)
+        if self.detector is not None:
+            self._judge_until(self._now_ms)
+            self.detector.finish()
+            self.detector.disturbances()
+            for finding in self.detector.book.findings():
+                yield _row("finding", finding)
 
     def _pack(self, lines: list[Line]) -> Iterator[dict[str, Any]]:
         visible = [line for line in lines if line.read_committed and not line.control]
@@ -133,16 +155,52 @@ class Replay:
                 summary.group,
                 Committing(summary.group, summary.log_partition, summary.last_log_offset, summary.pane_start_ms),
             )
+            if self.detector is not None:
+                self._summaries.append((_last_commit_ms(summary), summary))
             yield _row("commits", summary)
 
     def _take(self, line: Line) -> Iterator[dict[str, Any]]:
         yield from self._settle_until(line.timestamp_ms)
+        self._hear_commits(line.timestamp_ms)
+        self._judge_until(line.timestamp_ms)
         if line.topic == OFFSETS_TOPIC:
             self._fold(line)
         elif line.topic.endswith(PROBES_SUFFIX):
             self._observe(line)
+        elif self.detector is not None and not line.topic.endswith(_OWN_SUFFIXES):
+            self._report(line, self.detector)
         else:
             self.skipped += 1
+
+    def _report(self, line: Line, detector: Detector) -> None:
+        try:
+            reports = decode_metrics(_bytes(line.key_hex), _bytes(line.value_hex), line.timestamp_ms, _headers(line))
+        except UndecodableError:
+            self.skipped += 1
+            return
+        for report in reports:
+            detector.take_report(report)
+
+    def _hear_commits(self, until_ms: int | None) -> None:
+        """Tell the diagnosis of commits up to a time, or all."""
+        while self._summaries and (until_ms is None or self._summaries[-1][0] < until_ms):
+            at_ms, summary = self._summaries.pop()
+            if self.detector is not None:
+                self._judge_until(at_ms)
+                self.detector.take_commits(summary)
+            self._now_ms = max(self._now_ms, at_ms)
+
+    def _judge_until(self, now_ms: int) -> None:
+        """Let the diagnosis look at every moment up to a time, as the clock would have."""
+        if self.detector is None:
+            return
+        if self._judged_ms == 0:
+            self._judged_ms = self.detector.now_ms = now_ms
+        step = max(_TICK_MS, (now_ms - self._judged_ms) // _IDLE_TICKS)
+        while self._judged_ms + step <= now_ms:
+            self._judged_ms += step
+            self.detector.advance(self._judged_ms)
+            self.detector.disturbances()
 
     def _hear(self, until_ms: int | None) -> None:
         """Note the gaps between commits that ended before a time, or all."""
@@ -180,6 +238,8 @@ class Replay:
             return
         before = self.states.get(probe.group) or new_state(self.cluster, probe.group)
         self._keep(probe.group, before, *observe(before, probe))
+        if self.detector is not None:
+            self.detector.take_probe(probe)
 
     def _keep(
         self, group: str, before: GroupState, after: GroupState, rebalances: tuple[events.Rebalance, ...]
@@ -187,6 +247,10 @@ class Replay:
         self.states[group] = after
         for rebalance in rebalances:
             self._open[group, rebalance.rebalance_id] = rebalance
+            if self.detector is not None:
+                self.detector.take_rebalance(rebalance)
+        if self.detector is not None and after.picture != before.picture:
+            self.detector.take_group(after.picture)
         due = episodes.settles_at_ms(after)
         if due is not None and due != episodes.settles_at_ms(before):
             heapq.heappush(self._due, (due, group))
@@ -244,6 +308,20 @@ def _bytes(text: str | None) -> bytes | None:
         raise ReplayError(f"key_hex or value_hex is not hexadecimal: {error}") from None
 
 
+def _last_commit_ms(summary: events.CommitSummary) -> int:
+    return max(max(topic.committed_at_ms) for topic in summary.topics.values())
+
+
+def _headers(line: Line) -> dict[str, bytes | None]:
+    """Return the headers of a line: hexadecimal text by name, as the recorder writes them."""
+    pairs = line.headers.items() if isinstance(line.headers, dict) else line.headers or ()
+    found: dict[str, bytes | None] = {}
+    for pair in pairs:
+        if isinstance(pair, tuple | list) and len(pair) == 2 and isinstance(pair[0], str):
+            found[pair[0]] = _bytes(pair[1]) if isinstance(pair[1], str) else None
+    return found
+
+
 def _row(kind: str, row: Any) -> dict[str, Any]:
     return {"kind": kind, **msgspec.to_builtins(row)}
 
@@ -253,11 +331,17 @@ def replay(
     *,
     output: str = "rebalances",
     until_ms: int | None = None,
+    detect: DetectConfig | None = None,
     notify: Callable[[str], None] = lambda _: None,
 ) -> Iterator[bytes]:
-    """Yield the rows of a replay as JSON lines without line ends. Raises ReplayError for what is no recording."""
+    """Yield the rows of a replay as JSON lines without line ends. Raises ReplayError for what is no recording.
+
+    Findings come last, each once, as it stood at the end.
+    """
     wanted = OUTPUTS[output]
     state = Replay()
+    if "finding" in wanted:
+        state.detector = Detector(state.cluster, detect)
     for row in itertools.chain(state.feed(read_lines(files, until_ms)), state.finish()):
         if row["kind"] in wanted:
             yield msgspec.json.encode(row)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from rebalance_streaming.groups import windows
 from rebalance_streaming.groups.events import (
     DURATION_BUCKETS_MS,
+    KEPT_PASSING,
     Counters,
     Generation,
     Member,
@@ -231,8 +232,11 @@ def _ended(rebalance: Rebalance, state: GroupState, at_ms: int, outcome: str) ->
 def _with_members(rebalance: Rebalance, after: tuple[Member, ...]) -> Rebalance:
     """Return the rebalance with the members it has led to so far, and the net change."""
     left, joined = difference(rebalance.members_before, after)
+    lasting = {member.member_id for member in (*rebalance.members_before, *after)}
+    seen = {member.member_id: member for member in (*rebalance.passing, *rebalance.members_after)}
     return replace(
         rebalance,
+        passing=tuple(member for name, member in seen.items() if name not in lasting)[-KEPT_PASSING:],
         members_after=after,
         joined=tuple(member.member_id for member in joined),
         left=tuple(member.member_id for member in left),

@@ -137,6 +137,9 @@ class Replacement:
     new_host: str
 
 
+#: How many members a rebalance names that came and went within it.
+KEPT_PASSING = 50
+
 #: How many replacements of static members a group's snapshot keeps.
 KEPT_REPLACEMENTS = 10
 
@@ -240,7 +243,8 @@ class Rebalance:
     `started_before_ms`, and its duration between `duration_min_ms` and `duration_max_ms`. Where the start is known
     (the first join of a group new to the coordinator, every KIP-848 group) both bounds coincide; a probe that saw it
     narrows them. Durations and `completed_at_ms` are null while it is ongoing.
-    `joined`, `left` and `replaced` are the net change over all generations. `first_offender` is the member whose
+    `joined`, `left` and `replaced` are the net change over all generations; `passing` are members that came and went
+    in between. `first_offender` is the member whose
     arrival, departure or change set it off, null when several came into question. `moves` is null when assignments
     are not in a known form.
     `silences` are the gaps in commits that overlap it, told when they end, seconds later; `lost_partition_ms` is their
@@ -271,6 +275,7 @@ class Rebalance:
     joined: tuple[str, ...]
     left: tuple[str, ...]
     replaced: tuple[tuple[str, str], ...] = ()
+    passing: tuple[Member, ...] = ()
     first_offender: str | None = None
     assigning_ms: int | None = None
     reconciling_ms: int | None = None
@@ -366,6 +371,53 @@ class Finding:
     missing: tuple[str, ...] = ()
     advice: tuple[Advice, ...] = ()
     parent: str | None = None
+    schema_version: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class MemberTiming:
+    """Heartbeat and poll timing of one client as it last reported. Times in milliseconds; null: not told.
+
+    `heartbeat_headroom` is the share of the session that is left, 1 to 0 and below when it has passed;
+    `poll_headroom` that of max.poll.interval. `delivery_ms` is how late the report came, `tick_late_ms` how late its
+    own thread woke.
+    """
+
+    member_id: str | None
+    client_id: str | None
+    host: str | None
+    library: str | None
+    reported_at_ms: int
+    heartbeat_age_ms: float | None = None
+    heartbeat_headroom: float | None = None
+    heartbeat_rate: float | None = None
+    heartbeat_response_ms: float | None = None
+    poll_age_ms: float | None = None
+    poll_headroom: float | None = None
+    delivery_ms: int = 0
+    tick_late_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TimingWindow:
+    """The worst that any member of a group reported in one sliding window; null where nobody told."""
+
+    heartbeat_age_max_ms: float | None = None
+    heartbeat_headroom: float | None = None
+    poll_gap_max_ms: float | None = None
+    poll_headroom: float | None = None
+    reports: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTiming:
+    """Heartbeat timing of one group: topic `…heartbeats`, key `cluster/group`. `windows` are named 1m, 5m and 15m."""
+
+    cluster: str
+    group: str
+    at_ms: int
+    windows: dict[str, TimingWindow]
+    members: tuple[MemberTiming, ...]
     schema_version: int = SCHEMA_VERSION
 
 
@@ -508,8 +560,27 @@ class QueryStatus:
     schema_version: int = SCHEMA_VERSION
 
 
+@dataclass(frozen=True, slots=True)
+class ReportCount:
+    """How many messages of a topic of client metrics ended in one outcome: `decoded`, or why they were not."""
+
+    topic: str
+    outcome: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReportTotals:
+    """Client metrics read since the stream started: topic `…status`, key `cluster/client_metrics`."""
+
+    cluster: str
+    reports: tuple[ReportCount, ...]
+    kind: str = "client_metrics"
+    schema_version: int = SCHEMA_VERSION
+
+
 #: What may stand in the status topic, told apart by the field `kind`.
-Status = DecodeTotals | QueryStatus
+Status = DecodeTotals | QueryStatus | ReportTotals
 
 _T = TypeVar("_T")
 _encoder = msgspec.json.Encoder()
@@ -539,6 +610,8 @@ def decode_status(text: bytes) -> Status:
         return decode(text, DecodeTotals)
     if kind == "query":
         return decode(text, QueryStatus)
+    if kind == "client_metrics":
+        return decode(text, ReportTotals)
     raise ContractError(f"unknown status kind {kind!r}: the stream is newer than this reader; update the exporter")
 
 

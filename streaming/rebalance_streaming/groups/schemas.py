@@ -17,6 +17,8 @@ ROWS = {
     "groups": events.GroupSnapshot,
     "rebalances": events.Rebalance,
     "commits": events.CommitSummary,
+    "heartbeats": events.GroupTiming,
+    "status-client-metrics": events.ReportTotals,
     "findings": events.Finding,
     "probes": events.Probe,
     "status-query": events.QueryStatus,

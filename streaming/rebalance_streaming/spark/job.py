@@ -1,8 +1,8 @@
-"""The Spark application: two queries over the same log, started, watched and stopped as one.
+"""The Spark application: three queries, started, watched and stopped as one.
 
 *membership* reads everything but offset commits, uncommitted, with a short trigger: nothing may delay a rebalance.
 *commits* reads offset commits, committed only, and packs them per group: an open transaction holds it up, by design,
-and holds up nothing else.
+and holds up nothing else. *diagnosis* reads what these two publish, probes and client metrics, and says why.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from rebalance_streaming.cluster import QUIET, Cluster, LogEnds, java_properties
 from rebalance_streaming.config import StreamConfig
+from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.errors import StreamError
 from rebalance_streaming.groups import events
 from rebalance_streaming.spark.checkpoint import Baseline, open_checkpoint, query_path
 from rebalance_streaming.spark.commit_summaries import summarise_commits
+from rebalance_streaming.spark.diagnosis import Diagnosis, Output, read_open_findings, start_diagnosis
 from rebalance_streaming.spark.envelopes import to_envelopes
 from rebalance_streaming.spark.progress import NEWEST, CatchUp, ProgressListener
 from rebalance_streaming.spark.session import start_session
@@ -43,8 +45,10 @@ Notify = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class _Inputs:
-    """What both queries read, once it is known."""
+    """What the queries read, once it is known, and how to judge it."""
 
+    cluster: Cluster
+    detect: DetectConfig
     baseline: Baseline
     ends: LogEnds
     properties: Mapping[str, str]
@@ -52,12 +56,13 @@ class _Inputs:
 
 def run(
     config: StreamConfig,
+    detect: DetectConfig | None = None,
     *,
     jars: Iterable[Path] = (),
     stop: threading.Event | None = None,
     notify: Notify = lambda _: None,
 ) -> None:
-    """Run both queries until `stop` is set, then finish the running batches.
+    """Run the queries until `stop` is set, then finish the running batches.
 
     `notify` receives a line for people at every stage. Raises StreamError when the stream cannot start or breaks.
     """
@@ -69,6 +74,7 @@ def run(
     ends = cluster.log_ends(config.source_topic)
     cluster.check_readable(ends)
     cluster.ensure_topics()
+    cluster.check_metric_topics()
     commits_ends, probes_ends = cluster.log_ends(config.commits_topic), cluster.log_ends(config.probes_topic)
     notify(f"cluster {cluster_id}: {len(ends.visible)} partitions of {config.source_topic}; starting Spark")
     spark = start_session(config, jars)
@@ -80,7 +86,8 @@ def run(
             dict(commits_ends.visible),
             dict(probes_ends.visible),
         )
-        inputs = _Inputs(open_checkpoint(spark, config.checkpoint, found), ends, java_properties(config.kafka))
+        baseline = open_checkpoint(spark, config.checkpoint, found)
+        inputs = _Inputs(cluster, detect or DetectConfig(), baseline, ends, java_properties(config.kafka))
         check_source_delivers(spark, cluster, inputs.properties, ends)
         _run_queries(spark, config, inputs, stop, notify)
     finally:
@@ -124,20 +131,33 @@ def _run_queries(
     spark.streams.addListener(listener)
     listener.watch(_initial_status(config, MEMBERSHIP), CatchUp(config.source_topic, inputs.ends.visible))
     listener.watch(_initial_status(config, COMMITS), CatchUp(config.source_topic, inputs.ends.stable))
-    queries = [_start_membership(spark, config, inputs), _start_commits(spark, config, inputs)]
-    notify("both queries run; reading the log up")
+    diagnosis = Diagnosis(config, inputs.detect, _row_publisher(producer))
+    diagnosis.restore(read_open_findings(config))
+    queries = [
+        _start_membership(spark, config, inputs),
+        _start_commits(spark, config, inputs),
+        start_diagnosis(spark, inputs.cluster, config, inputs.properties, diagnosis),
+    ]
+    notify("all queries run; reading the log up")
     try:
-        _watch(queries, listener, stop, notify)
+        _watch(queries, listener, diagnosis, stop, notify)
     finally:
         _stop_gracefully(queries, config.stop_timeout_seconds)
         spark.streams.removeListener(listener)
         producer.flush(5)
 
 
-def _watch(queries: list[StreamingQuery], listener: ProgressListener, stop: threading.Event, notify: Notify) -> None:
+def _watch(
+    queries: list[StreamingQuery],
+    listener: ProgressListener,
+    diagnosis: Diagnosis,
+    stop: threading.Event,
+    notify: Notify,
+) -> None:
     announced = False
     while not stop.wait(_HEARTBEAT_SECONDS):
         listener.heartbeat()
+        diagnosis.tick(_now_ms(), caught_up=listener.caught_up())
         for query in queries:
             if not query.isActive:
                 raise StreamError(_why_it_ended(query))
@@ -221,6 +241,21 @@ def _publisher(producer: Producer, config: StreamConfig) -> Callable[[events.Que
             key = f"{config.cluster}/query/{status.query}"
             producer.produce(config.status_topic, key=key, value=events.encode(status))
         producer.poll(0)
+
+    return publish
+
+
+def _row_publisher(producer: Producer) -> Callable[[Output], None]:
+    def publish(row: Output) -> None:
+        topic, key, value = row
+        while True:
+            try:
+                producer.produce(topic, key=key, value=value)
+            except BufferError:
+                producer.poll(0.1)
+                continue
+            producer.poll(0)
+            return
 
     return publish
 

@@ -53,6 +53,11 @@ def source_options(java_properties: Mapping[str, str], starting_offsets: Startin
     return {**client, **SPEED, "assign": json.dumps(partitions), "failOnDataLoss": "false"}
 
 
+def starting_options(starting_offsets: StartingOffsets) -> dict[str, str]:
+    """Options that say where a query without a checkpoint begins."""
+    return {"startingOffsets": _as_json(starting_offsets)}
+
+
 def _as_json(offsets: StartingOffsets) -> str:
     return json.dumps({topic: {str(p): at for p, at in each.items()} for topic, each in offsets.items()})
 

@@ -1,0 +1,180 @@
+"""From verdicts to findings: one per group, rule and subject, from its first sight to its end.
+
+Receives what holds now; remembers what held before. A finding about rebalances is over when none has followed for a
+while, one about a condition when the condition is. A finding that a better explanation replaced is withdrawn.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from rebalance_streaming.detect.catalogue import diagnosis
+from rebalance_streaming.detect.verdict import Verdict
+from rebalance_streaming.groups.events import Finding, Subject, SubjectMember
+from rebalance_streaming.groups.identity import client_stem
+
+FIRING, RESOLVED = "firing", "resolved"
+_KEPT_IDS = 200
+#: Of these one finding per group is enough, whoever comes or goes.
+_ONE_PER_GROUP = frozenset({"benign", "undetermined"})
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A verdict as it holds now. `last_ms`: when what it is about last happened; null for a condition that stands."""
+
+    verdict: Verdict
+    primary: bool
+    last_ms: int | None
+
+
+def subject_key(verdict: Verdict) -> str:
+    """Return what tells findings of one rule apart: who or what, by names that survive a rejoin."""
+    if diagnosis(verdict.rule).family in _ONE_PER_GROUP:
+        return ""
+    subject = verdict.subject
+    members = sorted({_member_key(member) for member in subject.members})
+    return ",".join([*members, *sorted(subject.partitions), *([] if members else sorted(subject.hosts))])
+
+
+def _member_key(member: SubjectMember) -> str:
+    if member.group_instance_id is not None:
+        return member.group_instance_id
+    return f"{client_stem(member.client_id or member.member_id or '')}@{member.host or ''}"
+
+
+class Book:
+    """All findings of one cluster."""
+
+    def __init__(self, cluster: str) -> None:
+        self._cluster = cluster
+        self._findings: dict[tuple[str, str, str], Finding] = {}
+
+    def restore(self, finding: Finding) -> None:
+        """Take up a finding that an earlier run published."""
+        key = _key_of(finding)
+        self._findings.setdefault(key, finding)
+
+    def findings(self) -> list[Finding]:
+        """Return every finding that was not withdrawn, oldest first."""
+        return sorted(self._findings.values(), key=lambda each: (each.started_at_ms, each.finding_id))
+
+    def firing(self, group: str) -> list[Finding]:
+        """Return what is firing of one group."""
+        return [each for (name, _, _), each in self._findings.items() if name == group and each.state == FIRING]
+
+    def update(
+        self, group: str, statements: Sequence[Statement], now_ms: int, resolve_after_ms: int
+    ) -> tuple[list[Finding], list[Finding]]:
+        """Take up everything that holds of a group now; returns (findings that changed, findings withdrawn)."""
+        stated: dict[tuple[str, str, str], list[Statement]] = {}
+        for each in statements:
+            key = (group, each.verdict.rule, subject_key(each.verdict))
+            stated.setdefault(key, []).append(each)
+        changed = []
+        for key, several in stated.items():
+            finding = self._written(key, several, now_ms, resolve_after_ms)
+            if _differs(self._findings.get(key), finding):
+                self._findings[key] = finding
+                changed.append(finding)
+        ended, withdrawn = self._close(group, stated.keys(), now_ms)
+        return [*changed, *ended], withdrawn
+
+    def _written(
+        self, key: tuple[str, str, str], several: list[Statement], now_ms: int, resolve_after_ms: int
+    ) -> Finding:
+        latest = max(several, key=lambda each: (each.last_ms is None, each.last_ms or 0, each.verdict.confidence))
+        verdict, known = latest.verdict, self._findings.get(key)
+        best = max(several, key=lambda each: (each.verdict.confidence, each.last_ms or 0)).verdict
+        primary = [each for each in several if each.primary]
+        ids = tuple(dict.fromkeys(name for each in primary or several for name in each.verdict.rebalance_ids))
+        last_ms = None if latest.last_ms is None else max(each.last_ms or 0 for each in several)
+        over_ms = None if last_ms is None else last_ms + resolve_after_ms
+        resolved = over_ms is not None and now_ms >= over_ms
+        started_ms = min(each.verdict.started_at_ms for each in several)
+        if known is not None and known.state == FIRING:
+            started_ms = min(started_ms, known.started_at_ms)
+        return Finding(
+            finding_id=_identifier(self._cluster, key, started_ms) if known is None else known.finding_id,
+            cluster=self._cluster,
+            group=key[0],
+            rule=verdict.rule,
+            severity=verdict.severity or diagnosis(verdict.rule).severity,
+            state=RESOLVED if resolved else FIRING,
+            primary=bool(primary),
+            confidence=round(best.confidence, 2),
+            subject=_latest_subject(several),
+            started_at_ms=started_ms,
+            detected_at_ms=now_ms if known is None else known.detected_at_ms,
+            updated_at_ms=now_ms,
+            resolved_at_ms=over_ms if resolved else None,
+            summary=best.summary,
+            variant=verdict.variant or best.variant,
+            rebalances=len(ids),
+            rebalance_ids=ids[-_KEPT_IDS:],
+            evidence=_distinct(verdict.evidence, best.evidence),
+            alternatives=best.alternatives or verdict.alternatives,
+            missing=verdict.missing,
+            advice=best.advice or verdict.advice,
+        )
+
+    def _close(
+        self, group: str, stated: Iterable[tuple[str, str, str]], now_ms: int
+    ) -> tuple[list[Finding], list[Finding]]:
+        ended, withdrawn = [], []
+        missing = [key for key in self._findings if key[0] == group and key not in set(stated)]
+        for key in missing:
+            finding = self._findings[key]
+            if finding.primary and finding.state == FIRING:
+                withdrawn.append(replace(finding, state=RESOLVED, resolved_at_ms=now_ms, updated_at_ms=now_ms))
+                del self._findings[key]
+            elif finding.state == FIRING:
+                done = replace(finding, state=RESOLVED, resolved_at_ms=now_ms, updated_at_ms=now_ms)
+                self._findings[key] = done
+                ended.append(done)
+        return ended, withdrawn
+
+
+def _latest_subject(several: Sequence[Statement]) -> Subject:
+    """Return the latest word on each member: the same one may have had several ids."""
+    members: dict[str, SubjectMember] = {}
+    for each in sorted(several, key=lambda s: s.last_ms or 0):
+        for member in each.verdict.subject.members:
+            members[member.member_id or _member_key(member)] = member
+    named: dict[str, list[SubjectMember]] = {}
+    for member in members.values():
+        named.setdefault(_member_key(member), []).append(member)
+    latest = several[-1].verdict.subject
+    kept = [m for same in named.values() for m in same]
+    return Subject(tuple(kept[-20:]), latest.partitions, latest.hosts)
+
+
+def _distinct(*lists: Sequence[object]) -> tuple:  # type: ignore[type-arg]
+    return tuple(dict.fromkeys(each for several in lists for each in several))
+
+
+def _differs(known: Finding | None, new: Finding) -> bool:
+    return known is None or replace(known, updated_at_ms=0) != replace(new, updated_at_ms=0)
+
+
+def _key_of(finding: Finding) -> tuple[str, str, str]:
+    verdict = Verdict(
+        rule=finding.rule,
+        confidence=finding.confidence,
+        summary="",
+        started_at_ms=finding.started_at_ms,
+        subject=finding.subject,
+    )
+    return finding.group, finding.rule, subject_key(verdict)
+
+
+def topic_key(finding: Finding) -> str:
+    """Return the key under which a finding is published."""
+    return "/".join((finding.cluster, *_key_of(finding)))
+
+
+def _identifier(cluster: str, key: tuple[str, str, str], started_ms: int) -> str:
+    text = "/".join((cluster, *key, str(started_ms)))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,137 @@
+"""Known faults of clients, frameworks and brokers by version, and the upgrade that cures a diagnosis.
+
+The table is data (known_bugs.toml). This module knows versions only: no group, no clock.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from rebalance_streaming.detect.fingerprints import parse_version
+from rebalance_streaming.groups.events import Advice
+
+#: Names beside those of the libraries in fingerprints.py.
+BROKER, STREAMS, CONNECT, PYKAFKA, RUBY_KAFKA = "broker", "kafka-streams", "kafka-connect", "pykafka", "ruby-kafka"
+
+_FILE = "known_bugs.toml"
+#: Numbers of a version that count; shorter ones are filled with zeros, so that 3.0 is 3.0.0.
+_PARTS = 4
+
+Release = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownBug:
+    """One fault. `since` null: all versions before `below` have it; `below` null: no version without it is known.
+
+    `effects` are ids of diagnoses it may be behind. `fixed_in` is null while it is open. `kip848`: it exists only in
+    groups of the newer protocol.
+    """
+
+    client: str
+    since: Release | None
+    below: Release | None
+    effects: tuple[str, ...]
+    fixed_in: str | None
+    text: str
+    sources: tuple[str, ...]
+    kip848: bool = False
+
+    def affects(self, release: Release) -> bool:
+        """Whether a version has this fault. One that is not known (empty) has only what all versions have."""
+        if not release:
+            return self.since is None and self.below is None
+        return (self.since is None or _filled(release) >= _filled(self.since)) and (
+            self.below is None or _filled(release) < _filled(self.below)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Better:
+    """A version that is better advice for a diagnosis than the last fix, and how to put it."""
+
+    client: str
+    rule: str
+    version: str
+    text: str
+
+
+def known_bugs(
+    library: str | None, release: Release, rule: str | None = None, *, kip848: bool = False
+) -> tuple[KnownBug, ...]:
+    """Return the faults of a version, all or those that may be behind one diagnosis.
+
+    `library` as in fingerprints.py or above, null: not known. `kip848`: whether the group is of the newer protocol.
+    """
+    return tuple(
+        bug
+        for bug in KNOWN_BUGS
+        if bug.client == library
+        and bug.affects(release)
+        and (rule is None or rule in bug.effects)
+        and (kip848 or not bug.kip848)
+    )
+
+
+def upgrade_advice(library: str | None, release: Release, rule: str, *, kip848: bool = False) -> Advice | None:
+    """Return the upgrade that removes all faults that may be behind a diagnosis; null where none is known."""
+    fixed = [bug for bug in known_bugs(library, release, rule, kip848=kip848) if bug.fixed_in is not None]
+    if library is None or not fixed:
+        return None
+    target = _first_without(library, release, rule, kip848=kip848)
+    sources = dict.fromkeys(source for bug in fixed for source in bug.sources)
+    return Advice(
+        parameter="upgrade",
+        current=f"{library} {'.'.join(map(str, release))}",
+        proposed=f"{library} {_better(library, rule, target)}",
+        formula=f"known faults of this version: {' '.join(bug.text for bug in fixed)} ({', '.join(sources)})",
+    )
+
+
+def _first_without(library: str, release: Release, rule: str, *, kip848: bool) -> str:
+    """Return the version with the last fix; where that brings another fault of the same effect, the one after it."""
+    fixes = [bug.fixed_in for bug in known_bugs(library, release, rule, kip848=kip848) if bug.fixed_in is not None]
+    target = max(fixes, key=lambda version: _filled(parse_version(version)))
+    reached = parse_version(target)
+    again = any(bug.fixed_in is not None for bug in known_bugs(library, reached, rule, kip848=kip848))
+    return _first_without(library, reached, rule, kip848=kip848) if again else target
+
+
+def _better(library: str, rule: str, target: str) -> str:
+    """Return the version to go to in words: the last fix, unless a later one is known to be better."""
+    for each in _BETTER:
+        if (each.client, each.rule) == (library, rule) and _newer(each.version, target):
+            return each.text
+    return f"{target} or later"
+
+
+def _newer(version: str, than: str) -> bool:
+    return _filled(parse_version(version)) > _filled(parse_version(than))
+
+
+def _filled(release: Release) -> Release:
+    return (*release, *(0,) * (_PARTS - len(release)))
+
+
+def _bug(entry: Mapping[str, Any]) -> KnownBug:
+    return KnownBug(
+        client=entry["client"],
+        since=parse_version(entry.get("from")) or None,
+        below=parse_version(entry.get("below")) or None,
+        effects=tuple(entry["effects"]),
+        fixed_in=entry.get("fixed_in"),
+        text=entry["text"],
+        sources=tuple(entry["sources"]),
+        kip848=entry.get("kip848", False),
+    )
+
+
+_DATA = tomllib.loads(resources.files(__package__).joinpath(_FILE).read_text("utf-8"))
+
+#: The whole table, in the file's order.
+KNOWN_BUGS: tuple[KnownBug, ...] = tuple(_bug(entry) for entry in _DATA["bugs"])
+_BETTER = tuple(_Better(**entry) for entry in _DATA["better"])

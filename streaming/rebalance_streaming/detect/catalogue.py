@@ -1,0 +1,106 @@
+"""What each diagnosis means to people: a title, an explanation, what to do, and which thresholds change it.
+
+The texts are data (diagnoses.toml), read once. `{name}` in them stands for a threshold's default, so that a text never
+contradicts the number a rule compares with. This module knows no group, no rule and no clock.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from types import MappingProxyType
+from typing import Any
+
+from rebalance_streaming.detect.config import Thresholds
+
+#: Families in the order in which they are told, with their headings.
+FAMILIES = MappingProxyType(
+    {
+        "benign": "Benign and explained",
+        "polling": "Members that stop polling",
+        "heartbeats": "Members whose heartbeats stop",
+        "configuration": "Configuration defects",
+        "coordinator": "Leader and coordinator",
+        "kip848": "Groups of the newer protocol (KIP-848)",
+        "progress": "Progress, commits and duplicates",
+        "zookeeper": "Consumers that live in ZooKeeper",
+        "aggregate": "Aggregate",
+        "undetermined": "Undetermined",
+    }
+)
+
+_FILE = "diagnoses.toml"
+#: Thresholds that are parts of a whole, told as percentages.
+_SHARES = ("_share", "_warn", "_ticket")
+_UNITS_MS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """One diagnosis for people. The id is the `rule` of findings.
+
+    `family` is a key of `FAMILIES`; `severity` is `page`, `ticket` or `info`, and `escalates` says when a finding has
+    another one (empty: never). `title` fits a table, the other texts are one paragraph each. `thresholds` are names of
+    settings that change when it is made; `sources` are issues, KIPs and documents behind it.
+    """
+
+    id: str
+    family: str
+    severity: str
+    title: str
+    meaning: str
+    told_by: str
+    action: str
+    sources: tuple[str, ...] = ()
+    thresholds: tuple[str, ...] = ()
+    escalates: str = ""
+
+
+def diagnosis(rule_id: str) -> Diagnosis:
+    """Return a diagnosis by its id. Raises KeyError where the catalogue has none of that name."""
+    return DIAGNOSES[rule_id]
+
+
+def in_words(name: str, value: float) -> str:
+    """Return a threshold's value with its unit, which its name tells: `storm_window_ms`, 600000 -> `10 min`."""
+    if name.endswith("_ms"):
+        return _duration(value)
+    return f"{value * 100:g} %" if name.endswith(_SHARES) else f"{value:g}"
+
+
+def _duration(milliseconds: float) -> str:
+    """Return a duration in the largest unit that it is at least two of, or a whole number of."""
+    for size, unit in _UNITS_MS:
+        if milliseconds >= 2 * size or (milliseconds >= size and milliseconds % size == 0):
+            return f"{milliseconds / size:g} {unit}"
+    return f"{milliseconds:g} ms"
+
+
+def _diagnosis(rule_id: str, entry: Mapping[str, Any]) -> Diagnosis:
+    names = tuple(entry["thresholds"])
+    defaults = {name: in_words(name, getattr(Thresholds(), name)) for name in names}
+    # A text may only speak of thresholds that its diagnosis lists: any other is a KeyError on import.
+    texts = {key: _on_one_line(value.format_map(defaults)) for key, value in entry.items() if isinstance(value, str)}
+    return Diagnosis(id=rule_id, sources=tuple(entry["sources"]), thresholds=names, **texts)
+
+
+def _on_one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+_DATA = tomllib.loads(resources.files(__package__).joinpath(_FILE).read_text("utf-8"))
+
+#: Every diagnosis by its id, family by family.
+DIAGNOSES: Mapping[str, Diagnosis] = MappingProxyType(
+    {rule_id: _diagnosis(rule_id, entry) for rule_id, entry in _DATA["diagnoses"].items()}
+)
+
+#: What each threshold decides, by its name.
+THRESHOLD_TEXTS: Mapping[str, str] = MappingProxyType(
+    {name: _on_one_line(text) for name, text in _DATA["thresholds"].items()}
+)
+
+#: Thresholds that belong to all diagnoses rather than to one.
+GENERAL_THRESHOLDS: tuple[str, ...] = tuple(_DATA["general"])

@@ -1,0 +1,364 @@
+"""How a member left: the catalogue's departure classes (§1.5), from commits, probes and the client's own reports.
+
+Receives a group's history and one rebalance; says for every member that is gone since when, how sure that is, which
+time-out its silence matches and what its client reported meanwhile. Causes are the rules' business.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from rebalance_streaming.detect.clients import Stretch
+from rebalance_streaming.detect.fingerprints import Fingerprint, fingerprint
+from rebalance_streaming.detect.history import PREPARING, GroupHistory
+from rebalance_streaming.detect.liveness import NOT_POLLING, PAUSED, STARVED, UNREACHABLE, Lost, read_liveness
+from rebalance_streaming.detect.progress import Rhythm
+from rebalance_streaming.detect.verdict import CERTAIN, CLIENT_METRICS, COMMITS, LOG, PLAUSIBLE, PROBES, STRONG, seconds
+from rebalance_streaming.groups.events import Evidence, Generation, Member, Rebalance
+from rebalance_streaming.groups.identity import client_stem
+
+POLL_TIMEOUT, SESSION_EXPIRED, CLEAN, FENCED, UNKNOWN = (
+    "poll_timeout_leave",
+    "session_expired",
+    "clean_leave",
+    "fenced",
+    "unknown",
+)
+
+#: How long before the barrier's release a departure happened, where nothing else bounds it: what the others take to
+#: notice (a heartbeat) and to rejoin.
+_NOTICE_MS, _NOTICE_SLACK_MS = 1_500, 4_000
+#: Auto-commit's default, for clients whose rhythm is not known.
+_COMMIT_GAP_MS, _LONGEST_GAP_MS = 5_000, 15_000
+#: A client notices late that max.poll.interval has passed (measured: up to 3.8 s).
+_POLL_SLACK_MS = 4_500
+#: A session that ran out shows within this of its end.
+_LIFE_SLACK_MS = 2_500
+#: Defaults of the broker for groups whose members do not set a session time-out (KIP-848).
+_BROKER_SESSION_MS = 45_000
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """How one member left.
+
+    It left between `from_ms` and `to_ms`; it had its partitions since `joined_ms` (null: not known). `silence_ms` is
+    the time since they were last committed, null when no commit was due; `due`: one surely was. `classes` are the
+    departure classes that fit, most likely first, and `confidence` is that of the first. `in_barrier`: it was lost
+    while the others waited for it. `liveness` is what its client reported, null when it reports nothing. `arriving` is
+    how many records its partitions got in the length of a session before, null without probes of their ends.
+    `back_as` is the member it came back as, `back_ms` when.
+    """
+
+    member: Member
+    client: Fingerprint
+    from_ms: int
+    to_ms: int
+    joined_ms: int | None
+    rhythm: Rhythm
+    lag: int | None
+    arriving: int | None
+    silence_ms: int | None
+    due: bool
+    in_barrier: bool
+    liveness: str | None = None
+    stretch: Stretch | None = None
+    classes: tuple[str, ...] = (UNKNOWN,)
+    confidence: float = 0.3
+    evidence: tuple[Evidence, ...] = ()
+    back_as: Member | None = None
+    back_ms: int | None = None
+
+    @property
+    def likely(self) -> str:
+        """The class that fits best."""
+        return self.classes[0]
+
+    @property
+    def session_ms(self) -> int:
+        """Its session time-out; the broker's default where records do not carry it."""
+        return session_of(self.member)
+
+    @property
+    def poll_ms(self) -> int | None:
+        """Its rebalance time-out, which is max.poll.interval of clients that enforce one."""
+        return self.member.rebalance_timeout_ms
+
+
+def session_of(member: Member) -> int:
+    """Return a member's session time-out in milliseconds."""
+    return member.session_timeout_ms or _BROKER_SESSION_MS
+
+
+def slot_of(member: Member) -> tuple[str, str]:
+    """Return what stays of a member when it comes back under a new id."""
+    if member.group_instance_id is not None:
+        return (member.group_instance_id, "")
+    return (client_stem(member.client_id), member.host)
+
+
+def find_departures(
+    history: GroupHistory, rebalance: Rebalance, known: Mapping[str, Departure]
+) -> tuple[Departure, ...]:
+    """Return how every member left that was there before a rebalance and is not any more.
+
+    `known`: what was found of them before, by member id; commits of that time may be forgotten by now.
+    """
+    after = {member.member_id for member in rebalance.members_after}
+    meanwhile = {name for generation in rebalance.generations for name in generation.left}
+    there = (*rebalance.members_before, *rebalance.passing)
+    gone = [m for m in there if m.member_id not in after or m.member_id in meanwhile]
+    return tuple(_find(history, rebalance, member, known.get(member.member_id)) for member in gone)
+
+
+def _find(history: GroupHistory, rebalance: Rebalance, member: Member, known: Departure | None) -> Departure:
+    client = history.clients.of(member.member_id, member.client_id, member.host, member.group_instance_id)
+    prints, session = fingerprint(member, client), session_of(member)
+    found = _measure(history, rebalance, member, prints) if known is None else replace(known, client=prints)
+    stretch = None if client is None else client.before(found.to_ms, session + 4_000)
+    if client is not None and stretch is not None:
+        lost = Lost(client, stretch, prints, session, member.rebalance_timeout_ms, found.to_ms)
+        found = replace(found, stretch=stretch, liveness=read_liveness(lost, history.clients))
+    classes, confidence, evidence = _classify(found, rebalance)
+    back_as, back_ms = _return_of(history, rebalance, member)
+    return replace(found, classes=classes, confidence=confidence, evidence=evidence, back_as=back_as, back_ms=back_ms)
+
+
+def _measure(history: GroupHistory, rebalance: Rebalance, member: Member, prints: Fingerprint) -> Departure:
+    """Return when a member left, and how long it had been silent; nothing of why."""
+    in_barrier = _was_awaited(history, rebalance, member)
+    from_ms, to_ms = _when(rebalance, member, in_barrier=in_barrier)
+    joined_ms = _joined_at(history, rebalance, member)
+    rhythm, lag = _rhythm(history, rebalance, member, to_ms), _lag_at(history, member, to_ms)
+    silence, due = _silence(rhythm, lag, joined_ms, from_ms, to_ms)
+    arriving = _arriving(history, member, to_ms)
+    return Departure(member, prints, from_ms, to_ms, joined_ms, rhythm, lag, arriving, silence, due, in_barrier)
+
+
+def _was_awaited(history: GroupHistory, rebalance: Rebalance, member: Member) -> bool:
+    """Whether probes listed the member while the group prepared: then it was removed, or left, inside the barrier."""
+    generation, earliest, released = _lost_in(rebalance, member)
+    if earliest is None or generation.join_ended_at_ms is None:
+        return False
+    return any(
+        each.state == PREPARING
+        and each.members is not None
+        and any(listed.member_id == member.member_id for listed in each.members)
+        for each in history.sightings_between(earliest, released)
+    )
+
+
+def _lost_in(rebalance: Rebalance, member: Member) -> tuple[Generation, int | None, int]:
+    """Return the generation in which a member left, the earliest time of it, and when its join barrier was released."""
+    order = rebalance.generations
+    place = next((i for i, each in enumerate(order) if member.member_id in each.left), 0)
+    generation = order[place]
+    begun = rebalance.started_before_ms
+    if place:
+        begun = generation.join_ended_at_ms or generation.started_at_ms or generation.assigned_at_ms or begun
+    earliest = order[place - 1].assigned_at_ms if place else rebalance.started_after_ms
+    return generation, earliest, generation.join_ended_at_ms or begun
+
+
+def _when(rebalance: Rebalance, member: Member, *, in_barrier: bool) -> tuple[int, int]:
+    """Return between which times a member left."""
+    generation, earliest, released = _lost_in(rebalance, member)
+    begun = rebalance.started_before_ms if generation is rebalance.generations[0] else released
+    if in_barrier:
+        return released - 200, released
+    if rebalance.type != "classic" or generation.reason == "group_emptied":
+        return begun, begun
+    latest = begun if begun < released else released - _NOTICE_MS
+    return min(latest, max(earliest or 0, latest - _NOTICE_SLACK_MS)), latest
+
+
+def _rhythm(history: GroupHistory, rebalance: Rebalance, member: Member, to_ms: int) -> Rhythm:
+    """Return a member's commit rhythm; members of one group run one program, so the others tell its kind."""
+    own = history.progress.rhythm(member.partitions or {}, to_ms)
+    if own.pulse and own.gap_ms is not None:
+        return own
+    others = [
+        history.progress.rhythm(each.partitions or {}, to_ms)
+        for each in rebalance.members_before[:20]
+        if each.topics == member.topics and each.member_id != member.member_id
+    ]
+    gaps = [each.gap_ms for each in others if each.gap_ms is not None]
+    pulse = own.pulse or any(each.pulse for each in others)
+    return replace(own, pulse=pulse, gap_ms=own.gap_ms or min(gaps, default=None))
+
+
+def _lag_at(history: GroupHistory, member: Member, at_ms: int) -> int | None:
+    lags = []
+    for topic, numbers in (member.partitions or {}).items():
+        for p in numbers:
+            end, committed = (
+                history.progress.end_at(topic, p, at_ms),
+                history.progress.committed_before((topic, p), at_ms),
+            )
+            if end is not None and committed is not None:
+                lags.append(max(0, end - committed[1]))
+    return sum(lags) if lags else None
+
+
+def _arriving(history: GroupHistory, member: Member, to_ms: int) -> int | None:
+    """Return how many records came in while the member was silent: an idle client has nothing to be busy with."""
+    from_ms, progress = to_ms - session_of(member), history.progress
+    grown = [
+        late - early
+        for topic, numbers in (member.partitions or {}).items()
+        for p in numbers
+        if (early := progress.end_at(topic, p, from_ms) or progress.first_end(topic, p)) is not None
+        and (late := progress.end_at(topic, p, to_ms)) is not None
+    ]
+    return sum(grown) if grown else None
+
+
+def _silence(
+    rhythm: Rhythm, lag: int | None, joined_ms: int | None, from_ms: int, to_ms: int
+) -> tuple[int | None, bool]:
+    """Return how long no commit came that was due, and whether it surely was due.
+
+    What was committed before the member joined was somebody else's doing.
+    """
+    if rhythm.last_ms is None or (joined_ms is not None and rhythm.last_ms < joined_ms):
+        return None, False
+    silence = max(0, (from_ms + to_ms) // 2 - rhythm.last_ms)
+    if rhythm.pulse or (lag or 0) > 0:
+        return silence, True
+    if silence <= 2 * (rhythm.gap_ms or _COMMIT_GAP_MS) or (lag is None and rhythm.gap_ms is not None):
+        return silence, False
+    return None, False
+
+
+_Classes = tuple[tuple[str, ...], float, tuple[Evidence, ...]]
+
+
+def _classify(of: Departure, rebalance: Rebalance) -> _Classes:
+    """Return the classes that fit, the confidence of the first, and why; the first source that tells decides."""
+    return _class_by_epoch(of, rebalance) or _class_by_reports(of) or _class_by_silence(of) or _class_by_life(of)
+
+
+def _class_by_epoch(of: Departure, rebalance: Rebalance) -> _Classes | None:
+    if not any(of.member.member_id in generation.fenced for generation in rebalance.generations):
+        return None
+    text = f"did not give up partitions within {seconds(of.poll_ms or 0)}"
+    return (FENCED,), CERTAIN, (Evidence(LOG, "member_epoch", text, "fenced by the coordinator"),)
+
+
+def _class_by_silence(of: Departure) -> _Classes | None:
+    if of.silence_ms is None:
+        return None
+    classes, evidence = _classes_of(of, of.silence_ms), _silence_evidence(of)
+    if not of.due and classes == (SESSION_EXPIRED,) and of.silence_ms <= 2 * (of.rhythm.gap_ms or _COMMIT_GAP_MS):
+        # Commits of changes only: none may have been due yet.
+        return (UNKNOWN,), 0.3, evidence
+    label = STRONG if of.due else PLAUSIBLE
+    return (classes, label if len(classes) == 1 else label - 0.3, evidence) if classes else None
+
+
+def _class_by_life(of: Departure) -> _Classes:
+    """Compare how long a member that never committed was in the group with its time-outs."""
+    life, session, poll = None if of.joined_ms is None else of.to_ms - of.joined_ms, of.session_ms, of.poll_ms
+    evidence = _silence_evidence(of)
+    if life is not None and -500 <= life - session <= _LIFE_SLACK_MS:
+        text = f"lost {seconds(life)} after it got its partitions, with a session of {seconds(session)}"
+        return (SESSION_EXPIRED,), PLAUSIBLE, (*evidence, Evidence(LOG, "session_timeout", text, "never a heartbeat"))
+    if life is not None and poll and of.client.enforces_poll and -500 <= life - poll <= _POLL_SLACK_MS:
+        text = f"left {seconds(life)} after it got its partitions, with a limit of {seconds(poll)}"
+        return (POLL_TIMEOUT,), PLAUSIBLE, (*evidence, Evidence(LOG, "rebalance_timeout", text, "one poll, no other"))
+    return (UNKNOWN,), 0.3, evidence
+
+
+def _classes_of(of: Departure, silence: int) -> tuple[str, ...]:
+    """Return the time-outs that a silence matches; a clean leave when it is shorter than both."""
+    session, poll, slack = of.session_ms, of.poll_ms if of.client.enforces_poll else None, of.to_ms - of.from_ms
+    gap = min(of.rhythm.gap_ms or _COMMIT_GAP_MS, _LONGEST_GAP_MS)
+    lower = max(session // 2, session - of.client.heartbeat_ms - 1_000)
+    as_poll = poll is not None and poll - 1_500 - slack <= silence <= poll + gap + _POLL_SLACK_MS + slack
+    as_session = lower <= silence <= session + gap + 3_000 + slack
+    if as_poll and as_session:
+        nearer_poll = poll is not None and abs(silence - poll) < abs(silence - session - gap // 2)
+        return (POLL_TIMEOUT, SESSION_EXPIRED) if nearer_poll else (SESSION_EXPIRED, POLL_TIMEOUT)
+    if as_poll or as_session:
+        return (POLL_TIMEOUT,) if as_poll else (SESSION_EXPIRED,)
+    if silence < lower and silence <= max(2 * gap, 10_000):
+        return (CLEAN,)
+    # Its last commits were refused, or came before the last poll.
+    return (POLL_TIMEOUT, UNKNOWN) if poll is not None and silence > poll else ()
+
+
+def _silence_evidence(of: Departure) -> tuple[Evidence, ...]:
+    if of.silence_ms is None:
+        return ()
+    usual = f", usually every {seconds(of.rhythm.gap_ms)}" if of.rhythm.gap_ms else ""
+    text = f"{seconds(of.silence_ms)} without a commit{usual}"
+    return (Evidence(COMMITS, "silence", text, "time since the last sign"),)
+
+
+#: How sure a reading of the liveness matrix is, and what it means.
+_TOLD = {
+    NOT_POLLING: (CERTAIN, "heartbeats went on, polls did not"),
+    STARVED: (CERTAIN, "the process ran, its heartbeats did not"),
+    PAUSED: (CERTAIN, "nothing of the process ran"),
+    UNREACHABLE: (STRONG, "the process ran but could not deliver"),
+}
+
+
+def _class_by_reports(of: Departure) -> _Classes | None:
+    seen = of.stretch
+    if seen is None or of.liveness not in _TOLD:
+        return None
+    label, words = _TOLD[of.liveness]
+    beat = "never" if seen.beat_never else f"{seconds(seen.beat_gap_ms or 0)} before"
+    text = {
+        NOT_POLLING: seen.reason or f"no poll for {seconds(seen.poll_age_ms or 0)}, limit {seconds(of.poll_ms or 0)}",
+        STARVED: f"last heartbeat {beat}, session {seconds(of.session_ms)}; reports came on time",
+        PAUSED: f"its reporting stood still for {seconds(seen.stood_still_ms)}",
+        UNREACHABLE: f"{seen.undelivered} reports written in time arrived up to {seconds(seen.late_ms)} later",
+    }[of.liveness]
+    classes = (POLL_TIMEOUT,) if of.liveness == NOT_POLLING else (SESSION_EXPIRED,)
+    return classes, label, (Evidence(CLIENT_METRICS, of.liveness, text, words),)
+
+
+def _joined_at(history: GroupHistory, rebalance: Rebalance, member: Member) -> int | None:
+    """Return when a member got the partitions it had before a rebalance; null when that is not known."""
+    lost, _, _ = _lost_in(rebalance, member)
+    for generation in itertools.takewhile(lambda each: each is not lost, rebalance.generations):
+        if member.member_id in generation.joined:
+            return generation.assigned_at_ms
+    before = history.before(rebalance)
+    if before is None or before.completed_at_ms is None:
+        return None
+    known = {each.member_id for each in before.members_before}
+    return before.completed_at_ms if member.member_id not in known or before.type == "classic" else None
+
+
+def _return_of(history: GroupHistory, rebalance: Rebalance, member: Member) -> tuple[Member | None, int | None]:
+    """Return the member this one came back as, and when its group knew it; the first of its slot that joined later."""
+    slot = slot_of(member)
+    for each in (rebalance, *history.after(rebalance)):
+        before = {known.member_id for known in each.members_before}
+        for other in each.members_after:
+            if other.member_id == member.member_id:
+                return other, each.completed_at_ms
+            if (
+                other.member_id not in before
+                and slot_of(other) == slot
+                and not history.seen_together(member.member_id, other.member_id)
+            ):
+                return other, each.completed_at_ms
+    return None, None
+
+
+def awaited_evidence(history: GroupHistory, rebalance: Rebalance, member: Member) -> Evidence:
+    """Return that probes listed a member while the others waited."""
+    start, end = rebalance.started_after_ms or 0, rebalance.join_ended_at_ms or rebalance.completed_at_ms or 0
+    times = [
+        each.at_ms
+        for each in history.sightings_between(start, end)
+        if each.members is not None and any(m.member_id == member.member_id for m in each.members)
+    ]
+    text = f"listed until {seconds(max(0, end - times[-1]))} before the others were released" if times else "not seen"
+    return Evidence(PROBES, "members", text, "awaited in the join barrier")

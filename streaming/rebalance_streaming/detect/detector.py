@@ -1,0 +1,394 @@
+"""Feeds groups' histories with the stream's rows and judges them: the diagnosis of a whole cluster.
+
+Receives group snapshots, rebalances, commit summaries, probes and client reports in about the order of their times;
+hands on findings whenever they change. Time is what it is told: the clock when live, the records' own in a replay. A
+rebalance is judged a while after its end, when late generations, commits and probes have arrived, and again when later
+events shed light on it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from rebalance_streaming.detect.book import Book, Statement
+from rebalance_streaming.detect.catalogue import diagnosis
+from rebalance_streaming.detect.config import DetectConfig, Thresholds
+from rebalance_streaming.detect.departures import SESSION_EXPIRED, Departure
+from rebalance_streaming.detect.episode import Elsewhere, Known, Past, look_at
+from rebalance_streaming.detect.heartbeats import time_group
+from rebalance_streaming.detect.history import GroupHistory
+from rebalance_streaming.detect.look import Look
+from rebalance_streaming.detect.rank import explain
+from rebalance_streaming.detect.routing import Routing
+from rebalance_streaming.detect.rules.aggregate import cluster_wide
+from rebalance_streaming.detect.rules.barrier import waiting_now
+from rebalance_streaming.detect.rules.benign import FOLLOWS
+from rebalance_streaming.detect.rules.patterns import lag_grows
+from rebalance_streaming.detect.rules.registry import AGGREGATES, CONDITIONS
+from rebalance_streaming.detect.verdict import INFO, PAGE, TICKET, Verdict
+from rebalance_streaming.groups.events import CommitSummary, Finding, GroupSnapshot, GroupTiming, Probe, Rebalance
+from rebalance_streaming.wire.metrics.report import Report
+
+_ONGOING = "ongoing"
+#: Groups that nothing happens to are looked at this often.
+_SWEEP_MS = 30_000
+#: Rebalances judged again when something new is known of their group.
+_RECONSIDERED = 30
+_SAME_TIME_MS = 5_000
+#: Diagnoses of a group that cannot get on, seen only while it cannot.
+_HOLDING = frozenset(
+    {"stalled_member_join_barrier", "reconciliation_stuck", "assigning_stuck", "coordinator_stuck_rebalance"}
+)
+_KEPT_HELD = 20
+#: Findings of this family are causes, although Kafka knows of no rebalance they could be the cause of.
+_OUTSIDE_KAFKA = "zookeeper"
+
+
+@dataclass(slots=True)
+class _Judged:
+    """A rebalance's verdicts, the primary first, and how its members left."""
+
+    rebalance: Rebalance
+    verdicts: tuple[Verdict, ...]
+    departures: dict[str, Departure]
+
+
+@dataclass(slots=True)
+class _Case:
+    """One group under judgement."""
+
+    history: GroupHistory
+    thresholds: Thresholds
+    judged: dict[str, _Judged] = field(default_factory=dict)
+    waiting: dict[str, int] = field(default_factory=dict)
+    past: list[Past] = field(default_factory=list)
+    #: What was seen holding the group up, and when last.
+    held: list[tuple[Verdict, int]] = field(default_factory=list)
+    looked_ms: int = 0
+
+
+class Detector:
+    """Judges all groups of one cluster. Rebalances that ended before `judge_from_ms` are history only."""
+
+    def __init__(self, cluster: str, config: DetectConfig | None = None, judge_from_ms: int = 0) -> None:
+        self._cluster, self._config = cluster, config or DetectConfig()
+        self._judge_from_ms = judge_from_ms
+        self._cases: dict[str, _Case] = {}
+        self._dirty: set[str] = set()
+        self._routing = Routing()
+        self._losses: deque[tuple[str, Past]] = deque(maxlen=1_000)
+        self._withdrawn: list[Finding] = []
+        self._overdue: deque[str] = deque()
+        self.book = Book(cluster)
+        self.now_ms = 0
+
+    # --- What happens ---
+
+    def take_group(self, picture: GroupSnapshot) -> None:
+        """Take up a group's present picture."""
+        case = self._case(picture.group)
+        if case is None:
+            return
+        case.history.take_group(picture, self.now_ms)
+        self._routing.note_members(picture.group, picture.members)
+        self._dirty.add(picture.group)
+
+    def take_rebalance(self, rebalance: Rebalance) -> None:
+        """Take up a version of a rebalance."""
+        case = self._case(rebalance.group)
+        if case is None or case.history.rebalances.get(rebalance.rebalance_id) == rebalance:
+            return
+        case.history.take_rebalance(rebalance)
+        self._routing.note_members(rebalance.group, (*rebalance.members_before, *rebalance.members_after))
+        over = rebalance.outcome != _ONGOING and rebalance.completed_at_ms is not None
+        if over and (rebalance.completed_at_ms or 0) >= self._judge_from_ms:
+            case.waiting[rebalance.rebalance_id] = (rebalance.completed_at_ms or 0) + self._config.settle_ms
+        self._dirty.add(rebalance.group)
+
+    def take_commits(self, summary: CommitSummary) -> None:
+        """Take up a commit summary."""
+        case = self._case(summary.group)
+        if case is not None:
+            case.history.progress.take_commits(summary)
+
+    def take_probe(self, probe: Probe) -> None:
+        """Take up a probe."""
+        case = self._case(probe.group)
+        if case is None:
+            return
+        case.history.take_probe(probe)
+        if isinstance(probe.state, str) or isinstance(probe.owners, dict):
+            self._dirty.add(probe.group)
+
+    def take_report(self, report: Report) -> None:
+        """Take up what a client said of itself; one whose group cannot be told yet is kept for a while."""
+        for group, each in self._routing.route(report):
+            case = self._case(group)
+            if case is not None:
+                case.history.clients.take(each)
+
+    def forget_group(self, group: str) -> None:
+        """Drop a group that is gone for good."""
+        self._cases.pop(group, None)
+        self._dirty.discard(group)
+
+    # --- What it means ---
+
+    def advance(self, now_ms: int) -> list[Finding]:
+        """Judge what is due at a time in epoch milliseconds; returns the findings that changed."""
+        self.now_ms = max(self.now_ms, now_ms)
+        changed: list[Finding] = []
+        for group in self._due():
+            changed += self._judge(group)
+        return changed
+
+    def finish(self) -> list[Finding]:
+        """Judge everything with what there is: no more will come."""
+        for case in self._cases.values():
+            case.waiting = dict.fromkeys(case.waiting, 0)
+        changed: list[Finding] = []
+        for group in sorted(self._cases):
+            changed += self._judge(group)
+        return changed
+
+    def timings(self, now_ms: int) -> Iterator[GroupTiming]:
+        """Yield the heartbeat timing of every group whose clients report."""
+        for case in self._cases.values():
+            if case.history.clients.known and (timing := time_group(case.history, now_ms)) is not None:
+                yield timing
+
+    def withdrawn(self) -> list[Finding]:
+        """Return, once, findings that a better explanation replaced."""
+        found, self._withdrawn = self._withdrawn, []
+        return found
+
+    def causes(self, group: str) -> Mapping[str, str]:
+        """Return the primary cause of every judged rebalance of a group, by rebalance id."""
+        case = self._cases.get(group)
+        return {} if case is None else {name: each.verdicts[0].rule for name, each in case.judged.items()}
+
+    def _case(self, group: str) -> _Case | None:
+        case = self._cases.get(group)
+        if case is None:
+            if self._config.ignores(group):
+                return None
+            case = self._cases[group] = _Case(
+                GroupHistory(self._cluster, group), self._config.for_group(group), looked_ms=self.now_ms
+            )
+            self._overdue.append(group)
+            for each in self._routing.waiting_for(group):
+                case.history.clients.take(each)
+        return case
+
+    def _due(self) -> list[str]:
+        """Return the groups something happened to, and those not looked at for a while."""
+        due = {group for group in self._dirty if group in self._cases}
+        self._dirty.clear()
+        while self._overdue:
+            case = self._cases.get(self._overdue[0])
+            if case is not None and self.now_ms - case.looked_ms < _SWEEP_MS:
+                break
+            group = self._overdue.popleft()
+            if case is not None:
+                due.add(group)
+        return sorted(due)
+
+    def _judge(self, group: str) -> list[Finding]:
+        case = self._cases[group]
+        if self.now_ms - case.looked_ms >= _SWEEP_MS or case.looked_ms == 0:
+            self._overdue.append(group)
+        case.looked_ms = self.now_ms
+        ready = {name for name, due_ms in case.waiting.items() if due_ms <= self.now_ms}
+        for name in ready:
+            del case.waiting[name]
+        if case.waiting or ready:
+            # Its time comes without anything else happening to the group.
+            self._dirty.update([group] if case.waiting else [])
+        self._explain(case, ready)
+        look = self._look(case)
+        found = [verdict for rule in CONDITIONS for verdict in rule(look)]
+        statements = self._statements(case, [each for each in found if each.claims])
+        standing = [each for each in found if not each.claims]
+        causes = {name: each.verdict.rule for each in statements if each.primary for name in each.verdict.rebalance_ids}
+        look = replace(look, causes=causes)
+        waiting = waiting_now(
+            case.history,
+            self.now_ms,
+            case.thresholds.barrier_ms,
+            case.thresholds.barrier_page_ms,
+            lag_grows=lag_grows(look),
+        )
+        self._note_held(case, [*standing, *([waiting] if waiting else [])])
+        storms = [verdict for rule in AGGREGATES for verdict in rule(look)]
+        statements += [
+            Statement(each, diagnosis(each.rule).family == _OUTSIDE_KAFKA, None)
+            for each in (*standing, *([waiting] if waiting else []))
+        ]
+        statements += [Statement(each, False, self._last_of(case, each)) for each in storms]
+        return self._publish(group, case, statements, look)
+
+    def _note_held(self, case: _Case, standing: Iterable[Verdict]) -> None:
+        """Remember what holds the group up, for when the rebalance it belongs to is judged."""
+        for verdict in standing:
+            if verdict.rule in _HOLDING:
+                case.held = [each for each in case.held if each[0].started_at_ms != verdict.started_at_ms]
+                case.held.append((verdict, self.now_ms))
+        del case.held[:-_KEPT_HELD]
+
+    def _explain(self, case: _Case, ready: set[str]) -> None:
+        """Judge rebalances that are ready, and those before them again: a return sheds light on a departure."""
+        order = [each for each in case.history.in_order() if each.rebalance_id in ready | case.judged.keys()]
+        if not order:
+            return
+        horizon = self.now_ms - max(case.thresholds.stay_ms, case.thresholds.storm_window_ms) - 60_000
+        again = [each for each in order[-_RECONSIDERED:] if each.started_before_ms >= horizon]
+        for rebalance in order:
+            if rebalance.rebalance_id in ready or rebalance in again:
+                self._explain_one(case, rebalance)
+        kept = {each.rebalance_id for each in order}
+        case.judged = {name: each for name, each in case.judged.items() if name in kept}
+        case.past = [each for each in case.past if each.rebalance_id in kept]
+
+    def _explain_one(self, case: _Case, rebalance: Rebalance) -> None:
+        known = case.judged.get(rebalance.rebalance_id)
+        first_time = known is None
+        earlier = [each for each in case.past if each.left_ms <= (rebalance.completed_at_ms or self.now_ms)]
+        episode = look_at(
+            case.history,
+            rebalance,
+            case.thresholds,
+            self.now_ms,
+            Known(
+                earlier,
+                {} if known is None else known.departures,
+                _held_during(case, rebalance),
+                self._elsewhere(case.history.group, rebalance),
+            ),
+        )
+        verdicts = tuple(self._followed(case, rebalance, each) for each in explain(episode))
+        departures = {each.member.member_id: each for each in episode.departures}
+        case.judged[rebalance.rebalance_id] = _Judged(rebalance, verdicts, departures)
+        case.past = [each for each in case.past if each.rebalance_id != rebalance.rebalance_id]
+        for each in episode.departures:
+            cause = _verdict_of(each, verdicts)
+            past = Past(cause.rule, cause.confidence, each.to_ms, each.member, each, rebalance.rebalance_id)
+            case.past.append(past)
+            if first_time and each.likely == SESSION_EXPIRED:
+                self._losses.append((case.history.group, past))
+        case.past.sort(key=lambda each: each.left_ms)
+
+    def _followed(self, case: _Case, rebalance: Rebalance, verdict: Verdict) -> Verdict:
+        """Give a rebalance that only continues the one before that one's cause."""
+        if verdict.rule != FOLLOWS:
+            return verdict
+        before = case.history.before(rebalance)
+        cause = None if before is None else case.judged.get(before.rebalance_id)
+        if cause is None:
+            return replace(verdict, rule="undetermined", confidence=0.3)
+        return replace(
+            cause.verdicts[0],
+            confidence=min(cause.verdicts[0].confidence, verdict.confidence),
+            rebalance_ids=verdict.rebalance_ids,
+        )
+
+    def _elsewhere(self, group: str, rebalance: Rebalance) -> Elsewhere:
+        at_ms = rebalance.started_before_ms
+        near = [
+            (name, past) for name, past in self._losses if name != group and abs(past.left_ms - at_ms) <= _SAME_TIME_MS
+        ]
+        coordinators = {
+            case.history.coordinators[-1].broker
+            for name, _ in near
+            if (case := self._cases.get(name)) is not None and case.history.coordinators
+        }
+        return Elsewhere(
+            tuple(sorted({name for name, _ in near})),
+            tuple(sorted({past.member.host for _, past in near})),
+            tuple(sorted(coordinators)),
+        )
+
+    def _look(self, case: _Case) -> Look:
+        causes = {name: each.verdicts[0].rule for name, each in case.judged.items()}
+        return Look(
+            case.history, case.thresholds, self.now_ms, tuple(case.past), causes, self._config.probe_interval_ms
+        )
+
+    def _statements(self, case: _Case, claims: list[Verdict]) -> list[Statement]:
+        """Return one primary statement per judged rebalance, and what else was found beside them."""
+        claimed: dict[str, Verdict] = {}
+        for claim in sorted(claims, key=lambda each: -each.confidence):
+            for name in claim.rebalance_ids:
+                if name in case.judged:
+                    claimed.setdefault(name, claim)
+        statements = []
+        for claim in claims:
+            mine = tuple(name for name in claim.rebalance_ids if claimed.get(name) is claim)
+            if mine:
+                own = replace(claim, rebalance_ids=mine)
+                statements.append(Statement(own, True, self._last_of(case, own)))
+        for name, judged in case.judged.items():
+            primary, *others = judged.verdicts
+            if name not in claimed:
+                statements.append(Statement(primary, True, self._last_of(case, primary)))
+            statements += [
+                Statement(each, False, self._last_of(case, each))
+                for each in others
+                if diagnosis(each.rule).family not in ("benign", "undetermined") and each.rule != primary.rule
+            ]
+        return statements
+
+    def _last_of(self, case: _Case, verdict: Verdict) -> int:
+        times = [
+            each.completed_at_ms or each.started_before_ms
+            for name in verdict.rebalance_ids
+            if (each := case.history.rebalances.get(name)) is not None
+        ]
+        return max(times, default=self.now_ms)
+
+    def _publish(self, group: str, case: _Case, statements: Iterable[Statement], look: Look) -> list[Finding]:
+        harmed = lag_grows(look)
+        weighed = [replace(each, verdict=self._weigh(group, each, harmed=harmed)) for each in statements]
+        changed, withdrawn = self.book.update(group, weighed, self.now_ms, case.thresholds.resolve_after_ms)
+        self._withdrawn += withdrawn
+        return changed
+
+    def _weigh(self, group: str, statement: Statement, *, harmed: bool) -> Verdict:
+        """Set the severity: page only where consumption is harmed now, nothing for what is silenced."""
+        verdict = statement.verdict
+        severity = verdict.severity or diagnosis(verdict.rule).severity
+        if severity == TICKET and harmed and statement.primary:
+            severity = PAGE
+        if self._config.silenced(group, verdict.rule, self.now_ms):
+            severity = INFO
+        return replace(verdict, severity=severity)
+
+    def disturbances(self) -> list[Finding]:
+        """Judge what groups suffered together; returns findings of the whole cluster that changed."""
+        hosts = {name: case.history for name, case in self._cases.items()}
+        verdicts = cluster_wide(
+            self._losses, hosts, self._config.thresholds.scaled(self._config.window_scale), self.now_ms
+        )
+        changed, withdrawn = self.book.update(
+            "", [Statement(each, False, None) for each in verdicts], self.now_ms, _SWEEP_MS
+        )
+        self._withdrawn += withdrawn
+        return changed
+
+
+def _held_during(case: _Case, rebalance: Rebalance) -> tuple[Verdict, ...]:
+    """Return what was seen holding a group up during a rebalance, the latest first."""
+    end_ms = rebalance.completed_at_ms or rebalance.started_before_ms
+    start_ms = rebalance.started_before_ms - _SAME_TIME_MS
+    return tuple(
+        verdict for verdict, last_ms in reversed(case.held) if verdict.started_at_ms <= end_ms and last_ms >= start_ms
+    )
+
+
+def _verdict_of(departure: Departure, verdicts: tuple[Verdict, ...]) -> Verdict:
+    """Return the verdict that is about this departure, else the primary one."""
+    for verdict in verdicts:
+        if any(each.member_id == departure.member.member_id for each in verdict.subject.members):
+            return verdict
+    return verdicts[0]

@@ -1,0 +1,135 @@
+"""One rebalance as rules look at it: its history, who left and came, and how long the others waited."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rebalance_streaming.detect.config import Thresholds
+from rebalance_streaming.detect.departures import Departure, find_departures, slot_of
+from rebalance_streaming.detect.history import GroupHistory
+from rebalance_streaming.detect.verdict import Verdict
+from rebalance_streaming.groups.events import Member, Rebalance
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """How an earlier departure was explained: by which rule, how surely, when, of whom, in which rebalance."""
+
+    rule: str
+    confidence: float
+    left_ms: int
+    member: Member
+    departure: Departure
+    rebalance_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A member that joined. `returned_from` is the departure it comes back from, null for a newcomer."""
+
+    member: Member
+    returned_from: Past | None
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """What other groups saw about the same time: how many lost members, on how many hosts and coordinators."""
+
+    groups: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    coordinators: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """One rebalance with everything around it, at the time it is judged.
+
+    `earlier` are departures of earlier rebalances, `held` what was seen holding the group up while it went on.
+    """
+
+    rebalance: Rebalance
+    history: GroupHistory
+    thresholds: Thresholds
+    now_ms: int
+    departures: tuple[Departure, ...]
+    arrivals: tuple[Arrival, ...]
+    earlier: tuple[Departure, ...] = ()
+    held: tuple[Verdict, ...] = ()
+    elsewhere: Elsewhere = Elsewhere()
+
+    @property
+    def barrier_min_ms(self) -> int | None:
+        """At least this long members waited for each other; null where the log does not tell (not classic)."""
+        released = self.rebalance.join_ended_at_ms
+        return None if released is None else max(0, released - self.rebalance.started_before_ms)
+
+    @property
+    def barrier_max_ms(self) -> int | None:
+        """At most this long; null when unbounded."""
+        released, start = self.rebalance.join_ended_at_ms, self.rebalance.started_after_ms
+        return None if released is None or start is None else max(0, released - start)
+
+    @property
+    def is_probed(self) -> bool:
+        """Whether probes looked at the group while it rebalanced."""
+        end = self.rebalance.completed_at_ms or self.now_ms
+        return self.history.probed(self.rebalance.started_after_ms or self.rebalance.started_before_ms, end)
+
+    @property
+    def has_reports(self) -> bool:
+        """Whether any client of the group reports."""
+        return bool(self.history.clients.known)
+
+    @property
+    def group_poll_ms(self) -> int:
+        """The longest rebalance time-out of the members, which bounds the join barrier."""
+        members = (*self.rebalance.members_before, *self.rebalance.members_after)
+        return max((m.rebalance_timeout_ms or 0 for m in members), default=0)
+
+    @property
+    def group_heartbeat_ms(self) -> int:
+        """The longest heartbeat interval assumed for any member."""
+        return max((each.client.heartbeat_ms for each in self.departures), default=3_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What was found out before about a rebalance and about those before it, and about other groups meanwhile.
+
+    `past`: departures explained so far, oldest first; `departures`: this one's as they were found at first; `held`:
+    what was seen holding the group up while it went on.
+    """
+
+    past: Sequence[Past] = ()
+    departures: Mapping[str, Departure] = field(default_factory=dict)
+    held: tuple[Verdict, ...] = ()
+    elsewhere: Elsewhere = Elsewhere()
+
+
+def look_at(history: GroupHistory, rebalance: Rebalance, thresholds: Thresholds, now_ms: int, known: Known) -> Episode:
+    """Put together what rules need of one rebalance."""
+    before = {member.member_id for member in rebalance.members_before}
+    joined = [member for member in rebalance.members_after if member.member_id not in before]
+    return Episode(
+        rebalance,
+        history,
+        thresholds,
+        now_ms,
+        find_departures(history, rebalance, known.departures),
+        tuple(Arrival(member, _returned_from(history, member, rebalance, known.past)) for member in joined),
+        tuple(each.departure for each in known.past if each.rebalance_id != rebalance.rebalance_id),
+        known.held,
+        known.elsewhere,
+    )
+
+
+def _returned_from(history: GroupHistory, member: Member, rebalance: Rebalance, past: Sequence[Past]) -> Past | None:
+    for each in reversed(past):
+        if each.rebalance_id == rebalance.rebalance_id or each.left_ms > (rebalance.completed_at_ms or each.left_ms):
+            continue
+        same_id = each.member.member_id == member.member_id
+        same_slot = slot_of(each.member) == slot_of(member)
+        if same_id or (same_slot and not history.seen_together(each.member.member_id, member.member_id)):
+            return each
+    return None

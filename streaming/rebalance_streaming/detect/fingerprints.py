@@ -1,0 +1,101 @@
+"""Which client library a member runs, as far as its records and its own reports tell.
+
+The default client id, the session and rebalance time-outs together narrow it down (catalogue §1.7); a report that
+names library and version decides. What follows from it is data, so that rules ask for a property and not for a name.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from rebalance_streaming.detect.clients import ClientHistory
+from rebalance_streaming.groups.events import Member
+
+JAVA, LIBRDKAFKA, KAFKA_PYTHON, AIOKAFKA = "java", "librdkafka", "kafka-python", "aiokafka"
+SARAMA, FRANZ_GO, KAFKAJS = "sarama", "franz-go", "kafkajs"
+
+_DEFAULT_HEARTBEAT_MS = 3_000
+_KIP848_HEARTBEAT_MS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What is known of a member's client. `library` and `version` null: not known.
+
+    `enforces_poll`: it leaves by itself when max.poll.interval passes without a poll. `own_heartbeats`: heartbeats
+    do not depend on the application's loop. `may_starve`: yet they can fail while the application is well, because
+    they share a lock, an interpreter or an event loop with it; null where the library is not known.
+    """
+
+    library: str | None
+    version: str | None
+    heartbeat_ms: int
+    enforces_poll: bool
+    own_heartbeats: bool
+    may_starve: bool | None
+
+    @property
+    def release(self) -> tuple[int, ...]:
+        """The version as numbers, empty when not known."""
+        return parse_version(self.version)
+
+
+def parse_version(version: str | None) -> tuple[int, ...]:
+    """Return the leading numbers of a version: `2.2.15` -> (2, 2, 15)."""
+    found = re.match(r"\d+(?:\.\d+)*", version or "")
+    return tuple(int(part) for part in found.group().split(".")) if found else ()
+
+
+_BY_CLIENT_ID = (
+    (re.compile(r"kafka-python-(\d[\w.]*)"), KAFKA_PYTHON),
+    (re.compile(r"aiokafka-(\d[\w.]*)"), AIOKAFKA),
+    (re.compile(r"rdkafka()$"), LIBRDKAFKA),
+    (re.compile(r"sarama()$"), SARAMA),
+    (re.compile(r"kgo()$"), FRANZ_GO),
+    (re.compile(r"kafkajs()$"), KAFKAJS),
+    (re.compile(r".+-StreamThread-\d+-consumer()$"), JAVA),
+    (re.compile(r"consumer-.+-\d+()$"), JAVA),
+    (re.compile(r"consumer-\d+()$"), JAVA),
+)
+
+_LIBRARY_NAMES = {
+    "apache-kafka-java": JAVA,
+    "kafka-clients": JAVA,
+    "confluent-kafka": LIBRDKAFKA,
+    "confluent-kafka-python": LIBRDKAFKA,
+    "rdkafka": LIBRDKAFKA,
+}
+
+
+def fingerprint(member: Member, client: ClientHistory | None = None) -> Fingerprint:
+    """Return what is known of a member's client, from its reports if there are any, else from its records."""
+    library, version = _library(member, client)
+    session, poll = member.session_timeout_ms, member.rebalance_timeout_ms
+    heartbeat = client.config.heartbeat_interval_ms if client else None
+    found = Fingerprint(
+        library=library,
+        version=version,
+        heartbeat_ms=heartbeat or (_KIP848_HEARTBEAT_MS if session is None else _DEFAULT_HEARTBEAT_MS),
+        enforces_poll=library not in (SARAMA, FRANZ_GO, KAFKAJS),
+        own_heartbeats=library != KAFKAJS,
+        may_starve=None if library is None else library in (KAFKA_PYTHON, AIOKAFKA, KAFKAJS),
+    )
+    release = found.release
+    if library == KAFKA_PYTHON and release and release < (1, 4):
+        return replace(found, enforces_poll=False, own_heartbeats=False)
+    if library == JAVA and session is not None and session == poll and session <= 30_000:
+        # Before KIP-62 there was one time-out and no heartbeat thread.
+        return replace(found, enforces_poll=False, own_heartbeats=False)
+    return found
+
+
+def _library(member: Member, client: ClientHistory | None) -> tuple[str | None, str | None]:
+    if client is not None and client.library is not None:
+        name = client.library.lower()
+        return _LIBRARY_NAMES.get(name, name), client.version
+    for pattern, library in _BY_CLIENT_ID:
+        found = pattern.match(member.client_id)
+        if found:
+            return library, found.group(1) or None
+    return None, None

@@ -1,0 +1,202 @@
+"""What is remembered of one group for judging it: pictures, rebalances, probes, commits, clients, ZooKeeper.
+
+Fed with the stream's own rows in about the order of their times; every row may come again and then changes nothing.
+Bounded by count and age, so that a group that rebalances all the time costs no more than another.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import msgspec
+
+from rebalance_streaming.detect.clients import Clients
+from rebalance_streaming.detect.progress import Progress
+from rebalance_streaming.groups.events import GroupSnapshot, Member, Partitions, Probe, ProbedMember, Rebalance
+
+_KEPT_REBALANCES, _KEPT_PROBES, _KEPT_OWNERSHIP = 300, 400, 120
+UNSETTLED = frozenset({"preparingrebalance", "completingrebalance", "assigning", "reconciling"})
+PREPARING, COMPLETING = "preparingrebalance", "completingrebalance"
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """One probe of a group's state, in lower case. `members` is null when they were not asked."""
+
+    at_ms: int
+    state: str | None
+    members: tuple[ProbedMember, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinator:
+    """Which broker coordinated the group from some probe on."""
+
+    at_ms: int
+    broker: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """One look at a group that lives in ZooKeeper: its members, and who owns which partition."""
+
+    at_ms: int
+    members: tuple[ProbedMember, ...]
+    owners: dict[str, dict[str, str]]
+
+
+@dataclass(slots=True)
+class GroupHistory:
+    """Everything remembered of one group."""
+
+    cluster: str
+    group: str
+    picture: GroupSnapshot | None = None
+    first_ms: int | None = None
+    rebalances: dict[str, Rebalance] = field(default_factory=dict)
+    sightings: deque[Sighting] = field(default_factory=lambda: deque(maxlen=_KEPT_PROBES))
+    coordinators: deque[Coordinator] = field(default_factory=lambda: deque(maxlen=20))
+    ownership: deque[Ownership] = field(default_factory=lambda: deque(maxlen=_KEPT_OWNERSHIP))
+    progress: Progress = field(default_factory=Progress)
+    clients: Clients = field(default_factory=Clients)
+    #: Latest description of every member of the rebalances kept.
+    members: dict[str, Member] = field(default_factory=dict)
+    #: When a condition that must last was first seen, by rule and subject.
+    since: dict[str, int] = field(default_factory=dict)
+    #: Protocol names in the order they came, with their times.
+    protocols: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=20))
+    topic_counts: dict[str, int] = field(default_factory=dict)
+    topic_changes: deque[tuple[int, str, int, int]] = field(default_factory=lambda: deque(maxlen=50))
+    had_members_ms: int | None = None
+    peak_lag: int = 0
+
+    def take_group(self, picture: GroupSnapshot, at_ms: int) -> None:
+        """Take up a present picture; an older one than is known changes nothing."""
+        known = self.picture
+        if known is not None and _position(picture) < _position(known):
+            return
+        self.picture = picture
+        self._note_age(picture.first_seen_ms if picture.first_seen_ms is not None else at_ms)
+        self._remember(picture.members)
+        if picture.members:
+            self.had_members_ms = max(picture.updated_at_ms or at_ms, self.had_members_ms or 0)
+        if picture.protocol and (not self.protocols or self.protocols[-1][1] != picture.protocol):
+            self.protocols.append((picture.updated_at_ms or at_ms, picture.protocol))
+
+    def take_rebalance(self, rebalance: Rebalance) -> None:
+        """Take up a version of a rebalance; the latest replaces the ones before."""
+        self.rebalances[rebalance.rebalance_id] = rebalance
+        self._note_age(rebalance.started_before_ms)
+        self._remember((*rebalance.members_before, *rebalance.members_after, *rebalance.passing))
+        if len(self.rebalances) > _KEPT_REBALANCES:
+            oldest = min(self.rebalances, key=lambda each: self.rebalances[each].started_before_ms)
+            del self.rebalances[oldest]
+            kept = {
+                m.member_id for r in self.rebalances.values() for m in (*r.members_before, *r.members_after, *r.passing)
+            }
+            self.members = {each: member for each, member in self.members.items() if each in kept}
+
+    def take_probe(self, probe: Probe) -> None:
+        """Take up a probe."""
+        at_ms = probe.probed_at_ms
+        self._note_age(at_ms)
+        if probe.end_offsets is not msgspec.UNSET:
+            stable = {} if probe.stable_offsets is msgspec.UNSET else probe.stable_offsets
+            self.progress.take_ends(probe.end_offsets, stable, at_ms)
+            self._note_topics(at_ms)
+        if isinstance(probe.coordinator_id, int):
+            self._note_coordinator(probe.coordinator_id, at_ms)
+        if isinstance(probe.owners, dict):
+            self.ownership.append(Ownership(at_ms, _members(probe), probe.owners))
+        elif isinstance(probe.state, str) or isinstance(probe.members, tuple):
+            state = (
+                probe.state.lower().replace("_", "").replace("rebalancing", "rebalance")
+                if isinstance(probe.state, str)
+                else None
+            )
+            members = probe.members if isinstance(probe.members, tuple) else None
+            self.sightings.append(Sighting(at_ms, state, members))
+
+    def _note_coordinator(self, broker: int, at_ms: int) -> None:
+        if not self.coordinators or self.coordinators[-1].broker != broker:
+            self.coordinators.append(Coordinator(at_ms, broker))
+
+    def _note_topics(self, at_ms: int) -> None:
+        for topic, count in self.progress.partition_counts().items():
+            known = self.topic_counts.get(topic)
+            if known is not None and known != count:
+                self.topic_changes.append((at_ms, topic, known, count))
+            self.topic_counts[topic] = count
+
+    def _note_age(self, at_ms: int) -> None:
+        self.first_ms = at_ms if self.first_ms is None else min(self.first_ms, at_ms)
+
+    def _remember(self, members: Iterable[Member]) -> None:
+        self.members.update({member.member_id: member for member in members})
+
+    # --- Questions ---
+
+    def in_order(self) -> list[Rebalance]:
+        """Return the rebalances kept, oldest first."""
+        return sorted(self.rebalances.values(), key=lambda each: (each.started_before_ms, each.rebalance_id))
+
+    def since_ms(self, from_ms: int) -> list[Rebalance]:
+        """Return rebalances that began after a moment, oldest first."""
+        return [each for each in self.in_order() if each.started_before_ms >= from_ms]
+
+    def before(self, rebalance: Rebalance) -> Rebalance | None:
+        """Return the rebalance before this one."""
+        earlier = [each for each in self.in_order() if each.started_before_ms < rebalance.started_before_ms]
+        return earlier[-1] if earlier else None
+
+    def after(self, rebalance: Rebalance) -> list[Rebalance]:
+        """Return the rebalances after this one, oldest first."""
+        return [each for each in self.in_order() if each.started_before_ms > rebalance.started_before_ms]
+
+    def sightings_between(self, from_ms: int, to_ms: int) -> Iterator[Sighting]:
+        """Yield probes of a stretch of time, both ends included."""
+        return (each for each in self.sightings if from_ms <= each.at_ms <= to_ms)
+
+    def probed(self, from_ms: int, to_ms: int) -> bool:
+        """Whether probes looked at the group's state around a stretch of time."""
+        return any(each.state is not None and from_ms - 90_000 <= each.at_ms <= to_ms for each in self.sightings)
+
+    def seen_together(self, one: str, other: str) -> bool:
+        """Whether some probe listed both members: then neither is the other come back."""
+        return any(
+            {one, other} <= {member.member_id for member in each.members}
+            for each in self.sightings
+            if each.members is not None
+        )
+
+    def holds(self, what: str, now_ms: int, *, condition: bool, for_ms: int) -> int | None:
+        """Return since when a condition has held if that is for long enough; remembers when it began."""
+        if not condition:
+            self.since.pop(what, None)
+            return None
+        began = self.since.setdefault(what, now_ms)
+        return began if now_ms - began >= for_ms else None
+
+    def is_simple(self) -> bool:
+        """Whether the group has never had members in Kafka."""
+        return (self.picture is None or self.picture.type == "simple") and not self.rebalances
+
+
+def _position(picture: GroupSnapshot) -> tuple[int, int]:
+    return (picture.updated_at_ms or -1, picture.log_offset if picture.log_offset is not None else -1)
+
+
+def _members(probe: Probe) -> tuple[ProbedMember, ...]:
+    return probe.members if isinstance(probe.members, tuple) else ()
+
+
+def partition_names(partitions: Partitions | None) -> tuple[str, ...]:
+    """Return partitions as Kafka prints them."""
+    return tuple(f"{topic}-{p}" for topic, numbers in sorted((partitions or {}).items()) for p in numbers)
+
+
+def places(partitions: Partitions | None) -> set[tuple[str, int]]:
+    """Return partitions as a set of (topic, number)."""
+    return {(topic, p) for topic, numbers in (partitions or {}).items() for p in numbers}

@@ -1,0 +1,117 @@
+"""What a client's own reports say of it while its group lost it: the liveness matrix (catalogue §1.4, §5.3 of metrics).
+
+Heartbeats and polls may each go on or stop, and so may the process as a whole; what its reports show of the three, and
+whether they came in time, separates causes that look alike from outside.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rebalance_streaming.detect.clients import ClientHistory, Clients, Stretch
+from rebalance_streaming.detect.fingerprints import Fingerprint
+
+STARVED, PAUSED, UNREACHABLE, GONE, RESTARTED, NOT_POLLING, HEALTHY = (
+    "starved",
+    "paused",
+    "unreachable",
+    "gone",
+    "restarted",
+    "not_polling",
+    "healthy",
+)
+
+#: Reports that come this late came late for a reason.
+_STALLED_MS = 5_000
+#: librdkafka's word for having left because nobody polled.
+_POLL_REASON = "max.poll.interval"
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A client as far as it reported before it was lost at `at_ms`, with the time-outs it had."""
+
+    client: ClientHistory
+    seen: Stretch
+    prints: Fingerprint
+    session_ms: int
+    poll_ms: int | None
+    at_ms: int
+
+    @property
+    def beats_late(self) -> bool:
+        """Whether it had sent no heartbeat for most of its session."""
+        gap = self.seen.beat_gap_ms
+        return self.seen.beat_never or (gap is not None and gap >= 0.75 * self.session_ms)
+
+    @property
+    def beats_fresh(self) -> bool:
+        """Whether its heartbeats are known to have gone on."""
+        if self.beats_late:
+            return False
+        usual = 1_000 / self.prints.heartbeat_ms
+        return self.seen.beat_gap_ms is not None or (self.seen.beat_rate or 0) >= 0.6 * usual
+
+    @property
+    def stood_still(self) -> bool:
+        """Whether its reporting stopped for a good part of its session, heartbeats not known to have gone on."""
+        known_fresh = self.beats_fresh and self.seen.beat_gap_ms is not None
+        return self.seen.stood_still_ms >= max(0.3 * self.session_ms, 1_500) and not known_fresh
+
+
+def read_liveness(lost: Lost, clients: Clients) -> str | None:
+    """Return which cell of the matrix a lost client was in; null when its reports are too sparse to tell."""
+    if (lost.seen.reason or "").startswith(_POLL_REASON):
+        return NOT_POLLING
+    return _by_delivery(lost) or _by_running(lost) or _by_silence(lost, clients) or _by_polls(lost)
+
+
+def _by_delivery(lost: Lost) -> str | None:
+    """Judge by reports that came late although they were written in time."""
+    seen = lost.seen
+    if lost.client.through_application:
+        # Statistics of a stall come in a burst, once the application polls again.
+        stalled = seen.late_ms > _STALLED_MS and not lost.beats_late
+        known = lost.beats_fresh or (lost.poll_ms is not None and seen.late_ms >= 0.8 * lost.poll_ms)
+        return NOT_POLLING if stalled and known else None
+    return UNREACHABLE if seen.undelivered and seen.stood_still_ms < _STALLED_MS // 5 else None
+
+
+def _by_running(lost: Lost) -> str | None:
+    """Judge by whether the process ran while its heartbeats did not."""
+    seen = lost.seen
+    if lost.stood_still:
+        return RESTARTED if seen.restarted else PAUSED
+    if lost.beats_late and (seen.witnesses or seen.next_report_ms is not None):
+        return STARVED
+    stale = lost.poll_ms is not None and seen.poll_age_ms is not None and seen.poll_age_ms >= 0.8 * lost.poll_ms
+    return NOT_POLLING if stale else None
+
+
+def _by_silence(lost: Lost, clients: Clients) -> str | None:
+    """Judge by reports that stopped altogether."""
+    seen = lost.seen
+    if lost.at_ms - seen.last_report_ms <= 1.5 * seen.interval_ms and not seen.restarted:
+        return None
+    if seen.restarted or _has_successor(lost, clients):
+        return RESTARTED
+    return GONE if seen.next_report_ms is None else PAUSED
+
+
+def _has_successor(lost: Lost, clients: Clients) -> bool:
+    """Whether a later process reports under the same client id."""
+    last = lost.client.latest()
+    return last is not None and any(
+        other is not lost.client
+        and other.client_id == lost.client.client_id
+        and bool(other.sights)
+        and (other.sights[0].process_start_ms or 0) > min(lost.at_ms, last.emitted_ms) - 60_000
+        and other.sights[0].emitted_ms > last.emitted_ms
+        for other in clients
+    )
+
+
+def _by_polls(lost: Lost) -> str | None:
+    if not lost.beats_fresh:
+        return None
+    return NOT_POLLING if lost.seen.polls_stood_still else HEALTHY

@@ -1,0 +1,356 @@
+"""How far each partition of a group was committed, and when: a short ring of commits per partition.
+
+Receives commit summaries and probed end offsets; answers the questions rules ask of a member's partitions: when was
+the last commit before a moment, is there a rhythm, how long does a record take. Arrays per topic, because a large
+group has hundreds of partitions and every one is touched every few seconds.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from rebalance_streaming.groups.events import CommitSummary, Partitions, TopicCommits
+
+Ints = npt.NDArray[np.int64]
+Place = tuple[str, int]
+
+#: Commits kept per partition; summaries carry one per pane, so with the default pane at least a minute.
+KEPT = 12
+UNKNOWN = -1
+#: End offsets kept per topic, and how far apart at least.
+_KEPT_ENDS, _END_SPACING_MS = 90, 10_000
+
+
+@dataclass(slots=True)
+class _Topic:
+    """Rings of one topic: rows are commits, newest last; columns are partitions. -1: none yet."""
+
+    times: Ints
+    offsets: Ints
+    #: When the committed offset last changed, and since when it is watched.
+    advanced_ms: Ints
+    first_ms: Ints
+    #: Deleted by a tombstone at this time, -1: not.
+    deleted_ms: Ints
+
+
+@dataclass(slots=True)
+class _Ends:
+    times: list[int] = field(default_factory=list)
+    ends: list[Ints] = field(default_factory=list)
+    stable: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """One partition now: committed and end offsets, null where unknown; `idle_ms` since the commit last moved."""
+
+    topic: str
+    partition: int
+    committed: int | None
+    end: int | None
+    stable_end: int | None
+    committed_ms: int | None
+    advanced_ms: int | None
+
+    @property
+    def lag(self) -> int | None:
+        """Records between commit and end; null where one is unknown."""
+        return None if self.committed is None or self.end is None else max(0, self.end - self.committed)
+
+    @property
+    def name(self) -> str:
+        """As Kafka prints it."""
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rhythm:
+    """Commits of a set of partitions before some moment.
+
+    `last_ms`: the last one. `gap_ms`: the usual distance, null with fewer than three commits. `pulse`: offsets were
+    committed again without having moved, which only a client does that commits inside its poll loop.
+    """
+
+    last_ms: int | None
+    gap_ms: int | None
+    pulse: bool
+    commits: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How a member worked: records per commit and milliseconds per record, by gaps in which its offsets advanced."""
+
+    batches: int
+    largest_batch: int
+    per_record_ms: float
+    longest_gap_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Jump:
+    """A committed offset that went back, or ahead by far more than its usual step."""
+
+    topic: str
+    partition: int
+    at_ms: int
+    before: int
+    after: int
+
+
+class Progress:
+    """Commits and end offsets of one group."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, _Topic] = {}
+        self._ends: dict[str, _Ends] = {}
+        self._read_to: dict[int, int] = {}
+        self.first_commit_ms: int | None = None
+        self.last_commit_ms: int | None = None
+        self.jumps: list[Jump] = []
+
+    def take_commits(self, summary: CommitSummary) -> None:
+        """Take up a summary; a repetition changes nothing."""
+        if summary.last_log_offset <= self._read_to.get(summary.log_partition, UNKNOWN):
+            return
+        self._read_to[summary.log_partition] = summary.last_log_offset
+        for name, commits in summary.topics.items():
+            self._take_topic(name, commits)
+            newest = max(commits.committed_at_ms)
+            self.last_commit_ms = max(newest, self.last_commit_ms or newest)
+            self.first_commit_ms = min(self.first_commit_ms or newest, *commits.committed_at_ms)
+
+    def _take_topic(self, name: str, commits: TopicCommits) -> None:
+        partitions = np.asarray(commits.partitions, dtype=np.int64)
+        topic = self._topics[name] = _sized(self._topics.get(name), int(partitions.max()) + 1)
+        times = np.asarray(commits.committed_at_ms, dtype=np.int64)
+        deleted = np.array([offset is None for offset in commits.offsets])
+        offsets = np.array([UNKNOWN if offset is None else offset for offset in commits.offsets], dtype=np.int64)
+        topic.deleted_ms[partitions] = np.where(deleted, times, UNKNOWN)
+        kept = partitions[~deleted]
+        times, offsets = times[~deleted], offsets[~deleted]
+        moved = topic.offsets[-1, kept] != offsets
+        self._note_jumps(name, topic, kept, times, offsets)
+        topic.advanced_ms[kept] = np.where(moved, times, topic.advanced_ms[kept])
+        topic.first_ms[kept] = np.where(topic.first_ms[kept] == UNKNOWN, times, topic.first_ms[kept])
+        topic.times[:-1, kept], topic.offsets[:-1, kept] = topic.times[1:, kept], topic.offsets[1:, kept]
+        topic.times[-1, kept], topic.offsets[-1, kept] = times, offsets
+
+    def _note_jumps(self, name: str, topic: _Topic, kept: Ints, times: Ints, offsets: Ints) -> None:
+        before, older = topic.offsets[-1, kept], topic.offsets[:, kept]
+        known = before != UNKNOWN
+        steps = np.abs(np.diff(np.where(older == UNKNOWN, before, older), axis=0))
+        usual = np.maximum(1, steps.max(axis=0))
+        back = known & (offsets < before)
+        ahead = known & (older[-3] != UNKNOWN) & (offsets - before > 10 * usual) & (offsets - before > 1_000)
+        for i in np.flatnonzero(back | ahead).tolist():
+            self.jumps.append(Jump(name, int(kept[i]), int(times[i]), int(before[i]), int(offsets[i])))
+        del self.jumps[:-200]
+
+    def take_ends(
+        self,
+        ends: Mapping[str, Mapping[str, int | None]],
+        stable: Mapping[str, Mapping[str, int | None]],
+        at_ms: int,
+    ) -> None:
+        """Take up probed end offsets."""
+        for name, offsets in ends.items():
+            known = self._ends.setdefault(name, _Ends())
+            last = known.ends[-1] if known.ends else np.empty(0, dtype=np.int64)
+            row = _padded(last, max([len(last), *(int(p) + 1 for p in offsets)])).copy()
+            known.stable = _padded(known.stable, len(row))
+            for p, offset in offsets.items():
+                row[int(p)] = UNKNOWN if offset is None else offset
+            for p, offset in stable.get(name, {}).items():
+                if int(p) < len(known.stable):
+                    known.stable[int(p)] = UNKNOWN if offset is None else offset
+            if len(known.times) > 1 and at_ms - known.times[-2] < _END_SPACING_MS:
+                known.times[-1], known.ends[-1] = at_ms, row
+            else:
+                known.times.append(at_ms)
+                known.ends.append(row)
+            del known.times[:-_KEPT_ENDS], known.ends[:-_KEPT_ENDS]
+
+    # --- Questions ---
+
+    def partition_counts(self) -> dict[str, int]:
+        """Return how many partitions each probed topic has."""
+        return {name: len(known.ends[-1]) for name, known in self._ends.items() if known.ends}
+
+    def positions(self) -> Iterator[Position]:
+        """Yield every partition that was ever committed and is not deleted."""
+        for name, topic in self._topics.items():
+            for p in np.flatnonzero((topic.times[-1] != UNKNOWN) & (topic.deleted_ms == UNKNOWN)).tolist():
+                yield self._position(name, topic, p)
+
+    def position(self, name: str, partition: int) -> Position:
+        """Return one partition, whatever is known of it."""
+        topic = self._topics.get(name)
+        if topic is None or partition >= topic.times.shape[1] or topic.times[-1, partition] == UNKNOWN:
+            end, stable = self._end(name, partition)
+            return Position(name, partition, None, end, stable, None, None)
+        return self._position(name, topic, partition)
+
+    def _position(self, name: str, topic: _Topic, p: int) -> Position:
+        end, stable = self._end(name, p)
+        return Position(
+            name,
+            p,
+            int(topic.offsets[-1, p]),
+            end,
+            stable,
+            int(topic.times[-1, p]),
+            int(topic.advanced_ms[p]),
+        )
+
+    def _end(self, name: str, partition: int) -> tuple[int | None, int | None]:
+        known = self._ends.get(name)
+        if known is None or not known.ends or partition >= len(known.ends[-1]):
+            return None, None
+        return _known(known.ends[-1][partition]), _known(known.stable[partition])
+
+    def end_at(self, name: str, partition: int, at_ms: int) -> int | None:
+        """Return a partition's end offset as last probed before a moment; null when it was not."""
+        known = self._ends.get(name)
+        found = None
+        for time, ends in zip(known.times, known.ends, strict=True) if known else ():
+            if time > at_ms:
+                break
+            found = _known(ends[partition]) if partition < len(ends) else found
+        return found
+
+    def first_end(self, name: str, partition: int) -> int | None:
+        """Return a partition's oldest end offset that is remembered."""
+        known = self._ends.get(name)
+        rows = known.ends if known else ()
+        return next(
+            (int(ends[partition]) for ends in rows if partition < len(ends) and ends[partition] != UNKNOWN), None
+        )
+
+    def end_growth(self, name: str, partition: int, since_ms: int) -> int | None:
+        """Return how many records a partition got since a moment; null when it was not probed twice since."""
+        known = self._ends.get(name)
+        if known is None:
+            return None
+        inside = [
+            int(ends[partition])
+            for time, ends in zip(known.times, known.ends, strict=True)
+            if time >= since_ms and partition < len(ends) and ends[partition] != UNKNOWN
+        ]
+        return inside[-1] - inside[0] if len(inside) > 1 else None
+
+    def ends_since(self) -> int | None:
+        """Return since when end offsets are known; null when none are."""
+        return min((known.times[0] for known in self._ends.values() if known.times), default=None)
+
+    def total_lag(self) -> int | None:
+        """Return the lag over all partitions of which both offsets are known; null when there is none."""
+        lags = [lag for position in self.positions() if (lag := position.lag) is not None]
+        return sum(lags) if lags else None
+
+    def rhythm(self, partitions: Partitions, before_ms: int) -> Rhythm:
+        """Return how these partitions were committed before a moment."""
+        times: set[int] = set()
+        pulse = False
+        for name, numbers in partitions.items():
+            rows, offsets = self._rings(name, numbers)
+            inside = (rows != UNKNOWN) & (rows <= before_ms)
+            times.update(rows[inside].tolist())
+            again = inside[1:] & inside[:-1] & (offsets[1:] == offsets[:-1])
+            pulse = pulse or bool(again.any())
+        ordered = sorted(times)
+        # Commits of one request reach the log within milliseconds of each other.
+        instants = [t for i, t in enumerate(ordered) if i == 0 or t - ordered[i - 1] > 50]
+        gaps = np.diff(instants[-KEPT:])
+        return Rhythm(
+            ordered[-1] if ordered else None,
+            int(np.median(gaps)) if len(gaps) > 1 else None,
+            pulse,
+            len(instants),
+        )
+
+    def pace(self, partitions: Partitions, before_ms: int | None = None) -> Pace | None:
+        """Return how fast these partitions advanced; null without two commits between which they did."""
+        moves: dict[int, int] = {}
+        for name, numbers in partitions.items():
+            rows, offsets = self._rings(name, numbers)
+            steps = np.diff(offsets, axis=0)
+            usable = (rows[:-1] != UNKNOWN) & (steps > 0)
+            if before_ms is not None:
+                usable &= rows[1:] <= before_ms
+            for i, j in zip(*np.nonzero(usable), strict=True):
+                moves[int(rows[i + 1, j])] = moves.get(int(rows[i + 1, j]), 0) + int(steps[i, j])
+        instants = sorted(moves)
+        spans = [(b - a, moves[b]) for a, b in itertools.pairwise(instants) if b - a > 50]
+        if not spans:
+            return None
+        return Pace(
+            len(spans),
+            max(batch for _, batch in spans),
+            max(gap / batch for gap, batch in spans),
+            max(gap for gap, _ in spans),
+        )
+
+    def commits_between(self, partitions: Partitions, from_ms: int, to_ms: int) -> int:
+        """Return how many commits of these partitions are remembered in a stretch of time."""
+        count = 0
+        for name, numbers in partitions.items():
+            rows, _ = self._rings(name, numbers)
+            count += int(((rows > from_ms) & (rows <= to_ms)).sum())
+        return count
+
+    def committed_before(self, place: Place, at_ms: int) -> tuple[int, int] | None:
+        """Return (time, offset) of a partition's last remembered commit up to a moment; null when none is."""
+        rows, offsets = (ring.ravel() for ring in self._rings(place[0], [place[1]]))
+        inside = np.flatnonzero((rows != UNKNOWN) & (rows <= at_ms))
+        return (int(rows[inside[-1]]), int(offsets[inside[-1]])) if len(inside) else None
+
+    def frozen_since(self, place: Place) -> int | None:
+        """Return when a partition's committed offset last moved; null when it was never committed."""
+        return self.position(*place).advanced_ms
+
+    def deleted(self) -> list[tuple[str, int, int]]:
+        """Return (topic, partition, time) of committed offsets that were deleted and not committed again."""
+        return [
+            (name, p, int(topic.deleted_ms[p]))
+            for name, topic in self._topics.items()
+            for p in np.flatnonzero(topic.deleted_ms != UNKNOWN).tolist()
+        ]
+
+    def _rings(self, name: str, numbers: Iterable[int]) -> tuple[Ints, Ints]:
+        topic = self._topics.get(name)
+        if topic is None:
+            return np.empty((KEPT, 0), dtype=np.int64), np.empty((KEPT, 0), dtype=np.int64)
+        columns = [p for p in numbers if p < topic.times.shape[1]]
+        return topic.times[:, columns], topic.offsets[:, columns]
+
+
+def _known(offset: np.int64) -> int | None:
+    return None if offset == UNKNOWN else int(offset)
+
+
+def _padded(array: Ints, size: int) -> Ints:
+    missing = size - array.shape[-1]
+    if missing <= 0:
+        return array
+    blank = np.full((*array.shape[:-1], missing), UNKNOWN, dtype=np.int64)
+    return np.concatenate((array, blank), axis=-1)
+
+
+def _sized(topic: _Topic | None, size: int) -> _Topic:
+    if topic is None:
+        ring, row = np.full((KEPT, size), UNKNOWN, dtype=np.int64), np.full(size, UNKNOWN, dtype=np.int64)
+        return _Topic(ring, ring.copy(), row, row.copy(), row.copy())
+    return _Topic(
+        _padded(topic.times, size),
+        _padded(topic.offsets, size),
+        _padded(topic.advanced_ms, size),
+        _padded(topic.first_ms, size),
+        _padded(topic.deleted_ms, size),
+    )

@@ -1,0 +1,85 @@
+"""Which diagnosis is the primary cause of one rebalance; exactly one, if only `undetermined` (catalogue §1.6).
+
+A loss that started the rebalance is its cause, and what held up the others is secondary. A rebalance that somebody
+wanted has the cause of its wait, if it waited for long.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rebalance_streaming.detect.episode import Episode
+from rebalance_streaming.detect.rules.barrier import explain_barrier
+from rebalance_streaming.detect.rules.benign import BENIGN_RULES, unexplained
+from rebalance_streaming.detect.rules.coordinator import find_failover
+from rebalance_streaming.detect.rules.losses import explain_loss
+from rebalance_streaming.detect.verdict import UNDETERMINED, Verdict
+from rebalance_streaming.groups.events import Alternative, Subject, SubjectMember
+
+
+def explain(episode: Episode) -> tuple[Verdict, ...]:
+    """Return what explains a rebalance, its primary cause first."""
+    losses = _merge([v for each in episode.departures if (v := explain_loss(episode, each)) is not None])
+    known = [each for each in losses if each.rule != UNDETERMINED]
+    failover = find_failover(episode.history, episode.rebalance, episode.thresholds) if losses else None
+    barrier = explain_barrier(episode) or next(iter(episode.held), None)
+    benign = next((verdict for rule in BENIGN_RULES if (verdict := rule(episode)) is not None), None)
+    ranked = [failover] if failover is not None and not _is_sure(known) else []
+    ranked += known
+    if not known and barrier is not None:
+        ranked.append(barrier)
+    ranked += [each for each in losses if each.rule == UNDETERMINED]
+    if benign is not None:
+        ranked.append(benign)
+    if known and barrier is not None:
+        ranked.append(barrier)
+    if not ranked:
+        ranked = [unexplained(episode)]
+    return tuple(replace(each, rebalance_ids=(episode.rebalance.rebalance_id,)) for each in _with_rivals(ranked))
+
+
+def _is_sure(losses: list[Verdict]) -> bool:
+    """Whether a loss is explained by what its own client said, which a failover nearby does not change."""
+    return any(each.confidence >= 0.95 for each in losses)
+
+
+def _merge(verdicts: list[Verdict]) -> list[Verdict]:
+    """Join verdicts of the same rule to one with all their subjects; the surest rule first."""
+    by_rule: dict[str, list[Verdict]] = {}
+    for verdict in verdicts:
+        by_rule.setdefault(verdict.rule, []).append(verdict)
+    merged = [_joined(each) for each in by_rule.values()]
+    return sorted(merged, key=lambda each: -each.confidence)
+
+
+def _joined(verdicts: list[Verdict]) -> Verdict:
+    first = max(verdicts, key=lambda each: each.confidence)
+    members: dict[str, SubjectMember] = {
+        member.member_id or member.client_id or "": member for each in verdicts for member in each.subject.members
+    }
+    subject = Subject(
+        tuple(members[name] for name in sorted(members)),
+        tuple(sorted({p for each in verdicts for p in each.subject.partitions})),
+        tuple(sorted({h for each in verdicts for h in each.subject.hosts})),
+    )
+    others = len(members) - len(first.subject.members)
+    also = f" {others} other member{'s' if others > 1 else ''} likewise." if others > 0 else ""
+    return replace(
+        first,
+        subject=subject,
+        summary=first.summary + also,
+        started_at_ms=min(each.started_at_ms for each in verdicts),
+        missing=tuple(dict.fromkeys(text for each in verdicts for text in each.missing)),
+    )
+
+
+def _with_rivals(ranked: list[Verdict]) -> list[Verdict]:
+    """Name in the primary what else was found beside it."""
+    first, rest = ranked[0], ranked[1:]
+    named = {each.rule for each in first.alternatives} | {first.rule}
+    rivals = tuple(
+        Alternative(each.rule, "found as well; the rebalance began before it")
+        for each in rest
+        if each.rule not in named and each.rule not in (UNDETERMINED, "follows")
+    )
+    return [replace(first, alternatives=(*first.alternatives, *rivals)), *rest]

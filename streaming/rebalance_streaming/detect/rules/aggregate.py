@@ -1,0 +1,52 @@
+"""What several groups suffer at the same time (catalogue §1.8, §4.5): a cause outside all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from rebalance_streaming.detect.config import Thresholds
+from rebalance_streaming.detect.episode import Past
+from rebalance_streaming.detect.history import GroupHistory
+from rebalance_streaming.detect.verdict import LOG, PROBES, STRONG, Verdict, seconds
+from rebalance_streaming.groups.events import Advice, Alternative, Evidence, Subject
+
+_LEAST_HOSTS, _LEAST_COORDINATORS = 2, 2
+
+
+def cluster_wide(
+    losses: Iterable[tuple[str, Past]], histories: Mapping[str, GroupHistory], thresholds: Thresholds, now_ms: int
+) -> Iterator[Verdict]:
+    """Groups on several coordinators and hosts lost members within a minute: network or cluster, not an application."""
+    recent = [(name, past) for name, past in losses if past.left_ms >= now_ms - thresholds.resolve_after_ms]
+    if len({name for name, _ in recent}) < thresholds.wide_groups:
+        return
+    recent.sort(key=lambda each: each[1].left_ms)
+    for i, (_, first) in enumerate(recent):
+        near = [each for each in recent[i:] if each[1].left_ms - first.left_ms <= thresholds.wide_window_ms]
+        groups = sorted({name for name, _ in near})
+        hosts = sorted({past.member.host for _, past in near})
+        brokers = sorted(
+            {
+                histories[name].coordinators[-1].broker
+                for name in groups
+                if name in histories and histories[name].coordinators
+            }
+        )
+        if len(groups) < thresholds.wide_groups or len(hosts) < _LEAST_HOSTS or len(brokers) < _LEAST_COORDINATORS:
+            continue
+        yield Verdict(
+            rule="cluster_wide_disturbance",
+            confidence=STRONG,
+            summary=f"{len(groups)} groups on {len(hosts)} hosts and {len(brokers)} coordinators lost members within "
+            f"{seconds(thresholds.wide_window_ms)}: look at the network and the brokers, not at one application.",
+            started_at_ms=first.left_ms,
+            subject=Subject(hosts=tuple(hosts)),
+            evidence=(
+                Evidence(LOG, "groups", ", ".join(groups[:10]), "lost members at the same time"),
+                Evidence(PROBES, "coordinators", ", ".join(map(str, brokers)), "more than one broker"),
+            ),
+            alternatives=(Alternative("network_partition", "more than one host"),),
+            advice=(Advice("operation", None, "check switches, zones and broker load of that minute", "-"),),
+            rebalance_ids=tuple(past.rebalance_id for _, past in near),
+        )
+        return

@@ -1,0 +1,311 @@
+"""How partitions are dealt out, and to whom (catalogue §4.4): assignors, idle members, strangers in one group.
+
+Receives a group as it stands with what its rebalances did to partitions. All of it is in the log.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from rebalance_streaming.detect.fingerprints import JAVA, LIBRDKAFKA, fingerprint
+from rebalance_streaming.detect.look import ConditionRule, Look
+from rebalance_streaming.detect.rules.standing import (
+    DAY_MS,
+    STREAMS_ASSIGNOR,
+    client_of,
+    is_consumer_group,
+    names_of,
+    size_of,
+    standing_since,
+    subject_among,
+)
+from rebalance_streaming.detect.verdict import (
+    CERTAIN,
+    INFO,
+    LOG,
+    PLAUSIBLE,
+    STRONG,
+    TICKET,
+    Verdict,
+    seconds,
+    subject_of,
+)
+from rebalance_streaming.groups.events import Advice, Alternative, Evidence, Member, Rebalance
+from rebalance_streaming.groups.identity import client_stem
+
+_EAGER = frozenset({"range", "roundrobin", "sticky"})
+#: Share of all partitions' time that rebalances may take.
+_CHURN_A_DAY = 0.01
+#: How far the largest share may exceed the fair one before somebody should look at it.
+_UNFAIR = 1.5
+_NUMBER = re.compile(r"\d+")
+
+
+# --- Eager assignors ---
+
+
+def eager_assignor(look: Look) -> Iterator[Verdict]:
+    """Every rebalance stops all members, also those whose partitions stay where they are (KIP-429)."""
+    picture = look.history.picture
+    if look.is_young or picture is None or picture.type != "classic" or picture.protocol not in _EAGER:
+        return
+    recent = [each for each in look.recent(DAY_MS) if each.members_before and each.members_after]
+    kept = sum(each.moves.kept for each in recent if each.moves is not None)
+    churn = _churn(look, recent)
+    if len(look.members) < look.thresholds.eager_members and churn < _CHURN_A_DAY:
+        return
+    partitions = sum(size_of(each.partitions) for each in look.members)
+    cost = f"{kept} partitions stopped without moving in {len(recent)} rebalances of the last day"
+    yield Verdict(
+        rule="eager_assignor",
+        confidence=CERTAIN,
+        # What has not cost anything yet is worth knowing, and no more.
+        severity=TICKET if kept else INFO,
+        summary=f"The {picture.protocol} assignor stops all {len(look.members)} members at every rebalance: "
+        + (f"{cost}." if kept else "a cooperative one would stop only partitions that move."),
+        started_at_ms=look.stable_since_ms() or look.now_ms,
+        evidence=(
+            Evidence(LOG, "protocol", picture.protocol or "", "an eager assignor"),
+            Evidence(LOG, "members", f"{len(look.members)} with {partitions} partitions", "all stop together"),
+            Evidence(LOG, "kept partitions", cost, "what a cooperative assignor would have saved"),
+            Evidence(LOG, "churn", f"{churn:.2%} of a day", "partition time lost to rebalances"),
+        ),
+        advice=_cooperate(look),
+    )
+
+
+def _churn(look: Look, recent: Sequence[Rebalance]) -> float:
+    """Return the share of a whole day that partitions stood still: a lower bound for a group watched for less."""
+    partitions = sum(size_of(each.partitions) for each in look.members)
+    return sum(each.lost_partition_ms for each in recent) / (partitions * DAY_MS) if partitions else 0.0
+
+
+def _cooperate(look: Look) -> tuple[Advice, ...]:
+    prints = [fingerprint(each, client_of(look, each)) for each in look.members]
+    libraries = {each.library for each in prints}
+    picture = look.history.picture
+    now = picture.protocol if picture is not None else None
+    how = "cooperative-sticky; Java 2.4-2.8 in two rolling bounces: first add it everywhere, then remove the eager one"
+    if libraries == {JAVA} and all(each.release >= (3,) for each in prints):
+        how = "cooperative-sticky only, in one rolling bounce: since 3.0 it is in the default list beside range"
+    elif libraries == {LIBRDKAFKA}:
+        how = "cooperative-sticky, with all members stopped at once: librdkafka does not mix it with an eager one"
+    return (
+        Advice("partition.assignment.strategy", now, how, "saves the partitions that do not move"),
+        Advice("group.protocol", "classic", "consumer, on brokers >= 4.0: no barrier at all", "KIP-848"),
+    )
+
+
+def assignor_migration_error(look: Look) -> Iterator[Verdict]:
+    """The group goes back and forth between assignors: members offer lists that do not fit (librdkafka#3589, #4368)."""
+    if look.is_young:
+        return
+    since = look.now_ms - look.thresholds.deploy_window_ms
+    changes = [(at, name) for at, name in look.history.protocols if at >= since]
+    before = [(at, name) for at, name in look.history.protocols if at < since][-1:]
+    names = [name for _, name in (*before, *changes)]
+    returns = sum(a == c for a, c in zip(names, names[2:], strict=False))
+    if not returns:
+        return
+    eager = {name in _EAGER for name in names}
+    yield Verdict(
+        rule="assignor_migration_error",
+        confidence=STRONG if returns > 1 else PLAUSIBLE,
+        summary=f"The assignor went back and forth ({' -> '.join(names)}): their lists do not fit together.",
+        started_at_ms=changes[0][0],
+        evidence=(
+            Evidence(
+                LOG, "protocol", " -> ".join(names), f"alternates within {seconds(look.thresholds.deploy_window_ms)}"
+            ),
+            Evidence(
+                LOG, "families", "eager and cooperative" if len(eager) > 1 else "one family", "kinds of assignors"
+            ),
+        ),
+        alternatives=(Alternative("protocol_migration", "it went back; a change made once and undone looks the same"),),
+        missing=() if returns > 1 else ("clients' settings of partition.assignment.strategy",),
+        advice=(
+            Advice(
+                "partition.assignment.strategy",
+                names[-1],
+                "Java: add the new one beside the old one everywhere, then remove the old one everywhere; librdkafka: "
+                "stop all members, change the list, start all",
+                "two rolling bounces",
+            ),
+        ),
+    )
+
+
+# --- Shares ---
+
+
+def idle_members(look: Look) -> Iterator[Verdict]:
+    """Members without a partition, because there are more of them than partitions; each still costs rebalances."""
+    if look.is_young or not is_consumer_group(look) or not look.members:
+        return
+    idle = [
+        each for each in look.members if each.topics and each.partitions is not None and not size_of(each.partitions)
+    ]
+    waiting = [(each, _idle_since(look, each)) for each in idle if _is_surplus(look, each)]
+    idle_since = [(each, at) for each, at in waiting if at is not None and look.now_ms - at >= look.thresholds.idle_ms]
+    if not idle_since:
+        return
+    members = [each for each, _ in idle_since]
+    partitions = _partitions_of(look, members[0])
+    yield Verdict(
+        rule="idle_members",
+        confidence=CERTAIN,
+        summary=f"{len(members)} of {len(look.members)} members have had nothing to do for "
+        f"{seconds(look.now_ms - max(at for _, at in idle_since))}: there are only {partitions} partitions. "
+        f"Idle: {names_of(members)}.",
+        started_at_ms=min(at for _, at in idle_since),
+        subject=subject_of(*members),
+        evidence=(
+            Evidence(LOG, "assignment", f"{len(members)} members without partitions", "in every generation meanwhile"),
+            Evidence(LOG, "partitions", f"{partitions} of {', '.join(members[0].topics)}", "fewer than members"),
+        ),
+        alternatives=(Alternative("orphan_partition", "every partition has an owner"),),
+        advice=(
+            Advice("replicas", str(len(look.members)), str(len(look.members) - len(members)), "members <= partitions"),
+            Advice("partitions", str(partitions), f"at least {len(look.members)}", "members <= partitions"),
+        ),
+    )
+
+
+def _partitions_of(look: Look, member: Member) -> int:
+    """Return how many partitions the topics of a member have: as probed, at least as assigned."""
+    total = 0
+    for topic in member.topics:
+        assigned = {p for each in look.members for p in (each.partitions or {}).get(topic, [])}
+        total += max(len(assigned), look.history.topic_counts.get(topic, 0))
+    return total
+
+
+def _is_surplus(look: Look, member: Member) -> bool:
+    rivals = [each for each in look.members if set(each.topics) & set(member.topics)]
+    return len(rivals) > _partitions_of(look, member) > 0
+
+
+def _idle_since(look: Look, member: Member) -> int | None:
+    def is_idle(members: tuple[Member, ...]) -> bool:
+        return any(each.member_id == member.member_id and not size_of(each.partitions) for each in members)
+
+    return standing_since(look, is_idle)
+
+
+def assignment_imbalance(look: Look) -> Iterator[Verdict]:
+    """Members with equal subscriptions have unequal shares: range over many topics, or a flaw of the assignor."""
+    picture = look.history.picture
+    if look.is_young or not look.is_settled or not is_consumer_group(look) or picture is None:
+        return
+    if picture.protocol == STREAMS_ASSIGNOR or not _is_uneven(look.members):
+        return
+    since = standing_since(look, _is_uneven)
+    if since is None or look.now_ms - since < look.thresholds.imbalance_ms:
+        return
+    shares = sorted((size_of(each.partitions), each.member_id) for each in look.members)
+    least, (most, busiest) = shares[0][0], shares[-1]
+    fair = sum(share for share, _ in shares) / len(shares)
+    member = next(each for each in look.members if each.member_id == busiest)
+    yield Verdict(
+        rule="assignment_imbalance",
+        confidence=CERTAIN,
+        severity=TICKET if most >= _UNFAIR * fair else INFO,
+        summary=f"{names_of([member])} has {most} partitions, another member {least}, with equal subscriptions.",
+        started_at_ms=since,
+        subject=subject_of(member),
+        evidence=(
+            Evidence(LOG, "assignment", f"{least} to {most} partitions, fair would be {fair:.1f}", "more than 1 apart"),
+            Evidence(LOG, "protocol", picture.protocol or picture.type or "", f"{len(member.topics)} topics"),
+        ),
+        alternatives=(Alternative("partition_skew", "this is about the number of partitions, not their load"),),
+        advice=(
+            Advice(
+                "partition.assignment.strategy" if picture.type == "classic" else "group.remote.assignor",
+                picture.protocol,
+                "cooperative-sticky or roundrobin" if picture.type == "classic" else "uniform",
+                "shares differ by at most 1",
+            ),
+        ),
+    )
+
+
+def _is_uneven(members: tuple[Member, ...]) -> bool:
+    alike = len(members) > 1 and len({each.topics for each in members}) == 1 and bool(members[0].topics)
+    if not alike or any(each.partitions is None or each.topic_regex for each in members):
+        return False
+    shares = [size_of(each.partitions) for each in members]
+    return max(shares) - min(shares) > 1
+
+
+# --- Strangers ---
+
+
+def shared_group_id(look: Look) -> Iterator[Verdict]:
+    """Different applications use one group id: a deploy of one stops the other (spring-projects/spring-kafka#3784)."""
+    if look.is_young or not is_consumer_group(look):
+        return
+    since = standing_since(look, lambda members: len(_strangers(members)) > 1)
+    if since is None or look.now_ms - since < look.thresholds.shared_ms:
+        return
+    parts = _strangers(look.members)
+    told = "; ".join(f"{names_of(part)} read {', '.join(sorted(_topics(part)))}" for part in parts[:3])
+    yield Verdict(
+        rule="shared_group_id",
+        confidence=STRONG,
+        summary=f"{len(parts)} applications share the group id {look.history.group}: {told}. "
+        "Each restart of one stops all.",
+        started_at_ms=since,
+        subject=subject_among(look, [member for part in parts for member in part]),
+        evidence=(
+            Evidence(
+                LOG, "topics", " | ".join(",".join(sorted(_topics(part))) for part in parts), "no topic in common"
+            ),
+            Evidence(LOG, "members", " | ".join(str(len(part)) for part in parts), "different clients or hosts"),
+        ),
+        alternatives=(Alternative("subscription_change", f"it has lasted {seconds(look.now_ms - since)}"),),
+        advice=(
+            Advice(
+                "group.id",
+                look.history.group,
+                "one per application; commit the present offsets under the new id before the change",
+                "-",
+            ),
+        ),
+    )
+
+
+def _strangers(members: tuple[Member, ...]) -> list[list[Member]]:
+    """Return the members in parts that have no topic in common, if their clients or hosts differ, too."""
+    if any(each.topic_regex for each in members):
+        return []
+    parts: list[list[Member]] = []
+    for member in members:
+        if member.topics:
+            near = [part for part in parts if _topics(part) & set(member.topics)]
+            parts = [part for part in parts if part not in near]
+            parts.append([member, *(each for part in near for each in part)])
+    hosts, names = [{m.host for m in part} for part in parts], [{_program(m) for m in part} for part in parts]
+    return sorted(parts, key=lambda part: part[0].member_id) if _disjoint(hosts) or _disjoint(names) else []
+
+
+def _topics(members: Sequence[Member]) -> set[str]:
+    return {topic for each in members for topic in each.topics}
+
+
+def _program(member: Member) -> str:
+    """Return a client id without what tells instances of one program apart."""
+    return _NUMBER.sub("", client_stem(member.client_id))
+
+
+def _disjoint(sets: Sequence[set[str]]) -> bool:
+    return sum(map(len, sets)) == len(set().union(*sets))
+
+
+CONDITIONS: tuple[ConditionRule, ...] = (
+    eager_assignor,
+    assignor_migration_error,
+    idle_members,
+    assignment_imbalance,
+    shared_group_id,
+)

@@ -1,0 +1,169 @@
+"""What held up a rebalance that began for a harmless reason (catalogue §4.2): somebody did not rejoin for long."""
+
+from __future__ import annotations
+
+from rebalance_streaming.detect.advice import stalled_barrier_advice
+from rebalance_streaming.detect.clients import ASSIGNED_LATENCY, REVOKED_LATENCY, ClientHistory
+from rebalance_streaming.detect.episode import Episode
+from rebalance_streaming.detect.history import PREPARING, GroupHistory
+from rebalance_streaming.detect.verdict import (
+    CERTAIN,
+    CLIENT_METRICS,
+    LOG,
+    PLAUSIBLE,
+    PROBES,
+    Verdict,
+    name_of,
+    seconds,
+    subject_of,
+)
+from rebalance_streaming.groups.events import Advice, Alternative, Evidence, Member
+
+#: A probe's clock and the coordinator's are not the same.
+_SAME_MS = 500
+_WAITS_FOR_APPLICATION = ("wait-unassign-call", "wait-assign-call")
+
+
+def explain_barrier(episode: Episode) -> Verdict | None:
+    """Return why members waited for each other for long, although all of them came in the end; null if they did not.
+
+    The first join of an empty group waits by design (group.initial.rebalance.delay.ms).
+    """
+    rebalance, waited = episode.rebalance, episode.barrier_min_ms
+    if waited is None or waited < _long(episode) or not rebalance.members_before:
+        return None
+    released = rebalance.join_ended_at_ms or rebalance.started_before_ms
+    stayed = [m for m in rebalance.members_after if m.member_id in {b.member_id for b in rebalance.members_before}]
+    callback = _in_callback(episode, stayed, released - waited, released)
+    if callback is not None:
+        return callback
+    culprit = _last_to_poll(episode.history, stayed, released - waited, released)
+    if culprit is None and len(stayed) != 1:
+        return _nobody_named(episode, waited)
+    member = culprit or stayed[0]
+    return Verdict(
+        rule="stalled_member_join_barrier",
+        confidence=PLAUSIBLE,
+        summary=f"The group waited {seconds(waited)} until {name_of(member)} called poll() again and rejoined.",
+        started_at_ms=released - waited,
+        subject=subject_of(member),
+        evidence=(Evidence(LOG, "join barrier", f"at least {seconds(waited)}", "start seen by probes"),),
+        alternatives=(Alternative("slow_rebalance_callback", "no client reports a slow callback"),),
+        missing=() if episode.has_reports else ("client metrics: time in rebalance callbacks, age of the last poll",),
+        advice=stalled_barrier_advice(None),
+    )
+
+
+def _long(episode: Episode) -> int:
+    return max(episode.thresholds.barrier_ms, 3 * episode.group_heartbeat_ms)
+
+
+def _in_callback(episode: Episode, members: list[Member], from_ms: int, to_ms: int) -> Verdict | None:
+    for member in members:
+        client = episode.history.clients.of(member.member_id, member.client_id, member.host, member.group_instance_id)
+        text = None if client is None else _callback_text(client, from_ms, to_ms, episode.thresholds.callback_ms)
+        if text is not None:
+            return Verdict(
+                rule="slow_rebalance_callback",
+                confidence=CERTAIN,
+                summary=f"{name_of(member)} held up the group in its rebalance callback.",
+                started_at_ms=from_ms,
+                subject=subject_of(member),
+                evidence=(Evidence(CLIENT_METRICS, "callback", text, "the others waited for it"),),
+                alternatives=(Alternative("stalled_member_join_barrier", "it was inside a callback"),),
+                advice=(
+                    Advice("code", None, "in the callback only commit; return at once when revoked", "-"),
+                    Advice("max.poll.interval.ms", None, "bounds how long the others wait", "-"),
+                ),
+            )
+    return None
+
+
+def _callback_text(client: ClientHistory, from_ms: int, to_ms: int, longest_ms: int) -> str | None:
+    states = [s for s in client.sights if from_ms - 1_000 <= s.emitted_ms <= to_ms + 1_000]
+    waiting = [s for s in states if s.join_state in _WAITS_FOR_APPLICATION]
+    if len(waiting) > 1 and waiting[-1].emitted_ms - waiting[0].emitted_ms >= longest_ms:
+        return f"join state {waiting[-1].join_state} for {seconds(waiting[-1].emitted_ms - waiting[0].emitted_ms)}"
+    later = [s for s in client.sights if to_ms - 1_000 <= s.emitted_ms <= to_ms + 60_000]
+    for name in (REVOKED_LATENCY, ASSIGNED_LATENCY):
+        largest = max((s.values[name] for s in later if name in s.values), default=0.0)
+        if largest >= longest_ms:
+            return f"{name} {seconds(largest)}"
+    return None
+
+
+def _last_to_poll(history: GroupHistory, members: list[Member], from_ms: int, to_ms: int) -> Member | None:
+    """Return the member whose last poll before the barrier is longest ago, or that alone did not commit on joining."""
+    ages: dict[str, float] = {}
+    for member in members:
+        client = history.clients.of(member.member_id, member.client_id, member.host, member.group_instance_id)
+        seen = None if client is None else client.before(to_ms, max(1_000, to_ms - from_ms))
+        if seen is not None and seen.poll_age_ms is not None:
+            ages[member.member_id] = seen.poll_age_ms
+    if len(ages) == len(members) and ages:
+        worst = max(ages, key=lambda each: ages[each])
+        return next(m for m in members if m.member_id == worst) if ages[worst] >= 5_000 else None
+    # Eager clients commit when they revoke, just before they join: the last one to do so held the barrier.
+    last = {m.member_id: history.progress.rhythm(m.partitions or {}, to_ms).last_ms for m in members}
+    known = {name: at for name, at in last.items() if at is not None}
+    if len(known) < len(members) or len(members) < 2:
+        return None
+    latest = max(known, key=lambda each: known[each])
+    others = [at for name, at in known.items() if name != latest]
+    return next(m for m in members if m.member_id == latest) if known[latest] - max(others) >= 5_000 else None
+
+
+def _nobody_named(episode: Episode, waited: int) -> Verdict:
+    return Verdict(
+        rule="stalled_member_join_barrier",
+        confidence=0.5,
+        summary=f"The group waited {seconds(waited)} for a member to rejoin; which one cannot be told.",
+        started_at_ms=(episode.rebalance.join_ended_at_ms or 0) - waited,
+        evidence=(Evidence(LOG, "join barrier", f"at least {seconds(waited)}", "start seen by probes"),),
+        alternatives=(Alternative("slow_rebalance_callback", "no client reports a slow callback"),),
+        missing=("client metrics: age of the last poll per member",),
+        advice=stalled_barrier_advice(None),
+    )
+
+
+def waiting_now(
+    history: GroupHistory, now_ms: int, barrier_ms: int, page_ms: int, *, lag_grows: bool
+) -> Verdict | None:
+    """Return who keeps a group in its join phase right now; null when it is not, or not for long (story B, live).
+
+    Only probes see this: the log has nothing before the barrier's release.
+    """
+    seen = list(history.sightings)
+    if not seen or seen[-1].state != PREPARING or history.picture is None or not history.picture.members:
+        return None
+    since = seen[-1].at_ms
+    for each in reversed(seen):
+        if each.state != PREPARING:
+            break
+        since = each.at_ms
+    waited = now_ms - since
+    told_ms = history.picture.last_rebalance_ms
+    if told_ms is not None and told_ms >= seen[-1].at_ms - _SAME_MS:
+        return None  # the log knows better: it has been released meanwhile
+    if waited < barrier_ms or now_ms - seen[-1].at_ms > 90_000:
+        return None
+    listed = next((each.members for each in reversed(seen) if each.members is not None), None)
+    ids = None if listed is None else {member.member_id for member in listed}
+    old = [m for m in history.picture.members if ids is None or m.member_id in ids]
+    culprit = old[0] if len(old) == 1 else _last_to_poll(history, old, since, now_ms) if old else None
+    bound = max((m.rebalance_timeout_ms or 0 for m in history.picture.members), default=0)
+    who = name_of(culprit) if culprit is not None else "a member that has not rejoined"
+    return Verdict(
+        rule="stalled_member_join_barrier",
+        confidence=0.93 if culprit is not None else 0.7,
+        summary=f"The group has been waiting {seconds(waited)} for {who}; it is released after at most "
+        f"{seconds(max(0, bound - waited))}.",
+        started_at_ms=since,
+        subject=subject_of(culprit) if culprit is not None else subject_of(*old),
+        severity="page" if waited > page_ms and lag_grows else None,
+        evidence=(
+            Evidence(PROBES, "state", f"PreparingRebalance for {seconds(waited)}", "nobody else holds a barrier"),
+        ),
+        missing=() if culprit is not None else ("client metrics: age of the last poll per member",),
+        advice=stalled_barrier_advice(None),
+    )

@@ -1,0 +1,308 @@
+"""Rebalances that somebody wanted, or that a topic, a subscription or a protocol called for (catalogue §4.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rebalance_streaming.detect.departures import CLEAN, Departure
+from rebalance_streaming.detect.episode import Arrival, Episode
+from rebalance_streaming.detect.verdict import (
+    CERTAIN,
+    COMMITS,
+    HINT,
+    LOG,
+    PLAUSIBLE,
+    PROBES,
+    STRONG,
+    UNDETERMINED,
+    Verdict,
+    name_of,
+    seconds,
+    subject_of,
+)
+from rebalance_streaming.groups.events import Alternative, Evidence, Member
+
+BenignRule = Callable[[Episode], Verdict | None]
+
+#: How long after a partition was added clients notice: metadata.max.age (5 min) and one heartbeat.
+_METADATA_AGE_MS = 310_000
+#: A rebalance without any change this soon after another belongs to it.
+_AFTERMATH_MS = 30_000
+
+
+def protocol_migration(episode: Episode) -> Verdict | None:
+    """The group changed its assignor, or between the classic protocol and KIP-848's."""
+    rebalance, before = episode.rebalance, episode.history.before(episode.rebalance)
+    if before is None or not episode.rebalance.members_before:
+        return None
+    kinds = {before.type, rebalance.type} <= {"classic", "consumer"} and before.type != rebalance.type
+    assignors = rebalance.type == before.type and before.protocol and rebalance.protocol
+    renamed = assignors and before.protocol != rebalance.protocol
+    if not kinds and not renamed:
+        return None
+    was, now = (before.type, rebalance.type) if kinds else (before.protocol, rebalance.protocol)
+    return Verdict(
+        rule="protocol_migration",
+        confidence=CERTAIN,
+        summary=f"The group moved from {was} to {now}.",
+        started_at_ms=rebalance.started_before_ms,
+        evidence=(Evidence(LOG, "protocol", f"{was} -> {now}", "changed between generations"),),
+    )
+
+
+def initial_formation(episode: Episode) -> Verdict | None:
+    """The first members of an empty group; the broker waits for more (group.initial.rebalance.delay.ms, KIP-134)."""
+    rebalance = episode.rebalance
+    if rebalance.reason != "first_join" and rebalance.members_before:
+        return None
+    count = len(rebalance.members_after)
+    return Verdict(
+        rule="initial_group_formation",
+        confidence=CERTAIN,
+        summary=f"The group formed with {count} member{'s' if count != 1 else ''}.",
+        started_at_ms=rebalance.started_before_ms,
+        subject=subject_of(*rebalance.members_after[:20]),
+        evidence=(Evidence(LOG, "members", f"0 -> {count}", "no members before"),),
+    )
+
+
+def subscription_change(episode: Episode) -> Verdict | None:
+    """A member subscribed to other topics."""
+    changed = _changed_topics(episode)
+    if episode.rebalance.reason != "subscription_change":
+        return None
+    if not changed:
+        return _changed_between_epochs(episode)
+    old, new = changed[0]
+    gained, lost = set(new.topics) - set(old.topics), set(old.topics) - set(new.topics)
+    if _grew_by_pattern(episode, gained, lost):
+        return None
+    what = ", ".join([*(f"+{topic}" for topic in sorted(gained)), *(f"-{topic}" for topic in sorted(lost))])
+    return Verdict(
+        rule="subscription_change",
+        confidence=CERTAIN,
+        summary=f"{name_of(new)} changed its subscription: {what or 'its pattern'}.",
+        started_at_ms=episode.rebalance.started_before_ms,
+        subject=subject_of(*(member for _, member in changed)),
+        evidence=(Evidence(LOG, "topics", what or str(new.topic_regex), "differs from the generation before"),),
+    )
+
+
+def _changed_between_epochs(episode: Episode) -> Verdict | None:
+    """A KIP-848 member's record changed before the group's epoch rose: the generation before shows it already."""
+    rebalance = episode.rebalance
+    if rebalance.type == "classic":
+        return None
+    members = [each for each in rebalance.members_after if each.member_id == rebalance.first_offender]
+    if not members:
+        return None  # no member's own doing: its pattern matched other topics
+    who = name_of(members[0])
+    return Verdict(
+        rule="subscription_change",
+        confidence=STRONG,
+        summary=f"{who} changed its subscription.",
+        started_at_ms=rebalance.started_before_ms,
+        subject=subject_of(*members),
+        evidence=(Evidence(LOG, "subscription", ", ".join(members[0].topics) or "its pattern", "new member record"),),
+    )
+
+
+def _changed_topics(episode: Episode) -> list[tuple[Member, Member]]:
+    before = {member.member_id: member for member in episode.rebalance.members_before}
+    return [
+        (before[member.member_id], member)
+        for member in episode.rebalance.members_after
+        if member.member_id in before
+        and (before[member.member_id].topics, before[member.member_id].topic_regex)
+        != (member.topics, member.topic_regex)
+    ]
+
+
+def _grew_by_pattern(episode: Episode, gained: set[str], lost: set[str]) -> bool:
+    """Whether all members alike got or lost topics: then a pattern matched others, which is a change of topics."""
+    changed = _changed_topics(episode)
+    stayed = [m for m in episode.rebalance.members_after if m.member_id in {o.member_id for o, _ in changed}]
+    everybody = len(stayed) == len(episode.rebalance.members_after) > 1
+    same = all((set(n.topics) - set(o.topics), set(o.topics) - set(n.topics)) == (gained, lost) for o, n in changed)
+    return everybody and same and not (gained and lost)
+
+
+def topic_metadata_change(episode: Episode) -> Verdict | None:
+    """Partitions were added, or topics matching a pattern came or went."""
+    rebalance = episode.rebalance
+    since = rebalance.started_before_ms - _METADATA_AGE_MS
+    seen = [each for each in episode.history.topic_changes if since <= each[0] <= rebalance.started_before_ms + 10_000]
+    subscribed = {topic for member in rebalance.members_after for topic in member.topics}
+    seen = [each for each in seen if each[1] in subscribed or not subscribed]
+    unchanged = not episode.departures and not episode.arrivals
+    own = rebalance.type != "classic" and rebalance.first_offender is not None
+    grown = rebalance.reason == "subscription_change" and not own
+    by_log = grown or rebalance.reason == "topic_metadata_change"
+    if not by_log and not (seen and unchanged and rebalance.reason == "leader_rejoin"):
+        return None
+    evidence = [Evidence(LOG, "assignment", "topics or partition counts differ", "same members, new generation")]
+    evidence += [Evidence(PROBES, "partitions", f"{t}: {a} -> {b}", "changed shortly before") for _, t, a, b in seen]
+    return Verdict(
+        rule="topic_metadata_change",
+        confidence=CERTAIN if seen else STRONG,
+        summary="The topics of the group changed: "
+        + (", ".join(f"{t} has {b} partitions instead of {a}" for _, t, a, b in seen) or "others, or more partitions")
+        + ".",
+        started_at_ms=rebalance.started_before_ms,
+        evidence=tuple(evidence),
+    )
+
+
+def scale_out(episode: Episode) -> Verdict | None:
+    """Members came that were not there before."""
+    newcomers = [each.member for each in episode.arrivals if each.returned_from is None]
+    if not newcomers or episode.departures:
+        return None
+    stayed = episode.now_ms - (episode.rebalance.completed_at_ms or episode.now_ms) >= episode.thresholds.stay_ms
+    before, after = len(episode.rebalance.members_before), len(episode.rebalance.members_after)
+    return Verdict(
+        rule="scale_out",
+        confidence=STRONG if stayed else 0.8,
+        summary=f"The group grew from {before} to {after} members.",
+        started_at_ms=episode.rebalance.started_before_ms,
+        subject=subject_of(*newcomers[:20]),
+        evidence=(Evidence(LOG, "members", f"{before} -> {after}", "only arrivals, nobody left"),),
+    )
+
+
+def scale_in(episode: Episode) -> Verdict | None:
+    """Members left in order and did not come back."""
+    left = [each for each in episode.departures if each.likely == CLEAN]
+    if not left or len(left) < len(episode.departures) or any(each.back_as is not None for each in left):
+        return None
+    waited = episode.now_ms - left[-1].to_ms >= episode.thresholds.stay_ms
+    before, after = len(episode.rebalance.members_before), len(episode.rebalance.members_after)
+    return Verdict(
+        rule="scale_in",
+        confidence=STRONG if waited else PLAUSIBLE,
+        summary=f"The group shrank from {before} to {after} members; they left in order.",
+        started_at_ms=episode.rebalance.started_before_ms,
+        subject=subject_of(*(each.member for each in left[:20])),
+        evidence=tuple(evidence for each in left[:5] for evidence in each.evidence)
+        or (Evidence(COMMITS, "silence", "none", "committed until it left"),),
+        alternatives=(Alternative("rolling_deploy", "nobody came in their place so far"),),
+    )
+
+
+def restart(episode: Episode) -> Verdict | None:
+    """An instance left in order and came back: part of a deploy, of which this may be the only one."""
+    left = [each for each in episode.departures if each.likely == CLEAN and each.back_as is not None]
+    back = [
+        each
+        for each in episode.arrivals
+        if each.returned_from is not None and each.returned_from.departure.likely == CLEAN
+    ]
+    members = [*(each.member for each in left), *(each.member for each in back)]
+    if not members or len(left) < len(episode.departures):
+        return None
+    away = [each.back_ms - each.to_ms for each in left if each.back_ms is not None]
+    text = f"back after {seconds(max(0, *away))}" if away else "came back under a new id"
+    return Verdict(
+        rule="rolling_deploy",
+        confidence=0.6,
+        summary=f"{name_of(members[0])} was restarted in order.",
+        started_at_ms=episode.rebalance.started_before_ms,
+        subject=subject_of(*members),
+        evidence=(Evidence(LOG, "members", text, "left in order, same identity returned"),),
+        alternatives=(Alternative("scale_in", "it came back"), Alternative("crash_loop", "it left in order, once")),
+    )
+
+
+def aftermath(episode: Episode) -> Verdict | None:
+    """A generation without any change that a cooperative assignor, or an eager leader, adds to the one before."""
+    before = episode.history.before(episode.rebalance)
+    if before is None or before.completed_at_ms is None or episode.departures or episode.arrivals:
+        return None
+    due = episode.rebalance.reason == "cooperative_followup"
+    soon = episode.rebalance.started_before_ms - before.completed_at_ms <= _AFTERMATH_MS
+    if not due and not (soon and episode.rebalance.reason in ("leader_rejoin", "streams_internal", "connect_internal")):
+        return None
+    return Verdict(
+        rule=FOLLOWS,
+        confidence=STRONG if due else PLAUSIBLE,
+        summary="A further round of the rebalance before.",
+        started_at_ms=episode.rebalance.started_before_ms,
+        evidence=(Evidence(LOG, "generation", "same members", "follows the rebalance before"),),
+    )
+
+
+#: Not a diagnosis: says that the cause is that of the rebalance before.
+FOLLOWS = "follows"
+
+
+def return_after_loss(episode: Episode) -> Verdict | None:
+    """A member is back that was lost: whatever lost it caused this rebalance, too."""
+    back = [each for each in episode.arrivals if each.returned_from is not None]
+    lost = [each for each in back if each.returned_from is not None and each.returned_from.departure.likely != CLEAN]
+    if not lost or (len(lost) < len(episode.arrivals) and len(back) < len(episode.arrivals)):
+        return None
+    first = lost[0].returned_from
+    assert first is not None
+    away = seconds(max(0, episode.rebalance.started_before_ms - first.left_ms))
+    return Verdict(
+        rule=first.rule,
+        confidence=min(PLAUSIBLE - 0.02, first.confidence),
+        summary=f"{name_of(lost[0].member)} came back {away} after it was lost.",
+        started_at_ms=first.left_ms,
+        subject=subject_of(*(each.member for each in lost)),
+        evidence=(Evidence(LOG, "members", f"back after {away}", "same client as the one that was lost"),),
+    )
+
+
+def unexplained(episode: Episode) -> Verdict:
+    """Nothing in the sources tells why: says so, and what would."""
+    rebalance = episode.rebalance
+    alternatives = (
+        (
+            Alternative("leader_rejoin_loop", "has not recurred often enough"),
+            Alternative("topic_metadata_change", "no probe saw a topic change"),
+        )
+        if rebalance.reason in ("leader_rejoin", "rack_change", "other")
+        else ()
+    )
+    return Verdict(
+        rule=UNDETERMINED,
+        confidence=HINT,
+        summary=f"A rebalance ({rebalance.reason.replace('_', ' ')}) whose cause the sources do not tell.",
+        started_at_ms=rebalance.started_before_ms,
+        evidence=(Evidence(LOG, "trigger", rebalance.reason, "members, topics and assignment compared"),),
+        alternatives=alternatives,
+        missing=_missing_sources(episode),
+    )
+
+
+def _missing_sources(episode: Episode) -> tuple[str, ...]:
+    missing = []
+    if not episode.has_reports:
+        missing.append("client metrics of the group's members")
+    if not episode.is_probed:
+        missing.append("probes of the group's state")
+    return tuple(missing)
+
+
+def departed_in_order(departure: Departure) -> bool:
+    """Whether a member left as it should."""
+    return departure.likely == CLEAN
+
+
+def newcomers(arrivals: tuple[Arrival, ...]) -> list[Member]:
+    """Return members that come back from nowhere."""
+    return [each.member for each in arrivals if each.returned_from is None]
+
+
+BENIGN_RULES: tuple[BenignRule, ...] = (
+    protocol_migration,
+    subscription_change,
+    topic_metadata_change,
+    aftermath,
+    return_after_loss,
+    initial_formation,
+    restart,
+    scale_in,
+    scale_out,
+)

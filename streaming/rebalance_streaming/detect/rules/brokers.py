@@ -1,0 +1,175 @@
+"""A slow or crippled coordinator (catalogue §4.5), as far as one group can tell.
+
+Receives one group's history with its clients' reports. One group cannot separate its broker from what lies between
+them, nor see the groups beside it: what is said here is plausible at most, and names what is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from rebalance_streaming.detect.clients import RESPONSE_MAX, ClientHistory
+from rebalance_streaming.detect.departures import SESSION_EXPIRED, session_of
+from rebalance_streaming.detect.history import COMPLETING, PREPARING, Sighting
+from rebalance_streaming.detect.look import ConditionRule, Look
+from rebalance_streaming.detect.rules.standing import is_reporting
+from rebalance_streaming.detect.verdict import (
+    CLIENT_METRICS,
+    COMMITS,
+    HINT,
+    LOG,
+    PAGE,
+    PLAUSIBLE,
+    PROBES,
+    TICKET,
+    Verdict,
+    seconds,
+)
+from rebalance_streaming.groups.events import Advice, Alternative, Evidence, Rebalance
+
+_MINUTE_MS = 60_000
+_SLOW_CLIENTS = 2
+#: A reporting thread that wakes this late says that its own process was slow.
+_LATE_TICK_MS = 1_000
+#: Two probes further apart than this do not show one and the same state.
+_BLIND_MS = 90_000
+_HOPS, _HOPPING_MS = 2, 30_000
+_ABORTED = 2
+
+
+# --- Slow ---
+
+
+def coordinator_overload(look: Look) -> Iterator[Verdict]:
+    """Several clients at once wait long for the answer to a heartbeat: the coordinator is slow."""
+    if look.is_young or _just_moved(look):
+        return
+    told = [(each, ms) for each in look.history.clients if (ms := _response_ms(look, each)) is not None]
+    slow = [(each, ms) for each, ms in told if ms > look.thresholds.overload_response_ms]
+    if len(slow) >= _SLOW_CLIENTS and 2 * len(slow) >= len(told):
+        yield _overloaded(look, slow, len(told))
+
+
+def _just_moved(look: Look) -> bool:
+    """Whether the coordinator moved so lately that clients' one-minute maxima still show it."""
+    moved = list(look.history.coordinators)[1:]
+    return bool(moved) and look.now_ms - moved[-1].at_ms <= look.thresholds.failover_window_ms + 2 * _MINUTE_MS
+
+
+def _response_ms(look: Look, client: ClientHistory) -> float | None:
+    """Return the longest answer of the last minute; null when not told, or when the client itself was slow."""
+    recent = [each for each in client.sights if look.now_ms - each.emitted_ms <= _MINUTE_MS]
+    if not is_reporting(look, client) or any((each.tick_late_ms or 0) > _LATE_TICK_MS for each in recent):
+        return None
+    return max((each.values[RESPONSE_MAX] for each in recent if RESPONSE_MAX in each.values), default=None)
+
+
+def _overloaded(look: Look, slow: list[tuple[ClientHistory, float]], told: int) -> Verdict:
+    worst, hosts = max(ms for _, ms in slow), sorted({each.host or "" for each, _ in slow})
+    session = min((session_of(each) for each in look.members), default=0)
+    since_ms = look.now_ms - look.thresholds.resolve_after_ms
+    evicted = any(each.departure.likely == SESSION_EXPIRED and each.left_ms >= since_ms for each in look.past)
+    return Verdict(
+        rule="coordinator_overload",
+        confidence=PLAUSIBLE if len(hosts) > 1 else HINT,
+        severity=PAGE if evicted and 2 * worst > session else TICKET,
+        summary=f"{len(slow)} of {told} clients waited up to {seconds(worst)} for the answer to a heartbeat: the "
+        "coordinator is slow.",
+        started_at_ms=min(each.sights[-1].emitted_ms for each, _ in slow),
+        evidence=(
+            Evidence(CLIENT_METRICS, RESPONSE_MAX, seconds(worst), f"above {look.thresholds.overload_response_ms} ms"),
+            Evidence(CLIENT_METRICS, "hosts", ", ".join(hosts), f"{len(slow)} of {told} clients"),
+        ),
+        alternatives=(
+            Alternative("process_pause", "several processes, whose own threads ran on time"),
+            Alternative("network_partition", "answers are late, not missing"),
+        ),
+        missing=("other groups on this coordinator", "the broker's own load"),
+        advice=(
+            Advice(
+                "auto.commit.interval.ms", None, "at least 1000, and no commit per record", "spares the coordinator"
+            ),
+            Advice("operation", None, "look at the broker's CPU, disks and request queue", "-"),
+        ),
+    )
+
+
+# --- Unable to store ---
+
+
+def offsets_topic_unhealthy(look: Look) -> Iterator[Verdict]:
+    """The group's offsets partition cannot store assignments (F11c, confluentinc/librdkafka#2722)."""
+    if look.is_young:
+        return
+    hopping = _hopping(look)
+    if hopping:
+        yield _cannot_store(look, hopping)
+        return
+    recent = look.recent(look.thresholds.resolve_after_ms)
+    lost = [each for each in recent if each.type == "classic" and _lost_rounds(each)]
+    if lost:
+        aborted = max(each.generations_aborted for each in lost)
+        text = f"{aborted} in a row without a record"
+        evidence = Evidence(LOG, "generations", text, "nobody came or went meanwhile")
+        yield _unhealthy(lost[0].started_before_ms, (evidence,), HINT)
+
+
+def _lost_rounds(rebalance: Rebalance) -> bool:
+    """Whether rounds got no record although at most one member came or went, which could have interrupted one."""
+    changes = sum(len(each.joined) + len(each.left) for each in rebalance.generations)
+    return rebalance.generations_aborted >= _ABORTED and changes <= 1 and bool(rebalance.members_after)
+
+
+def _hopping(look: Look) -> list[Sighting]:
+    """Return the latest probes if they saw the group fall back to preparing repeatedly, without any record since."""
+    run: list[Sighting] = []
+    recorded_ms = (look.history.picture.updated_at_ms if look.history.picture else None) or 0
+    for each in reversed(look.history.sightings):
+        if each.state not in (PREPARING, COMPLETING, None) or each.at_ms < recorded_ms:
+            break
+        if each.state is not None:
+            run.insert(0, each)
+    fresh = bool(run) and look.now_ms - run[-1].at_ms <= _BLIND_MS
+    return run if fresh and _hops(run) >= _HOPS and run[-1].at_ms - run[0].at_ms >= _HOPPING_MS else []
+
+
+def _hops(run: list[Sighting]) -> int:
+    return sum(a.state == COMPLETING and b.state == PREPARING for a, b in pairwise(run))
+
+
+def _cannot_store(look: Look, run: list[Sighting]) -> Verdict:
+    last_commit = look.history.progress.last_commit_ms
+    text = f"back from completing to preparing {_hops(run)} times"
+    seen = Evidence(PROBES, "state", text, "and no assignment was stored")
+    if last_commit is None or last_commit >= run[0].at_ms:
+        return _unhealthy(run[0].at_ms, (seen,), HINT)
+    stopped = Evidence(
+        COMMITS, "commits", f"none for {seconds(look.now_ms - last_commit)}", "they go to that partition"
+    )
+    return _unhealthy(run[0].at_ms, (seen, stopped), PLAUSIBLE)
+
+
+def _unhealthy(since_ms: int, evidence: tuple[Evidence, ...], confidence: float) -> Verdict:
+    return Verdict(
+        rule="offsets_topic_unhealthy",
+        confidence=confidence,
+        # A hint wakes nobody.
+        severity=PAGE if confidence > HINT else TICKET,
+        summary="The group's partition of __consumer_offsets seems unable to store: rebalances get no assignment"
+        + (", and commits have stopped." if confidence > HINT else "."),
+        started_at_ms=since_ms,
+        evidence=evidence,
+        alternatives=(
+            Alternative("assignor_slow_or_failing", "the leader's assignor may fail instead"),
+            Alternative("coordinator_stuck_rebalance", "the group does change its state"),
+        ),
+        missing=("in-sync replicas of the group's offsets partition", "other groups on that partition"),
+        advice=(
+            Advice("operation", None, "repair the replicas of this partition: in-sync replicas, disk, leader", "-"),
+            Advice("offsets.topic.replication.factor", None, "3, with min.insync.replicas=2", "-"),
+        ),
+    )
+
+
+CONDITIONS: tuple[ConditionRule, ...] = (coordinator_overload, offsets_topic_unhealthy)

@@ -1,0 +1,256 @@
+"""How many records were processed twice after a rebalance (catalogue §4.7), counted by the best source there is.
+
+Receives a group's history and the partitions that members lost before they could commit. Counted soon after each
+rebalance, because commits are forgotten within a minute; the counts are remembered in `history.since`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from rebalance_streaming.detect.clients import ClientHistory
+from rebalance_streaming.detect.departures import FENCED, POLL_TIMEOUT, SESSION_EXPIRED
+from rebalance_streaming.detect.history import GroupHistory, places
+from rebalance_streaming.detect.look import Look
+from rebalance_streaming.detect.progress import Place, Progress
+from rebalance_streaming.detect.verdict import (
+    CERTAIN,
+    CLIENT_METRICS,
+    COMMITS,
+    LOG,
+    PLAUSIBLE,
+    PROBES,
+    STRONG,
+    TICKET,
+    Verdict,
+    name_of,
+    seconds,
+)
+from rebalance_streaming.groups.events import Advice, Alternative, Evidence, Partitions, Rebalance
+
+_CONSUMED_TOTAL = "fetch_manager_records_consumed_total"
+#: How soon after a rebalance its duplicates must be counted.
+_COUNTABLE_MS = 120_000
+#: Under which names they are remembered, by method and rebalance.
+_COUNTED = "duplicates:"
+_NAMED = 5
+
+
+def estimate_duplicates(history: GroupHistory, rebalance: Rebalance, partitions: Partitions) -> tuple[int, str] | None:
+    """Return how many records of partitions lost in a rebalance were processed twice, and how that was found.
+
+    `partitions` are those that owners lost without committing first. The method is the best one whose sources are
+    there: `application_offsets`, `totals`, `rate` (an estimate) or `rewinds` (a lower bound); null without any.
+    """
+    lost = places(partitions)
+    for name, count_them in _METHODS:
+        count = count_them(history, rebalance, lost) if lost else None
+        if count is not None:
+            return count, name
+    return None
+
+
+_Method = Callable[[GroupHistory, Rebalance, set[Place]], int | None]
+
+
+def _by_application_offsets(history: GroupHistory, rebalance: Rebalance, lost: set[Place]) -> int | None:
+    """Count what librdkafka handed to the application beyond the last commit, at its last word as the owner."""
+    total = 0
+    for place in lost:
+        client = _former_owner(history, rebalance, place)
+        committed = history.progress.committed_before(place, _revoked_ms(rebalance))
+        told = {} if client is None else client.lag.get(place, {})
+        if committed is None or "app_offset" not in told:
+            return None
+        total += max(0, int(told["app_offset"]) - committed[1])
+    return total
+
+
+def _former_owner(history: GroupHistory, rebalance: Rebalance, place: Place) -> ClientHistory | None:
+    """Return the client that lost a partition; null if it has it again, since it then tells of the present."""
+    before = next((m for m in rebalance.members_before if place in places(m.partitions)), None)
+    now = () if history.picture is None else history.picture.members
+    owner = next((m for m in now if place in places(m.partitions)), None)
+    if before is None:
+        return None
+    known = history.clients.of(before.member_id, before.client_id, before.host, before.group_instance_id)
+    if known is None or owner is None:
+        return known
+    holds_it = history.clients.of(owner.member_id, owner.client_id, owner.host, owner.group_instance_id)
+    return None if holds_it is known else known
+
+
+def _revoked_ms(rebalance: Rebalance) -> int:
+    return rebalance.started_before_ms
+
+
+def _by_totals(history: GroupHistory, rebalance: Rebalance, lost: set[Place]) -> int | None:
+    """Count records consumed less records produced, between a moment without lag before the rebalance and now."""
+    members = {m.member_id: m for m in (*rebalance.members_before, *rebalance.members_after)}.values()
+    found = [history.clients.of(m.member_id, m.client_id, m.host, m.group_instance_id) for m in members]
+    clients = {id(each): each for each in found if each is not None}.values()
+    spans = [_consumed_over(each, _revoked_ms(rebalance)) for each in clients]
+    known = [each for each in spans if each is not None]
+    if not known or len(known) < len(spans) or None in found:
+        return None
+    earliest, latest = min(at for at, _ in known), max(at for at, _ in known)
+    produced = _produced(history.progress, earliest, latest)
+    return None if produced is None else max(0, round(sum(count for _, count in known)) - produced)
+
+
+def _consumed_over(client: ClientHistory, before_ms: int) -> tuple[int, float] | None:
+    """Return (moment before, records consumed since) of a client whose total never went back; null without."""
+    told = [(s.emitted_ms, s.values[_CONSUMED_TOTAL]) for s in client.sights if _CONSUMED_TOTAL in s.values]
+    start = next((i for i in reversed(range(len(told))) if told[i][0] <= before_ms), None)
+    if start is None or start == len(told) - 1:
+        return None
+    totals = [total for _, total in told[start:]]
+    return (told[start][0], totals[-1] - totals[0]) if totals == sorted(totals) else None
+
+
+def _produced(progress: Progress, earliest_ms: int, latest_ms: int) -> int | None:
+    """Return the records produced since; null if any waited at the beginning or now, or came while clients told."""
+    produced = 0
+    for each in progress.positions():
+        place = (each.topic, each.partition)
+        before, started = progress.committed_before(place, earliest_ms), progress.end_at(*place, earliest_ms)
+        if before is None or started is None or before[1] != started or progress.end_at(*place, latest_ms) != started:
+            return None
+        if each.lag != 0 or each.end is None:
+            return None
+        produced += each.end - started
+    return produced
+
+
+def _by_rate(history: GroupHistory, rebalance: Rebalance, lost: set[Place]) -> int | None:
+    """Estimate how far each owner had gone on since its last commit, at its pace until then; at most to the end."""
+    revoked, total = _revoked_ms(rebalance), 0.0
+    for place in lost:
+        steps = _advances(history.progress, place, revoked)
+        last = history.progress.committed_before(place, revoked)
+        end = history.progress.end_at(*place, revoked)
+        if last is None or end is None:
+            return None
+        waiting = max(0, end - last[1])
+        if waiting and len(steps) < 2:
+            return None
+        if waiting:
+            rate = sum(step for _, step in steps[:-1]) / (steps[0][0] - steps[-1][0])  # records per ms
+            total += min(waiting, rate * (revoked - last[0]))
+    return round(total)
+
+
+def _advances(progress: Progress, place: Place, at_ms: int) -> list[tuple[int, int]]:
+    """Return (time, records since the commit before) of remembered commits up to a moment, newest first."""
+    found = []
+    after = progress.committed_before(place, at_ms)
+    while after is not None and (before := progress.committed_before(place, after[0] - 1)) is not None:
+        if after[1] > before[1]:
+            found.append((after[0], after[1] - before[1]))
+        after = before
+    return found
+
+
+def _by_rewinds(history: GroupHistory, rebalance: Rebalance, lost: set[Place]) -> int | None:
+    """Add up by how much commits went back; refused commits leave no trace, so there were at least as many."""
+    from_ms, to_ms = rebalance.started_before_ms, (rebalance.completed_at_ms or rebalance.started_before_ms) + 60_000
+    back = [
+        each.before - each.after
+        for each in history.progress.jumps
+        if (each.topic, each.partition) in lost and from_ms <= each.at_ms <= to_ms and each.after < each.before
+    ]
+    return sum(back) if back else None
+
+
+_METHODS: tuple[tuple[str, _Method], ...] = (
+    ("application_offsets", _by_application_offsets),
+    ("totals", _by_totals),
+    ("rate", _by_rate),
+    ("rewinds", _by_rewinds),
+)
+
+_LABELS = {"application_offsets": CERTAIN, "totals": STRONG, "rate": PLAUSIBLE, "rewinds": STRONG}
+_WITHOUT_COMMIT = (POLL_TIMEOUT, SESSION_EXPIRED, FENCED)
+
+
+def duplicate_processing(look: Look) -> Iterator[Verdict]:
+    """Members that were lost before they could commit made others process records again (KIP-62; kafka-python#2070)."""
+    _count_duplicates(look)
+    since = look.history.progress.ends_since()
+    counts = _counted(look, since) if since is not None else {}
+    total = sum(count for _, count in counts.values())
+    if since is None or not total:
+        return
+    growths = (look.history.progress.end_growth(p.topic, p.partition, since) for p in look.history.progress.positions())
+    volume = sum(each for each in growths if each is not None)
+    if total > look.thresholds.duplicates_share * volume:
+        yield _duplicates_verdict(look, counts, total, volume, since)
+
+
+def _count_duplicates(look: Look) -> None:
+    """Count the duplicates of rebalances that lost members and were not counted yet; drop those long gone."""
+    known = look.history.since
+    counted = {name.split(":", 2)[2]: name for name in known if name.startswith(_COUNTED)}
+    for gone in counted.keys() - look.history.rebalances.keys():
+        del known[counted[gone]]
+    lost: dict[str, set[Place]] = {}
+    for each in look.past:
+        if each.departure.likely in _WITHOUT_COMMIT and look.now_ms - each.left_ms <= 2 * _COUNTABLE_MS:
+            lost.setdefault(each.rebalance_id, set()).update(places(each.member.partitions))
+    for rebalance_id in lost.keys() - counted.keys():
+        rebalance = look.history.rebalances.get(rebalance_id)
+        if rebalance is None or look.now_ms - (rebalance.completed_at_ms or look.now_ms) > _COUNTABLE_MS:
+            continue
+        found = estimate_duplicates(look.history, rebalance, _by_topic(lost[rebalance_id]))
+        if found is not None:
+            known[f"{_COUNTED}{found[1]}:{rebalance_id}"] = found[0]
+
+
+def _by_topic(lost: set[Place]) -> Partitions:
+    found: Partitions = {}
+    for topic, partition in sorted(lost):
+        found.setdefault(topic, []).append(partition)
+    return found
+
+
+def _counted(look: Look, since_ms: int) -> dict[str, tuple[str, int]]:
+    """Return (method, count) of the rebalances since a moment that were counted."""
+    found = {}
+    for name, count in look.history.since.items():
+        if name.startswith(_COUNTED):
+            _, method, rebalance_id = name.split(":", 2)
+            rebalance = look.history.rebalances.get(rebalance_id)
+            if rebalance is not None and rebalance.started_before_ms >= since_ms and count:
+                found[rebalance_id] = (method, count)
+    return found
+
+
+def _duplicates_verdict(
+    look: Look, counts: dict[str, tuple[str, int]], total: int, volume: int, since_ms: int
+) -> Verdict:
+    methods = sorted({method for method, _ in counts.values()}, key=lambda each: _LABELS[each])
+    culprits = sorted({name_of(each.member) for each in look.past if each.rebalance_id in counts})
+    causes = sorted({cause for each in counts if (cause := look.causes.get(each)) is not None})
+    share = f"{total / volume:.1%} of {volume} records" if volume else "no new records meanwhile"
+    return Verdict(
+        rule="duplicate_processing",
+        confidence=_LABELS[methods[0]],
+        summary=f"About {total} records were processed twice in {seconds(look.now_ms - since_ms)}, because "
+        f"{', '.join(culprits[:_NAMED])} lost partitions before committing.",
+        started_at_ms=min(look.history.rebalances[each].started_before_ms for each in counts),
+        severity=TICKET,
+        evidence=(
+            Evidence(_SOURCES[methods[0]], "duplicates", f"{total} records, {share}", ", ".join(methods)),
+            Evidence(LOG, "rebalances", f"{len(counts)} that lost members without a commit", ", ".join(causes) or "-"),
+        ),
+        alternatives=(Alternative("offset_rewind", "nobody reset the offsets"),),
+        missing=() if methods[0] == "application_offsets" else ("the clients' own positions (librdkafka: app_offset)",),
+        advice=(
+            Advice("code", None, "commit when partitions are revoked, and make processing idempotent", "-"),
+            Advice("max.poll.records", None, "smaller batches: fewer records are done again", "-"),
+        ),
+        rebalance_ids=tuple(sorted(counts, key=lambda each: look.history.rebalances[each].started_before_ms)),
+    )
+
+
+_SOURCES = {"application_offsets": CLIENT_METRICS, "totals": CLIENT_METRICS, "rate": PROBES, "rewinds": COMMITS}

@@ -1,0 +1,159 @@
+"""Rebalances that Kafka Streams and Kafka Connect plan themselves (catalogue §4.1).
+
+Receives one group's rebalances. Both frameworks announce a later rebalance inside an assignment that the log does not
+explain; its distance from the one before tells. Each verdict claims the rebalances it explains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from rebalance_streaming.detect.look import ConditionRule, Look
+from rebalance_streaming.detect.rules.standing import CONNECT_PROTOCOL, STREAMS_ASSIGNOR
+from rebalance_streaming.detect.verdict import INFO, LOG, PLAUSIBLE, STRONG, TICKET, Verdict, seconds
+from rebalance_streaming.groups.events import Advice, Alternative, Evidence, Rebalance
+
+#: probing.rebalance.interval.ms: its default, the least allowed, and how exactly it is kept.
+_PROBING_MS, _LEAST_PROBING_MS, _PROBING_SLACK = 600_000, 60_000, 0.05
+_PROBES_OF_ANOTHER_INTERVAL = 3
+_LONG_PROBING_MS = 2 * 3_600_000
+#: scheduled.rebalance.max.delay.ms: its default, and by how much the rejoin comes later.
+_DELAY_MS, _DELAY_SLACK_MS = 300_000, 30_000
+#: Workers rejoin sooner than this for what the departure itself left to do.
+_AFTERMATH_MS = 6_000
+_STREAMS_REASONS = frozenset({"streams_internal", "cooperative_followup"})
+
+
+# --- Kafka Streams ---
+
+
+@dataclass(frozen=True, slots=True)
+class _Probing:
+    """A rebalance without any change, and its distance from the one before."""
+
+    rebalance: Rebalance
+    spacing_ms: int
+
+
+def streams_probing_rebalance(look: Look) -> Iterator[Verdict]:
+    """Streams looks every ten minutes whether warm-up replicas have caught up, and moves tasks that have (KIP-441)."""
+    probing = _probing(look.history.in_order())
+    usual = [each for each in probing if _is_near(each.spacing_ms, _PROBING_MS)]
+    other = [each for each in probing if each not in usual]
+    interval = _even_interval(other)
+    if usual:
+        yield _probed(usual, _PROBING_MS, STRONG)
+    elif interval is not None:
+        yield _probed([each for each in other if _is_near(each.spacing_ms, interval)], interval, PLAUSIBLE)
+
+
+def _probing(rebalances: list[Rebalance]) -> list[_Probing]:
+    found = []
+    for before, each in pairwise(rebalances):
+        internal = all(generation.reason in _STREAMS_REASONS for generation in each.generations)
+        if each.protocol != STREAMS_ASSIGNOR or not internal or each.joined or each.left:
+            continue
+        # The next one is planned when the assignment is handed out.
+        spacing = each.started_before_ms - (before.completed_at_ms or before.started_before_ms)
+        if spacing >= _LEAST_PROBING_MS * (1 - _PROBING_SLACK):
+            found.append(_Probing(each, spacing))
+    return found
+
+
+def _is_near(spacing_ms: int, interval_ms: int) -> bool:
+    return abs(spacing_ms - interval_ms) <= _PROBING_SLACK * interval_ms
+
+
+def _even_interval(probing: list[_Probing]) -> int | None:
+    """Return an interval other than the default that at least three in a row keep; null when there is none."""
+    for i in range(len(probing) - _PROBES_OF_ANOTHER_INTERVAL + 1):
+        row = [each.spacing_ms for each in probing[i : i + _PROBES_OF_ANOTHER_INTERVAL]]
+        if all(_is_near(each, row[0]) for each in row):
+            return row[0]
+    return None
+
+
+def _probed(probing: list[_Probing], interval_ms: int, confidence: float) -> Verdict:
+    first, last = probing[0].rebalance, probing[-1].rebalance
+    lasted = last.started_before_ms - first.started_before_ms
+    return Verdict(
+        rule="streams_probing_rebalance",
+        confidence=confidence,
+        severity=TICKET if lasted > _LONG_PROBING_MS else INFO,
+        summary=f"Kafka Streams rebalanced {len(probing)} times, every {seconds(interval_ms)}, to see whether warm-up "
+        "replicas have caught up; it ends when the tasks are balanced.",
+        started_at_ms=first.started_before_ms,
+        evidence=(
+            Evidence(LOG, "spacing", f"{len(probing)} x {seconds(interval_ms)}", "probing.rebalance.interval.ms"),
+            Evidence(LOG, "members", "unchanged", "protocol stream, nobody came or left"),
+        ),
+        alternatives=(Alternative("cooperative_livelock", "minutes apart, not seconds"),),
+        missing=() if confidence > PLAUSIBLE else ("probing.rebalance.interval.ms of the application",),
+        advice=(
+            Advice("max.warmup.replicas", "2 (the default, not told)", "ceil(tasks to move / 5)", "fewer rounds"),
+            Advice("num.standby.replicas", None, "1", "tasks move to warm replicas at once"),
+        ),
+        rebalance_ids=tuple(each.rebalance.rebalance_id for each in probing),
+        claims=True,
+    )
+
+
+# --- Kafka Connect ---
+
+
+def connect_scheduled_rebalance(look: Look) -> Iterator[Verdict]:
+    """Connect held back a lost worker's tasks for scheduled.rebalance.max.delay, then handed them out (KIP-415)."""
+    for confidence, pairs in ((STRONG, _scheduled(look, exact=True)), (PLAUSIBLE, _scheduled(look, exact=False))):
+        if pairs:
+            yield _handed_out(pairs, confidence)
+
+
+def _scheduled(look: Look, *, exact: bool) -> list[tuple[Rebalance, Rebalance]]:
+    """Return (departure, the rebalance that followed by itself), by the default delay or by a shorter one."""
+    picture, order = look.history.picture, look.history.in_order()
+    if picture is None or picture.protocol_type not in (CONNECT_PROTOCOL, None):
+        return []
+    pairs = []
+    for before, each in pairwise(order):
+        internal = all(generation.reason == "connect_internal" for generation in each.generations)
+        gone = bool(before.left) and not before.joined and bool(before.members_after)
+        delay = each.started_before_ms - (before.completed_at_ms or before.started_before_ms)
+        near = -_DELAY_SLACK_MS <= delay - _DELAY_MS <= _DELAY_SLACK_MS
+        if internal and gone and delay > _AFTERMATH_MS and (near if exact else delay < _DELAY_MS - _DELAY_SLACK_MS):
+            pairs.append((before, each))
+    return pairs
+
+
+def _handed_out(pairs: list[tuple[Rebalance, Rebalance]], confidence: float) -> Verdict:
+    before, after = pairs[-1]
+    delay = after.started_before_ms - (before.completed_at_ms or before.started_before_ms)
+    count = len(before.left)
+    return Verdict(
+        rule="connect_scheduled_rebalance",
+        confidence=confidence,
+        summary=f"{count} Connect worker{'s' if count > 1 else ''} left; the tasks waited {seconds(delay)} for a "
+        "return and were then handed out.",
+        started_at_ms=before.completed_at_ms or before.started_before_ms,
+        evidence=(
+            Evidence(LOG, "delay", seconds(delay), "from the departure to a rebalance without any change"),
+            Evidence(LOG, "members", f"{len(after.members_after)} workers, the same in both", "protocol type connect"),
+        ),
+        alternatives=(Alternative("leader_rejoin_loop", "once after a departure"),),
+        missing=() if confidence > PLAUSIBLE else ("scheduled.rebalance.max.delay.ms of the workers",),
+        advice=(
+            Advice(
+                "scheduled.rebalance.max.delay.ms",
+                f"about {round(delay / 1_000) * 1_000} (the distance seen)",
+                "as long as a worker needs to come back",
+                "1.5 x p95 worker restart",
+            ),
+            Advice("upgrade", None, "Connect >= 3.5.2 or 3.6.1", "KAFKA-9184, KAFKA-12495, KAFKA-15693"),
+        ),
+        rebalance_ids=tuple(each.rebalance_id for _, each in pairs),
+        claims=True,
+    )
+
+
+CONDITIONS: tuple[ConditionRule, ...] = (streams_probing_rebalance, connect_scheduled_rebalance)

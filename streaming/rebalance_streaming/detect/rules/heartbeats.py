@@ -1,0 +1,195 @@
+"""Members lost although their process was there: heartbeats starved, blocked, frozen or cut off (catalogue §4.3)."""
+
+from __future__ import annotations
+
+from rebalance_streaming.detect.advice import blocked_heartbeat_advice, longer_session, starvation_advice
+from rebalance_streaming.detect.bugs import upgrade_advice
+from rebalance_streaming.detect.departures import SESSION_EXPIRED, Departure
+from rebalance_streaming.detect.episode import Episode
+from rebalance_streaming.detect.fingerprints import KAFKA_PYTHON
+from rebalance_streaming.detect.liveness import GONE, PAUSED, RESTARTED, STARVED, UNREACHABLE
+from rebalance_streaming.detect.rules.circumstances import THAW_MS, is_busy, missing_reports, same_slot
+from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG, Verdict, name_of, seconds, subject_of
+from rebalance_streaming.groups.events import Advice, Alternative
+
+#: kafka-python versions whose heartbeats starve: behind an idle poll, after a dead-lock, behind a busy loop.
+_STARVATION = (
+    ((1, 4), (1, 4, 7), "idle_lock"),
+    ((1, 4, 7), (2, 0, 2), "deadlock"),
+    ((2, 0, 2), (2, 2, 8), "lock_contention"),
+)
+
+
+def starvation(episode: Episode, departure: Departure) -> Verdict | None:
+    """Heartbeats stopped although the process was well (stories A and D)."""
+    if departure.likely != SESSION_EXPIRED:
+        return None
+    if departure.liveness == STARVED:
+        return _starved(episode, departure, starvation_variant(departure) or "lock", CERTAIN, ())
+    if departure.liveness == PAUSED and _held_interpreter(departure):
+        why = "the process kept switching threads" if _switched(departure) else "a client of this version starves so"
+        return _starved(
+            episode,
+            departure,
+            "native_code",
+            STRONG if _switched(departure) else 0.7,
+            (Alternative("process_pause", why),),
+        )
+    variant = starvation_variant(departure)
+    if departure.liveness is None and variant is not None and not is_busy(departure) and departure.back_as is not None:
+        again = any(past.member.client_id == departure.member.client_id for past in same_slot(episode, departure))
+        others = (Alternative("member_crash", "it came back and its version is known for this"),)
+        return _starved(episode, departure, variant, STRONG if again else 0.8, others)
+    return None
+
+
+def _starved(
+    episode: Episode, departure: Departure, variant: str, confidence: float, alternatives: tuple[Alternative, ...]
+) -> Verdict:
+    member, client = departure.member, departure.client
+    release = client.release
+    return Verdict(
+        rule="heartbeat_starvation",
+        variant=variant,
+        confidence=confidence,
+        summary=f"{name_of(member)} was alive but sent no heartbeat for its session of {seconds(departure.session_ms)}"
+        f"{f' ({client.library} {client.version})' if client.version else ''}; the group removed it.",
+        started_at_ms=departure.to_ms - departure.session_ms,
+        subject=subject_of(member),
+        evidence=departure.evidence,
+        alternatives=(
+            *alternatives,
+            Alternative("poll_overrun", "its silence matches the session, not max.poll.interval"),
+        ),
+        missing=missing_reports(departure),
+        advice=starvation_advice(
+            departure,
+            variant,
+            upgrade_advice(
+                client.library, release, "heartbeat_starvation", kip848=episode.rebalance.type == "consumer"
+            ),
+        ),
+    )
+
+
+def starvation_variant(departure: Departure) -> str | None:
+    """Return by which mechanism heartbeats of this version starve; null where none is known."""
+    release = departure.client.release
+    if departure.client.library != KAFKA_PYTHON or not release:
+        return None
+    return next((variant for low, high, variant in _STARVATION if low <= release < high), None)
+
+
+def _held_interpreter(departure: Departure) -> bool:
+    """Whether something kept the interpreter's lock: threads went on switching, or time was used, or it is prone."""
+    stretch = departure.stretch
+    if stretch is None or departure.client.may_starve is False:
+        return False
+    if stretch.switches_per_second is not None:
+        return _switched(departure)
+    return (stretch.cpu_share or 0) >= 0.5 or starvation_variant(departure) == "lock_contention"
+
+
+def _switched(departure: Departure) -> bool:
+    """A thread that waits for the interpreter's lock asks every 5 ms; one that is frozen asks for nothing."""
+    stretch = departure.stretch
+    return stretch is not None and (stretch.switches_per_second or 0) >= 50
+
+
+def blocked_heartbeat(episode: Episode, departure: Departure) -> Verdict | None:
+    """A client without a heartbeat thread was busy for longer than its session."""
+    if (
+        departure.likely != SESSION_EXPIRED
+        or departure.client.own_heartbeats
+        or departure.liveness in (GONE, RESTARTED)
+    ):
+        return None
+    return Verdict(
+        rule="processing_blocks_heartbeat",
+        confidence=STRONG if is_busy(departure) else PLAUSIBLE,
+        summary=f"{name_of(departure.member)} sends heartbeats only between messages and was busy for longer than its "
+        f"session of {seconds(departure.session_ms)}.",
+        started_at_ms=departure.to_ms - departure.session_ms,
+        subject=subject_of(departure.member),
+        evidence=departure.evidence,
+        alternatives=(Alternative("poll_overrun", "this client enforces no max.poll.interval"),),
+        missing=missing_reports(departure),
+        advice=blocked_heartbeat_advice(departure),
+    )
+
+
+def pause(episode: Episode, departure: Departure) -> Verdict | None:
+    """Nothing of the process ran for longer than the session: garbage collection, throttling, a frozen machine."""
+    if departure.likely != SESSION_EXPIRED:
+        return None
+    together = _lost_together(episode, departure)
+    if departure.liveness == PAUSED:
+        confidence = STRONG
+    elif any(each.liveness == PAUSED for each in together) and departure.liveness in (None, GONE):
+        confidence = 0.8
+    elif departure.liveness is None and len(together) > 1 and _thawed_together(together):
+        confidence = 0.6
+    else:
+        return None
+    silence = max((each.silence_ms or departure.session_ms) for each in together)
+    return Verdict(
+        rule="process_pause",
+        confidence=confidence,
+        summary=f"{name_of(departure.member)} stood still as a whole for about {seconds(silence)}, longer than its "
+        f"session of {seconds(departure.session_ms)}.",
+        started_at_ms=departure.to_ms - silence,
+        subject=subject_of(*(each.member for each in together), hosts=(departure.member.host,)),
+        evidence=departure.evidence,
+        alternatives=(
+            Alternative("heartbeat_starvation", "its reporting stood still as well"),
+            Alternative("member_crash", "the same process went on afterwards"),
+        ),
+        missing=missing_reports(departure),
+        advice=(
+            longer_session(departure.session_ms, silence, departure.client.heartbeat_ms),
+            Advice("operation", None, "look at garbage collection, CPU throttling (nr_throttled) and swapping", "-"),
+        ),
+    )
+
+
+def _thawed_together(together: list[Departure]) -> bool:
+    """Whether all came back at once, and their library's heartbeats cannot have starved."""
+    backs = [each.back_ms for each in together if each.back_ms is not None]
+    if len(backs) < len(together) or max(backs) - min(backs) > 2 * THAW_MS:
+        return False
+    return all(each.client.may_starve is False for each in together)
+
+
+def _lost_together(episode: Episode, departure: Departure) -> list[Departure]:
+    """Departures of the same host within this rebalance, this one among them."""
+    return [
+        each
+        for each in episode.departures
+        if each.member.host == departure.member.host and each.likely == SESSION_EXPIRED
+    ]
+
+
+def unreachable(episode: Episode, departure: Departure) -> Verdict | None:
+    """The client ran but could not reach the coordinator."""
+    wide = len(episode.elsewhere.groups) > 0 and departure.member.host in episode.elsewhere.hosts
+    if departure.likely != SESSION_EXPIRED or (departure.liveness != UNREACHABLE and not wide):
+        return None
+    if departure.liveness in (GONE, RESTARTED, PAUSED, STARVED):
+        return None
+    return Verdict(
+        rule="network_partition",
+        confidence=STRONG if departure.liveness == UNREACHABLE else HINT + 0.15,
+        summary=f"{name_of(departure.member)} could not reach the coordinator for its session of "
+        f"{seconds(departure.session_ms)}.",
+        started_at_ms=departure.to_ms - departure.session_ms,
+        subject=subject_of(departure.member, hosts=(departure.member.host,)),
+        evidence=departure.evidence,
+        alternatives=(Alternative("process_pause", "its reports were written on time and arrived late"),),
+        missing=missing_reports(departure),
+        advice=(
+            longer_session(
+                departure.session_ms, departure.silence_ms or departure.session_ms, departure.client.heartbeat_ms
+            ),
+            Advice("socket.keepalive.enable", None, "true", "finds half-open connections"),
+        ),
+    )

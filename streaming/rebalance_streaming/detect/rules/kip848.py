@@ -1,0 +1,317 @@
+"""Groups of the newer protocol (catalogue §4.6): members that do not let go, targets that do not come, too many epochs.
+
+Receives one KIP-848 group's history. There is no barrier: a member that keeps partitions holds up exactly those that
+are to get them, and the log names both. Time-outs of session and heartbeat are settings of the group, not the clients.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from rebalance_streaming.detect.advice import stalled_barrier_advice
+from rebalance_streaming.detect.bugs import upgrade_advice
+from rebalance_streaming.detect.clients import ClientHistory
+from rebalance_streaming.detect.departures import Departure, slot_of
+from rebalance_streaming.detect.episode import Episode
+from rebalance_streaming.detect.fingerprints import fingerprint
+from rebalance_streaming.detect.history import partition_names, places
+from rebalance_streaming.detect.look import ConditionRule, Look
+from rebalance_streaming.detect.rules import livelock
+from rebalance_streaming.detect.rules.standing import client_of, is_harmed, names_of, size_of
+from rebalance_streaming.detect.verdict import (
+    CERTAIN,
+    CLIENT_METRICS,
+    INFO,
+    LOG,
+    PAGE,
+    TICKET,
+    Verdict,
+    name_of,
+    seconds,
+    subject_of,
+)
+from rebalance_streaming.groups.events import Advice, Alternative, Evidence, Generation, Member, Rebalance
+
+_TYPE, _UNREVOKED, _UNRELEASED = "consumer", "unrevoked", "unreleased"
+_ONGOING = "ongoing"
+#: What a heartbeat of the newer protocol takes at most to carry a revocation to the member and back.
+_HEARTBEATS, _HEARTBEAT_MS = 3, 5_000
+#: Share of its rebalance time-out after which a member that keeps partitions is likely to be thrown out.
+_LATE = 0.5
+_BENIGN = frozenset(
+    {
+        "rolling_deploy",
+        "scale_out",
+        "scale_in",
+        "initial_group_formation",
+        "topic_metadata_change",
+        "subscription_change",
+        "protocol_migration",
+        "static_member_restart",
+        "autoscaler_flapping",
+    }
+)
+_MEMBER_REASONS = frozenset({"join", "departure", "replacement", "swap"})
+_GROUP_SESSION = "consumer.session.timeout.ms (of the group)"
+
+
+# --- Members that do not let go ---
+
+
+def reconciliation_stuck(look: Look) -> Iterator[Verdict]:
+    """A member does not give up partitions that others are to get (KAFKA-16198, KAFKA-19449); these are the victims."""
+    if not _is_new(look):
+        return
+    longest = max(look.thresholds.reconciliation_ms, _HEARTBEATS * _HEARTBEAT_MS)
+    for member in look.members:
+        since = member.state_since_ms
+        if member.state == _UNREVOKED and since is not None and look.now_ms - since > longest:
+            yield _holding(look, member, since)
+
+
+def _is_new(look: Look) -> bool:
+    return look.history.picture is not None and look.history.picture.type == _TYPE
+
+
+def _holding(look: Look, member: Member, since: int) -> Verdict:
+    held, limit, pending = look.now_ms - since, member.rebalance_timeout_ms, member.pending_revocation
+    victims = [each for each in look.members if each.state == _UNRELEASED and _waits_for(each, member)]
+    late = limit is not None and held > _LATE * limit
+    out = "" if limit is None else f" It is thrown out after {seconds(limit)}."
+    waiting = f"; {names_of(victims)} wait{'s' if len(victims) == 1 else ''} for them" if victims else ""
+    return Verdict(
+        rule="reconciliation_stuck",
+        confidence=CERTAIN,
+        severity=PAGE if is_harmed(look, [pending]) else TICKET if late else INFO,
+        summary=f"{name_of(member)} has not given up {size_of(pending)} partitions for {seconds(held)}{waiting}.{out}",
+        started_at_ms=since,
+        subject=subject_of(member, partitions=partition_names(pending)),
+        evidence=(
+            Evidence(LOG, "member state", f"unrevoked for {seconds(held)}", "it is to give up partitions and does not"),
+            *_victim_evidence(victims),
+            *_polling(client_of(look, member)),
+        ),
+        alternatives=(
+            Alternative("stalled_member_join_barrier", "this protocol has no barrier: only the receivers wait"),
+            Alternative("slow_rebalance_callback", "it may be inside its revocation callback"),
+        ),
+        missing=() if client_of(look, member) is not None else (_no_reports(member),),
+        advice=_let_go(member, client_of(look, member)),
+    )
+
+
+def _waits_for(victim: Member, holder: Member) -> bool:
+    """Whether a member is to get what another one keeps; all that wait, where targets are not known."""
+    if victim.target is None or holder.pending_revocation is None:
+        return True
+    return bool(places(victim.target) & places(holder.pending_revocation))
+
+
+def _victim_evidence(victims: Sequence[Member]) -> tuple[Evidence, ...]:
+    if not victims:
+        return ()
+    return (Evidence(LOG, "member state", f"unreleased: {names_of(victims)}", "they wait, they are never the cause"),)
+
+
+def _polling(client: ClientHistory | None) -> tuple[Evidence, ...]:
+    latest = None if client is None else client.latest()
+    if latest is None or latest.poll_age_ms is None:
+        return ()
+    return (Evidence(CLIENT_METRICS, "last poll", f"{seconds(latest.poll_age_ms)} ago", "revoking needs poll()"),)
+
+
+def _no_reports(member: Member) -> str:
+    return f"client metrics of {member.host or 'the member'}: age of the last poll, time in callbacks"
+
+
+def _let_go(member: Member, client: ClientHistory | None) -> tuple[Advice, ...]:
+    prints = fingerprint(member, client)
+    upgrade = upgrade_advice(prints.library, prints.release, "reconciliation_stuck", kip848=True)
+    poll, interval, _ = stalled_barrier_advice(None)
+    shorter = Advice(
+        interval.parameter,
+        None if member.rebalance_timeout_ms is None else str(member.rebalance_timeout_ms),
+        "twice the longest batch: it bounds how long receivers wait",
+        interval.formula,
+    )
+    callback = Advice("code", None, "in the revocation callback only commit; nothing that takes long", "-")
+    return (poll, callback, shorter) if upgrade is None else (upgrade, poll, callback, shorter)
+
+
+def explain_fenced(episode: Episode, departure: Departure) -> Verdict:
+    """Explain the loss of a member that the coordinator fenced because it did not give up partitions in time (F16)."""
+    member = departure.member
+    limit, since = member.rebalance_timeout_ms, member.state_since_ms
+    held = departure.to_ms - since if since is not None else limit or 0
+    waited = [each for each in episode.rebalance.members_after if each.state == _UNRELEASED]
+    client = episode.history.clients.of(member.member_id, member.client_id, member.host, member.group_instance_id)
+    pending = member.pending_revocation
+    return Verdict(
+        rule="reconciliation_stuck",
+        variant="fenced",
+        confidence=CERTAIN,
+        summary=f"{name_of(member)} did not give up {size_of(pending)} partitions within its rebalance time-out "
+        f"({seconds(limit or held)}) and was thrown out.",
+        started_at_ms=since if since is not None else departure.from_ms,
+        subject=subject_of(member, partitions=partition_names(pending)),
+        evidence=(
+            Evidence(LOG, "member state", f"unrevoked for {seconds(held)}", "then removed by the coordinator"),
+            *_victim_evidence(waited),
+            *departure.evidence,
+            *_polling(client),
+        ),
+        alternatives=(
+            Alternative("member_crash", "it was removed by its rebalance time-out, not by its session"),
+            Alternative("slow_rebalance_callback", "it may have been inside its revocation callback"),
+        ),
+        missing=() if client is not None else (_no_reports(member),),
+        advice=_let_go(member, client),
+        rebalance_ids=(episode.rebalance.rebalance_id,),
+    )
+
+
+# --- Targets that do not come ---
+
+
+def assigning_stuck(look: Look) -> Iterator[Verdict]:
+    """The coordinator has computed no target assignment for the group's epoch (KIP-848; F16)."""
+    picture = look.history.picture
+    if picture is None or picture.type != _TYPE or not picture.members or picture.generation is None:
+        return
+    if picture.assignment_epoch is not None and picture.assignment_epoch >= picture.generation:
+        return
+    since = _unassigned_since(look)
+    if since is None or look.now_ms - since <= look.thresholds.assigning_ms:
+        return
+    yield Verdict(
+        rule="assigning_stuck",
+        confidence=CERTAIN,
+        summary=f"The group has had no target assignment for its epoch {picture.generation} for "
+        f"{seconds(look.now_ms - since)}: no member asks for it, or the assignor fails on the broker.",
+        started_at_ms=since,
+        evidence=(
+            Evidence(LOG, "group epoch", str(picture.generation), "raised, a new target is due"),
+            Evidence(LOG, "target epoch", str(picture.assignment_epoch), f"behind for {seconds(look.now_ms - since)}"),
+        ),
+        alternatives=(Alternative("reconciliation_stuck", "members cannot reconcile without a target"),),
+        missing=("the broker's log: an error of the assignor", "client metrics: whether any member sends heartbeats"),
+        advice=(
+            Advice("operation", None, "look for assignor errors in the coordinator's log", "-"),
+            Advice("group.remote.assignor", None, "uniform or range, one that the broker has", "-"),
+        ),
+    )
+
+
+def _unassigned_since(look: Look) -> int | None:
+    """Return when the first epoch began that has no target, of those after the last one that has."""
+    picture = look.history.picture
+    last = look.history.rebalances.get(picture.last_rebalance_id or "") if picture is not None else None
+    since = None
+    for generation in reversed(() if last is None else last.generations):
+        if generation.assigned_at_ms is not None:
+            break
+        since = generation.started_at_ms
+    return since if since is not None else picture.last_rebalance_ms if picture is not None else None
+
+
+# --- Too many epochs ---
+
+
+def epoch_churn(look: Look) -> Iterator[Verdict]:
+    """The group gets new epochs all the time, each moving partitions (KIP-848); says what they are made of."""
+    if look.is_young or not _is_new(look):
+        return
+    window = look.thresholds.churn_window_ms
+    # A rebalance that goes on may have begun before the window.
+    near = [each for each in look.history.in_order() if _reaches(look, each, window) and not _is_benign(look, each)]
+    epochs = [g for each in near for g in each.generations if (g.started_at_ms or 0) >= look.now_ms - window]
+    epochs = [each for each in epochs if each.reason not in ("first_join", "group_emptied")]
+    if len(epochs) < look.thresholds.churn_epochs or _is_one_pass(near, epochs):
+        return
+    yield _churning(look, near, epochs)
+
+
+def _reaches(look: Look, rebalance: Rebalance, window_ms: int) -> bool:
+    return rebalance.type == _TYPE and (rebalance.completed_at_ms or look.now_ms) >= look.now_ms - window_ms
+
+
+def _is_benign(look: Look, rebalance: Rebalance) -> bool:
+    return look.causes.get(rebalance.rebalance_id) in _BENIGN
+
+
+def _is_one_pass(rebalances: Sequence[Rebalance], epochs: Sequence[Generation]) -> bool:
+    """Whether everybody came or left once at most: a deploy, or a change of size."""
+    if any(each.reason not in _MEMBER_REASONS or each.fenced for each in epochs):
+        return False
+    members = {m.member_id: m for each in rebalances for m in (*each.members_before, *each.members_after)}
+    width: Counter[tuple[str, str]] = Counter()
+    for each in rebalances:
+        for several in (each.members_before, each.members_after):
+            width |= Counter(slot_of(member) for member in several)
+    for side in ("joined", "left"):
+        names = [name for each in epochs for name in getattr(each, side)]
+        counts = Counter(slot_of(members[name]) if name in members else (name, "") for name in names)
+        if any(count > max(1, width[slot]) for slot, count in counts.items()):
+            return False
+    return True
+
+
+def _kind(epoch: Generation) -> str:
+    """Return what an epoch was raised for, by the records beside it."""
+    if epoch.fenced:
+        return "fenced"
+    return {"departure": "leave or session expiry", "join": "join"}.get(epoch.reason, epoch.reason.replace("_", " "))
+
+
+def _churning(look: Look, rebalances: Sequence[Rebalance], epochs: Sequence[Generation]) -> Verdict:
+    kinds = Counter(_kind(each) for each in epochs)
+    main, _ = kinds.most_common(1)[0]
+    ids = {name for each in epochs for name in (*each.joined, *each.left, *each.fenced)}
+    known = {m.member_id: m for each in rebalances for m in (*each.members_before, *each.members_after)}
+    slots = Counter(slot_of(known[name]) for name in ids if name in known)
+    restless = [slot for slot, _ in slots.most_common(3)]
+    members = {slot_of(known[name]): known[name] for name in sorted(ids) if name in known}
+    told = ", ".join(f"{count} x {kind}" for kind, count in kinds.most_common())
+    return Verdict(
+        rule="epoch_churn",
+        variant="fenced" if main == "fenced" else main.split(" ")[0],
+        confidence=CERTAIN,
+        summary=f"{len(epochs)} group epochs in {seconds(look.thresholds.churn_window_ms)}: {told}.",
+        started_at_ms=epochs[0].started_at_ms or rebalances[0].started_before_ms,
+        subject=subject_of(*(members[slot] for slot in restless)),
+        evidence=(
+            Evidence(LOG, "group epochs", f"{len(epochs)}: {told}", "by the records beside each"),
+            Evidence(
+                LOG, "members", ", ".join(name_of(members[slot]) for slot in restless) or "none", "came or left most"
+            ),
+        ),
+        alternatives=(
+            Alternative("rolling_deploy", "somebody came or left more than once"),
+            Alternative("rebalance_storm", "this protocol stops only members whose partitions move"),
+        ),
+        missing=("whether a member left or its session expired: the log has the same records for both",)
+        if "leave or session expiry" in kinds
+        else (),
+        advice=_calmer(main),
+        rebalance_ids=tuple(each.rebalance_id for each in rebalances),
+    )
+
+
+def _calmer(main: str) -> tuple[Advice, ...]:
+    if main == "fenced":
+        return (Advice("code", None, "poll regularly and keep revocation callbacks short", "see reconciliation_stuck"),)
+    if main in ("subscription change", "topic metadata change"):
+        return (Advice("operation", None, "find topics that come and go, and patterns that match them", "-"),)
+    return (
+        Advice(_GROUP_SESSION, None, "up to 60000, if pauses remove members", "45000 by default, at most 60000"),
+        Advice("operation", None, "find out why members leave: exits, restarts, poll overruns", "-"),
+    )
+
+
+CONDITIONS: tuple[ConditionRule, ...] = (
+    *livelock.CONDITIONS,
+    reconciliation_stuck,
+    assigning_stuck,
+    epoch_churn,
+)

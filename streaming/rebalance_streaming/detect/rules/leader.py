@@ -1,0 +1,225 @@
+"""The group's leader (catalogue §4.5): one that rejoins without need, one that is slow to assign or fails to.
+
+Receives one group's rebalances; all of this is in the log: the leader's sync phase, and rounds that got no record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from rebalance_streaming.detect.bugs import upgrade_advice
+from rebalance_streaming.detect.fingerprints import fingerprint
+from rebalance_streaming.detect.look import ConditionRule, Look
+from rebalance_streaming.detect.rules.standing import DAY_MS, client_of, size_of
+from rebalance_streaming.detect.verdict import (
+    CERTAIN,
+    INFO,
+    LOG,
+    PAGE,
+    PLAUSIBLE,
+    STRONG,
+    TICKET,
+    Verdict,
+    name_of,
+    seconds,
+    subject_of,
+)
+from rebalance_streaming.groups.events import Advice, Alternative, Evidence, Generation, Member, Rebalance, Subject
+
+_MINUTE_MS = 60_000
+#: Generations per minute above which a loop leaves no time for work.
+_FRANTIC = 10
+#: Creating and changing connectors makes workers rejoin, too: a loop is far more than that.
+_CONNECT_FACTOR = 4
+#: Sarama's leader checks its metadata, and ends its session when that fails, this often.
+_REFRESH_MS, _REFRESH_SLACK = 600_000, 0.05
+_FAILING_A_DAY = 2
+
+
+def leader_rejoin_loop(look: Look) -> Iterator[Verdict]:
+    """The leader joins again and again though nothing changed (KAFKA-14867, strimzi/strimzi-kafka-operator#3225)."""
+    # A change of topics that probes saw makes the leader rejoin as it should.
+    called = {name for name, cause in look.causes.items() if cause == "topic_metadata_change"}
+    pure = [each for each in look.history.in_order() if _is_pure_rejoin(each) and each.rebalance_id not in called]
+    for leader in sorted({each.leader for each in pure if each.leader is not None}):
+        mine = [each for each in pure if each.leader == leader]
+        looping = _looping(look, mine)
+        if looping:
+            yield _rejoins(look, leader, looping)
+
+
+def _is_pure_rejoin(rebalance: Rebalance) -> bool:
+    """Whether a rebalance changed no member, no topic and no partition's owner."""
+    unchanged = rebalance.type == "classic" and not rebalance.joined and not rebalance.left
+    quiet = all(each.reason in ("leader_rejoin", "connect_internal") for each in rebalance.generations)
+    return unchanged and quiet and not (rebalance.moves is not None and rebalance.moves.moved)
+
+
+def _looping(look: Look, rejoins: list[Rebalance]) -> list[Rebalance]:
+    """Return the rebalances that belong to a stretch with too many of them; all such stretches that are remembered."""
+    found: dict[str, Rebalance] = {}
+    window, limit = look.thresholds.leader_rejoin_window_ms, look.thresholds.leader_rejoins
+    if any(each.reason == "connect_internal" for each in rejoins):
+        limit *= _CONNECT_FACTOR
+    for i, first in enumerate(rejoins):
+        near = [each for each in rejoins[i:] if each.started_before_ms - first.started_before_ms <= window]
+        if sum(map(_rounds, near)) >= limit:
+            found.update({each.rebalance_id: each for each in near})
+    for three in zip(rejoins, rejoins[1:], rejoins[2:], strict=False):
+        if all(_is_refresh(a, b) for a, b in pairwise(three)):
+            found.update({each.rebalance_id: each for each in three})
+    return sorted(found.values(), key=lambda each: each.started_before_ms)
+
+
+def _rounds(rebalance: Rebalance) -> int:
+    return sum(1 + each.aborted_before for each in rebalance.generations)
+
+
+def _is_refresh(one: Rebalance, other: Rebalance) -> bool:
+    spacing = other.started_before_ms - one.started_before_ms
+    return abs(spacing - _REFRESH_MS) <= _REFRESH_SLACK * _REFRESH_MS
+
+
+def _rejoins(look: Look, leader: str, looping: list[Rebalance]) -> Verdict:
+    first, last = looping[0], looping[-1]
+    rounds, spread = sum(map(_rounds, looping)), last.started_before_ms - first.started_before_ms
+    frantic = rounds > _FRANTIC * max(1.0, spread / _MINUTE_MS)
+    periodic = len(looping) > 2 and all(_is_refresh(a, b) for a, b in pairwise(looping))
+    connect = last.reason == "connect_internal"
+    member = next((each for each in last.members_after if each.member_id == leader), None)
+    who = leader if member is None else name_of(member)
+    return Verdict(
+        rule="leader_rejoin_loop",
+        variant="connect_config_view" if connect else "metadata_refresh" if periodic else None,
+        confidence=STRONG,
+        severity=PAGE if frantic else TICKET,
+        summary=f"The leader {who} made the group rebalance {rounds} times within {seconds(spread)}, although members, "
+        "topics and assignment stayed the same.",
+        started_at_ms=first.started_before_ms,
+        subject=Subject() if member is None else subject_of(member),
+        evidence=(
+            Evidence(LOG, "generations", f"{rounds} within {seconds(spread)}", "same members, topics and assignment"),
+            Evidence(LOG, "leader", who, "of unchanged members only the leader's join starts a rebalance"),
+        ),
+        alternatives=(
+            Alternative("topic_metadata_change", "no partition count and no topic list differs"),
+            Alternative("cooperative_livelock", "no partition was revoked and left unassigned"),
+        ),
+        missing=("the leader's log: why it rejoined",),
+        advice=_calm_leader(connect=connect, periodic=periodic),
+        rebalance_ids=tuple(each.rebalance_id for each in looping),
+        claims=True,
+    )
+
+
+def _calm_leader(*, connect: bool, periodic: bool) -> tuple[Advice, ...]:
+    if connect:
+        text = "one group.id per Connect cluster, and one config topic with one partition and cleanup.policy=compact"
+        return (Advice("config.storage.topic", None, text, "all workers must read the same configuration"),)
+    metadata = Advice(
+        "operation", None, "look for topics that come and go in the leader's view: ACLs, auto-create, pattern", "-"
+    )
+    code = Advice("code", None, "do not call enforceRebalance() or subscribe() in the poll loop", "-")
+    if periodic:
+        return Advice("Metadata.RefreshFrequency", "600 s (the spacing seen)", "see why it fails", "Sarama"), metadata
+    return metadata, code
+
+
+def assignor_slow_or_failing(look: Look) -> Iterator[Verdict]:
+    """The leader takes long to compute the assignment, or its rounds come to nothing (confluentinc/librdkafka#4800)."""
+    if look.is_young:
+        return
+    day = [each for each in look.recent(DAY_MS) if each.type == "classic" and each.members_after]
+    slow = [(ms, each) for each in day if (ms := _sync_ms(each)) > look.thresholds.sync_warn_ms]
+    recent = [(ms, each) for ms, each in slow if _age_ms(look, each) <= look.thresholds.resolve_after_ms]
+    if recent:
+        yield _slow_assignor(look, *max(recent, key=lambda each: each[0]), len(slow))
+    failing = [each for each in day if each.generations_aborted and _changes(each) <= 1]
+    if len(failing) >= _FAILING_A_DAY:
+        yield _failing_assignor(look, failing)
+
+
+def _age_ms(look: Look, rebalance: Rebalance) -> int:
+    return look.now_ms - (rebalance.completed_at_ms or rebalance.started_before_ms)
+
+
+def _sync_ms(rebalance: Rebalance) -> int:
+    """Return the longest time from the barrier's release to the stored assignment of any generation."""
+    times = [_sync_of(each) for each in rebalance.generations]
+    return max([rebalance.sync_ms or 0, *times])
+
+
+def _sync_of(generation: Generation) -> int:
+    released, assigned = generation.join_ended_at_ms, generation.assigned_at_ms
+    return 0 if released is None or assigned is None else assigned - released
+
+
+def _changes(rebalance: Rebalance) -> int:
+    """Return how many members came or went: each may have interrupted a round, and then it was not the leader."""
+    return sum(len(each.joined) + len(each.left) for each in rebalance.generations)
+
+
+def _slow_assignor(look: Look, sync_ms: int, rebalance: Rebalance, times: int) -> Verdict:
+    leader = next((each for each in rebalance.members_after if each.member_id == rebalance.leader), None)
+    who = "the leader" if leader is None else f"the leader {name_of(leader)}"
+    partitions = sum(size_of(each.partitions) for each in rebalance.members_after)
+    return Verdict(
+        rule="assignor_slow_or_failing",
+        variant="slow",
+        confidence=CERTAIN,
+        severity=TICKET if sync_ms > look.thresholds.sync_ticket_ms else INFO,
+        summary=f"After everybody had joined, {who} took {seconds(sync_ms)} to assign; all others waited.",
+        started_at_ms=rebalance.join_ended_at_ms or rebalance.started_before_ms,
+        subject=Subject() if leader is None else subject_of(leader),
+        evidence=(
+            Evidence(LOG, "sync", seconds(sync_ms), f"above {seconds(look.thresholds.sync_warn_ms)}; {times} in a day"),
+            Evidence(
+                LOG,
+                "size",
+                f"{len(rebalance.members_after)} members, {partitions} partitions",
+                "size of the problem",
+            ),
+        ),
+        alternatives=(Alternative("process_pause", "the leader itself may have stood still"),),
+        missing=() if leader is not None and client_of(look, leader) is not None else ("client metrics of the leader",),
+        advice=_faster_assignor(look, leader),
+        rebalance_ids=(rebalance.rebalance_id,),
+    )
+
+
+def _failing_assignor(look: Look, failing: Sequence[Rebalance]) -> Verdict:
+    last = failing[-1]
+    leader = next((each for each in last.members_after if each.member_id == last.leader), None)
+    aborted = sum(each.generations_aborted for each in failing)
+    return Verdict(
+        rule="assignor_slow_or_failing",
+        variant="failing",
+        confidence=PLAUSIBLE,
+        summary=f"In {len(failing)} rebalances of the last day {aborted} rounds ended without an assignment, and "
+        "no arrival interrupted them.",
+        started_at_ms=failing[0].started_before_ms,
+        evidence=(
+            Evidence(LOG, "generations", f"{aborted} without a record", "passed the barrier, got no assignment"),
+        ),
+        alternatives=(
+            Alternative("offsets_topic_unhealthy", "storing the assignment may have failed instead"),
+            Alternative("member_crash", "the leader may have died between join and sync"),
+        ),
+        missing=("the leader's log: an exception of the assignor",),
+        advice=_faster_assignor(look, leader),
+        rebalance_ids=tuple(each.rebalance_id for each in failing),
+    )
+
+
+def _faster_assignor(look: Look, leader: Member | None) -> tuple[Advice, ...]:
+    prints = None if leader is None else fingerprint(leader, client_of(look, leader))
+    upgrade = None if prints is None else upgrade_advice(prints.library, prints.release, "assignor_slow_or_failing")
+    others = (
+        Advice("group.protocol", "classic", "consumer, on brokers >= 4.0: the broker assigns", "KIP-848"),
+        Advice("subscription", None, "fewer topics by pattern, fewer members x partitions", "-"),
+    )
+    return others if upgrade is None else (upgrade, *others)
+
+
+CONDITIONS: tuple[ConditionRule, ...] = (leader_rejoin_loop, assignor_slow_or_failing)

@@ -1,0 +1,308 @@
+"""Partitions that take their owners down with them (catalogue §4.2): a whole batch again and again, or one record.
+
+Receives departures that were explained, and what became of the partitions that were lost; says what they have in
+common. Why a single member left is not judged here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from rebalance_streaming.detect.clients import ClientHistory
+from rebalance_streaming.detect.departures import POLL_TIMEOUT, SESSION_EXPIRED, slot_of
+from rebalance_streaming.detect.episode import Past
+from rebalance_streaming.detect.history import places
+from rebalance_streaming.detect.look import ConditionRule, Look
+from rebalance_streaming.detect.progress import Place
+from rebalance_streaming.detect.verdict import (
+    CERTAIN,
+    CLIENT_METRICS,
+    COMMITS,
+    LOG,
+    PAGE,
+    PLAUSIBLE,
+    PROBES,
+    STRONG,
+    TICKET,
+    Verdict,
+    name_of,
+    seconds,
+)
+from rebalance_streaming.groups.events import Advice, Alternative, Evidence, Member, Rebalance, Subject
+
+_CONSUMED_TOTAL = "fetch_manager_records_consumed_total"
+#: Rebalances that are searched for a loop, and departures without which an owner change is no fault.
+_SEARCHED, _LOSSES = 20, 2
+#: A deploy or a smaller group takes members away in order.
+_ORDERLY = frozenset({"rolling_deploy", "scale_in", "scale_out", "static_member_restart", "autoscaler_flapping"})
+_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Frozen:
+    """A partition that is not committed any further. `offset` null: it never was, as far as is known.
+
+    `lag` is how many records wait, null when its end is not known; of a partition never committed all that it has.
+    """
+
+    place: Place
+    offset: int | None
+    since_ms: int
+    lag: int | None
+
+    @property
+    def name(self) -> str:
+        """As Kafka prints it."""
+        return f"{self.place[0]}-{self.place[1]}"
+
+
+def _frozen(look: Look, place: Place) -> _Frozen:
+    position = look.history.progress.position(*place)
+    if position.committed is None or position.advanced_ms is None:
+        return _Frozen(place, None, look.history.first_ms or 0, position.end)
+    return _Frozen(place, position.committed, position.advanced_ms, position.lag)
+
+
+# --- The same batch again and again ---
+
+
+def no_progress_loop(look: Look) -> Iterator[Verdict]:
+    """Every owner runs the same too-long batch and hands it on (tulios/kafkajs#1396, #1083; kafka-python#2070)."""
+    lost = [each for each in look.past if each.departure.likely in (POLL_TIMEOUT, SESSION_EXPIRED)]
+    if len(lost) < _LOSSES:
+        return
+    rebalances = _series(look)
+    touched = {place for each in lost[-_SEARCHED:] for place in places(each.member.partitions)} if rebalances else ()
+    loops: dict[tuple[str, ...], list[_Frozen]] = {}
+    for frozen in (_frozen(look, place) for place in sorted(touched)):
+        changes = tuple(_owner_changes(rebalances, frozen))
+        if len(changes) >= look.thresholds.no_progress_generations and _is_loop(look, frozen, lost, changes):
+            loops.setdefault(changes, []).append(frozen)
+    if loops:
+        yield _loop_verdict(look, loops, lost)
+
+
+def _series(look: Look) -> list[Rebalance]:
+    """Return the latest rebalances, as far as each may be the next turn of a loop; none if the last is long ago.
+
+    A turn takes as long as a poll may.
+    """
+    found: list[Rebalance] = []
+    next_ms = look.now_ms
+    for each in reversed(look.history.in_order()[-_SEARCHED:]):
+        polls = (m.rebalance_timeout_ms or 0 for m in (*each.members_before, *each.members_after))
+        if next_ms - each.started_before_ms > max(look.thresholds.resolve_after_ms, 2 * max(polls, default=0)):
+            break
+        found.insert(0, each)
+        next_ms = each.started_before_ms
+    return found
+
+
+def _owner_changes(rebalances: Sequence[Rebalance], frozen: _Frozen) -> Iterator[str]:
+    """Yield the rebalances since a partition froze in which it went to another member, or came from none or to none."""
+    for each in rebalances:
+        if each.started_before_ms >= frozen.since_ms and _owner(each.members_before, frozen.place) != _owner(
+            each.members_after, frozen.place
+        ):
+            yield each.rebalance_id
+
+
+def _owner(members: Sequence[Member], place: Place) -> str | None:
+    return next((each.member_id for each in members if _has(each, place)), None)
+
+
+def _has(member: Member, place: Place) -> bool:
+    topic, partition = place
+    return partition in (member.partitions or {}).get(topic, ())
+
+
+def _is_loop(look: Look, frozen: _Frozen, lost: Sequence[Past], changes: Sequence[str]) -> bool:
+    """Whether owners were lost while records waited.
+
+    Where that is not known, or nothing was ever committed (offsets may be kept elsewhere), only poll time-outs count:
+    who runs into one has work.
+    """
+    losses = [each for each in _losses(frozen, lost) if each.rebalance_id in changes]
+    waited = _waited(look, frozen, losses)
+    if len(losses) < _LOSSES or waited is False:
+        return False
+    sure = waited is True and frozen.offset is not None
+    return sure or all(each.departure.likely == POLL_TIMEOUT for each in losses)
+
+
+def _losses(frozen: _Frozen, lost: Sequence[Past]) -> list[Past]:
+    """Return the departures of owners of a partition since it froze."""
+    return [d for d in lost if d.left_ms >= frozen.since_ms and _has(d.member, frozen.place)]
+
+
+def _waited(look: Look, frozen: _Frozen, losses: Sequence[Past]) -> bool | None:
+    """Whether the partition had records to read whenever an owner was lost; null when its end was never probed."""
+    ends = [look.history.progress.end_at(*frozen.place, each.left_ms) for each in losses]
+    known = [end for end in ends if end is not None]
+    return all(end > (frozen.offset or 0) for end in known) if known else None
+
+
+def _loop_verdict(look: Look, loops: dict[tuple[str, ...], list[_Frozen]], lost: Sequence[Past]) -> Verdict:
+    stuck = sorted((each for group in loops.values() for each in group), key=lambda each: each.place)
+    ids = tuple(dict.fromkeys(each for changes in loops for each in changes))
+    since = max(each.since_ms for each in stuck)
+    involved = [each for each in lost if each.rebalance_id in ids]
+    owners = sorted({name_of(each.member) for each in involved})
+    lags = [each.lag for each in stuck if each.lag is not None]
+    consumed = _consumed_since(look, involved, since)
+    names = tuple(each.name for each in stuck)
+    return Verdict(
+        rule="no_progress_loop",
+        confidence=CERTAIN if consumed and lags else STRONG if lags else PLAUSIBLE,
+        summary=f"{_listed(names)} went through {len(ids)} rebalances without one commit: {_listed(owners)} each took "
+        "too long over the same records, and the next owner starts them again.",
+        started_at_ms=since,
+        subject=Subject(partitions=names),
+        severity=PAGE if lags else TICKET,
+        evidence=(
+            Evidence(COMMITS, "offset", f"unchanged for {seconds(look.now_ms - since)}", "no owner ever commits"),
+            Evidence(LOG, "owners", f"changed in {len(ids)} rebalances", "the batch is handed on"),
+            *((Evidence(PROBES, "lag", f"{sum(lags)} records", "there is work"),) if lags else ()),
+            *(
+                (Evidence(CLIENT_METRICS, "records consumed", f"{consumed:.0f}", "and none committed"),)
+                if consumed
+                else ()
+            ),
+        ),
+        alternatives=(
+            Alternative("poison_record", "other partitions of the same owners stand still, too"),
+            Alternative("stalled_consumer", "the owners change"),
+        ),
+        missing=() if lags else ("end offsets: how many records wait",),
+        advice=(
+            Advice("max.poll.records", None, "1, as first aid: then every record can be committed", "first aid"),
+            Advice(
+                "max.poll.records",
+                None,
+                "afterwards what half of max.poll.interval suffices for",
+                "max(1, floor(0.5 x max.poll.interval / seconds per record))",
+            ),
+            Advice("operation", None, f"look at the next record: {_next_records(stuck)}", "the committed offset"),
+        ),
+        rebalance_ids=ids,
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+def _next_records(stuck: Sequence[_Frozen]) -> str:
+    return _listed([_at(each) for each in stuck])
+
+
+def _at(frozen: _Frozen) -> str:
+    return f"{frozen.name} @ {'its start' if frozen.offset is None else frozen.offset}"
+
+
+def _consumed_since(look: Look, lost: Sequence[Past], since_ms: int) -> float:
+    """Return how many records the clients of lost members say they got since; 0 when none tells."""
+    clients: dict[int, ClientHistory] = {}
+    for each in lost:
+        m = each.member
+        client = look.history.clients.of(m.member_id, m.client_id, m.host, m.group_instance_id)
+        if client is not None:
+            clients[id(client)] = client
+    return sum(_growth(client, since_ms) for client in clients.values())
+
+
+def _growth(client: ClientHistory, since_ms: int) -> float:
+    told = [
+        s.values[_CONSUMED_TOTAL] for s in client.sights if s.emitted_ms >= since_ms and _CONSUMED_TOTAL in s.values
+    ]
+    return sum(max(0.0, after - before) for before, after in pairwise(told))
+
+
+# --- One record kills each owner ---
+
+
+def poison_record(look: Look) -> Iterator[Verdict]:
+    """One record takes down each owner of its partition (Walmart and Uber on poison pills)."""
+    window = look.now_ms - look.thresholds.poison_window_ms
+    deaths = [each for each in look.past if each.left_ms >= window and each.rule not in _ORDERLY]
+    if len(deaths) < look.thresholds.poison_departures:
+        return
+    coverage = Counter(place for each in deaths for place in places(each.member.partitions))
+    found: dict[int, list[_Frozen]] = {}
+    for place, count in coverage.items():
+        if count >= look.thresholds.poison_departures:
+            frozen = _frozen(look, place)
+            if _is_poisoned(look, frozen, deaths):
+                found.setdefault(len(_losses(frozen, deaths)), []).append(frozen)
+    if found:
+        yield _poison_verdict(look, sorted(found[max(found)], key=lambda each: each.place), deaths)
+
+
+def _is_poisoned(look: Look, frozen: _Frozen, deaths: Sequence[Past]) -> bool:
+    victims = _losses(frozen, deaths)
+    return (
+        len(victims) >= look.thresholds.poison_departures
+        and bool(_waited(look, frozen, victims))
+        and _are_several(look, victims)
+        and _others_advanced(look, frozen, victims)
+    )
+
+
+def _are_several(look: Look, victims: Sequence[Past]) -> bool:
+    """Whether more than one instance died: other clients or hosts, or two that lived at the same time."""
+    if len({slot_of(each.member) for each in victims}) > 1:
+        return True
+    ids = {each.member.member_id for each in victims}
+    together = ({m.member_id for m in each.members_before} & ids for each in look.history.rebalances.values())
+    return any(len(each) > 1 for each in together)
+
+
+def _others_advanced(look: Look, frozen: _Frozen, victims: Sequence[Past]) -> bool:
+    """Whether most victims that had other partitions went on with one of those: only this one stands still."""
+    told = []
+    for victim in victims:
+        others = places(victim.member.partitions) - {frozen.place}
+        moved = [look.history.progress.position(*place).advanced_ms for place in others]
+        if others:
+            told.append(any(at is not None and at > frozen.since_ms for at in moved))
+    return bool(told) and 2 * sum(told) > len(told)
+
+
+def _poison_verdict(look: Look, poisoned: Sequence[_Frozen], deaths: Sequence[Past]) -> Verdict:
+    first, victims = poisoned[0], _losses(poisoned[0], deaths)
+    of_one = max(Counter(slot_of(each.member) for each in deaths).values()) / len(deaths)
+    clear = len(victims) / len(deaths) >= 2 * of_one and len(poisoned) == 1
+    frozen_ms = look.now_ms - first.since_ms
+    members = sorted({name_of(each.member) for each in victims})
+    return Verdict(
+        rule="poison_record",
+        confidence=STRONG if clear else PLAUSIBLE,
+        summary=f"A record at {_next_records(poisoned)} takes down each owner of its partition: "
+        f"{len(victims)} departures of {_listed(members)} in {seconds(look.now_ms - victims[0].left_ms)}; "
+        "their other partitions advanced.",
+        started_at_ms=victims[0].left_ms,
+        subject=Subject(partitions=tuple(each.name for each in poisoned)),
+        severity=PAGE if frozen_ms >= look.thresholds.stalled_ms else TICKET,
+        evidence=(
+            Evidence(LOG, "assignments", f"{len(victims)} of {len(deaths)} lost members had {first.name}", "coverage"),
+            Evidence(COMMITS, "offset", f"{_at(first)} for {seconds(frozen_ms)}", "does not advance"),
+            Evidence(PROBES, "lag", f"{first.lag} records", "there is work behind it"),
+        ),
+        alternatives=(
+            Alternative("crash_loop", f"one instance accounts for {of_one:.0%} of the departures only"),
+            Alternative("no_progress_loop", "the owners' other partitions advanced"),
+        ),
+        advice=(
+            Advice("operation", None, f"read {_at(first)} with a console consumer; skip or dead-letter it", "-"),
+            Advice("code", None, "catch errors of deserialisation and of single records; dead-letter them", "-"),
+        ),
+        rebalance_ids=tuple(dict.fromkeys(each.rebalance_id for each in victims)),
+        claims=True,
+    )
+
+
+CONDITIONS: tuple[ConditionRule, ...] = (no_progress_loop, poison_record)

@@ -1,0 +1,244 @@
+"""How members come and go (catalogue §4.4): deploys that static membership would spare, scalers, phantoms.
+
+Receives a group as it stands with its past departures. What static members do wrong is judged in `static_names` and
+`static_members`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rebalance_streaming.detect.departures import CLEAN, slot_of
+from rebalance_streaming.detect.episode import Past
+from rebalance_streaming.detect.fingerprints import fingerprint
+from rebalance_streaming.detect.history import partition_names
+from rebalance_streaming.detect.look import ConditionRule, Look
+from rebalance_streaming.detect.rules import static_members, static_names
+from rebalance_streaming.detect.rules.standing import DAY_MS, came_back_ms, client_of, positions_of, recent_past
+from rebalance_streaming.detect.verdict import (
+    COMMITS,
+    LOG,
+    PLAUSIBLE,
+    STRONG,
+    UNDETERMINED,
+    Verdict,
+    name_of,
+    seconds,
+    subject_of,
+)
+from rebalance_streaming.groups.events import Advice, Alternative, Evidence, Member, Rebalance
+
+_WEEK_MS = 7 * DAY_MS
+_RESTARTS = frozenset({"rolling_deploy", "ungraceful_shutdown"})
+_USUAL_SESSION_MS = 45_000
+#: A number of members that lasted shorter is on the way to another one.
+_PLATEAU_MS = 60_000
+_LONGEST_STABILIZATION_MS = 600_000
+#: Of this share of departures a scaler must be the author.
+_MOSTLY = 0.8
+#: How long a phantom must have been silent, and how long a join must have taken for a client to give it up.
+_SILENT_MS, _SLOW_JOIN_MS = 60_000, 5_000
+
+
+# --- Restarts ---
+
+
+def static_membership_missing(look: Look) -> Iterator[Verdict]:
+    """Deploys cost many rebalances that static membership would spare: every instance comes back at once (KIP-345)."""
+    if look.is_young or not look.members or any(each.group_instance_id for each in look.members):
+        return
+    restarts = [each for each in look.recent(_WEEK_MS) if _is_restart(look, each)]
+    if len(restarts) <= look.thresholds.static_restarts_per_week:
+        return
+    ids = {each.rebalance_id for each in restarts}
+    left = [each for each in look.past if each.rebalance_id in ids]
+    absences = [_absence(look, each) for each in left]
+    known = [each for each in absences if each is not None and each <= look.thresholds.deploy_per_member_ms]
+    if not left or len(known) < len(absences):
+        return
+    longest = max(known)
+    session = max((each.session_timeout_ms or 0 for each in look.members), default=0)
+    proposed = max(_USUAL_SESSION_MS, round(1.5 * longest))
+    yield Verdict(
+        rule="static_membership_missing",
+        confidence=STRONG,
+        summary=f"{len(restarts)} rebalances in a week came from restarts, and every instance was back within "
+        f"{seconds(longest)}: as static members they would cost none.",
+        started_at_ms=restarts[0].started_before_ms,
+        evidence=(
+            Evidence(LOG, "rebalances", f"{len(restarts)} by restarts in 7 days", "deploys and replacements"),
+            Evidence(LOG, "absence", f"at most {seconds(longest)}", "everybody came back"),
+            Evidence(LOG, "group.instance.id", "none", "dynamic members only"),
+        ),
+        advice=(
+            Advice("group.instance.id", None, "a stable name: a StatefulSet's ordinal, or host and slot", "KIP-345"),
+            Advice(
+                "session.timeout.ms", str(session) if session else None, str(proposed), "max(45000, 1.5 x p95 restart)"
+            ),
+            Advice(
+                "code", None, "close without leaving the group (clients do so by themselves for static members)", "-"
+            ),
+        ),
+        rebalance_ids=tuple(each.rebalance_id for each in restarts),
+    )
+
+
+def _is_restart(look: Look, rebalance: Rebalance) -> bool:
+    cause = look.causes.get(rebalance.rebalance_id, UNDETERMINED)
+    return cause in _RESTARTS or (cause == UNDETERMINED and rebalance.reason == "replacement")
+
+
+def _absence(look: Look, past: Past) -> int | None:
+    back_ms = came_back_ms(look, past)
+    return None if back_ms is None else max(0, back_ms - past.left_ms)
+
+
+# --- Scaling ---
+
+
+def autoscaler_flapping(look: Look) -> Iterator[Verdict]:
+    """The number of members goes up and down without end: a scaler answers its own rebalances (kedacore/keda#1556)."""
+    if look.is_young:
+        return
+    window = look.thresholds.autoscaler_window_ms
+    moves = [each for each in look.recent(window) if look.causes.get(each.rebalance_id) != "rolling_deploy"]
+    turns = _turns(look, moves)
+    if len(turns) - 2 < look.thresholds.autoscaler_turns:
+        return
+    came = {m.member_id: m for each in moves for m in each.members_after if m.member_id in each.joined}
+    ids = {each.rebalance_id for each in moves}
+    left = [each for each in recent_past(look, window) if each.rebalance_id in ids]
+    brief = [each for each in left if each.member.member_id in came]
+    clean = sum(each.departure.likely == CLEAN for each in left)
+    # In a deploy the old ones leave; a scaler takes away whom it brought.
+    if not left or len(brief) < look.thresholds.autoscaler_turns // 2 or clean < _MOSTLY * len(left):
+        return
+    yield _flapping(look, moves, turns, left, list(came.values()))
+
+
+def _turns(look: Look, moves: list[Rebalance]) -> list[int]:
+    """Return the extremes of the number of members, first and last included; what did not last is left out."""
+    if not moves:
+        return []
+    counts = [len(moves[0].members_before)]
+    for each, later in zip(moves, [*moves[1:], None], strict=True):
+        began = each.completed_at_ms or each.started_before_ms
+        lasted = (look.now_ms if later is None else later.started_before_ms) - began
+        if lasted >= _PLATEAU_MS:
+            counts.append(len(each.members_after))
+    counts = [each for i, each in enumerate(counts) if i == 0 or each != counts[i - 1]]
+    inner = [b for a, b, c in zip(counts, counts[1:], counts[2:], strict=False) if (b - a) * (c - b) < 0]
+    return [counts[0], *inner, counts[-1]]
+
+
+def _flapping(look: Look, moves: list[Rebalance], turns: list[int], left: list[Past], came: list[Member]) -> Verdict:
+    known = {slot_of(each) for each in moves[0].members_before} | {slot_of(each.member) for each in left}
+    fresh = sum(
+        slot_of(each) not in known or each.host not in {m.host for m in moves[0].members_before} for each in came
+    )
+    anew = fresh >= _MOSTLY * len(came)
+    route = " -> ".join(map(str, turns))
+    return Verdict(
+        rule="autoscaler_flapping",
+        confidence=STRONG if anew else PLAUSIBLE,
+        summary=f"The number of members went {route} within {seconds(look.now_ms - moves[0].started_before_ms)}: "
+        "something scales the group up and down without end.",
+        started_at_ms=moves[0].started_before_ms,
+        evidence=(
+            Evidence(LOG, "members", route, f"{len(turns) - 2} changes of direction"),
+            Evidence(LOG, "departures", f"{len(left)} in order", "asked to stop, not lost"),
+            Evidence(LOG, "arrivals", f"{fresh} of {len(came)} under new names or hosts", "new instances"),
+        ),
+        alternatives=(
+            Alternative("rolling_deploy", "those that came leave again"),
+            Alternative("member_flapping", "they leave in order"),
+        ),
+        missing=() if anew else ("the scaler's log: the same names come back",),
+        advice=(
+            Advice(
+                "scale-down stabilization",
+                None,
+                f"at least {_LONGEST_STABILIZATION_MS // 60_000} min, one step at a time",
+                "max(10 min, 3 x time to catch up)",
+            ),
+            Advice("replicas", str(len(look.members)), "at most the number of partitions; scale on averaged lag", "-"),
+        ),
+        rebalance_ids=tuple(each.rebalance_id for each in moves),
+    )
+
+
+# --- Phantoms ---
+
+
+def phantom_members(look: Look) -> Iterator[Verdict]:
+    """An old client gave up waiting for its join and joined again; its first id still owns partitions (KAFKA-7610)."""
+    since = look.stable_since_ms()
+    if look.is_young or not look.is_settled or since is None or look.now_ms - since < _SILENT_MS:
+        return
+    by_client: dict[tuple[str, str], list[Member]] = {}
+    for member in look.members:
+        if member.group_instance_id is None:
+            by_client.setdefault((member.client_id, member.host), []).append(member)
+    for twins in by_client.values():
+        silent = [each for each in twins if _is_silent(look, each, since)]
+        if 0 < len(silent) == len(twins) - 1 and _may_be_phantoms(look, twins, silent):
+            yield _phantoms(look, twins, silent, since)
+
+
+def _is_silent(look: Look, member: Member, since: int) -> bool:
+    """Whether a member has never committed although records wait for it."""
+    committed = look.history.progress.commits_between(member.partitions or {}, since, look.now_ms)
+    return not committed and any(position.lag for position in positions_of(look, member.partitions))
+
+
+def _may_be_phantoms(look: Look, twins: list[Member], silent: list[Member]) -> bool:
+    """Whether the silent ones came by a slow join of a client that is not known to be a modern one (KIP-394)."""
+    clients = {id(client) for each in twins if (client := client_of(look, each)) is not None}
+    if len(clients) == len(twins) or any(fingerprint(each, None).library is not None for each in twins):
+        return False
+    names = {each.member_id for each in silent}
+    joins = [each for each in look.history.in_order() if names & set(each.joined)]
+    arrived = {name for each in joins for name in each.joined if name in names}
+    return arrived == names and all(_join_ms(each) >= _SLOW_JOIN_MS for each in joins)
+
+
+def _join_ms(rebalance: Rebalance) -> int:
+    released = rebalance.join_ended_at_ms
+    return 0 if released is None else released - rebalance.started_before_ms
+
+
+def _phantoms(look: Look, twins: list[Member], silent: list[Member], since: int) -> Verdict:
+    partitions = tuple(name for each in silent for name in partition_names(each.partitions))
+    return Verdict(
+        rule="phantom_members",
+        confidence=PLAUSIBLE,
+        summary=f"{name_of(silent[0])} is in the group {len(twins)} times and only one of these commits: its earlier "
+        f"attempts to join own {len(partitions)} partitions that nobody reads.",
+        started_at_ms=since,
+        subject=subject_of(*silent, partitions=partitions[:20]),
+        evidence=(
+            Evidence(LOG, "members", f"{len(twins)} ids of one client and host", "came by slow joins"),
+            Evidence(
+                COMMITS, "commits", f"none of {len(silent)} of them since {seconds(look.now_ms - since)}", "lag waits"
+            ),
+        ),
+        alternatives=(
+            Alternative("stalled_consumer", "several processes of one name on this host would look the same"),
+        ),
+        missing=(f"client metrics of {silent[0].host or 'the member'}: number of processes",),
+        advice=(
+            Advice("upgrade", None, "a client that speaks JoinGroup version 4 or later", "KIP-394"),
+            Advice(
+                "join time-out of the client", None, "more than max.poll.interval.ms + 5 s", "R + 5 s, as Java does"
+            ),
+        ),
+    )
+
+
+CONDITIONS: tuple[ConditionRule, ...] = (
+    static_membership_missing,
+    autoscaler_flapping,
+    phantom_members,
+    *static_names.CONDITIONS,
+    *static_members.CONDITIONS,
+)

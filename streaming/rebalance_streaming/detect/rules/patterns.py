@@ -1,0 +1,351 @@
+"""What several rebalances of a group have in common (catalogue §4.1, §4.3, §4.9).
+
+Each pattern explains a series better than its parts: a restart of every instance is a deploy, the same instance going
+down again and again is a crash loop. A pattern claims the rebalances it explains.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from dataclasses import dataclass
+from statistics import median
+
+from rebalance_streaming.detect.departures import (
+    CLEAN,
+    POLL_TIMEOUT,
+    SESSION_EXPIRED,
+    UNKNOWN,
+    slot_of,
+)
+from rebalance_streaming.detect.episode import Past
+from rebalance_streaming.detect.look import ConditionRule, Look
+from rebalance_streaming.detect.verdict import (
+    LOG,
+    PAGE,
+    PLAUSIBLE,
+    STRONG,
+    TICKET,
+    UNDETERMINED,
+    Verdict,
+    name_of,
+    seconds,
+    subject_of,
+)
+from rebalance_streaming.groups.events import Advice, Alternative, Evidence, Member, Rebalance
+
+Slot = tuple[str, str]
+
+#: Causes that a deploy may show besides orderly leaving: instances that are killed instead of stopped.
+_DEPLOY_RULES = frozenset({"rolling_deploy", "scale_in", "ungraceful_shutdown", "member_crash", UNDETERMINED})
+_BENIGN = frozenset(
+    {
+        "rolling_deploy",
+        "scale_in",
+        "scale_out",
+        "initial_group_formation",
+        "static_member_restart",
+        "topic_metadata_change",
+        "subscription_change",
+        "protocol_migration",
+        "streams_probing_rebalance",
+        "connect_scheduled_rebalance",
+    }
+)
+#: A supervisor's pause between restarts grows at least by this factor.
+_BACK_OFF = 1.4
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """A member's time in the group: joined, null if it was there before anything was seen, and left by what class."""
+
+    member: Member
+    joined_ms: int | None
+    past: Past
+
+    @property
+    def length_ms(self) -> int | None:
+        """How long it was in the group."""
+        return None if self.joined_ms is None else max(0, self.past.left_ms - self.joined_ms)
+
+
+def crash_loop(look: Look) -> list[Verdict]:
+    """The same instance joins and dies again and again (Kubernetes: CrashLoopBackOff)."""
+    found = []
+    for slot, lives in _lives_by_slot(look, look.thresholds.crash_loop_window_ms).items():
+        dead = [each for each in lives if _is_death(each.past)]
+        orderly = [each for each in lives if each.past.departure.likely == CLEAN]
+        backing_off = not dead and _gaps_grow(look, slot, orderly)
+        series = dead or (orderly if backing_off else [])
+        lengths = [each.length_ms for each in series if each.length_ms is not None]
+        if len(series) < look.thresholds.crash_loop_cycles or not lengths:
+            continue
+        if median(lengths) > look.thresholds.short_life_ms:
+            continue
+        member = series[-1].member
+        found.append(
+            Verdict(
+                rule="crash_loop",
+                confidence=STRONG if dead else PLAUSIBLE,
+                summary=f"{name_of(member)} joined and died {len(series)} times in "
+                f"{seconds(look.now_ms - series[0].past.left_ms)}, each time after about {seconds(median(lengths))}.",
+                started_at_ms=series[0].past.left_ms,
+                subject=subject_of(member),
+                evidence=(
+                    Evidence(
+                        LOG, "members", f"{len(series)} departures of one client", "lost or restarting, not leaving"
+                    ),
+                    Evidence(LOG, "time in group", seconds(median(lengths)), "median"),
+                ),
+                alternatives=(Alternative("member_flapping", "its departures are deaths"),),
+                advice=(
+                    Advice("operation", None, "look at the exit reason of this instance", "-"),
+                    Advice("group.instance.id", None, "a stable name, so that its restarts stop shaking the rest", "-"),
+                ),
+                rebalance_ids=_rebalances_of(look, slot),
+                claims=True,
+            )
+        )
+    return found
+
+
+def _is_death(past: Past) -> bool:
+    return past.departure.likely == SESSION_EXPIRED and past.rule in ("member_crash", "ungraceful_shutdown")
+
+
+def _gaps_grow(look: Look, slot: Slot, lives: list[Life]) -> bool:
+    joins = sorted(
+        generation.assigned_at_ms or each.started_before_ms
+        for each in look.history.in_order()
+        for generation in each.generations
+        for name in generation.joined
+        if (member := look.history.members.get(name)) is not None and slot_of(member) == slot
+    )
+    gaps = [min((j - life.past.left_ms for j in joins if j > life.past.left_ms), default=0) for life in lives]
+    gaps = [gap for gap in gaps if gap > 0]
+    return len(gaps) >= 3 and all(b >= _BACK_OFF * a for a, b in itertools.pairwise(gaps))
+
+
+def short_lived_consumers(look: Look) -> list[Verdict]:
+    """An application makes a consumer per job or request: each joins, leaves in order, and shakes the group."""
+    hour = look.thresholds.short_lived_window_ms
+    lives = [life for each in _lives_by_slot(look, hour).values() for life in each]
+    brief = [
+        each
+        for each in lives
+        if each.past.departure.likely in (CLEAN, UNKNOWN)
+        and each.length_ms is not None
+        and each.length_ms <= look.thresholds.short_life_ms
+    ]
+    others, orderly = len(lives) - len(brief), sum(each.past.departure.likely == CLEAN for each in brief)
+    if orderly * 2 < len(brief) or len(brief) < look.thresholds.short_lived_arrivals or others > len(brief) // 3:
+        return []
+    lengths = [each.length_ms or 0 for each in brief]
+    members = [each.member for each in brief]
+    slots = {slot_of(member) for member in members}
+    return [
+        Verdict(
+            rule="short_lived_consumers",
+            confidence=STRONG if len(brief) > others * 3 else PLAUSIBLE,
+            summary=f"{len(brief)} consumers joined for about {seconds(median(lengths))} each and left in order.",
+            started_at_ms=brief[0].past.left_ms,
+            subject=subject_of(members[-1]),
+            evidence=(
+                Evidence(LOG, "arrivals", f"{len(brief)} within {seconds(hour)}", "each left in order"),
+                Evidence(LOG, "time in group", seconds(median(lengths)), "median"),
+            ),
+            alternatives=(Alternative("crash_loop", "they left in order"),),
+            advice=(
+                Advice("code", None, "one long-lived consumer with pause() and resume(), instead of one per job", "-"),
+                Advice("group.id", None, "or a group of its own per kind of job, or assign() without a group", "-"),
+            ),
+            rebalance_ids=tuple(dict.fromkeys(name for slot in slots for name in _rebalances_of(look, slot))),
+            claims=True,
+        )
+    ]
+
+
+def rolling_deploy(look: Look) -> list[Verdict]:
+    """Every instance was replaced once, one after the other (KIP-345)."""
+    window = max(look.thresholds.deploy_window_ms, look.thresholds.deploy_per_member_ms * max(1, len(look.members)))
+    rebalances = [
+        each for each in look.recent(window) if look.causes.get(each.rebalance_id) != "initial_group_formation"
+    ]
+    left = [each for each in look.past if each.left_ms >= look.now_ms - window]
+    if len(left) < 2 or any(each.rule not in _DEPLOY_RULES for each in left):
+        return []
+    came = [m for each in rebalances for m in (*each.members_after, *each.passing) if _arrived(each, m)]
+    again = {each.member.member_id for each in left} & {member.member_id for member in came}
+    slots, width = Counter(slot_of(each.member) for each in left), _width(rebalances)
+    if again or any(count > width.get(slot, 1) for slot, count in slots.items()) or len(came) < len(left) - 1:
+        return []
+    first_ms, last = left[0].left_ms, left[-1]
+    size = len(rebalances[0].members_before) if rebalances else 0
+    if len(came) > len(left) or size == 0 or not _same_clients(left, came):
+        return []
+    killed = sum(each.departure.likely == SESSION_EXPIRED for each in left)
+    if killed * 2 > len(left):
+        return []  # what each of them suffers from is worth more than that all of them do
+    share = len(left) / size
+    return [
+        Verdict(
+            rule="rolling_deploy",
+            confidence=STRONG if share >= 0.75 and not killed else PLAUSIBLE,
+            summary=f"{len(left)} of {size} instances were replaced once each within "
+            f"{seconds(last.left_ms - first_ms)}; that took {len(rebalances)} rebalances.",
+            started_at_ms=first_ms,
+            subject=subject_of(*(each.member for each in left[:20])),
+            evidence=(
+                Evidence(LOG, "members", f"{len(left)} left, {len(came)} came", "each identity once"),
+                *((Evidence(LOG, "departures", f"{killed} without leaving", "killed, not stopped"),) if killed else ()),
+            ),
+            alternatives=(
+                Alternative("crash_loop", "no instance went twice"),
+                Alternative("autoscaler_flapping", "as many came as left"),
+            ),
+            advice=(
+                Advice(
+                    "group.instance.id",
+                    None,
+                    "a stable name per instance: a restart then costs no rebalance",
+                    "KIP-345",
+                ),
+            )
+            if size > 3
+            else (),
+            rebalance_ids=tuple(
+                each.rebalance_id for each in rebalances if (each.started_before_ms >= first_ms - 1_000)
+            ),
+            claims=True,
+        )
+    ]
+
+
+def _arrived(rebalance: Rebalance, member: Member) -> bool:
+    return any(member.member_id in generation.joined for generation in rebalance.generations)
+
+
+def _width(rebalances: list[Rebalance]) -> dict[Slot, int]:
+    """Return how many members one slot held at a time: clients that share a name and a host cannot be told apart."""
+    width: dict[Slot, int] = {}
+    for each in rebalances:
+        for members in (each.members_before, each.members_after):
+            for slot, count in Counter(slot_of(member) for member in members).items():
+                width[slot] = max(count, width.get(slot, 0))
+    return width
+
+
+def _same_clients(left: list[Past], came: list[Member]) -> bool:
+    """Whether those that came are of the same kind as those that left: equal topics."""
+    return {each.member.topics for each in left} == {member.topics for member in came}
+
+
+def member_flapping(look: Look) -> list[Verdict]:
+    """The same member leaves and returns again and again, and no source tells why."""
+    found = []
+    for slot, lives in _lives_by_slot(look, look.thresholds.flapping_window_ms).items():
+        if len(lives) < look.thresholds.flapping_returns or slot not in {slot_of(m) for m in look.members}:
+            continue
+        if any(each.past.rule not in (UNDETERMINED, "member_crash", "scale_in", "rolling_deploy") for each in lives):
+            continue
+        member = lives[-1].member
+        found.append(
+            Verdict(
+                rule="member_flapping",
+                confidence=0.45,
+                summary=f"{name_of(member)} left and came back {len(lives)} times; no source tells why.",
+                started_at_ms=lives[0].past.left_ms,
+                subject=subject_of(member),
+                evidence=(Evidence(LOG, "members", f"{len(lives)} departures and returns", "one identity"),),
+                alternatives=(
+                    Alternative("crash_loop", "its departures are not known to be deaths"),
+                    Alternative("heartbeat_starvation", "no client metrics"),
+                ),
+                missing=(f"client metrics of {member.host or 'its host'}",),
+                advice=(Advice("operation", None, "add a reporter to this client; see docs/client-metrics.md", "-"),),
+                rebalance_ids=_rebalances_of(look, slot),
+                claims=True,
+            )
+        )
+    return found
+
+
+def rebalance_storm(look: Look) -> list[Verdict]:
+    """More rebalances than a group can work beside; carries the cause that most of them have."""
+    window = look.thresholds.storm_window_ms
+    recent = [each for each in look.recent(window) if look.causes.get(each.rebalance_id) not in _BENIGN]
+    busy_ms = sum(
+        max(0, (each.completed_at_ms or look.now_ms) - max(each.started_before_ms, look.now_ms - window))
+        for each in recent
+    )
+    share = busy_ms / window
+    if len(recent) < look.thresholds.storm_rebalances and not (
+        share >= look.thresholds.storm_share and len(recent) > 1
+    ):
+        return []
+    causes = Counter(look.causes.get(each.rebalance_id, UNDETERMINED) for each in recent)
+    cause, count = causes.most_common(1)[0]
+    picture = look.history.picture
+    return [
+        Verdict(
+            rule="rebalance_storm",
+            variant=cause,
+            confidence=0.95,
+            summary=f"{len(recent)} rebalances in {seconds(window)}, {share:.0%} of the time not consuming; "
+            f"{count} of {len(recent)} by {cause.replace('_', ' ')}.",
+            started_at_ms=recent[0].started_before_ms,
+            severity=PAGE if lag_grows(look) else TICKET,
+            evidence=(
+                Evidence(LOG, "rebalances", f"{len(recent)} in {seconds(window)}", "logical rebalances"),
+                Evidence(LOG, "generation", str(picture.generation if picture else None), "the latest one"),
+            ),
+            rebalance_ids=tuple(each.rebalance_id for each in recent),
+        )
+    ]
+
+
+def lag_grows(look: Look) -> bool:
+    """Whether some partition is not consumed while records arrive: harm, and not only a risk of it."""
+    for position in look.history.progress.positions():
+        lag, moved = position.lag, position.advanced_ms
+        if not lag or moved is None or look.now_ms - moved < look.thresholds.stalled_ms:
+            continue
+        if (look.history.progress.end_growth(position.topic, position.partition, moved) or 0) > 0:
+            return True
+    return False
+
+
+def _lives_by_slot(look: Look, window_ms: int) -> dict[Slot, list[Life]]:
+    joined: dict[str, int] = {}
+    for each in look.history.in_order():
+        for generation in each.generations:
+            for name in generation.joined:
+                joined.setdefault(name, generation.assigned_at_ms or each.started_before_ms)
+    lives: dict[Slot, list[Life]] = {}
+    for past in look.past:
+        if past.left_ms >= look.now_ms - window_ms:
+            life = Life(past.member, joined.get(past.member.member_id), past)
+            lives.setdefault(slot_of(past.member), []).append(life)
+    return lives
+
+
+def _rebalances_of(look: Look, slot: Slot) -> tuple[str, ...]:
+    """Return the rebalances in which a slot's members came or went, first formations left out."""
+    found = []
+    for each in look.history.in_order():
+        changed = {name for generation in each.generations for name in (*generation.joined, *generation.left)}
+        known = {m.member_id: m for m in (*each.members_before, *each.members_after, *each.passing)}
+        touches = any(name in known and slot_of(known[name]) == slot for name in changed)
+        if touches and (each.members_before or look.causes.get(each.rebalance_id) != "initial_group_formation"):
+            found.append(each.rebalance_id)
+    return tuple(found)
+
+
+def left_by_poll_timeout(past: Past) -> bool:
+    """Whether a departure was the client's own, for want of a poll."""
+    return past.departure.likely == POLL_TIMEOUT
+
+
+PATTERNS: tuple[ConditionRule, ...] = (crash_loop, short_lived_consumers, rolling_deploy, member_flapping)
+AGGREGATES: tuple[ConditionRule, ...] = (rebalance_storm,)

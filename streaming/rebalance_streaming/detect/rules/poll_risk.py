@@ -1,0 +1,184 @@
+"""Members that come close to max.poll.interval without having missed it (catalogue §4.2).
+
+Receives a group as it stands. A client's own metrics tell the time between polls; commits tell it only of clients that
+commit inside poll(), and only while records were waiting: time without work is no batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from rebalance_streaming.detect.advice import longer_poll_interval
+from rebalance_streaming.detect.clients import POLL_AGE, POLL_GAP_MAX, POLL_IDLE, ClientHistory
+from rebalance_streaming.detect.fingerprints import AIOKAFKA, LIBRDKAFKA, fingerprint
+from rebalance_streaming.detect.history import places
+from rebalance_streaming.detect.look import ConditionRule, Look
+from rebalance_streaming.detect.progress import KEPT
+from rebalance_streaming.detect.rules.standing import client_of, is_consumer_group, positions_of
+from rebalance_streaming.detect.verdict import (
+    CLIENT_METRICS,
+    COMMITS,
+    INFO,
+    PLAUSIBLE,
+    STRONG,
+    TICKET,
+    Verdict,
+    name_of,
+    seconds,
+    subject_of,
+)
+from rebalance_streaming.groups.events import Advice, Alternative, Evidence, Member
+
+#: A client that usually commits this often does so inside poll(), every auto.commit.interval (5 s).
+_AUTO_COMMIT_MS = 10_000
+#: Of a poll that waits for records the idle ratio is near 1, whatever its length.
+_WAITING = 0.5
+#: What clients fetch per poll unless told otherwise (Java and kafka-python).
+_DEFAULT_POLL_RECORDS = 500
+#: Commits of one request reach the log within this of each other.
+_SAME_COMMIT_MS = 51
+
+
+@dataclass(frozen=True, slots=True)
+class _Gap:
+    length_ms: float
+    ended_ms: int
+    confidence: float
+    evidence: Evidence
+    missing: tuple[str, ...] = ()
+
+
+def poll_overrun_risk(look: Look) -> Iterator[Verdict]:
+    """A batch took more than half of max.poll.interval; the next may take all of it (KIP-62; story C at its start)."""
+    if look.is_young or not is_consumer_group(look):
+        return
+    for member in look.members:
+        client, limit = client_of(look, member), _limit_of(look, member)
+        gap = None if limit is None else _told_gap(look, member, client) or _gap_by_commits(look, member, limit)
+        if limit is not None and gap is not None and gap.length_ms >= look.thresholds.poll_risk_warn * limit:
+            yield _at_risk(look, member, client, limit, gap)
+
+
+def longest_told_gap(look: Look, member: Member) -> float | None:
+    """Return the longest time between two polls that a member's client reported, in milliseconds; null: none told."""
+    gap = _told_gap(look, member, client_of(look, member))
+    return None if gap is None else gap.length_ms
+
+
+def _limit_of(look: Look, member: Member) -> int | None:
+    """Return a member's max.poll.interval in milliseconds; null where the client enforces none or does not tell it."""
+    client = client_of(look, member)
+    prints = fingerprint(member, client)
+    if client is not None and client.config.max_poll_interval_ms is not None:
+        return client.config.max_poll_interval_ms if prints.enforces_poll else None
+    # aiokafka's rebalance time-out is its session time-out.
+    return member.rebalance_timeout_ms if prints.enforces_poll and prints.library != AIOKAFKA else None
+
+
+def _told_gap(look: Look, member: Member, client: ClientHistory | None) -> _Gap | None:
+    if client is None:
+        return None
+    waiting = any(position.lag for position in positions_of(look, member.partitions))
+    gaps: list[tuple[float, int, str]] = []
+    for each in client.sights:
+        if each.values.get(POLL_IDLE, 0.0) > _WAITING:
+            continue
+        if POLL_GAP_MAX in each.values:
+            gaps.append((each.values[POLL_GAP_MAX], each.emitted_ms, POLL_GAP_MAX))
+        # A client that only tells when it last got records is idle without any.
+        if each.poll_age_ms is not None and (POLL_AGE in each.values or waiting):
+            gaps.append((each.poll_age_ms, each.emitted_ms, POLL_AGE))
+    if not gaps:
+        return None
+    length, at_ms, name = max(gaps)
+    return _Gap(length, at_ms, STRONG, Evidence(CLIENT_METRICS, name, seconds(length), "time between two polls"))
+
+
+def _gap_by_commits(look: Look, member: Member, limit: int) -> _Gap | None:
+    """Return the longest busy time between two commits of a client that commits inside poll()."""
+    progress, partitions, since = look.history.progress, member.partitions or {}, look.stable_since_ms()
+    pace = progress.pace(partitions)
+    if pace is None or since is None or pace.longest_gap_ms < look.thresholds.poll_risk_warn * limit:
+        return None
+    rhythm = progress.rhythm(partitions, look.now_ms)
+    usual = rhythm.gap_ms is not None and rhythm.gap_ms <= _AUTO_COMMIT_MS
+    library = fingerprint(member, client_of(look, member)).library
+    if library == LIBRDKAFKA or not (rhythm.pulse or usual):
+        return None
+    times = _commit_times(look, member)
+    gaps = [(b - a, b) for a, b in pairwise(times) if a >= since and _had_work(look, member, a)]
+    if not gaps:
+        return None
+    length, ended_ms = max(gaps)
+    text = f"{seconds(length)} between two commits while records were waiting"
+    return _Gap(
+        length,
+        ended_ms,
+        PLAUSIBLE,
+        Evidence(COMMITS, "commit interval", text, "this client commits inside poll()"),
+        (f"client metrics of {member.host or 'the member'}: time between polls",),
+    )
+
+
+def _commit_times(look: Look, member: Member) -> list[int]:
+    times: list[int] = []
+    before_ms: int | None = look.now_ms
+    while before_ms is not None and len(times) < KEPT:
+        last_ms = look.history.progress.rhythm(member.partitions or {}, before_ms).last_ms
+        if last_ms is not None:
+            times.append(last_ms)
+        before_ms = None if last_ms is None else last_ms - _SAME_COMMIT_MS
+    return times[::-1]
+
+
+def _had_work(look: Look, member: Member, at_ms: int) -> bool:
+    """Whether records were waiting in the member's partitions right after a commit."""
+    progress = look.history.progress
+    for place in places(member.partitions):
+        end, committed = progress.end_at(*place, at_ms), progress.committed_before(place, at_ms)
+        if end is not None and committed is not None and end > committed[1]:
+            return True
+    return False
+
+
+def _at_risk(look: Look, member: Member, client: ClientHistory | None, limit: int, gap: _Gap) -> Verdict:
+    near = gap.length_ms >= look.thresholds.poll_risk_ticket * limit
+    return Verdict(
+        rule="poll_overrun_risk",
+        confidence=gap.confidence,
+        severity=TICKET if near else INFO,
+        summary=f"{name_of(member)} once took {seconds(gap.length_ms)} between two polls; at {seconds(limit)} "
+        "(max.poll.interval) it is out of the group.",
+        started_at_ms=gap.ended_ms - round(gap.length_ms),
+        subject=subject_of(member),
+        evidence=(
+            gap.evidence,
+            Evidence(gap.evidence.source, "share", f"{gap.length_ms / limit:.0%}", "of max.poll.interval"),
+        ),
+        alternatives=(Alternative("poll_overrun", "it polled again in time"),),
+        missing=gap.missing,
+        advice=_shorter_batches(member, client, limit, gap.length_ms),
+    )
+
+
+def _shorter_batches(member: Member, client: ClientHistory | None, limit: int, batch_ms: float) -> tuple[Advice, ...]:
+    told = None if client is None else client.config.max_poll_records
+    pool = Advice("code", None, "or hand the batch to a worker pool, pause() and keep polling", "-")
+    if fingerprint(member, client).library == LIBRDKAFKA:
+        return longer_poll_interval(batch_ms, limit), pool
+    if told == 1:
+        return longer_poll_interval(batch_ms, limit), pool
+    proposed = max(1, math.floor((told or _DEFAULT_POLL_RECORDS) * 0.5 * limit / batch_ms))
+    fewer = Advice(
+        "max.poll.records",
+        str(told) if told else f"{_DEFAULT_POLL_RECORDS} (the default, not told)",
+        f"at most {proposed}",
+        "max(1, floor(0.5 x max.poll.interval / seconds per record))",
+    )
+    return fewer, pool
+
+
+CONDITIONS: tuple[ConditionRule, ...] = (poll_overrun_risk,)

@@ -1,0 +1,403 @@
+"""Partitions that do not advance, or not fast enough, or that nobody reads (catalogue §4.7).
+
+Receives a group that is settled; compares what it committed with where its partitions end. Without probed end offsets
+nothing is said: nobody knows then whether records wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil
+from statistics import median
+
+from rebalance_streaming.detect.clients import CONSUMED_RATE, ClientHistory
+from rebalance_streaming.detect.fingerprints import fingerprint
+from rebalance_streaming.detect.look import ConditionRule, Look
+from rebalance_streaming.detect.progress import Position
+from rebalance_streaming.detect.rules.evicted import commit_failures_after_rebalance, zombie_member
+from rebalance_streaming.detect.rules.unread import commit_only_group, empty_group_with_lag, orphan_partition
+from rebalance_streaming.detect.verdict import (
+    CERTAIN,
+    CLIENT_METRICS,
+    COMMITS,
+    LOG,
+    PLAUSIBLE,
+    PROBES,
+    STRONG,
+    TICKET,
+    Verdict,
+    name_of,
+    seconds,
+    subject_of,
+)
+from rebalance_streaming.groups.events import Advice, Alternative, Evidence, Member, Partitions, Subject
+
+#: A max.poll.interval this long says that there is none.
+_UNLIMITED_MS = 24 * 3_600_000
+#: A rhythm is known from so many commits on (of a group without members, that might have ended).
+_REGULAR = 5
+#: Commits this far apart tell a rate; end offsets are kept every ten seconds.
+_RATE_MS = 30_000
+#: A group that is less behind than this share of the window is not behind.
+_BEHIND = 1 / 15
+_FRESH_MS = 60_000
+_NAMED = 5
+
+
+# --- Standing still ---
+
+
+def stalled_consumer(look: Look) -> Iterator[Verdict]:
+    """A member is there and takes part, but commits nothing while records wait (IBM/sarama#2855; Cloudflare)."""
+    if look.is_young or look.history.progress.ends_since() is None:
+        return
+    if look.history.is_simple():
+        yield from _stopped_checkpoints(look)
+        return
+    stable = look.stable_since_ms()
+    if not look.is_settled or stable is None or look.now_ms - stable < look.thresholds.stalled_ms:
+        return
+    found = [(member, stuck) for member in look.members if (stuck := _stuck(look, member, stable))]
+    _forget_others(look, "stalled:", {each.name for _, stuck in found for each in stuck})
+    for member, stuck in found:
+        ready = [each for each in stuck if _is_sure(look, each)]
+        if ready:
+            yield from _stalled_verdicts(look, member, ready, stable)
+
+
+def _forget_others(look: Look, prefix: str, names: set[str]) -> None:
+    """Drop the memory of conditions that do not hold any more."""
+    for each in [name for name in look.history.since if name.startswith(prefix)]:
+        if each.removeprefix(prefix) not in names:
+            del look.history.since[each]
+
+
+def _stuck(look: Look, member: Member, stable_ms: int) -> list[Position]:
+    """Return a member's partitions in which records have waited for so long that a commit was due."""
+    limit = look.now_ms - look.thresholds.stalled_ms
+    positions = [each for each in _positions(look, member) if each.lag and (each.advanced_ms or limit) <= limit]
+    wait = _patience(look, member) if positions else None
+    if wait is None or look.now_ms - stable_ms < wait:
+        return []
+    return [each for each in positions if _waits_for(look, each, wait)]
+
+
+def _positions(look: Look, member: Member) -> Iterator[Position]:
+    for topic, numbers in (member.partitions or {}).items():
+        for partition in numbers:
+            yield look.history.progress.position(topic, partition)
+
+
+def _patience(look: Look, member: Member) -> int | None:
+    """Return for how long (ms) a member may commit nothing; null when its rhythm is not known."""
+    progress = look.history.progress
+    gap = progress.rhythm(member.partitions or {}, look.now_ms).gap_ms
+    if gap is None:
+        gap = progress.rhythm(_assigned(look.members), look.now_ms).gap_ms
+    if gap is None:
+        return None
+    poll = member.rebalance_timeout_ms or 0
+    enforced = poll if poll < _UNLIMITED_MS and fingerprint(member, _client(look, member)).enforces_poll else 0
+    return max(look.thresholds.stalled_ms, 3 * gap, enforced)
+
+
+def _assigned(members: Sequence[Member]) -> Partitions:
+    found: Partitions = {}
+    for member in members:
+        for topic, numbers in (member.partitions or {}).items():
+            found.setdefault(topic, []).extend(numbers)
+    return found
+
+
+def _client(look: Look, member: Member) -> ClientHistory | None:
+    return look.history.clients.of(member.member_id, member.client_id, member.host, member.group_instance_id)
+
+
+def _waits_for(look: Look, position: Position, wait_ms: int) -> bool:
+    """Whether records that were there so long ago still are, and more have come since.
+
+    Readers of committed records wait for a transaction as long as it is open.
+    """
+    since = look.now_ms - wait_ms
+    committed, end = position.committed, position.end
+    before = look.history.progress.end_at(position.topic, position.partition, since)
+    return (
+        committed is not None
+        and end is not None
+        and before is not None
+        and (position.advanced_ms or since) <= since
+        and committed < before < end
+        and not _in_transaction(position)
+    )
+
+
+def _is_sure(look: Look, position: Position) -> bool:
+    """Whether it is none that a transaction just set free: its reader needs a commit interval to go on."""
+    settle = 2 * look.probe_ms if position.stable_end is not None else 0
+    return look.history.holds(f"stalled:{position.name}", look.now_ms, condition=True, for_ms=settle) is not None
+
+
+def _in_transaction(position: Position) -> bool:
+    stable = position.stable_end
+    return stable is not None and stable < (position.end or 0) and (position.committed or 0) >= stable
+
+
+def _stalled_verdicts(look: Look, member: Member, stuck: Sequence[Position], stable_ms: int) -> Iterator[Verdict]:
+    """Yield one verdict of the member, or of each partition if the member goes on with others."""
+    since = max(stable_ms, *(each.advanced_ms or 0 for each in stuck))
+    names = {each.name for each in stuck}
+    goes_on = any(each.name not in names and (each.advanced_ms or 0) > since for each in _positions(look, member))
+    if not goes_on:
+        yield _stalled_verdict(look, member, stuck, since, subject_of(member))
+    else:
+        for each in stuck:
+            yield _stalled_verdict(look, member, [each], since, Subject(partitions=(each.name,)))
+
+
+def _stalled_verdict(look: Look, member: Member, stuck: Sequence[Position], since_ms: int, subject: Subject) -> Verdict:
+    names, lag = [each.name for each in stuck], sum(each.lag or 0 for each in stuck)
+    variant, told = _what_it_does(look, member)
+    alone = not subject.members
+    what = (
+        "is assigned but not consumed by" if alone else "are not consumed by" if len(names) > 1 else "stands still at"
+    )
+    known = all(each.stable_end is not None for each in stuck)
+    return Verdict(
+        rule="stalled_consumer",
+        confidence=CERTAIN if told else STRONG,
+        summary=f"{_listed(names)} {what} {name_of(member)}: nothing committed for {seconds(look.now_ms - since_ms)} "
+        f"and {lag} records wait, although the group is stable.",
+        started_at_ms=since_ms,
+        subject=subject,
+        variant="partition" if alone else variant,
+        evidence=(
+            Evidence(COMMITS, "offset", f"unchanged for {seconds(look.now_ms - since_ms)}", "longer than any batch"),
+            Evidence(PROBES, "lag", f"{lag} records, growing", "there is work"),
+            Evidence(LOG, "members", f"{name_of(member)} in a stable group", "no rebalance explains it"),
+            *told,
+        ),
+        alternatives=(
+            Alternative(
+                "hanging_transaction",
+                "the committed offset lies before the last stable one"
+                if known
+                else "the last stable offset is not known",
+            ),
+            Alternative("slow_consumer_group", "the committed offset does not move at all"),
+        ),
+        missing=(
+            *(() if told else ("client metrics of this member: polls, records consumed",)),
+            *(() if known else ("last stable offsets",)),
+        ),
+        advice=(
+            Advice("operation", None, f"restart {name_of(member)}", "it takes up its partitions anew"),
+            Advice("code", None, "make the health check watch committed offsets, not the connection", "-"),
+        ),
+    )
+
+
+def _what_it_does(look: Look, member: Member) -> tuple[str | None, tuple[Evidence, ...]]:
+    """Return what the member's client says it does meanwhile, and that as evidence; null and none if it is silent."""
+    client = _client(look, member)
+    latest = None if client is None else client.latest()
+    if client is None or latest is None or look.now_ms - latest.emitted_ms > _FRESH_MS + client.interval_ms:
+        return None, ()
+    consumed = latest.values.get(CONSUMED_RATE)
+    if latest.poll_age_ms is not None and latest.poll_age_ms >= look.thresholds.stalled_ms:
+        return "not_polling", (_told("last poll", f"{seconds(latest.poll_age_ms)} ago", "it is stuck"),)
+    if consumed == 0:
+        return "nothing_fetched", (_told("records consumed", "0/s", "paused, or lost inside the client"),)
+    if consumed is not None:
+        return "not_committing", (_told("records consumed", f"{consumed:.1f}/s", "never committed"),)
+    return None, ()
+
+
+def _told(field: str, value: str, rule: str) -> Evidence:
+    return Evidence(CLIENT_METRICS, field, value, rule)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+def _stopped_checkpoints(look: Look) -> Iterator[Verdict]:
+    """Yield that a group without members, which committed regularly, does so no more; it may have ended on purpose."""
+    progress = look.history.progress
+    last = progress.last_commit_ms
+    if last is None or look.now_ms - last < look.thresholds.stalled_ms or look.history.ownership:
+        return
+    lagging = [each for each in progress.positions() if each.lag]
+    rhythm = progress.rhythm(_places(lagging), look.now_ms)
+    if rhythm.gap_ms is None or rhythm.commits < _REGULAR or look.now_ms - last < 3 * rhythm.gap_ms:
+        return
+    wait = max(look.thresholds.stalled_ms, 3 * rhythm.gap_ms)
+    stuck = [each for each in lagging if _waits_for(look, each, wait)]
+    if stuck:
+        yield Verdict(
+            rule="stalled_consumer",
+            confidence=PLAUSIBLE,
+            summary=f"Whoever commits for this group every {seconds(rhythm.gap_ms)} stopped "
+            f"{seconds(look.now_ms - last)} ago; {sum(each.lag or 0 for each in stuck)} records wait.",
+            started_at_ms=last,
+            variant="checkpoints_stopped",
+            severity=TICKET,
+            evidence=(
+                Evidence(COMMITS, "last commit", f"{seconds(look.now_ms - last)} ago", "more than 3 of its intervals"),
+                Evidence(PROBES, "lag", f"{len(stuck)} partition(s), growing", "there is work"),
+            ),
+            alternatives=(Alternative("commit_only_group", "it may have ended on purpose: it has no members to tell"),),
+            missing=("whether the job is meant to run",),
+            advice=(Advice("operation", None, "look at the job's checkpoints (Flink) or at the job itself", "-"),),
+        )
+
+
+def _places(positions: Sequence[Position]) -> Partitions:
+    found: Partitions = {}
+    for each in positions:
+        found.setdefault(each.topic, []).append(each.partition)
+    return found
+
+
+# --- Advancing, but too slowly ---
+
+
+@dataclass(frozen=True, slots=True)
+class _Flow:
+    """Records per second into and out of a group's partitions, over the same stretch of time, and what waits."""
+
+    produced: float
+    consumed: float
+    lag: int
+    partitions: int
+
+
+def slow_consumer_group(look: Look) -> Iterator[Verdict]:
+    """All partitions advance, but more is produced than consumed: not a rebalance's fault."""
+    name, window = "slow_consumer_group:", look.thresholds.slow_ms
+    stable = look.stable_since_ms()
+    quiet = look.is_settled and stable is not None and look.now_ms - stable >= window
+    flow = _flow(look) if quiet and look.members else None
+    behind = flow is not None and flow.produced > flow.consumed and flow.lag > flow.produced * window / 1000 * _BEHIND
+    since = look.history.holds(name, look.now_ms, condition=behind, for_ms=window)
+    if since is not None and flow is not None:
+        yield _slow_verdict(look, flow, since)
+
+
+def _flow(look: Look) -> _Flow | None:
+    """Return what flows; null while a partition with lag stands still, or where commits or ends are not known."""
+    produced = consumed = 0.0
+    lag = partitions = 0
+    for each in look.history.progress.positions():
+        if each.lag is None or each.committed_ms is None or each.committed is None:
+            return None
+        if each.lag and look.now_ms - (each.advanced_ms or 0) >= look.thresholds.stalled_ms:
+            return None
+        lag, partitions = lag + each.lag, partitions + 1
+        rates = _rates(look, each)
+        if rates is not None:
+            produced, consumed = produced + rates[0], consumed + rates[1]
+    return _Flow(produced, consumed, lag, partitions) if consumed else None
+
+
+def _rates(look: Look, position: Position) -> tuple[float, float] | None:
+    """Return records per second (produced, committed) of a partition between two of its commits."""
+    progress, place = look.history.progress, (position.topic, position.partition)
+    if position.committed is None or position.committed_ms is None:
+        return None
+    before = progress.committed_before(place, position.committed_ms - _RATE_MS)
+    if before is None:
+        return None
+    ends = progress.end_at(*place, before[0]), progress.end_at(*place, position.committed_ms)
+    if ends[0] is None or ends[1] is None:
+        return None
+    lasted = (position.committed_ms - before[0]) / 1000
+    return (ends[1] - ends[0]) / lasted, (position.committed - before[1]) / lasted
+
+
+def _slow_verdict(look: Look, flow: _Flow, since_ms: int) -> Verdict:
+    working = sum(1 for member in look.members if any((member.partitions or {}).values())) or 1
+    needed = min(flow.partitions, ceil(1.3 * flow.produced / (flow.consumed / working)))
+    replicas = Advice(
+        "replicas", str(len(look.members)), str(needed), "min(partitions, ceil(1.3 x production / per-member rate))"
+    )
+    faster = Advice("code", None, "make processing faster, or add partitions: each has a member already", "-")
+    return Verdict(
+        rule="slow_consumer_group",
+        confidence=CERTAIN,
+        summary=f"The group consumes {flow.consumed:.1f} records/s of {flow.produced:.1f} produced: {flow.lag} records "
+        "behind and falling further, without any rebalance.",
+        started_at_ms=since_ms,
+        evidence=(
+            Evidence(PROBES, "production", f"{flow.produced:.1f} records/s", "more than is consumed"),
+            Evidence(
+                COMMITS, "consumption", f"{flow.consumed:.1f} records/s", f"for {seconds(look.now_ms - since_ms)}"
+            ),
+            Evidence(LOG, "rebalances", "none meanwhile", "lag has another cause"),
+        ),
+        alternatives=(Alternative("stalled_consumer", "every partition advances"),),
+        advice=(replicas,) if needed > len(look.members) else (faster,),
+    )
+
+
+def partition_skew(look: Look) -> Iterator[Verdict]:
+    """One partition gets most of the records: members added do not help."""
+    if not look.is_settled or look.is_young or look.history.progress.ends_since() is None:
+        return
+    lagging = [each for each in look.history.progress.positions() if each.lag]
+    total = sum(each.lag or 0 for each in lagging)
+    most = [each for each in lagging if (each.lag or 0) > look.thresholds.skew_share * total]
+    _forget_others(look, "skew:", {each.name for each in most})
+    for each in most:
+        yield from _skew(look, each, total)
+
+
+def _skew(look: Look, position: Position, total: int) -> Iterator[Verdict]:
+    """Yield the skew of the partition that has most of the lag, once it has lasted."""
+    progress, window = look.history.progress, look.thresholds.slow_ms
+    count = progress.partition_counts().get(position.topic, 0)
+    grown = [progress.end_growth(position.topic, p, look.now_ms - window) for p in range(count)]
+    known = [each for each in grown if each is not None]
+    own = grown[position.partition] if position.partition < count else None
+    usual = median(known) if known else 0
+    skewed = (
+        own is not None
+        and own > look.thresholds.skew_factor * usual
+        and len(known) > 1
+        # What came within a minute or so may just have come.
+        and (position.lag or 0) > own * _BEHIND
+    )
+    since = look.history.holds(f"skew:{position.name}", look.now_ms, condition=skewed, for_ms=window)
+    if since is not None and own is not None:
+        yield Verdict(
+            rule="partition_skew",
+            confidence=CERTAIN,
+            summary=f"{position.name} got {own} records in {seconds(window)} where others got {usual:g}, and has "
+            f"{(position.lag or 0) / total:.0%} of the lag: more members will not help.",
+            started_at_ms=since,
+            subject=Subject(partitions=(position.name,)),
+            severity=TICKET,
+            evidence=(
+                Evidence(PROBES, "production", f"{own} records against {usual:g}", "more than 3 x the median"),
+                Evidence(COMMITS, "lag", f"{position.lag} of {total} records", "most of the lag"),
+            ),
+            alternatives=(Alternative("slow_consumer_group", "other partitions keep up"),),
+            advice=(
+                Advice(
+                    "code", None, "spread the producer's keys, or process this partition's records in parallel", "-"
+                ),
+            ),
+        )
+
+
+CONDITIONS: tuple[ConditionRule, ...] = (
+    stalled_consumer,
+    slow_consumer_group,
+    orphan_partition,
+    partition_skew,
+    empty_group_with_lag,
+    commit_only_group,
+    zombie_member,
+    commit_failures_after_rebalance,
+)

@@ -1,0 +1,111 @@
+"""What several rules of standing conditions ask of a group: since when, whose client, is there harm.
+
+Receives a `Look`; answers from the history alone. Holds no threshold and says nothing of causes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from rebalance_streaming.detect.clients import ClientHistory
+from rebalance_streaming.detect.departures import slot_of
+from rebalance_streaming.detect.episode import Past
+from rebalance_streaming.detect.history import places
+from rebalance_streaming.detect.look import Look
+from rebalance_streaming.detect.progress import Position
+from rebalance_streaming.detect.verdict import name_of, subject_of
+from rebalance_streaming.groups.events import Member, Partitions, Subject
+
+DAY_MS = 24 * 3_600_000
+CONSUMER_PROTOCOL, CONNECT_PROTOCOL, STREAMS_ASSIGNOR = "consumer", "connect", "stream"
+_NAMED = 3
+
+
+def client_of(look: Look, member: Member) -> ClientHistory | None:
+    """Return what a member's client reported; null when nothing did."""
+    return look.history.clients.of(member.member_id, member.client_id, member.host, member.group_instance_id)
+
+
+def is_consumer_group(look: Look) -> bool:
+    """Whether members are consumers of topics: not Connect workers, nor anything whose assignment has another form."""
+    picture = look.history.picture
+    return (
+        picture is not None
+        and picture.type in ("classic", "consumer")
+        and picture.protocol_type
+        in (
+            None,
+            CONSUMER_PROTOCOL,
+        )
+    )
+
+
+def subject_among(look: Look, culprits: Sequence[Member]) -> Subject:
+    """Return the members as a subject, or the group as a whole where all of several members are alike."""
+    return Subject() if len(culprits) == len(look.members) > 1 else subject_of(*culprits)
+
+
+def names_of(members: Sequence[Member]) -> str:
+    """Return members for people, the first few by name."""
+    named = ", ".join(name_of(member) for member in members[:_NAMED])
+    return named if len(members) <= _NAMED else f"{named} and {len(members) - _NAMED} more"
+
+
+def size_of(partitions: Partitions | None) -> int:
+    """Return how many partitions there are."""
+    return sum(len(numbers) for numbers in (partitions or {}).values())
+
+
+def standing_since(look: Look, stands: Callable[[tuple[Member, ...]], bool]) -> int | None:
+    """Return since when something has been true of the members after every rebalance; null when it is not true now."""
+    if not stands(look.members):
+        return None
+    since = None
+    for rebalance in reversed(look.history.in_order()):
+        if not stands(rebalance.members_after):
+            return since if since is not None else look.stable_since_ms()
+        since = rebalance.completed_at_ms or rebalance.started_before_ms
+    return since if since is not None else look.stable_since_ms()
+
+
+def recent_past(look: Look, window_ms: int) -> list[Past]:
+    """Return the departures within a window that ends now, oldest first."""
+    return [each for each in look.past if each.left_ms >= look.now_ms - window_ms]
+
+
+def came_back_ms(look: Look, past: Past) -> int | None:
+    """Return when a member that left was in the group again, under whatever id; null when it has not come back."""
+    if past.departure.back_ms is not None:
+        return past.departure.back_ms
+    slot = slot_of(past.member)
+    for rebalance in look.history.in_order():
+        at_ms = rebalance.completed_at_ms or rebalance.started_before_ms
+        if at_ms < past.left_ms:
+            continue
+        came = [m for m in rebalance.members_after if m.member_id in rebalance.joined and slot_of(m) == slot]
+        if any(not look.history.seen_together(past.member.member_id, m.member_id) for m in came):
+            return at_ms
+    return None
+
+
+def positions_of(look: Look, partitions: Partitions | None) -> list[Position]:
+    """Return where these partitions stand."""
+    return [look.history.progress.position(topic, p) for topic, p in sorted(places(partitions))]
+
+
+def is_harmed(look: Look, partitions: Iterable[Partitions | None]) -> bool:
+    """Whether one of these partitions has not moved for a while and falls behind: harm to consumption now."""
+    for each in partitions:
+        for position in positions_of(look, each):
+            moved = position.advanced_ms
+            if not position.lag or moved is None or look.now_ms - moved < look.thresholds.stalled_ms:
+                continue
+            if (look.history.progress.end_growth(position.topic, position.partition, moved) or 0) > 0:
+                return True
+    return False
+
+
+def is_reporting(look: Look, client: ClientHistory) -> bool:
+    """Whether a client's reports go on: the latest is at most three intervals old."""
+    latest = client.latest()
+    return latest is not None and look.now_ms - latest.emitted_ms <= max(15_000, 3 * client.interval_ms)

@@ -1,0 +1,308 @@
+"""Static members (KIP-345) that came back too late, are gone for good, or stand still (catalogue §4.4).
+
+Receives a group as it stands. A static member says no good-bye: the broker keeps its place, and its partitions, until
+its session ends, so what is wrong with one shows late or not at all. What is wrong with their names is judged in
+`static_names`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from rebalance_streaming.detect.departures import SESSION_EXPIRED, UNKNOWN, session_of
+from rebalance_streaming.detect.episode import Past
+from rebalance_streaming.detect.history import partition_names, places
+from rebalance_streaming.detect.look import ConditionRule, Look
+from rebalance_streaming.detect.rules.standing import (
+    DAY_MS,
+    came_back_ms,
+    client_of,
+    is_harmed,
+    is_reporting,
+    positions_of,
+    recent_past,
+)
+from rebalance_streaming.detect.rules.static_names import instance_subject
+from rebalance_streaming.detect.verdict import (
+    CLIENT_METRICS,
+    COMMITS,
+    HINT,
+    LOG,
+    PAGE,
+    PLAUSIBLE,
+    STRONG,
+    TICKET,
+    Verdict,
+    name_of,
+    seconds,
+    subject_of,
+)
+from rebalance_streaming.groups.events import (
+    Advice,
+    Alternative,
+    Evidence,
+    Member,
+    Rebalance,
+)
+
+#: The brokers' limit of a session: no longer absence can be bridged.
+_LONGEST_SESSION_MS = 1_800_000
+_USUAL_SESSION_MS = 45_000
+#: The earliest that a member without commits is asked about, while the others go on.
+_SILENT_MS = 60_000
+#: A join barrier that ended by its own time-out, allowing for the clocks.
+_WHOLE_BARRIER = 0.9
+_SLACK_MS = 10_000
+
+
+# --- Away for longer than the session ---
+
+
+def static_session_too_short(look: Look) -> Iterator[Verdict]:
+    """A static member was away for longer than its session, so that its restart cost two rebalances (KIP-345)."""
+    absences: dict[str, list[tuple[int, Past]]] = {}
+    for past in recent_past(look, DAY_MS):
+        away = _absence(look, past)
+        if away is not None and past.member.group_instance_id is not None:
+            absences.setdefault(past.member.group_instance_id, []).append((away, past))
+    for instance, several in sorted(absences.items()):
+        longest, _ = max(several, key=lambda each: each[0])
+        present = next((each for each in look.members if each.group_instance_id == instance), None)
+        # Raised since then: the advice was taken.
+        if present is None or session_of(present) < longest:
+            yield _too_short(look, instance, longest, [past for _, past in several])
+
+
+def _absence(look: Look, past: Past) -> int | None:
+    """Return how long a static member was away that expired and returned, in milliseconds; null for all others."""
+    departure = past.departure
+    explained = past.rule in ("poll_overrun", "static_stalled_member", "stalled_member_join_barrier")
+    if explained or departure.likely not in (SESSION_EXPIRED, UNKNOWN) or _is_stall(past):
+        return None
+    back_ms = came_back_ms(look, past)
+    if past.member.group_instance_id is None or back_ms is None or back_ms <= past.left_ms:
+        return None
+    away = back_ms - (departure.rhythm.last_ms or past.left_ms - departure.session_ms)
+    away = min(away, back_ms - past.left_ms + departure.session_ms + _SLACK_MS)
+    return away if departure.session_ms < away <= _LONGEST_SESSION_MS else None
+
+
+def _too_short(look: Look, instance: str, longest: int, several: list[Past]) -> Verdict:
+    last = several[-1]
+    session, classic = last.departure.session_ms, last.member.session_timeout_ms is not None
+    proposed = min(_LONGEST_SESSION_MS, max(_USUAL_SESSION_MS, 1_000 * math.ceil(1.5 * longest / 1_000)))
+    sure = last.departure.likely == SESSION_EXPIRED
+    return Verdict(
+        rule="static_session_too_short",
+        confidence=STRONG if sure else PLAUSIBLE,
+        summary=f"Static member {instance} was away for {seconds(longest)}, longer than its session of "
+        f"{seconds(session)}, so that its restart cost two rebalances.",
+        started_at_ms=several[0].left_ms,
+        subject=instance_subject(look, instance),
+        evidence=(
+            Evidence(LOG, "members", f"gone {len(several)} times in a day and back", "same group.instance.id"),
+            Evidence(COMMITS, "absence", seconds(longest), f"session of {seconds(session)}"),
+            *last.departure.evidence,
+        ),
+        alternatives=(Alternative("static_member_ghost", "it came back"),),
+        missing=() if sure else ("commits of this member: none was due before it left",),
+        advice=(
+            Advice(
+                "session.timeout.ms" if classic else "consumer.session.timeout.ms (of the group)",
+                str(session),
+                str(proposed),
+                "ceil(1.5 x longest absence), at most 1800000",
+            ),
+        ),
+        rebalance_ids=tuple(dict.fromkeys(each.rebalance_id for each in several)),
+    )
+
+
+# --- Gone for good ---
+
+
+def static_member_ghost(look: Look) -> Iterator[Verdict]:
+    """A static instance is gone for good; nobody reads its partitions until its session ends (KIP-345)."""
+    if look.is_young:
+        return
+    yield from (verdict for each in look.members if (verdict := _haunting(look, each)) is not None)
+    horizon = look.thresholds.stay_ms + look.thresholds.resolve_after_ms
+    for past in recent_past(look, horizon):
+        expired = past.departure.likely == SESSION_EXPIRED and not _is_stall(past)
+        waited = look.now_ms - past.left_ms >= look.thresholds.stay_ms
+        if past.member.group_instance_id is not None and expired and waited and came_back_ms(look, past) is None:
+            yield _buried(past)
+
+
+def _haunting(look: Look, member: Member) -> Verdict | None:
+    """Judge a static member that is still listed: silent with work to do, while the others go on."""
+    silent = _silence_with_work(look, member)
+    client = client_of(look, member)
+    if silent is None or (client is not None and is_reporting(look, client)):
+        return None
+    session = session_of(member)
+    harmed = session > look.thresholds.stalled_ms and is_harmed(look, [member.partitions])
+    gone = "its client stopped reporting" if client is not None else "nothing reports of this client"
+    return Verdict(
+        rule="static_member_ghost",
+        confidence=STRONG if client is not None else HINT,
+        severity=PAGE if harmed else TICKET,
+        summary=f"Static member {name_of(member)} has been silent for {seconds(silent)}; nobody reads its partitions "
+        f"until its session of {seconds(session)} ends.",
+        started_at_ms=look.now_ms - silent,
+        subject=subject_of(member, partitions=partition_names(member.partitions)[:20]),
+        evidence=(
+            Evidence(COMMITS, "silence", seconds(silent), "records arrive, the other members commit"),
+            Evidence(CLIENT_METRICS if client is not None else LOG, "process", gone, "no replacement came"),
+        ),
+        alternatives=(
+            Alternative("stalled_consumer", "its process is gone" if client is not None else "no client metrics"),
+            Alternative("static_stalled_member", "its process is gone" if client is not None else "no client metrics"),
+        ),
+        missing=() if client is not None else (f"client metrics of {member.host or 'the member'}",),
+        advice=_exorcism(session),
+    )
+
+
+def _silence_with_work(look: Look, member: Member) -> int | None:
+    """Return for how long a static member has committed nothing although it had work and the others went on."""
+    if member.group_instance_id is None or not member.partitions:
+        return None
+    progress, stable_ms = look.history.progress, look.stable_since_ms()
+    rhythm = progress.rhythm(member.partitions, look.now_ms)
+    since = max(rhythm.last_ms or 0, stable_ms or 0)
+    if rhythm.last_ms is None or look.now_ms - since < max(_SILENT_MS, 3 * (rhythm.gap_ms or 0)):
+        return None
+    positions = positions_of(look, member.partitions)
+    working = any(p.lag and (progress.end_growth(p.topic, p.partition, since) or 0) > 0 for p in positions)
+    others = any(
+        progress.commits_between(each.partitions or {}, since + _SILENT_MS // 2, look.now_ms)
+        for each in look.members
+        if each.member_id != member.member_id
+    )
+    return look.now_ms - since if working and others else None
+
+
+def _buried(past: Past) -> Verdict:
+    session = past.departure.session_ms
+    return Verdict(
+        rule="static_member_ghost",
+        confidence=past.departure.confidence,
+        summary=f"Static member {name_of(past.member)} is gone and has not come back; nobody read its partitions "
+        f"for its session of {seconds(session)}.",
+        started_at_ms=past.left_ms - session,
+        subject=subject_of(past.member),
+        evidence=(
+            Evidence(LOG, "members", "removed and not replaced", "static members leave by their session only"),
+            *past.departure.evidence,
+        ),
+        alternatives=(Alternative("static_session_too_short", "it has not come back"),),
+        advice=_exorcism(session),
+        rebalance_ids=(past.rebalance_id,),
+    )
+
+
+def _exorcism(session: int) -> tuple[Advice, ...]:
+    return (
+        Advice("operation", None, "removeMembersFromConsumerGroup for the instance when scaling in", "-"),
+        Advice(
+            "session.timeout.ms", str(session), "no longer than a restart needs", "max(45000, ceil(1.5 x p95 restart))"
+        ),
+    )
+
+
+# --- Alive, but not polling ---
+
+
+def static_stalled_member(look: Look) -> Iterator[Verdict]:
+    """A static member that stops polling keeps its partitions until max.poll.interval plus its session (KIP-345)."""
+    if look.is_young:
+        return
+    for member in look.members:
+        verdict = _stalled_by_report(look, member) or _stalled_by_barrier(look, member)
+        if verdict is not None:
+            yield verdict
+
+
+def _is_stall(past: Past) -> bool:
+    """Whether a static member was silent for its poll interval and its session: it stood still before it was lost."""
+    silence, poll = past.departure.silence_ms, past.departure.poll_ms
+    return silence is not None and poll is not None and silence >= poll + past.departure.session_ms - _SLACK_MS
+
+
+def _stalled_by_report(look: Look, member: Member) -> Verdict | None:
+    client, limit = client_of(look, member), member.rebalance_timeout_ms
+    latest = None if client is None else client.latest()
+    if member.group_instance_id is None or limit is None or client is None or latest is None:
+        return None
+    age = latest.poll_age_ms
+    if age is None or age < limit or not is_reporting(look, client):
+        return None
+    evidence = Evidence(CLIENT_METRICS, "last poll", f"{seconds(age)} ago", f"limit {seconds(limit)}; the process runs")
+    return _stalled(look, member, round(latest.emitted_ms - age), STRONG, (evidence,))
+
+
+def _stalled_by_barrier(look: Look, member: Member) -> Verdict | None:
+    """Judge a static member for which a barrier ran into its time-out, and that has not committed since."""
+    last = look.history.in_order()[-1:]
+    if member.group_instance_id is None or not last or not _timed_out(last[0]):
+        return None
+    rebalance, start = last[0], last[0].started_before_ms
+    progress, end = look.history.progress, last[0].completed_at_ms or look.now_ms
+    known = any(each.member_id == member.member_id for each in rebalance.members_before)
+    committed = progress.commits_between(member.partitions or {}, start, look.now_ms)
+    waiting = any(position.lag for position in positions_of(look, member.partitions))
+    others = {place for each in look.members if each is not member for place in places(each.partitions)}
+    went_on = any((progress.position(*place).committed_ms or 0) > end for place in others)
+    if not known or committed or not waiting or not went_on:
+        return None
+    evidence = (
+        Evidence(LOG, "join barrier", seconds((rebalance.join_ended_at_ms or start) - start), "ended by its time-out"),
+        Evidence(COMMITS, "commits", "none since the barrier began", "records wait, the others commit"),
+    )
+    return _stalled(look, member, start, PLAUSIBLE, evidence)
+
+
+def _timed_out(rebalance: Rebalance) -> bool:
+    limit = max((each.rebalance_timeout_ms or 0 for each in rebalance.members_after), default=0)
+    released = rebalance.join_ended_at_ms
+    waited = 0 if released is None else released - rebalance.started_before_ms
+    return limit > 0 and waited >= _WHOLE_BARRIER * limit
+
+
+def _stalled(look: Look, member: Member, since_ms: int, confidence: float, evidence: tuple[Evidence, ...]) -> Verdict:
+    poll, session = member.rebalance_timeout_ms or 0, session_of(member)
+    return Verdict(
+        rule="static_stalled_member",
+        confidence=confidence,
+        severity=PAGE if is_harmed(look, [member.partitions]) else TICKET,
+        summary=f"Static member {name_of(member)} stopped polling and keeps its partitions; it is removed only "
+        f"{seconds(poll + session)} after its last poll.",
+        started_at_ms=since_ms,
+        subject=subject_of(member, partitions=partition_names(member.partitions)[:20]),
+        evidence=evidence,
+        alternatives=(
+            Alternative(
+                "static_member_ghost", "its process runs" if confidence == STRONG else "it may be gone: no report"
+            ),
+        ),
+        missing=() if confidence == STRONG else (f"client metrics of {member.host or 'the member'}",),
+        advice=(
+            Advice("code", None, "poll in a loop or from a timer; pause() and keep polling while work is long", "-"),
+            Advice(
+                "max.poll.interval.ms",
+                str(poll),
+                "twice the longest batch",
+                "2 x seconds per record x max.poll.records",
+            ),
+            Advice("session.timeout.ms", str(session), "no longer than a restart needs", "ceil(1.5 x p95 restart)"),
+        ),
+    )
+
+
+CONDITIONS: tuple[ConditionRule, ...] = (
+    static_session_too_short,
+    static_member_ghost,
+    static_stalled_member,
+)

@@ -1,0 +1,198 @@
+"""Partitions that nobody reads: left out of every assignment, or of a group that lost all its members (catalogue §4.7).
+
+Receives a group's members, assignments and end offsets. Groups that never had members are told apart first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from rebalance_streaming.detect.look import Look
+from rebalance_streaming.detect.progress import Position
+from rebalance_streaming.detect.verdict import (
+    CERTAIN,
+    COMMITS,
+    INFO,
+    LOG,
+    PAGE,
+    PROBES,
+    TICKET,
+    Verdict,
+    name_of,
+    seconds,
+)
+from rebalance_streaming.groups.events import Advice, Alternative, Evidence, Partitions, Subject
+
+#: How long clients may not know of new partitions (Java's metadata.max.age), unless they told another age.
+_METADATA_AGE_MS = 300_000
+_NAMED = 5
+#: An absence is like earlier ones up to this factor, if there were so many.
+_LONGER, _ABSENCES = 1.5, 2
+
+
+def orphan_partition(look: Look) -> Iterator[Verdict]:
+    """A partition of a subscribed topic is in no assignment (KAFKA-13435, KAFKA-12984, IBM/sarama#1462)."""
+    picture, stable = look.history.picture, look.stable_since_ms()
+    if picture is None or stable is None or not look.is_settled or look.now_ms - stable <= look.thresholds.orphan_ms:
+        return
+    if picture.type not in ("classic", "consumer") or picture.protocol_type not in ("consumer", None):
+        return
+    assigned = _assigned(look)
+    counts = look.history.progress.partition_counts()
+    if assigned is None or not assigned.keys() <= counts.keys():
+        # Assignments that are not readable, or that name topics by ids, hide what is assigned.
+        return
+    for topic in sorted({topic for member in look.members for topic in member.topics} & counts.keys()):
+        missing = sorted(set(range(counts[topic])) - set(assigned.get(topic, ())))
+        orphans = [look.history.progress.position(topic, each) for each in missing] if missing else []
+        known = [each for each in orphans if each.end is not None]
+        if known and look.now_ms - _changed_ms(look, topic) > _metadata_age_ms(look):
+            yield _orphan_verdict(look, topic, known, max(stable, _changed_ms(look, topic)))
+
+
+def _assigned(look: Look) -> Partitions | None:
+    """Return what members have or are about to get; null when some assignment is not in a known form."""
+    found: Partitions = {}
+    for member in look.members:
+        if member.partitions is None:
+            return None
+        for each in (member.partitions, member.target or {}):
+            for topic, numbers in each.items():
+                found.setdefault(topic, []).extend(numbers)
+    return found
+
+
+def _changed_ms(look: Look, topic: str) -> int:
+    """Return when a topic last got partitions, or else since when it has been watched."""
+    changes = [at_ms for at_ms, name, _, _ in look.history.topic_changes if name == topic]
+    return changes[-1] if changes else look.history.progress.ends_since() or look.now_ms
+
+
+def _metadata_age_ms(look: Look) -> int:
+    told = [each.config.metadata_max_age_ms for each in look.history.clients]
+    return max((each for each in told if each is not None), default=_METADATA_AGE_MS)
+
+
+def _orphan_verdict(look: Look, topic: str, orphans: list[Position], since_ms: int) -> Verdict:
+    names = tuple(each.name for each in orphans)
+    window = look.now_ms - look.thresholds.slow_ms
+    growing = any((look.history.progress.end_growth(topic, each.partition, window) or 0) > 0 for each in orphans)
+    unread = growing or any(each.lag for each in orphans)
+    added = any(name == topic for _, name, _, _ in look.history.topic_changes)
+    subscribed = sum(1 for member in look.members if topic in member.topics)
+    return Verdict(
+        rule="orphan_partition",
+        confidence=CERTAIN,
+        summary=f"{', '.join(names[:_NAMED])} of a subscribed topic {'is' if len(names) == 1 else 'are'} assigned to "
+        f"nobody for {seconds(look.now_ms - since_ms)}: restart the group's leader, which assigns anew.",
+        started_at_ms=since_ms,
+        subject=Subject(partitions=names),
+        variant="partitions_added" if added else None,
+        severity=PAGE if unread else TICKET,
+        evidence=(
+            Evidence(LOG, "assignments", f"{len(names)} partition(s) in none", f"{subscribed} members subscribe to it"),
+            Evidence(PROBES, "partitions", f"{topic} has {orphans[-1].partition + 1} or more", "known to the brokers"),
+        ),
+        alternatives=(
+            Alternative("cooperative_followup", "no further generation came"),
+            Alternative("shared_group_id", f"{subscribed} of {len(look.members)} members subscribe to the topic"),
+        ),
+        advice=(
+            Advice("operation", None, "restart the leader (a static one: any member)", "forces an assignment"),
+            Advice("upgrade", None, "brokers and clients to 3.2 or later, Sarama to 1.24.1", "KAFKA-13435, #1462"),
+        ),
+    )
+
+
+def empty_group_with_lag(look: Look) -> Iterator[Verdict]:
+    """A group lost all its members, and records keep coming."""
+    since = _empty_since(look)
+    if since is None or look.is_young or look.now_ms - since < _allowed_absence_ms(look, since):
+        return
+    waiting = [each for each in look.history.progress.positions() if each.lag]
+    growing = [each for each in waiting if _grows(look, each, max(since, look.now_ms - look.thresholds.slow_ms))]
+    if growing:
+        yield _empty_verdict(look, growing, since)
+
+
+def _empty_since(look: Look) -> int | None:
+    """Return since when a group that had members has none and nobody commits for it; null if it is otherwise."""
+    history, picture = look.history, look.history.picture
+    if picture is None or picture.state != "Empty" or history.is_simple() or history.ownership:
+        return None
+    if history.had_members_ms is None and not picture.generation:
+        return None
+    emptied = picture.last_rebalance_ms or picture.updated_at_ms
+    return None if emptied is None else max(emptied, history.progress.last_commit_ms or 0)
+
+
+def _allowed_absence_ms(look: Look, since_ms: int) -> int:
+    """Return for how long (ms) the group may be away: longer during a deploy, or if it often is (a scheduled job)."""
+    in_order = look.history.in_order()
+    spells = [
+        back.started_before_ms - empty.completed_at_ms
+        for empty, back in pairwise(in_order)
+        if not empty.members_after and empty.completed_at_ms is not None and empty.completed_at_ms < since_ms
+    ]
+    usual = [each for each in spells if each >= look.thresholds.empty_ms]
+    allowed = round(_LONGER * max(usual)) if len(usual) >= _ABSENCES else look.thresholds.empty_ms
+    deploying = bool(in_order) and look.causes.get(in_order[-1].rebalance_id) == "rolling_deploy"
+    return max(allowed, look.thresholds.stay_ms) if deploying else allowed
+
+
+def _grows(look: Look, position: Position, since_ms: int) -> bool:
+    return (look.history.progress.end_growth(position.topic, position.partition, since_ms) or 0) > 0
+
+
+def _empty_verdict(look: Look, growing: list[Position], since_ms: int) -> Verdict:
+    lag = sum(each.lag or 0 for each in growing)
+    last = next(reversed(look.history.in_order()), None)
+    members = () if last is None else last.members_before
+    who = ", ".join(sorted({name_of(each) for each in members})[:_NAMED])
+    abandoned = look.history.had_members_ms is None
+    return Verdict(
+        rule="empty_group_with_lag",
+        confidence=CERTAIN,
+        summary=f"Nobody has consumed for {seconds(look.now_ms - since_ms)}: the group has no members, {lag} records "
+        f"wait and more come{f'; last were {who}' if who else ''}.",
+        started_at_ms=since_ms,
+        severity=TICKET if abandoned else None,
+        evidence=(
+            Evidence(LOG, "state", f"Empty for {seconds(look.now_ms - since_ms)}", "it had members before"),
+            Evidence(PROBES, "lag", f"{lag} records in {len(growing)} partition(s), growing", "records keep coming"),
+            *(
+                Evidence(LOG, "last departure", f"{each.rule}: {name_of(each.member)}", "why")
+                for each in look.past[-1:]
+            ),
+        ),
+        alternatives=(
+            Alternative("commit_only_group", "it had members"),
+            Alternative("rolling_deploy", "it lasts longer than a deploy"),
+        ),
+        missing=("when its members left",) if abandoned else (),
+        advice=(Advice("operation", None, "start its members; delete the group if it is not needed any more", "-"),),
+    )
+
+
+def commit_only_group(look: Look) -> Iterator[Verdict]:
+    """Offsets are committed without membership: assign(), Flink's checkpoints, connectors of their own making."""
+    progress = look.history.progress
+    if not look.history.is_simple() or look.history.ownership or progress.first_commit_ms is None or look.is_young:
+        return
+    partitions: Partitions = {}
+    for each in progress.positions():
+        partitions.setdefault(each.topic, []).append(each.partition)
+    rhythm = progress.rhythm(partitions, look.now_ms)
+    if not partitions:
+        return
+    every = f"every {seconds(rhythm.gap_ms)}" if rhythm.gap_ms else "now and then"
+    yield Verdict(
+        rule="commit_only_group",
+        confidence=CERTAIN,
+        summary=f"This group has no members: somebody who assigns partitions by hand commits {every}.",
+        started_at_ms=progress.first_commit_ms,
+        severity=INFO,
+        evidence=(Evidence(COMMITS, "commits", every, "no member ever joined"),),
+        alternatives=(Alternative("empty_group_with_lag", "it never had members"),),
+    )

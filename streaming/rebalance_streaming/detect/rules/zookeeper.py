@@ -1,0 +1,352 @@
+"""Consumers that keep their membership in ZooKeeper (catalogue §4.8): pykafka's BalancedConsumer, old high-level ones.
+
+Receives looks at a group's ids and owners; each stands until the next one, because only changes are told. Nothing of
+such a group is in Kafka but its commits.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from math import ceil
+
+from rebalance_streaming.detect.history import Ownership
+from rebalance_streaming.detect.look import ConditionRule, Look
+from rebalance_streaming.detect.verdict import (
+    CERTAIN,
+    PAGE,
+    PLAUSIBLE,
+    PROBES,
+    STRONG,
+    TICKET,
+    ZOOKEEPER,
+    Verdict,
+    seconds,
+)
+from rebalance_streaming.groups.events import Advice, Alternative, Evidence, ProbedMember, Subject, SubjectMember
+
+#: Everything is told again after a minute; without a word for longer than this nobody looks any more.
+_STALE_MS = 90_000
+_NAMED = 5
+
+_UPGRADE = Advice("upgrade", None, "pykafka 2.7.0 or later", "#701, fixed by #718: a blocked consume() lets go")
+_TIMEOUT = Advice(
+    "consumer_timeout_ms", "-1 (the default, not told)", "5000", "below (r - 1)(r - 2) / 2 x rebalance_backoff_ms"
+)
+_RETRIES = Advice(
+    "rebalance_max_retries",
+    "5 (the default, not told)",
+    "so many that (r - 1)(r - 2) / 2 x backoff outlasts the longest consume()",
+    "(r - 1)(r - 2) / 2 x rebalance_backoff_ms >= longest consume()",
+)
+
+_IDLE = Evidence(PROBES, "end_offsets", "no new records meanwhile", "consume() blocks on an idle topic")
+
+
+@dataclass(frozen=True, slots=True)
+class _Conflict:
+    """A member that stayed without its share of a topic, and who kept it.
+
+    `gave_up_ms` is when the starved member's id was gone although it never owned anything, null while it waits.
+    """
+
+    topic: str
+    partitions: int
+    claimants: int
+    holders: dict[str, int]
+    starved: str
+    since_ms: int
+    gave_up_ms: int | None = None
+
+
+def zk_partition_owner_conflict(look: Look) -> Iterator[Verdict]:
+    """An owner does not let go of partitions that are another's by now (Parsely/pykafka#701, #619, #606)."""
+    looks = _looks(look)
+    if not looks or _is_stale(look, looks):
+        return
+    found: dict[tuple[str, ...], list[_Conflict]] = {}
+    for conflict in (*_given_up(look, looks), *_waiting(look, looks)):
+        found.setdefault(tuple(sorted(conflict.holders)), []).append(conflict)
+    for conflicts in found.values():
+        yield _conflict_verdict(look, looks[-1], conflicts)
+
+
+def _looks(look: Look) -> list[Ownership]:
+    """Return what was seen, oldest first, each moment once."""
+    seen = {each.at_ms: each for each in look.history.ownership}
+    return [seen[at_ms] for at_ms in sorted(seen)]
+
+
+def _is_stale(look: Look, looks: list[Ownership]) -> bool:
+    return look.now_ms - looks[-1].at_ms > _STALE_MS
+
+
+def _waiting(look: Look, looks: list[Ownership]) -> Iterator[_Conflict]:
+    """Yield members that have been waiting for their share longer than they try, while nothing changed hands."""
+    for topic in looks[-1].owners:
+        for starved in _starved(look, looks, looks[-1], topic):
+            since = _undisturbed_since(looks, len(looks) - 1, topic, starved)
+            if look.now_ms - since > look.thresholds.zk_idle_ms:
+                yield _conflict(look, looks, looks[-1], topic, starved=starved, since_ms=since)
+
+
+def _given_up(look: Look, looks: list[Ownership]) -> Iterator[_Conflict]:
+    """Yield members that went after about the time they try, never owned anything, while nothing changed hands.
+
+    Stands until the holder gives something up, or until this is long ago.
+    """
+    shortest = look.thresholds.zk_idle_ms - look.probe_ms
+    for at, (seen, after) in enumerate(pairwise(looks)):
+        gone = _ids(seen) - _ids(after)
+        if not gone or look.now_ms - after.at_ms > look.thresholds.resolve_after_ms:
+            continue
+        for topic in seen.owners:
+            for starved in _starved(look, looks, seen, topic) & gone:
+                since = _undisturbed_since(looks, at, topic, starved)
+                if after.at_ms - since < shortest or any(_owns(each, starved) for each in looks[: at + 1]):
+                    continue
+                conflict = _conflict(look, looks, seen, topic, starved=starved, since_ms=since, gave_up_ms=after.at_ms)
+                if all(_held(each, topic).get(h, 0) >= n for each in looks[at:] for h, n in conflict.holders.items()):
+                    yield conflict
+
+
+def _starved(look: Look, looks: list[Ownership], seen: Ownership, topic: str) -> set[str]:
+    """Return ids with less than their fair share of a topic while somebody has more than its own."""
+    held, partitions = _claims(seen, topic), _partition_count(look, looks, topic)
+    if not held or max(held.values()) <= ceil(partitions / len(held)):
+        return set()
+    starved = {claimant for claimant, owned in held.items() if owned < partitions // len(held)} & _ids(seen)
+    others = (each for each in seen.owners if each != topic)
+    if any(len(_held(seen, each)) >= _partition_count(look, looks, each) for each in others):
+        # Whoever owns nothing may be one too many for another topic.
+        return {each for each in starved if _owns(seen, each)}
+    return starved
+
+
+def _claims(seen: Ownership, topic: str) -> dict[str, int]:
+    """Return how many partitions of a topic each claimant has.
+
+    Ids do not tell their topics: whoever owns something has a claim where it owns, whoever owns nothing everywhere.
+    """
+    idle = {each for each in _ids(seen) if not _owns(seen, each)}
+    return {**dict.fromkeys(idle, 0), **_held(seen, topic)}
+
+
+def _held(seen: Ownership, topic: str) -> dict[str, int]:
+    return dict(Counter(seen.owners.get(topic, {}).values()))
+
+
+def _ids(seen: Ownership) -> set[str]:
+    return {each.member_id for each in seen.members}
+
+
+def _owns(seen: Ownership, member_id: str) -> bool:
+    return any(_is_of(owner, member_id) for owners in seen.owners.values() for owner in owners.values())
+
+
+def _is_of(owner: str, member_id: str) -> bool:
+    """Whether an owner is a member, or one of its threads: old high-level consumers own as `<id>-<thread>`."""
+    return owner == member_id or (owner.startswith(f"{member_id}-") and owner[len(member_id) + 1 :].isdigit())
+
+
+def _partition_count(look: Look, looks: list[Ownership], topic: str) -> int:
+    """Return how many partitions a topic has: as probed, else as many as were ever owned."""
+    probed = look.history.progress.partition_counts().get(topic)
+    return probed or len({partition for each in looks for partition in each.owners.get(topic, {})})
+
+
+def _undisturbed_since(looks: list[Ownership], at: int, topic: str, member_id: str) -> int:
+    """Return since when a member has been there while the topic's owners were what they are at a look."""
+    owners, since = looks[at].owners.get(topic), looks[at].at_ms
+    for each in reversed(looks[: at + 1]):
+        if each.owners.get(topic) != owners or member_id not in _ids(each):
+            break
+        since = each.at_ms
+    return since
+
+
+def _conflict(
+    look: Look,
+    looks: list[Ownership],
+    seen: Ownership,
+    topic: str,
+    *,
+    starved: str,
+    since_ms: int,
+    gave_up_ms: int | None = None,
+) -> _Conflict:
+    claims, partitions = _claims(seen, topic), _partition_count(look, looks, topic)
+    holders = {owner: owned for owner, owned in claims.items() if owned > ceil(partitions / len(claims))}
+    return _Conflict(topic, partitions, len(claims), holders, starved, since_ms, gave_up_ms)
+
+
+def _conflict_verdict(look: Look, latest: Ownership, conflicts: list[_Conflict]) -> Verdict:
+    first, gave_up = conflicts[0], [each for each in conflicts if each.gave_up_ms is not None]
+    starved = sorted({each.starved for each in conflicts})
+    idle = _topic_is_idle(look, first)
+    shares = ", ".join(f"{owner} has {n} of {first.partitions}" for owner, n in sorted(first.holders.items()))
+    ambiguous = len(latest.owners) > 1
+    label = PLAUSIBLE if ambiguous else CERTAIN if gave_up else STRONG
+    what = "gave up" if gave_up else "get nothing"
+    waited = max((each.gave_up_ms or look.now_ms) - each.since_ms for each in conflicts)
+    return Verdict(
+        rule="zk_partition_owner_conflict",
+        confidence=label,
+        summary=f"{', '.join(map(_host, sorted(first.holders)))} does not release its partitions of {first.topic} "
+        f"({shares}); {len(starved)} other member(s) {what} after {seconds(waited)}.",
+        started_at_ms=min(each.since_ms for each in conflicts),
+        subject=Subject(tuple(_subject_member(latest, owner) for owner in sorted(first.holders))),
+        variant="consume_blocks" if idle else None,
+        severity=PAGE if _starves_consumption(look, first) else None,
+        evidence=(
+            Evidence(
+                ZOOKEEPER, "owners", shares, f"a fair share is at most {_fair(first)} with {first.claimants} members"
+            ),
+            Evidence(
+                ZOOKEEPER, "ids", ", ".join(starved[:_NAMED]), "there, and never an owner" if gave_up else "no share"
+            ),
+            Evidence(ZOOKEEPER, "owners", f"unchanged for {seconds(waited)}", "a healthy hand-over begins within 1 s"),
+            *((_IDLE,) if idle else ()),
+        ),
+        alternatives=(Alternative("zk_orphan_partition", "every partition that is missed has an owner"),),
+        missing=(
+            *(("the topics each ZooKeeper member subscribes to",) if ambiguous else ()),
+            *(("end offsets of the topic: an idle one points to the known defect",) if idle is None else ()),
+        ),
+        advice=(_UPGRADE, _TIMEOUT, _RETRIES) if idle is not False else (_RETRIES, _TIMEOUT, _UPGRADE),
+    )
+
+
+def _fair(conflict: _Conflict) -> int:
+    return ceil(conflict.partitions / conflict.claimants)
+
+
+def _topic_is_idle(look: Look, conflict: _Conflict) -> bool | None:
+    """Whether the topic got no records while the members waited; null when its ends were not probed."""
+    progress, until = look.history.progress, conflict.gave_up_ms or look.now_ms
+    grown = []
+    for partition in range(conflict.partitions):
+        before, after = (progress.end_at(conflict.topic, partition, at) for at in (conflict.since_ms, until))
+        grown += [after > before] if before is not None and after is not None else []
+    return not any(grown) if grown else None
+
+
+def _starves_consumption(look: Look, conflict: _Conflict) -> bool:
+    """Whether records of the topic wait and nobody advances."""
+    since = look.now_ms - look.thresholds.stalled_ms
+    positions = (look.history.progress.position(conflict.topic, each) for each in range(conflict.partitions))
+    return any((each.lag or 0) > 0 and (each.advanced_ms or since) < since for each in positions)
+
+
+def _subject_member(seen: Ownership, owner: str) -> SubjectMember:
+    found = next((each for each in seen.members if _is_of(owner, each.member_id)), None)
+    return _named(found) if found is not None else SubjectMember(owner, None, _host(owner))
+
+
+def _named(member: ProbedMember) -> SubjectMember:
+    return SubjectMember(member.member_id, member.client_id or None, member.host or None)
+
+
+def _host(member_id: str) -> str:
+    """Return the host in an id; the whole id where it has none."""
+    return member_id.rpartition(":")[0] or member_id
+
+
+def zk_orphan_partition(look: Look) -> Iterator[Verdict]:
+    """Members are there, and yet nobody owns a partition (pykafka#565; wvanbergen/kafka#102)."""
+    looks = _looks(look)
+    if not looks or _is_stale(look, looks) or not looks[-1].members:
+        return
+    wait = max(look.thresholds.zk_orphan_ms, look.thresholds.zk_idle_ms)
+    for topic in sorted({name for each in looks for name in each.owners}):
+        orphans = {p: since for p, since in _orphans(look, looks, topic).items() if look.now_ms - since > wait}
+        if orphans:
+            yield _orphan_verdict(look, topic, orphans)
+
+
+def _orphans(look: Look, looks: list[Ownership], topic: str) -> dict[int, int]:
+    """Return the partitions without an owner and since when, while there were members.
+
+    A topic of which nothing is owned was perhaps given up on purpose, unless some member owns nothing at all.
+    """
+    latest = looks[-1]
+    if not latest.owners.get(topic) and all(_owns(latest, each) for each in _ids(latest)):
+        return {}
+    known = {int(p) for each in looks for p in each.owners.get(topic, {})}
+    known |= set(range(look.history.progress.partition_counts().get(topic, 0)))
+    return {p: _ownerless_since(looks, topic, p) for p in known if str(p) not in latest.owners.get(topic, {})}
+
+
+def _ownerless_since(looks: list[Ownership], topic: str, partition: int) -> int:
+    since = looks[-1].at_ms
+    for each in reversed(looks):
+        if not each.members or str(partition) in each.owners.get(topic, {}):
+            break
+        since = each.at_ms
+    return since
+
+
+def _orphan_verdict(look: Look, topic: str, orphans: dict[int, int]) -> Verdict:
+    names = tuple(f"{topic}-{p}" for p in sorted(orphans))
+    lags = [look.history.progress.position(topic, p).lag for p in orphans]
+    since, waits = min(orphans.values()), any(lag != 0 for lag in lags)
+    return Verdict(
+        rule="zk_orphan_partition",
+        confidence=CERTAIN,
+        summary=f"Nobody has owned {', '.join(names[:_NAMED])} for {seconds(look.now_ms - since)} although there are "
+        "members: restart one of them, which makes all share anew.",
+        started_at_ms=since,
+        subject=Subject(partitions=names),
+        severity=None if waits else TICKET,
+        evidence=(
+            Evidence(ZOOKEEPER, "owners", f"none for {len(names)} partition(s)", "every partition has an owner"),
+            Evidence(ZOOKEEPER, "ids", f"{len(look.history.ownership[-1].members)} members", "somebody should own it"),
+        ),
+        alternatives=(Alternative("zk_partition_owner_conflict", "no member holds these partitions"),),
+        missing=() if all(lag is not None for lag in lags) else ("end offsets: whether records wait in them",),
+        advice=(
+            Advice("operation", None, "restart one member of the group", "its return makes all of them share anew"),
+        ),
+    )
+
+
+def zk_session_flap(look: Look) -> Iterator[Verdict]:
+    """The same consumer loses its ZooKeeper session again and again."""
+    window = look.now_ms - look.thresholds.zk_flap_window_ms
+    sessions: dict[str, dict[int, int]] = {}
+    latest: dict[str, ProbedMember] = {}
+    for seen in _looks(look):
+        for member in seen.members if seen.at_ms >= window else ():
+            if member.session_created_ms is not None:
+                sessions.setdefault(member.member_id, {}).setdefault(member.session_created_ms, seen.at_ms)
+                latest[member.member_id] = member
+    for member_id, created in sessions.items():
+        if len(created) - 1 >= look.thresholds.zk_flaps:
+            yield _flap_verdict(look, latest[member_id], sorted(created.values()))
+
+
+def _flap_verdict(look: Look, member: ProbedMember, times: list[int]) -> Verdict:
+    return Verdict(
+        rule="zk_session_flap",
+        confidence=CERTAIN,
+        summary=f"{_host(member.member_id)} lost its ZooKeeper session {len(times) - 1} times within "
+        f"{seconds(look.now_ms - times[0])}; each time all members share anew.",
+        started_at_ms=times[1],
+        subject=Subject((_named(member),)),
+        evidence=(
+            Evidence(ZOOKEEPER, "ids", f"{len(times)} sessions of one consumer id", "a node is made once per session"),
+        ),
+        alternatives=(Alternative("zk_partition_owner_conflict", "the id itself comes and goes"),),
+        missing=("pauses of the process: garbage collection, load",),
+        advice=(
+            Advice(
+                "zookeeper.session.timeout.ms", "6000 (the default, not told)", "30000", "longer than the longest pause"
+            ),
+            Advice("operation", None, "move to a consumer of Kafka's own group protocol", "-"),
+        ),
+    )
+
+
+CONDITIONS: tuple[ConditionRule, ...] = (zk_partition_owner_conflict, zk_orphan_partition, zk_session_flap)

@@ -1,0 +1,55 @@
+"""What a rule answers with, before it becomes a finding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rebalance_streaming.groups.events import Advice, Alternative, Evidence, Member, Subject, SubjectMember
+
+#: How sure the catalogue's labels are: certain, strong inference, plausible, hint.
+CERTAIN, STRONG, PLAUSIBLE, HINT = 0.97, 0.9, 0.75, 0.4
+
+PAGE, TICKET, INFO = "page", "ticket", "info"
+
+LOG, COMMITS, PROBES, CLIENT_METRICS, ZOOKEEPER = "log", "commits", "probes", "client_metrics", "zookeeper"
+
+UNDETERMINED = "undetermined"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What one rule says of one subject.
+
+    `severity` null: the catalogue's. `started_at_ms` is when what it describes began. `rebalance_ids` are the
+    rebalances it explains; `claims` makes it their primary cause even where another was found for each alone.
+    """
+
+    rule: str
+    confidence: float
+    summary: str
+    started_at_ms: int
+    subject: Subject = field(default_factory=Subject)
+    variant: str | None = None
+    severity: str | None = None
+    evidence: tuple[Evidence, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()
+    missing: tuple[str, ...] = ()
+    advice: tuple[Advice, ...] = ()
+    rebalance_ids: tuple[str, ...] = ()
+    claims: bool = False
+
+
+def subject_of(*members: Member, partitions: tuple[str, ...] = (), hosts: tuple[str, ...] = ()) -> Subject:
+    """Return a subject of members, in a fixed order."""
+    named = [SubjectMember(m.member_id, m.client_id, m.host, m.group_instance_id) for m in members]
+    return Subject(tuple(sorted(named, key=lambda each: each.member_id or "")), partitions, hosts)
+
+
+def name_of(member: Member) -> str:
+    """Return how people call a member: its static id or client id, and its host."""
+    return f"{member.group_instance_id or member.client_id or member.member_id} ({member.host or 'unknown host'})"
+
+
+def seconds(milliseconds: float) -> str:
+    """Return a duration for people."""
+    return f"{milliseconds / 1000:.1f} s" if milliseconds < 100_000 else f"{milliseconds / 1000:.0f} s"

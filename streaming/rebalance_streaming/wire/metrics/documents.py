@@ -1,0 +1,71 @@
+"""JSON as clients write it: strict JSON read fast, and the bare tokens NaN and Infinity that some writers leave in.
+
+Receives bytes of bounded size; hands on plain values no deeper than the limit, or one UndecodableError.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from rebalance_streaming.wire.metrics.errors import Reason, UndecodableError
+
+MAX_NESTING = 32
+
+_decoder = msgspec.json.Decoder()
+
+_BRACES_ONLY = bytes.maketrans(b"[]", b"{}")
+_NO_BRACKETS = bytes(set(range(256)) - set(b"{}[]"))
+
+
+def read_json(text: bytes) -> Any:
+    """Parse JSON, with or without bare NaN and infinities. Raises UndecodableError (malformed, too_deep)."""
+    try:
+        try:
+            document = _decoder.decode(text)
+        except (msgspec.MsgspecError, ValueError):
+            document = _read_python_json(text)
+    except (ValueError, OverflowError) as error:
+        raise UndecodableError(Reason.MALFORMED, f"The value starts like JSON and is none: {error}.") from None
+    except RecursionError:
+        raise _too_deep() from None
+    if not _looks_shallow(text) and not _is_shallow(document):
+        raise _too_deep()
+    return document
+
+
+def _read_python_json(text: bytes) -> Any:
+    document = json.loads(text.decode("utf-8-sig"))
+    # Half of a surrogate pair passes Python's parser, and everything behind this would fail to write it.
+    json.dumps(document, ensure_ascii=False).encode()
+    return document
+
+
+def _too_deep() -> UndecodableError:
+    return UndecodableError(Reason.TOO_DEEP, f"The value is nested deeper than {MAX_NESTING} levels.")
+
+
+def _looks_shallow(text: bytes) -> bool:
+    """Tell by the brackets alone, a level at a time from inside. Those in strings count too, so a no is no proof."""
+    left = text.translate(_BRACES_ONLY, _NO_BRACKETS)
+    for _ in range(MAX_NESTING):
+        if not left:
+            return True
+        left = left.replace(b"{}", b"")
+    return not left
+
+
+def _is_shallow(document: Any) -> bool:
+    level = [document]
+    for _ in range(MAX_NESTING):
+        level = [child for node in level for child in _children(node)]
+        if not level:
+            return True
+    return False
+
+
+def _children(node: Any) -> list[Any]:
+    values = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    return [value for value in values if isinstance(value, dict | list)]

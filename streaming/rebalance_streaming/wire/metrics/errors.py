@@ -1,0 +1,37 @@
+"""Why a record of a client metric topic could not be decoded: a word for a metric's label and a sentence for people."""
+
+from __future__ import annotations
+
+import enum
+
+from rebalance_streaming.wire.errors import DecodeError
+
+
+class Reason(enum.StrEnum):
+    """The closed set of reasons. `producer` and `no_values` are no faults: nothing in the record is of consumers."""
+
+    EMPTY = "empty"
+    TOO_LARGE = "too_large"
+    TOO_DEEP = "too_deep"
+    TOO_MANY_POINTS = "too_many_points"
+    MALFORMED = "malformed"
+    MISSING_FIELD = "missing_field"
+    UNKNOWN_FORMAT = "unknown_format"
+    UNKNOWN_VERSION = "unknown_version"
+    NO_VALUES = "no_values"
+    PRODUCER = "producer"
+    INFLUX = "influx"
+    CONFLUENT = "confluent"
+    METRICBEAT = "metricbeat"
+
+
+class UndecodableError(DecodeError):
+    """The record is in no form known here; the text is one sentence that says what to do where there is something."""
+
+    def __init__(self, reason: Reason, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type[UndecodableError], tuple[Reason, str]]:
+        # Workers hand exceptions to each other, and BaseException would call with the text alone.
+        return type(self), (self.reason, str(self))

@@ -1,0 +1,115 @@
+"""Records of client metric topics into reports: finds out which form a record has, unless configuration pins it.
+
+Receives the bytes of a record and its headers; hands on at least one report or raises UndecodableError, nothing else.
+Who these clients are in the groups is not known here: record keys, client ids that name a group and what brokers tell
+of members are for the stage behind.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from rebalance_streaming.wire.metrics import librdkafka, native, otlp, prometheus, telegraf
+from rebalance_streaming.wire.metrics.documents import read_json
+from rebalance_streaming.wire.metrics.errors import Reason, UndecodableError
+from rebalance_streaming.wire.metrics.identity import complete, read_headers, read_identity
+from rebalance_streaming.wire.metrics.report import Report
+
+MAX_BYTES = 5_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class _JsonFormat:
+    name: str
+    recognises: Callable[[object], bool]
+    decode: Callable[[Any, int], tuple[Report, ...]]
+
+
+# In this order: the first says what it is, the last would take nearly anything with a name and a value.
+_JSON_FORMATS = (
+    _JsonFormat(native.FORMAT, native.recognises, native.decode),
+    _JsonFormat(otlp.JSON_FORMAT, otlp.recognises, otlp.decode),
+    _JsonFormat(librdkafka.FORMAT, librdkafka.recognises, librdkafka.decode),
+    _JsonFormat(telegraf.FORMAT, telegraf.recognises, telegraf.decode),
+    _JsonFormat(prometheus.FORMAT, prometheus.recognises, prometheus.decode),
+)
+
+#: What `pinned` may be.
+FORMATS = (*(each.name for each in _JSON_FORMATS), otlp.PROTOBUF_FORMAT)
+
+_SPACE = b" \t\r\n"
+_UTF8_MARK = b"\xef\xbb\xbf"
+_OTLP_START = b"\x0a"
+_INFLUX = re.compile(rb"[^\s,={}\[\]]+(?:,[^\s=]+=[^\s=]+)* [^\s=]+=[^\s=]+")
+# No field numbers of theirs are published; these strings are in what their reporters write of brokers.
+_CONFLUENT = (b"kafka.server:type=", b"kafka.controller:type=", b"io.confluent.", b"confluent.monitoring")
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+def decode_metrics(
+    key: bytes | None,
+    value: bytes | None,
+    observed_ms: int,
+    headers: Mapping[str, bytes | None] = _NOTHING,
+    pinned: str | None = None,
+    *,
+    defaults: Mapping[str, str] = _NOTHING,
+) -> tuple[Report, ...]:
+    """Decode a record. Raises UndecodableError with a reason; ValueError only for a `pinned` that is no format.
+
+    `key` is not looked at: what it says needs the clients to be known. `observed_ms` is the record's timestamp.
+    Identity that the value leaves open comes from `headers` named like the fields, then from `defaults`; in both, `-`
+    and `.` stand for `_` too.
+    """
+    if pinned is not None and pinned not in FORMATS:
+        raise ValueError(f"{pinned!r} is no format of client metrics; there are {', '.join(FORMATS)}")
+    reports = _decode_value(value, observed_ms, pinned)
+    from_headers, from_defaults = read_headers(headers), read_identity(defaults)
+    return tuple(complete(report, from_headers, from_defaults) for report in reports)
+
+
+def _decode_value(value: bytes | None, observed_ms: int, pinned: str | None) -> tuple[Report, ...]:
+    if not value:
+        raise UndecodableError(Reason.EMPTY, "The record has no value.")
+    if len(value) > MAX_BYTES:
+        raise UndecodableError(Reason.TOO_LARGE, f"The value has {len(value)} bytes, more than {MAX_BYTES}.")
+    is_json = value.removeprefix(_UTF8_MARK).lstrip(_SPACE)[:1] in (b"{", b"[")
+    if pinned == otlp.PROTOBUF_FORMAT or (pinned is None and not is_json and value[:1] == _OTLP_START):
+        return otlp.decode_protobuf(value, observed_ms)
+    if not is_json:
+        raise _explain_bytes(value)
+    document = read_json(value)
+    chosen = next((each for each in _JSON_FORMATS if _fits(each, document, pinned)), None)
+    if chosen is None:
+        raise _explain_document(document, pinned)
+    return chosen.decode(document, observed_ms)
+
+
+def _fits(json_format: _JsonFormat, document: object, pinned: str | None) -> bool:
+    return pinned in (None, json_format.name) and json_format.recognises(document)
+
+
+def _explain_bytes(value: bytes) -> UndecodableError:
+    if any(sign in value for sign in _CONFLUENT):
+        return UndecodableError(
+            Reason.CONFLUENT, "The value looks like Confluent's own metrics of brokers, which have none of consumers."
+        )
+    if _INFLUX.match(value[:4_096].lstrip(_SPACE)):
+        return UndecodableError(
+            Reason.INFLUX, 'The value is InfluxDB line protocol; set data_format = "json" in Telegraf\'s Kafka output.'
+        )
+    return UndecodableError(Reason.UNKNOWN_FORMAT, "The value is neither JSON nor OTLP protobuf.")
+
+
+def _explain_document(document: object, pinned: str | None) -> UndecodableError:
+    if isinstance(document, dict) and "@timestamp" in document and ("metricset" in document or "agent" in document):
+        return UndecodableError(
+            Reason.METRICBEAT, "The value is Metricbeat's, whose consumer metrics have nothing of the coordinator."
+        )
+    expected = f"not {pinned}, the format that is configured" if pinned else "in none of the formats known here"
+    return UndecodableError(Reason.UNKNOWN_FORMAT, f"The value is JSON and {expected}.")
