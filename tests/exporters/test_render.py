@@ -15,10 +15,12 @@ from rebalance_exporters import render
 from rebalance_exporters.health import Readiness, ReadProgress
 from rebalance_exporters.metrics import (
     COMMIT_METRICS,
+    FINDING_METRICS,
     GROUP_METRICS,
     LAG_METRICS,
     MONITOR_METRICS,
     RECORD_TYPES,
+    TIMING_METRICS,
     WINDOW_METRICS,
     Metric,
 )
@@ -33,6 +35,8 @@ ALL_METRICS: tuple[Metric[Any], ...] = (
     *GROUP_METRICS,
     *WINDOW_METRICS,
     *LAG_METRICS,
+    *FINDING_METRICS,
+    *TIMING_METRICS,
     *COMMIT_METRICS,
     *MONITOR_METRICS,
 )

@@ -24,12 +24,12 @@ from rebalance_deploy.broker import DEFAULT_VERSION, EmbeddedBroker
 from rebalance_deploy.broker_log import read_truth
 from rebalance_deploy.counts import Counted, expected, read_counts
 from rebalance_deploy.demo import workload
-from rebalance_deploy.demo.words import describe
+from rebalance_deploy.demo.words import describe, describe_finding
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.processes import ChildProcess
 from rebalance_deploy.settings import Sources
 from rebalance_streaming.config import StreamConfig
-from rebalance_streaming.groups.events import Rebalance, decode
+from rebalance_streaming.groups.events import Finding, Rebalance, decode
 
 Say = Callable[[str], None]
 
@@ -89,7 +89,7 @@ def _play(show: _Show, duration_seconds: float | None) -> int:
         f"{len(show.clients)} client processes started. {sick.client_id} of group {sick.group} is sick: it works "
         f"{sick.seconds_per_poll:.0f} s on each poll with max.poll.interval.ms={sick.max_poll_interval_ms}"
     )
-    _show_rebalances(show, None if duration_seconds is None else time.monotonic() + duration_seconds)
+    _show_news(show, None if duration_seconds is None else time.monotonic() + duration_seconds)
     if duration_seconds is None or show.stop.is_set():
         return 0
     show.say("the workload stops; every group empties, which is a rebalance too")
@@ -133,33 +133,45 @@ def _stop_workload(clients: list[ChildProcess]) -> None:
         client.terminate(_LEAVE_SECONDS)
 
 
-def _show_rebalances(show: _Show, deadline: float | None) -> None:
-    """Say every rebalance as it is published, and the page that counts it."""
-    said: set[tuple[str, str, int]] = set()
-    for rebalance in _follow_rebalances(show.broker.bootstrap, show.stop, deadline):
-        if rebalance is not None and (news := _news(rebalance)) not in said and rebalance.completed_at_ms is not None:
-            said.add(news)
-            show.say(f"{describe(rebalance)}  {show.monitor.url}/metrics")
+def _show_news(show: _Show, deadline: float | None) -> None:
+    """Say every rebalance as it is published, with the page that counts it, and every diagnosis that matters."""
+    said: set[tuple[str, ...]] = set()
+    for row in _follow(show.broker.bootstrap, show.stop, deadline):
+        news = None if row is None else _news(row)
+        if news is not None and news[0] not in said:
+            said.add(news[0])
+            show.say(f"{news[1]}  {show.monitor.url}/metrics" if isinstance(row, Rebalance) else news[1])
         show.monitor.check()
         if any(not client.is_running for client in show.clients):
             raise UserError("a client of the workload ended by itself; see its log in the demo's directory")
 
 
-def _news(rebalance: Rebalance) -> tuple[str, str, int]:
-    """Return what makes a row worth saying: it is rewritten as the rebalance evolves."""
-    return rebalance.group, rebalance.rebalance_id, rebalance.generation_to
+def _news(row: Rebalance | Finding) -> tuple[tuple[str, ...], str] | None:
+    """Return what makes a row worth saying, since rows are rewritten as things evolve, and the words for it."""
+    if isinstance(row, Rebalance):
+        if row.completed_at_ms is None:
+            return None
+        return (row.group, row.rebalance_id, str(row.generation_to)), describe(row)
+    if row.severity == "info":
+        return None
+    return (row.finding_id, row.severity, row.state), describe_finding(row)
 
 
-def _follow_rebalances(bootstrap: str, stop: threading.Event, deadline: float | None) -> Iterator[Rebalance | None]:
-    """Yield rebalances as the stream publishes them, null whenever there was none for a moment."""
+def _follow(bootstrap: str, stop: threading.Event, deadline: float | None) -> Iterator[Rebalance | Finding | None]:
+    """Yield rebalances and findings as the stream publishes them, null whenever there was none for a moment."""
     settings = {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False, "log_level": 0}
+    config = StreamConfig()
     consumer = Consumer(settings)
-    consumer.assign([TopicPartition(StreamConfig().rebalances_topic, 0, 0)])
+    consumer.assign([TopicPartition(topic, 0, 0) for topic in (config.rebalances_topic, config.findings_topic)])
     try:
         while not stop.is_set() and (deadline is None or time.monotonic() < deadline):
             message = consumer.poll(0.5)
             value = None if message is None or message.error() else message.value()
-            yield None if value is None else decode(value, Rebalance)
+            if message is None or value is None:
+                yield None
+            else:
+                of_rebalances = message.topic() == config.rebalances_topic
+                yield decode(value, Rebalance) if of_rebalances else decode(value, Finding)
     finally:
         consumer.close()
 

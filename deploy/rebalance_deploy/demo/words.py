@@ -1,10 +1,10 @@
-"""A rebalance in one line of plain words."""
+"""A rebalance in one line of plain words, a finding in a few."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from rebalance_streaming.groups.events import Member, Rebalance
+from rebalance_streaming.groups.events import Finding, Member, Rebalance
 
 #: Bounds this close come from probes and are worth showing.
 _TIGHT_MS = 6_000
@@ -25,6 +25,27 @@ def describe(rebalance: Rebalance) -> str:
             _duration(rebalance),
         )
     )
+
+
+def describe_finding(finding: Finding) -> str:
+    """Say what was found, how sure that is, what it rests on and what to change."""
+    at = datetime.fromtimestamp(finding.updated_at_ms / 1000, UTC).strftime("%H:%M:%S")
+    of = "" if not finding.rebalances else f", cause of {finding.rebalances} rebalance{'s' * (finding.rebalances != 1)}"
+    variant = "" if finding.variant is None else f" ({finding.variant})"
+    lines = [
+        f"{at}  {finding.group}  {finding.state.upper()} {finding.severity}: {finding.rule}{variant}, "
+        f"{finding.confidence:.0%} sure{of}",
+        finding.summary,
+        *(f"because  {each.field}: {each.value} ({each.rule})" for each in finding.evidence[:3]),
+        *(f"not      {each.rule}: {each.why_not}" for each in finding.alternatives[:2]),
+        *(f"unknown  {each}" for each in finding.missing),
+        *(f"change   {each.parameter}: {_from(each.current)}{each.proposed}" for each in finding.advice),
+    ]
+    return "\n            ".join(lines)
+
+
+def _from(current: str | None) -> str:
+    return "" if current is None else f"{current} -> "
 
 
 def _why(rebalance: Rebalance) -> str:

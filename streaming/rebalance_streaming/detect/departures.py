@@ -273,7 +273,7 @@ def _class_by_life(of: Departure) -> _Classes:
 
 def _classes_of(of: Departure, silence: int) -> tuple[str, ...]:
     """Return the time-outs that a silence matches; a clean leave when it is shorter than both."""
-    session, poll, slack = of.session_ms, of.poll_ms if of.client.enforces_poll else None, of.to_ms - of.from_ms
+    session, poll, slack = of.session_ms, of.poll_ms if of.client.enforces_poll else None, (of.to_ms - of.from_ms) // 2
     gap = min(of.rhythm.gap_ms or _COMMIT_GAP_MS, _LONGEST_GAP_MS)
     lower = max(session // 2, session - of.client.heartbeat_ms - 1_000)
     as_poll = poll is not None and poll - 1_500 - slack <= silence <= poll + gap + _POLL_SLACK_MS + slack

@@ -102,10 +102,17 @@ class Detector:
             return
         case.history.take_rebalance(rebalance)
         self._routing.note_members(rebalance.group, (*rebalance.members_before, *rebalance.members_after))
-        over = rebalance.outcome != _ONGOING and rebalance.completed_at_ms is not None
-        if over and (rebalance.completed_at_ms or 0) >= self._judge_from_ms:
-            case.waiting[rebalance.rebalance_id] = (rebalance.completed_at_ms or 0) + self._config.settle_ms
+        self._await(case, rebalance)
         self._dirty.add(rebalance.group)
+
+    def _await(self, case: _Case, rebalance: Rebalance) -> None:
+        """Put a rebalance down for judgement; one that goes on and on is judged on the way, not at its last end."""
+        end_ms = rebalance.completed_at_ms
+        if rebalance.outcome == _ONGOING or end_ms is None or end_ms < self._judge_from_ms:
+            return
+        again = rebalance.rebalance_id in case.judged
+        due_ms = self.now_ms + _SAME_TIME_MS if again else end_ms + self._config.settle_ms
+        case.waiting.setdefault(rebalance.rebalance_id, due_ms)
 
     def take_commits(self, summary: CommitSummary) -> None:
         """Take up a commit summary."""

@@ -63,11 +63,17 @@ def reconciliation_stuck(look: Look) -> Iterator[Verdict]:
     """A member does not give up partitions that others are to get (KAFKA-16198, KAFKA-19449); these are the victims."""
     if not _is_new(look):
         return
-    longest = max(look.thresholds.reconciliation_ms, _HEARTBEATS * _HEARTBEAT_MS)
     for member in look.members:
         since = member.state_since_ms
-        if member.state == _UNREVOKED and since is not None and look.now_ms - since > longest:
+        if member.state == _UNREVOKED and since is not None and look.now_ms - since > _patience_ms(look, member):
             yield _holding(look, member, since)
+
+
+def _patience_ms(look: Look, member: Member) -> float:
+    """Return how long a member may take: three heartbeats, or half of a time-out that would be over before."""
+    usual = max(look.thresholds.reconciliation_ms, _HEARTBEATS * _HEARTBEAT_MS)
+    limit = member.rebalance_timeout_ms
+    return usual if limit is None else min(usual, max(_LATE * limit, 1.5 * _HEARTBEAT_MS))
 
 
 def _is_new(look: Look) -> bool:
@@ -141,23 +147,22 @@ def _let_go(member: Member, client: ClientHistory | None) -> tuple[Advice, ...]:
 
 def explain_fenced(episode: Episode, departure: Departure) -> Verdict:
     """Explain the loss of a member that the coordinator fenced because it did not give up partitions in time (F16)."""
-    member = departure.member
-    limit, since = member.rebalance_timeout_ms, member.state_since_ms
-    held = departure.to_ms - since if since is not None else limit or 0
-    waited = [each for each in episode.rebalance.members_after if each.state == _UNRELEASED]
+    member, rebalance = departure.member, episode.rebalance
+    limit, pending = member.rebalance_timeout_ms or 0, member.pending_revocation
+    out_ms = next((g.started_at_ms for g in rebalance.generations if member.member_id in g.fenced), None)
     client = episode.history.clients.of(member.member_id, member.client_id, member.host, member.group_instance_id)
-    pending = member.pending_revocation
+    got = [m for m in rebalance.members_after if places(m.partitions) & places(member.partitions)]
     return Verdict(
         rule="reconciliation_stuck",
         variant="fenced",
         confidence=CERTAIN,
-        summary=f"{name_of(member)} did not give up {size_of(pending)} partitions within its rebalance time-out "
-        f"({seconds(limit or held)}) and was thrown out.",
-        started_at_ms=since if since is not None else departure.from_ms,
+        summary=f"{name_of(member)} did not give up partitions within its rebalance time-out ({seconds(limit)}) and "
+        "was thrown out; those that were to get them waited.",
+        started_at_ms=(departure.to_ms if out_ms is None else out_ms) - limit,
         subject=subject_of(member, partitions=partition_names(pending)),
         evidence=(
-            Evidence(LOG, "member state", f"unrevoked for {seconds(held)}", "then removed by the coordinator"),
-            *_victim_evidence(waited),
+            Evidence(LOG, "member", f"fenced after {seconds(limit)}", "removed by the coordinator"),
+            *((Evidence(LOG, "assignment", f"now with {names_of(got)}", "these waited for it"),) if got else ()),
             *departure.evidence,
             *_polling(client),
         ),
@@ -167,7 +172,7 @@ def explain_fenced(episode: Episode, departure: Departure) -> Verdict:
         ),
         missing=() if client is not None else (_no_reports(member),),
         advice=_let_go(member, client),
-        rebalance_ids=(episode.rebalance.rebalance_id,),
+        rebalance_ids=(rebalance.rebalance_id,),
     )
 
 

@@ -284,8 +284,8 @@ def rebalance_storm(look: Look) -> list[Verdict]:
         share >= look.thresholds.storm_share and len(recent) > 1
     ):
         return []
-    causes = Counter(look.causes.get(each.rebalance_id, UNDETERMINED) for each in recent)
-    cause, count = causes.most_common(1)[0]
+    causes = Counter(look.causes[each.rebalance_id] for each in recent if each.rebalance_id in look.causes)
+    cause, count = causes.most_common(1)[0] if causes else (UNDETERMINED, len(recent))
     picture = look.history.picture
     return [
         Verdict(

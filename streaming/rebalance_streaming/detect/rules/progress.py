@@ -43,6 +43,7 @@ _RATE_MS = 30_000
 _BEHIND = 1 / 15
 _FRESH_MS = 60_000
 _NAMED = 5
+_NO_TRANSACTION = Evidence(PROBES, "last stable offset", "ahead of the committed one", "no transaction holds it up")
 
 
 # --- Standing still ---
@@ -58,12 +59,15 @@ def stalled_consumer(look: Look) -> Iterator[Verdict]:
     stable = look.stable_since_ms()
     if not look.is_settled or stable is None or look.now_ms - stable < look.thresholds.stalled_ms:
         return
-    found = [(member, stuck) for member in look.members if (stuck := _stuck(look, member, stable))]
-    _forget_others(look, "stalled:", {each.name for _, stuck in found for each in stuck})
-    for member, stuck in found:
-        ready = [each for each in stuck if _is_sure(look, each)]
-        if ready:
-            yield from _stalled_verdicts(look, member, ready, stable)
+    waiting = [(member, _waiting(look, member)) for member in look.members]
+    _forget_others(look, "stalled:", {each.name for _, positions in waiting for each in positions})
+    for member, positions in waiting:
+        wait = _patience(look, member) if positions else None
+        if wait is None or look.now_ms - stable < wait:
+            continue
+        stuck = [each for each in positions if _waits_for(look, each, wait)]
+        if stuck:
+            yield _stalled_verdict(look, member, stuck, max(stable, *(each.advanced_ms or 0 for each in stuck)))
 
 
 def _forget_others(look: Look, prefix: str, names: set[str]) -> None:
@@ -73,14 +77,17 @@ def _forget_others(look: Look, prefix: str, names: set[str]) -> None:
             del look.history.since[each]
 
 
-def _stuck(look: Look, member: Member, stable_ms: int) -> list[Position]:
-    """Return a member's partitions in which records have waited for so long that a commit was due."""
+def _waiting(look: Look, member: Member) -> list[Position]:
+    """Return a member's partitions that have lag and were not committed any further for some time.
+
+    Readers of committed records wait for a transaction as long as it is open.
+    """
     limit = look.now_ms - look.thresholds.stalled_ms
-    positions = [each for each in _positions(look, member) if each.lag and (each.advanced_ms or limit) <= limit]
-    wait = _patience(look, member) if positions else None
-    if wait is None or look.now_ms - stable_ms < wait:
-        return []
-    return [each for each in positions if _waits_for(look, each, wait)]
+    return [
+        each
+        for each in _positions(look, member)
+        if each.lag and (each.advanced_ms or limit) <= limit and not _in_transaction(each)
+    ]
 
 
 def _positions(look: Look, member: Member) -> Iterator[Position]:
@@ -117,25 +124,16 @@ def _client(look: Look, member: Member) -> ClientHistory | None:
 def _waits_for(look: Look, position: Position, wait_ms: int) -> bool:
     """Whether records that were there so long ago still are, and more have come since.
 
-    Readers of committed records wait for a transaction as long as it is open.
+    How long records wait is known from ends probed then, or from having looked for so long. After a transaction,
+    which may just have ended, its reader needs a commit interval to go on.
     """
-    since = look.now_ms - wait_ms
-    committed, end = position.committed, position.end
-    before = look.history.progress.end_at(position.topic, position.partition, since)
-    return (
-        committed is not None
-        and end is not None
-        and before is not None
-        and (position.advanced_ms or since) <= since
-        and committed < before < end
-        and not _in_transaction(position)
-    )
-
-
-def _is_sure(look: Look, position: Position) -> bool:
-    """Whether it is none that a transaction just set free: its reader needs a commit interval to go on."""
+    progress, since = look.history.progress, look.now_ms - wait_ms
+    began = look.history.holds(f"stalled:{position.name}", look.now_ms, condition=True, for_ms=0) or look.now_ms
+    before = progress.end_at(position.topic, position.partition, since)
+    waited = began <= since or (before is not None and position.committed is not None and position.committed < before)
     settle = 2 * look.probe_ms if position.stable_end is not None else 0
-    return look.history.holds(f"stalled:{position.name}", look.now_ms, condition=True, for_ms=settle) is not None
+    grown = progress.end_growth(position.topic, position.partition, since) or 0
+    return waited and (position.advanced_ms or since) <= since and grown > 0 and look.now_ms - began >= settle
 
 
 def _in_transaction(position: Position) -> bool:
@@ -143,19 +141,14 @@ def _in_transaction(position: Position) -> bool:
     return stable is not None and stable < (position.end or 0) and (position.committed or 0) >= stable
 
 
-def _stalled_verdicts(look: Look, member: Member, stuck: Sequence[Position], stable_ms: int) -> Iterator[Verdict]:
-    """Yield one verdict of the member, or of each partition if the member goes on with others."""
-    since = max(stable_ms, *(each.advanced_ms or 0 for each in stuck))
-    names = {each.name for each in stuck}
-    goes_on = any(each.name not in names and (each.advanced_ms or 0) > since for each in _positions(look, member))
-    if not goes_on:
-        yield _stalled_verdict(look, member, stuck, since, subject_of(member))
-    else:
-        for each in stuck:
-            yield _stalled_verdict(look, member, [each], since, Subject(partitions=(each.name,)))
+def _stalled_subject(look: Look, member: Member, stuck: Sequence[Position], since_ms: int) -> Subject:
+    """Return the member, or the partition if it is the only one that stands still while its member goes on."""
+    goes_on = any((each.advanced_ms or 0) > since_ms for each in _positions(look, member))
+    return Subject(partitions=(stuck[0].name,)) if goes_on and len(stuck) == 1 else subject_of(member)
 
 
-def _stalled_verdict(look: Look, member: Member, stuck: Sequence[Position], since_ms: int, subject: Subject) -> Verdict:
+def _stalled_verdict(look: Look, member: Member, stuck: Sequence[Position], since_ms: int) -> Verdict:
+    subject = _stalled_subject(look, member, stuck, since_ms)
     names, lag = [each.name for each in stuck], sum(each.lag or 0 for each in stuck)
     variant, told = _what_it_does(look, member)
     alone = not subject.members
@@ -175,16 +168,12 @@ def _stalled_verdict(look: Look, member: Member, stuck: Sequence[Position], sinc
             Evidence(COMMITS, "offset", f"unchanged for {seconds(look.now_ms - since_ms)}", "longer than any batch"),
             Evidence(PROBES, "lag", f"{lag} records, growing", "there is work"),
             Evidence(LOG, "members", f"{name_of(member)} in a stable group", "no rebalance explains it"),
+            *((_NO_TRANSACTION,) if known else ()),
             *told,
         ),
         alternatives=(
-            Alternative(
-                "hanging_transaction",
-                "the committed offset lies before the last stable one"
-                if known
-                else "the last stable offset is not known",
-            ),
             Alternative("slow_consumer_group", "the committed offset does not move at all"),
+            Alternative("no_progress_loop", "the owner does not change"),
         ),
         missing=(
             *(() if told else ("client metrics of this member: polls, records consumed",)),
@@ -233,7 +222,8 @@ def _stopped_checkpoints(look: Look) -> Iterator[Verdict]:
     if rhythm.gap_ms is None or rhythm.commits < _REGULAR or look.now_ms - last < 3 * rhythm.gap_ms:
         return
     wait = max(look.thresholds.stalled_ms, 3 * rhythm.gap_ms)
-    stuck = [each for each in lagging if _waits_for(look, each, wait)]
+    _forget_others(look, "stalled:", {each.name for each in lagging})
+    stuck = [each for each in lagging if not _in_transaction(each) and _waits_for(look, each, wait)]
     if stuck:
         yield Verdict(
             rule="stalled_consumer",

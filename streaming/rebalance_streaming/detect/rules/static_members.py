@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from rebalance_streaming.detect.departures import SESSION_EXPIRED, UNKNOWN, session_of
+from rebalance_streaming.detect.departures import SESSION_EXPIRED, session_of
 from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.history import partition_names, places
 from rebalance_streaming.detect.look import ConditionRule, Look
@@ -75,10 +75,13 @@ def static_session_too_short(look: Look) -> Iterator[Verdict]:
 
 
 def _absence(look: Look, past: Past) -> int | None:
-    """Return how long a static member was away that expired and returned, in milliseconds; null for all others."""
+    """Return how long a static member was away that expired and returned, in milliseconds; null for all others.
+
+    Of one that was not seen to expire nothing tells whether it was away or stood still.
+    """
     departure = past.departure
     explained = past.rule in ("poll_overrun", "static_stalled_member", "stalled_member_join_barrier")
-    if explained or departure.likely not in (SESSION_EXPIRED, UNKNOWN) or _is_stall(past):
+    if explained or departure.likely != SESSION_EXPIRED or _is_stall(past):
         return None
     back_ms = came_back_ms(look, past)
     if past.member.group_instance_id is None or back_ms is None or back_ms <= past.left_ms:
@@ -92,10 +95,9 @@ def _too_short(look: Look, instance: str, longest: int, several: list[Past]) -> 
     last = several[-1]
     session, classic = last.departure.session_ms, last.member.session_timeout_ms is not None
     proposed = min(_LONGEST_SESSION_MS, max(_USUAL_SESSION_MS, 1_000 * math.ceil(1.5 * longest / 1_000)))
-    sure = last.departure.likely == SESSION_EXPIRED
     return Verdict(
         rule="static_session_too_short",
-        confidence=STRONG if sure else PLAUSIBLE,
+        confidence=STRONG if last.departure.confidence >= STRONG else PLAUSIBLE,
         summary=f"Static member {instance} was away for {seconds(longest)}, longer than its session of "
         f"{seconds(session)}, so that its restart cost two rebalances.",
         started_at_ms=several[0].left_ms,
@@ -106,7 +108,6 @@ def _too_short(look: Look, instance: str, longest: int, several: list[Past]) -> 
             *last.departure.evidence,
         ),
         alternatives=(Alternative("static_member_ghost", "it came back"),),
-        missing=() if sure else ("commits of this member: none was due before it left",),
         advice=(
             Advice(
                 "session.timeout.ms" if classic else "consumer.session.timeout.ms (of the group)",

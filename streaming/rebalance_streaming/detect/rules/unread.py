@@ -93,9 +93,9 @@ def _orphan_verdict(look: Look, topic: str, orphans: list[Position], since_ms: i
         evidence=(
             Evidence(LOG, "assignments", f"{len(names)} partition(s) in none", f"{subscribed} members subscribe to it"),
             Evidence(PROBES, "partitions", f"{topic} has {orphans[-1].partition + 1} or more", "known to the brokers"),
+            Evidence(LOG, "last generation", f"{seconds(look.now_ms - since_ms)} ago", "no further round is to come"),
         ),
         alternatives=(
-            Alternative("cooperative_followup", "no further generation came"),
             Alternative("shared_group_id", f"{subscribed} of {len(look.members)} members subscribe to the topic"),
         ),
         advice=(
