@@ -24,6 +24,7 @@ from rebalance_streaming.detect.detector import Detector
 from rebalance_streaming.groups import episodes, events
 from rebalance_streaming.groups.commits import LogColumns, summarise
 from rebalance_streaming.groups.fold import FOLDED_TYPES, GROUP_METADATA, fold, settle
+from rebalance_streaming.groups.lagging import note_lag
 from rebalance_streaming.groups.model import GroupRecord, GroupState, new_state
 from rebalance_streaming.groups.probing import observe
 from rebalance_streaming.groups.silences import CommitRhythm, note_silences
@@ -86,7 +87,7 @@ class Replay:
     states: dict[str, GroupState] = field(default_factory=dict)
     lines: int = 0
     skipped: int = 0
-    _open: dict[tuple[str, str], events.Rebalance] = field(default_factory=dict)
+    _rebalances: dict[tuple[str, str], events.Rebalance] = field(default_factory=dict)
     _due: list[tuple[int, str]] = field(default_factory=list)
     _rhythm: CommitRhythm = field(default_factory=CommitRhythm)
     _silences: list[tuple[int, str, events.Silence]] = field(default_factory=list)
@@ -110,12 +111,12 @@ class Replay:
                     self._sources.setdefault((line.topic, line.partition), []).append(line)
 
     def finish(self) -> Iterator[dict[str, Any]]:
-        """Yield rebalances in the order of their end, those that are not over as of the recording's end, and groups."""
+        """Yield rebalances in the order of their end, as they stand at the recording's end, groups, and findings."""
         self._silences.sort(key=lambda each: each[0], reverse=True)
         self._summaries.sort(key=lambda each: each[0], reverse=True)
         for line in heapq.merge(*self._sources.values(), key=lambda line: line.timestamp_ms):
             self._hear(line.timestamp_ms)
-            yield from self._take(line)
+            self._take(line)
         self._hear(None)
         self._hear_commits(None)
         for group, commit in self._committing.items():
@@ -123,7 +124,7 @@ class Replay:
         for state in self.states.values():
             if state.episode is not None:
                 self.states[state.picture.group] = settle(state, self._now_ms + episodes.SETTLE_AFTER_MS)
-        for rebalance in sorted(self._open.values(), key=lambda each: each.started_before_ms):
+        for rebalance in sorted(self._rebalances.values(), key=_end_of):
             yield _row("rebalance", rebalance)
         for group in sorted(self.states):
             yield _row("group", self.states[group].picture)
@@ -159,8 +160,8 @@ class Replay:
                 self._summaries.append((_last_commit_ms(summary), summary))
             yield _row("commits", summary)
 
-    def _take(self, line: Line) -> Iterator[dict[str, Any]]:
-        yield from self._settle_until(line.timestamp_ms)
+    def _take(self, line: Line) -> None:
+        self._settle_until(line.timestamp_ms)
         self._hear_commits(line.timestamp_ms)
         self._judge_until(line.timestamp_ms)
         if line.topic == OFFSETS_TOPIC:
@@ -240,13 +241,16 @@ class Replay:
         self._keep(probe.group, before, *observe(before, probe))
         if self.detector is not None:
             self.detector.take_probe(probe)
+            for around in self.detector.lags():
+                state = self.states[around.group]
+                self._keep(around.group, state, *note_lag(state, around))
 
     def _keep(
         self, group: str, before: GroupState, after: GroupState, rebalances: tuple[events.Rebalance, ...]
     ) -> None:
         self.states[group] = after
         for rebalance in rebalances:
-            self._open[group, rebalance.rebalance_id] = rebalance
+            self._rebalances[group, rebalance.rebalance_id] = rebalance
             if self.detector is not None:
                 self.detector.take_rebalance(rebalance)
         if self.detector is not None and after.picture != before.picture:
@@ -255,17 +259,12 @@ class Replay:
         if due is not None and due != episodes.settles_at_ms(before):
             heapq.heappush(self._due, (due, group))
 
-    def _settle_until(self, now_ms: int) -> Iterator[dict[str, Any]]:
-        """Do what the stream's timers would have done by now, and hand out the rebalances that are over."""
+    def _settle_until(self, now_ms: int) -> None:
+        """Do what the stream's timers would have done by now."""
         self._now_ms = max(self._now_ms, now_ms)
         while self._due and self._due[0][0] <= self._now_ms:
             _, group = heapq.heappop(self._due)
-            before = self.states[group]
-            self.states[group] = settle(before, self._now_ms)
-            if self.states[group] is not before and before.episode is not None:
-                rebalance = self._open.pop((group, before.episode.rebalance.rebalance_id), None)
-                if rebalance is not None:
-                    yield _row("rebalance", rebalance)
+            self.states[group] = settle(self.states[group], self._now_ms)
 
 
 def read_lines(files: Iterable[Iterable[bytes | str]], until_ms: int | None = None) -> Iterator[Line]:
@@ -306,6 +305,12 @@ def _bytes(text: str | None) -> bytes | None:
         return bytes.fromhex(text)
     except ValueError as error:
         raise ReplayError(f"key_hex or value_hex is not hexadecimal: {error}") from None
+
+
+def _end_of(rebalance: events.Rebalance) -> tuple[bool, int, str]:
+    """Sort rebalances by their end, those that go on last."""
+    end_ms = rebalance.completed_at_ms
+    return end_ms is None, rebalance.started_before_ms if end_ms is None else end_ms, rebalance.rebalance_id
 
 
 def _last_commit_ms(summary: events.CommitSummary) -> int:

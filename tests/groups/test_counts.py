@@ -2,7 +2,7 @@
 
 import random
 
-from rebalance_streaming.groups.counts import CountTotals, SourceCounts, dump, fold_counts, load_totals, publish
+from rebalance_streaming.groups.counts import CountTotals, SourceCounts, dump_totals, fold_counts, load_totals, publish
 from rebalance_streaming.groups.events import RecordCount
 
 
@@ -37,5 +37,5 @@ def test_any_order_within_a_batch_gives_the_same_totals():
 def test_totals_survive_the_state_store():
     """What is stored between batches is what comes back."""
     totals = fold_counts(CountTotals(), [SourceCounts("commits", 3, 7, ((None, None, "corrupt", 2),))])
-    assert load_totals(dump(totals)) == totals
+    assert load_totals(dump_totals(totals)) == totals
     assert publish("c", totals).records == (RecordCount("commits", None, None, "corrupt", 2),)

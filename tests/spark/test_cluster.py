@@ -38,8 +38,11 @@ def test_every_output_topic_has_a_clean_up_policy():
     assert policies == {
         "x.groups": "compact",
         "x.rebalances": "compact,delete",
+        "x.findings": "compact,delete",
+        "x.heartbeats": "compact,delete",
         "x.commits": "delete",
         "x.probes": "delete",
+        "x.client-metrics": "delete",
         "x.status": "compact",
     }
 

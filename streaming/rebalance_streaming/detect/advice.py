@@ -20,14 +20,13 @@ def fewer_records(limit_ms: int, batch_ms: float, records: int | None) -> Advice
 
     `batch_ms` is how long the batch took that was too long; `records` how many it may have had, null: not told.
     """
-    current = records or _DEFAULT_POLL_RECORDS
-    proposed = max(1, math.floor(current * 0.5 * limit_ms / max(batch_ms, limit_ms)))
-    return Advice(
-        "max.poll.records",
-        str(records) if records else f"{_DEFAULT_POLL_RECORDS} (the default, not told)",
-        f"at most {proposed}",
-        "max(1, floor(0.5 x max.poll.interval / seconds per record))",
-    )
+    share = 0.5 * limit_ms / max(batch_ms, limit_ms)
+    formula = "max(1, floor(0.5 x max.poll.interval / seconds per record))"
+    if records is not None:
+        return Advice("max.poll.records", str(records), f"at most {max(1, math.floor(records * share))}", formula)
+    by_default = max(1, math.floor(_DEFAULT_POLL_RECORDS * share))
+    proposed = f"{share:.0%} of what it is: at most {by_default}, if that is the default of {_DEFAULT_POLL_RECORDS}"
+    return Advice("max.poll.records", None, proposed, formula)
 
 
 def longer_poll_interval(record_ms: float, limit_ms: int) -> Advice:

@@ -305,6 +305,7 @@ class Clients:
     """All clients that reported of one group, found by member id, else by client id and host."""
 
     known: dict[str, list[ClientHistory]] = field(default_factory=dict)
+    by_member: dict[str, ClientHistory] = field(default_factory=dict)
 
     def take(self, report: Report) -> None:
         """Take up a report: to the process it comes from, so that a history survives a rejoin under a new id."""
@@ -315,15 +316,17 @@ class Clients:
         # Two consumers of one process may share a client id: one that is silent lately has got a new member id.
         silent = [each for each in same if _is_due(each, report)]
         history = (found or silent or [ClientHistory()])[0]
-        if history not in same:
+        if not any(each is history for each in same):
             same.append(history)
+        if report.member_id is not None:
+            self.by_member[report.member_id] = history
         history.take(report)
 
     def of(self, member_id: str, client_id: str, host: str, instance_id: str | None) -> ClientHistory | None:
         """Return a member's client: by member id, else instance, else client id with host, else a unique client id."""
-        for each in self:
-            if each.member_id == member_id or any(s.member_id == member_id for s in each.sights):
-                return each
+        found = self.by_member.get(member_id)
+        if found is not None:
+            return found
         same = [
             each
             for each in self

@@ -92,10 +92,15 @@ class Thresholds:
         changes = {
             each.name: max(1, round(value * factor))
             for each in fields(self)
-            if each.name.endswith("_ms") and (value := getattr(self, each.name)) > _MINUTE
+            if each.name.endswith("_ms")
+            and each.name not in _LIMITS_OF_SETTINGS
+            and (value := getattr(self, each.name)) > _MINUTE
         }
         return replace(self, **changes)
 
+
+#: What settings of groups are compared with: no window, so never scaled.
+_LIMITS_OF_SETTINGS = frozenset({"rebalance_timeout_ms", "session_timeout_ms", "retention_ms"})
 
 #: Names of settings that an override may have.
 THRESHOLD_NAMES = frozenset(each.name for each in fields(Thresholds))

@@ -100,7 +100,7 @@ def slot_of(member: Member) -> tuple[str, str]:
 
 
 def find_departures(
-    history: GroupHistory, rebalance: Rebalance, known: Mapping[str, Departure]
+    history: GroupHistory, rebalance: Rebalance, known: Mapping[str, Departure], now_ms: int
 ) -> tuple[Departure, ...]:
     """Return how every member left that was there before a rebalance and is not any more.
 
@@ -110,16 +110,18 @@ def find_departures(
     meanwhile = {name for generation in rebalance.generations for name in generation.left}
     there = (*rebalance.members_before, *rebalance.passing)
     gone = [m for m in there if m.member_id not in after or m.member_id in meanwhile]
-    return tuple(_find(history, rebalance, member, known.get(member.member_id)) for member in gone)
+    return tuple(_find(history, rebalance, member, known.get(member.member_id), now_ms=now_ms) for member in gone)
 
 
-def _find(history: GroupHistory, rebalance: Rebalance, member: Member, known: Departure | None) -> Departure:
+def _find(
+    history: GroupHistory, rebalance: Rebalance, member: Member, known: Departure | None, *, now_ms: int
+) -> Departure:
     client = history.clients.of(member.member_id, member.client_id, member.host, member.group_instance_id)
     prints, session = fingerprint(member, client), session_of(member)
     found = _measure(history, rebalance, member, prints) if known is None else replace(known, client=prints)
     stretch = None if client is None else client.before(found.to_ms, session + 4_000)
     if client is not None and stretch is not None:
-        lost = Lost(client, stretch, prints, session, member.rebalance_timeout_ms, found.to_ms)
+        lost = Lost(client, stretch, prints, session, member.rebalance_timeout_ms, found.to_ms, now_ms)
         found = replace(found, stretch=stretch, liveness=read_liveness(lost, history.clients))
     classes, confidence, evidence = _classify(found, rebalance)
     back_as, back_ms = _return_of(history, rebalance, member)
@@ -170,8 +172,14 @@ def _when(rebalance: Rebalance, member: Member, *, in_barrier: bool) -> tuple[in
         return released - 200, released
     if rebalance.type != "classic" or generation.reason == "group_emptied":
         return begun, begun
+    if generation.joined and not _others_left(generation, member):
+        return released, released  # a newcomer waited for it: the barrier ends when it is out
     latest = begun if begun < released else released - _NOTICE_MS
     return min(latest, max(earliest or 0, latest - _NOTICE_SLACK_MS)), latest
+
+
+def _others_left(generation: Generation, member: Member) -> bool:
+    return any(name != member.member_id for name in generation.left)
 
 
 def _rhythm(history: GroupHistory, rebalance: Rebalance, member: Member, to_ms: int) -> Rhythm:

@@ -29,6 +29,7 @@ from rebalance_streaming.detect.rules.patterns import lag_grows
 from rebalance_streaming.detect.rules.registry import AGGREGATES, CONDITIONS
 from rebalance_streaming.detect.verdict import INFO, PAGE, TICKET, Verdict
 from rebalance_streaming.groups.events import CommitSummary, Finding, GroupSnapshot, GroupTiming, Probe, Rebalance
+from rebalance_streaming.groups.lagging import WATCHED_MS, LagAround, watch_lag
 from rebalance_streaming.wire.metrics.report import Report
 
 _ONGOING = "ongoing"
@@ -42,8 +43,8 @@ _HOLDING = frozenset(
     {"stalled_member_join_barrier", "reconciliation_stuck", "assigning_stuck", "coordinator_stuck_rebalance"}
 )
 _KEPT_HELD = 20
-#: Findings of this family are causes, although Kafka knows of no rebalance they could be the cause of.
-_OUTSIDE_KAFKA = "zookeeper"
+#: What happens to members without a rebalance, or outside Kafka: a cause, although there is no rebalance to cause.
+_CAUSES_OF_NO_REBALANCE = frozenset({"static_member_restart", "static_id_conflict", "coordinator_failover"})
 
 
 @dataclass(slots=True)
@@ -67,6 +68,8 @@ class _Case:
     #: What was seen holding the group up, and when last.
     held: list[tuple[Verdict, int]] = field(default_factory=list)
     looked_ms: int = 0
+    lag: LagAround | None = None
+    lag_before: int | None = None
 
 
 class Detector:
@@ -81,6 +84,7 @@ class Detector:
         self._losses: deque[tuple[str, Past]] = deque(maxlen=1_000)
         self._withdrawn: list[Finding] = []
         self._overdue: deque[str] = deque()
+        self._lags: dict[str, LagAround] = {}
         self.book = Book(cluster)
         self.now_ms = 0
 
@@ -126,8 +130,31 @@ class Detector:
         if case is None:
             return
         case.history.take_probe(probe)
+        self._watch_lag(case, probe)
         if isinstance(probe.state, str) or isinstance(probe.owners, dict):
             self._dirty.add(probe.group)
+
+    def _watch_lag(self, case: _Case, probe: Probe) -> None:
+        """Measure the group's lag if the probe allows, and hold it against that before its latest rebalance."""
+        if not isinstance(probe.end_offsets, dict) or (lag := case.history.progress.total_lag()) is None:
+            return
+        at_ms, latest = probe.probed_at_ms, case.history.latest()
+        if latest is None or at_ms < latest.started_before_ms:
+            case.lag_before = lag
+            return
+        if at_ms - (latest.completed_at_ms or at_ms) > WATCHED_MS:
+            case.lag_before = lag
+            return
+        around = watch_lag(case.lag, latest, lag, case.lag_before, at_ms)
+        case.lag_before = lag
+        if around != case.lag:
+            case.lag = around
+            self._lags[case.history.group] = around
+
+    def lags(self) -> tuple[LagAround, ...]:
+        """Return, once, what changed of the lag around groups' latest rebalances."""
+        changed, self._lags = tuple(self._lags.values()), {}
+        return changed
 
     def take_report(self, report: Report) -> None:
         """Take up what a client said of itself; one whose group cannot be told yet is kept for a while."""
@@ -230,7 +257,7 @@ class Detector:
         self._note_held(case, [*standing, *([waiting] if waiting else [])])
         storms = [verdict for rule in AGGREGATES for verdict in rule(look)]
         statements += [
-            Statement(each, diagnosis(each.rule).family == _OUTSIDE_KAFKA, None)
+            Statement(each, each.rule in _CAUSES_OF_NO_REBALANCE or diagnosis(each.rule).family == "zookeeper", None)
             for each in (*standing, *([waiting] if waiting else []))
         ]
         statements += [Statement(each, False, self._last_of(case, each)) for each in storms]

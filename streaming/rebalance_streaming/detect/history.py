@@ -142,6 +142,10 @@ class GroupHistory:
         """Return the rebalances kept, oldest first."""
         return sorted(self.rebalances.values(), key=lambda each: (each.started_before_ms, each.rebalance_id))
 
+    def latest(self) -> Rebalance | None:
+        """Return the latest rebalance."""
+        return max(self.rebalances.values(), key=lambda each: each.started_before_ms, default=None)
+
     def since_ms(self, from_ms: int) -> list[Rebalance]:
         """Return rebalances that began after a moment, oldest first."""
         return [each for each in self.in_order() if each.started_before_ms >= from_ms]

@@ -29,7 +29,7 @@ _POLL_REASON = "max.poll.interval"
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A client as far as it reported before it was lost at `at_ms`, with the time-outs it had."""
+    """A client as far as it reported by `now_ms`, the time-outs it had, and when it was lost."""
 
     client: ClientHistory
     seen: Stretch
@@ -37,6 +37,7 @@ class Lost:
     session_ms: int
     poll_ms: int | None
     at_ms: int
+    now_ms: int
 
     @property
     def beats_late(self) -> bool:
@@ -91,7 +92,9 @@ def _by_running(lost: Lost) -> str | None:
 def _by_silence(lost: Lost, clients: Clients) -> str | None:
     """Judge by reports that stopped altogether."""
     seen = lost.seen
-    if lost.at_ms - seen.last_report_ms <= 1.5 * seen.interval_ms and not seen.restarted:
+    missed = lost.at_ms - seen.last_report_ms > 1.5 * seen.interval_ms
+    ended = seen.next_report_ms is None and lost.now_ms - seen.last_report_ms > 2.2 * seen.interval_ms
+    if not (missed or ended or seen.restarted):
         return None
     if seen.restarted or _has_successor(lost, clients):
         return RESTARTED
@@ -112,6 +115,6 @@ def _has_successor(lost: Lost, clients: Clients) -> bool:
 
 
 def _by_polls(lost: Lost) -> str | None:
-    if not lost.beats_fresh:
+    if not lost.beats_fresh or not lost.seen.witnesses:
         return None
     return NOT_POLLING if lost.seen.polls_stood_still else HEALTHY

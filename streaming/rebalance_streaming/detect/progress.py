@@ -251,8 +251,17 @@ class Progress:
 
     def total_lag(self) -> int | None:
         """Return the lag over all partitions of which both offsets are known; null when there is none."""
-        lags = [lag for position in self.positions() if (lag := position.lag) is not None]
-        return sum(lags) if lags else None
+        total, found = 0, False
+        for name, topic in self._topics.items():
+            ends = self._ends.get(name)
+            if ends is None or not ends.ends:
+                continue
+            size = min(topic.times.shape[1], len(ends.ends[-1]))
+            end, committed = ends.ends[-1][:size], topic.offsets[-1, :size]
+            known = (end != UNKNOWN) & (committed != UNKNOWN) & (topic.deleted_ms[:size] == UNKNOWN)
+            found = found or bool(known.any())
+            total += int(np.maximum(0, end - committed)[known].sum())
+        return total if found else None
 
     def rhythm(self, partitions: Partitions, before_ms: int) -> Rhythm:
         """Return how these partitions were committed before a moment."""

@@ -21,7 +21,9 @@ def explain(episode: Episode) -> tuple[Verdict, ...]:
     """Return what explains a rebalance, its primary cause first."""
     losses = _merge([v for each in episode.departures if (v := explain_loss(episode, each)) is not None])
     known = [each for each in losses if each.rule != UNDETERMINED]
-    failover = find_failover(episode.history, episode.rebalance, episode.thresholds) if losses else None
+    failover = (
+        find_failover(episode.history, episode.rebalance, episode.thresholds, episode.departures) if losses else None
+    )
     barrier = explain_barrier(episode) or next(iter(episode.held), None)
     benign = next((verdict for rule in BENIGN_RULES if (verdict := rule(episode)) is not None), None)
     ranked = [failover] if failover is not None and not _is_sure(known) else []

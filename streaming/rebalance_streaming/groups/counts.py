@@ -47,23 +47,17 @@ class CountTotals:
 
 
 _encoder = msgspec.json.Encoder()
-_counts_decoder = msgspec.json.Decoder(SourceCounts)
-_totals_decoder = msgspec.json.Decoder(CountTotals)
+_decoder = msgspec.json.Decoder(CountTotals)
 
 
-def dump(value: SourceCounts | CountTotals) -> bytes:
-    """Serialise for the way between the queries or for the state store."""
-    return _encoder.encode(value)
-
-
-def load_counts(text: bytes) -> SourceCounts:
-    """Read one task's counts. Raises msgspec.MsgspecError for anything else."""
-    return _counts_decoder.decode(text)
+def dump_totals(totals: CountTotals) -> bytes:
+    """Serialise for the state store."""
+    return _encoder.encode(totals)
 
 
 def load_totals(blob: bytes) -> CountTotals:
     """Read totals back from the state store."""
-    return _totals_decoder.decode(blob)
+    return _decoder.decode(blob)
 
 
 def fold_counts(totals: CountTotals, arrived: Iterable[SourceCounts]) -> CountTotals:

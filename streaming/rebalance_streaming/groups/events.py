@@ -249,6 +249,9 @@ class Rebalance:
     are not in a known form.
     `silences` are the gaps in commits that overlap it, told when they end, seconds later; `lost_partition_ms` is their
     time after its start, an upper bound of what the partitions stood still, by up to one commit interval each.
+    `lag_before` is the group's lag in records when last probed before it, `lag_peak` the most since, and
+    `lag_recovered_at_ms` when it was back to what it was: null if the next rebalance came first, or not within 15
+    minutes. All three are null without probes of end offsets.
     """
 
     cluster: str
@@ -282,6 +285,9 @@ class Rebalance:
     moves: Moves | None = None
     silences: tuple[Silence, ...] = ()
     lost_partition_ms: int = 0
+    lag_before: int | None = None
+    lag_peak: int | None = None
+    lag_recovered_at_ms: int | None = None
     schema_version: int = SCHEMA_VERSION
 
 

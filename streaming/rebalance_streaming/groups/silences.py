@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass, replace
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -37,32 +36,6 @@ class GroupSilences:
 
     group: str
     silences: tuple[Silence, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class EndedSilences:
-    """What one task of the commits query found."""
-
-    silences: tuple[GroupSilences, ...]
-
-
-_all_decoder = msgspec.json.Decoder(EndedSilences)
-_decoder = msgspec.json.Decoder(GroupSilences)
-
-
-def dump(value: EndedSilences | GroupSilences) -> bytes:
-    """Serialise for the way between the queries."""
-    return msgspec.json.encode(value)
-
-
-def load_all(text: bytes) -> EndedSilences:
-    """Read what a task found. Raises msgspec.MsgspecError for anything else."""
-    return _all_decoder.decode(text)
-
-
-def load(text: bytes) -> GroupSilences:
-    """Read one group's. Raises msgspec.MsgspecError for anything else."""
-    return _decoder.decode(text)
 
 
 class CommitRhythm:

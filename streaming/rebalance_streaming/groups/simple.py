@@ -9,8 +9,6 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import dataclass, replace
 
-import msgspec
-
 from rebalance_streaming.groups.classic import DELETED, EMPTY
 from rebalance_streaming.groups.model import GroupState
 
@@ -25,32 +23,6 @@ class Committing:
     log_partition: int
     log_offset: int
     timestamp_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class CommittingGroups:
-    """What one task of the commits query says of groups it had not spoken of before."""
-
-    committing: tuple[Committing, ...]
-
-
-_groups_decoder = msgspec.json.Decoder(CommittingGroups)
-_decoder = msgspec.json.Decoder(Committing)
-
-
-def dump(value: CommittingGroups | Committing) -> bytes:
-    """Serialise for the way between the queries."""
-    return msgspec.json.encode(value)
-
-
-def load_groups(text: bytes) -> CommittingGroups:
-    """Read a task's groups. Raises msgspec.MsgspecError for anything else."""
-    return _groups_decoder.decode(text)
-
-
-def load(text: bytes) -> Committing:
-    """Read one of them. Raises msgspec.MsgspecError for anything else."""
-    return _decoder.decode(text)
 
 
 def note_commit(state: GroupState, commit: Committing) -> GroupState:

@@ -18,7 +18,7 @@ from rebalance_streaming.errors import StreamError
 from rebalance_streaming.spark.session import is_local
 
 #: Raise it when a query's sources, keys or state change in a way Spark cannot carry over.
-LAYOUT = "v2"
+LAYOUT = "v3"
 
 
 @dataclass(frozen=True, slots=True)

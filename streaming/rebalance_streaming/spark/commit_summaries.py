@@ -16,8 +16,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from rebalance_streaming.config import StreamConfig
-from rebalance_streaming.groups import counts, events, silences, simple
+from rebalance_streaming.groups import events, notices
 from rebalance_streaming.groups.commits import LogColumns, summarise
+from rebalance_streaming.groups.silences import CommitRhythm
+from rebalance_streaming.groups.simple import Committing
 from rebalance_streaming.spark.envelopes import SourceTally, is_offset_commit
 from rebalance_streaming.wire.commits import CommitBatch, KeyCache, decode_commits
 from rebalance_streaming.wire.decode import Outcome
@@ -53,22 +55,21 @@ def _make_packer(cluster: str, pane_ms: int) -> Callable[[Iterator[pa.RecordBatc
             rows: list[Row] = [(summary.group.encode(), events.encode(summary)) for summary in summaries]
             new = {each.group: each for each in summaries if each.group not in announced}
             if new:
-                rows.append((None, simple.dump(_announce(new.values()))))
+                rows.append((None, notices.dump(_announce(new.values()))))
                 announced |= new.keys()
             ended = _rhythm().take(commits, log)
             if ended:
-                rows.append((None, silences.dump(silences.EndedSilences(tuple(ended)))))
+                rows.append((None, notices.dump(notices.Silent(tuple(ended)))))
             yield _to_arrow(rows)
-        yield _to_arrow([(None, counts.dump(each)) for each in tally.results()])
+        yield _to_arrow([(None, notices.dump(notices.Counted(each))) for each in tally.results()])
 
     return pack
 
 
-def _announce(summaries: Iterable[events.CommitSummary]) -> simple.CommittingGroups:
-    return simple.CommittingGroups(
+def _announce(summaries: Iterable[events.CommitSummary]) -> notices.Commits:
+    return notices.Commits(
         tuple(
-            simple.Committing(each.group, each.log_partition, each.last_log_offset, each.pane_start_ms)
-            for each in summaries
+            Committing(each.group, each.log_partition, each.last_log_offset, each.pane_start_ms) for each in summaries
         )
     )
 
@@ -87,9 +88,9 @@ def _announced() -> set[str]:
 
 
 @functools.cache
-def _rhythm() -> silences.CommitRhythm:
+def _rhythm() -> CommitRhythm:
     """Return this worker process's memory of when partitions were committed; a new process begins without one."""
-    return silences.CommitRhythm()
+    return CommitRhythm()
 
 
 @functools.cache

@@ -25,7 +25,7 @@ from rebalance_streaming.config import MetricTopic, StreamConfig
 from rebalance_streaming.detect.book import topic_key
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.detect.detector import Detector
-from rebalance_streaming.groups import events
+from rebalance_streaming.groups import events, notices
 from rebalance_streaming.spark.source import EARLIEST, StartingOffsets, source_options, starting_options
 from rebalance_streaming.wire.metrics.errors import UndecodableError
 from rebalance_streaming.wire.metrics.formats import decode_metrics
@@ -35,7 +35,7 @@ _TIMING_MS = 10_000
 _TOTALS_MS = 5_000
 
 #: Topic, key, and value; null is a tombstone.
-Output = tuple[str, str, bytes | None]
+Output = tuple[str, str | None, bytes | None]
 Publish = Callable[[Output], None]
 
 
@@ -84,6 +84,9 @@ class Diagnosis:
             for key, finding in self._unpublished.items():
                 self._publish((self._config.findings_topic, key, events.encode(finding)))
             self._unpublished.clear()
+            lags = self._detector.lags()
+            if lags:
+                self._publish((self._config.commits_topic, None, notices.dump(notices.Lagging(lags))))
             if now_ms - self._timed_ms >= _TIMING_MS:
                 self._timed_ms = now_ms
                 self._publish_timing(now_ms)

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
+import msgspec
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from rebalance_streaming.config import StreamConfig
-from rebalance_streaming.groups import counts, silences, simple
+from rebalance_streaming.groups import counts, notices
 from rebalance_streaming.groups.fold import FOLDED_TYPES, GROUP_METADATA
 from rebalance_streaming.wire.decode import Outcome, decode_record
 
@@ -41,11 +42,11 @@ _ARROW_SCHEMA = pa.schema(
     ]
 )
 
-#: In place of a record type: the envelope holds a probe, says that the group commits, or when it did not.
-PROBE, COMMITTING, SILENCES = -1, -2, -3
+#: In place of a record type: the envelope holds a probe, or a notice of another query.
+PROBE, NOTICE = -1, -2
 _OFFSET_COMMIT_PREFIXES = (b"\x00\x00", b"\x00\x01")
 
-_LOG, _COUNTS, _PROBES = "log", "counts", "probes"
+_LOG, _NOTICES, _PROBES = "log", "notices", "probes"
 
 # Who it is for and its name, record type, log partition and offset, timestamp, whether live, key and value.
 Envelope = tuple[str, str, int | None, int, int, int, bool, bytes | None, bytes | None]
@@ -70,7 +71,7 @@ def to_envelopes(log: DataFrame, config: StreamConfig, baseline: dict[int, int])
     topic = F.col("topic")
     origin = (
         F.when((topic == config.source_topic) & ~is_offset_commit(), _LOG)
-        .when((topic == config.commits_topic) & F.col("key").isNull(), _COUNTS)
+        .when((topic == config.commits_topic) & F.col("key").isNull(), _NOTICES)
         .when((topic == config.probes_topic) & _tells_of_group(), _PROBES)
     )
     return (
@@ -110,7 +111,7 @@ def _address(
     if origin == _PROBES:
         at = (partition, offset, timestamp_ms)
         return [] if key is None else [(GROUP_SCOPE, key.decode(errors="replace"), PROBE, *at, True, None, value)]
-    if origin == _COUNTS:
+    if origin == _NOTICES:
         return _address_notice(partition, offset, timestamp_ms, value or b"")
     record = decode_record(key, value)
     tally.add(partition, offset, (record.record_type, record.value_version, record.outcome))
@@ -122,19 +123,21 @@ def _address(
 
 
 def _address_notice(partition: int, offset: int, timestamp_ms: int, text: bytes) -> list[Envelope]:
-    """What the commits query says under a null key: counts, which groups commit, or when they did not."""
+    """Pass on what another query says under a null key: to each group its part, and counts to the bookkeeping."""
     at = (partition, offset, timestamp_ms)
-    if text.startswith(b'{"committing"'):
-        committing = simple.load_groups(text).committing
-        return [(GROUP_SCOPE, each.group, COMMITTING, *at, True, None, simple.dump(each)) for each in committing]
-    if text.startswith(b'{"silences"'):
-        ended = silences.load_all(text).silences
-        return [(GROUP_SCOPE, each.group, SILENCES, *at, True, None, silences.dump(each)) for each in ended]
-    return [(MONITOR_SCOPE, RECORDS, None, *at, True, None, text)]
+    try:
+        notice = notices.load(text)
+    except msgspec.MsgspecError:
+        return []  # somebody else's message
+    if isinstance(notice, notices.Counted):
+        return [(MONITOR_SCOPE, RECORDS, NOTICE, *at, True, None, text)]
+    parts = notices.by_group(notice)
+    return [(GROUP_SCOPE, group, NOTICE, *at, True, None, notices.dump(part)) for group, part in parts]
 
 
 def _count_envelope(each: counts.SourceCounts) -> Envelope:
-    return (MONITOR_SCOPE, RECORDS, None, each.partition, each.last_offset, 0, True, None, counts.dump(each))
+    text = notices.dump(notices.Counted(each))
+    return (MONITOR_SCOPE, RECORDS, NOTICE, each.partition, each.last_offset, 0, True, None, text)
 
 
 def _to_arrow(envelopes: list[Envelope]) -> pa.RecordBatch:

@@ -11,14 +11,12 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from rebalance_streaming.config import StreamConfig
-from rebalance_streaming.groups import counts, episodes, events, silences, simple
+from rebalance_streaming.groups import counts, episodes, events, notices
 from rebalance_streaming.groups.classic import DELETED
 from rebalance_streaming.groups.fold import fold, settle
 from rebalance_streaming.groups.model import GroupRecord, GroupState, dump_state, load_state, new_state
 from rebalance_streaming.groups.probing import observe
-from rebalance_streaming.groups.silences import note_silences
-from rebalance_streaming.groups.simple import note_commit
-from rebalance_streaming.spark.envelopes import COMMITTING, GROUP_SCOPE, PROBE, SILENCES
+from rebalance_streaming.spark.envelopes import GROUP_SCOPE, NOTICE, PROBE
 from rebalance_streaming.wire.decode import decode_record
 
 OUTPUT_SCHEMA = "topic string, key binary, value binary"
@@ -56,9 +54,7 @@ class GroupProcessor(StatefulProcessor):
         kept = self._state.get()
         blob = None if kept is None else kept[0]
         # Spark hands on a key's rows in no particular order; the log's order is what they mean.
-        ordered = sorted(
-            rows, key=lambda row: (row["type"] in (PROBE, COMMITTING, SILENCES), row["partition"], row["offset"])
-        )
+        ordered = sorted(rows, key=lambda row: (row["type"] in (PROBE, NOTICE), row["partition"], row["offset"]))
         step = self._fold_group if scope == GROUP_SCOPE else self._fold_counts
         blob, outputs = step(name, blob, ordered)
         self._state.update((blob,))
@@ -94,10 +90,8 @@ class GroupProcessor(StatefulProcessor):
         for row in rows:
             if row["type"] == PROBE:
                 state, rebalances = _observe(state, bytes(row["value"]))
-            elif row["type"] == COMMITTING:
-                state, rebalances = note_commit(state, simple.load(bytes(row["value"]))), ()
-            elif row["type"] == SILENCES:
-                state, rebalances = note_silences(state, silences.load(bytes(row["value"])).silences)
+            elif row["type"] == NOTICE:
+                state, rebalances = notices.note(state, notices.load(bytes(row["value"])))
             else:
                 state, rebalances = fold(state, _to_record(row, now_ms))
             changed |= {each.rebalance_id: each for each in rebalances}
@@ -131,9 +125,10 @@ class GroupProcessor(StatefulProcessor):
 
     def _fold_counts(self, _name: str, blob: bytes | None, rows: list[Row]) -> tuple[bytes, list[Output]]:
         totals = counts.CountTotals() if blob is None else counts.load_totals(bytes(blob))
-        totals = counts.fold_counts(totals, [counts.load_counts(bytes(row["value"])) for row in rows])
+        told = [notices.load(bytes(row["value"])) for row in rows]
+        totals = counts.fold_counts(totals, [each.counts for each in told if isinstance(each, notices.Counted)])
         published = events.encode(counts.publish(self._config.cluster, totals))
-        return counts.dump(totals), [(self._config.status_topic, f"{self._config.cluster}/records", published)]
+        return counts.dump_totals(totals), [(self._config.status_topic, f"{self._config.cluster}/records", published)]
 
 
 def _rows(outputs: list[Output]) -> Iterator[Row]:

@@ -39,7 +39,7 @@ _EAGER = frozenset({"range", "roundrobin", "sticky"})
 _CHURN_A_DAY = 0.01
 #: How far the largest share may exceed the fair one before somebody should look at it.
 _UNFAIR = 1.5
-_NUMBER = re.compile(r"\d+")
+_NUMBER = re.compile(r"[-_.]?\d+")
 
 
 # --- Eager assignors ---

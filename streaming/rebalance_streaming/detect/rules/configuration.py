@@ -29,6 +29,7 @@ from rebalance_streaming.detect.rules.standing import (
 from rebalance_streaming.detect.verdict import (
     CERTAIN,
     CLIENT_METRICS,
+    HINT,
     INFO,
     LOG,
     PLAUSIBLE,
@@ -133,14 +134,17 @@ def session_timeout_too_short(look: Look) -> Iterator[Verdict]:
     """Members are lost that were only slow for a moment: the session is shorter than usual pauses (KIP-735)."""
     if look.is_young:
         return
-    evicted = _evicted_for_a_moment(look)
-    if len(evicted) >= _EVICTIONS:
-        yield _lost_for_a_moment(look, evicted)
-        return
-    limit = look.thresholds.session_timeout_ms
+    evicted, limit = _evicted_for_a_moment(look), look.thresholds.session_timeout_ms
     short = [each for each in look.members if each.session_timeout_ms is not None and each.session_timeout_ms < limit]
-    if short:
+    if len(evicted) >= _EVICTIONS and not (short and _may_starve(evicted)):
+        yield _lost_for_a_moment(look, evicted)
+    elif short:
         yield _short_by_setting(look, short)
+
+
+def _may_starve(evicted: list[Past]) -> bool:
+    """Whether clients were lost unseen whose heartbeats may fail by themselves, which a longer session only hides."""
+    return any(each.departure.liveness is None and each.departure.client.may_starve is not False for each in evicted)
 
 
 def _evicted_for_a_moment(look: Look) -> list[Past]:
@@ -170,8 +174,8 @@ def _lost_for_a_moment(look: Look, evicted: list[Past]) -> Verdict:
     return Verdict(
         rule="session_timeout_too_short",
         variant="evictions",
-        confidence=PLAUSIBLE if blind else STRONG,
-        severity=TICKET,
+        confidence=HINT if _may_starve(evicted) else PLAUSIBLE if blind else STRONG,
+        severity=INFO if _may_starve(evicted) else TICKET,
         summary=f"{len(evicted)} times in a day a member was removed after {seconds(last.session_ms)} without a "
         f"heartbeat and was back within {seconds(2 * last.session_ms)}: the session is too short for its pauses.",
         started_at_ms=evicted[0].left_ms,

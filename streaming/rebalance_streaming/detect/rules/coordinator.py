@@ -30,8 +30,8 @@ from rebalance_streaming.groups.identity import client_stem
 
 #: Two probes further apart than this do not show one and the same state.
 _BLIND_MS = 90_000
-#: A failover was over at most this long before a probe saw the new coordinator.
-_UNSEEN_MS = 30_000
+#: A failover is over at most this long before a probe sees the new coordinator (AWS quotes 2 min of client errors).
+_UNSEEN_MS = 150_000
 _AFTER_FAILOVER = frozenset({"departure", "replacement", "swap", "group_emptied", "leader_rejoin", "other"})
 _USUAL_SESSION_MS = 45_000
 
@@ -107,9 +107,15 @@ def coordinator_failover(look: Look) -> Iterator[Verdict]:
         if age > look.thresholds.resolve_after_ms:
             return
         reach = after.at_ms + _longest_session(look.members) + look.thresholds.failover_window_ms
-        near = look.history.since_ms(after.at_ms - _UNSEEN_MS)
+        near = look.history.since_ms(_answered_ms(look.history, after.at_ms))
         if not any(each.started_before_ms <= reach for each in near):
             yield _moved(look.history, "The group did not rebalance.", CERTAIN, after.at_ms)
+
+
+def _answered_ms(history: GroupHistory, moved_ms: int) -> int:
+    """Return when the former coordinator answered last: the failover came after that."""
+    answers = (each.at_ms for each in history.sightings if each.state is not None and each.at_ms < moved_ms)
+    return max((moved_ms - _UNSEEN_MS, *answers))
 
 
 def _longest_session(members: Sequence[Member]) -> int:
@@ -126,7 +132,7 @@ def find_failover(
 
     Null when the coordinator did not move shortly before it, or when the rebalance has a reason of its own: members
     that came, left in order or stopped polling, or topics that changed. `departures` are those of the rebalance where
-    they have been found already; null: they are looked for.
+    they have been found already; null: they are looked for, as of the rebalance's end.
     """
     if rebalance.reason not in _AFTER_FAILOVER:
         return None
@@ -134,11 +140,12 @@ def find_failover(
     moves = [
         each
         for each in list(history.coordinators)[1:]
-        if each.at_ms - _UNSEEN_MS <= rebalance.started_before_ms <= each.at_ms + reach
+        if _answered_ms(history, each.at_ms) <= rebalance.started_before_ms <= each.at_ms + reach
     ]
     if not moves:
         return None
-    lost = find_departures(history, rebalance, {}) if departures is None else departures
+    ended_ms = rebalance.completed_at_ms or rebalance.started_before_ms
+    lost = find_departures(history, rebalance, {}, ended_ms) if departures is None else departures
     classes = {each.likely for each in lost}
     if classes and not classes & {SESSION_EXPIRED, UNKNOWN}:
         return None

@@ -18,7 +18,7 @@ from rebalance_streaming.detect.fingerprints import fingerprint
 from rebalance_streaming.detect.history import partition_names, places
 from rebalance_streaming.detect.look import ConditionRule, Look
 from rebalance_streaming.detect.rules import livelock
-from rebalance_streaming.detect.rules.standing import client_of, is_harmed, names_of, size_of
+from rebalance_streaming.detect.rules.standing import client_of, count_of, is_harmed, names_of
 from rebalance_streaming.detect.verdict import (
     CERTAIN,
     CLIENT_METRICS,
@@ -90,7 +90,7 @@ def _holding(look: Look, member: Member, since: int) -> Verdict:
         rule="reconciliation_stuck",
         confidence=CERTAIN,
         severity=PAGE if is_harmed(look, [pending]) else TICKET if late else INFO,
-        summary=f"{name_of(member)} has not given up {size_of(pending)} partitions for {seconds(held)}{waiting}.{out}",
+        summary=f"{name_of(member)} has not given up {count_of(pending)} for {seconds(held)}{waiting}.{out}",
         started_at_ms=since,
         subject=subject_of(member, partitions=partition_names(pending)),
         evidence=(

@@ -52,6 +52,8 @@ _BENIGN = frozenset(
         "connect_scheduled_rebalance",
     }
 )
+#: Groups larger than this gain by static membership.
+_MANY = 3
 #: A supervisor's pause between restarts grows at least by this factor.
 _BACK_OFF = 1.4
 
@@ -73,13 +75,14 @@ class Life:
 def crash_loop(look: Look) -> list[Verdict]:
     """The same instance joins and dies again and again (Kubernetes: CrashLoopBackOff)."""
     found = []
-    for slot, lives in _lives_by_slot(look, look.thresholds.crash_loop_window_ms).items():
-        dead = [each for each in lives if _is_death(each.past)]
-        orderly = [each for each in lives if each.past.departure.likely == CLEAN]
+    window, cycles = look.thresholds.crash_loop_window_ms, look.thresholds.crash_loop_cycles
+    for slot, lives in _lives_by_slot(look).items():
+        dead = _crowded([each for each in lives if _is_death(each.past)], cycles, window)
+        orderly = _crowded([each for each in lives if each.past.departure.likely == CLEAN], cycles, window)
         backing_off = not dead and _gaps_grow(look, slot, orderly)
         series = dead or (orderly if backing_off else [])
         lengths = [each.length_ms for each in series if each.length_ms is not None]
-        if len(series) < look.thresholds.crash_loop_cycles or not lengths:
+        if not lengths:
             continue
         if median(lengths) > look.thresholds.short_life_ms:
             continue
@@ -89,7 +92,8 @@ def crash_loop(look: Look) -> list[Verdict]:
                 rule="crash_loop",
                 confidence=STRONG if dead else PLAUSIBLE,
                 summary=f"{name_of(member)} joined and died {len(series)} times in "
-                f"{seconds(look.now_ms - series[0].past.left_ms)}, each time after about {seconds(median(lengths))}.",
+                f"{seconds(series[-1].past.left_ms - series[0].past.left_ms)}, each time after about "
+                f"{seconds(median(lengths))}.",
                 started_at_ms=series[0].past.left_ms,
                 subject=subject_of(member),
                 evidence=(
@@ -103,7 +107,7 @@ def crash_loop(look: Look) -> list[Verdict]:
                     Advice("operation", None, "look at the exit reason of this instance", "-"),
                     Advice("group.instance.id", None, "a stable name, so that its restarts stop shaking the rest", "-"),
                 ),
-                rebalance_ids=_rebalances_of(look, slot),
+                rebalance_ids=_rebalances_of(look, slot, series),
                 claims=True,
             )
         )
@@ -130,7 +134,9 @@ def _gaps_grow(look: Look, slot: Slot, lives: list[Life]) -> bool:
 def short_lived_consumers(look: Look) -> list[Verdict]:
     """An application makes a consumer per job or request: each joins, leaves in order, and shakes the group."""
     hour = look.thresholds.short_lived_window_ms
-    lives = [life for each in _lives_by_slot(look, hour).values() for life in each]
+    lives = sorted(
+        (life for each in _lives_by_slot(look).values() for life in each), key=lambda each: each.past.left_ms
+    )
     brief = [
         each
         for each in lives
@@ -138,8 +144,9 @@ def short_lived_consumers(look: Look) -> list[Verdict]:
         and each.length_ms is not None
         and each.length_ms <= look.thresholds.short_life_ms
     ]
+    brief = _crowded(brief, look.thresholds.short_lived_arrivals, hour)
     others, orderly = len(lives) - len(brief), sum(each.past.departure.likely == CLEAN for each in brief)
-    if orderly * 2 < len(brief) or len(brief) < look.thresholds.short_lived_arrivals or others > len(brief) // 3:
+    if not brief or orderly * 2 < len(brief) or others > len(brief) // 3:
         return []
     lengths = [each.length_ms or 0 for each in brief]
     members = [each.member for each in brief]
@@ -160,7 +167,7 @@ def short_lived_consumers(look: Look) -> list[Verdict]:
                 Advice("code", None, "one long-lived consumer with pause() and resume(), instead of one per job", "-"),
                 Advice("group.id", None, "or a group of its own per kind of job, or assign() without a group", "-"),
             ),
-            rebalance_ids=tuple(dict.fromkeys(name for slot in slots for name in _rebalances_of(look, slot))),
+            rebalance_ids=tuple(dict.fromkeys(name for slot in slots for name in _rebalances_of(look, slot, brief))),
             claims=True,
         )
     ]
@@ -168,58 +175,71 @@ def short_lived_consumers(look: Look) -> list[Verdict]:
 
 def rolling_deploy(look: Look) -> list[Verdict]:
     """Every instance was replaced once, one after the other (KIP-345)."""
-    window = max(look.thresholds.deploy_window_ms, look.thresholds.deploy_per_member_ms * max(1, len(look.members)))
+    return [verdict for run in _runs_of_departures(look) if (verdict := _deploy(look, run)) is not None]
+
+
+def _runs_of_departures(look: Look) -> list[list[Past]]:
+    """Return departures that follow each other as those of one deploy do."""
+    runs: list[list[Past]] = []
+    for past in look.past:
+        if runs and past.left_ms - runs[-1][-1].left_ms <= look.thresholds.deploy_per_member_ms:
+            runs[-1].append(past)
+        else:
+            runs.append([past])
+    return [run for run in runs if len(run) > 1]
+
+
+def _deploy(look: Look, left: list[Past]) -> Verdict | None:
+    window = max(look.thresholds.deploy_window_ms, look.thresholds.deploy_per_member_ms * len(left))
+    first_ms, last_ms = left[0].left_ms, left[-1].left_ms
+    if last_ms - first_ms > window or any(each.rule not in _DEPLOY_RULES for each in left):
+        return None
     rebalances = [
-        each for each in look.recent(window) if look.causes.get(each.rebalance_id) != "initial_group_formation"
+        each
+        for each in look.history.since_ms(first_ms - window // 10)
+        if each.started_before_ms <= last_ms + look.thresholds.deploy_per_member_ms
+        and look.causes.get(each.rebalance_id) != "initial_group_formation"
+        and (each.completed_at_ms or each.started_before_ms) >= first_ms - 1_000
     ]
-    left = [each for each in look.past if each.left_ms >= look.now_ms - window]
-    if len(left) < 2 or any(each.rule not in _DEPLOY_RULES for each in left):
-        return []
     came = [m for each in rebalances for m in (*each.members_after, *each.passing) if _arrived(each, m)]
-    again = {each.member.member_id for each in left} & {member.member_id for member in came}
-    slots, width = Counter(slot_of(each.member) for each in left), _width(rebalances)
-    if again or any(count > width.get(slot, 1) for slot, count in slots.items()) or len(came) < len(left) - 1:
-        return []
-    first_ms, last = left[0].left_ms, left[-1]
     size = len(rebalances[0].members_before) if rebalances else 0
-    if len(came) > len(left) or size == 0 or not _same_clients(left, came):
-        return []
     killed = sum(each.departure.likely == SESSION_EXPIRED for each in left)
-    if killed * 2 > len(left):
-        return []  # what each of them suffers from is worth more than that all of them do
-    share = len(left) / size
-    return [
-        Verdict(
-            rule="rolling_deploy",
-            confidence=STRONG if share >= 0.75 and not killed else PLAUSIBLE,
-            summary=f"{len(left)} of {size} instances were replaced once each within "
-            f"{seconds(last.left_ms - first_ms)}; that took {len(rebalances)} rebalances.",
-            started_at_ms=first_ms,
-            subject=subject_of(*(each.member for each in left[:20])),
-            evidence=(
-                Evidence(LOG, "members", f"{len(left)} left, {len(came)} came", "each identity once"),
-                *((Evidence(LOG, "departures", f"{killed} without leaving", "killed, not stopped"),) if killed else ()),
+    # What most of them suffer from is worth more than that all of them do.
+    if size == 0 or killed * 2 > len(left) or not _replaced_once(left, came, _width(rebalances)):
+        return None
+    return Verdict(
+        rule="rolling_deploy",
+        confidence=STRONG if len(left) / size >= 0.75 and not killed else PLAUSIBLE,
+        summary=f"{len(left)} of {size} instances were replaced once each within {seconds(last_ms - first_ms)}; "
+        f"that took {len(rebalances)} rebalances.",
+        started_at_ms=first_ms,
+        subject=subject_of(*(each.member for each in left[:20])),
+        evidence=(
+            Evidence(LOG, "members", f"{len(left)} left, {len(came)} came", "each identity once"),
+            *((Evidence(LOG, "departures", f"{killed} without leaving", "killed, not stopped"),) if killed else ()),
+        ),
+        alternatives=(
+            Alternative("crash_loop", "no instance went twice"),
+            Alternative("autoscaler_flapping", "as many came as left"),
+        ),
+        advice=(
+            Advice(
+                "group.instance.id", None, "a stable name per instance: a restart then costs no rebalance", "KIP-345"
             ),
-            alternatives=(
-                Alternative("crash_loop", "no instance went twice"),
-                Alternative("autoscaler_flapping", "as many came as left"),
-            ),
-            advice=(
-                Advice(
-                    "group.instance.id",
-                    None,
-                    "a stable name per instance: a restart then costs no rebalance",
-                    "KIP-345",
-                ),
-            )
-            if size > 3
-            else (),
-            rebalance_ids=tuple(
-                each.rebalance_id for each in rebalances if (each.started_before_ms >= first_ms - 1_000)
-            ),
-            claims=True,
         )
-    ]
+        if size > _MANY
+        else (),
+        rebalance_ids=tuple(each.rebalance_id for each in rebalances),
+        claims=True,
+    )
+
+
+def _replaced_once(left: list[Past], came: list[Member], width: dict[Slot, int]) -> bool:
+    """Whether as many of the same kind came as left, and nobody went twice."""
+    slots = Counter(slot_of(each.member) for each in left)
+    again = {each.member.member_id for each in left} & {member.member_id for member in came}
+    twice = any(count > width.get(slot, 1) for slot, count in slots.items())
+    return not again and not twice and len(left) - 1 <= len(came) <= len(left) and _same_clients(left, came)
 
 
 def _arrived(rebalance: Rebalance, member: Member) -> bool:
@@ -244,8 +264,10 @@ def _same_clients(left: list[Past], came: list[Member]) -> bool:
 def member_flapping(look: Look) -> list[Verdict]:
     """The same member leaves and returns again and again, and no source tells why."""
     found = []
-    for slot, lives in _lives_by_slot(look, look.thresholds.flapping_window_ms).items():
-        if len(lives) < look.thresholds.flapping_returns or slot not in {slot_of(m) for m in look.members}:
+    window, returns = look.thresholds.flapping_window_ms, look.thresholds.flapping_returns
+    for slot, all_lives in _lives_by_slot(look).items():
+        lives = _crowded([each for each in all_lives if each.past.departure.back_as is not None], returns, window)
+        if not lives:
             continue
         if any(each.past.rule not in (UNDETERMINED, "member_crash", "scale_in", "rolling_deploy") for each in lives):
             continue
@@ -264,7 +286,7 @@ def member_flapping(look: Look) -> list[Verdict]:
                 ),
                 missing=(f"client metrics of {member.host or 'its host'}",),
                 advice=(Advice("operation", None, "add a reporter to this client; see docs/client-metrics.md", "-"),),
-                rebalance_ids=_rebalances_of(look, slot),
+                rebalance_ids=_rebalances_of(look, slot, lives),
                 claims=True,
             )
         )
@@ -316,7 +338,18 @@ def lag_grows(look: Look) -> bool:
     return False
 
 
-def _lives_by_slot(look: Look, window_ms: int) -> dict[Slot, list[Life]]:
+def _crowded(lives: list[Life], count: int, window_ms: int) -> list[Life]:
+    """Return the lives that ended together with others: at least so many within a window, whenever that was."""
+    ends = [each.past.left_ms for each in lives]
+    inside: set[int] = set()
+    for i, end in enumerate(ends):
+        near = [j for j in range(i + 1) if end - ends[j] <= window_ms]
+        if len(near) >= count:
+            inside.update(near)
+    return [lives[i] for i in sorted(inside)]
+
+
+def _lives_by_slot(look: Look) -> dict[Slot, list[Life]]:
     joined: dict[str, int] = {}
     for each in look.history.in_order():
         for generation in each.generations:
@@ -324,16 +357,19 @@ def _lives_by_slot(look: Look, window_ms: int) -> dict[Slot, list[Life]]:
                 joined.setdefault(name, generation.assigned_at_ms or each.started_before_ms)
     lives: dict[Slot, list[Life]] = {}
     for past in look.past:
-        if past.left_ms >= look.now_ms - window_ms:
-            life = Life(past.member, joined.get(past.member.member_id), past)
-            lives.setdefault(slot_of(past.member), []).append(life)
+        life = Life(past.member, joined.get(past.member.member_id), past)
+        lives.setdefault(slot_of(past.member), []).append(life)
     return lives
 
 
-def _rebalances_of(look: Look, slot: Slot) -> tuple[str, ...]:
-    """Return the rebalances in which a slot's members came or went, first formations left out."""
+def _rebalances_of(look: Look, slot: Slot, lives: list[Life]) -> tuple[str, ...]:
+    """Return the rebalances in which a slot's members came or went during these lives, first formations left out."""
     found = []
+    first_ms = min(each.past.left_ms if each.joined_ms is None else each.joined_ms for each in lives)
+    last_ms = max(each.past.departure.back_ms or each.past.left_ms for each in lives)
     for each in look.history.in_order():
+        if (each.completed_at_ms or each.started_before_ms) < first_ms or each.started_before_ms > last_ms:
+            continue
         changed = {name for generation in each.generations for name in (*generation.joined, *generation.left)}
         known = {m.member_id: m for m in (*each.members_before, *each.members_after, *each.passing)}
         touches = any(name in known and slot_of(known[name]) == slot for name in changed)

@@ -56,7 +56,8 @@ def poll_overrun_risk(look: Look) -> Iterator[Verdict]:
     if look.is_young or not is_consumer_group(look):
         return
     for member in look.members:
-        client, limit = client_of(look, member), _limit_of(look, member)
+        client = client_of(look, member)
+        limit = _limit_of(member, client)
         gap = None if limit is None else _told_gap(look, member, client) or _gap_by_commits(look, member, limit)
         if limit is not None and gap is not None and gap.length_ms >= look.thresholds.poll_risk_warn * limit:
             yield _at_risk(look, member, client, limit, gap)
@@ -68,9 +69,8 @@ def longest_told_gap(look: Look, member: Member) -> float | None:
     return None if gap is None else gap.length_ms
 
 
-def _limit_of(look: Look, member: Member) -> int | None:
+def _limit_of(member: Member, client: ClientHistory | None) -> int | None:
     """Return a member's max.poll.interval in milliseconds; null where the client enforces none or does not tell it."""
-    client = client_of(look, member)
     prints = fingerprint(member, client)
     if client is not None and client.config.max_poll_interval_ms is not None:
         return client.config.max_poll_interval_ms if prints.enforces_poll else None
@@ -81,7 +81,7 @@ def _limit_of(look: Look, member: Member) -> int | None:
 def _told_gap(look: Look, member: Member, client: ClientHistory | None) -> _Gap | None:
     if client is None:
         return None
-    waiting = any(position.lag for position in positions_of(look, member.partitions))
+    waiting: bool | None = None
     gaps: list[tuple[float, int, str]] = []
     for each in client.sights:
         if each.values.get(POLL_IDLE, 0.0) > _WAITING:
@@ -89,7 +89,11 @@ def _told_gap(look: Look, member: Member, client: ClientHistory | None) -> _Gap 
         if POLL_GAP_MAX in each.values:
             gaps.append((each.values[POLL_GAP_MAX], each.emitted_ms, POLL_GAP_MAX))
         # A client that only tells when it last got records is idle without any.
-        if each.poll_age_ms is not None and (POLL_AGE in each.values or waiting):
+        if each.poll_age_ms is None:
+            continue
+        if waiting is None and POLL_AGE not in each.values:
+            waiting = any(position.lag for position in positions_of(look, member.partitions))
+        if POLL_AGE in each.values or waiting:
             gaps.append((each.poll_age_ms, each.emitted_ms, POLL_AGE))
     if not gaps:
         return None

@@ -23,7 +23,14 @@ _NAMED = 3
 
 def client_of(look: Look, member: Member) -> ClientHistory | None:
     """Return what a member's client reported; null when nothing did."""
-    return look.history.clients.of(member.member_id, member.client_id, member.host, member.group_instance_id)
+    clients = look.history.clients
+    # Nearly always somebody has just reported under this id: rules ask for every member at every look.
+    for each in clients:
+        if each.member_id == member.member_id:
+            return each
+    if not clients.known:
+        return None
+    return clients.of(member.member_id, member.client_id, member.host, member.group_instance_id)
 
 
 def is_consumer_group(look: Look) -> bool:
@@ -41,8 +48,8 @@ def is_consumer_group(look: Look) -> bool:
 
 
 def subject_among(look: Look, culprits: Sequence[Member]) -> Subject:
-    """Return the members as a subject, or the group as a whole where all of several members are alike."""
-    return Subject() if len(culprits) == len(look.members) > 1 else subject_of(*culprits)
+    """Return the members as a subject, or the group as a whole where all are alike: it stays as they come and go."""
+    return Subject() if len(culprits) == len(look.members) else subject_of(*culprits)
 
 
 def names_of(members: Sequence[Member]) -> str:
@@ -54,6 +61,12 @@ def names_of(members: Sequence[Member]) -> str:
 def size_of(partitions: Partitions | None) -> int:
     """Return how many partitions there are."""
     return sum(len(numbers) for numbers in (partitions or {}).values())
+
+
+def count_of(partitions: Partitions | None) -> str:
+    """Return how many partitions there are, in words."""
+    count = size_of(partitions)
+    return f"{count} partition{'' if count == 1 else 's'}"
 
 
 def standing_since(look: Look, stands: Callable[[tuple[Member, ...]], bool]) -> int | None:

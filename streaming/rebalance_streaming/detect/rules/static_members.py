@@ -139,7 +139,7 @@ def static_member_ghost(look: Look) -> Iterator[Verdict]:
 def _haunting(look: Look, member: Member) -> Verdict | None:
     """Judge a static member that is still listed: silent with work to do, while the others go on."""
     silent = _silence_with_work(look, member)
-    client = client_of(look, member)
+    client = None if silent is None else client_of(look, member)
     if silent is None or (client is not None and is_reporting(look, client)):
         return None
     session = session_of(member)
@@ -233,9 +233,10 @@ def _is_stall(past: Past) -> bool:
 
 
 def _stalled_by_report(look: Look, member: Member) -> Verdict | None:
-    client, limit = client_of(look, member), member.rebalance_timeout_ms
+    limit = member.rebalance_timeout_ms
+    client = client_of(look, member) if member.group_instance_id is not None else None
     latest = None if client is None else client.latest()
-    if member.group_instance_id is None or limit is None or client is None or latest is None:
+    if limit is None or client is None or latest is None:
         return None
     age = latest.poll_age_ms
     if age is None or age < limit or not is_reporting(look, client):

@@ -36,10 +36,10 @@ _NAMES_PER_MEMBER, _LEAST_NAMES = 3, 6
 def static_id_conflict(look: Look) -> Iterator[Verdict]:
     """Two live processes share a group.instance.id and fence each other (twmb/franz-go#931, kafka4beam/brod#674)."""
     for instance in sorted({each.group_instance_id for each in look.members if each.group_instance_id is not None}):
-        swaps = _replacements(look, instance)
-        rivals = _rivals(look, instance)
-        if _is_conflict(swaps, rivals):
-            yield _conflict(look, instance, swaps, rivals)
+        swaps, rivals = _replacements(look, instance), _rivals(look, instance)
+        processes = _processes(look, instance)
+        if _is_conflict(swaps, rivals, processes):
+            yield _conflict(look, instance, swaps, rivals, processes)
 
 
 def _replacements(look: Look, instance: str) -> list[Replacement]:
@@ -54,8 +54,7 @@ def _replacements(look: Look, instance: str) -> list[Replacement]:
 
 def _rivals(look: Look, instance: str) -> list[ClientHistory]:
     """Return the processes that report under one instance id at the same time; fewer than two are no rivals."""
-    known = [each for each in look.history.clients if each.instance_id == instance and len(each.sights) > 1]
-    live = [each for each in known if is_reporting(look, each)]
+    live = [each for each in _processes(look, instance) if len(each.sights) > 1 and is_reporting(look, each)]
     if len(live) < _REPLACEMENTS:
         return []
     latest_start = max(each.sights[0].emitted_ms for each in live)
@@ -63,8 +62,16 @@ def _rivals(look: Look, instance: str) -> list[ClientHistory]:
     return live if all(sum(s.emitted_ms >= latest_start for s in each.sights) > 1 for each in live) else []
 
 
-def _is_conflict(swaps: list[Replacement], rivals: list[ClientHistory]) -> bool:
-    return bool(rivals) or _alternations(swaps) > 0 or (len(_hosts(swaps)) == 1 and len(swaps) >= _ON_ONE_HOST)
+def _processes(look: Look, instance: str) -> list[ClientHistory]:
+    """Return the processes that reported under an instance id lately, in the order of their first reports."""
+    since = look.now_ms - look.thresholds.conflict_window_ms
+    known = [each for each in look.history.clients if each.instance_id == instance and each.sights]
+    return sorted((e for e in known if e.sights[-1].emitted_ms >= since), key=lambda e: e.sights[0].emitted_ms)
+
+
+def _is_conflict(swaps: list[Replacement], rivals: list[ClientHistory], processes: list[ClientHistory]) -> bool:
+    in_place = len(_hosts(swaps)) == 1 and len(swaps) >= _ON_ONE_HOST
+    return bool(rivals) or in_place or _alternations(swaps) > 0 or _returns(processes) > 0
 
 
 def _hosts(swaps: list[Replacement]) -> set[str]:
@@ -79,30 +86,33 @@ def _alternations(swaps: list[Replacement]) -> int:
     )
 
 
-def _conflict(look: Look, instance: str, swaps: list[Replacement], rivals: list[ClientHistory]) -> Verdict:
-    turns = _alternations(swaps)
-    sure = bool(rivals) or turns > 1
-    hosts = sorted(_hosts(swaps) | {each.host for each in rivals if each.host})
-    times = f"{len(swaps)} times in {seconds(look.thresholds.conflict_window_ms)}"
-    evidence = [Evidence(LOG, "replacements", times, "same generation, new member id")] if swaps else []
-    evidence += [Evidence(LOG, "hosts", " -> ".join(_route(swaps)), "back to a host it had left")] if turns else []
-    if rivals:
-        text = f"{len(rivals)} processes report under {instance}"
-        evidence.append(Evidence(CLIENT_METRICS, "group.instance.id", text, "both at the same time"))
+def _returns(processes: list[ClientHistory]) -> int:
+    """Return how often a program came back after another one had had the instance id; a restart has one name."""
+    names = [(each.client_id, each.host) for each in processes]
+    return sum(a == c != b for a, b, c in zip(names, names[1:], names[2:], strict=False))
+
+
+def _conflict(
+    look: Look, instance: str, swaps: list[Replacement], rivals: list[ClientHistory], processes: list[ClientHistory]
+) -> Verdict:
+    turns, returns = _alternations(swaps), _returns(processes)
+    sure = bool(rivals) or turns > 1 or returns > 1
+    seen = bool(turns or returns)
+    others = {f"{each.client_id} ({each.host})" for each in processes} if rivals or returns else _hosts(swaps)
+    between = f": {' and '.join(sorted(others))}" if len(others) > 1 else ""
     return Verdict(
         rule="static_id_conflict",
-        confidence=CERTAIN if sure else STRONG if turns else PLAUSIBLE,
+        confidence=CERTAIN if sure else STRONG if seen else PLAUSIBLE,
         severity=PAGE if turns else TICKET,
-        summary=f"Two processes use the group.instance.id {instance} and throw each other out"
-        + (f", on {' and '.join(hosts)}." if len(hosts) > 1 else "."),
-        started_at_ms=swaps[0].at_ms if swaps else max(each.sights[0].emitted_ms for each in rivals),
-        subject=instance_subject(look, instance, tuple(hosts)),
-        evidence=tuple(evidence),
+        summary=f"Two processes use the group.instance.id {instance} and throw each other out{between}.",
+        started_at_ms=swaps[0].at_ms if swaps else processes[0].sights[0].emitted_ms,
+        subject=_both(look, instance, swaps, rivals),
+        evidence=_conflict_evidence(look, instance, swaps, rivals, processes),
         alternatives=(
-            Alternative("static_member_restart", "both run at the same time" if sure else "too often for restarts"),
-            *(() if sure or turns else (Alternative("crash_loop", "no process age tells whether it dies by itself"),)),
+            Alternative("static_member_restart", "both come back in turns" if seen else "too often for restarts"),
+            *(() if sure or seen else (Alternative("crash_loop", "no process age tells whether it dies by itself"),)),
         ),
-        missing=() if sure or turns else ("client metrics: process id and age of this instance",),
+        missing=() if sure or seen else ("client metrics: process id and age of this instance",),
         advice=(
             Advice(
                 "group.instance.id",
@@ -114,16 +124,45 @@ def _conflict(look: Look, instance: str, swaps: list[Replacement], rivals: list[
     )
 
 
-def _route(swaps: list[Replacement]) -> list[str]:
-    return [swaps[0].old_host, *(each.new_host for each in swaps)]
+def _conflict_evidence(
+    look: Look, instance: str, swaps: list[Replacement], rivals: list[ClientHistory], processes: list[ClientHistory]
+) -> tuple[Evidence, ...]:
+    evidence = []
+    if swaps:
+        times = f"{len(swaps)} times in {seconds(look.thresholds.conflict_window_ms)}"
+        evidence.append(Evidence(LOG, "replacements", times, "same generation, new member id"))
+    if _alternations(swaps):
+        route = [swaps[0].old_host, *(each.new_host for each in swaps)]
+        evidence.append(Evidence(LOG, "hosts", " -> ".join(route), "back to a host it had left"))
+    if _returns(processes):
+        route = [each.client_id or "?" for each in processes]
+        evidence.append(Evidence(CLIENT_METRICS, "client.id", " -> ".join(route), "programs take turns under one name"))
+    if rivals:
+        text = f"{len(rivals)} processes report under {instance}"
+        evidence.append(Evidence(CLIENT_METRICS, "group.instance.id", text, "both at the same time"))
+    return tuple(evidence)
 
 
-def instance_subject(look: Look, instance: str, hosts: tuple[str, ...] = ()) -> Subject:
+def _both(look: Look, instance: str, swaps: list[Replacement], rivals: list[ClientHistory]) -> Subject:
+    """Return both sides: who was thrown out last and by whom, or the processes that report."""
+    if not swaps:
+        sides = [SubjectMember(each.member_id, each.client_id, each.host, instance) for each in rivals]
+        return Subject(tuple(sides)) if sides else instance_subject(look, instance)
+    last = swaps[-1]
+    named = ((last.old_member_id, last.old_host), (last.new_member_id, last.new_host))
+    return Subject(tuple(SubjectMember(name, _client_id(look, name), host, instance) for name, host in named))
+
+
+def _client_id(look: Look, member_id: str) -> str | None:
+    """Return the client id that was reported with a member id: the log keeps that of the instance's first holder."""
+    told = (c for c in look.history.clients if any(each.member_id == member_id for each in c.sights))
+    return next((each.client_id for each in told), None)
+
+
+def instance_subject(look: Look, instance: str) -> Subject:
     """Return the member that has an instance id now as a subject, or the bare id when nobody has it."""
     member = next((each for each in look.members if each.group_instance_id == instance), None)
-    if member is None:
-        return Subject((SubjectMember(None, group_instance_id=instance),), hosts=hosts)
-    return subject_of(member, hosts=hosts)
+    return Subject((SubjectMember(None, group_instance_id=instance),)) if member is None else subject_of(member)
 
 
 def static_member_restart(look: Look) -> Iterator[Verdict]:
@@ -132,7 +171,7 @@ def static_member_restart(look: Look) -> Iterator[Verdict]:
     names = {each.group_instance_id for each in (picture.replacements if picture else ())}
     for instance in sorted(names):
         swaps = _replacements(look, instance)
-        if not swaps or _is_conflict(swaps, _rivals(look, instance)):
+        if not swaps or _is_conflict(swaps, _rivals(look, instance), _processes(look, instance)):
             continue
         last = swaps[-1]
         yield Verdict(

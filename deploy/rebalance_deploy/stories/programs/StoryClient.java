@@ -1,0 +1,161 @@
+import java.time.Duration;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import java.util.stream.Collectors;
+import org.apache.kafka.clients.consumer.CommitFailedException;
+import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.ConsumerRecords;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.WakeupException;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+
+/**
+ * A consumer of Kafka's own client as stories run it, telling its events in the lines of telling.py.
+ *
+ * <p>java -cp JARS StoryClient.java NAME TOPIC program.key=value... key=value...; keys that begin with "program." are
+ * for this program: poll_for_ms (after the first assignment it polls so long, then never again), record_ms (work on
+ * each record), quick_batches and quick_record_ms (how many batches are quick at first, and how quick), commit (true:
+ * commitSync after each batch). All others are the client's. SIGTERM closes it in order.
+ */
+public class StoryClient {
+    private static final Map<String, String> program = new HashMap<>();
+    private static volatile boolean stopping;
+    private static String name;
+    private static long assignedAtMs;
+    private static KafkaConsumer<byte[], byte[]> consumer;
+
+    public static void main(String[] arguments) throws Exception {
+        name = arguments[0];
+        Properties properties = new Properties();
+        for (String setting : List.of(arguments).subList(2, arguments.length)) {
+            String[] pair = setting.split("=", 2);
+            if (pair[0].startsWith("program.")) {
+                program.put(pair[0].substring("program.".length()), pair[1]);
+            } else {
+                properties.put(pair[0], pair[1]);
+            }
+        }
+        consumer = new KafkaConsumer<>(properties, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+        closeOnSignal();
+        consumer.subscribe(List.of(arguments[1]), new Listener());
+        tell("started", "");
+        try {
+            consume();
+        } catch (WakeupException stop) {
+            // SIGTERM.
+        } finally {
+            consumer.close();
+        }
+        tell("closed", "");
+    }
+
+    private static void consume() throws Exception {
+        long pollForMs = number("poll_for_ms", -1);
+        long batch = 0;
+        while (!stopping) {
+            ConsumerRecords<byte[], byte[]> records = consumer.poll(Duration.ofMillis(200));
+            if (!records.isEmpty()) {
+                tell("records", ",\"count\":" + records.count() + ",\"ranges\":" + ranges(records));
+                process(records.count(), batch++);
+                if (program.containsKey("record_ms")) {
+                    tell("processed", ",\"count\":" + records.count());
+                }
+                if ("true".equals(program.get("commit"))) {
+                    commit();
+                }
+            }
+            if (pollForMs >= 0 && assignedAtMs > 0 && System.currentTimeMillis() >= assignedAtMs + pollForMs) {
+                tell("stops_polling", "");
+                work(Long.MAX_VALUE);
+            }
+        }
+    }
+
+    private static void process(int count, long batch) throws Exception {
+        boolean quick = batch < number("quick_batches", 0);
+        long recordMs = quick ? number("quick_record_ms", 0) : number("record_ms", 0);
+        work(count * recordMs);
+    }
+
+    /** Spends time without polling; ends early only when the process is to stop. */
+    private static void work(long milliseconds) throws Exception {
+        long left = milliseconds;
+        for (; left > 0 && !stopping; left -= 50) {
+            Thread.sleep(Math.min(50, left));
+        }
+    }
+
+    private static void commit() {
+        try {
+            consumer.commitSync();
+            tell("committed", "");
+        } catch (CommitFailedException failure) {
+            String text = failure.getMessage().replace("\"", "'").replace("\n", " ");
+            tell("commit_failed", ",\"error\":\"CommitFailedException\",\"text\":\"" + text + "\"");
+        }
+    }
+
+    private static class Listener implements ConsumerRebalanceListener {
+        @Override
+        public void onPartitionsAssigned(Collection<TopicPartition> partitions) {
+            assignedAtMs = assignedAtMs == 0 ? System.currentTimeMillis() : assignedAtMs;
+            tell("assigned", places(partitions) + ",\"generation\":" + consumer.groupMetadata().generationId()
+                    + ",\"member_id\":\"" + consumer.groupMetadata().memberId() + "\"");
+        }
+
+        @Override
+        public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
+            tell("revoked", places(partitions));
+        }
+
+        @Override
+        public void onPartitionsLost(Collection<TopicPartition> partitions) {
+            tell("lost", places(partitions));
+        }
+    }
+
+    private static String places(Collection<TopicPartition> partitions) {
+        return partitions.stream()
+                .map(each -> "[\"" + each.topic() + "\"," + each.partition() + "]")
+                .sorted()
+                .collect(Collectors.joining(",", ",\"partitions\":[", "]"));
+    }
+
+    private static String ranges(ConsumerRecords<byte[], byte[]> records) {
+        return records.partitions().stream()
+                .map(each -> {
+                    List<ConsumerRecord<byte[], byte[]>> found = records.records(each);
+                    return "[\"" + each.topic() + "\"," + each.partition() + "," + found.get(0).offset() + ","
+                            + found.get(found.size() - 1).offset() + "]";
+                })
+                .collect(Collectors.joining(",", "[", "]"));
+    }
+
+    private static long number(String key, long otherwise) {
+        return program.containsKey(key) ? Long.parseLong(program.get(key)) : otherwise;
+    }
+
+    private static void closeOnSignal() {
+        Thread main = Thread.currentThread();
+        Runtime.getRuntime().addShutdownHook(new Thread(() -> {
+            stopping = true;
+            consumer.wakeup();
+            try {
+                main.join();
+            } catch (InterruptedException interrupted) {
+                Thread.currentThread().interrupt();
+            }
+        }));
+    }
+
+    private static synchronized void tell(String event, String more) {
+        System.out.println("{\"t_ms\":" + System.currentTimeMillis() + ",\"name\":\"" + name + "\",\"process\":\""
+                + name + "/" + ProcessHandle.current().pid() + "\",\"event\":\"" + event + "\"" + more + "}");
+        System.out.flush();
+    }
+}

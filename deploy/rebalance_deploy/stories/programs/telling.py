@@ -1,0 +1,57 @@
+"""How a client program tells what happens to it: JSON lines on standard output, in one form for all libraries.
+
+Standard library only, for every Python and next to every client.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+
+class Stopped(BaseException):
+    """SIGTERM came: leave what you do and close."""
+
+
+class Teller:
+    """Writes events under one client's name."""
+
+    def __init__(self, name: str) -> None:
+        """Speak as `name`; `process` tells its processes apart, should it be started again."""
+        self._name = name
+        self._process = f"{name}/{os.getpid()}"
+
+    def tell(self, event: str, **more: Any) -> None:
+        """Write one line: the event and when, epoch milliseconds."""
+        line = {"t_ms": int(time.time() * 1000), "name": self._name, "process": self._process, "event": event}
+        print(json.dumps({**line, **more}), flush=True)  # noqa: T201 - this is what the program is for
+
+    def tell_records(self, places: Iterable[tuple[str, int, int]]) -> None:
+        """Write which records were handed to the application: ranges [topic, partition, first, last]."""
+        ranges: dict[tuple[str, int], list[int]] = {}
+        count = 0
+        for topic, partition, offset in places:
+            count += 1
+            found = ranges.setdefault((topic, partition), [offset, offset])
+            found[1] = offset
+        if count:
+            self.tell("records", count=count, ranges=[[*place, *ends] for place, ends in ranges.items()])
+
+
+def stop_on_sigterm() -> None:
+    """Raise Stopped in the main thread when SIGTERM comes, also out of a call that waits."""
+
+    def stop(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise Stopped
+
+    signal.signal(signal.SIGTERM, stop)
+
+
+def on_signal(number: int, action: Callable[[], object]) -> None:
+    """Do `action` in the main thread when a signal comes."""
+    signal.signal(number, lambda *_: action())

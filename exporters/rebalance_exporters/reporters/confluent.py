@@ -1,0 +1,287 @@
+"""Reports of consumers of confluent-kafka.
+
+    from rebalance_exporters.reporters.confluent import report
+
+    consumer = report(Consumer, {"bootstrap.servers": "broker:9092", "group.id": "orders"})
+
+The class may be `Consumer`, `DeserializingConsumer` or one of the user's own; what comes back is an instance of it.
+
+librdkafka hands its statistics to the application inside `poll`, so an application that does not poll would fall silent
+just when it matters. Here the last statistics are kept as the text they came as, and a thread of its own publishes them
+at every interval. A report has the native form (see docs/client-metrics.md) with empty `metrics` and two fields more:
+
+    statistics          librdkafka's last statistics, as they are; missing until the first came
+    statistics_age_ms   how long ago this process got them
+
+The member's id is asked for after a poll, in the thread that polled: `memberid()` waits for librdkafka's main thread,
+and another thread could call it while the consumer is being closed. So in a stall it is the one of the last poll.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+import weakref
+from typing import TYPE_CHECKING
+
+import confluent_kafka
+
+from rebalance_exporters.reporters.outbox import LARGEST_BYTES, CallTransport, Complaints, Outbox, Report
+from rebalance_exporters.reporters.payload import compose_native, encode, encode_key
+from rebalance_exporters.reporters.polls import PollBook
+from rebalance_exporters.reporters.reporter import DEFAULT_INTERVAL_SECONDS, DEFAULT_TOPIC, Reporter, Tick
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable
+    from typing import Any
+
+    Send = Callable[[str, "bytes | None", bytes], None]
+
+_log = logging.getLogger(__name__)
+
+_WATCH = "_rebalance_monitor_watch"
+_MEMBER_SECONDS = 1.0
+_LOOK_SECONDS = 0.1
+_SHORTEST_STATISTICS_MS = 1_000
+#: librdkafka's version from which sessions last 45 s by default, before 10 s.
+_LONG_SESSIONS = 0x01070000
+# Statistics have about 1 KB for each partition and 2 KB for each broker.
+_LARGEST_STATISTICS = LARGEST_BYTES - 10_000
+
+# What tells a producer how to reach the same brokers as the same user.
+_CONNECTION = ("bootstrap.servers", "metadata.broker.list", "client.dns.lookup", "oauth_cb")
+_CONNECTION_PREFIXES = (
+    "security.",
+    "ssl.",
+    "sasl.",
+    "enable.ssl.",
+    "enable.sasl.",
+    "broker.address.",
+    "socket.",
+    "https.",
+)
+
+_PRODUCER = {
+    "acks": 1,
+    "compression.type": "gzip",
+    # What is not delivered by then, the outbox tries again.
+    "message.timeout.ms": 10_000,
+    # As Java producers do, so that a group's reports stay in one partition whoever writes them.
+    "partitioner": "murmur2_random",
+    "log_level": 2,
+}
+
+
+def report(
+    consumer_class: Callable[..., Any],
+    config: dict[str, Any],
+    *args: Any,
+    topic: str = DEFAULT_TOPIC,
+    interval_seconds: float = DEFAULT_INTERVAL_SECONDS,
+    producer_settings: dict[str, Any] | None = None,
+    send: Send | None = None,
+    **kwargs: Any,
+) -> Any:
+    """Return `consumer_class(config, ...)`, which reports itself to `topic` until it is closed.
+
+    Two properties are touched: `statistics.interval.ms`, if unset or 0, becomes the interval (at least 1000), and
+    `stats_cb` is called as before. The producer connects as the consumer does; `producer_settings` go over that.
+    `send(topic, key, value)` replaces the producer: called from a thread of its own, it may wait and may raise. Raises
+    ValueError for an interval that is no positive number, and what the class raises.
+    """
+    complaints = Complaints(_log)
+    watch = _Watch(config, complaints)
+    transport = (
+        CallTransport(send, topic)
+        if send is not None
+        else _ProducerTransport(topic, make_producer_settings(config, producer_settings), complaints)
+    )
+    watch.reporter = Reporter(watch.compose, Outbox(transport, complaints), complaints, interval_seconds)
+    consumer = _make_watched(consumer_class)(watch.wrap_config(interval_seconds), *args, **kwargs)
+    setattr(consumer, _WATCH, watch)
+    # At the interpreter's exit there is nobody left to tell.
+    weakref.finalize(consumer, watch.reporter.abandon).atexit = False
+    watch.reporter.start()
+    return consumer
+
+
+class _Watch:
+    """What is known of one consumer. The application's thread writes, the reporting thread reads; none waits."""
+
+    reporter: Reporter
+
+    def __init__(self, config: dict[str, Any], complaints: Complaints) -> None:
+        self.book = PollBook()
+        self._config = config
+        self._complaints = complaints
+        self._told = read_config(config)
+        #: Text and time of arrival in seconds, replaced together.
+        self._statistics: tuple[str, float] | None = None
+        self._member_id: str | None = None
+        self._ask_member_at = 0.0
+
+    def wrap_config(self, interval_seconds: float) -> dict[str, Any]:
+        """Return the user's properties with statistics on, which pass through here first."""
+        users: Any = self._config.get("stats_cb")
+
+        def stats_cb(text: str) -> Any:
+            self._statistics = (text, time.monotonic())
+            return users(text) if users is not None else None
+
+        wanted = max(_SHORTEST_STATISTICS_MS, round(interval_seconds * 1000))
+        interval_ms = _as_int(self._config.get("statistics.interval.ms")) or wanted
+        return {**self._config, "statistics.interval.ms": interval_ms, "stats_cb": stats_cb}
+
+    def note_member(self, consumer: Any) -> None:
+        """Ask for the member's id, now and then; called by the thread that polls."""
+        now = time.monotonic()
+        if now < self._ask_member_at:
+            return
+        self._ask_member_at = now + _MEMBER_SECONDS
+        try:
+            self._member_id = consumer.memberid() or None
+        except Exception as error:
+            self._complaints.note("the member's id is not told", error)
+
+    def compose(self, tick: Tick) -> Report:
+        """Return a report as this module describes it."""
+        client, statistics = self._read_client(), self._statistics
+        key = encode_key(client["group_id"], client["client_id"])
+        report = compose_native(tick, client, self.book.read(), {})
+        if statistics is None:
+            return Report(key, encode(report))
+        text, arrived = statistics
+        report["statistics_age_ms"] = round((time.monotonic() - arrived) * 1000)
+        return Report(key, join_statistics(report, slim_statistics(text)))
+
+    def _read_client(self) -> dict[str, Any]:
+        return {
+            "library": "confluent-kafka",
+            "version": confluent_kafka.__version__,
+            "client_id": self._config.get("client.id", "rdkafka"),
+            "group_id": self._config.get("group.id"),
+            "member_id": self._member_id,
+            "instance_id": self._config.get("group.instance.id"),
+            "config": self._told,
+        }
+
+
+def join_statistics(report: dict[str, Any], text: str) -> bytes:
+    """Return a report with the statistics added as they are: strict JSON already, and large."""
+    return encode(report)[:-1] + b',"statistics":' + text.encode() + b"}"
+
+
+def slim_statistics(text: str, largest: int = _LARGEST_STATISTICS) -> str:
+    """Return statistics that fit into a record: without topics, then without brokers, where they would not."""
+    if len(text) <= largest:
+        return text
+    statistics = json.loads(text)
+    for part in ("topics", "brokers"):
+        kept = statistics.get(part, {})
+        # Heartbeats are counted at the coordinator.
+        statistics[part] = {name: value for name, value in kept.items() if name == "GroupCoordinator"}
+        if len(slim := json.dumps(statistics, separators=(",", ":"))) <= largest:
+            break
+    return slim
+
+
+def read_config(config: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that rules need; null where the broker decides, and for commits where none are automatic."""
+    protocol = str(config.get("group.protocol", "classic")).lower()
+    session_ms = 45_000 if confluent_kafka.libversion()[1] >= _LONG_SESSIONS else 10_000
+    classic = protocol == "classic"
+    commits = str(config.get("enable.auto.commit", True)).lower() != "false"
+    return {
+        "session_timeout_ms": _as_int(config.get("session.timeout.ms", session_ms)) if classic else None,
+        "heartbeat_interval_ms": _as_int(config.get("heartbeat.interval.ms", 3_000)) if classic else None,
+        "max_poll_interval_ms": _as_int(config.get("max.poll.interval.ms", 300_000)),
+        "fetch_max_wait_ms": _as_int(config.get("fetch.wait.max.ms", 500)),
+        "auto_commit_interval_ms": _as_int(config.get("auto.commit.interval.ms", 5_000)) if commits else None,
+        "group_protocol": protocol,
+    }
+
+
+def _as_int(value: Any) -> int | None:
+    """Return a property's number, which librdkafka also takes as text."""
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def make_producer_settings(consumer: dict[str, Any], own: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return properties for a producer that connects as a consumer does; `own` goes over all."""
+    shared = {
+        key: value for key, value in consumer.items() if key in _CONNECTION or key.startswith(_CONNECTION_PREFIXES)
+    }
+    client_id = "{}-rebalance-reporter".format(consumer.get("client.id", "rdkafka"))
+    return {**shared, "client.id": client_id, **_PRODUCER, **(own or {})}
+
+
+class _ProducerTransport:
+    """Sends through a producer made at the first report by the thread that sends."""
+
+    def __init__(self, topic: str, settings: dict[str, Any], complaints: Complaints) -> None:
+        self._topic = topic
+        self._settings = {"error_cb": lambda error: complaints.note("publishing reports", str(error)), **settings}
+        self._producer: Any = None
+
+    def send(self, report: Report, given_up: threading.Event) -> None:
+        if self._producer is None:
+            self._producer = confluent_kafka.Producer(self._settings)
+        errors: list[Any] = []
+        self._producer.produce(
+            self._topic, key=report.key, value=report.value, on_delivery=lambda error, _: errors.append(error)
+        )
+        # librdkafka itself gives up at `message.timeout.ms`.
+        while not errors and not given_up.is_set():
+            self._producer.poll(_LOOK_SECONDS)
+        if not errors:
+            raise TimeoutError("the consumer was closed first")
+        if errors[0] is not None:
+            raise confluent_kafka.KafkaException(errors[0])
+
+    def close(self) -> None:
+        self._producer = None
+
+
+def _make_watched(base: Any) -> Any:
+    """Return a subclass that tells its instance's watch of every poll and of the close."""
+
+    def noting(method: Callable[..., Any], count: Callable[[Any], int]) -> Callable[..., Any]:
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            watch: _Watch = self.__dict__[_WATCH]
+            watch.book.enter_poll()
+            found = 0
+            try:
+                records = method(self, *args, **kwargs)
+                found = count(records)
+            finally:
+                watch.book.leave_poll(found)
+            watch.note_member(self)
+            return records
+
+        return call
+
+    def ending(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            reporter = self.__dict__[_WATCH].reporter
+            reporter.announce_close()
+            try:
+                return method(self, *args, **kwargs)
+            finally:
+                reporter.await_end()
+
+        return call
+
+    methods = {"poll": noting(base.poll, _count_message), "consume": noting(base.consume, len)}
+    methods.update({name: ending(getattr(base, name)) for name in ("close", "__exit__") if hasattr(base, name)})
+    names = {"__module__": base.__module__, "__qualname__": base.__qualname__, "__doc__": base.__doc__}
+    return type(base.__name__, (base,), {**names, **methods})
+
+
+def _count_message(message: Any) -> int:
+    """Return 1 for a record; 0 for nothing and for an error in a record's place."""
+    return int(message is not None and message.error() is None)

@@ -1,0 +1,376 @@
+"""Reports of consumers of kafka-python, any version from 1.4.3 to 3.0; those before do not run on Python 3.7 and later.
+
+    from rebalance_exporters.reporters.kafka_python import report
+
+    consumer = report(KafkaConsumer("orders", group_id="orders", bootstrap_servers="broker:9092"))
+
+The consumer stays what it is, an instance of its class, and is used as before. `metric_reporter` is for programs that
+can pass settings to a consumer but never hold it; a reporter of kafka-python's own kind knows neither member nor polls.
+
+Everything is read without the client's locks, which a starving client holds: settings, metrics and the attributes in
+which the coordinator keeps member and generation. `group_metadata()` of 3.x would take the coordinator's lock. Reports
+go out through a producer of their own, with connections of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import weakref
+from typing import TYPE_CHECKING, TypeVar
+
+import kafka
+
+from rebalance_exporters.reporters.outbox import CallTransport, Complaints, Outbox, Report
+from rebalance_exporters.reporters.payload import as_json_number, compose_native, encode, encode_key
+from rebalance_exporters.reporters.polls import PollBook
+from rebalance_exporters.reporters.reporter import (
+    DEFAULT_INTERVAL_SECONDS,
+    DEFAULT_TOPIC,
+    Reporter,
+    Tick,
+    check_interval,
+)
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    from rebalance_exporters.reporters.outbox import Transport
+
+    Send = Callable[[str, "bytes | None", bytes], None]
+
+Consumer = TypeVar("Consumer")
+
+_log = logging.getLogger(__name__)
+
+#: Metrics in a report; of a consumer that has more, those of single topics are left out first.
+MOST_METRICS = 2_000
+_LOOK_SECONDS = 0.05
+_WATCH = "_rebalance_monitor_watch"
+
+_CONFIG = (
+    "session_timeout_ms",
+    "heartbeat_interval_ms",
+    "max_poll_interval_ms",
+    "max_poll_records",
+    "fetch_max_wait_ms",
+    "metadata_max_age_ms",
+    "request_timeout_ms",
+)
+
+# What tells a producer how to reach the same brokers as the same user.
+_CONNECTION = ("bootstrap_servers", "client_dns_lookup", "kafka_client", "selector", "socket_options")
+_CONNECTION_PREFIXES = ("security_", "ssl_", "sasl_", "socks5_", "proxy_")
+# Versions that cannot be asked for theirs; for the others the producer finds out by itself what it may use.
+_FIRST_TO_TELL = (0, 10)
+
+_PRODUCER = {
+    "acks": 1,
+    # One report at a time, tried again by the outbox.
+    "retries": 0,
+    "enable_idempotence": False,
+    "compression_type": "gzip",
+    "bootstrap_timeout_ms": 5_000,
+    "max_block_ms": 2_000,
+    "request_timeout_ms": 10_000,
+    "delivery_timeout_ms": 15_000,
+    "reconnect_backoff_max_ms": 2_000,
+    "metrics_enabled": False,
+}
+
+
+def report(
+    consumer: Consumer,
+    *,
+    topic: str = DEFAULT_TOPIC,
+    interval_seconds: float = DEFAULT_INTERVAL_SECONDS,
+    producer_settings: dict[str, Any] | None = None,
+    send: Send | None = None,
+) -> Consumer:
+    """Return the same consumer, which from now on reports itself to `topic` until it is closed.
+
+    The producer connects as the consumer does; `producer_settings` go over that. `send(topic, key, value)` replaces
+    the producer: called from a thread of its own, it may wait and may raise. Raises ValueError for an interval that is
+    no positive number, and nothing else ever.
+    """
+    check_interval(interval_seconds)
+    complaints = Complaints(_log)
+    try:
+        if hasattr(consumer, _WATCH):
+            complaints.note("a consumer is reported already", "the second call changes nothing")
+        else:
+            settings = dict(getattr(consumer, "config", {}))
+            transport = _make_transport(topic, send, lambda: make_producer_settings(settings, producer_settings))
+            _start(consumer, transport, complaints, interval_seconds)
+    except Exception as error:
+        complaints.note("this consumer is not reported", error)
+    return consumer
+
+
+def _start(consumer: Any, transport: Transport, complaints: Complaints, interval_seconds: float) -> None:
+    composer = _Composer(consumer)
+    reporter = Reporter(composer.compose, Outbox(transport, complaints), complaints, interval_seconds)
+    try:
+        _watch(consumer, composer.book, reporter)
+    except Exception as error:
+        complaints.note("polls of this consumer are not seen", error)
+    reporter.start()
+
+
+def metric_reporter(
+    *,
+    group_id: str,
+    bootstrap_servers: str | list[str] = "localhost",
+    topic: str = DEFAULT_TOPIC,
+    interval_seconds: float = DEFAULT_INTERVAL_SECONDS,
+    producer_settings: dict[str, Any] | None = None,
+    send: Send | None = None,
+) -> type:
+    """Return a class for `KafkaConsumer(metric_reporters=[...])`.
+
+    Its reports lack member, generation, settings and polls. kafka-python tells reporters neither group nor servers, so
+    name them here; `producer_settings` go over that. Raises ValueError for an interval that is no positive number.
+    """
+
+    check_interval(interval_seconds)
+
+    def make_settings() -> dict[str, Any]:
+        return make_producer_settings({"bootstrap_servers": bootstrap_servers}, producer_settings)
+
+    def make(compose: Callable[[Tick], Report | None]) -> Reporter:
+        complaints = Complaints(_log)
+        outbox = Outbox(_make_transport(topic, send, make_settings), complaints)
+        return Reporter(compose, outbox, complaints, interval_seconds)
+
+    return type("RebalanceMonitorReporter", (_MetricReporter,), {"group_id": group_id, "make": staticmethod(make)})
+
+
+class _MetricReporter:
+    """What kafka-python makes one of for each consumer, calling these methods."""
+
+    group_id: str
+    make: Callable[[Callable[[Tick], Report | None]], Reporter]
+
+    def __init__(self) -> None:
+        self._metrics: dict[Any, Any] = {}
+        self._reporter = self.make(self._compose)
+
+    def configure(self, configs: object) -> None:
+        """Do nothing; kafka-python never calls it."""
+
+    def init(self, metrics: Iterable[Any]) -> None:
+        """Begin. kafka-python hands over an empty list and tells every metric later."""
+        for metric in metrics:
+            self.metric_change(metric)
+        self._reporter.start()
+
+    def metric_change(self, metric: Any) -> None:
+        """Take in a metric."""
+        self._metrics[metric.metric_name] = metric
+
+    def metric_removal(self, metric: Any) -> None:
+        """Forget a metric."""
+        self._metrics.pop(metric.metric_name, None)
+
+    def close(self) -> None:
+        """End with the consumer."""
+        self._reporter.announce_close()
+        self._reporter.await_end()
+
+    def _compose(self, tick: Tick) -> Report:
+        metrics = dict(self._metrics)
+        client_id = next((tags["client-id"] for name in metrics if "client-id" in (tags := name.tags or {})), None)
+        client = {"library": "kafka-python", "version": kafka.__version__, "client_id": client_id}
+        client["group_id"] = self.group_id
+        return Report(
+            encode_key(self.group_id, client_id), encode(compose_native(tick, client, {}, read_metrics(metrics)))
+        )
+
+
+class _Composer:
+    """Makes a consumer's reports, without keeping it alive."""
+
+    def __init__(self, consumer: Any) -> None:
+        self.book = PollBook()
+        self._consumer = weakref.ref(consumer)
+
+    def compose(self, tick: Tick) -> Report | None:
+        consumer = self._consumer()
+        if consumer is None or (getattr(consumer, "_closed", False) and not tick.closing):
+            return None
+        client = read_client(consumer)
+        metrics = read_metrics(consumer.metrics(raw=True) or {})
+        value = encode(compose_native(tick, client, self.book.read(), metrics))
+        return Report(encode_key(client["group_id"], client["client_id"]), value)
+
+
+def read_client(consumer: Any) -> dict[str, Any]:
+    """Return what a consumer is: its names, its place in the group, null where it has none, and its settings."""
+    settings = consumer.config
+    coordinator = getattr(consumer, "_coordinator", None)
+    # Replaced as a whole at every change, so its two parts belong together.
+    generation = getattr(coordinator, "_generation", None)
+    number = getattr(generation, "generation_id", -1)
+    return {
+        "library": "kafka-python",
+        "version": kafka.__version__,
+        "client_id": settings.get("client_id"),
+        "group_id": settings.get("group_id"),
+        "member_id": getattr(generation, "member_id", None) or None,
+        "instance_id": settings.get("group_instance_id"),
+        "generation": number if number >= 0 else None,
+        "state": _read_state(coordinator),
+        "config": read_config(settings),
+    }
+
+
+def _read_state(coordinator: Any) -> str | None:
+    state = getattr(coordinator, "state", None)
+    return None if state is None else str(getattr(state, "value", state)).strip("<>").lower()
+
+
+def read_config(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that rules need; null for what is not set, is no number, or is off as automatic commits."""
+    commits = settings.get("auto_commit_interval_ms") if settings.get("enable_auto_commit") else None
+    found = {name: _as_whole(settings.get(name)) for name in _CONFIG}
+    return dict(found, auto_commit_interval_ms=_as_whole(commits), group_protocol="classic")
+
+
+def _as_whole(value: Any) -> int | None:
+    return int(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
+
+
+def read_metrics(raw: dict[Any, Any]) -> dict[str, dict[str, Any]]:
+    """Return group -> name -> value of metrics by their names.
+
+    Metrics of one topic have the names of their totals and differ in tags only: they go into a group of their own,
+    named as `consumer-fetch-manager-metrics,topic=orders`. A metric that cannot be read is left out.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    tagged = [(_read_tags(name), name, metric) for name, metric in dict(raw).items()]
+    for tags, name, metric in sorted(tagged, key=lambda each: each[0])[:MOST_METRICS]:
+        if name.group != "kafka-metrics-count":
+            try:
+                found.setdefault(name.group + tags, {})[name.name] = as_json_number(metric.value())
+            except Exception:  # noqa: S112 - the client may be changing the very samples that are read
+                continue
+    return found
+
+
+def _read_tags(name: Any) -> str:
+    """Return the tags but the client's, as they follow a group's name; empty, and first in order, for none."""
+    return "".join(f",{key}={value}" for key, value in sorted((name.tags or {}).items()) if key != "client-id")
+
+
+def make_producer_settings(consumer: dict[str, Any], own: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return settings for a producer that connects as a consumer does: only those that this version knows.
+
+    `own` goes over all, and is not sifted.
+    """
+    known = kafka.KafkaProducer.DEFAULT_CONFIG
+    settings = {
+        key: value
+        for key, value in consumer.items()
+        if (key in _CONNECTION or key.startswith(_CONNECTION_PREFIXES)) and value is not None and key in known
+    }
+    version = consumer.get("api_version")
+    if isinstance(version, tuple) and version < _FIRST_TO_TELL:
+        settings["api_version"] = version
+    settings["client_id"] = "{}-rebalance-reporter".format(consumer.get("client_id") or "kafka-python")
+    settings.update({key: value for key, value in _PRODUCER.items() if key in known})
+    settings.update(own or {})
+    return settings
+
+
+class _ProducerTransport:
+    """Sends through a producer of the installed version, made at the first report by the thread that sends."""
+
+    def __init__(self, topic: str, make_settings: Callable[[], dict[str, Any]]) -> None:
+        self._topic = topic
+        self._make_settings = make_settings
+        self._producer: Any = None
+
+    def send(self, report: Report, given_up: threading.Event) -> None:
+        if self._producer is None:
+            self._producer = _open_producer(self._make_settings())
+        future = self._producer.send(self._topic, key=report.key, value=report.value)
+        while not future.is_done and not given_up.wait(_LOOK_SECONDS):
+            pass
+        future.get(timeout=0)
+
+    def close(self) -> None:
+        if self._producer is not None:
+            self._producer.close(timeout=0)
+
+
+def _open_producer(settings: dict[str, Any]) -> Any:
+    """Return a producer that does not hold up the program's end: by itself it tries to deliver what it has, then."""
+    producer = kafka.KafkaProducer(**settings)
+    forget: Callable[[], None] = getattr(producer, "_unregister_cleanup", lambda: None)
+    forget()
+    return producer
+
+
+def _make_transport(topic: str, send: Send | None, make_settings: Callable[[], dict[str, Any]]) -> Transport:
+    return _ProducerTransport(topic, make_settings) if send is None else CallTransport(send, topic)
+
+
+class _Watch:
+    """What a reported consumer carries."""
+
+    def __init__(self, book: PollBook, reporter: Reporter) -> None:
+        self.book = book
+        self.reporter = reporter
+
+
+def _watch(consumer: Any, book: PollBook, reporter: Reporter) -> None:
+    """Give a consumer a class of its own that notes polls; `for` looks for `__next__` in the class only."""
+    setattr(consumer, _WATCH, _Watch(book, reporter))
+    consumer.__class__ = _make_watched(type(consumer))
+    # At the interpreter's exit there is nobody left to tell.
+    weakref.finalize(consumer, reporter.abandon).atexit = False
+
+
+def _make_watched(base: type) -> type:
+    """Return a subclass that tells its instance's watch of every poll and of the close."""
+
+    def poll(self: Any, *args: Any, **kwargs: Any) -> Any:
+        book, found = self.__dict__[_WATCH].book, 0
+        book.enter_poll()
+        try:
+            records = base.poll(self, *args, **kwargs)  # type: ignore[attr-defined]
+            found = count_records(records)
+        finally:
+            book.leave_poll(found)
+        return records
+
+    def next_(self: Any) -> Any:
+        book, found = self.__dict__[_WATCH].book, False
+        book.enter_next()
+        try:
+            record = base.__next__(self)  # type: ignore[attr-defined]
+            found = True
+        finally:
+            book.leave_next(found=found)
+        return record
+
+    def close(self: Any, *args: Any, **kwargs: Any) -> Any:
+        reporter = self.__dict__[_WATCH].reporter
+        reporter.announce_close()
+        try:
+            return base.close(self, *args, **kwargs)  # type: ignore[attr-defined]
+        finally:
+            reporter.await_end()
+
+    names = {"__module__": base.__module__, "__qualname__": base.__qualname__, "__doc__": base.__doc__}
+    return type(base.__name__, (base,), dict(names, poll=poll, __next__=next_, close=close))
+
+
+def count_records(records: Any) -> int:
+    """Return how many records a poll gave, by partition; 0 for anything else."""
+    try:
+        return sum(map(len, records.values()))
+    except Exception:
+        return 0

@@ -1,0 +1,151 @@
+"""Reports on their way out: a bounded queue and the one thread that may wait for Kafka.
+
+Receives finished reports from the reporting thread, which never waits; hands them to a transport. While Kafka is away
+the queue keeps the newest ones and counts those that had to go, and what it kept arrives later with its own time in it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    import logging
+    from collections.abc import Callable
+
+#: Five minutes of reports at the default interval.
+CAPACITY = 60
+#: Brokers refuse records above 1 MB unless told otherwise.
+LARGEST_BYTES = 900_000
+_RETRY_SECONDS = 1.0
+
+
+class Report(NamedTuple):
+    """A report as it goes into a record."""
+
+    key: bytes | None
+    value: bytes
+
+
+class Transport(Protocol):
+    """Takes reports to the topic."""
+
+    def send(self, report: Report, given_up: threading.Event) -> None:
+        """Return when the report is there, raise when it is not; may wait, but not once it was given up."""
+
+    def close(self) -> None:
+        """Let go of connections."""
+
+
+class CallTransport:
+    """Hands reports to a function of the user's: `send(topic, key, value)`."""
+
+    def __init__(self, send: Callable[[str, bytes | None, bytes], None], topic: str) -> None:
+        self._send = send
+        self._topic = topic
+
+    def send(self, report: Report, _given_up: threading.Event) -> None:
+        """Call the function; what it raises counts as not delivered."""
+        self._send(self._topic, report.key, report.value)
+
+    def close(self) -> None:
+        """Do nothing; the function is not ours."""
+
+
+class Complaints:
+    """Says each kind of failure once, so that a lasting one does not fill the program's log."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._said: set[tuple[str, str]] = set()
+
+    def note(self, what: str, reason: BaseException | str) -> None:
+        """Log a failure unless its kind was logged before: `what` was tried, and the type of an exception."""
+        kind = (what, type(reason).__name__)
+        if kind not in self._said:
+            self._said.add(kind)
+            said = reason if isinstance(reason, str) else f"{kind[1]}: {reason}"
+            self._log.warning("%s (said once; the consumer itself is not affected): %s", what, said)
+
+
+class Outbox:
+    """The queue and its thread. Full, it loses its oldest report; `dropped` counts those lost."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        complaints: Complaints,
+        *,
+        capacity: int = CAPACITY,
+        retry_seconds: float = _RETRY_SECONDS,
+    ) -> None:
+        """A report that could not be delivered is tried again every `retry_seconds` while there is room for it."""
+        self.dropped = 0
+        self._transport = transport
+        self._complaints = complaints
+        self._capacity = capacity
+        self._retry_seconds = retry_seconds
+        self._waiting: deque[Report] = deque()
+        self._changed = threading.Condition()
+        self._closing = threading.Event()
+        self._given_up = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="rebalance-monitor-outbox", daemon=True)
+
+    def start(self) -> None:
+        """Start sending."""
+        self._thread.start()
+
+    def put(self, report: Report) -> None:
+        """Queue a report; never waits."""
+        if len(report.value) > LARGEST_BYTES:
+            self.dropped += 1
+            self._complaints.note("a report is too large to be sent", f"it has {len(report.value)} bytes")
+            return
+        with self._changed:
+            self._waiting.append(report)
+            if len(self._waiting) > self._capacity:
+                self._waiting.popleft()
+                self.dropped += 1
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Let what waits be tried once more, then end. Returns at once."""
+        self._closing.set()
+        with self._changed:
+            self._changed.notify()
+
+    def join(self, deadline: float) -> None:
+        """Wait for the end until `deadline` on the monotonic clock, then give up what is under way."""
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(max(0.0, deadline - time.monotonic()))
+        self._given_up.set()
+
+    def _run(self) -> None:
+        while (report := self._take()) is not None:
+            try:
+                self._transport.send(report, self._given_up)
+            except Exception as error:
+                self._complaints.note("reports cannot be sent", error)
+                self._put_back(report)
+                if self._closing.wait(self._retry_seconds):
+                    break
+        try:
+            self._transport.close()
+        except Exception as error:
+            self._complaints.note("the reports' connection did not close", error)
+
+    def _take(self) -> Report | None:
+        """Wait for a report; null when none will come."""
+        with self._changed:
+            while not self._waiting and not self._closing.is_set():
+                self._changed.wait()
+            return self._waiting.popleft() if self._waiting else None
+
+    def _put_back(self, report: Report) -> None:
+        with self._changed:
+            if len(self._waiting) < self._capacity:
+                self._waiting.appendleft(report)
+            else:
+                self.dropped += 1

@@ -1,0 +1,139 @@
+"""The thread that makes a report every interval, whatever the application does.
+
+Receives a function that composes a report; hands reports to the outbox. Lateness of this thread is part of every
+report: a thread that only sleeps is late only if the whole process was held up. It therefore does nothing that waits.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from rebalance_exporters.reporters.polls import wall_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from rebalance_exporters.reporters.outbox import Complaints, Outbox, Report
+
+DEFAULT_TOPIC = "rebalance-monitor.client-metrics"
+DEFAULT_INTERVAL_SECONDS = 5.0
+#: What `close` of a consumer may take longer for its reporter, in seconds.
+CLOSE_SECONDS = 0.8
+
+
+class Tick(NamedTuple):
+    """One time to report. `late_ms` is how much later than due; `closing` marks the last one of a consumer."""
+
+    seq: int
+    emitted_ms: int
+    interval_ms: int
+    late_ms: int
+    dropped: int
+    closing: bool
+
+    def fields(self) -> dict[str, Any]:
+        """Return what every report says of itself."""
+        told = {
+            "emitted_ms": self.emitted_ms,
+            "seq": self.seq,
+            "interval_ms": self.interval_ms,
+            "tick_late_ms": self.late_ms,
+            "dropped": self.dropped,
+        }
+        return dict(told, closing=True) if self.closing else told
+
+
+class Schedule:
+    """Due times on a fixed grid, in seconds of any clock. Missed ones are left out, not made up for."""
+
+    def __init__(self, interval_seconds: float, now: float) -> None:
+        """Begin with one that is due at once."""
+        self._interval = interval_seconds
+        self._due = now
+
+    def seconds_left(self, now: float) -> float:
+        """Return how long until the next is due."""
+        return max(0.0, self._due - now)
+
+    def take(self, now: float) -> float:
+        """Return by how many seconds the one that is due is late, and plan the next."""
+        late = max(0.0, now - self._due)
+        self._due += self._interval * (1 + late // self._interval)
+        return late
+
+
+def check_interval(interval_seconds: float) -> None:
+    """Raise ValueError for an interval that is no positive number."""
+    if not interval_seconds > 0:
+        raise ValueError(f"interval_seconds is {interval_seconds}: it must be above 0")
+
+
+class Reporter:
+    """Reports until closed. `compose` gives the report for a tick, or null once there is nothing left to report on."""
+
+    def __init__(
+        self,
+        compose: Callable[[Tick], Report | None],
+        outbox: Outbox,
+        complaints: Complaints,
+        interval_seconds: float = DEFAULT_INTERVAL_SECONDS,
+    ) -> None:
+        """Start nothing yet. Raises ValueError for an interval that is no positive number."""
+        check_interval(interval_seconds)
+        self._compose = compose
+        self._outbox = outbox
+        self._complaints = complaints
+        self._interval = interval_seconds
+        self._seq = 0
+        self._stop = threading.Event()
+        self._says_goodbye = False
+        self._thread = threading.Thread(target=self._run, name="rebalance-monitor-reporter", daemon=True)
+
+    def start(self) -> None:
+        """Start both threads. Never raises: a process that can have no more threads consumes without reports."""
+        try:
+            self._outbox.start()
+            self._thread.start()
+        except RuntimeError as error:
+            self._complaints.note("reporting cannot start", error)
+            self._outbox.close()
+
+    def announce_close(self) -> None:
+        """Send one last report, marked as such; called before the consumer closes. Waits for it to be made."""
+        self._says_goodbye = True
+        self._stop.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(CLOSE_SECONDS / 2)
+
+    def await_end(self) -> None:
+        """Give what is under way a moment; called after the consumer closed."""
+        self._outbox.close()
+        self._outbox.join(time.monotonic() + CLOSE_SECONDS / 2)
+
+    def abandon(self) -> None:
+        """End without a word, when the consumer was forgotten instead of closed. Returns at once."""
+        self._stop.set()
+
+    def _run(self) -> None:
+        schedule = Schedule(self._interval, time.monotonic())
+        while not self._stop.wait(schedule.seconds_left(time.monotonic())):
+            self._report(schedule.take(time.monotonic()))
+        if self._says_goodbye:
+            self._report(0.0, closing=True)
+        self._outbox.close()
+
+    def _report(self, late_seconds: float, *, closing: bool = False) -> None:
+        late_ms, interval_ms = round(late_seconds * 1000), round(self._interval * 1000)
+        tick = Tick(self._seq, wall_ms(), interval_ms, late_ms, self._outbox.dropped, closing)
+        self._seq += 1
+        try:
+            report = self._compose(tick)
+            if report is None:
+                self._stop.set()
+            else:
+                self._outbox.put(report)
+        except Exception as error:
+            self._complaints.note("a report cannot be made", error)

@@ -1,0 +1,85 @@
+"""Recordings of stories, replayed with all or some of their sources, and what was found held against the truth."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rebalance_deploy.stories.play import StoryRun
+from rebalance_deploy.stories.programme import find_story
+from rebalance_deploy.stories.story import Expected
+from rebalance_streaming.detect.catalogue import diagnosis
+from rebalance_streaming.detect.config import DetectConfig
+from rebalance_streaming.groups.events import Finding
+from rebalance_streaming.replay import replay
+
+FOLDER = Path(__file__).parents[1] / "golden" / "stories"
+
+#: Which lines of a recording a monitor with those sources would have.
+SOURCES: dict[str, tuple[str, ...]] = {
+    "all": (),
+    "no client metrics": ("client-metrics",),
+    "log only": ("client-metrics", "probes"),
+}
+#: Short recordings of things that the catalogue wants to see for an hour.
+SCALES = {"shared_group_id": 0.005, "stalled_consumer": 0.05}
+#: Said with less than this, a cause is a hint and not a claim.
+CLAIMED = 0.55
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """One recording and what happened in it."""
+
+    name: str
+    run: StoryRun
+
+    @property
+    def expected(self) -> Expected | None:
+        """What must be said of it; null if nothing must."""
+        story = find_story(self.run.story)
+        told = None if self.run.cured else story.expect(self.run.parameters)
+        return None if told is None or told.diagnosis in ("", "none") else told
+
+    def lines(self, left_out: tuple[str, ...]) -> Iterator[bytes]:
+        """Yield the recorder's lines without those of some topics, by the ends of their names."""
+        path = FOLDER / f"{self.name}.jsonl"
+        raw = path.read_bytes() if path.exists() else gzip.decompress(Path(f"{path}.gz").read_bytes())
+        for line in raw.splitlines(keepends=True):
+            if not any(f'{topic}"'.encode() in line for topic in left_out):
+                yield line
+
+    def judge(self, sources: str = "all") -> list[Finding]:
+        """Return what a replay finds with these sources."""
+        config = DetectConfig(window_scale=SCALES.get(self.run.story, 1.0))
+        rows = replay([self.lines(SOURCES[sources])], output="findings", detect=config)
+        return [msgspec.json.decode(row, type=Finding) for row in rows]
+
+
+def recordings() -> list[Recording]:
+    """Return every recording there is."""
+    return [_read(path) for path in sorted(FOLDER.glob("*.truth.json"))]
+
+
+def _read(path: Path) -> Recording:
+    told: dict[str, Any] = json.loads(path.read_text())
+    fields = {name: told[name] for name in StoryRun.__dataclass_fields__ if name in told}
+    fields |= {"events": tuple(told["events"]), "broker_lines": tuple(told["broker_lines"])}
+    return Recording(path.name.removesuffix(".truth.json"), StoryRun(**fields))
+
+
+def claimed_causes(findings: list[Finding], group: str) -> dict[str, Finding]:
+    """Return the causes that were claimed for a group, harmless ones left out, by rule: the surest of each."""
+    found: dict[str, Finding] = {}
+    for each in findings:
+        harmless = diagnosis(each.rule).family in ("benign", "undetermined")
+        if each.group == group and each.primary and not harmless and each.confidence >= CLAIMED:
+            known = found.get(each.rule)
+            found[each.rule] = each if known is None or each.confidence > known.confidence else known
+    return found

@@ -1,0 +1,68 @@
+"""Departures made by hand, for rules that look back at how members left, and histories of recorded groups."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from typing import Any
+
+import msgspec
+
+from detect.histories import rebalance_id, take
+from goldens import data_records
+from rebalance_streaming.detect.departures import Departure
+from rebalance_streaming.detect.episode import Past
+from rebalance_streaming.detect.fingerprints import fingerprint
+from rebalance_streaming.detect.history import GroupHistory
+from rebalance_streaming.detect.progress import Rhythm
+from rebalance_streaming.groups.events import CommitSummary, GroupSnapshot, Member, Rebalance
+from rebalance_streaming.replay import Replay, read_lines
+
+
+def departed(left_ms: int, who: Member, likely: str, *, rule: str, of: str | None = None, **changes: Any) -> Past:
+    """Make a departure of a class that a rule explained; what is not given is not known."""
+    described: dict[str, Any] = {
+        **dict.fromkeys(each.name for each in fields(Departure)),
+        "member": who,
+        "client": fingerprint(who),
+        "from_ms": left_ms,
+        "to_ms": left_ms,
+        "rhythm": Rhythm(None, None, pulse=False, commits=0),
+        "classes": (likely,),
+        "confidence": 0.9,
+        "in_barrier": False,
+        "evidence": (),
+    }
+    departure = Departure(**{**described, **changes})
+    return Past(
+        rule=rule,
+        confidence=0.9,
+        left_ms=left_ms,
+        member=who,
+        departure=departure,
+        rebalance_id=of or rebalance_id(left_ms),
+    )
+
+
+def replayed(scenario: str, until_ms: int | None = None) -> GroupHistory:
+    """Return the history that a golden recording leaves of its group, of the one with most rebalances if of several.
+
+    `until_ms`: as of this time, null: to the end.
+    """
+    replay = Replay()
+    lines = (json.dumps(each) for each in data_records(scenario))
+    rows = [*replay.feed(read_lines([lines], until_ms)), *replay.finish()]
+    known: dict[str, GroupHistory] = {}
+    for row in rows:
+        kind = _KINDS.get(row["kind"])
+        if kind is not None:
+            event = msgspec.convert({name: value for name, value in row.items() if name != "kind"}, kind)
+            take(known.setdefault(event.group, GroupHistory(event.cluster, event.group)), event)
+    return max(known.values(), key=lambda each: len(each.rebalances))
+
+
+_KINDS: dict[str, type[GroupSnapshot | Rebalance | CommitSummary]] = {
+    "group": GroupSnapshot,
+    "rebalance": Rebalance,
+    "commits": CommitSummary,
+}

@@ -1,0 +1,222 @@
+"""How partitions are dealt out: eager assignors, changes of assignor, idle members, unequal shares, strangers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from detect.histories import (
+    HOUR,
+    MINUTE,
+    SECOND,
+    T0,
+    Event,
+    history,
+    look,
+    member,
+    picture,
+    probe,
+    rebalance,
+    report,
+)
+from rebalance_streaming.detect.rules.assignors import (
+    CONDITIONS,
+    assignment_imbalance,
+    assignor_migration_error,
+    eager_assignor,
+    idle_members,
+    shared_group_id,
+)
+from rebalance_streaming.detect.verdict import CERTAIN, INFO, PLAUSIBLE, STRONG, TICKET
+from rebalance_streaming.groups.events import Member, Moves
+
+NOW = T0 + 2 * HOUR
+
+
+def members(count: int, **changes: Any) -> list[Member]:
+    return [member(f"m{i}-1", [i], **changes) for i in range(count)]
+
+
+# --- Eager assignors ---
+
+
+def cost(who: list[Member], *, kept: int = 4, lost_ms: int = 0, count: int = 1) -> list[Event]:
+    return [
+        rebalance(NOW - (i + 1) * HOUR, who, who, moves=Moves(kept=kept), lost_partition_ms=lost_ms)
+        for i in range(count)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("events", "severity"),
+    [
+        pytest.param([picture(T0, *members(6)), *cost(members(6))], TICKET, id="six members stopped for nothing"),
+        pytest.param([picture(T0, *members(6))], INFO, id="six members, no rebalance yet"),
+        pytest.param([picture(T0, *members(4)), *cost(members(4))], None, id="four members, little lost"),
+        pytest.param(
+            [picture(T0, *members(4)), *cost(members(4), lost_ms=2 * HOUR, count=2)], TICKET, id="churn of 4 %"
+        ),
+        pytest.param([picture(T0, *members(6), protocol="cooperative-sticky")], None, id="cooperative"),
+        pytest.param([picture(T0, *members(6), protocol=None, type="consumer")], None, id="newer protocol"),
+        pytest.param([picture(T0, *members(6), protocol="stream"), *cost(members(6))], None, id="Streams"),
+    ],
+)
+def test_an_eager_assignor_costs_what_did_not_move(events: list[Event], severity: str | None):
+    """Five members or a percent of a day; a ticket only where it did cost something."""
+    found = list(eager_assignor(look(history(*events), NOW)))
+    assert [(each.severity, each.confidence) for each in found] == ([] if severity is None else [(severity, CERTAIN)])
+
+
+@pytest.mark.parametrize(
+    ("library", "version", "words"),
+    [
+        ("apache-kafka-java", "3.7.0", "one rolling bounce"),
+        ("apache-kafka-java", "2.8.0", "two rolling bounces"),
+        ("confluent-kafka", "2.5.0", "stopped at once"),
+        (None, None, "two rolling bounces"),
+    ],
+)
+def test_the_way_to_a_cooperative_assignor_depends_on_the_client(library: str | None, version: str | None, words: str):
+    """Java from 3.0 needs one bounce, older ones two, librdkafka a full stop."""
+    who = members(5)
+    told = [report(NOW, each, library=library, library_version=version) for each in who]
+    (found,) = eager_assignor(look(history(picture(T0, *who), *told), NOW))
+    assert words in found.advice[0].proposed
+
+
+def changing(*names: str, every_ms: int = 4 * MINUTE) -> list[Event]:
+    who = members(2)
+    times = [NOW - (len(names) - 1 - i) * every_ms for i in range(len(names))]
+    return [picture(at_ms, *who, protocol=name) for at_ms, name in zip(times, names, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("events", "confidence"),
+    [
+        pytest.param(changing("range"), None, id="never"),
+        pytest.param(changing("range", "cooperative-sticky"), None, id="migrated"),
+        pytest.param(changing("range", "roundrobin", "cooperative-sticky"), None, id="in two steps"),
+        pytest.param(changing("range", "cooperative-sticky", "range"), PLAUSIBLE, id="back again"),
+        pytest.param(changing("range", "sticky", "range", "sticky"), STRONG, id="to and fro"),
+        pytest.param(changing("range", "sticky", "range", every_ms=40 * MINUTE), None, id="rolled back an hour later"),
+    ],
+)
+def test_an_assignor_that_goes_back_and_forth(events: list[Event], confidence: float | None):
+    """One direction is a migration; members whose lists do not fit swing."""
+    found = list(assignor_migration_error(look(history(*events), NOW)))
+    assert [each.confidence for each in found] == ([] if confidence is None else [confidence])
+
+
+# --- Shares ---
+
+
+def surplus(idle_minutes: int, *, partitions: int = 2, count: int = 3, **changes: Any) -> list[Event]:
+    """Let two members own everything and the others nothing, since a rebalance some minutes ago."""
+    who = [member(f"m{i}-1", [i] if i < 2 else []) for i in range(count)]
+    at_ms = NOW - idle_minutes * MINUTE
+    return [
+        picture(at_ms, *who, **changes),
+        rebalance(at_ms - SECOND, who[:2], who, took_ms=SECOND),
+        probe(NOW - SECOND, ends=dict.fromkeys(range(partitions), 5)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("events", "idle"),
+    [
+        pytest.param(surplus(31), ["m2-1"], id="one too many"),
+        pytest.param(surplus(31, count=4), ["m2-1", "m3-1"], id="two too many"),
+        pytest.param(surplus(29), [], id="for less than half an hour"),
+        pytest.param(surplus(31, partitions=3), [], id="there is a partition for it"),
+        pytest.param(surplus(31, count=2), [], id="as many as partitions"),
+        pytest.param(surplus(31, protocol_type="connect"), [], id="Connect workers"),
+    ],
+)
+def test_members_that_never_get_a_partition(events: list[Event], idle: list[str]):
+    """More members than partitions for half an hour; the number to have is told."""
+    found = list(idle_members(look(history(*events), NOW)))
+    assert [m.member_id for each in found for m in each.subject.members] == idle
+    assert all((each.advice[0].current, each.advice[0].proposed) == (str(2 + len(idle)), "2") for each in found)
+
+
+def test_idleness_counts_over_several_rebalances():
+    """A deploy in between does not begin the half hour anew for a member that stayed idle."""
+    idle, busy = member("i-1"), [member("m0-1", [0]), member("m1-1", [1])]
+    changes = [rebalance(NOW - at * MINUTE, [*busy, idle], [*busy, idle], took_ms=SECOND) for at in (45, 20, 5)]
+    known = history(picture(NOW - 5 * MINUTE, *busy, idle), *changes)
+    assert list(idle_members(look(known, NOW)))
+    known.take_rebalance(rebalance(NOW - 12 * MINUTE, busy, [*busy, replace(idle, partitions={"orders": [0]})]))
+    assert not list(idle_members(look(known, NOW)))
+
+
+def shared_out(*shares: int, minutes: int = 11, **changes: Any) -> list[Event]:
+    start, who = 0, []
+    for i, share in enumerate(shares):
+        who.append(member(f"m{i}-1", range(start, start + share), topics=changes.pop(f"topics{i}", ("orders",))))
+        start += share
+    at_ms = NOW - minutes * MINUTE
+    return [picture(at_ms, *who, **changes), rebalance(at_ms - SECOND, who, who, took_ms=SECOND)]
+
+
+@pytest.mark.parametrize(
+    ("events", "severity"),
+    [
+        pytest.param(shared_out(6, 3, 3), TICKET, id="twice as much"),
+        pytest.param(shared_out(22, 20, 21), INFO, id="two of twenty"),
+        pytest.param(shared_out(3, 2, 2), None, id="as fair as can be"),
+        pytest.param(shared_out(6, 3, 3, minutes=9), None, id="not for long"),
+        pytest.param(shared_out(6, 3, 3, protocol="stream"), None, id="Streams has tasks of its own"),
+        pytest.param(shared_out(6, 3, topics1=("orders", "bills")), None, id="different subscriptions"),
+        pytest.param(shared_out(6, 3, 3, state="PreparingRebalance"), None, id="rebalancing"),
+    ],
+)
+def test_unequal_shares_of_equal_members(events: list[Event], severity: str | None):
+    """More than one partition apart with equal subscriptions, for ten minutes; the busiest is named."""
+    found = list(assignment_imbalance(look(history(*events), NOW)))
+    assert [each.severity for each in found] == ([] if severity is None else [severity])
+    assert all(each.subject.members[0].member_id == "m0-1" for each in found)
+
+
+# --- Strangers ---
+
+
+def strangers(other: Member, *, minutes: int = 61, **changes: Any) -> list[Event]:
+    one = member("billing-1", {"bills": [0]}, topics=("bills",), host="h1")
+    at_ms = NOW - minutes * MINUTE
+    return [picture(at_ms, one, other, **changes), rebalance(at_ms - SECOND, [one], [one, other], took_ms=SECOND)]
+
+
+OTHER = member("shipping-1", {"parcels": [0]}, topics=("parcels",), host="h2")
+
+
+@pytest.mark.parametrize(
+    ("events", "fires"),
+    [
+        pytest.param(strangers(OTHER), True, id="two applications"),
+        pytest.param(strangers(replace(OTHER, host="h1")), True, id="on one host"),
+        pytest.param(strangers(replace(OTHER, client_id="billing")), True, id="one name, other hosts"),
+        pytest.param(strangers(replace(OTHER, client_id="billing-7", host="h1")), False, id="one application"),
+        pytest.param(strangers(replace(OTHER, topics=("bills", "parcels"))), False, id="a topic in common"),
+        pytest.param(strangers(replace(OTHER, topic_regex="par.*")), False, id="a pattern, which may match both"),
+        pytest.param(strangers(OTHER, minutes=59), False, id="a rolling change"),
+        pytest.param(strangers(OTHER, protocol_type="connect"), False, id="no consumers"),
+    ],
+)
+def test_two_applications_in_one_group(events: list[Event], fires: bool):
+    """No topic in common for an hour, and other clients or hosts."""
+    found = list(shared_group_id(look(history(*events), NOW)))
+    assert [each.confidence for each in found] == ([STRONG] if fires else [])
+    assert not found or ("billing" in found[0].summary and "parcels" in found[0].summary)
+
+
+# --- Everywhere ---
+
+
+def test_a_healthy_group_has_no_finding():
+    """Cooperative, equal shares, one application, each partition owned: silence, also right after a deploy."""
+    who = members(6)
+    deploy = [rebalance(NOW - (6 - i) * MINUTE, who, who, moves=Moves(kept=5)) for i in range(6)]
+    known = history(picture(NOW - MINUTE, *who, protocol="cooperative-sticky"), *deploy)
+    assert [each.rule for rule in CONDITIONS for each in rule(look(known, NOW))] == []

@@ -1,0 +1,218 @@
+"""The catalogue of diagnoses: complete, in step with the thresholds, the rules, and the page made of it."""
+
+import re
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+
+from rebalance_deploy.settings import Sources, load
+from rebalance_streaming.detect import catalogue
+from rebalance_streaming.detect.catalogue import (
+    DIAGNOSES,
+    FAMILIES,
+    GENERAL_THRESHOLDS,
+    THRESHOLD_TEXTS,
+    diagnosis,
+    in_words,
+)
+from rebalance_streaming.detect.config import THRESHOLD_NAMES, DetectConfig
+from rebalance_streaming.detect.docs import SETTINGS_EXAMPLE, render, write
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "diagnoses.md"
+PACKAGE = Path(catalogue.__file__).parent
+
+#: Identifiers never change their meaning, so they are written down once more.
+IDS = {
+    "benign": """rolling_deploy scale_out scale_in initial_group_formation static_member_restart topic_metadata_change
+        subscription_change protocol_migration streams_probing_rebalance connect_scheduled_rebalance""",
+    "polling": """poll_overrun poll_overrun_risk no_progress_loop poison_record stalled_member_join_barrier
+        rebalance_timeout_excessive slow_rebalance_callback""",
+    "heartbeats": """heartbeat_starvation processing_blocks_heartbeat process_pause member_crash crash_loop
+        ungraceful_shutdown network_partition idle_connection_drop short_lived_consumers member_flapping""",
+    "configuration": """session_heartbeat_ratio session_timeout_too_short join_rejected static_membership_missing
+        static_session_too_short static_id_conflict static_member_ghost static_stalled_member eager_assignor
+        assignor_migration_error cooperative_livelock initial_delay_too_short idle_members assignment_imbalance
+        shared_group_id autoscaler_flapping phantom_members""",
+    "coordinator": """leader_rejoin_loop assignor_slow_or_failing coordinator_failover coordinator_overload
+        offsets_topic_unhealthy coordinator_stuck_rebalance cluster_wide_disturbance""",
+    "kip848": "reconciliation_stuck assigning_stuck epoch_churn",
+    "progress": """stalled_consumer slow_consumer_group orphan_partition partition_skew commit_failures_after_rebalance
+        duplicate_processing zombie_member offset_rewind offset_skip offsets_expired empty_group_with_lag
+        commit_only_group""",
+    "zookeeper": "zk_partition_owner_conflict zk_orphan_partition zk_session_flap",
+    "aggregate": "rebalance_storm",
+    "undetermined": "undetermined",
+}
+
+#: Words in the texts that look like ids of diagnoses and are settings or variants.
+OTHER_WORDS = {
+    *("metadata_max_age_ms", "heartbeat_interval_ms", "consumer_timeout_ms", "nr_throttled"),
+    *("idle_lock", "lock_contention", "native_code", "event_loop_blocked", "__consumer_offsets"),
+}
+
+
+def texts(each):
+    return {
+        "meaning": each.meaning,
+        "told_by": each.told_by,
+        "action": each.action,
+        **({"escalates": each.escalates} if each.escalates else {}),
+    }
+
+
+# --- The catalogue itself ---
+
+
+def test_every_diagnosis_is_explained():
+    """Whatever a rule may say stands in the catalogue, in its family, and nothing else does."""
+    by_family = {family: [each.id for each in of] for family, of in groupby(DIAGNOSES.values(), lambda d: d.family)}
+    assert by_family == {family: ids.split() for family, ids in IDS.items()}
+    assert list(by_family) == list(FAMILIES)
+
+
+def test_the_rules_speak_of_known_diagnoses_only():
+    """No rule names a diagnosis, as verdict or as alternative, that the catalogue lacks."""
+    written = {
+        (path.name, found)
+        for path in PACKAGE.rglob("*.py")
+        for found in re.findall(r"\b(?:rule=|Alternative\()\"(\w+)\"", path.read_text())
+    }
+    assert written
+    assert {each for each in written if each[1] not in DIAGNOSES} == set()
+
+
+def test_a_diagnosis_is_found_by_its_id():
+    """The id is the key; an id that nobody knows is an error."""
+    assert diagnosis("poll_overrun").id == "poll_overrun"
+    with pytest.raises(KeyError):
+        diagnosis("bad_luck")
+
+
+def test_only_harm_pages():
+    """Nothing wakes a person by default unless consumption itself suffers."""
+    assert {each.id for each in DIAGNOSES.values() if each.severity == "page"} == {
+        *("no_progress_loop", "stalled_consumer", "empty_group_with_lag", "zk_orphan_partition"),
+        *("coordinator_stuck_rebalance", "offsets_topic_unhealthy", "cluster_wide_disturbance"),
+    }
+
+
+def test_what_is_explained_and_harmless_notifies_nobody():
+    """Benign diagnoses are for information, and severities are the three there are."""
+    assert {each.severity for each in DIAGNOSES.values() if each.family == "benign"} == {"info"}
+    assert {each.severity for each in DIAGNOSES.values()} == {"page", "ticket", "info"}
+
+
+@pytest.mark.parametrize("rule_id", DIAGNOSES)
+def test_texts_are_fit_to_print(rule_id: str):
+    """Titles fit a table; every text is one paragraph of whole sentences without anything left to fill in."""
+    each = DIAGNOSES[rule_id]
+    assert 0 < len(each.title) <= 65
+    assert not each.title.endswith(".")
+    for text in texts(each).values():
+        assert re.fullmatch(r"[^\n{}|]+\.", text), text
+        assert "  " not in text
+
+
+@pytest.mark.parametrize("rule_id", DIAGNOSES)
+def test_look_alikes_exist(rule_id: str):
+    """Where a text sends the reader to another diagnosis, there is one."""
+    mentioned = set(re.findall(r"`(\w+_\w+)`", " ".join(texts(DIAGNOSES[rule_id]).values())))
+    assert mentioned - DIAGNOSES.keys() - OTHER_WORDS - THRESHOLD_NAMES == set()
+
+
+# --- Thresholds ---
+
+
+def test_every_threshold_belongs_somewhere():
+    """A threshold that exists changes a diagnosis or is named as general, and is explained; none is invented."""
+    used = {name for each in DIAGNOSES.values() for name in each.thresholds}
+    assert used | set(GENERAL_THRESHOLDS) == THRESHOLD_NAMES
+    assert THRESHOLD_TEXTS.keys() == THRESHOLD_NAMES
+
+
+def test_texts_take_their_numbers_from_the_thresholds():
+    """Every threshold that a diagnosis lists is spoken of in its texts, by its default."""
+    silent = {
+        (each.id, name)
+        for each in DIAGNOSES.values()
+        for name in each.thresholds
+        if f"{{{name}}}" not in _source_of(each.id)
+    }
+    assert silent == set()
+
+
+def _source_of(rule_id: str) -> str:
+    text = (PACKAGE / "diagnoses.toml").read_text()
+    return text.split(f"[diagnoses.{rule_id}]")[1].split("\n[diagnoses.")[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("stalled_ms", 300_000, "5 min"),
+        ("shared_ms", 3_600_000, "1 h"),
+        ("retention_ms", 604_800_000, "7 d"),
+        ("barrier_page_ms", 60_000, "1 min"),
+        ("sync_warn_ms", 1_500, "1500 ms"),
+        ("zk_idle_ms", 90_000, "90 s"),
+        ("stuck_slack_ms", 150_000, "2.5 min"),
+        ("barrier_ms", 250, "250 ms"),
+        ("storm_share", 0.3, "30 %"),
+        ("duplicates_share", 0.001, "0.1 %"),
+        ("poll_risk_warn", 0.5, "50 %"),
+        ("skew_factor", 3.0, "3"),
+        ("storm_rebalances", 5, "5"),
+    ],
+)
+def test_thresholds_in_words(name: str, value: float, words: str):
+    """A threshold is told in the unit that its name gives it."""
+    assert in_words(name, value) == words
+
+
+# --- The page ---
+
+
+def test_the_page_is_current(tmp_path: Path):
+    """Whoever changes the catalogue or a threshold makes the page anew."""
+    write(tmp_path / "diagnoses.md")
+    assert PAGE.read_text() == (tmp_path / "diagnoses.md").read_text()
+
+
+def test_links_on_the_page_lead_somewhere():
+    """Every link within the page has the heading that it names, and every diagnosis has one."""
+    page = render()
+    headings = {each.lower().replace(" ", "-") for each in re.findall(r"^#+ ([\w -]+)$", page, re.MULTILINE)}
+    linked = set(re.findall(r"\]\(#([^)]+)\)", page))
+    assert linked - headings == set()
+    assert linked >= DIAGNOSES.keys()
+
+
+def test_every_threshold_stands_on_the_page_with_its_default():
+    """Somebody who wants to change a threshold finds it by its name."""
+    page = render()
+    assert {name for name in THRESHOLD_NAMES if f"| `{name}` | " not in page} == set()
+    assert "| `storm_window_ms` | 600000 (10 min) |" in page
+    assert "| `storm_rebalances` | 5 |" in page
+    assert "| `storm_share` | 0.3 (30 %) |" in page
+
+
+def test_the_settings_on_the_page_are_accepted(tmp_path: Path):
+    """What the page shows can be copied into a settings file and does what it says there."""
+    assert f"```toml\n{SETTINGS_EXAMPLE}```" in render()
+    file = tmp_path / "monitor.toml"
+    file.write_text(SETTINGS_EXAMPLE)
+    config = load(DetectConfig, "detect", Sources(file=file), {"detect": DetectConfig})
+    assert (config.window_scale, config.settle_ms, config.ignore) == (
+        DetectConfig().window_scale,
+        DetectConfig().settle_ms,
+        DetectConfig().ignore,
+    )
+    billing, other = config.for_group("billing-eu"), config.for_group("payments")
+    assert (billing.stalled_ms, billing.storm_rebalances, billing.idle_ms) == (900_000, 10, 3_600_000)
+    assert (other.stalled_ms, other.storm_rebalances, other.idle_ms) == (600_000, 5, 3_600_000)
+    assert config.silenced("nightly-report", "empty_group_with_lag", 0)
+    assert not config.silenced("nightly-report", "stalled_consumer", 0)
+    assert config.silenced("billing-eu", "stalled_consumer", 1_798_761_599_999)
+    assert not config.silenced("billing-eu", "stalled_consumer", 1_798_761_600_000)

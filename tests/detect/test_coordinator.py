@@ -1,0 +1,349 @@
+"""Leader and coordinator: loops, slow assignors, brokers that move, stick, or cannot answer or store in time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from detect.histories import (
+    HOUR,
+    MINUTE,
+    SECOND,
+    T0,
+    Event,
+    commits,
+    history,
+    look,
+    member,
+    picture,
+    probe,
+    rebalance,
+    rebalance_id,
+    report,
+)
+from detect.standing_histories import departed, replayed
+from rebalance_streaming.detect.clients import RESPONSE_MAX
+from rebalance_streaming.detect.config import Thresholds
+from rebalance_streaming.detect.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN
+from rebalance_streaming.detect.history import GroupHistory
+from rebalance_streaming.detect.rules.brokers import coordinator_overload, offsets_topic_unhealthy
+from rebalance_streaming.detect.rules.coordinator import (
+    CONDITIONS,
+    coordinator_failover,
+    coordinator_stuck_rebalance,
+    find_failover,
+)
+from rebalance_streaming.detect.rules.leader import assignor_slow_or_failing, leader_rejoin_loop
+from rebalance_streaming.detect.verdict import CERTAIN, HINT, INFO, PAGE, PLAUSIBLE, STRONG, TICKET
+from rebalance_streaming.groups.events import Generation, Member, Moves, Rebalance
+
+A, B, C = member("a-1", [0, 1]), member("b-1", [2, 3]), member("c-1", [4])
+NOW = T0 + HOUR
+
+
+# --- The leader ---
+
+
+def rejoin(at_ms: int, reason: str = "leader_rejoin", *, rounds: int = 1, **changes: Any) -> Rebalance:
+    generations = tuple(
+        Generation(i + 2, reason, join_ended_at_ms=at_ms + i * SECOND, assigned_at_ms=at_ms + i * SECOND)
+        for i in range(rounds)
+    )
+    return rebalance(at_ms, [A, B], [A, B], took_ms=SECOND, **{"reason": reason, "generations": generations, **changes})
+
+
+def every(ms: int, count: int, **changes: Any) -> list[Event]:
+    return [rejoin(NOW - (count - i) * ms, **changes) for i in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        pytest.param(every(2 * MINUTE, 3), (TICKET, None), id="three in six minutes"),
+        pytest.param(every(2 * MINUTE, 2), None, id="two"),
+        pytest.param(every(8 * MINUTE, 4), None, id="one in eight minutes"),
+        pytest.param(every(10 * MINUTE, 4), (TICKET, "metadata_refresh"), id="each ten minutes: Sarama's check"),
+        pytest.param(every(20 * SECOND, 1, rounds=14), (PAGE, None), id="14 within one episode"),
+        pytest.param(every(2 * MINUTE, 3, joined=("c-1",)), None, id="somebody joined"),
+        pytest.param(every(2 * MINUTE, 3, moves=Moves(moved={"orders": [1]})), None, id="partitions moved"),
+        pytest.param(every(2 * MINUTE, 3, reason="topic_metadata_change"), None, id="topics changed"),
+        pytest.param(every(MINUTE, 6, reason="connect_internal"), None, id="connectors were changed"),
+        pytest.param(
+            every(MINUTE // 2, 16, reason="connect_internal"),
+            (TICKET, "connect_config_view"),
+            id="Connect, far too often",
+        ),
+    ],
+)
+def test_a_leader_that_rejoins_without_need(events: list[Event], expected: tuple[str, str | None] | None):
+    """Same members, topics and assignment, again and again; it claims these rebalances."""
+    found = list(leader_rejoin_loop(look(history(picture(NOW, A, B), *events), NOW)))
+    assert [(each.severity, each.variant) for each in found] == ([] if expected is None else [expected])
+    if found:
+        assert (found[0].claims, len(found[0].rebalance_ids)) == (True, len(events))
+        assert [each.member_id for each in found[0].subject.members] == ["a-1"]
+
+
+def test_a_loop_that_ended_keeps_its_rebalances():
+    """Hours later it still is what explains them, or they would be unexplained again."""
+    known = history(picture(NOW, A, B), *every(2 * MINUTE, 3))
+    assert [len(each.rebalance_ids) for each in leader_rejoin_loop(look(known, NOW + 5 * HOUR))] == [3]
+
+
+def test_changes_of_topics_that_probes_saw_are_no_loop():
+    """The leader rejoined because it should."""
+    causes = {rebalance_id(NOW - i * 2 * MINUTE): "topic_metadata_change" for i in range(1, 4)}
+    known = history(picture(NOW, A, B), *every(2 * MINUTE, 3))
+    assert not list(leader_rejoin_loop(look(known, NOW, causes=causes)))
+
+
+def test_two_enforced_rebalances_are_recorded_and_no_loop():
+    """Recorded: a Java leader calls enforceRebalance() twice; a third time would be one too many."""
+    known = replayed("enforce-rebalance-java-sticky")
+    assert not list(leader_rejoin_loop(look(known, NOW)))
+    (pure,) = [each for each in known.in_order() if each.reason == "leader_rejoin"]
+    for i in (1, 2):
+        at_ms = pure.started_before_ms + i * MINUTE
+        known.take_rebalance(replace(pure, rebalance_id=f"again-{i}", started_before_ms=at_ms))
+    assert [len(each.rebalance_ids) for each in leader_rejoin_loop(look(known, NOW))] == [3]
+
+
+def synced(sync_ms: int, *, minutes_ago: int = 1, **changes: Any) -> Rebalance:
+    at_ms = NOW - minutes_ago * MINUTE
+    generation = Generation(2, "join", join_ended_at_ms=at_ms, assigned_at_ms=at_ms + sync_ms, joined=("b-1",))
+    described: dict[str, Any] = {"generations": (generation,), "sync_ms": sync_ms, **changes}
+    return rebalance(at_ms, [A], [A, B], took_ms=sync_ms, **described)
+
+
+def aborted(count: int, *, minutes_ago: int, joined: tuple[str, ...] = (), **changes: Any) -> Rebalance:
+    at_ms = NOW - minutes_ago * MINUTE
+    generation = Generation(3, "departure", aborted_before=count, assigned_at_ms=at_ms, joined=joined, left=("c-1",))
+    return rebalance(at_ms, [A, B, C], [A, B], generations=(generation,), generations_aborted=count, **changes)
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        pytest.param([synced(900)], [], id="as usual"),
+        pytest.param([synced(6_000)], [("slow", INFO, CERTAIN)], id="6 s"),
+        pytest.param([synced(31_000)], [("slow", TICKET, CERTAIN)], id="31 s"),
+        pytest.param([synced(31_000, minutes_ago=30)], [], id="half an hour ago"),
+        pytest.param([synced(31_000, type="consumer")], [], id="no leader there"),
+        pytest.param([aborted(1, minutes_ago=9)], [], id="one round lost"),
+        pytest.param(
+            [aborted(1, minutes_ago=9), aborted(1, minutes_ago=5)], [("failing", None, PLAUSIBLE)], id="two rebalances"
+        ),
+        pytest.param(
+            [aborted(1, minutes_ago=i, joined=("d-1", "e-1")) for i in (9, 5)], [], id="interrupted by arrivals"
+        ),
+    ],
+)
+def test_a_slow_or_failing_assignor(events: list[Event], expected: list[tuple[str, str | None, float]]):
+    """The sync phase is in the log; rounds without a record count only where no arrival interrupted them."""
+    found = list(assignor_slow_or_failing(look(history(picture(NOW, A, B), *events), NOW)))
+    assert [(each.variant, each.severity, each.confidence) for each in found] == expected
+    assert all(each.subject.members[0].member_id == "a-1" for each in found if each.variant == "slow")
+
+
+def test_a_recorded_slow_assignor_is_named():
+    """Recorded: a Java assignor that takes 4 s; with a limit of 3 s its leader is named, and its lost round is not."""
+    known = replayed("slow-assignor-java-join-during-sync")
+    last = max(each.completed_at_ms or 0 for each in known.in_order())
+    strict = replace(Thresholds(), sync_warn_ms=3_000, young_ms=0)
+    assert not list(assignor_slow_or_failing(look(known, last, thresholds=replace(strict, sync_warn_ms=5_000))))
+    (found,) = assignor_slow_or_failing(look(known, last, thresholds=strict))
+    assert (found.variant, found.subject.members[0].client_id) == ("slow", "a")
+
+
+# --- Stuck ---
+
+
+def seen(state: str, minutes: float, *, members: list[Member] | None = None, every_s: int = 30) -> list[Event]:
+    """Probe a state for some minutes, until now."""
+    times = range(round(minutes * 60), -1, -every_s)
+    return [probe(NOW - at * SECOND, state, members) for at in times]
+
+
+S = [replace(A, group_instance_id="ia"), replace(B, group_instance_id="ib")]
+
+
+@pytest.mark.parametrize(
+    ("events", "confidence"),
+    [
+        pytest.param(seen("PreparingRebalance", 7, members=[A, B]), STRONG, id="preparing for 7 min"),
+        pytest.param(seen("CompletingRebalance", 7), CERTAIN, id="completing for 7 min"),
+        pytest.param(seen("PreparingRebalance", 5.5, members=[A, B]), None, id="a member stalls for 5.5 min"),
+        pytest.param(seen("PreparingRebalance", 7, members=S), PLAUSIBLE, id="only static ones"),
+        pytest.param(seen("PreparingRebalance", 7, members=[A, member("new-1")]), PLAUSIBLE, id="a stranger waits"),
+        pytest.param(seen("Stable", 7), None, id="stable"),
+        pytest.param(seen("PreparingRebalance", 7, every_s=140), None, id="seldom seen"),
+        pytest.param([*seen("PreparingRebalance", 7), probe(NOW + SECOND, "Stable")], None, id="released in the end"),
+        pytest.param(
+            [
+                each
+                for i in range(14, -1, -1)
+                for each in [probe(NOW - i * 30 * SECOND, "PreparingRebalance" if i % 5 else "CompletingRebalance")]
+            ],
+            None,
+            id="it moves on",
+        ),
+    ],
+)
+def test_a_coordinator_must_not_exceed_the_rebalance_timeout(events: list[Event], confidence: float | None):
+    """Five minutes, one of slack: what lasts longer contradicts the protocol and wakes somebody."""
+    found = list(coordinator_stuck_rebalance(look(history(picture(T0, A, B), *events), NOW + 2 * SECOND)))
+    assert [(each.confidence, each.severity) for each in found] == ([] if confidence is None else [(confidence, PAGE)])
+
+
+def test_a_record_in_between_shows_that_it_goes_on():
+    """Several rebalances in a row look the same to probes; the log tells them apart."""
+    known = history(picture(NOW - 3 * MINUTE, A, B), *seen("PreparingRebalance", 7))
+    assert not list(coordinator_stuck_rebalance(look(known, NOW)))
+
+
+# --- Moved ---
+
+
+def moved(at_ms: int = NOW - 2 * MINUTE) -> list[Event]:
+    """Let the coordinator answer until half a minute before another one does."""
+    answers = [probe(at, "Stable", coordinator_id=1) for at in (T0, at_ms - 30 * SECOND)]
+    return [*answers, probe(at_ms, "Stable", coordinator_id=2)]
+
+
+def test_a_failover_that_nobody_noticed_is_a_note():
+    """The coordinator moved and no rebalance followed: known, counted, and over after a while."""
+    known = history(picture(T0, A, B), *moved())
+    (found,) = coordinator_failover(look(known, NOW))
+    assert (found.confidence, found.advice) == (CERTAIN, ())
+    assert "broker 1 to broker 2" in found.summary
+    assert not list(coordinator_failover(look(known, NOW + 10 * MINUTE)))
+    assert not list(coordinator_failover(look(history(picture(T0, A, B), moved()[0]), NOW)))
+
+
+def test_a_rebalance_before_the_last_answer_of_the_old_coordinator_is_another_story():
+    """The group formed, the coordinator answered once more and was gone then."""
+    known = history(picture(T0, A, B), rebalance(NOW - 152 * SECOND, [A], [A, B]), *moved())
+    assert list(coordinator_failover(look(known, NOW)))
+
+
+def test_a_failover_with_a_rebalance_is_told_by_the_rebalance():
+    """The condition is silent where the cause of the rebalance says the same."""
+    known = history(picture(T0, A, B), *moved(), rebalance(NOW - 90 * SECOND, [A, B], [B]))
+    assert not list(coordinator_failover(look(known, NOW)))
+
+
+@pytest.mark.parametrize(
+    ("after_s", "likely", "reason", "confidence"),
+    [
+        (20, SESSION_EXPIRED, "departure", STRONG),
+        (20, UNKNOWN, "departure", PLAUSIBLE),
+        (-20, SESSION_EXPIRED, "departure", STRONG),
+        (71, SESSION_EXPIRED, "departure", None),
+        (-60, SESSION_EXPIRED, "departure", None),
+        (20, CLEAN, "departure", None),
+        (20, POLL_TIMEOUT, "departure", None),
+        (20, SESSION_EXPIRED, "join", None),
+    ],
+    ids=["expired", "unknown", "seen late", "too late", "before", "in order", "no poll", "a newcomer"],
+)
+def test_a_rebalance_right_after_a_failover_is_its_effect(
+    after_s: int, likely: str, reason: str, confidence: float | None
+):
+    """Within session and a minute, of members that were lost: not of those that came, left or did not poll."""
+    at_ms = NOW + after_s * SECOND
+    change = rebalance(at_ms, [A, B], [B], reason=reason)
+    known = history(picture(T0, A, B), *moved(NOW), change)
+    gone = (departed(at_ms, A, likely, rule="undetermined").departure,)
+    found = find_failover(known, change, Thresholds(), gone)
+    assert (None if found is None else found.confidence) == confidence
+    if found is not None:
+        assert (found.rebalance_ids, found.advice[0].proposed) == ((change.rebalance_id,), "45000")
+
+
+def test_departures_are_looked_for_where_none_are_given():
+    """The member was silent for its session before it was lost."""
+    events = [commits(NOW - i * 5 * SECOND, {0: 5, 1: 5}) for i in range(9, 2, -1)]
+    change = rebalance(NOW, [A, B], [B])
+    known = history(picture(T0, A, B), *events, *moved(NOW - 20 * SECOND), change)
+    assert isinstance(known, GroupHistory)
+    found = find_failover(known, change, Thresholds())
+    assert found is not None
+    assert found.confidence == STRONG
+
+
+# --- Slow, or unable to store ---
+
+
+def answered(*ms: float, **changes: Any) -> list[Event]:
+    members = [member(f"m{i}-1") for i in range(len(ms))]
+    return [
+        report(NOW - 5 * SECOND, each, {RESPONSE_MAX: value}, **changes)
+        for each, value in zip(members, ms, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("events", "confidence"),
+    [
+        pytest.param(answered(1_500, 3_000), PLAUSIBLE, id="both wait"),
+        pytest.param(answered(1_500, 3_000, host="h"), HINT, id="both on one host"),
+        pytest.param(answered(1_500, 30), None, id="one waits"),
+        pytest.param(answered(1_500, 1_500, 20, 20, 20), None, id="a minority"),
+        pytest.param(answered(30, 20), None, id="healthy"),
+        pytest.param(answered(1_500, 3_000, tick_late_ms=4_000), None, id="slow themselves"),
+        pytest.param([*moved(), *answered(1_500, 3_000)], None, id="it just moved"),
+        pytest.param([], None, id="nothing told"),
+    ],
+)
+def test_a_slow_coordinator_shows_in_several_clients(events: list[Event], confidence: float | None):
+    """At least two, at least half, none of them slow itself; one group alone makes it plausible at most."""
+    found = list(coordinator_overload(look(history(picture(T0, A, B), *events), NOW)))
+    assert [(each.confidence, each.severity) for each in found] == (
+        [] if confidence is None else [(confidence, TICKET)]
+    )
+
+
+def test_evictions_make_a_slow_coordinator_urgent():
+    """Answers take half a session, and a member was lost."""
+    gone = departed(NOW - MINUTE, A, SESSION_EXPIRED, rule="undetermined")
+    known = history(picture(T0, A, B), *answered(6_000, 7_000))
+    (found,) = coordinator_overload(look(known, NOW, past=(gone,)))
+    assert found.severity == PAGE
+
+
+def hopping(times: int = 4, *, last: str = "PreparingRebalance") -> list[Event]:
+    names = ["PreparingRebalance", "CompletingRebalance"] * times
+    events = [probe(NOW - (len(names) - i) * 10 * SECOND, name) for i, name in enumerate(names)]
+    return [*events, probe(NOW, last)]
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        pytest.param([commits(NOW - 2 * MINUTE, {0: 1}), *hopping()], (PLAUSIBLE, PAGE), id="commits stopped"),
+        pytest.param([commits(NOW - SECOND, {0: 1}), *hopping()], (HINT, TICKET), id="commits go on"),
+        pytest.param(hopping(1), None, id="one rebalance"),
+        pytest.param(hopping(last="Stable"), None, id="stable again"),
+        pytest.param([aborted(3, minutes_ago=2)], (HINT, TICKET), id="three rounds without a record"),
+        pytest.param([aborted(3, minutes_ago=2, joined=("d-1", "e-1"))], None, id="interrupted by arrivals"),
+        pytest.param([aborted(1, minutes_ago=2)], None, id="one round"),
+    ],
+)
+def test_an_offsets_partition_that_cannot_store(events: list[Event], expected: tuple[float, str] | None):
+    """Assignments that are never stored while nobody comes or goes; a hint unless commits have stopped, too."""
+    found = list(offsets_topic_unhealthy(look(history(picture(T0, A, B), *events), NOW)))
+    assert [(each.confidence, each.severity) for each in found] == ([] if expected is None else [expected])
+    assert all(each.missing for each in found)
+
+
+# --- Everywhere ---
+
+
+def test_a_healthy_group_has_no_finding():
+    """Quick syncs, a stable coordinator, answers in time, a deploy with interrupted rounds: silence."""
+    arrivals = [aborted(2, minutes_ago=i, joined=("d-1", "e-1")) for i in (9, 7, 5, 3)]
+    events = [synced(900), *arrivals, *seen("Stable", 10), *answered(20, 30), moved()[0]]
+    known = history(picture(T0, A, B), *events)
+    assert [each.rule for rule in CONDITIONS for each in rule(look(known, NOW))] == []

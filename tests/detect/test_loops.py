@@ -1,0 +1,192 @@
+"""Partitions that take their owners down: a batch that nobody can finish, a record that nobody survives."""
+
+from __future__ import annotations
+
+import pytest
+
+from detect.histories import (
+    MINUTE,
+    SECOND,
+    T0,
+    Event,
+    commits,
+    history,
+    look,
+    member,
+    past,
+    picture,
+    probe,
+    rebalance,
+    rebalance_id,
+    report,
+)
+from rebalance_streaming.detect.departures import CLEAN, SESSION_EXPIRED
+from rebalance_streaming.detect.episode import Past
+from rebalance_streaming.detect.history import GroupHistory
+from rebalance_streaming.detect.rules.loops import CONDITIONS, no_progress_loop, poison_record
+from rebalance_streaming.detect.verdict import CERTAIN, PAGE, PLAUSIBLE, STRONG, TICKET
+from rebalance_streaming.groups.events import Member
+
+CONSUMED = "fetch_manager_records_consumed_total"
+#: Story C in minutes: what began when, between whom; the partitions wander from member to member.
+A1, B1 = member("a-1", [0, 1]), member("b-1", [2, 3])
+A2, B2, A3 = member("a-2", [0, 1, 2, 3]), member("b-2", [0, 1, 2, 3]), member("a-3", [0, 1, 2, 3])
+LOOP = ((5, [A1, B1], []), (12, [], [A2]), (17, [A2], [B2]), (22, [B2], [A3]))
+LOST = ((5, A1), (6, B1), (17, A2), (22, B2))
+
+
+def loop_events(*, ends: bool = True, committed: int | None = 100) -> list[Event]:
+    """Tell story C: records wait in every partition, nothing is committed after the beginning."""
+    events: list[Event] = [picture(T0, A1, B1)]
+    if committed is not None:
+        events.append(commits(T0, dict.fromkeys(range(4), committed)))
+    for minute, before, after in LOOP:
+        if ends:
+            events.append(probe(T0 + minute * MINUTE - SECOND, ends=dict.fromkeys(range(4), 900 + minute)))
+        events.append(rebalance(T0 + minute * MINUTE, before, after))
+    return events
+
+
+def lost(likely: str = "poll_timeout_leave") -> tuple[Past, ...]:
+    times = {id(B1): 5}
+    return tuple(
+        past(T0 + minute * MINUTE, who, likely, of=rebalance_id(T0 + times.get(id(who), minute) * MINUTE))
+        for minute, who in LOST
+    )
+
+
+def test_a_batch_that_every_owner_hands_on_is_a_loop():
+    """Story C: partitions, rebalances and the first aid are named; a page, because nothing is consumed."""
+    (found,) = no_progress_loop(look(history(*loop_events()), T0 + 23 * MINUTE, past=lost()))
+    assert (found.rule, found.confidence, found.severity, found.claims) == ("no_progress_loop", STRONG, PAGE, False)
+    assert found.subject.partitions == ("orders-0", "orders-1", "orders-2", "orders-3")
+    assert found.rebalance_ids == tuple(rebalance_id(T0 + minute * MINUTE) for minute, _, _ in LOOP)
+    assert found.advice[0].parameter == "max.poll.records"
+    assert found.advice[0].proposed.startswith("1,")
+    assert "orders-0 @ 100" in found.advice[-1].proposed
+
+
+def test_clients_that_consume_meanwhile_make_it_certain():
+    """Their totals grow while committed offsets stand still."""
+    reports = [report(T0 + minute * MINUTE, A2, {CONSUMED: 500.0 * minute}) for minute in (13, 15)]
+    (found,) = no_progress_loop(look(history(*loop_events(), *reports), T0 + 23 * MINUTE, past=lost()))
+    assert found.confidence == CERTAIN
+    assert any(each.value == "1000" for each in found.evidence)
+
+
+def test_a_group_that_never_committed_can_be_in_a_loop():
+    """The real form of story C: from the first batch on every commit is refused."""
+    (found,) = no_progress_loop(look(history(*loop_events(committed=None)), T0 + 23 * MINUTE, past=lost()))
+    assert "orders-0 @ its start" in found.advice[-1].proposed
+
+
+def test_without_end_offsets_only_poll_timeouts_tell_of_work():
+    """Less sure, no page; expired sessions of what may be an idle group say nothing."""
+    known = history(*loop_events(ends=False))
+    (found,) = no_progress_loop(look(known, T0 + 23 * MINUTE, past=lost()))
+    assert (found.confidence, found.severity, len(found.missing)) == (PLAUSIBLE, TICKET, 1)
+    assert list(no_progress_loop(look(known, T0 + 23 * MINUTE, past=lost(SESSION_EXPIRED)))) == []
+
+
+def idle_group() -> GroupHistory:
+    """Tell story A: the group is idle and its members are kicked; at the end a record comes."""
+    events: list[Event] = [picture(T0, A1, B1), commits(T0, dict.fromkeys(range(4), 100))]
+    for minute, before, after in LOOP:
+        events.append(probe(T0 + minute * MINUTE - SECOND, ends=dict.fromkeys(range(4), 100)))
+        events.append(rebalance(T0 + minute * MINUTE, before, after))
+    return history(*events, probe(T0 + 23 * MINUTE, ends=dict.fromkeys(range(4), 103)))
+
+
+@pytest.mark.parametrize(
+    ("known", "departures", "minutes"),
+    [
+        (history(*loop_events(), commits(T0 + 18 * MINUTE, dict.fromkeys(range(4), 150))), lost(), 23),
+        (idle_group(), lost(SESSION_EXPIRED), 23),
+        (history(*loop_events()), lost(CLEAN), 23),
+        (history(*loop_events()[:5]), lost()[:2], 13),
+        (history(*loop_events()), lost(), 45),
+        (history(*loop_events(committed=None)), lost(SESSION_EXPIRED), 23),
+    ],
+    ids=["it advanced", "idle", "a deploy", "only two rebalances", "over for long", "offsets kept elsewhere"],
+)
+def test_other_series_of_departures_are_no_loop(known, departures, minutes):
+    """Somebody commits, nothing waits, members leave in order, or it has not gone on."""
+    assert list(no_progress_loop(look(known, T0 + minutes * MINUTE, past=departures))) == []
+
+
+# --- poison_record ---
+
+P = [member("a-1", [0, 1]), member("b-1", [0, 2]), member("c-1", [0, 3])]
+
+
+def poisoned(*, committed_again: bool = False, ends: int = 80, others_move: bool = True) -> GroupHistory:
+    """Tell of three members that each got partition 0 and died of its record 42, a minute apart."""
+    events: list[Event] = [
+        picture(T0, *P),
+        commits(T0 - 5 * SECOND, {0: 42, 1: 10, 2: 10, 3: 10}),
+        probe(T0, ends={0: ends, 1: 90, 2: 90, 3: 90}),
+    ]
+    if others_move:
+        events.append(commits(T0 + 30 * SECOND, {1: 50, 2: 50, 3: 50}))
+    if committed_again:
+        events.append(commits(T0 + 3 * MINUTE, {0: 43}))
+    return history(*events)
+
+
+def deaths(*who: Member, likely: str = SESSION_EXPIRED, rule: str = "member_crash") -> tuple[Past, ...]:
+    return tuple(past(T0 + minute * MINUTE, each, likely, rule=rule) for minute, each in enumerate(who, 1))
+
+
+def test_a_record_that_kills_each_owner_is_named():
+    """By partition and offset; it claims the rebalances, because their own causes are only its effects."""
+    (found,) = poison_record(look(poisoned(), T0 + 4 * MINUTE, past=deaths(*P)))
+    assert (found.rule, found.confidence, found.severity, found.claims) == ("poison_record", STRONG, TICKET, True)
+    assert found.subject.partitions == ("orders-0",)
+    assert "orders-0 @ 42" in found.summary
+    assert found.rebalance_ids == tuple(rebalance_id(T0 + minute * MINUTE) for minute in (1, 2, 3))
+
+
+def test_a_poisoned_partition_that_stands_still_for_long_is_a_page():
+    """After five minutes without progress; half an hour after the deaths it is over."""
+    known = poisoned()
+    assert [each.severity for each in poison_record(look(known, T0 + 6 * MINUTE, past=deaths(*P)))] == [PAGE]
+    assert list(poison_record(look(known, T0 + 40 * MINUTE, past=deaths(*P)))) == []
+
+
+def test_two_instances_in_turn_leave_a_doubt():
+    """Of three departures two are of one client: partition and instance explain them about equally."""
+    (found,) = poison_record(look(poisoned(), T0 + 4 * MINUTE, past=deaths(P[0], P[1], P[0])))
+    assert found.confidence == PLAUSIBLE
+    assert found.alternatives[0].rule == "crash_loop"
+
+
+def test_clients_of_one_name_and_host_are_told_apart_by_living_together():
+    """A client id and a host may be shared by all; members of one generation are different ones."""
+    same = [member(f"a-{n}", [0, n], host="/10.0.0.1") for n in (1, 2, 3)]
+    known = poisoned()
+    assert list(poison_record(look(known, T0 + 4 * MINUTE, past=deaths(*same)))) == []
+    known.take_rebalance(rebalance(T0 + MINUTE, same, same[1:]))
+    assert len(list(poison_record(look(known, T0 + 4 * MINUTE, past=deaths(*same))))) == 1
+
+
+@pytest.mark.parametrize(
+    ("known", "departures"),
+    [
+        (poisoned(committed_again=True), deaths(*P)),
+        (poisoned(ends=42), deaths(*P)),
+        (poisoned(others_move=False), deaths(*P)),
+        (poisoned(), deaths(P[0], P[0], P[0])),
+        (poisoned(), deaths(*P[:2])),
+        (poisoned(), deaths(*P, likely=CLEAN, rule="rolling_deploy")),
+        (poisoned(), deaths(member("a-1", [1]), member("b-1", [2]), member("c-1", [3]))),
+    ],
+    ids=["skipped", "nothing waits", "all stand still", "one instance", "only two", "a deploy", "other partitions"],
+)
+def test_other_deaths_are_not_the_record(known, departures):
+    """The partition advances or is idle, or the deaths follow an instance or an order."""
+    assert list(poison_record(look(known, T0 + 4 * MINUTE, past=departures))) == []
+
+
+def test_a_group_that_loses_nobody_has_none_of_it():
+    """Without departures both rules are silent."""
+    assert [verdict for rule in CONDITIONS for verdict in rule(look(poisoned(), T0 + 4 * MINUTE))] == []

@@ -1,0 +1,470 @@
+"""How members come and go: static ones that share a name, stand still or are gone; scalers, deploys, phantoms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from detect.histories import (
+    HOUR,
+    MINUTE,
+    SECOND,
+    T0,
+    Event,
+    commits,
+    history,
+    look,
+    member,
+    picture,
+    probe,
+    rebalance,
+    rebalance_id,
+    report,
+)
+from detect.standing_histories import departed, replayed
+from rebalance_streaming.detect.clients import POLL_AGE
+from rebalance_streaming.detect.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN
+from rebalance_streaming.detect.episode import Past
+from rebalance_streaming.detect.history import GroupHistory
+from rebalance_streaming.detect.rules.membership import (
+    CONDITIONS,
+    autoscaler_flapping,
+    phantom_members,
+    static_membership_missing,
+)
+from rebalance_streaming.detect.rules.static_members import (
+    static_member_ghost,
+    static_session_too_short,
+    static_stalled_member,
+)
+from rebalance_streaming.detect.rules.static_names import (
+    random_instance_ids,
+    static_id_conflict,
+    static_member_restart,
+)
+from rebalance_streaming.detect.verdict import CERTAIN, HINT, INFO, PAGE, PLAUSIBLE, STRONG, TICKET
+from rebalance_streaming.groups.events import Member, Replacement
+
+A, B = member("a-1", [0, 1]), member("b-1", [2, 3])
+SA, SB = replace(A, group_instance_id="ia"), replace(B, group_instance_id="ib")
+NOW = T0 + 20 * MINUTE
+
+
+# --- Names of static members ---
+
+
+def swapped(*route: str, every_ms: int = MINUTE) -> tuple[Replacement, ...]:
+    """Let the instance `ia` wander over hosts, the last step a minute ago."""
+    return tuple(
+        Replacement(NOW - (len(route) - 1 - i) * every_ms, "ia", f"ia-{i}", f"ia-{i + 1}", old, new)
+        for i, (old, new) in enumerate(pairwise(route))
+    )
+
+
+def processes(*pids: int, until: Sequence[int] = (0, 0)) -> list[Event]:
+    """Let processes report each 5 s under the instance id `ia`, each until some seconds ago."""
+    return [
+        report(NOW - at * SECOND, SA, instance_id="ia", member_id=None, pid=pid)
+        for pid, last in zip(pids, until, strict=False)
+        for at in range(60, last - 1, -5)
+    ]
+
+
+def named(*client_ids: str) -> list[Event]:
+    """Let one process after the other report for 20 s under the instance id `ia`."""
+    first = NOW - len(client_ids) * 30 * SECOND
+    return [
+        report(first + (30 * i + at) * SECOND, SA, instance_id="ia", client_id=name, member_id=None, pid=i)
+        for i, name in enumerate(client_ids)
+        for at in range(0, 21, 5)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("route", "reports", "expected"),
+    [
+        pytest.param(("h1", "h2"), [], None, id="one move"),
+        pytest.param(("h1", "h2", "h1"), [], (STRONG, PAGE), id="there and back"),
+        pytest.param(("h1", "h2", "h1", "h2"), [], (CERTAIN, PAGE), id="to and fro"),
+        pytest.param(("h1", "h2", "h3", "h4"), [], None, id="rescheduled thrice"),
+        pytest.param(("h1", "h1", "h1"), [], None, id="two restarts in place"),
+        pytest.param(("h1", "h1", "h1", "h1"), [], (PLAUSIBLE, TICKET), id="three in place"),
+        pytest.param((), processes(1, 2), (CERTAIN, TICKET), id="two processes report (KIP-848 logs nothing)"),
+        pytest.param((), processes(1, 2, until=(58, 0)), None, id="one process after the other"),
+        pytest.param(("h", "h"), named("m", "m", "m"), None, id="one program, started thrice"),
+        pytest.param(("h", "h"), named("m", "n"), None, id="renamed by a deploy"),
+        pytest.param(("h", "h", "h"), named("m", "n", "m"), (STRONG, TICKET), id="two programs in turns"),
+        pytest.param((), named("m", "n", "m", "n"), (CERTAIN, TICKET), id="to and fro, without a record"),
+        pytest.param((), [], None, id="nothing"),
+    ],
+)
+def test_two_processes_of_one_name_fence_each_other(
+    route: tuple[str, ...], reports: list[Event], expected: tuple[float, str] | None
+):
+    """Hosts that alternate, or two processes at a time; a restart, or one per host, is none."""
+    known = history(picture(T0, SA, SB, replacements=swapped(*route)), *reports)
+    found = list(static_id_conflict(look(known, NOW)))
+    assert [(each.confidence, each.severity) for each in found] == ([] if expected is None else [expected])
+    restarts = list(static_member_restart(look(known, NOW)))
+    assert bool(restarts) == (expected is None and bool(route))
+    assert all(each.severity == INFO for each in restarts)
+    for each in (*found, *restarts):
+        assert {m.group_instance_id for m in each.subject.members} == {"ia"}
+
+
+def test_both_sides_of_a_conflict_are_named():
+    """Who was thrown out last, and by whom, by the ids of the log and the names of the reports."""
+    known = history(
+        picture(T0, SA, SB, replacements=swapped("h1", "h2", "h1")),
+        report(NOW - 2 * MINUTE, SA, instance_id="ia", client_id="app", member_id="ia-1", pid=1, host="h2"),
+    )
+    (found,) = static_id_conflict(look(known, NOW))
+    sides = [(each.member_id, each.client_id, each.host) for each in found.subject.members]
+    assert sides == [("ia-1", "app", "h2"), ("ia-2", None, "h1")]
+
+
+def test_old_replacements_are_history():
+    """Ten minutes later nobody needs to know."""
+    known = history(picture(T0, SA, SB, replacements=swapped("h1", "h2", "h1", "h2")))
+    later = look(known, NOW + 11 * MINUTE)
+    assert not list(static_id_conflict(later))
+    assert not list(static_member_restart(later))
+
+
+def test_a_new_name_at_each_start_is_a_ghost_factory():
+    """Many more instance ids in a day than members; a stable set of names is none."""
+    starts = [
+        rebalance(T0 + i * MINUTE, [SB], [replace(SA, member_id=f"r{i}-1", group_instance_id=f"pod-{i}"), SB])
+        for i in range(7)
+    ]
+    (found,) = random_instance_ids(look(history(picture(T0, SA, SB), *starts), NOW))
+    assert (found.rule, found.variant, found.confidence) == ("static_member_ghost", "random_instance_ids", STRONG)
+    same = [rebalance(T0 + i * MINUTE, [SB], [SA, SB]) for i in range(7)]
+    assert not list(random_instance_ids(look(history(picture(T0, SA, SB), *same), NOW)))
+
+
+# --- Away for longer than the session ---
+
+
+def away(for_s: int | None, who: Member = SA, likely: str = SESSION_EXPIRED, **changes: Any) -> Past:
+    left_ms = NOW - 15 * MINUTE
+    back_ms = None if for_s is None else left_ms + for_s * SECOND
+    return departed(left_ms, who, likely, rule="undetermined", back_ms=back_ms, **changes)
+
+
+@pytest.mark.parametrize(
+    ("gone", "proposed"),
+    [
+        pytest.param(away(30), "60000", id="40 s with a session of 10 s"),
+        pytest.param(away(5), "45000", id="15 s"),
+        pytest.param(away(None), None, id="not back"),
+        pytest.param(away(3_000), None, id="longer than any session"),
+        pytest.param(away(30, A), None, id="a dynamic member"),
+        pytest.param(away(30, likely=CLEAN), None, id="left in order"),
+        pytest.param(away(30, likely=POLL_TIMEOUT), None, id="did not poll"),
+        pytest.param(away(30, silence_ms=305_000), None, id="stood still before"),
+        pytest.param(away(30, likely=UNKNOWN), None, id="no commit was due"),
+    ],
+)
+def test_a_static_member_away_for_longer_than_its_session(gone: Past, proposed: str | None):
+    """The session should be half as long again as the absence; only expiry and return prove it."""
+    found = list(static_session_too_short(look(history(picture(T0, SA, SB)), NOW, past=(gone,))))
+    assert [each.advice[0].proposed for each in found] == ([] if proposed is None else [proposed])
+    assert all(each.confidence == STRONG for each in found)
+
+
+def test_an_expiry_that_is_not_sure_makes_a_plausible_absence():
+    """Its silence fits another time-out as well."""
+    unsure = away(30, confidence=0.6)
+    (found,) = static_session_too_short(look(history(picture(T0, SA, SB)), NOW, past=(unsure,)))
+    assert found.confidence == PLAUSIBLE
+
+
+def test_advice_taken_ends_the_finding():
+    """Once the session is longer than the absence, nothing is wrong any more."""
+    raised = replace(SA, session_timeout_ms=60_000)
+    assert not list(static_session_too_short(look(history(picture(T0, raised, SB)), NOW, past=(away(30),))))
+
+
+def test_a_group_sets_the_session_of_the_newer_protocol():
+    """The advice names the group's setting, which clients do not have."""
+    new = replace(SA, session_timeout_ms=None)
+    known = history(picture(T0, new, SB, type="consumer"))
+    (found,) = static_session_too_short(look(known, NOW, past=(away(60, new),)))
+    assert found.advice[0].parameter.startswith("consumer.session.timeout.ms")
+
+
+# --- Gone for good ---
+
+
+def one_silent(
+    *, silent_s: int = 120, ends: bool = True, both: bool = False, who: Member = SA, since_ms: int = T0
+) -> list[Event]:
+    """Commit each 5 s for two members, the first of which stops some seconds ago while records go on arriving."""
+    events: list[Event] = [picture(since_ms, who, SB)]
+    for i in range(60, -1, -1):
+        at_ms = NOW - i * 5 * SECOND
+        done = 1_000 - 10 * i
+        parts = [2, 3] if i * 5 < silent_s else [0, 1, 2, 3]
+        if ends:
+            events.append(probe(at_ms - SECOND, ends=dict.fromkeys(range(4), done + 5)))
+        if not both or parts != [2, 3]:
+            events.append(commits(at_ms, dict.fromkeys(parts, done)))
+    return events
+
+
+DEAD = [report(NOW - at * SECOND, SA, pid=1) for at in range(200, 120, -5)]
+ALIVE = [report(NOW - at * SECOND, SA, pid=1) for at in range(200, -1, -5)]
+
+
+@pytest.mark.parametrize(
+    ("events", "confidence"),
+    [
+        pytest.param([*one_silent(), *DEAD], STRONG, id="its client is gone, too"),
+        pytest.param(one_silent(), HINT, id="no client metrics"),
+        pytest.param([*one_silent(), *ALIVE], None, id="its client runs"),
+        pytest.param(one_silent(silent_s=30), None, id="silent for half a minute"),
+        pytest.param(one_silent(ends=False), None, id="nobody knows of records"),
+        pytest.param(one_silent(both=True), None, id="all are silent"),
+        pytest.param(one_silent(who=A), None, id="a dynamic member"),
+        pytest.param(one_silent(since_ms=NOW - 30 * SECOND), None, id="just rebalanced"),
+    ],
+)
+def test_a_silent_static_member_whose_process_is_gone_is_a_ghost(events: list[Event], confidence: float | None):
+    """It has work and the others go on; only its own reports tell a dead process from a stalled one."""
+    found = list(static_member_ghost(look(history(*events), NOW)))
+    assert [each.confidence for each in found] == ([] if confidence is None else [confidence])
+    if found:
+        assert found[0].subject.partitions == ("orders-0", "orders-1")
+        assert {"stalled_consumer", "static_stalled_member"} == {each.rule for each in found[0].alternatives}
+
+
+def test_a_ghost_with_a_long_session_is_harm():
+    """Half an hour without a reader while lag grows: a page."""
+    who = replace(SA, session_timeout_ms=1_800_000)
+    known = history(*one_silent(silent_s=295, who=who), *DEAD)
+    (found,) = static_member_ghost(look(known, NOW + 30 * SECOND))
+    assert found.severity == PAGE
+
+
+@pytest.mark.parametrize(
+    ("gone", "fires"),
+    [
+        (away(None), True),
+        (away(30), False),
+        (away(None, A), False),
+        (away(None, likely=CLEAN), False),
+    ],
+    ids=["removed after its session", "came back", "dynamic", "removed by hand"],
+)
+def test_a_ghost_is_known_for_sure_when_nobody_comes_back(gone: Past, fires: bool):
+    """Ten minutes after its session ended nothing has replaced it."""
+    assert bool(list(static_member_ghost(look(history(picture(T0, SB)), NOW, past=(gone,))))) == fires
+
+
+# --- Alive, but not polling ---
+
+
+@pytest.mark.parametrize(
+    ("who", "age_s", "fires"),
+    [(SA, 400.0, True), (SA, 200.0, False), (A, 400.0, False)],
+    ids=["past its limit", "in time", "a dynamic member leaves by itself"],
+)
+def test_a_static_member_that_does_not_poll_stays(who: Member, age_s: float, fires: bool):
+    """Its client runs and says how long ago it polled."""
+    events = [report(NOW - 5 * SECOND, who, {POLL_AGE: age_s})]
+    found = list(static_stalled_member(look(history(picture(T0, who, SB), *events), NOW)))
+    assert [each.confidence for each in found] == ([STRONG] if fires else [])
+    assert not found or "310 s" in found[0].summary
+
+
+@pytest.mark.parametrize(
+    ("took_s", "who", "fires"),
+    [(300, SA, True), (40, SA, False), (300, A, False)],
+    ids=["the barrier ran out", "everybody came", "dynamic"],
+)
+def test_a_barrier_that_ran_out_leaves_a_static_member_in_place(took_s: int, who: Member, fires: bool):
+    """It passes the barrier without having joined, keeps its partitions and commits nothing."""
+    start = NOW - 500 * SECOND
+    quiet = [
+        commits(start - 10 * SECOND, dict.fromkeys(range(4), 10)),
+        rebalance(start, [who, SB], [who, SB, member("c-1")], took_ms=took_s * SECOND),
+        commits(start + 320 * SECOND, {2: 20, 3: 20}),
+        probe(NOW - SECOND, ends=dict.fromkeys(range(4), 100)),
+    ]
+    known = history(picture(start + took_s * SECOND, who, SB, member("c-1")), *quiet)
+    found = list(static_stalled_member(look(known, NOW)))
+    assert [each.confidence for each in found] == ([PLAUSIBLE] if fires else [])
+
+
+# --- Restarts ---
+
+
+def restarted(count: int, *, back_s: int | None = 20, who: Member = A) -> tuple[list[Event], tuple[Past, ...]]:
+    events: list[Event] = [picture(NOW, who, B)]
+    gone = []
+    for i in range(count):
+        at_ms = NOW - (count - i) * HOUR
+        new = replace(who, member_id=f"{who.member_id}{i}")
+        events.append(rebalance(at_ms, [who, B], [new, B], reason="replacement"))
+        back_ms = None if back_s is None else at_ms + back_s * SECOND
+        gone.append(departed(at_ms, who, CLEAN, rule="rolling_deploy", back_ms=back_ms))
+        who = new
+    return events, tuple(gone)
+
+
+@pytest.mark.parametrize(
+    ("story", "fires"),
+    [
+        (restarted(24), True),
+        (restarted(20), False),
+        (restarted(24, back_s=400), False),
+        (restarted(24, who=SA), False),
+    ],
+    ids=["24 in a day", "20", "away for minutes", "static already"],
+)
+def test_many_restarts_want_static_membership(story: tuple[list[Event], tuple[Past, ...]], fires: bool):
+    """More than twenty rebalances a week by restarts, and everybody back at once."""
+    events, gone = story
+    causes = {each.rebalance_id: "rolling_deploy" for each in gone}
+    found = list(static_membership_missing(look(history(*events), NOW + MINUTE, past=gone, causes=causes)))
+    assert [each.confidence for each in found] == ([STRONG] if fires else [])
+    assert not found or [each.proposed for each in found[0].advice][1] == "45000"
+
+
+def test_restarts_that_are_faults_do_not_count():
+    """A member that is lost by its session each hour does not want to be static."""
+    events, gone = restarted(24)
+    causes = {each.rebalance_id: "heartbeat_starvation" for each in gone}
+    assert not list(static_membership_missing(look(history(*events), NOW + MINUTE, past=gone, causes=causes)))
+
+
+# --- Scaling ---
+
+
+def scaled(*sizes: int, every_ms: int = 5 * MINUTE, likely: str = CLEAN) -> tuple[list[Event], tuple[Past, ...]]:
+    """Change the number of members in steps: newcomers have new names, and the newest leave first."""
+    members = [member(f"m{i}-1", [i]) for i in range(sizes[0])]
+    events, gone, born = [], [], sizes[0]
+    for i, size in enumerate(sizes[1:]):
+        at_ms = NOW - (len(sizes) - 1 - i) * every_ms
+        before = list(members)
+        while len(members) < size:
+            members.append(member(f"m{born}-1", [born], host=f"h{born}"))
+            born += 1
+        for each in members[size:]:
+            gone.append(departed(at_ms, each, likely, rule="scale_in"))
+        del members[size:]
+        events.append(rebalance(at_ms, before, members))
+    return [picture(NOW, *members), *events], tuple(gone)
+
+
+@pytest.mark.parametrize(
+    ("story", "fires"),
+    [
+        pytest.param(scaled(3, 6, 3, 6, 3), True, id="up and down and up and down"),
+        pytest.param(scaled(3, 6, 4, 6), False, id="two turns"),
+        pytest.param(scaled(3, 4, 5, 6, 8), False, id="growing"),
+        pytest.param(scaled(3, 6, 3, 6, 3, likely=SESSION_EXPIRED), False, id="lost, not asked to stop"),
+        pytest.param(scaled(3, 6, 3, 6, 3, every_ms=20 * SECOND), False, id="too quick for a scaler"),
+        pytest.param(scaled(3, 6, 3, 6, 3, every_ms=HOUR), False, id="once in an hour"),
+    ],
+)
+def test_a_scaler_that_cannot_decide(story: tuple[list[Event], tuple[Past, ...]], fires: bool):
+    """Three changes of direction within an hour, in order, by instances that come and go."""
+    events, gone = story
+    found = list(autoscaler_flapping(look(history(*events), NOW + MINUTE + SECOND, past=gone)))
+    assert [each.confidence for each in found] == ([STRONG] if fires else [])
+    assert not found or "3 -> 6 -> 3 -> 6 -> 3" in found[0].summary
+
+
+def test_a_slow_deploy_is_no_scaler():
+    """Each old instance leaves, a new one comes minutes later: the number goes up and down, nobody new leaves."""
+    members = [member(f"m{i}-1", [i]) for i in range(4)]
+    events: list[Event] = []
+    gone = []
+    for i in range(4):
+        at_ms = NOW - (4 - i) * 6 * MINUTE
+        rest = [each for each in members if each.member_id != f"m{i}-1"]
+        gone.append(departed(at_ms, members[0], CLEAN, rule="rolling_deploy"))
+        events.append(rebalance(at_ms, members, rest))
+        members = [*rest, member(f"n{i}-1", [i], host=f"new{i}")]
+        events.append(rebalance(at_ms + 3 * MINUTE, rest, members))
+    known = history(picture(NOW, *members), *events)
+    assert not list(autoscaler_flapping(look(known, NOW, past=tuple(gone))))
+
+
+# --- Phantoms ---
+
+
+def twins(*, client: str = "app", join_s: int = 40, second_commits: bool = False) -> list[Event]:
+    one, other = member("x-1", [0, 1], client_id=client), member("y-1", [2, 3], client_id=client)
+    one, other = replace(one, host="h"), replace(other, host="h")
+    start = NOW - 5 * MINUTE
+    done = [0, 1, 2, 3] if second_commits else [0, 1]
+    return [
+        picture(start + join_s * SECOND, one, other),
+        commits(start - SECOND, dict.fromkeys(range(4), 5)),
+        rebalance(start, [one], [one, other], took_ms=join_s * SECOND),
+        commits(NOW - 30 * SECOND, dict.fromkeys(done, 60)),
+        probe(NOW - SECOND, ends=dict.fromkeys(range(4), 100)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("events", "fires"),
+    [
+        (twins(), True),
+        (twins(second_commits=True), False),
+        (twins(join_s=1), False),
+        (twins(client="rdkafka"), False),
+    ],
+    ids=["one of two commits", "both commit", "joined at once", "a client of today"],
+)
+def test_an_earlier_attempt_to_join_owns_partitions_nobody_reads(events: list[Event], fires: bool):
+    """Two ids of one client and host after a slow join, of which one only ever commits."""
+    found = list(phantom_members(look(history(*events), NOW)))
+    assert [each.confidence for each in found] == ([PLAUSIBLE] if fires else [])
+    assert not found or found[0].subject.partitions == ("orders-2", "orders-3")
+
+
+def test_two_processes_that_both_report_are_no_phantoms():
+    """Each id has a process of its own."""
+    events = twins()
+    known = history(*events, *(report(NOW, each, pid=i) for i, each in enumerate(history(*events).members.values())))
+    assert not list(phantom_members(look(known, NOW)))
+
+
+# --- Everywhere ---
+
+
+def test_a_healthy_group_has_no_finding():
+    """Static and dynamic members that commit, after a deploy in order: silence."""
+    events = one_silent(silent_s=0)
+    old = replace(A, member_id="a-0")
+    gone = departed(NOW - 10 * MINUTE, old, CLEAN, rule="rolling_deploy", back_ms=NOW - 9 * MINUTE)
+    known = history(*events, rebalance(NOW - 10 * MINUTE, [old, SB], [SA, SB]))
+    causes = {rebalance_id(NOW - 10 * MINUTE): "rolling_deploy"}
+    found = [each.rule for rule in CONDITIONS for each in rule(look(known, NOW, past=(gone,), causes=causes))]
+    assert found == []
+
+
+@pytest.mark.parametrize("scenario", ["static-java-range-restarts", "static-kp3-range-restarts"])
+def test_restarts_of_real_static_members_are_restarts(scenario: str):
+    """Recorded: two instances on one host, restarted within 25 s, one of them twice."""
+    known = replayed(scenario)
+    assert known.picture is not None
+    seen = look(known, known.picture.replacements[-1].at_ms + SECOND)
+    assert len(list(static_member_restart(seen))) == 2
+    assert not list(static_id_conflict(replace(seen, history=_with_members(known))))
+
+
+def _with_members(known: GroupHistory) -> GroupHistory:
+    """Let the members be there again that had left when the recording ended."""
+    assert known.picture is not None
+    known.picture = replace(known.picture, members=tuple(known.members.values()))
+    return known

@@ -1,0 +1,292 @@
+"""Offsets that jump or vanish, and records that are processed twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from detect.histories import (
+    HOUR,
+    MINUTE,
+    SECOND,
+    T0,
+    Event,
+    commits,
+    history,
+    look,
+    member,
+    past,
+    picture,
+    probe,
+    rebalance,
+    rebalance_id,
+    report,
+    take,
+)
+from rebalance_streaming.detect.config import Thresholds
+from rebalance_streaming.detect.departures import CLEAN
+from rebalance_streaming.detect.history import GroupHistory
+from rebalance_streaming.detect.look import ConditionRule, Look
+from rebalance_streaming.detect.rules.duplicates import duplicate_processing, estimate_duplicates
+from rebalance_streaming.detect.rules.offsets import CONDITIONS, offset_rewind, offset_skip, offsets_expired
+from rebalance_streaming.detect.verdict import CERTAIN, INFO, PAGE, PLAUSIBLE, STRONG, TICKET, Verdict
+
+DAY = 24 * HOUR
+A, B = member("a-1", [0, 1]), member("b-1", [2, 3])
+
+
+def working(*, step: int = 100, backlog: int = 0, until: int = 6) -> list[Event]:
+    """Two members that commit every 5 s; `backlog` records wait all the time."""
+    events: list[Event] = [picture(T0 - HOUR, A, B), rebalance(T0 - HOUR, [], [A, B])]
+    for turn in range(until):
+        at_ms, offset = T0 + turn * 5 * SECOND, 10_000 + turn * step
+        events.append(probe(at_ms, ends=dict.fromkeys(range(4), offset + backlog)))
+        events.append(commits(at_ms, dict.fromkeys(range(4), offset)))
+    return events
+
+
+def emptied() -> list[Event]:
+    return [rebalance(T0 + 30 * SECOND, [A, B], []), picture(T0 + 33 * SECOND)]
+
+
+def jumped(*events: Event, offsets: dict[int, int], after_s: int = 60) -> GroupHistory:
+    return history(*events, commits(T0 + after_s * SECOND, offsets))
+
+
+def verdicts(rule: ConditionRule, known: GroupHistory, after_ms: int = MINUTE, **changes: object) -> list[Verdict]:
+    return list(rule(look(known, T0 + after_ms, **changes)))
+
+
+JUMPS = {
+    "reset to the beginning": (
+        jumped(*working(), *emptied(), offsets=dict.fromkeys(range(4), 0)),
+        ("offset_rewind", "administrative_reset", STRONG, INFO, 4),
+    ),
+    "reset of one partition to the end": (
+        jumped(*working(backlog=9_000), *emptied(), offsets={2: 19_500}),
+        ("offset_skip", "administrative_reset", PLAUSIBLE, TICKET, 1),
+    ),
+    "seek back": (
+        jumped(*working(), offsets={0: 2_000}),
+        ("offset_rewind", None, PLAUSIBLE, None, 1),
+    ),
+    "stale commit of a former owner": (
+        jumped(
+            *working(),
+            picture(T0 + 50 * SECOND, A, B, type="consumer"),
+            rebalance(T0 + 50 * SECOND, [A, B], [A, B]),
+            offsets={0: 2_000},
+        ),
+        ("offset_rewind", "stale_commit", PLAUSIBLE, None, 1),
+    ),
+    "skip of a backlog": (
+        jumped(*working(backlog=90_000), offsets={0: 100_500}),
+        ("offset_skip", None, PLAUSIBLE, PAGE, 1),
+    ),
+}
+
+
+@pytest.mark.parametrize("story", JUMPS)
+def test_a_jump_is_told_with_what_did_it(story):
+    """Who can have moved it follows from whether the group had members; a page is for records that were lost."""
+    known, expected = JUMPS[story]
+    (found,) = [*verdicts(offset_rewind, known), *verdicts(offset_skip, known)]
+    assert (found.rule, found.variant, found.confidence, found.severity, len(found.subject.partitions)) == expected
+
+
+QUIET = {
+    "working": history(*working()),
+    "a burst is consumed": jumped(*working(), offsets=dict.fromkeys(range(4), 90_000)),
+    "a backlog is caught up after a standstill": jumped(*working(step=0, backlog=90_000), offsets={0: 100_000}),
+    "a batch again after a rebalance": jumped(*working(), offsets={0: 9_800}),
+    "the topic was made anew": jumped(
+        *working(), probe(T0 + 50 * SECOND, ends=dict.fromkeys(range(4), 7)), offsets={0: 5}
+    ),
+}
+
+
+@pytest.mark.parametrize("story", QUIET)
+def test_ordinary_progress_is_no_jump(story):
+    """Catching up is fast, a rebalance repeats a batch, and neither is worth a word."""
+    assert [*verdicts(offset_rewind, QUIET[story]), *verdicts(offset_skip, QUIET[story])] == []
+
+
+@pytest.mark.parametrize(("offset", "expected"), [(2_000, 1), (9_800, 0)])
+def test_what_was_judged_once_stays_so(offset, expected):
+    """Commits from before are soon forgotten: the answer does not change with them, and ends after ten minutes."""
+    known = jumped(*working(), offsets={0: offset})
+    assert len(verdicts(offset_rewind, known)) == expected
+    for turn in range(20):
+        take(known, commits(T0 + MINUTE + (turn + 1) * 5 * SECOND, dict.fromkeys(range(4), 20_000 + turn)))
+    assert len(verdicts(offset_rewind, known, 3 * MINUTE)) == expected
+    assert verdicts(offset_rewind, known, 12 * MINUTE) == []
+    assert known.since == {}
+
+
+def test_a_jump_after_a_long_absence_is_an_expiry():
+    """The members come back after more than the retention, and begin where auto.offset.reset says."""
+    back = T0 + 8 * DAY
+    known = history(*working(), *emptied(), rebalance(back, [], [A, B]), picture(back, A, B))
+    take(known, commits(back + 30 * SECOND, dict.fromkeys(range(4), 0)))
+    (found,) = verdicts(offset_rewind, known, 8 * DAY + MINUTE)
+    assert found.variant == "after_expiry"
+    later = history(*working(), *emptied(), rebalance(T0 + 2 * MINUTE, [], [A, B]), picture(T0 + 2 * MINUTE, A, B))
+    take(later, commits(back, dict.fromkeys(range(4), 0)))
+    (found,) = verdicts(offset_rewind, later, 8 * DAY + MINUTE)
+    assert found.variant is None
+
+
+# --- offsets_expired ---
+
+
+def test_expiry_is_announced_and_then_told():
+    """From four fifths of the retention on a warning; when the tombstones come, what it means for the next start."""
+    known = history(*working(), *emptied())
+    assert verdicts(offsets_expired, known, 5 * DAY) == []
+    (warning,) = verdicts(offsets_expired, known, 6 * DAY)
+    assert (warning.variant, warning.severity) == ("expires_soon", TICKET)
+    assert "24 h" in warning.summary
+    take(known, commits(T0 + 7 * DAY + MINUTE, dict.fromkeys(range(4), None)))
+    (found,) = verdicts(offsets_expired, known, 7 * DAY + HOUR)
+    assert (found.variant, found.confidence, found.severity) == (None, CERTAIN, TICKET)
+    take(known, commits(T0 + 7 * DAY + 2 * HOUR, dict.fromkeys(range(4), 0)))
+    assert verdicts(offsets_expired, known, 7 * DAY + 3 * HOUR) == []
+
+
+def test_a_retention_that_is_longer_shows():
+    """Offsets that outlive the retention we know of are not about to expire."""
+    assert verdicts(offsets_expired, history(*working(), *emptied()), 9 * DAY) == []
+
+
+def test_simple_groups_age_from_their_last_commit():
+    """They have no members whose leaving could start the clock."""
+    known = history(picture(T0, type="simple"), commits(T0, {0: 5, 1: 5}))
+    assert [each.variant for each in verdicts(offsets_expired, known, 6 * DAY)] == ["expires_soon"]
+    assert verdicts(offsets_expired, known, HOUR) == []
+
+
+def test_topics_no_longer_subscribed_expire_in_a_running_group():
+    """Only informative: the group does not read them any more."""
+    old = commits(T0 + MINUTE, {0: 5, 1: 5}, topic="legacy")
+    gone = commits(T0 + 8 * DAY, {0: None, 1: None}, topic="legacy")
+    (found,) = verdicts(offsets_expired, history(*working(), old, gone), 8 * DAY + HOUR)
+    assert (found.variant, found.severity, found.subject.partitions) == ("unsubscribed", INFO, ("legacy-0", "legacy-1"))
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        history(*working(), *emptied(), commits(T0 + DAY, dict.fromkeys(range(4), None))),
+        history(*working(), commits(T0 + MINUTE, {0: 5}, topic="x"), commits(T0 + DAY, {0: None}, topic="x")),
+        history(
+            *working(), *emptied(), commits(T0 + MINUTE, {0: 5}, topic="x"), commits(T0 + DAY, {0: None}, topic="x")
+        ),
+        history(*working(), commits(T0 + DAY, dict.fromkeys(range(4), None))),
+    ],
+    ids=["the group was deleted", "a topic was deleted", "a topic of an empty group", "a subscribed topic"],
+)
+def test_deletions_soon_after_use_are_no_expiry(known):
+    """They are somebody's doing, or the end of a topic."""
+    assert verdicts(offsets_expired, known, DAY + HOUR) == []
+
+
+# --- Duplicates ---
+
+AT = T0 + 30 * SECOND
+GONE = rebalance(AT, [A, B], [B], took_ms=5_000)
+LOST = {"orders": [0, 1]}
+
+
+def test_librdkafka_tells_exactly():
+    """What was handed to the application beyond the last commit was processed, and will be again."""
+    points = {"app_offset": 10_730.0}
+    told = [
+        report(AT - SECOND, A, points=tuple(_point(name, value, p) for name, value in points.items() for p in (0, 1)))
+    ]
+    known = history(*working(backlog=5_000), *told, GONE, picture(AT + 5 * SECOND, B))
+    assert estimate_duplicates(known, GONE, LOST) == (2 * 230, "application_offsets")
+    back = history(*working(backlog=5_000), *told, GONE, picture(AT + 5 * SECOND, member("a-2", [0, 1]), B))
+    assert estimate_duplicates(back, GONE, LOST) == (200, "rate")
+
+
+def _point(name: str, value: float, partition: int):
+    made = report(AT, A, {name: value}).points[0]
+    return made.__class__(name, value, {"topic": "orders", "partition": str(partition)})
+
+
+def test_totals_count_what_was_consumed_beyond_what_was_produced():
+    """Between two moments without lag; not while some client does not tell."""
+    total = "fetch_manager_records_consumed_total"
+    quiet = [*working(step=0, until=5)]
+    told = [report(AT - SECOND, each, {total: 400.0}) for each in (A, B)]
+    later = [probe(AT + 60 * SECOND, ends=dict.fromkeys(range(4), 10_050))]
+    later += [commits(AT + 61 * SECOND, dict.fromkeys(range(4), 10_050))]
+    end = [report(AT + 65 * SECOND, A, {total: 470.0}), report(AT + 65 * SECOND, B, {total: 600.0})]
+    assert estimate_duplicates(history(*quiet, *told, GONE, *later, *end), GONE, LOST) == (70, "totals")
+    assert estimate_duplicates(history(*quiet, *told, GONE, *later, *end[:1]), GONE, LOST) == (0, "rate")
+
+
+def test_the_pace_until_the_loss_gives_an_estimate():
+    """Twenty records a second, five seconds after the last commit; never beyond what waited."""
+    assert estimate_duplicates(history(*working(backlog=5_000), GONE), GONE, LOST) == (200, "rate")
+    assert estimate_duplicates(history(*working(backlog=30), GONE), GONE, LOST) == (60, "rate")
+    assert estimate_duplicates(history(*working(), GONE), GONE, LOST) == (0, "rate")
+
+
+def test_rewinds_are_a_lower_bound_and_nothing_is_no_number():
+    """Without end offsets only commits that went back are sure; without anything there is no answer."""
+    committing = [each for each in working() if not hasattr(each, "end_offsets")]
+    assert estimate_duplicates(history(*committing, GONE), GONE, LOST) is None
+    known = history(*committing, GONE, commits(AT + 10 * SECOND, {0: 10_300}))
+    assert estimate_duplicates(known, GONE, LOST) == (200, "rewinds")
+    assert estimate_duplicates(known, GONE, {}) is None
+
+
+def losing(departures: Sequence[object], *, backlog: int = 5_000, now_ms: int = AT + 25 * SECOND) -> Look:
+    known = history(*working(backlog=backlog), GONE)
+    return look(known, now_ms, past=tuple(departures), causes={rebalance_id(AT): "poll_overrun"})
+
+
+def test_duplicates_above_a_thousandth_are_told_with_their_cause():
+    """The count is remembered after the commits it came from are forgotten."""
+    here = losing([past(AT, A)])
+    (found,) = duplicate_processing(here)
+    assert (found.rule, found.confidence, found.rebalance_ids) == (
+        "duplicate_processing",
+        PLAUSIBLE,
+        (rebalance_id(AT),),
+    )
+    assert "200 records" in found.summary
+    assert found.evidence[1].rule == "poll_overrun"
+    for turn in range(20):
+        take(here.history, commits(AT + (turn + 6) * 5 * SECOND, dict.fromkeys(range(4), 20_000 + turn)))
+    (later,) = duplicate_processing(look(here.history, AT + 5 * MINUTE, past=here.past, causes=here.causes))
+    assert later.rebalance_ids == found.rebalance_ids
+
+
+@pytest.mark.parametrize(
+    "here",
+    [
+        losing([past(AT, A, CLEAN)]),
+        losing([past(AT, A)], backlog=0),
+        losing([past(AT, A)], now_ms=AT + 3 * MINUTE),
+        losing([]),
+    ],
+    ids=["left in order", "nothing waited", "too late to count", "nobody lost"],
+)
+def test_without_lost_work_there_are_no_duplicates(here):
+    """Members that commit before they leave repeat nothing."""
+    assert list(duplicate_processing(here)) == []
+
+
+def test_few_duplicates_of_many_records_are_not_worth_a_word():
+    """Below a thousandth of what came in meanwhile."""
+    here = losing([past(AT, A)])
+    strict = look(here.history, here.now_ms, past=here.past, thresholds=Thresholds(duplicates_share=0.2))
+    assert list(duplicate_processing(strict)) == []
+
+
+def test_a_quiet_group_has_none_of_it():
+    """Every rule of the module is silent on a group that works."""
+    assert [verdict for rule in CONDITIONS for verdict in rule(look(history(*working()), T0 + MINUTE))] == []

@@ -1,0 +1,608 @@
+"""What commits and end offsets tell, and what follows for partitions that do not advance or that nobody reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from detect.histories import (
+    HOUR,
+    MINUTE,
+    SECOND,
+    T0,
+    Event,
+    commits,
+    history,
+    look,
+    member,
+    past,
+    picture,
+    probe,
+    rebalance,
+    rebalance_id,
+    report,
+    take,
+)
+from rebalance_streaming.detect.history import GroupHistory
+from rebalance_streaming.detect.look import ConditionRule
+from rebalance_streaming.detect.progress import Jump, Pace, Position, Progress, Rhythm
+from rebalance_streaming.detect.rules.evicted import commit_failures_after_rebalance, zombie_member
+from rebalance_streaming.detect.rules.progress import (
+    CONDITIONS,
+    partition_skew,
+    slow_consumer_group,
+    stalled_consumer,
+)
+from rebalance_streaming.detect.rules.unread import commit_only_group, empty_group_with_lag, orphan_partition
+from rebalance_streaming.detect.verdict import CERTAIN, INFO, PAGE, PLAUSIBLE, STRONG, TICKET, Verdict
+from rebalance_streaming.groups.events import Probe
+
+A, B = member("a-1", [0, 1]), member("b-1", [2, 3])
+BOTH = {"orders": [0, 1]}
+
+
+def judge(rule: ConditionRule, known: GroupHistory, after_ms: int, **changes: object) -> list[Verdict]:
+    return list(rule(look(known, T0 + after_ms, **changes)))
+
+
+# --- detect/progress.py ---
+
+
+def progress(*events: Event) -> Progress:
+    return history(*events).progress
+
+
+def steady(turns: int = 4, *, step: int = 10, every_ms: int = 5 * SECOND) -> list[Event]:
+    """Two partitions that advance together."""
+    return [commits(T0 + turn * every_ms, {0: turn * step, 1: turn * step}) for turn in range(turns)]
+
+
+def test_a_position_joins_commit_and_end():
+    """Lag is known only where both are; a commit newer than the probe has none."""
+    known = progress(*steady(), probe(T0, ends={0: 25, 1: 50, 2: 7}, stable={0: 20}))
+    assert known.position("orders", 1) == Position("orders", 1, 30, 50, None, T0 + 15_000, T0 + 15_000)
+    assert [known.position("orders", p).lag for p in (0, 1, 2, 3)] == [0, 20, None, None]
+    assert known.position("orders", 0).stable_end == 20
+    assert known.position("orders", 2).end == 7
+    assert known.position("payments", 0) == Position("payments", 0, None, None, None, None, None)
+    assert (known.total_lag(), known.partition_counts()) == (20, {"orders": 3})
+
+
+def test_a_summary_that_comes_again_changes_nothing():
+    """Delivery is at least once; what comes late of the same log partition was taken up already."""
+    events = steady()
+    once, again = progress(*events), progress(*events, *events)
+    assert list(once.positions()) == list(again.positions())
+    assert once.rhythm(BOTH, T0 + MINUTE) == again.rhythm(BOTH, T0 + MINUTE) == Rhythm(T0 + 15_000, 5_000, False, 4)
+
+
+def test_the_time_of_the_last_advance_is_not_that_of_the_last_commit():
+    """An unchanged offset committed again is a pulse: the client polls, the partition stands still."""
+    known = progress(*steady(), *(commits(T0 + 20_000 + n * 5_000, {0: 30}) for n in range(3)))
+    standing, moving = known.position("orders", 0), known.position("orders", 1)
+    assert (standing.committed_ms, standing.advanced_ms) == (T0 + 30_000, T0 + 15_000)
+    assert known.frozen_since(("orders", 0)) == moving.advanced_ms == T0 + 15_000
+    assert known.rhythm({"orders": [0]}, T0 + MINUTE).pulse
+    assert not known.rhythm({"orders": [1]}, T0 + MINUTE).pulse
+
+
+def test_rhythm_and_pace_are_those_before_a_moment():
+    """Commits of one request count once; without three there is no rhythm, without two advances no pace."""
+    known = progress(*steady(4))
+    assert known.rhythm(BOTH, T0 + 7_000) == Rhythm(T0 + 5_000, None, False, 2)
+    assert known.rhythm(BOTH, T0 - 1) == Rhythm(None, None, False, 0)
+    assert known.pace(BOTH) == Pace(batches=2, largest_batch=20, per_record_ms=250.0, longest_gap_ms=5_000)
+    assert known.pace(BOTH, T0 + 7_000) is None
+    assert known.commits_between(BOTH, T0, T0 + 10_000) == 4
+    assert known.committed_before(("orders", 0), T0 + 9_000) == (T0 + 5_000, 10)
+    assert known.committed_before(("orders", 0), T0 - 1) is None
+    assert known.committed_before(("orders", 9), T0) is None
+
+
+def test_ends_have_a_history():
+    """As last probed before a moment; growth needs two probes within the stretch; a probe may leave partitions out."""
+    known = progress(
+        probe(T0, ends={0: 10, 1: 10}),
+        probe(T0 + 20_000, ends={0: 15}),
+        probe(T0 + 40_000, ends={0: 30, 1: None, 2: 4}),
+    )
+    assert [known.end_at("orders", 0, T0 + at) for at in (-1, 0, 30_000, 90_000)] == [None, 10, 15, 30]
+    assert [known.end_at("orders", 1, T0 + at) for at in (30_000, 40_000)] == [10, None]
+    assert [known.end_at("orders", 2, T0 + at) for at in (30_000, 40_000)] == [None, 4]
+    assert known.end_growth("orders", 0, T0) == 20
+    assert known.end_growth("orders", 0, T0 + 30_000) is None
+    assert known.ends_since() == T0
+
+
+@pytest.mark.xfail(strict=True, reason="take_ends compares with the sample before the last: spacing is 5 to 8 s")
+def test_the_history_of_ends_is_bounded_and_goes_back_a_quarter_of_an_hour():
+    """Probes every two seconds are thinned to one in ten."""
+    known = progress(*(probe(T0 + n * 2_000, ends={0: n}) for n in range(1_000)))
+    assert known.position("orders", 0).end == 999
+    assert known.end_at("orders", 0, T0 + 1_998_000 - 14 * MINUTE) is not None
+    assert known.end_at("orders", 0, T0 + 1_998_000 - 16 * MINUTE) is None
+
+
+def test_deleted_offsets_are_told_until_they_are_committed_again():
+    """A tombstone takes the partition out of the positions."""
+    known = progress(*steady(), commits(T0 + MINUTE, {0: None}))
+    assert known.deleted() == [("orders", 0, T0 + MINUTE)]
+    assert [each.partition for each in known.positions()] == [1]
+    again = progress(*steady(), commits(T0 + MINUTE, {0: None}), commits(T0 + 2 * MINUTE, {0: 3}))
+    assert again.deleted() == []
+
+
+def test_jumps_are_steps_back_and_steps_out_of_proportion():
+    """Ahead they must be large against the steps before, and large in themselves."""
+    known = progress(*steady(), commits(T0 + 20_000, {0: 25, 1: 5_000}), commits(T0 + 25_000, {0: 900, 1: 5_010}))
+    assert known.jumps == [
+        Jump("orders", 0, T0 + 20_000, 30, 25),
+        Jump("orders", 1, T0 + 20_000, 30, 5_000),
+    ]
+
+
+# --- stalled_consumer ---
+
+
+def stalled(
+    *,
+    advancing: Iterable[int] = (2, 3),
+    minutes: int = 8,
+    grows: bool = True,
+    stable: int | None = None,
+    owner: Sequence[object] = (A, B),
+) -> list[Event]:
+    """Four partitions get ten records a minute; all are consumed for a minute, then only those `advancing`."""
+    events: list[Event] = [picture(T0 - HOUR, *owner)]  # type: ignore[arg-type]
+    for at_ms in range(0, minutes * MINUTE, 30 * SECOND):
+        ends = dict.fromkeys(range(4), 1_000 + (at_ms if grows else min(at_ms, 2 * MINUTE)) // 6_000)
+        events.append(probe(T0 + at_ms, ends=ends, stable=None if stable is None else dict.fromkeys(range(4), stable)))
+        moving = {p: ends[p] for p in (range(4) if at_ms <= MINUTE else advancing)}
+        events += [commits(T0 + at_ms + extra, moving) for extra in range(100, 30 * SECOND, 5 * SECOND) if moving]
+    return events
+
+
+def test_a_member_that_commits_nothing_while_records_wait_is_named():
+    """Five minutes and three commit intervals after its last commit, not before; what its client tells is missing."""
+    known = history(*stalled())
+    assert judge(stalled_consumer, known, 5 * MINUTE) == []
+    (found,) = judge(stalled_consumer, known, 8 * MINUTE)
+    assert (found.rule, found.confidence, found.severity) == ("stalled_consumer", STRONG, None)
+    assert [each.member_id for each in found.subject.members] == ["a-1"]
+    assert "orders-0, orders-1" in found.summary
+    assert "a (/host-a)" in found.summary
+    assert found.started_at_ms < T0 + 2 * MINUTE
+
+
+def test_one_partition_beside_others_that_advance_is_the_subject():
+    """Assigned, but not consumed: the member itself works."""
+    (found,) = judge(stalled_consumer, history(*stalled(advancing=(1, 2, 3))), 8 * MINUTE)
+    assert (found.subject.members, found.subject.partitions, found.variant) == ((), ("orders-0",), "partition")
+
+
+def test_several_partitions_are_their_members_matter():
+    """One finding per member, whatever else it still reads."""
+    ten = member("a-1", range(10))
+    known = history(
+        picture(T0 - HOUR, ten),
+        *(
+            event
+            for n in range(16)
+            for event in (
+                probe(T0 + n * 30 * SECOND, ends=dict.fromkeys(range(10), 1_000 + n)),
+                commits(T0 + n * 30 * SECOND + 100, {p: 1_000 + n for p in range(10) if n < 3 or p > 4}),
+            )
+        ),
+    )
+    (found,) = judge(stalled_consumer, known, 8 * MINUTE)
+    assert [each.member_id for each in found.subject.members] == ["a-1"]
+    assert "orders-0, orders-1, orders-2, orders-3, orders-4 are not consumed by a" in found.summary
+
+
+@pytest.mark.parametrize(
+    ("values", "variant"),
+    [
+        ({"last_poll_seconds_ago": 400.0}, "not_polling"),
+        ({"last_poll_seconds_ago": 0.1, "fetch_manager_records_consumed_rate": 0.0}, "nothing_fetched"),
+        ({"fetch_manager_records_consumed_rate": 12.0}, "not_committing"),
+    ],
+)
+def test_its_client_says_what_it_does_instead(values, variant):
+    """Its own report makes it certain, and tells the mechanism."""
+    (found,) = judge(stalled_consumer, history(*stalled(), report(T0 + 479 * SECOND, A, values)), 8 * MINUTE)
+    assert (found.variant, found.confidence, found.missing) == (variant, CERTAIN, ("last stable offsets",))
+
+
+LONG_BATCH = member("a-1", [0, 1], rebalance_timeout_ms=1_800_000)
+
+NOT_STALLED = {
+    "working": stalled(advancing=range(4)),
+    "no new records": stalled(grows=False),
+    "a transaction is open": stalled(stable=1_010),
+    "a poll may take half an hour": stalled(owner=(LONG_BATCH, B)),
+    "commits come every quarter of an hour": [
+        picture(T0 - HOUR, A, B),
+        *(commits(T0 - n * 15 * MINUTE, dict.fromkeys(range(4), 100 - n)) for n in (4, 3, 2, 1)),
+        *(each for each in stalled()[1:] if not hasattr(each, "topics")),
+    ],
+    "rebalanced meanwhile": [*stalled(), picture(T0 + 6 * MINUTE, A, B)],
+    "rebalancing": [*stalled(), picture(T0 + 6 * MINUTE, A, B, rebalancing_since_ms=T0 + 6 * MINUTE)],
+    "offsets kept elsewhere": [each for each in stalled() if not hasattr(each, "topics")],
+    "ends unknown": [each for each in stalled() if not hasattr(each, "end_offsets")],
+    "a record every ten minutes": [
+        *stalled(advancing=range(4), minutes=1),
+        probe(T0 + 477 * SECOND, ends=dict.fromkeys(range(4), 1_009)),
+        probe(T0 + 479 * SECOND, ends=dict.fromkeys(range(4), 1_010)),
+    ],
+}
+
+
+@pytest.mark.parametrize("story", NOT_STALLED)
+def test_patience_with_what_is_legal(story):
+    """Long batches, rare commits, open transactions, idle topics, rebalances, and whatever cannot be known."""
+    known = history(*NOT_STALLED[story])
+    assert judge(stalled_consumer, known, 8 * MINUTE) == []
+    assert judge(stalled_consumer, known, 8 * MINUTE + 20 * SECOND) == []
+
+
+def test_a_long_poll_interval_is_waited_for_and_not_longer():
+    """Ends are remembered for some minutes only; having looked for half an hour is as good."""
+    known, first = history(), None
+    for event in stalled(minutes=40, owner=(LONG_BATCH, B)):
+        take(known, event)
+        if isinstance(event, Probe) and judge(stalled_consumer, known, event.probed_at_ms - T0):
+            first = first or event.probed_at_ms - T0
+    assert first is not None
+    assert 31 * MINUTE <= first <= 37 * MINUTE
+
+
+def test_the_end_of_a_transaction_is_given_time():
+    """When it ends, its reader needs a commit interval to go on; only then it stands still."""
+    known = history(*stalled(stable=1_010))
+    assert judge(stalled_consumer, known, 8 * MINUTE) == []
+    take(known, probe(T0 + 8 * MINUTE, ends=dict.fromkeys(range(4), 1_090), stable=dict.fromkeys(range(4), 1_090)))
+    assert judge(stalled_consumer, known, 8 * MINUTE) == []
+    assert len(judge(stalled_consumer, known, 8 * MINUTE + 11 * SECOND)) == 1
+
+
+def checkpoints(*, commits_until: int) -> list[Event]:
+    """A group without members commits every minute."""
+    events: list[Event] = [picture(T0 - HOUR, type="simple")]
+    for minute in range(20):
+        events.append(probe(T0 + minute * MINUTE, ends={0: 100 * minute + 1}))
+        if minute <= commits_until:
+            events.append(commits(T0 + minute * MINUTE + 100, {0: 100 * minute}))
+    return events
+
+
+def test_checkpoints_that_stop_are_told_with_a_doubt():
+    """A job without members may have ended on purpose: a ticket."""
+    assert judge(stalled_consumer, history(*checkpoints(commits_until=19)), 19 * MINUTE + SECOND) == []
+    (found,) = judge(stalled_consumer, history(*checkpoints(commits_until=10)), 19 * MINUTE)
+    assert (found.variant, found.severity, found.confidence) == ("checkpoints_stopped", TICKET, PLAUSIBLE)
+    assert judge(stalled_consumer, history(*checkpoints(commits_until=2)), 19 * MINUTE) == []
+
+
+# --- slow_consumer_group ---
+
+
+def flowing(
+    known: GroupHistory, rule: ConditionRule, *, produced: int, consumed: int, minutes: int, behind: int = 100
+) -> list[Verdict]:
+    """Let four partitions flow (records per 10 s each) and judge every half minute; returns the last answer."""
+    found: list[Verdict] = []
+    for turn in range(minutes * 6):
+        at_ms = T0 + turn * 10 * SECOND
+        take(known, probe(at_ms, ends=dict.fromkeys(range(4), 10_000 + turn * produced)))
+        take(known, commits(at_ms + SECOND, dict.fromkeys(range(4), 10_000 - behind + turn * consumed)))
+        if turn % 3 == 0:
+            found = list(rule(look(known, at_ms + 2 * SECOND)))
+    return found
+
+
+def test_a_group_that_falls_behind_without_rebalances_is_slow():
+    """After a quarter of an hour, with the members it needs: 1.3 x 40 of 20 per second with two members is six."""
+    settled = picture(T0 - HOUR, A, B)
+    assert flowing(history(settled), slow_consumer_group, produced=100, consumed=50, minutes=15) == []
+    (found,) = flowing(history(settled), slow_consumer_group, produced=100, consumed=50, minutes=18)
+    assert (found.rule, found.confidence, found.severity) == ("slow_consumer_group", CERTAIN, None)
+    assert "20.0 records/s of 40.0" in found.summary
+    assert (found.advice[0].parameter, found.advice[0].proposed) == ("replicas", "4")
+
+
+def test_members_are_not_added_beyond_the_partitions():
+    """With one per partition more of them would be idle."""
+    four = [member(f"{letter}-1", [p]) for p, letter in enumerate("abcd")]
+    settled = picture(T0 - HOUR, *four)
+    (found,) = flowing(history(settled), slow_consumer_group, produced=100, consumed=50, minutes=18)
+    assert found.advice[0].parameter == "code"
+
+
+@pytest.mark.parametrize(
+    ("changes", "flow"),
+    [
+        ({}, {"produced": 100, "consumed": 100}),
+        ({}, {"produced": 100, "consumed": 100, "behind": 9_000}),
+        ({}, {"produced": 0, "consumed": 0}),
+        ({"last_rebalance_ms": T0 + 5 * MINUTE}, {"produced": 100, "consumed": 50}),
+        ({"rebalancing_since_ms": T0}, {"produced": 100, "consumed": 50}),
+    ],
+    ids=["keeps up", "keeps its distance", "idle", "rebalanced", "rebalancing"],
+)
+def test_a_group_that_keeps_up_or_rebalances_is_not_slow(changes, flow):
+    """Then there is no lag, or lag has another cause."""
+    known = history(picture(T0 - HOUR, A, B, **changes))
+    assert flowing(known, slow_consumer_group, minutes=18, **flow) == []
+
+
+# --- partition_skew ---
+
+
+def skewed(known: GroupHistory, *, hot: int, lag: float, minutes: int = 40) -> list[Verdict]:
+    """Let partition 0 get `hot` records a minute, the others ten; it is `lag` minutes of its own behind."""
+    found: list[Verdict] = []
+    for minute in range(minutes):
+        at_ms = T0 + minute * MINUTE
+        take(known, probe(at_ms, ends={0: 90_000 + minute * hot, **dict.fromkeys((1, 2, 3), 90000 + minute * 10)}))
+        take(known, commits(at_ms + SECOND, {0: 90_000 + int((minute - lag) * hot), 1: 90_000 + minute * 10 - 1}))
+        found = list(partition_skew(look(known, at_ms + 2 * SECOND)))
+    return found
+
+
+def test_one_partition_with_most_of_records_and_lag_is_skewed():
+    """More members would not help; half an hour makes sure that it is no burst."""
+    (found,) = skewed(history(picture(T0 - HOUR, A, B)), hot=500, lag=10)
+    assert (found.rule, found.severity, found.subject.partitions) == ("partition_skew", TICKET, ("orders-0",))
+    assert skewed(history(picture(T0 - HOUR, A, B)), hot=500, lag=10, minutes=10) == []
+
+
+@pytest.mark.parametrize(
+    ("hot", "lag"), [(10, 10), (500, 0), (500, 0.5)], ids=["even", "hot but quick", "hot and half a minute behind"]
+)
+def test_even_or_quick_partitions_are_not_skewed(hot, lag):
+    """A hot partition that keeps up harms nobody."""
+    assert skewed(history(picture(T0 - HOUR, A, B)), hot=hot, lag=lag) == []
+
+
+# --- orphan_partition ---
+
+
+def left_out(*members: object, probes_from: int = -HOUR, **changes: object) -> GroupHistory:
+    """Five partitions are probed for an hour; members got what they have an hour ago."""
+    events: list[Event] = [picture(T0 - HOUR, *members, **changes)]  # type: ignore[arg-type]
+    events += [
+        probe(T0 + at_ms, ends=dict.fromkeys(range(5), 100 + at_ms // MINUTE))
+        for at_ms in range(probes_from, 1, MINUTE)
+    ]
+    return history(*events)
+
+
+def test_a_partition_in_no_assignment_is_told():
+    """A page, because records come that nobody reads."""
+    (found,) = judge(orphan_partition, left_out(A, B), 0)
+    assert (found.confidence, found.severity, found.subject.partitions) == (CERTAIN, PAGE, ("orders-4",))
+
+
+def test_added_partitions_are_given_the_metadata_age():
+    """Clients learn of them within five minutes; what they told of their own setting counts."""
+    known = left_out(A, B, member("c-1", [4]))
+    take(known, probe(T0 + SECOND, ends={5: 0}))
+    assert judge(orphan_partition, known, 4 * MINUTE) == []
+    (found,) = judge(orphan_partition, known, 6 * MINUTE)
+    assert (found.variant, found.severity, found.subject.partitions) == ("partitions_added", TICKET, ("orders-5",))
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        left_out(A, B, member("c-1", [4])),
+        left_out(A, B, last_rebalance_ms=T0 - 50 * SECOND),
+        left_out(A, B, rebalancing_since_ms=T0 - SECOND),
+        left_out(A, B, probes_from=-MINUTE),
+        left_out(A, B, type="simple"),
+        left_out(A, B, protocol_type="connect"),
+        left_out(A, replace(B, partitions=None)),
+        left_out(A, member("b-1", {"cHn3HyNzTvyk8w_KSCSzLg": [2, 3, 4]})),
+        left_out(A, member("b-1", [2, 3], target={"orders": [2, 3, 4]})),
+        left_out(member("a-1", [0, 1], topics=("other",)), member("b-1", [2, 3], topics=("other",))),
+        history(picture(T0 - HOUR, A, B)),
+    ],
+    ids=[
+        "all assigned",
+        "between two rounds",
+        "rebalancing",
+        "not watched for long",
+        "no members",
+        "connectors",
+        "unreadable",
+        "a topic by its id",
+        "about to be taken over",
+        "not subscribed",
+        "not probed",
+    ],
+)
+def test_what_is_assigned_or_not_known_is_no_orphan(known):
+    """Assignments must be complete, readable and at rest."""
+    assert judge(orphan_partition, known, 0) == []
+
+
+# --- empty_group_with_lag, commit_only_group ---
+
+
+def abandoned(*events: Event, grows: bool = True, lag: int = 50) -> GroupHistory:
+    """Two members leave at T0; records keep coming."""
+    before: list[Event] = [
+        picture(T0 - HOUR, A, B),
+        rebalance(T0 - HOUR, [], [A, B]),
+        commits(T0 - MINUTE, dict.fromkeys(range(4), 1_000 - lag)),
+        rebalance(T0, [A, B], []),
+        picture(T0 + 3 * SECOND),
+    ]
+    ends = [
+        probe(T0 + at_ms, ends=dict.fromkeys(range(4), 1_000 + at_ms // SECOND * grows))
+        for at_ms in range(0, 10 * MINUTE, 30 * SECOND)
+    ]
+    return history(*before, *ends, *events)
+
+
+def test_a_group_without_members_and_with_growing_lag_is_told():
+    """After five minutes; the catalogue pages for it. Its last members and their departure are named."""
+    known = abandoned()
+    assert judge(empty_group_with_lag, known, 4 * MINUTE) == []
+    (found,) = judge(empty_group_with_lag, known, 6 * MINUTE, past=(past(T0, A, rule="member_crash"),))
+    assert (found.rule, found.confidence, found.severity) == ("empty_group_with_lag", CERTAIN, None)
+    assert "a (/host-a), b (/host-b)" in found.summary
+    assert any(each.value.startswith("member_crash") for each in found.evidence)
+
+
+def test_a_group_seen_only_empty_is_no_page():
+    """Perhaps it was given up long ago: nobody knows when its members left."""
+    known = abandoned()
+    fresh = GroupHistory("prod", "g", progress=known.progress, picture=picture(T0, generation=7), first_ms=T0 - HOUR)
+    (found,) = judge(empty_group_with_lag, fresh, 6 * MINUTE)
+    assert (found.severity, len(found.missing)) == (TICKET, 1)
+
+
+@pytest.mark.parametrize(
+    ("known", "changes"),
+    [
+        (abandoned(grows=False), {}),
+        (abandoned(commits(T0 + 4 * MINUTE, dict.fromkeys(range(4), 1_200))), {}),
+        (abandoned(picture(T0 + 5 * MINUTE, A, B)), {}),
+        (abandoned(), {"causes": {rebalance_id(T0): "rolling_deploy"}}),
+        (
+            abandoned(
+                *(
+                    rebalance(T0 - hours * HOUR + minutes * MINUTE, *sides)
+                    for hours in (4, 3, 2)
+                    for minutes, sides in ((0, ([A, B], [])), (30, ([], [A, B])))
+                )
+            ),
+            {},
+        ),
+    ],
+    ids=["nothing comes", "somebody commits", "they are back", "a deploy", "a scheduled job"],
+)
+def test_an_absence_that_harms_nobody_or_is_usual_is_none(known, changes):
+    """No records, another reader, a deploy that is still going on, or absences as long as before."""
+    assert judge(empty_group_with_lag, known, 6 * MINUTE, **changes) == []
+
+
+def test_groups_that_only_commit_are_recognised():
+    """No membership, so no rule on members applies; ZooKeeper's groups look alike but have one elsewhere."""
+    known = history(*checkpoints(commits_until=19))
+    (found,) = judge(commit_only_group, known, 19 * MINUTE)
+    assert (found.severity, found.confidence) == (INFO, CERTAIN)
+    assert "every 60.0 s" in found.summary
+    assert judge(empty_group_with_lag, known, HOUR) == judge(orphan_partition, known, HOUR) == []
+    take(known, probe(T0 + 19 * MINUTE, None, [], owners={0: "node:1"}))
+    assert judge(commit_only_group, known, 19 * MINUTE) == []
+    assert judge(commit_only_group, abandoned(), 6 * MINUTE) == []
+
+
+# --- zombie_member, commit_failures_after_rebalance ---
+
+TOTAL, RATE = "fetch_manager_records_consumed_total", "fetch_manager_records_consumed_rate"
+COMMITTED = "coordinator_commit_total"
+
+
+def evicted(*reports: Event) -> GroupHistory:
+    """Member a is removed at T0, which its client learns late."""
+    return history(
+        picture(T0 - HOUR, A, B),
+        rebalance(T0 - 3 * SECOND, [A, B], [B]),
+        picture(T0, member("b-1", range(4))),
+        *reports,
+    )
+
+
+def told(who: object, name: str, *values: float, every_s: int = 10, **more: float) -> list[Event]:
+    return [
+        report(T0 + (n + 1) * every_s * SECOND, who, {name: value, **more})  # type: ignore[arg-type]
+        for n, value in enumerate(values)
+    ]
+
+
+def test_a_client_that_goes_on_outside_the_group_is_a_zombie():
+    """Its total grows; where only a rate is told, it counts once its window lies behind the departure."""
+    (found,) = judge(zombie_member, evicted(*told(A, TOTAL, 100, 150, 200)), 30 * SECOND)
+    assert (found.rule, found.confidence) == ("zombie_member", CERTAIN)
+    assert [each.member_id for each in found.subject.members] == ["a-1"]
+    assert judge(zombie_member, evicted(*told(A, RATE, 9.0, 8.0, 7.0)), 30 * SECOND) == []
+    assert len(judge(zombie_member, evicted(*told(A, RATE, 9.0, 9.0, every_s=40)), 80 * SECOND)) == 1
+
+
+@pytest.mark.parametrize(
+    "reports",
+    [
+        told(A, TOTAL, 100, 100, 100),
+        told(A, RATE, 4.0, 0.0, every_s=40),
+        told(B, TOTAL, 100, 150, 200),
+        told(member("c-1"), TOTAL, 100, 150, 200),
+        told(member("a-2"), TOTAL, 100, 150, 200),
+        told(A, TOTAL, 100, 150, every_s=2),
+    ],
+    ids=["stopped", "rate fell to none", "a member", "never a member", "has a new id", "just removed"],
+)
+def test_clients_that_stop_or_belong_are_no_zombies(reports):
+    """Who stopped, who is in the group, and who is not known to have been in it."""
+    assert judge(zombie_member, evicted(*reports), 80 * SECOND) == []
+
+
+def uncommitted(*events: Event) -> GroupHistory:
+    """Both members commit every 5 s until a rebalance at T0; after it only b does."""
+    return history(
+        picture(T0 - HOUR, A, B),
+        *(commits(T0 - MINUTE + n * 5 * SECOND, dict.fromkeys(range(4), n)) for n in range(10)),
+        rebalance(T0 - 3 * SECOND, [A, B], [A, B]),
+        picture(T0, A, B),
+        *(commits(T0 + n * 5 * SECOND, {2: 50 + n, 3: 50 + n}) for n in range(1, 10)),
+        *events,
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "variant", "confidence"),
+    [({COMMITTED: 7.0}, "not_tried", CERTAIN), ({}, None, STRONG)],
+    ids=["no longer tried", "commits not told"],
+)
+def test_a_member_that_consumes_but_is_not_committed_since_a_rebalance(more, variant, confidence):
+    """Nothing of its partitions is stored, although it commits usually."""
+    early = uncommitted(*told(A, TOTAL, *range(100, 105), **more))
+    assert judge(commit_failures_after_rebalance, early, 50 * SECOND) == []
+    known = uncommitted(*told(A, TOTAL, *range(100, 108), **more))
+    (found,) = judge(commit_failures_after_rebalance, known, 85 * SECOND)
+    assert (found.variant, found.confidence) == (variant, confidence)
+    assert [each.member_id for each in found.subject.members] == ["a-1"]
+    assert found.rebalance_ids == (rebalance_id(T0 - 3 * SECOND),)
+
+
+def test_commits_that_are_tried_and_not_stored_were_refused():
+    """The client counts requests; the log has none of them."""
+    reports = [report(T0 + n * 10 * SECOND, A, {TOTAL: 100.0 * n, COMMITTED: 7.0 + n}) for n in range(1, 9)]
+    (found,) = judge(commit_failures_after_rebalance, uncommitted(*reports), 85 * SECOND)
+    assert found.variant == "refused"
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        uncommitted(*told(A, TOTAL, *[100.0] * 8)),
+        uncommitted(commits(T0 + 50 * SECOND, {0: 60, 1: 60}), *told(A, TOTAL, *range(100, 108))),
+        uncommitted(),
+    ],
+    ids=["nothing to do", "committed", "no reports"],
+)
+def test_members_that_commit_or_have_nothing_to_commit_are_well(known):
+    """Without consumption there is nothing to commit, and without reports nothing is known of it."""
+    assert judge(commit_failures_after_rebalance, known, 85 * SECOND) == []
+
+
+def test_a_young_idle_group_has_none_of_it():
+    """The first minutes of a group without records are silent under every rule."""
+    known = history(
+        picture(T0, A, B, first_seen_ms=T0), probe(T0, ends=dict.fromkeys(range(4), 0)), commits(T0 + 1, {0: 0})
+    )
+    assert [verdict for rule in CONDITIONS for verdict in judge(rule, known, MINUTE)] == []

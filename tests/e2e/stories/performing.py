@@ -1,0 +1,52 @@
+"""A story on a stage, with whatever watches it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import TypeVar
+
+from rebalance_deploy.stories.play import Play, playing
+from rebalance_deploy.stories.stage import Stage, open_stage
+from rebalance_deploy.stories.story import Story
+
+T = TypeVar("T")
+
+
+@contextmanager
+def performing(
+    story: Story,
+    directory: Path,
+    watch: Callable[[Stage], AbstractContextManager[T]],
+    *,
+    cured: bool,
+    seed: int,
+    kafka_version: str | None = None,
+    metrics_topic: str | None = None,
+) -> Iterator[tuple[Play, T]]:
+    """Open a stage, let `watch` make what watches it, play to the outcome, and yield both while the clients still run.
+
+    `watch` gets the running stage and returns a context manager; what that yields is handed on, a monitor for example.
+    With a `metrics_topic`, which must exist, clients that can report their metrics to it.
+    """
+    version = kafka_version or story.versions[0]
+    with (
+        open_stage(
+            directory,
+            brokers=story.brokers,
+            zookeeper=story.zookeeper,
+            kafka_version=version,
+            config=story.broker_config,
+        ) as stage,
+        watch(stage) as watcher,
+        playing(
+            story, stage, cured=cured, seed=seed, directory=directory / "clients", metrics_topic=metrics_topic
+        ) as play,
+    ):
+        yield play, watcher
+
+
+def unwatched(_: Stage) -> AbstractContextManager[None]:
+    """Watch nothing."""
+    return nullcontext()

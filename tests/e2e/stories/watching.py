@@ -1,0 +1,55 @@
+"""The real monitor watching a stage: stream, prober and exporter as processes, and what they find."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from rebalance_deploy import local
+from rebalance_deploy.counts import fetch
+from rebalance_deploy.settings import Sources
+from rebalance_deploy.stories.stage import Stage
+from rebalance_streaming.groups.events import Finding
+
+
+class _Answer(msgspec.Struct):
+    findings: list[Finding]
+
+
+@dataclass(frozen=True, slots=True)
+class Watcher:
+    """A running monitor."""
+
+    url: str
+
+    def findings(self) -> list[Finding]:
+        """Return what the API says now."""
+        _, text = fetch(f"{self.url}/api/v1/findings")
+        return msgspec.json.decode(text, type=_Answer).findings
+
+
+def watching(directory: Path, stage: Stage) -> AbstractContextManager[Watcher]:
+    """Run the monitor on a stage's brokers until the block ends."""
+    return _watch(directory, stage)
+
+
+@contextmanager
+def _watch(directory: Path, stage: Stage) -> Iterator[Watcher]:
+    directory.mkdir(parents=True, exist_ok=True)
+    flags = (
+        f"kafka.bootstrap.servers={stage.bootstrap}",
+        f"stream.checkpoint={directory / 'checkpoint'}",
+        "export.listen_host=127.0.0.1",
+        "export.listen_port=0",
+        "probe.listen_host=127.0.0.1",
+        "probe.listen_port=0",
+        *((f"probe.zookeeper={stage.zookeeper}",) if stage.zookeeper else ()),
+    )
+    with local.Monitor(Sources(flags=flags), directory) as monitor:
+        monitor.wait_until_ready(threading.Event(), print)
+        yield Watcher(monitor.url)

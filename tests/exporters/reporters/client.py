@@ -1,0 +1,139 @@
+"""A consumer with a reporter, in a process of its own, that does what it is told line by line on standard input.
+
+    python client.py '{"library": "kafka-python", "bootstrap": …, "group": …, "topic": …, "settings": {…}, …}'
+
+It consumes until told `stall SECONDS`, `close` or `exit`, and writes one JSON line per event. It runs with whatever
+version of the client is on its path.
+"""
+
+# It runs as a script, with the one library it is to show.
+# ruff: noqa: PLC0415, T201
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import threading
+import time
+from queue import Empty, Queue
+
+SPEC = json.loads(sys.argv[1])
+REPORTS = {"topic": SPEC["reports"], "interval_seconds": SPEC["interval_seconds"]}
+
+
+def tell(event, **more):
+    print(json.dumps(dict(more, event=event, t_ms=int(time.time() * 1000))), flush=True)
+
+
+def read_orders(orders):
+    for line in sys.stdin:
+        orders.put(line.split())
+
+
+def thread_names():
+    return sorted(each.name for each in threading.enumerate() if each.name.startswith("rebalance-monitor"))
+
+
+def time_reporter():
+    """Return a list of the seconds that the reporter spends on closing; the client may be slow for its own reasons."""
+    from rebalance_exporters.reporters.reporter import Reporter
+
+    spent = []
+
+    def timed(method):
+        def call(self):
+            began = time.monotonic()
+            method(self)
+            spent.append(time.monotonic() - began)
+
+        return call
+
+    for name in ("announce_close", "await_end"):
+        setattr(Reporter, name, timed(getattr(Reporter, name)))
+    return spent
+
+
+class TellingHandler(logging.Handler):
+    def emit(self, record):
+        if record.name.startswith("rebalance_exporters"):
+            tell("log", text=record.getMessage())
+
+
+def make_kafka_python():
+    import kafka
+
+    from rebalance_exporters.reporters.kafka_python import metric_reporter, report
+
+    settings = dict(SPEC["settings"], bootstrap_servers=SPEC["bootstrap"], group_id=SPEC["group"])
+    if SPEC.get("plain"):
+        plain = metric_reporter(group_id=SPEC["group"], bootstrap_servers=SPEC["bootstrap"], **REPORTS)
+        return kafka.KafkaConsumer(SPEC["topic"], metric_reporters=[plain], **settings)
+    consumer = kafka.KafkaConsumer(SPEC["topic"], **settings)
+    if SPEC.get("bare"):
+        return consumer
+    consumer = report(consumer, **REPORTS)
+    assert isinstance(consumer, kafka.KafkaConsumer)
+    return consumer
+
+
+def make_confluent():
+    from confluent_kafka import Consumer
+
+    from rebalance_exporters.reporters.confluent import report
+
+    seen = []
+
+    def stats_cb(text):
+        if not seen:
+            seen.append(text)
+            tell("stats_cb", name=json.loads(text)["name"])
+
+    settings = {"bootstrap.servers": SPEC["bootstrap"], "group.id": SPEC["group"], "log_level": 0, "stats_cb": stats_cb}
+    consumer = report(Consumer, dict(settings, error_cb=lambda _: None, **SPEC["settings"]), **REPORTS)
+    assert isinstance(consumer, Consumer)
+    consumer.subscribe([SPEC["topic"]])
+    return consumer
+
+
+def consume(consumer):
+    """Yield after every call of the client, with how many records it gave."""
+    if SPEC["library"] == "confluent":
+        while True:
+            message = consumer.poll(0.1)
+            yield int(message is not None and message.error() is None)
+    if SPEC["loop"] == "poll":
+        while True:
+            yield sum(map(len, consumer.poll(timeout_ms=100).values()))
+    while True:
+        for _ in consumer:
+            yield 1
+
+
+def main():
+    logging.getLogger().addHandler(TellingHandler())
+    spent = time_reporter()
+    orders = Queue()
+    threading.Thread(target=read_orders, args=(orders,), daemon=True).start()
+    consumer = make_confluent() if SPEC["library"] == "confluent" else make_kafka_python()
+    tell("started", threads=thread_names())
+    for records in consume(consumer):
+        if records:
+            tell("consumed", records=records)
+        try:
+            order = orders.get_nowait()
+        except Empty:
+            continue
+        if order[0] == "stall":
+            tell("stalls")
+            time.sleep(float(order[1]))
+            tell("goes on")
+        elif order[0] == "close":
+            consumer.close()
+            time.sleep(float(order[1]))
+            tell("closed", reporter_seconds=sum(spent), threads=thread_names())
+            return
+        elif order[0] == "exit":
+            return
+
+
+main()

@@ -1,0 +1,293 @@
+"""The reporter of confluent-kafka, around a consumer class that needs no broker."""
+
+from __future__ import annotations
+
+import gc
+import json
+import threading
+from typing import Any
+
+import confluent_kafka
+import pytest
+
+from rebalance_exporters.reporters.confluent import make_producer_settings, read_config, report, slim_statistics
+from waiting import wait_for
+
+STATISTICS = '{ "name": "orders-1#consumer-1", "type": "consumer", "brokers": {}, "topics": {}, "replyq": 0 }'
+
+
+class Message:
+    def __init__(self, error: str | None = None) -> None:
+        self._error = error
+
+    def error(self) -> str | None:
+        return self._error
+
+
+class PlainConsumer:
+    """What of confluent_kafka.Consumer is used; its statistics come inside poll, as librdkafka's do."""
+
+    def __init__(self, config: dict[str, Any], **kwargs: Any) -> None:
+        self.config = config
+        self.kwargs = kwargs
+        self.answers: list[Any] = []
+        self.asked_by: list[str] = []
+        self.closed = 0
+
+    def poll(self, timeout: float = -1) -> Any:
+        self.config["stats_cb"](STATISTICS)
+        answer = self.answers.pop(0) if self.answers else None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Any]:
+        return [Message()] * num_messages
+
+    def memberid(self) -> str:
+        self.asked_by.append(threading.current_thread().name)
+        return "orders-1-uuid"
+
+    def close(self) -> str:
+        self.closed += 1
+        return "closed"
+
+    def __enter__(self) -> PlainConsumer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # As the C class does it: by its own close.
+        PlainConsumer.close(self)
+
+
+class Sent:
+    """Takes what a reporter sends."""
+
+    def __init__(self) -> None:
+        self.reports: list[dict[str, Any]] = []
+        self.keys: set[bytes | None] = set()
+
+    def __call__(self, topic: str, key: bytes | None, value: bytes) -> None:
+        self.keys.add(key)
+        self.reports.append(json.loads(value))
+
+    @property
+    def last(self) -> dict[str, Any]:
+        """A report that was made after this was asked."""
+        seen = len(self.reports)
+        wait_for(lambda: len(self.reports) > seen + 1, "a report")
+        return self.reports[-1]
+
+
+@pytest.fixture
+def sent() -> Sent:
+    return Sent()
+
+
+def reported(sent: Sent, **config: Any) -> Any:
+    return report(
+        PlainConsumer, {"group.id": "orders", "client.id": "orders-1", **config}, interval_seconds=0.02, send=sent
+    )
+
+
+def threads() -> int:
+    return sum(each.name.startswith("rebalance-monitor") for each in threading.enumerate())
+
+
+def test_what_comes_back_is_an_instance_of_the_class(sent):
+    """Made with the user's properties and arguments, with its own methods' results and errors."""
+    users = {"group.id": "orders", "session.timeout.ms": 6000}
+    consumer = report(PlainConsumer, users, send=sent, logger="L")
+    assert isinstance(consumer, PlainConsumer)
+    assert consumer.config.items() >= users.items()
+    assert "stats_cb" not in users
+    assert consumer.kwargs == {"logger": "L"}
+    message = Message()
+    consumer.answers = [message, ValueError("no")]
+    assert consumer.poll(0.1) is message
+    with pytest.raises(ValueError, match="no"):
+        consumer.poll()
+    assert consumer.close() == "closed"
+
+
+@pytest.mark.parametrize(
+    ("users", "wanted"), [({}, 1000), ({"statistics.interval.ms": 0}, 1000), ({"statistics.interval.ms": "500"}, 500)]
+)
+def test_statistics_are_turned_on_unless_they_are(sent, users, wanted):
+    """librdkafka's shortest interval is a second."""
+    consumer = reported(sent, **users)
+    assert consumer.config["statistics.interval.ms"] == wanted
+    consumer.close()
+
+
+def test_the_users_callback_is_called_as_before(sent):
+    """With the same text, and what it raises is the application's to see."""
+    seen: list[str] = []
+
+    def stats_cb(text: str) -> None:
+        seen.append(text)
+        if len(seen) == 2:
+            raise KeyError("mine")
+
+    consumer = reported(sent, stats_cb=stats_cb)
+    consumer.poll(0)
+    with pytest.raises(KeyError, match="mine"):
+        consumer.poll(0)
+    assert seen == [STATISTICS] * 2
+    consumer.close()
+
+
+def test_a_client_that_never_polled_is_reported_without_statistics(sent):
+    """Else one that hangs from the start would not be seen at all."""
+    consumer = reported(sent)
+    last = sent.last
+    assert (last["schema"], last["client"]["group_id"]) == ("rebalance-monitor/client-metrics/1", "orders")
+    assert (last["metrics"], last["app"]["last_poll_return_ms"], "statistics" in last) == ({}, None, False)
+    assert sent.keys == {b"orders"}
+    consumer.close()
+
+
+def test_the_last_statistics_are_published_again_and_again_with_their_age(sent):
+    """As they came, while the application does not poll."""
+    consumer = reported(sent)
+    consumer.answers = [Message()]
+    consumer.poll(0)
+    one, other = sent.last, sent.last
+    assert one["statistics"] == other["statistics"] == json.loads(STATISTICS)
+    assert 0 <= one["statistics_age_ms"] < other["statistics_age_ms"]
+    assert one["app"] == other["app"]
+    assert (one["app"]["records_in_last_poll"], one["app"]["waiting_since_ms"]) == (1, None)
+    consumer.close()
+
+
+@pytest.mark.parametrize(("answer", "records"), [(None, 0), (Message("end of partition"), 0), (Message(), 1)])
+def test_polls_are_counted_by_their_records(sent, answer, records):
+    """Nothing, or an error in a record's place, is none."""
+    consumer = reported(sent)
+    consumer.answers = [answer]
+    consumer.poll(0)
+    assert sent.last["app"]["records_in_last_poll"] == records
+    consumer.close()
+
+
+def test_consume_is_a_poll(sent):
+    """Of so many records."""
+    consumer = reported(sent)
+    assert len(consumer.consume(5, timeout=1)) == 5
+    assert sent.last["app"]["records_in_last_poll"] == 5
+    consumer.close()
+
+
+def test_the_members_id_is_asked_by_the_thread_that_polls(sent):
+    """And rarely, since it is a question to librdkafka's main thread."""
+    consumer = reported(sent)
+    for _ in range(100):
+        consumer.poll(0)
+    assert sent.last["client"]["member_id"] == "orders-1-uuid"
+    assert set(consumer.asked_by) == {threading.current_thread().name}
+    assert len(consumer.asked_by) < 100
+    consumer.close()
+
+
+def test_a_members_id_that_cannot_be_told_is_no_error(sent, caplog):
+    """Of a consumer that was closed within a callback."""
+    consumer = reported(sent)
+    consumer.memberid = lambda: 1 / 0
+    consumer.poll(0)
+    assert sent.last["client"]["member_id"] is None
+    assert "the member's id is not told" in caplog.text
+    consumer.close()
+
+
+@pytest.mark.parametrize("way", ["close", "with"])
+def test_closing_the_consumer_ends_the_reporter(sent, way):
+    """By its method or as a context, with one last report."""
+    before = threads()
+    consumer = reported(sent)
+    if way == "close":
+        consumer.close()
+    else:
+        with consumer:
+            pass
+    assert consumer.closed == 1
+    assert threads() == before
+    assert sent.reports[-1]["closing"] is True
+
+
+def test_a_forgotten_consumer_is_not_kept_alive(sent):
+    """Its reporter ends with it."""
+    before = threads()
+    consumer = reported(sent)
+    assert sent.last
+    del consumer
+    gc.collect()
+    wait_for(lambda: threads() == before, "the end of the threads")
+
+
+def test_an_error_of_the_class_is_the_users_to_see(sent):
+    """And leaves no thread behind."""
+
+    def refuse(config: dict[str, Any]) -> None:
+        raise confluent_kafka.KafkaException("no such property")
+
+    before = threads()
+    broken = type("Broken", (PlainConsumer,), {"__init__": lambda self, config: refuse(config)})
+    with pytest.raises(confluent_kafka.KafkaException, match="no such property"):
+        report(broken, {}, send=sent)
+    assert threads() == before
+
+
+def test_statistics_too_large_for_a_record_lose_their_topics_first():
+    """Then their brokers, but for the coordinator; what is left says that it is statistics."""
+    whole = {
+        "type": "consumer",
+        "cgrp": {"state": "up"},
+        "brokers": {"GroupCoordinator": {"req": {"Heartbeat": 5}}, **{f"b:{n}": {"pad": "x" * 50} for n in range(20)}},
+        "topics": {"orders": {"pad": "x" * 5000}},
+    }
+    text = json.dumps(whole)
+    assert slim_statistics(text, len(text)) is text
+    assert json.loads(slim_statistics(text, 3000)) == {**whole, "topics": {}}
+    coordinator = {"GroupCoordinator": {"req": {"Heartbeat": 5}}}
+    assert json.loads(slim_statistics(text, 300)) == {**whole, "topics": {}, "brokers": coordinator}
+
+
+def test_settings_are_told_with_librdkafkas_defaults():
+    """Numbers may be given as text; commits that are not automatic have no interval."""
+    assert read_config({}) == {
+        "session_timeout_ms": 45_000,
+        "heartbeat_interval_ms": 3_000,
+        "max_poll_interval_ms": 300_000,
+        "fetch_max_wait_ms": 500,
+        "auto_commit_interval_ms": 5_000,
+        "group_protocol": "classic",
+    }
+    told = read_config({"session.timeout.ms": "6000", "enable.auto.commit": "false"})
+    assert (told["session_timeout_ms"], told["auto_commit_interval_ms"]) == (6000, None)
+
+
+def test_under_the_new_protocol_the_broker_decides_on_sessions():
+    """So nothing is told of them."""
+    told = read_config({"group.protocol": "consumer"})
+    assert (told["session_timeout_ms"], told["heartbeat_interval_ms"]) == (None, None)
+    assert (told["max_poll_interval_ms"], told["group_protocol"]) == (300_000, "consumer")
+
+
+def test_the_producer_connects_as_the_consumer_does():
+    """Servers and security, and nothing that only a consumer has; librdkafka takes it all."""
+    consumer = {
+        "bootstrap.servers": "b:9092",
+        "group.id": "g",
+        "client.id": "orders-1",
+        "security.protocol": "sasl_plaintext",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "u",
+        "sasl.password": "p",
+        "auto.offset.reset": "earliest",
+        "stats_cb": print,
+    }
+    settings = make_producer_settings(consumer, {"acks": "all"})
+    assert settings["sasl.username"] == "u"
+    assert (settings["acks"], settings["client.id"]) == ("all", "orders-1-rebalance-reporter")
+    assert not settings.keys() & {"group.id", "auto.offset.reset", "stats_cb"}
+    confluent_kafka.Producer({**settings, "error_cb": lambda _: None})

@@ -1,0 +1,281 @@
+"""The two threads of a reporter: one is never late because of the other."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from rebalance_exporters.reporters.outbox import LARGEST_BYTES, CallTransport, Complaints, Outbox, Report
+from rebalance_exporters.reporters.reporter import Reporter, Schedule, Tick
+from waiting import wait_for
+
+LOG = logging.getLogger("test.reporters")
+
+
+class Kafka:
+    """Takes reports, or refuses or holds them."""
+
+    def __init__(self) -> None:
+        self.got: list[bytes] = []
+        self.tried = 0
+        self.away = False
+        self.goes_on = threading.Event()
+        self.goes_on.set()
+        self.closed = threading.Event()
+
+    def send(self, report: Report, given_up: threading.Event) -> None:
+        self.tried += 1
+        while not self.goes_on.wait(0.01):
+            if given_up.is_set():
+                raise TimeoutError("given up")
+        if self.away:
+            raise ConnectionError("away")
+        self.got.append(report.value)
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+@contextmanager
+def running(kafka: Kafka, capacity: int = 3) -> Iterator[Outbox]:
+    outbox = Outbox(kafka, Complaints(LOG), capacity=capacity, retry_seconds=0.01)
+    outbox.start()
+    try:
+        yield outbox
+    finally:
+        outbox.close()
+        outbox.join(time.monotonic() + 10)
+
+
+def put(outbox: Outbox, *names: str) -> None:
+    for name in names:
+        outbox.put(Report(None, name.encode()))
+
+
+def test_ticks_keep_to_their_grid():
+    """One that comes late does not move the next."""
+    schedule = Schedule(5.0, now=100.0)
+    assert schedule.seconds_left(100.0) == 0
+    assert schedule.take(100.25) == pytest.approx(0.25)
+    assert schedule.seconds_left(100.5) == pytest.approx(4.5)
+
+
+def test_ticks_that_a_pause_swallowed_are_left_out():
+    """A pause is told once, by its length."""
+    schedule = Schedule(5.0, now=100.0)
+    schedule.take(100.0)
+    assert schedule.take(117.0) == pytest.approx(12.0)
+    assert schedule.seconds_left(117.0) == pytest.approx(3.0)
+
+
+def test_reports_arrive_in_order():
+    """As they were put."""
+    kafka = Kafka()
+    with running(kafka) as outbox:
+        put(outbox, "a", "b", "c")
+        wait_for(lambda: kafka.got == [b"a", b"b", b"c"], "three reports")
+    assert outbox.dropped == 0
+
+
+def test_a_full_outbox_loses_its_oldest_and_counts_them():
+    """While Kafka holds the first."""
+    kafka = Kafka()
+    kafka.goes_on.clear()
+    with running(kafka) as outbox:
+        put(outbox, "held")
+        wait_for(lambda: kafka.tried, "the first try")
+        put(outbox, "a", "b", "c", "d", "e")
+        assert outbox.dropped == 2
+        kafka.goes_on.set()
+        wait_for(lambda: kafka.got == [b"held", b"c", b"d", b"e"], lambda: kafka.got)
+
+
+def test_what_an_outage_kept_arrives_after_it(caplog):
+    """In order, and the outage was said once."""
+    kafka = Kafka()
+    kafka.away = True
+    with running(kafka) as outbox:
+        put(outbox, "a", "b")
+        wait_for(lambda: kafka.tried > 3, "some tries")
+        kafka.away = False
+        wait_for(lambda: kafka.got == [b"a", b"b"], lambda: kafka.got)
+    (said,) = caplog.messages
+    assert "reports cannot be sent" in said
+    assert "ConnectionError: away" in said
+
+
+def test_a_report_that_fails_while_the_outbox_is_full_is_the_one_lost():
+    """It is the oldest."""
+    kafka = Kafka()
+    kafka.goes_on.clear()
+    kafka.away = True
+    with running(kafka) as outbox:
+        put(outbox, "held")
+        wait_for(lambda: kafka.tried, "the first try")
+        put(outbox, "a", "b", "c")
+        kafka.goes_on.set()
+        wait_for(lambda: outbox.dropped == 1, "one lost")
+        kafka.away = False
+        wait_for(lambda: kafka.got == [b"a", b"b", b"c"], lambda: kafka.got)
+
+
+def test_a_report_too_large_for_a_record_is_not_queued(caplog):
+    """It would hold up all others for ever."""
+    kafka = Kafka()
+    with running(kafka) as outbox:
+        outbox.put(Report(None, b"x" * (LARGEST_BYTES + 1)))
+        put(outbox, "a")
+        wait_for(lambda: kafka.got == [b"a"], lambda: kafka.got)
+    assert outbox.dropped == 1
+    assert "too large" in caplog.text
+
+
+def test_closing_sends_what_waits():
+    """And closes the connection."""
+    kafka = Kafka()
+    with running(kafka) as outbox:
+        put(outbox, "a", "b")
+    assert kafka.got == [b"a", b"b"]
+    assert kafka.closed.is_set()
+
+
+def test_closing_does_not_wait_for_a_kafka_that_is_away():
+    """What is under way is given up at the deadline, and the thread ends."""
+    kafka = Kafka()
+    kafka.goes_on.clear()
+    outbox = Outbox(kafka, Complaints(LOG))
+    outbox.start()
+    put(outbox, "a")
+    wait_for(lambda: kafka.tried, "the first try")
+    outbox.close()
+    outbox.join(time.monotonic() + 0.05)
+    assert kafka.closed.wait(10)
+    assert kafka.got == []
+
+
+def test_a_function_of_the_user_gets_topic_key_and_value():
+    """Instead of a producer."""
+    got: list[tuple[str, bytes | None, bytes]] = []
+    CallTransport(lambda *parts: got.append(parts), "t").send(Report(b"k", b"v"), threading.Event())
+    assert got == [("t", b"k", b"v")]
+
+
+def test_a_complaint_is_said_once_per_kind(caplog):
+    """Of two errors of one type at one task the second is not said; another task's or type's is."""
+    complaints = Complaints(LOG)
+    complaints.note("sending", ValueError("one"))
+    complaints.note("sending", ValueError("two"))
+    complaints.note("sending", KeyError("three"))
+    complaints.note("making", ValueError("four"))
+    assert [message.rsplit(": ", 1)[1] for message in caplog.messages] == ["one", "'three'", "four"]
+
+
+class Made:
+    """Composes reports that say their tick, or fails."""
+
+    def __init__(self) -> None:
+        self.ticks: list[Tick] = []
+        self.fails_at: int | None = None
+        self.ends_at: int | None = None
+
+    def __call__(self, tick: Tick) -> Report | None:
+        self.ticks.append(tick)
+        if tick.seq == self.fails_at:
+            raise RuntimeError("no report")
+        return None if tick.seq == self.ends_at else Report(None, str(tick.seq).encode())
+
+
+@contextmanager
+def reporting(made: Made, kafka: Kafka, interval_seconds: float = 0.02) -> Iterator[Reporter]:
+    complaints = Complaints(LOG)
+    reporter = Reporter(made, Outbox(kafka, complaints, retry_seconds=0.01), complaints, interval_seconds)
+    reporter.start()
+    try:
+        yield reporter
+    finally:
+        reporter.announce_close()
+        reporter.await_end()
+
+
+def test_reports_come_at_once_and_then_every_interval():
+    """Counted from 0, each with its interval."""
+    made, kafka = Made(), Kafka()
+    with reporting(made, kafka):
+        wait_for(lambda: len(kafka.got) > 3, "four reports")
+    assert kafka.got[:4] == [b"0", b"1", b"2", b"3"]
+    assert {tick.interval_ms for tick in made.ticks} == {20}
+
+
+def test_reports_go_on_while_kafka_holds_one():
+    """The thread that reports waits for nobody, so its lateness tells of the process alone; losses are told."""
+    made, kafka = Made(), Kafka()
+    kafka.goes_on.clear()
+    complaints = Complaints(LOG)
+    outbox = Outbox(kafka, complaints, capacity=2)
+    reporter = Reporter(made, outbox, complaints, 0.02)
+    reporter.start()
+    wait_for(lambda: len(made.ticks) > 5, "six reports")
+    wait_for(lambda: made.ticks[-1].dropped > 1, "losses")
+    kafka.goes_on.set()
+    reporter.announce_close()
+    reporter.await_end()
+
+
+def test_a_pause_of_the_process_shows_as_lateness():
+    """Here the composing of a report holds up the thread itself."""
+    made, kafka = Made(), Kafka()
+
+    def slowly(tick: Tick) -> Report | None:
+        if tick.seq == 1:
+            time.sleep(0.3)
+        return made(tick)
+
+    complaints = Complaints(LOG)
+    reporter = Reporter(slowly, Outbox(kafka, complaints), complaints, 0.05)
+    reporter.start()
+    wait_for(lambda: len(made.ticks) > 3, "four reports")
+    reporter.announce_close()
+    reporter.await_end()
+    assert 200 <= made.ticks[2].late_ms <= 5_000
+    assert made.ticks[3].late_ms < made.ticks[2].late_ms
+
+
+def test_a_report_that_cannot_be_made_leaves_a_gap(caplog):
+    """It is said once, its number stays empty, and the next one is made."""
+    made, kafka = Made(), Kafka()
+    made.fails_at = 1
+    with reporting(made, kafka):
+        wait_for(lambda: b"2" in kafka.got, "the report after")
+    assert b"1" not in kafka.got
+    assert caplog.text.count("a report cannot be made") == 1
+
+
+def test_closing_makes_one_last_report():
+    """Marked as such, and both threads are gone after it."""
+    made, kafka = Made(), Kafka()
+    with reporting(made, kafka, interval_seconds=3600):
+        wait_for(lambda: kafka.got, "the first report")
+    assert [tick.closing for tick in made.ticks] == [False, True]
+    assert kafka.got == [b"0", b"1"]
+    assert kafka.closed.wait(10)
+
+
+def test_reporting_ends_when_there_is_nothing_to_report_on():
+    """Of a consumer that was forgotten."""
+    made, kafka = Made(), Kafka()
+    made.ends_at = 2
+    with reporting(made, kafka):
+        assert kafka.closed.wait(10)
+        assert len(made.ticks) == 3
+
+
+@pytest.mark.parametrize("interval_seconds", [0, -1, float("nan")])
+def test_an_interval_must_be_positive(interval_seconds):
+    """Said where it is set."""
+    with pytest.raises(ValueError, match="must be above 0"):
+        Reporter(Made(), Outbox(Kafka(), Complaints(LOG)), Complaints(LOG), interval_seconds)
