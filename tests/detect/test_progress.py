@@ -116,7 +116,6 @@ def test_ends_have_a_history():
     assert known.ends_since() == T0
 
 
-@pytest.mark.xfail(strict=True, reason="take_ends compares with the sample before the last: spacing is 5 to 8 s")
 def test_the_history_of_ends_is_bounded_and_goes_back_a_quarter_of_an_hour():
     """Probes every two seconds are thinned to one in ten."""
     known = progress(*(probe(T0 + n * 2_000, ends={0: n}) for n in range(1_000)))

@@ -71,6 +71,7 @@ class Thresholds:
     stalled_ms: int = 5 * _MINUTE
     slow_ms: int = 15 * _MINUTE
     orphan_ms: int = _MINUTE
+    metadata_ms: int = 5 * _MINUTE
     skew_factor: float = 3.0
     skew_share: float = 0.5
     jump_factor: float = 10.0

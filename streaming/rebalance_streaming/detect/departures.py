@@ -13,7 +13,16 @@ from dataclasses import dataclass, replace
 from rebalance_streaming.detect.clients import Stretch
 from rebalance_streaming.detect.fingerprints import Fingerprint, fingerprint
 from rebalance_streaming.detect.history import PREPARING, GroupHistory
-from rebalance_streaming.detect.liveness import NOT_POLLING, PAUSED, STARVED, UNREACHABLE, Lost, read_liveness
+from rebalance_streaming.detect.liveness import (
+    GONE,
+    NOT_POLLING,
+    PAUSED,
+    RESTARTED,
+    STARVED,
+    UNREACHABLE,
+    Lost,
+    read_liveness,
+)
 from rebalance_streaming.detect.progress import Rhythm
 from rebalance_streaming.detect.verdict import CERTAIN, CLIENT_METRICS, COMMITS, LOG, PLAUSIBLE, PROBES, STRONG, seconds
 from rebalance_streaming.groups.events import Evidence, Generation, Member, Rebalance
@@ -202,7 +211,7 @@ def _lag_at(history: GroupHistory, member: Member, at_ms: int) -> int | None:
     for topic, numbers in (member.partitions or {}).items():
         for p in numbers:
             end, committed = (
-                history.progress.end_at(topic, p, at_ms),
+                history.progress.estimated_end_at(topic, p, at_ms),
                 history.progress.committed_before((topic, p), at_ms),
             )
             if end is not None and committed is not None:
@@ -217,8 +226,8 @@ def _arriving(history: GroupHistory, member: Member, to_ms: int) -> int | None:
         late - early
         for topic, numbers in (member.partitions or {}).items()
         for p in numbers
-        if (early := progress.end_at(topic, p, from_ms) or progress.first_end(topic, p)) is not None
-        and (late := progress.end_at(topic, p, to_ms)) is not None
+        if (early := progress.estimated_end_at(topic, p, from_ms) or progress.first_end(topic, p)) is not None
+        and (late := progress.estimated_end_at(topic, p, to_ms)) is not None
     ]
     return sum(grown) if grown else None
 
@@ -245,7 +254,22 @@ _Classes = tuple[tuple[str, ...], float, tuple[Evidence, ...]]
 
 def _classify(of: Departure, rebalance: Rebalance) -> _Classes:
     """Return the classes that fit, the confidence of the first, and why; the first source that tells decides."""
-    return _class_by_epoch(of, rebalance) or _class_by_reports(of) or _class_by_silence(of) or _class_by_life(of)
+    found = _class_by_epoch(of, rebalance) or _class_by_reports(of) or _class_by_silence(of)
+    if found is None or found[0][0] == UNKNOWN:
+        found = _class_by_end(of) or found
+    return found or _class_by_life(of)
+
+
+def _class_by_end(of: Departure) -> _Classes | None:
+    """Compare when a process last reported with when its member was gone: a session later, or at once."""
+    if of.stretch is None or of.liveness not in (GONE, RESTARTED):
+        return None
+    quiet = of.to_ms - of.stretch.last_report_ms
+    text = f"last report {seconds(quiet)} before it was removed, session {seconds(of.session_ms)}"
+    evidence = (Evidence(CLIENT_METRICS, "reports", text, "the process ended"),)
+    if of.session_ms - 500 <= quiet <= of.session_ms + 2 * of.stretch.interval_ms:
+        return (SESSION_EXPIRED,), STRONG, evidence
+    return ((CLEAN,), PLAUSIBLE, evidence) if quiet < min(of.session_ms, of.stretch.interval_ms + 1_000) else None
 
 
 def _class_by_epoch(of: Departure, rebalance: Rebalance) -> _Classes | None:

@@ -43,6 +43,8 @@ _HOLDING = frozenset(
     {"stalled_member_join_barrier", "reconciliation_stuck", "assigning_stuck", "coordinator_stuck_rebalance"}
 )
 _KEPT_HELD = 20
+#: Diagnoses that rest on commits that do not come.
+_SEEN_BY_COMMITS = frozenset({"stalled_consumer", "slow_consumer_group", "no_progress_loop"})
 #: What happens to members without a rebalance, or outside Kafka: a cause, although there is no rebalance to cause.
 _CAUSES_OF_NO_REBALANCE = frozenset({"static_member_restart", "static_id_conflict", "coordinator_failover"})
 
@@ -85,6 +87,8 @@ class Detector:
         self._withdrawn: list[Finding] = []
         self._overdue: deque[str] = deque()
         self._lags: dict[str, LagAround] = {}
+        self._committing: set[str] = set()
+        self._last_commit_ms = 0
         self.book = Book(cluster)
         self.now_ms = 0
 
@@ -123,6 +127,8 @@ class Detector:
         case = self._case(summary.group)
         if case is not None:
             case.history.progress.take_commits(summary)
+            self._committing.add(summary.group)
+            self._last_commit_ms = max(self._last_commit_ms, case.history.progress.last_commit_ms or 0)
 
     def take_probe(self, probe: Probe) -> None:
         """Take up a probe."""
@@ -244,7 +250,7 @@ class Detector:
         look = self._look(case)
         found = [verdict for rule in CONDITIONS for verdict in rule(look)]
         statements = self._statements(case, [each for each in found if each.claims])
-        standing = [each for each in found if not each.claims]
+        standing = [each for each in found if not each.claims and not self._is_behind(each)]
         causes = {name: each.verdict.rule for each in statements if each.primary for name in each.verdict.rebalance_ids}
         look = replace(look, causes=causes)
         waiting = waiting_now(
@@ -262,6 +268,11 @@ class Detector:
         ]
         statements += [Statement(each, False, self._last_of(case, each)) for each in storms]
         return self._publish(group, case, statements, look)
+
+    def _is_behind(self, verdict: Verdict) -> bool:
+        """Whether a standstill may be the monitor's own: no group at all is known to have committed since it began."""
+        of_commits = verdict.rule in _SEEN_BY_COMMITS
+        return of_commits and len(self._committing) > 1 and self._last_commit_ms <= verdict.started_at_ms
 
     def _note_held(self, case: _Case, standing: Iterable[Verdict]) -> None:
         """Remember what holds the group up, for when the rebalance it belongs to is judged."""

@@ -102,15 +102,20 @@ class GroupHistory:
         """Take up a probe."""
         at_ms = probe.probed_at_ms
         self._note_age(at_ms)
-        if probe.end_offsets is not msgspec.UNSET:
-            stable = {} if probe.stable_offsets is msgspec.UNSET else probe.stable_offsets
-            self.progress.take_ends(probe.end_offsets, stable, at_ms)
+        ends = {} if probe.end_offsets is msgspec.UNSET else probe.end_offsets
+        stable = {} if probe.stable_offsets is msgspec.UNSET else probe.stable_offsets
+        if ends or stable:
+            self.progress.take_ends(ends, stable, at_ms)
             self._note_topics(at_ms)
         if isinstance(probe.coordinator_id, int):
             self._note_coordinator(probe.coordinator_id, at_ms)
         if isinstance(probe.owners, dict):
+            if self.ownership and at_ms <= self.ownership[-1].at_ms:
+                return
             self.ownership.append(Ownership(at_ms, _members(probe), probe.owners))
         elif isinstance(probe.state, str) or isinstance(probe.members, tuple):
+            if self.sightings and at_ms <= self.sightings[-1].at_ms:
+                return
             state = (
                 probe.state.lower().replace("_", "").replace("rebalancing", "rebalance")
                 if isinstance(probe.state, str)

@@ -8,6 +8,7 @@ group has hundreds of partitions and every one is touched every few seconds.
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -159,23 +160,30 @@ class Progress:
         stable: Mapping[str, Mapping[str, int | None]],
         at_ms: int,
     ) -> None:
-        """Take up probed end offsets."""
+        """Take up probed end offsets; those of a topic that are older than what is known change nothing."""
         for name, offsets in ends.items():
             known = self._ends.setdefault(name, _Ends())
+            if known.times and at_ms < known.times[-1]:
+                continue
             last = known.ends[-1] if known.ends else np.empty(0, dtype=np.int64)
             row = _padded(last, max([len(last), *(int(p) + 1 for p in offsets)])).copy()
-            known.stable = _padded(known.stable, len(row))
             for p, offset in offsets.items():
                 row[int(p)] = UNKNOWN if offset is None else offset
-            for p, offset in stable.get(name, {}).items():
-                if int(p) < len(known.stable):
-                    known.stable[int(p)] = UNKNOWN if offset is None else offset
-            if len(known.times) > 1 and at_ms - known.times[-2] < _END_SPACING_MS:
+            # The newest sample moves on until it is far enough from the one before.
+            if len(known.times) > 1 and known.times[-1] - known.times[-2] < _END_SPACING_MS:
                 known.times[-1], known.ends[-1] = at_ms, row
             else:
                 known.times.append(at_ms)
                 known.ends.append(row)
             del known.times[:-_KEPT_ENDS], known.ends[:-_KEPT_ENDS]
+        for name, offsets in stable.items():
+            self._take_stable(name, offsets)
+
+    def _take_stable(self, name: str, offsets: Mapping[str, int | None]) -> None:
+        known = self._ends.setdefault(name, _Ends())
+        known.stable = _padded(known.stable, max([len(known.stable), *(int(p) + 1 for p in offsets)])).copy()
+        for p, offset in offsets.items():
+            known.stable[int(p)] = UNKNOWN if offset is None else offset
 
     # --- Questions ---
 
@@ -213,17 +221,31 @@ class Progress:
         known = self._ends.get(name)
         if known is None or not known.ends or partition >= len(known.ends[-1]):
             return None, None
-        return _known(known.ends[-1][partition]), _known(known.stable[partition])
+        stable = known.stable[partition] if partition < len(known.stable) else np.int64(UNKNOWN)
+        return _known(known.ends[-1][partition]), _known(stable)
 
     def end_at(self, name: str, partition: int, at_ms: int) -> int | None:
         """Return a partition's end offset as last probed before a moment; null when it was not."""
         known = self._ends.get(name)
-        found = None
-        for time, ends in zip(known.times, known.ends, strict=True) if known else ():
-            if time > at_ms:
-                break
-            found = _known(ends[partition]) if partition < len(ends) else found
-        return found
+        place = 0 if known is None else bisect_right(known.times, at_ms)
+        found = (self._sample(known, each, partition) for each in range(place - 1, -1, -1))
+        return next((each for each in found if each is not None), None)
+
+    def estimated_end_at(self, name: str, partition: int, at_ms: int) -> int | None:
+        """Return a partition's end offset at a moment, interpolated between probes; null before the first of them."""
+        known = self._ends.get(name)
+        place = 0 if known is None else bisect_right(known.times, at_ms)
+        before = self._sample(known, place - 1, partition)
+        after = self._sample(known, place, partition)
+        if known is None or before is None or after is None or after <= before:
+            return before
+        share = (at_ms - known.times[place - 1]) / (known.times[place] - known.times[place - 1])
+        return before + int((after - before) * share)
+
+    def _sample(self, known: _Ends | None, place: int, partition: int) -> int | None:
+        if known is None or not 0 <= place < len(known.ends) or partition >= len(known.ends[place]):
+            return None
+        return _known(known.ends[place][partition])
 
     def first_end(self, name: str, partition: int) -> int | None:
         """Return a partition's oldest end offset that is remembered."""

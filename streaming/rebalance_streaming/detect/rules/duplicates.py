@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator
 
 from rebalance_streaming.detect.clients import ClientHistory
 from rebalance_streaming.detect.departures import FENCED, POLL_TIMEOUT, SESSION_EXPIRED
+from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.history import GroupHistory, places
+from rebalance_streaming.detect.liveness import PAUSED, STARVED
 from rebalance_streaming.detect.look import Look
 from rebalance_streaming.detect.progress import Place, Progress
 from rebalance_streaming.detect.verdict import (
@@ -169,7 +171,15 @@ _METHODS: tuple[tuple[str, _Method], ...] = (
     ("rewinds", _by_rewinds),
 )
 
-_LABELS = {"application_offsets": CERTAIN, "totals": STRONG, "rate": PLAUSIBLE, "rewinds": STRONG}
+_LABELS = {
+    "application_offsets": CERTAIN,
+    "totals": STRONG,
+    "rate": PLAUSIBLE,
+    "rewinds": STRONG,
+    "refused": PLAUSIBLE,
+}
+#: Of these, what was counted is the least there were.
+_AT_LEAST = frozenset({"rewinds", "refused"})
 _WITHOUT_COMMIT = (POLL_TIMEOUT, SESSION_EXPIRED, FENCED)
 
 
@@ -194,16 +204,32 @@ def _count_duplicates(look: Look) -> None:
     for gone in counted.keys() - look.history.rebalances.keys():
         del known[counted[gone]]
     lost: dict[str, set[Place]] = {}
+    refused: dict[str, int] = {}
     for each in look.past:
         if each.departure.likely in _WITHOUT_COMMIT and look.now_ms - each.left_ms <= 2 * _COUNTABLE_MS:
             lost.setdefault(each.rebalance_id, set()).update(places(each.member.partitions))
+            refused[each.rebalance_id] = refused.get(each.rebalance_id, 0) + _refused(look.history, each)
     for rebalance_id in lost.keys() - counted.keys():
         rebalance = look.history.rebalances.get(rebalance_id)
         if rebalance is None or look.now_ms - (rebalance.completed_at_ms or look.now_ms) > _COUNTABLE_MS:
             continue
         found = estimate_duplicates(look.history, rebalance, _by_topic(lost[rebalance_id]))
+        if (found is None or not found[0]) and refused[rebalance_id]:
+            found = refused[rebalance_id], "refused"
         if found is not None:
             known[f"{_COUNTED}{found[1]}:{rebalance_id}"] = found[0]
+
+
+def _refused(history: GroupHistory, past: Past) -> int:
+    """Return how many partitions a member lost in the middle of work that it went on with: a record each at least.
+
+    Its commit comes too late and is refused, so the next owner begins where it began.
+    """
+    alive = past.departure.liveness in (STARVED, PAUSED) or past.departure.likely == POLL_TIMEOUT
+    if not alive or past.departure.back_as is None:
+        return 0
+    positions = (history.progress.position(*place) for place in places(past.member.partitions))
+    return sum(bool(each.lag) and (each.advanced_ms or 0) <= past.left_ms for each in positions)
 
 
 def _by_topic(lost: set[Place]) -> Partitions:
@@ -231,11 +257,12 @@ def _duplicates_verdict(
     methods = sorted({method for method, _ in counts.values()}, key=lambda each: _LABELS[each])
     culprits = sorted({name_of(each.member) for each in look.past if each.rebalance_id in counts})
     causes = sorted({cause for each in counts if (cause := look.causes.get(each)) is not None})
+    how_many = "At least" if _AT_LEAST & set(methods) else "About"
     share = f"{total / volume:.1%} of {volume} records" if volume else "no new records meanwhile"
     return Verdict(
         rule="duplicate_processing",
         confidence=_LABELS[methods[0]],
-        summary=f"About {total} records were processed twice in {seconds(look.now_ms - since_ms)}, because "
+        summary=f"{how_many} {total} records were processed twice in {seconds(look.now_ms - since_ms)}, because "
         f"{', '.join(culprits[:_NAMED])} lost partitions before committing.",
         started_at_ms=min(look.history.rebalances[each].started_before_ms for each in counts),
         severity=TICKET,
@@ -253,4 +280,10 @@ def _duplicates_verdict(
     )
 
 
-_SOURCES = {"application_offsets": CLIENT_METRICS, "totals": CLIENT_METRICS, "rate": PROBES, "rewinds": COMMITS}
+_SOURCES = {
+    "application_offsets": CLIENT_METRICS,
+    "totals": CLIENT_METRICS,
+    "rate": PROBES,
+    "rewinds": COMMITS,
+    "refused": COMMITS,
+}

@@ -38,6 +38,8 @@ _CONSUMED_TOTAL = "fetch_manager_records_consumed_total"
 _SEARCHED, _LOSSES = 20, 2
 #: A deploy or a smaller group takes members away in order.
 _ORDERLY = frozenset({"rolling_deploy", "scale_in", "scale_out", "static_member_restart", "autoscaler_flapping"})
+#: Explanations of an expired session that leave its work as the reason.
+_OVER_WORK = frozenset({"processing_blocks_heartbeat", "poll_overrun", "no_progress_loop"})
 _NAMED = 5
 
 
@@ -71,7 +73,7 @@ def _frozen(look: Look, place: Place) -> _Frozen:
 
 def no_progress_loop(look: Look) -> Iterator[Verdict]:
     """Every owner runs the same too-long batch and hands it on (tulios/kafkajs#1396, #1083; kafka-python#2070)."""
-    lost = [each for each in look.past if each.departure.likely in (POLL_TIMEOUT, SESSION_EXPIRED)]
+    lost = [each for each in look.past if _was_too_long(each)]
     if len(lost) < _LOSSES:
         return
     rebalances = _series(look)
@@ -83,6 +85,12 @@ def no_progress_loop(look: Look) -> Iterator[Verdict]:
             loops.setdefault(changes, []).append(frozen)
     if loops:
         yield _loop_verdict(look, loops, lost)
+
+
+def _was_too_long(past: Past) -> bool:
+    """Whether a member was lost over its work; one that starved, stood still or died would be so with any batch."""
+    expired = past.departure.likely == SESSION_EXPIRED
+    return past.departure.likely == POLL_TIMEOUT or (expired and past.rule in _OVER_WORK)
 
 
 def _series(look: Look) -> list[Rebalance]:

@@ -24,8 +24,6 @@ from rebalance_streaming.detect.verdict import (
 )
 from rebalance_streaming.groups.events import Advice, Alternative, Evidence, Partitions, Subject
 
-#: How long clients may not know of new partitions (Java's metadata.max.age), unless they told another age.
-_METADATA_AGE_MS = 300_000
 _NAMED = 5
 #: An absence is like earlier ones up to this factor, if there were so many.
 _LONGER, _ABSENCES = 1.5, 2
@@ -71,7 +69,7 @@ def _changed_ms(look: Look, topic: str) -> int:
 
 def _metadata_age_ms(look: Look) -> int:
     told = [each.config.metadata_max_age_ms for each in look.history.clients]
-    return max((each for each in told if each is not None), default=_METADATA_AGE_MS)
+    return max((each for each in told if each is not None), default=look.thresholds.metadata_ms)
 
 
 def _orphan_verdict(look: Look, topic: str, orphans: list[Position], since_ms: int) -> Verdict:
