@@ -74,7 +74,8 @@ def expect(parameters: Parameters) -> Expected:
         "poll_overrun",
         culprits=_NAMES,
         secondary=("duplicate_processing", "no_progress_loop"),
-        advice=(Advice("max.poll.records", 1, parameters["healthy_batch"]),),
+        # Java clients tell nobody their settings: what is advised is a share, in percent, of whatever it is.
+        advice=(Advice("max.poll.records", 1, 100 * (parameters["healthy_batch"] + 1) / parameters["batch"]),),
         forbidden_diagnoses=("heartbeat_starvation", "member_crash", "session_timeout_too_short"),
         forbidden_advice=("session.timeout.ms",),
     )

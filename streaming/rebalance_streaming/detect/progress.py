@@ -228,8 +228,7 @@ class Progress:
         """Return a partition's end offset as last probed before a moment; null when it was not."""
         known = self._ends.get(name)
         place = 0 if known is None else bisect_right(known.times, at_ms)
-        found = (self._sample(known, each, partition) for each in range(place - 1, -1, -1))
-        return next((each for each in found if each is not None), None)
+        return self._sample(known, place - 1, partition)
 
     def estimated_end_at(self, name: str, partition: int, at_ms: int) -> int | None:
         """Return a partition's end offset at a moment, interpolated between probes; null before the first of them."""

@@ -229,7 +229,10 @@ def _refused(history: GroupHistory, past: Past) -> int:
     if not alive or past.departure.back_as is None:
         return 0
     positions = (history.progress.position(*place) for place in places(past.member.partitions))
-    return sum(bool(each.lag) and (each.advanced_ms or 0) <= past.left_ms for each in positions)
+    return sum(
+        bool(each.lag if each.committed is not None else each.end) and (each.advanced_ms or 0) <= past.left_ms
+        for each in positions
+    )
 
 
 def _by_topic(lost: set[Place]) -> Partitions:

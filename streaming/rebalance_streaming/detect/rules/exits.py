@@ -75,7 +75,7 @@ def ungraceful(episode: Episode, departure: Departure) -> Verdict | None:
         return None
     return Verdict(
         rule="ungraceful_shutdown",
-        confidence=STRONG if departure.liveness in (GONE, RESTARTED) else 0.8,
+        confidence=_ghost_confidence(departure),
         summary=f"{name_of(departure.member)} was replaced without leaving the group; its ghost held partitions until "
         f"its session of {seconds(departure.session_ms)} ended.",
         started_at_ms=departure.to_ms - departure.session_ms,
@@ -86,10 +86,20 @@ def ungraceful(episode: Episode, departure: Departure) -> Verdict | None:
                 LOG, "members", f"{successor} of the same client joined before it was removed", "restart beside a ghost"
             ),
         ),
-        alternatives=(Alternative("member_crash", "its successor was there before it was removed"),),
+        alternatives=(
+            Alternative("member_crash", "its successor was there before it was removed"),
+            *(() if departure.liveness else (Alternative("heartbeat_starvation", "no client metrics"),)),
+        ),
         missing=missing_reports(departure),
         advice=graceful_stop_advice(departure),
     )
+
+
+def _ghost_confidence(departure: Departure) -> float:
+    """A starved client, too, joins anew while its old id is still there, so without reports its library decides."""
+    if departure.liveness in (GONE, RESTARTED):
+        return STRONG
+    return 0.8 if departure.client.may_starve is False else 0.5
 
 
 def _successor_before_loss(episode: Episode, departure: Departure) -> str | None:
@@ -148,19 +158,27 @@ def crash(episode: Episode, departure: Departure) -> Verdict | None:
 
 
 def _crash_confidence(episode: Episode, departure: Departure) -> float | None:
+    """Return how sure a crash is; null where it is no likelier than something else."""
     if departure.liveness in (GONE, RESTARTED):
         return CERTAIN
+    known = departure.client.may_starve is False
     if departure.back_ms is None:
-        waited = episode.now_ms - departure.to_ms
-        if any(past.back_ms is not None for past in same_slot(episode, departure)):
-            return None if waited < episode.thresholds.formation_window_ms else 0.5
-        return 0.85 if waited >= episode.thresholds.formation_window_ms else 0.65
-    away = departure.back_ms - departure.to_ms
-    if away <= THAW_MS:
+        return _absence_confidence(episode, departure, known=known)
+    if departure.back_ms - departure.to_ms <= THAW_MS:
         return None
-    if departure.client.may_starve is False:
+    if known:
         return 0.65
     return 0.5 if is_busy(departure) else None
+
+
+def _absence_confidence(episode: Episode, departure: Departure, *, known: bool) -> float | None:
+    """Judge by how long it has been away: what starved or stood still is back within minutes."""
+    waited_long = episode.now_ms - departure.to_ms >= episode.thresholds.formation_window_ms
+    if any(past.back_ms is not None for past in same_slot(episode, departure)):
+        return 0.5 if waited_long else None
+    if waited_long:
+        return 0.85
+    return 0.65 if known else 0.5
 
 
 def frozen_or_starved(episode: Episode, departure: Departure) -> Verdict | None:

@@ -19,6 +19,7 @@ from rebalance_streaming.detect.departures import (
     slot_of,
 )
 from rebalance_streaming.detect.episode import Past
+from rebalance_streaming.detect.liveness import GONE, RESTARTED
 from rebalance_streaming.detect.look import ConditionRule, Look
 from rebalance_streaming.detect.verdict import (
     LOG,
@@ -90,7 +91,7 @@ def crash_loop(look: Look) -> list[Verdict]:
         found.append(
             Verdict(
                 rule="crash_loop",
-                confidence=STRONG if dead else PLAUSIBLE,
+                confidence=_loop_confidence(series, surely_dead=bool(dead)),
                 summary=f"{name_of(member)} joined and died {len(series)} times in "
                 f"{seconds(series[-1].past.left_ms - series[0].past.left_ms)}, each time after about "
                 f"{seconds(median(lengths))}.",
@@ -112,6 +113,15 @@ def crash_loop(look: Look) -> list[Verdict]:
             )
         )
     return found
+
+
+def _loop_confidence(lives: list[Life], *, surely_dead: bool) -> float:
+    """A client whose heartbeats starve comes and goes as a dying one does; its library or its reports tell."""
+    told = all(
+        each.past.departure.liveness in (GONE, RESTARTED) or each.past.departure.client.may_starve is False
+        for each in lives
+    )
+    return (STRONG if told else 0.5) if surely_dead else PLAUSIBLE
 
 
 def _is_death(past: Past) -> bool:
@@ -209,7 +219,7 @@ def _deploy(look: Look, left: list[Past]) -> Verdict | None:
         return None
     return Verdict(
         rule="rolling_deploy",
-        confidence=STRONG if len(left) / size >= 0.75 and not killed else PLAUSIBLE,
+        confidence=_deploy_confidence(left, size),
         summary=f"{len(left)} of {size} instances were replaced once each within {seconds(last_ms - first_ms)}; "
         f"that took {len(rebalances)} rebalances.",
         started_at_ms=first_ms,
@@ -232,6 +242,13 @@ def _deploy(look: Look, left: list[Past]) -> Verdict | None:
         rebalance_ids=tuple(each.rebalance_id for each in rebalances),
         claims=True,
     )
+
+
+def _deploy_confidence(left: list[Past], size: int) -> float:
+    orderly = sum(each.departure.likely == CLEAN for each in left)
+    if orderly * 2 < len(left):
+        return 0.5
+    return STRONG if len(left) / size >= 0.75 and orderly == len(left) else PLAUSIBLE
 
 
 def _replaced_once(left: list[Past], came: list[Member], width: dict[Slot, int]) -> bool:
