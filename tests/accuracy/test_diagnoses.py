@@ -92,7 +92,7 @@ def _report(outcomes: list[Outcome]) -> str:
         "# Accuracy of the diagnosis",
         "",
         "Written by `make test-all` from the recordings in tests/golden/stories: real clients, real faults, replayed",
-        "with all sources, without client metrics, and with the log alone. `right`: the diagnosis was found and nothing",
+        "with all sources, without client metrics, and with the log alone. `right`: the diagnosis was found, nothing",
         "else claimed more surely. `hinted`: only something below 55 % was said. `abstained`: undetermined. `wrong`:",
         "another cause was claimed. Recordings without a fault are right when nothing is claimed.",
         "",

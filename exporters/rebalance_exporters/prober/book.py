@@ -18,6 +18,7 @@ class _Entry:
     listed: Listed
     described_at: float | None = None
     changed: bool = True
+    settled_ms: int | None = None
 
 
 class GroupBook:
@@ -27,6 +28,8 @@ class GroupBook:
         self._entries: dict[str, _Entry] = {}
         self._unsure = True
         self._silent: set[int] = set()
+        self._listed_ms: int | None = None
+        self._answered: frozenset[int] = frozenset()
 
     @property
     def wants_full_list(self) -> bool:
@@ -37,9 +40,15 @@ class GroupBook:
         """Return all known groups."""
         return [entry.listed for entry in self._entries.values()]
 
-    def note_all(self, found: GroupList) -> list[Listed]:
+    def settled_ms(self, group: str) -> int | None:
+        """Return when the list before an unstable group became so had it as settled; null when that is not known."""
+        entry = self._entries.get(group)
+        return None if entry is None or not entry.listed.is_unstable else entry.settled_ms
+
+    def note_all(self, found: GroupList, asked_ms: int = 0) -> list[Listed]:
         """Take in a list of all groups; return, and forget, those whose coordinator answered without them."""
         self._unsure = not found.answered
+        self._note_settled(found)
         for listed in found.groups:
             self._note(listed)
         self._note_silence(found.answered)
@@ -51,10 +60,20 @@ class GroupBook:
         ]
         for listed in gone:
             del self._entries[listed.group]
+        self._listed_ms, self._answered = asked_ms, frozenset(found.answered)
         return gone
 
-    def note_unstable(self, found: GroupList) -> bool:
+    def _note_settled(self, found: GroupList) -> None:
+        """Remember of groups that have become unstable when they last were not: at the list before this one."""
+        for listed in found.groups:
+            entry = self._entries.get(listed.group)
+            if entry is None or not listed.is_unstable or entry.listed.is_unstable:
+                continue
+            entry.settled_ms = self._listed_ms if listed.coordinator_id in self._answered else None
+
+    def note_unstable(self, found: GroupList, asked_ms: int = 0) -> bool:
         """Take in a list of unstable groups; return whether groups that are not classic have left it."""
+        self._note_settled(found)
         present = {listed.group for listed in found.groups}
         for listed in found.groups:
             self._note(listed)
@@ -66,6 +85,7 @@ class GroupBook:
         ]
         for entry in settled:
             entry.changed = True
+        self._listed_ms, self._answered = asked_ms, frozenset(found.answered)
         return any(not entry.listed.is_classic for entry in settled)
 
     def note_newer(self, found: GroupList) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.prober.answers import DEAD, Described, GroupList, Listed
@@ -63,9 +64,9 @@ class GroupWatch:
         return bool(self._interests.names() - {each.group for each in self._book.groups()} - self._unlisted)
 
     def _list_all(self) -> None:
-        known = self._interests.names()
+        known, asked_ms = self._interests.names(), _now_ms()
         found = self._asker.list_all()
-        gone = self._book.note_all(found)
+        gone = self._book.note_all(found, asked_ms)
         self._check(found)
         self._unlisted = known - {listed.group for listed in found.groups}
         groups = self._book.groups()
@@ -75,11 +76,12 @@ class GroupWatch:
         self._look_for_hidden({listed.group for listed in found.groups})
 
     def _list_unstable(self) -> None:
+        asked_ms = _now_ms()
         found = self._asker.list_unstable()
         if not found.answered:
             # After an outage anything may have changed.
             self._next_full = 0.0
-        newer_settled = self._book.note_unstable(found)
+        newer_settled = self._book.note_unstable(found, asked_ms)
         self._check(found)
         if newer_settled:
             newer = self._asker.list_newer()
@@ -120,7 +122,8 @@ class GroupWatch:
             self._note_error(each)
             # Gone, or of another type now: the next list of all groups tells which.
             if each.state != DEAD:
-                self._admit(probe_described(self._cluster, chosen[each.group], each, now_ms), now)
+                probe = probe_described(self._cluster, chosen[each.group], each, now_ms)
+                self._admit(self._with_settled(probe), now)
 
     def _note_error(self, described: Described) -> None:
         if described.denied:
@@ -137,6 +140,11 @@ class GroupWatch:
         for listed in self._book.groups():
             if not listed.is_classic:
                 self._admit(probe_listed(self._cluster, listed, now_ms), now)
+
+    def _with_settled(self, probe: Probe) -> Probe:
+        """Add to the first word of an unrest when the group was last seen settled: it is published seldom then."""
+        settled_ms = self._book.settled_ms(probe.group)
+        return probe if settled_ms is None else replace(probe, settled_at_ms=settled_ms)
 
     def _admit(self, probe: Probe, now: float) -> None:
         if self._publications.admit(probe, now):

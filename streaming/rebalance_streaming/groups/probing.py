@@ -44,6 +44,8 @@ def _see_state(state: GroupState, probe: Probe) -> None:
     if name is None or state.picture.type not in (None, "classic"):
         return
     settled, at_ms = name in (STABLE, EMPTY), probe.probed_at_ms
+    if not settled and isinstance(probe.settled_at_ms, int):
+        _see_settled(state, probe.settled_at_ms)
     known_ms = state.picture.updated_at_ms
     if known_ms is not None and at_ms <= known_ms:
         _narrow(state, at_ms, settled=settled)
@@ -54,6 +56,15 @@ def _see_state(state: GroupState, probe: Probe) -> None:
     )
     if state.picture.type == "classic":
         state.picture = replace(state.picture, state=name, rebalancing_since_ms=since)
+
+
+def _see_settled(state: GroupState, at_ms: int) -> None:
+    """Take up that the group was settled at a time that no probe was published of."""
+    known_ms, settled_ms = state.picture.updated_at_ms, state.sighting.settled_ms
+    if known_ms is not None and at_ms <= known_ms:
+        _narrow(state, at_ms, settled=True)
+    elif settled_ms is None or at_ms > settled_ms:
+        state.sighting = replace(state.sighting, settled_ms=at_ms)
 
 
 def _narrow(state: GroupState, at_ms: int, *, settled: bool) -> None:
