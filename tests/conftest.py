@@ -4,10 +4,15 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
+from hypothesis import settings
 
 from rebalance_deploy.broker import DEFAULT_VERSION, EmbeddedBroker
 
 MakeBroker = Callable[..., EmbeddedBroker]
+
+# How long an example takes says something of the machine and its load; what hangs meets the tests' time-out.
+settings.register_profile("here", deadline=None)
+settings.load_profile("here")
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +165,19 @@ def assert_replay_agrees(rig: Rig) -> None:
         assert totals(row) == totals(again), name
         assert counts_per_pane(row) == counts_per_pane(again), name
         assert (row["generation"], row["members"]) == (again["generation"], again["members"])
+    wait_for(lambda: len(causes(rig)) == len(live["rebalance"]), "every rebalance to be given a cause", 60)
+    assert causes(rig) == _causes(replayed["finding"].values())
+
+
+def causes(rig: Rig) -> dict[str, str]:
+    """Return the primary cause of every rebalance that has been judged, by the findings topic."""
+    prefix = StreamConfig().topic_prefix
+    return _causes(rows(rig, f"{prefix}findings", ("finding_id",)).values())
+
+
+def _causes(findings: Iterable[Row]) -> dict[str, str]:
+    primary = [each for each in findings if each["primary"] and each["state"] == "firing"]
+    return {f"{each['group']}/{name}": each["rule"] for each in primary for name in each["rebalance_ids"]}
 
 
 def replay_recording(rig: Rig) -> dict[str, dict[tuple[str, ...], Row]]:
@@ -174,14 +187,15 @@ def replay_recording(rig: Rig) -> dict[str, dict[tuple[str, ...], Row]]:
     with recording.open("wb") as file:
         flags = ["--bootstrap-server", rig.broker.bootstrap, "--to-end"]
         subprocess.run([*script, "record", *flags], stdout=file, check=True, timeout=60)
-    found: dict[str, dict[tuple[str, ...], Row]] = {"group": {}, "rebalance": {}, "commits": {}}
+    found: dict[str, dict[tuple[str, ...], Row]] = {"group": {}, "rebalance": {}, "commits": {}, "finding": {}}
     answer = subprocess.run(
         [*script, "replay", "--output", "all", recording], capture_output=True, check=True, timeout=60
     )
     for line in answer.stdout.splitlines():
         row = json.loads(line)
         kind = row.pop("kind")
-        key = (row["group"], row["rebalance_id"]) if kind == "rebalance" else (row["group"],)
+        own = {"rebalance": "rebalance_id", "finding": "finding_id"}.get(kind)
+        key = (row["group"],) if own is None else (row["group"], row[own])
         found[kind][key] = row
     return found
 
@@ -205,7 +219,7 @@ def settled(rig: Rig) -> set[tuple[str, ...]]:
 def without_bounds(row: Row) -> Row:
     """Drop what depends on when evidence came in: the stream takes it up only while the rebalance is the latest."""
     bounds = {"started_after_ms", "started_before_ms", "duration_min_ms", "duration_max_ms"}
-    bounds |= {"silences", "lost_partition_ms"}
+    bounds |= {"silences", "lost_partition_ms", "lag_before", "lag_peak", "lag_recovered_at_ms"}
     return {name: value for name, value in row.items() if name not in bounds}
 
 

@@ -92,13 +92,13 @@ def _calm(play: Play) -> None:
     play.await_seconds(play.parameters["calm_ms"] / 1000)
 
 
-def _open(play: Play, *names: str, **program: Any) -> None:
+def _open(play: Play, *names: str, form: ClientSpec | None = None, **program: Any) -> None:
     """Make the topic, let records come, and start clients until all of them own something and nothing moves."""
     partitions = play.parameters["partitions"]
     play.create_topic(partitions)
     play.traffic(per_second=play.parameters["records_per_second"], partitions=partitions)
     for name in names:
-        play.start(name, **program)
+        play.start(name, form, **program)
     for name in names:
         play.await_told(name, "records")
     _calm(play)
@@ -307,7 +307,9 @@ def topic_metadata_change(play: Play) -> None:
 
 def stalled_consumer(play: Play) -> None:
     """A member goes on polling and heartbeating but gets nothing more: its partitions are paused for ever."""
-    _open(play, "m1", "m2")
+    interval = {"max.poll.interval.ms": play.parameters["max_poll_ms"]}
+    # A standstill shorter than max.poll.interval might be a batch.
+    _open(play, "m1", "m2", form=ClientSpec(CONFLUENT, {**play.form.settings, **interval}))
     play.signal("m2", signal.SIGUSR2)
     play.await_seconds(120)
 

@@ -171,7 +171,7 @@ def _lost_together(episode: Episode, departure: Departure) -> list[Departure]:
 
 def unreachable(episode: Episode, departure: Departure) -> Verdict | None:
     """The client ran but could not reach the coordinator."""
-    wide = len(episode.elsewhere.groups) > 0 and departure.member.host in episode.elsewhere.hosts
+    wide = _whole_host_lost(episode, departure.member.host)
     if departure.likely != SESSION_EXPIRED or (departure.liveness != UNREACHABLE and not wide):
         return None
     if departure.liveness in (GONE, RESTARTED, PAUSED, STARVED):
@@ -193,3 +193,10 @@ def unreachable(episode: Episode, departure: Departure) -> Verdict | None:
             Advice("socket.keepalive.enable", None, "true", "finds half-open connections"),
         ),
     )
+
+
+def _whole_host_lost(episode: Episode, host: str) -> bool:
+    """Whether other groups lost members of a host at the same time, and nobody of this group on it was spared."""
+    gone = {each.member.member_id for each in episode.departures}
+    spared = [each for each in episode.rebalance.members_before if each.host == host and each.member_id not in gone]
+    return bool(episode.elsewhere.groups) and host in episode.elsewhere.hosts and not spared

@@ -1,0 +1,38 @@
+"""A story's confluent-kafka client whose reports are odd though the client is well.
+
+    python odd_reports.py '{"name": …}' CLOCK_MS AFTER_SECONDS FOR_SECONDS
+
+Its process's clock is `CLOCK_MS` ahead. `AFTER_SECONDS` after its start its reporter says nothing for `FOR_SECONDS`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from rebalance_deploy.stories.programs import consume_confluent
+from rebalance_exporters.reporters.outbox import Outbox, Report
+
+
+def set_clock(ahead_seconds: float) -> None:
+    """Let this process believe that it is later than it is."""
+    true_time = time.time
+    time.time = lambda: true_time() + ahead_seconds
+
+
+def hold_reports(after_seconds: float, for_seconds: float) -> None:
+    """Let the reporter work in vain for a while."""
+    put, began = Outbox.put, time.monotonic()
+
+    def put_unless_held(self: Outbox, report: Report) -> None:
+        if not after_seconds <= time.monotonic() - began < after_seconds + for_seconds:
+            put(self, report)
+
+    Outbox.put = put_unless_held  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    text, clock_ms, after, lasting = sys.argv[1:]
+    set_clock(int(clock_ms) / 1000)
+    hold_reports(float(after), float(lasting))
+    consume_confluent.main(text)

@@ -1,0 +1,275 @@
+"""Half an hour in the life of healthy groups: busy, idle, slow, deployed and scaled, but well.
+
+The real monitor watches real clients on a real broker; what it must not do is accuse anybody. `HEALTHY_MINUTES`
+shortens or lengthens the day. When the test fails, its directory has a recording for `rebalance-monitor replay`, the
+findings, and the clients' and the monitor's logs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from e2e.rig import read_topic
+from e2e.stories.performing import performing
+from e2e.stories.watching import Watcher, watching
+from rebalance_deploy.processes import ChildProcess
+from rebalance_deploy.stories.play import Play
+from rebalance_deploy.stories.record import METRICS_TOPIC
+from rebalance_deploy.stories.stage import Stage
+from rebalance_deploy.stories.story import CONFLUENT, KAFKA_PYTHON, ClientSpec, Expected, Story
+from rebalance_streaming.config import StreamConfig
+from rebalance_streaming.groups.events import Finding, decode, encode
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(45 * 60)]
+
+_ODD_CLIENT = Path(__file__).parent / "odd_reports.py"
+#: A rebalance is judged 20 s after its end; the rest is the way to the findings topic.
+_JUDGED_SECONDS = 30.0
+_BURST = 4_000
+_SKEW_MS = 3_000
+_LONGEST_OUTAGE_SECONDS = 120.0
+
+#: What may be said of these groups, as information and never more, and why it is true.
+ALLOWED = {
+    "initial_group_formation": "every group is formed here",
+    "rolling_deploy": "billing is deployed",
+    "scale_out": "search and stock grow, and so do all groups while they are opened member by member",
+    "scale_in": "search and stock shrink",
+    "static_member_restart": "ledger's members are restarted in time",
+    "poll_overrun_risk": "invoices and reports work for 70 % of max.poll.interval, of which is told from 50 % on",
+    "undetermined": "it says that the monitor does not know, and accuses nobody",
+}
+
+
+def confluent(**more: Any) -> ClientSpec:
+    """confluent-kafka with its defaults but the assignor; keys of `more` are settings with underscores for dots."""
+    settings = {"partition.assignment.strategy": "range", **{key.replace("_", "."): more[key] for key in more}}
+    return ClientSpec(CONFLUENT, {key: value for key, value in settings.items() if value is not None})
+
+
+QUICK = confluent()
+COOPERATIVE = confluent(partition_assignment_strategy="cooperative-sticky")
+KIP848 = confluent(group_protocol="consumer", partition_assignment_strategy=None)
+# Each record takes 70 % of the interval.
+_LONG_WORK_MS, _LONG_EVERY_SECONDS = 7_000, 10.0
+# librdkafka wants an interval at least as long as the session.
+LONG = confluent(session_timeout_ms=10_000, max_poll_interval_ms=10_000)
+LONG_KAFKA_PYTHON = ClientSpec(
+    KAFKA_PYTHON,
+    {"session_timeout_ms": 10_000, "max_poll_interval_ms": 10_000, "max_poll_records": 1},
+    {"loop": "poll", "hold_ms": _LONG_WORK_MS},
+)
+DEFAULT_KAFKA_PYTHON = ClientSpec(KAFKA_PYTHON, {}, {"loop": "poll"})
+
+
+def static(name: str) -> ClientSpec:
+    """A static member, whose restart takes a fraction of its session."""
+    return confluent(group_instance_id=name)
+
+
+@dataclass
+class Day:
+    """One play as a day of `seconds`, with several groups; each has its name's topic unless it shares the play's."""
+
+    play: Play
+    seconds: float
+    began: float
+
+    def until(self, share: float) -> None:
+        """Let the day go on until so much of it is over."""
+        self.play.await_seconds(max(0.0, self.began + share * self.seconds - time.monotonic()))
+
+    def serve(self, topic: str, per_second: float) -> Any:
+        """Make a topic and let records come; return the traffic."""
+        self.play.create_topic(6, name=topic)
+        return self.play.traffic(per_second=per_second, partitions=6, name=topic)
+
+    def join(self, group: str, form: ClientSpec, *names: str, **program: Any) -> None:
+        """Start members, and wait until each was assigned something."""
+        if form.library == CONFLUENT:
+            program = {"topics": [group], **program}
+        before = {name: len(self.play.told(name, "assigned")) for name in names}
+        for name in names:
+            self.play.start(name, form, group=group, **program)
+        for name in names:
+            self.play.await_told(name, "assigned", times=before[name] + 1)
+
+    def replace(self, group: str, form: ClientSpec, name: str, pause_seconds: float) -> None:
+        """Let a member close in order and start it again."""
+        self.play.leave(name)
+        self.play.await_seconds(pause_seconds)
+        self.join(group, form, name)
+
+    def burst(self, topic: str) -> None:
+        """Write many records at once."""
+        producer = Producer({"bootstrap.servers": self.play.stage.bootstrap, "log_level": 0})
+        for _ in range(_BURST):
+            producer.produce(topic, value=b"burst")
+            producer.poll(0)
+        producer.flush(30)
+
+    def odd_client(self, name: str, group: str, *, clock_ms: int, outage: tuple[float, float]) -> ChildProcess:
+        """Start a member whose clock is ahead, and whose reports stop after so many seconds, for so many."""
+        settings = {"bootstrap.servers": self.play.stage.bootstrap, "group.id": group, "client.id": name}
+        settings |= {"auto.offset.reset": "earliest", **QUICK.settings}
+        spec = {"name": name, "topics": [group], "settings": settings, "metrics_topic": METRICS_TOPIC}
+        command = [sys.executable, _ODD_CLIENT, json.dumps(spec), *(str(each) for each in (clock_ms, *outage))]
+        return ChildProcess(command, log_path=self.play.directory / f"{name}.jsonl")
+
+
+def live(play: Play) -> None:
+    """Everything that healthy groups do in a day."""
+    day = Day(play, 60 * minutes(), time.monotonic())
+    with ExitStack() as stack:
+        orders = open_groups(day)
+        odd = [stack.enter_context(client) for client in open_audit(day)]
+        day.until(0.2)
+        day.burst("orders")
+        day.until(0.25)
+        # An idle night for orders, while the others go on.
+        orders.stop()
+        for number in range(1, 5):
+            day.replace("billing", QUICK, f"billing-{number}", 2)
+            play.await_seconds(6)
+        day.until(0.5)
+        day.join("search", COOPERATIVE, "search-3", "search-4")
+        day.join("stock", KIP848, "stock-3")
+        day.until(0.6)
+        play.traffic(per_second=20, partitions=6, name="orders")
+        day.burst("orders")
+        for number in range(1, 4):
+            day.replace("ledger", static(f"ledger-{number}"), f"ledger-{number}", 1)
+            play.await_seconds(3)
+        day.until(0.75)
+        for name in ("search-4", "search-3", "stock-3"):
+            play.leave(name)
+            play.await_seconds(6)
+        day.until(0.9)
+        day.burst("orders")
+        day.until(1)
+        play.await_seconds(_JUDGED_SECONDS)
+        assert all(client.is_running for client in odd), f"a client ended: see {play.directory}"
+
+
+def open_groups(day: Day) -> Any:
+    """Start all groups but audit; return the traffic of orders."""
+    day.play.create_topic(4)
+    orders = day.serve("orders", 20)
+    day.join("orders", QUICK, "orders-1", "orders-2", "orders-3", work_ms=5)
+    day.serve("billing", 10)
+    day.join("billing", QUICK, *(f"billing-{number}" for number in range(1, 5)))
+    day.serve("search", 10)
+    day.join("search", COOPERATIVE, "search-1", "search-2")
+    day.serve("stock", 5)
+    day.join("stock", KIP848, "stock-1", "stock-2")
+    day.serve("ledger", 5)
+    for number in range(1, 4):
+        day.join("ledger", static(f"ledger-{number}"), f"ledger-{number}")
+    day.serve("invoices", 1 / _LONG_EVERY_SECONDS)
+    day.join("invoices", LONG, "invoices-1", work_ms=_LONG_WORK_MS)
+    # The programs of kafka-python know the play's own topic only.
+    day.join("reports", LONG_KAFKA_PYTHON, "reports-1", "reports-2")
+    day.join("mail", DEFAULT_KAFKA_PYTHON, "mail-1")
+    # The two have partitions 0 and 1, 2 and 3: in turn, each gets a record in time.
+    day.play.traffic(per_second=2 / _LONG_EVERY_SECONDS, partitions=4)
+    return orders
+
+
+def open_audit(day: Day) -> Iterator[ChildProcess]:
+    """Start a group of a client with a clock of its own, and one whose reports are missing for a while."""
+    day.serve("audit", 5)
+    yield day.odd_client("audit-ahead", "audit", clock_ms=_SKEW_MS, outage=(0, 0))
+    outage = (0.3 * day.seconds, min(_LONGEST_OUTAGE_SECONDS, day.seconds / 3))
+    yield day.odd_client("audit-silent", "audit", clock_ms=0, outage=outage)
+
+
+def minutes() -> float:
+    """How long the day is to last."""
+    return float(os.environ.get("HEALTHY_MINUTES", "30"))
+
+
+DAY = Story(
+    id="healthy_day",
+    title="a day of healthy groups",
+    what="all that healthy groups do",
+    draw=lambda _: {},
+    sick=lambda _: QUICK,
+    cured=None,
+    expect=lambda _: Expected(""),
+    perform=live,
+    count_symptoms=lambda *_: 0,
+    seconds=3_600,
+    versions=("4.3.1",),
+)
+
+
+@contextmanager
+def watch(directory: Path, stage: Stage) -> Iterator[Watcher]:
+    """Let the monitor watch; keep what the topics had should anything go wrong."""
+    with watching(directory / "monitor", stage) as watcher:
+        try:
+            yield watcher
+        except BaseException:
+            record(stage.bootstrap, directory / "recording.jsonl")
+            raise
+
+
+def record(bootstrap: str, path: Path) -> None:
+    """Write everything the monitored topics have into a file."""
+    command = [sys.executable, "-m", "rebalance_deploy", "record", "--bootstrap-server", bootstrap, "--to-end"]
+    with path.open("wb") as file:
+        subprocess.run(command, stdout=file, check=True, timeout=120)
+
+
+def found(bootstrap: str) -> list[Finding]:
+    """Return every form that any finding ever had."""
+    rows = (value for _, value in read_topic(bootstrap, StreamConfig().findings_topic))
+    return [decode(value, Finding) for value in rows if value is not None]
+
+
+def is_accusation(finding: Finding) -> bool:
+    """Whether a finding says something of these groups that is not so."""
+    return finding.severity != "info" or finding.rule not in ALLOWED
+
+
+def table(findings: list[Finding]) -> str:
+    """Say how many findings of which kind there were, each counted once at its gravest."""
+    order = ("info", "ticket", "page")
+    gravest: dict[str, Finding] = {}
+    for each in findings:
+        known = gravest.setdefault(each.finding_id, each)
+        if order.index(each.severity) > order.index(known.severity):
+            gravest[each.finding_id] = each
+    counts = Counter((each.group, each.rule, each.severity) for each in gravest.values())
+    return "\n".join(
+        f"{count:4} {severity:6} {rule}  ({group})" for (group, rule, severity), count in sorted(counts.items())
+    )
+
+
+def test_nobody_is_accused_on_a_healthy_day(tmp_path: Path) -> None:
+    """Bursts, long but legal batches, an idle night, a deploy, scaling, restarts in time, reports that lie: no fault."""
+    with performing(DAY, tmp_path, partial(watch, tmp_path), cured=False, seed=1, metrics_topic=METRICS_TOPIC) as (
+        play,
+        watcher,
+    ):
+        findings = found(play.stage.bootstrap)
+        (tmp_path / "findings.jsonl").write_bytes(b"".join(encode(each) + b"\n" for each in findings))
+        told = table(findings)
+        (tmp_path / "findings.txt").write_text(f"{told}\n")
+        print(told)
+        assert watcher.findings(), "the monitor said nothing at all, so that it kept still about faults proves nothing"
+        assert {each.finding_id: encode(each) for each in findings if is_accusation(each)} == {}, told
