@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 DURATION ?=
+STORY ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all lint format type unit spark-test broker-test e2e bench docs lock clean
@@ -21,8 +22,8 @@ $(STAMP): requirements/dev.txt pyproject.toml .ci/prerequisites
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@touch $@
 
-demo: setup ## Start a real Kafka, the monitor and a sick consumer; DURATION=60 ends by itself
-	$(BIN)/rebalance-monitor demo $(if $(DURATION),--duration $(DURATION))
+demo: setup ## Start a real Kafka, the monitor and a sick consumer; DURATION=60 ends by itself; STORY=a to e plays an incident
+	$(BIN)/rebalance-monitor demo $(if $(DURATION),--duration $(DURATION)) $(if $(STORY),--story $(STORY))
 
 test: lint type ## Everything CI runs: lint, types, unit, Spark, real broker and end-to-end tests
 	$(PYTEST) -m "not slow"

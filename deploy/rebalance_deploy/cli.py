@@ -76,14 +76,44 @@ def up(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | None
 
 @cli.command()
 @click.option("--duration", type=click.FloatRange(min=20), metavar="SECONDS", help="End by itself and check the count.")
-@click.option("--kafka-version", default="4.3.1", show_default=True, type=click.Choice(["4.3.1", "3.9.2"]))
+@click.option(
+    "--story",
+    type=click.Choice(["a", "b", "c", "d", "e"], case_sensitive=False),
+    help="Play a real incident and its fix instead; ends by itself.",
+)
+@click.option(
+    "--kafka-version",
+    type=click.Choice(["4.3.1", "3.9.2"]),
+    help="Without it 4.3.1, or what a story usually plays on.",
+)
 @click.option("--port", default=9642, show_default=True, help="Port of the exporter; 0 picks a free one.")
-def demo(duration: float | None, kafka_version: str, port: int) -> None:
-    """Start a real Kafka, a workload with one sick consumer, and the monitor."""
+def demo(duration: float | None, story: str | None, kafka_version: str | None, port: int) -> None:
+    """Start a real Kafka, a workload with one sick consumer, and the monitor.
+
+    \b
+    Stories, each with the clients it happened to; exit code 0 only if the monitor explains it:
+      a  evicted whenever the topic is idle          (kafka-python 1.4.6)
+      b  everybody waits for one that does not poll  (Java)
+      c  the same batch again and again              (Java)
+      d  evicted by its own work                     (kafka-python 2.2)
+      e  newcomers die with PartitionOwnedError      (pykafka, ZooKeeper)
+    """
+    if story is not None:
+        _demo_story(story, duration, kafka_version, port)
     from rebalance_deploy.demo import show  # noqa: PLC0415
 
-    options = show.Options(duration_seconds=duration, kafka_version=kafka_version, port=port)
+    version = {} if kafka_version is None else {"kafka_version": kafka_version}
+    options = show.Options(duration_seconds=duration, port=port, **version)
     sys.exit(show.run(options, _stop_event(), _say))
+
+
+def _demo_story(letter: str, duration: float | None, kafka_version: str | None, port: int) -> NoReturn:
+    if duration is not None:
+        raise click.UsageError("a story ends by itself: --duration and --story do not go together")
+    from rebalance_deploy.demo import story  # noqa: PLC0415
+
+    _interrupt_on_signals()
+    sys.exit(story.run(story.Options(letter=letter, kafka_version=kafka_version, port=port), _say))
 
 
 @cli.command()
@@ -178,6 +208,18 @@ def _stop_event() -> threading.Event:
     signal.signal(signal.SIGTERM, on_signal)
     signal.signal(signal.SIGINT, on_signal)
     return stop
+
+
+def _interrupt_on_signals() -> None:
+    """Raise KeyboardInterrupt on SIGTERM as on Ctrl-C, with a word first; a second one ends the process at once."""
+
+    def on_signal(number: int, _frame: object) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        _say("stopping everything; again to end at once")
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)
 
 
 def _write_lines(lines: Iterable[bytes]) -> None:

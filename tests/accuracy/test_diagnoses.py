@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from accuracy.recordings import SOURCES, Recording, claimed_causes, recordings
-from e2e.stories.judging import mistakes_of_cured, mistakes_of_sick
+from rebalance_deploy.stories.judging import mistakes_of_cured, mistakes_of_sick
 from rebalance_streaming.groups.events import Finding
 
 RECORDINGS = recordings()

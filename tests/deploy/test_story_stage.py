@@ -37,7 +37,12 @@ def test_partitions_lie_where_they_are_put(cluster: EmbeddedCluster) -> None:
     admin = admin_of(cluster)
     assert sorted(admin.list_topics(timeout=10).brokers) == [1, 2]
     admin.create_topics([NewTopic("placed", 1, replica_assignment=[[2]])])["placed"].result(20)
-    wait_for(lambda: admin.list_topics("placed", timeout=10).topics["placed"].partitions[0].leader == 2, "the leader")
+    wait_for(lambda: _leaders(admin, "placed") == {0: 2}, "the leader")
+
+
+def _leaders(admin: AdminClient, topic: str) -> dict[int, int]:
+    described = admin.list_topics(topic, timeout=10).topics[topic]
+    return {number: each.leader for number, each in described.partitions.items()}
 
 
 def test_groups_move_when_their_broker_stops_and_live_on_when_it_is_back(cluster: EmbeddedCluster) -> None:

@@ -261,7 +261,7 @@ def table(findings: list[Finding]) -> str:
 
 
 def test_nobody_is_accused_on_a_healthy_day(tmp_path: Path) -> None:
-    """Bursts, long but legal batches, an idle night, a deploy, scaling, restarts in time, reports that lie: no fault."""
+    """Bursts, long but legal batches, an idle night, a deploy, scaling, restarts in time, odd reports: no fault."""
     with performing(DAY, tmp_path, partial(watch, tmp_path), cured=False, seed=1, metrics_topic=METRICS_TOPIC) as (
         play,
         watcher,
@@ -270,6 +270,5 @@ def test_nobody_is_accused_on_a_healthy_day(tmp_path: Path) -> None:
         (tmp_path / "findings.jsonl").write_bytes(b"".join(encode(each) + b"\n" for each in findings))
         told = table(findings)
         (tmp_path / "findings.txt").write_text(f"{told}\n")
-        print(told)
         assert watcher.findings(), "the monitor said nothing at all, so that it kept still about faults proves nothing"
         assert {each.finding_id: encode(each) for each in findings if is_accusation(each)} == {}, told

@@ -17,13 +17,14 @@ Say = Callable[[str], None]
 
 def run(names: Iterable[str], say: Say) -> None:
     """Run the named benchmarks, or all. Raises UserError for an unknown name."""
-    from rebalance_deploy.bench import catch_up, decode, live, replay, scale  # noqa: PLC0415
+    from rebalance_deploy.bench import catch_up, decode, diagnosis, live, replay, scale  # noqa: PLC0415
 
     benchmarks: dict[str, Callable[[], Iterable[str]]] = {
         "decode": decode.measure,
         "catch-up": catch_up.measure,
         "live": live.measure,
         "replay": replay.measure,
+        "diagnosis": diagnosis.measure,
         "scale": scale.measure,
     }
     chosen = list(names) or list(benchmarks)

@@ -57,17 +57,22 @@ def _assignment(partitions: range) -> bytes:
     return struct.pack(">h", 0) + topics + struct.pack(">i", -1)
 
 
-def commits(count: int, groups: int, partitions: int) -> Iterator[tuple[int, bytes, bytes]]:
-    """Yield (log partition, key, value) of commits that go round all groups and partitions."""
+def commits(
+    count: int, groups: int, partitions: int, start_ms: int | None = None, per_ms: int = 1_000
+) -> Iterator[tuple[int, bytes, bytes]]:
+    """Yield (log partition, key, value) of commits that go round all groups and partitions, `per_ms` in a millisecond.
+
+    `start_ms` is the time of the first commit in epoch milliseconds, null for now.
+    """
     keys = [
         (partition_for_group(group, LOG_PARTITIONS), commit_key(group, "orders", partition))
         for partition in range(partitions)
         for group in (f"group-{number:05d}" for number in range(groups))
     ]
-    now_ms = int(time.time() * 1000)
+    now_ms = int(time.time() * 1000) if start_ms is None else start_ms
     for number in range(count):
         log_partition, key = keys[number % len(keys)]
-        yield log_partition, key, commit_value(number, now_ms + number // 1000)
+        yield log_partition, key, commit_value(number, now_ms + number // per_ms)
 
 
 def create_log(bootstrap: str, topic: str) -> None:

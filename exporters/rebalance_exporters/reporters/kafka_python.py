@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import kafka
 
-from rebalance_exporters.reporters.outbox import CallTransport, Complaints, Outbox, Report
+from rebalance_exporters.reporters.kafka_python_producer import make_producer_settings, make_transport
+from rebalance_exporters.reporters.outbox import Complaints, Outbox, Report
 from rebalance_exporters.reporters.payload import as_json_number, compose_native, encode, encode_key
 from rebalance_exporters.reporters.polls import PollBook
 from rebalance_exporters.reporters.reporter import (
@@ -33,13 +34,11 @@ from rebalance_exporters.reporters.reporter import (
 )
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable, Iterable
     from typing import Any
 
+    from rebalance_exporters.reporters.kafka_python_producer import Send
     from rebalance_exporters.reporters.outbox import Transport
-
-    Send = Callable[[str, "bytes | None", bytes], None]
 
 Consumer = TypeVar("Consumer")
 
@@ -47,7 +46,6 @@ _log = logging.getLogger(__name__)
 
 #: Metrics in a report; of a consumer that has more, those of single topics are left out first.
 MOST_METRICS = 2_000
-_LOOK_SECONDS = 0.05
 _WATCH = "_rebalance_monitor_watch"
 
 _CONFIG = (
@@ -59,26 +57,6 @@ _CONFIG = (
     "metadata_max_age_ms",
     "request_timeout_ms",
 )
-
-# What tells a producer how to reach the same brokers as the same user.
-_CONNECTION = ("bootstrap_servers", "client_dns_lookup", "kafka_client", "selector", "socket_options")
-_CONNECTION_PREFIXES = ("security_", "ssl_", "sasl_", "socks5_", "proxy_")
-# Versions that cannot be asked for theirs; for the others the producer finds out by itself what it may use.
-_FIRST_TO_TELL = (0, 10)
-
-_PRODUCER = {
-    "acks": 1,
-    # One report at a time, tried again by the outbox.
-    "retries": 0,
-    "enable_idempotence": False,
-    "compression_type": "gzip",
-    "bootstrap_timeout_ms": 5_000,
-    "max_block_ms": 2_000,
-    "request_timeout_ms": 10_000,
-    "delivery_timeout_ms": 15_000,
-    "reconnect_backoff_max_ms": 2_000,
-    "metrics_enabled": False,
-}
 
 
 def report(
@@ -102,7 +80,7 @@ def report(
             complaints.note("a consumer is reported already", "the second call changes nothing")
         else:
             settings = dict(getattr(consumer, "config", {}))
-            transport = _make_transport(topic, send, lambda: make_producer_settings(settings, producer_settings))
+            transport = make_transport(topic, send, lambda: make_producer_settings(settings, producer_settings))
             _start(consumer, transport, complaints, interval_seconds)
     except Exception as error:
         complaints.note("this consumer is not reported", error)
@@ -141,7 +119,7 @@ def metric_reporter(
 
     def make(compose: Callable[[Tick], Report | None]) -> Reporter:
         complaints = Complaints(_log)
-        outbox = Outbox(_make_transport(topic, send, make_settings), complaints)
+        outbox = Outbox(make_transport(topic, send, make_settings), complaints)
         return Reporter(compose, outbox, complaints, interval_seconds)
 
     return type("RebalanceMonitorReporter", (_MetricReporter,), {"group_id": group_id, "make": staticmethod(make)})
@@ -262,59 +240,6 @@ def read_metrics(raw: dict[Any, Any]) -> dict[str, dict[str, Any]]:
 def _read_tags(name: Any) -> str:
     """Return the tags but the client's, as they follow a group's name; empty, and first in order, for none."""
     return "".join(f",{key}={value}" for key, value in sorted((name.tags or {}).items()) if key != "client-id")
-
-
-def make_producer_settings(consumer: dict[str, Any], own: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return settings for a producer that connects as a consumer does: only those that this version knows.
-
-    `own` goes over all, and is not sifted.
-    """
-    known = kafka.KafkaProducer.DEFAULT_CONFIG
-    settings = {
-        key: value
-        for key, value in consumer.items()
-        if (key in _CONNECTION or key.startswith(_CONNECTION_PREFIXES)) and value is not None and key in known
-    }
-    version = consumer.get("api_version")
-    if isinstance(version, tuple) and version < _FIRST_TO_TELL:
-        settings["api_version"] = version
-    settings["client_id"] = "{}-rebalance-reporter".format(consumer.get("client_id") or "kafka-python")
-    settings.update({key: value for key, value in _PRODUCER.items() if key in known})
-    settings.update(own or {})
-    return settings
-
-
-class _ProducerTransport:
-    """Sends through a producer of the installed version, made at the first report by the thread that sends."""
-
-    def __init__(self, topic: str, make_settings: Callable[[], dict[str, Any]]) -> None:
-        self._topic = topic
-        self._make_settings = make_settings
-        self._producer: Any = None
-
-    def send(self, report: Report, given_up: threading.Event) -> None:
-        if self._producer is None:
-            self._producer = _open_producer(self._make_settings())
-        future = self._producer.send(self._topic, key=report.key, value=report.value)
-        while not future.is_done and not given_up.wait(_LOOK_SECONDS):
-            pass
-        future.get(timeout=0)
-
-    def close(self) -> None:
-        if self._producer is not None:
-            self._producer.close(timeout=0)
-
-
-def _open_producer(settings: dict[str, Any]) -> Any:
-    """Return a producer that does not hold up the program's end: by itself it tries to deliver what it has, then."""
-    producer = kafka.KafkaProducer(**settings)
-    forget: Callable[[], None] = getattr(producer, "_unregister_cleanup", lambda: None)
-    forget()
-    return producer
-
-
-def _make_transport(topic: str, send: Send | None, make_settings: Callable[[], dict[str, Any]]) -> Transport:
-    return _ProducerTransport(topic, make_settings) if send is None else CallTransport(send, topic)
 
 
 class _Watch:

@@ -7,7 +7,7 @@ while, one about a condition when the condition is. A finding that a better expl
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from rebalance_streaming.detect.catalogue import diagnosis
@@ -17,6 +17,7 @@ from rebalance_streaming.groups.identity import client_stem
 
 FIRING, RESOLVED = "firing", "resolved"
 _KEPT_IDS = 200
+_KEPT_MEMBERS = 20
 #: Of these one finding per group is enough, whoever comes or goes.
 _ONE_PER_GROUP = frozenset({"benign", "undetermined"})
 
@@ -50,20 +51,24 @@ class Book:
 
     def __init__(self, cluster: str) -> None:
         self._cluster = cluster
-        self._findings: dict[tuple[str, str, str], Finding] = {}
+        self._groups: dict[str, dict[tuple[str, str, str], Finding]] = {}
 
     def restore(self, finding: Finding) -> None:
         """Take up a finding that an earlier run published."""
-        key = _key_of(finding)
-        self._findings.setdefault(key, finding)
+        self._groups.setdefault(finding.group, {}).setdefault(_key_of(finding), finding)
 
     def findings(self) -> list[Finding]:
         """Return every finding that was not withdrawn, oldest first."""
-        return sorted(self._findings.values(), key=lambda each: (each.started_at_ms, each.finding_id))
+        found = [finding for group in self._groups.values() for finding in group.values()]
+        return sorted(found, key=lambda each: (each.started_at_ms, each.finding_id))
 
     def firing(self, group: str) -> list[Finding]:
         """Return what is firing of one group."""
-        return [each for (name, _, _), each in self._findings.items() if name == group and each.state == FIRING]
+        return [each for each in self._groups.get(group, {}).values() if each.state == FIRING]
+
+    def forget_group(self, group: str) -> None:
+        """Drop the findings of a group that is gone."""
+        self._groups.pop(group, None)
 
     def update(
         self, group: str, statements: Sequence[Statement], now_ms: int, resolve_after_ms: int
@@ -73,20 +78,20 @@ class Book:
         for each in statements:
             key = (group, each.verdict.rule, subject_key(each.verdict))
             stated.setdefault(key, []).append(each)
-        changed = []
+        changed, known = [], self._groups.setdefault(group, {})
         for key, several in stated.items():
             finding = self._written(key, several, now_ms, resolve_after_ms)
-            if _differs(self._findings.get(key), finding):
-                self._findings[key] = finding
+            if _differs(known.get(key), finding):
+                known[key] = finding
                 changed.append(finding)
-        ended, withdrawn = self._close(group, stated.keys(), now_ms)
+        ended, withdrawn = self._close(known, stated.keys(), now_ms)
         return [*changed, *ended], withdrawn
 
     def _written(
         self, key: tuple[str, str, str], several: list[Statement], now_ms: int, resolve_after_ms: int
     ) -> Finding:
         latest = max(several, key=lambda each: (each.last_ms is None, each.last_ms or 0, each.verdict.confidence))
-        verdict, known = latest.verdict, self._findings.get(key)
+        verdict, known = latest.verdict, self._groups[key[0]].get(key)
         best = max(several, key=lambda each: (each.verdict.confidence, each.last_ms or 0)).verdict
         primary = [each for each in several if each.primary]
         ids = tuple(dict.fromkeys(name for each in primary or several for name in each.verdict.rebalance_ids))
@@ -107,7 +112,8 @@ class Book:
             confidence=round(best.confidence, 2),
             subject=_latest_subject(several),
             started_at_ms=started_ms,
-            detected_at_ms=now_ms if known is None else known.detected_at_ms,
+            # Open again, it was detected anew; what an earlier spell was detected at says nothing of this one.
+            detected_at_ms=now_ms if known is None or known.detected_at_ms < started_ms else known.detected_at_ms,
             updated_at_ms=now_ms,
             resolved_at_ms=over_ms if resolved else None,
             summary=best.summary,
@@ -121,18 +127,19 @@ class Book:
         )
 
     def _close(
-        self, group: str, stated: Iterable[tuple[str, str, str]], now_ms: int
+        self, known: dict[tuple[str, str, str], Finding], stated: Collection[tuple[str, str, str]], now_ms: int
     ) -> tuple[list[Finding], list[Finding]]:
         ended, withdrawn = [], []
-        missing = [key for key in self._findings if key[0] == group and key not in set(stated)]
-        for key in missing:
-            finding = self._findings[key]
-            if finding.primary and finding.state == FIRING:
-                withdrawn.append(replace(finding, state=RESOLVED, resolved_at_ms=now_ms, updated_at_ms=now_ms))
-                del self._findings[key]
-            elif finding.state == FIRING:
-                done = replace(finding, state=RESOLVED, resolved_at_ms=now_ms, updated_at_ms=now_ms)
-                self._findings[key] = done
+        for key in [key for key in known if key not in stated]:
+            finding = known[key]
+            if finding.state != FIRING or now_ms < finding.updated_at_ms:
+                continue  # the latter: of an earlier run, while the recent past is read again
+            done = replace(finding, state=RESOLVED, resolved_at_ms=now_ms, updated_at_ms=now_ms)
+            if finding.primary and finding.rebalance_ids:
+                withdrawn.append(done)
+                del known[key]
+            else:
+                known[key] = done
                 ended.append(done)
         return ended, withdrawn
 
@@ -147,8 +154,10 @@ def _latest_subject(several: Sequence[Statement]) -> Subject:
     for member in members.values():
         named.setdefault(_member_key(member), []).append(member)
     latest = several[-1].verdict.subject
-    kept = [m for same in named.values() for m in same]
-    return Subject(tuple(kept[-20:]), latest.partitions, latest.hosts)
+    # All names, since they are the finding's key; of one that came back often the latest ids.
+    each_keeps = max(1, _KEPT_MEMBERS // max(1, len(named)))
+    kept = [m for same in named.values() for m in same[-each_keeps:]]
+    return Subject(tuple(kept), latest.partitions, latest.hosts)
 
 
 def _distinct(*lists: Sequence[object]) -> tuple:  # type: ignore[type-arg]

@@ -6,6 +6,7 @@ Receives decoded reports; answers whether heartbeats, polls and the process itse
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -114,6 +115,13 @@ class ClientHistory:
 
     def take(self, report: Report) -> None:
         """Take up a report. One that is older than the newest finds its place by its own time."""
+        last = self.latest()
+        if last is None or report.emitted_ms >= last.emitted_ms:
+            self._take_identity(report)
+        values, never = self._values(report)
+        self._place(_sight(report, values, never=never))
+
+    def _take_identity(self, report: Report) -> None:
         self.client_id = report.client_id or self.client_id
         self.member_id = report.member_id or self.member_id
         self.group_id = report.group_id or self.group_id
@@ -126,16 +134,16 @@ class ClientHistory:
         self.through_application = report.format == _STATISTICS
         if report.config != ClientConfig():
             self.config = report.config
-        values, never = self._values(report)
-        sight = _sight(report, values, never=never)
-        last = self.sights[-1] if self.sights else None
-        if last is not None and sight.emitted_ms < last.emitted_ms:
-            self.sights = deque(sorted((*self.sights, sight), key=lambda each: each.emitted_ms), maxlen=_KEPT)
-        elif last is not None and sight.emitted_ms == last.emitted_ms:
+
+    def _place(self, sight: Sight) -> None:
+        place = bisect_left(self.sights, sight.emitted_ms, key=lambda each: each.emitted_ms)
+        if place < len(self.sights) and self.sights[place].emitted_ms == sight.emitted_ms:
             # Formats with one metric per message tell a moment in pieces.
-            self.sights[-1] = _merged(last, sight)
-        else:
+            self.sights[place] = _merged(self.sights[place], sight)
+        elif place == len(self.sights):
             self.sights.append(sight)
+        else:
+            self.sights = deque(sorted((*self.sights, sight), key=lambda each: each.emitted_ms), maxlen=_KEPT)
 
     def _values(self, report: Report) -> tuple[dict[str, float], bool]:
         values: dict[str, float] = {}
@@ -312,7 +320,10 @@ class Clients:
         who = report.instance_id or report.client_id or report.member_id
         key = f"{report.host or ''}/{report.pid or ''}/{who}"
         same = self.known.setdefault(key, [])
-        found = [each for each in same if each.member_id in (None, report.member_id)]
+        told = self.by_member.get(report.member_id or "")
+        found = [each for each in same if each is told or each.member_id in (None, report.member_id)]
+        if report.member_id is None and len(same) == 1:
+            found = same  # it is out of its group for now
         # Two consumers of one process may share a client id: one that is silent lately has got a new member id.
         silent = [each for each in same if _is_due(each, report)]
         history = (found or silent or [ClientHistory()])[0]

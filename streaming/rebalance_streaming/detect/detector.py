@@ -8,6 +8,7 @@ events shed light on it.
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -28,7 +29,15 @@ from rebalance_streaming.detect.rules.benign import FOLLOWS
 from rebalance_streaming.detect.rules.patterns import lag_grows
 from rebalance_streaming.detect.rules.registry import AGGREGATES, CONDITIONS
 from rebalance_streaming.detect.verdict import INFO, PAGE, TICKET, Verdict
-from rebalance_streaming.groups.events import CommitSummary, Finding, GroupSnapshot, GroupTiming, Probe, Rebalance
+from rebalance_streaming.groups.events import (
+    CommitSummary,
+    Finding,
+    GroupSnapshot,
+    GroupTiming,
+    Member,
+    Probe,
+    Rebalance,
+)
 from rebalance_streaming.groups.lagging import WATCHED_MS, LagAround, watch_lag
 from rebalance_streaming.wire.metrics.report import Report
 
@@ -45,8 +54,24 @@ _HOLDING = frozenset(
 _KEPT_HELD = 20
 #: Diagnoses that rest on commits that do not come.
 _SEEN_BY_COMMITS = frozenset({"stalled_consumer", "slow_consumer_group", "no_progress_loop"})
-#: What happens to members without a rebalance, or outside Kafka: a cause, although there is no rebalance to cause.
-_CAUSES_OF_NO_REBALANCE = frozenset({"static_member_restart", "static_id_conflict", "coordinator_failover"})
+#: What goes wrong without a rebalance: a cause, although there is none to cause.
+_CAUSES_OF_NO_REBALANCE = frozenset(
+    {
+        "static_member_restart",
+        "static_id_conflict",
+        "coordinator_failover",
+        "coordinator_overload",
+        "offsets_topic_unhealthy",
+        "stalled_consumer",
+        "slow_consumer_group",
+        "orphan_partition",
+        "partition_skew",
+        "empty_group_with_lag",
+        "offset_rewind",
+        "offset_skip",
+        "offsets_expired",
+    }
+)
 
 
 @dataclass(slots=True)
@@ -85,7 +110,10 @@ class Detector:
         self._routing = Routing()
         self._losses: deque[tuple[str, Past]] = deque(maxlen=1_000)
         self._withdrawn: list[Finding] = []
-        self._overdue: deque[str] = deque()
+        #: When to look at a group at the latest, once per group.
+        self._overdue: list[tuple[int, str]] = []
+        #: When a rebalance is to be judged, without anything else happening to its group.
+        self._appointments: list[tuple[int, str]] = []
         self._lags: dict[str, LagAround] = {}
         self._committing: set[str] = set()
         self._last_commit_ms = 0
@@ -100,7 +128,7 @@ class Detector:
         if case is None:
             return
         case.history.take_group(picture, self.now_ms)
-        self._routing.note_members(picture.group, picture.members)
+        self._note_members(case, picture.members)
         self._dirty.add(picture.group)
 
     def take_rebalance(self, rebalance: Rebalance) -> None:
@@ -109,7 +137,7 @@ class Detector:
         if case is None or case.history.rebalances.get(rebalance.rebalance_id) == rebalance:
             return
         case.history.take_rebalance(rebalance)
-        self._routing.note_members(rebalance.group, (*rebalance.members_before, *rebalance.members_after))
+        self._note_members(case, (*rebalance.members_before, *rebalance.members_after))
         self._await(case, rebalance)
         self._dirty.add(rebalance.group)
 
@@ -120,7 +148,9 @@ class Detector:
             return
         again = rebalance.rebalance_id in case.judged
         due_ms = self.now_ms + _SAME_TIME_MS if again else end_ms + self._config.settle_ms
-        case.waiting.setdefault(rebalance.rebalance_id, due_ms)
+        if rebalance.rebalance_id not in case.waiting:
+            case.waiting[rebalance.rebalance_id] = due_ms
+            heapq.heappush(self._appointments, (due_ms, rebalance.group))
 
     def take_commits(self, summary: CommitSummary) -> None:
         """Take up a commit summary."""
@@ -169,10 +199,20 @@ class Detector:
             if case is not None:
                 case.history.clients.take(each)
 
+    def _note_members(self, case: _Case, members: Iterable[Member]) -> None:
+        """Learn who is in a group, and take up what its clients said before that was known."""
+        group = case.history.group
+        if self._routing.note_members(group, members):
+            for each in self._routing.waiting_for(group):
+                case.history.clients.take(each)
+
     def forget_group(self, group: str) -> None:
-        """Drop a group that is gone for good."""
-        self._cases.pop(group, None)
+        """Drop a group that is gone for good; what was found of it is over."""
         self._dirty.discard(group)
+        if self._cases.pop(group, None) is not None:
+            ended, withdrawn = self.book.update(group, (), self.now_ms, 0)
+            self._withdrawn += [*ended, *withdrawn]
+            self.book.forget_group(group)
 
     # --- What it means ---
 
@@ -217,48 +257,47 @@ class Detector:
             case = self._cases[group] = _Case(
                 GroupHistory(self._cluster, group), self._config.for_group(group), looked_ms=self.now_ms
             )
-            self._overdue.append(group)
-            for each in self._routing.waiting_for(group):
-                case.history.clients.take(each)
+            heapq.heappush(self._overdue, (self.now_ms + _SWEEP_MS, group))
         return case
 
     def _due(self) -> list[str]:
         """Return the groups something happened to, and those not looked at for a while."""
         due = {group for group in self._dirty if group in self._cases}
         self._dirty.clear()
-        while self._overdue:
-            case = self._cases.get(self._overdue[0])
-            if case is not None and self.now_ms - case.looked_ms < _SWEEP_MS:
-                break
-            group = self._overdue.popleft()
-            if case is not None:
+        while self._appointments and self._appointments[0][0] <= self.now_ms:
+            _, group = heapq.heappop(self._appointments)
+            if group in self._cases:
                 due.add(group)
+        while self._overdue and self._overdue[0][0] <= self.now_ms:
+            _, group = heapq.heappop(self._overdue)
+            case = self._cases.get(group)
+            if case is None:
+                continue
+            if self.now_ms - case.looked_ms >= _SWEEP_MS:
+                due.add(group)
+            looked_ms = self.now_ms if group in due else case.looked_ms
+            heapq.heappush(self._overdue, (looked_ms + _SWEEP_MS, group))
         return sorted(due)
 
     def _judge(self, group: str) -> list[Finding]:
         case = self._cases[group]
-        if self.now_ms - case.looked_ms >= _SWEEP_MS or case.looked_ms == 0:
-            self._overdue.append(group)
         case.looked_ms = self.now_ms
         ready = {name for name, due_ms in case.waiting.items() if due_ms <= self.now_ms}
         for name in ready:
             del case.waiting[name]
-        if case.waiting or ready:
-            # Its time comes without anything else happening to the group.
-            self._dirty.update([group] if case.waiting else [])
         self._explain(case, ready)
         look = self._look(case)
         found = [verdict for rule in CONDITIONS for verdict in rule(look)]
         statements = self._statements(case, [each for each in found if each.claims])
         standing = [each for each in found if not each.claims and not self._is_behind(each)]
         causes = {name: each.verdict.rule for each in statements if each.primary for name in each.verdict.rebalance_ids}
-        look = replace(look, causes=causes)
+        look, harmed = replace(look, causes=causes), lag_grows(look)
         waiting = waiting_now(
             case.history,
             self.now_ms,
             case.thresholds.barrier_ms,
             case.thresholds.barrier_page_ms,
-            lag_grows=lag_grows(look),
+            lag_grows=harmed,
         )
         self._note_held(case, [*standing, *([waiting] if waiting else [])])
         storms = [verdict for rule in AGGREGATES for verdict in rule(look)]
@@ -267,7 +306,7 @@ class Detector:
             for each in (*standing, *([waiting] if waiting else []))
         ]
         statements += [Statement(each, False, self._last_of(case, each)) for each in storms]
-        return self._publish(group, case, statements, look)
+        return self._publish(case, statements, harmed=harmed)
 
     def _is_behind(self, verdict: Verdict) -> bool:
         """Whether a standstill may be the monitor's own: no group at all is known to have committed since it began."""
@@ -392,8 +431,8 @@ class Detector:
         ]
         return max(times, default=self.now_ms)
 
-    def _publish(self, group: str, case: _Case, statements: Iterable[Statement], look: Look) -> list[Finding]:
-        harmed = lag_grows(look)
+    def _publish(self, case: _Case, statements: Iterable[Statement], *, harmed: bool) -> list[Finding]:
+        group = case.history.group
         weighed = [replace(each, verdict=self._weigh(group, each, harmed=harmed)) for each in statements]
         changed, withdrawn = self.book.update(group, weighed, self.now_ms, case.thresholds.resolve_after_ms)
         self._withdrawn += withdrawn

@@ -39,6 +39,11 @@ class _Topic:
     #: Deleted by a tombstone at this time, -1: not.
     deleted_ms: Ints
 
+    def is_committed(self) -> npt.NDArray[np.bool_]:
+        """Return, per partition, whether its offset was committed and not deleted."""
+        committed: npt.NDArray[np.bool_] = (self.times[-1] != UNKNOWN) & (self.deleted_ms == UNKNOWN)
+        return committed
+
 
 @dataclass(slots=True)
 class _Ends:
@@ -194,7 +199,13 @@ class Progress:
     def positions(self) -> Iterator[Position]:
         """Yield every partition that was ever committed and is not deleted."""
         for name, topic in self._topics.items():
-            for p in np.flatnonzero((topic.times[-1] != UNKNOWN) & (topic.deleted_ms == UNKNOWN)).tolist():
+            for p in np.flatnonzero(topic.is_committed()).tolist():
+                yield self._position(name, topic, p)
+
+    def standing(self, since_ms: int) -> Iterator[Position]:
+        """Yield those of them whose committed offset has not moved since a moment."""
+        for name, topic in self._topics.items():
+            for p in np.flatnonzero(topic.is_committed() & (topic.advanced_ms <= since_ms)).tolist():
                 yield self._position(name, topic, p)
 
     def position(self, name: str, partition: int) -> Position:

@@ -22,12 +22,15 @@ class Routing:
     groups: set[str] = field(default_factory=set)
     unknown: deque[Report] = field(default_factory=lambda: deque(maxlen=_KEPT))
 
-    def note_members(self, group: str, members: Iterable[Member]) -> None:
-        """Learn who is in a group."""
+    def note_members(self, group: str, members: Iterable[Member]) -> bool:
+        """Learn who is in a group; returns whether anything of it was new."""
+        new = group not in self.groups
         self.groups.add(group)
         for member in members:
+            new = new or self.by_member.get(member.member_id) != group
             self.by_member[member.member_id] = group
             self.by_client.setdefault(member.client_id, set()).add(group)
+        return new
 
     def route(self, report: Report) -> Iterator[tuple[str, Report]]:
         """Yield the report with its group; nothing while that is not known, and then it is kept."""

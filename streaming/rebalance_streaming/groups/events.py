@@ -349,7 +349,8 @@ class Finding:
     """What a rule found: topic `…findings`, key `cluster/group/rule/subject`.
 
     `state` is `firing` or `resolved`. `primary`: it is the cause given for the rebalances in `rebalance_ids` (the
-    latest ones; `rebalances` counts all); every rebalance has exactly one primary finding, if only `undetermined`.
+    latest ones; `rebalances` counts all), or of a trouble without a rebalance; what follows from a cause, and settings
+    worth changing, are not. Every rebalance has exactly one primary finding, if only `undetermined`.
     `variant` names the mechanism where a diagnosis has several. `confidence` is the probability, 0 to 1, that the
     diagnosis is right. `parent` is the finding that this one is a part of. `group` is empty for findings about a
     whole cluster.

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from e2e.stories.judging import mistakes_of_cured, mistakes_of_sick
+from rebalance_deploy.stories.judging import mistakes_of_cured, mistakes_of_sick
 from rebalance_deploy.stories.play import StoryRun
 from rebalance_deploy.stories.story import Advice, Expected
 from rebalance_streaming.groups import events

@@ -34,6 +34,17 @@ def thread_names():
     return sorted(each.name for each in threading.enumerate() if each.name.startswith("rebalance-monitor"))
 
 
+def client_errors():
+    """Return what the library raises for what is Kafka's doing."""
+    if SPEC["library"] == "confluent":
+        from confluent_kafka import KafkaException
+
+        return KafkaException
+    from kafka.errors import KafkaError
+
+    return KafkaError
+
+
 def time_reporter():
     """Return a list of the seconds that the reporter spends on closing; the client may be slow for its own reasons."""
     from rebalance_exporters.reporters.reporter import Reporter
@@ -95,8 +106,17 @@ def make_confluent():
     return consumer
 
 
-def consume(consumer):
-    """Yield after every call of the client, with how many records it gave."""
+def consume(consumer, errors):
+    """Yield after every call of the client, with how many records it gave, whatever the client raises in an outage."""
+    while True:
+        try:
+            yield from poll(consumer)
+        except errors as error:
+            tell("error", text=repr(error))
+
+
+def poll(consumer):
+    """Yield after every call of the client."""
     if SPEC["library"] == "confluent":
         while True:
             message = consumer.poll(0.1)
@@ -116,7 +136,7 @@ def main():
     threading.Thread(target=read_orders, args=(orders,), daemon=True).start()
     consumer = make_confluent() if SPEC["library"] == "confluent" else make_kafka_python()
     tell("started", threads=thread_names())
-    for records in consume(consumer):
+    for records in consume(consumer, client_errors()):
         if records:
             tell("consumed", records=records)
         try:

@@ -90,8 +90,9 @@ def reported(sent: Sent, **config: Any) -> Any:
     )
 
 
-def threads() -> int:
-    return sum(each.name.startswith("rebalance-monitor") for each in threading.enumerate())
+def threads() -> set[threading.Thread]:
+    """The threads of all reporters; one of a test before may just be ending."""
+    return {each for each in threading.enumerate() if each.name.startswith("rebalance-monitor")}
 
 
 def test_what_comes_back_is_an_instance_of_the_class(sent):
@@ -210,7 +211,7 @@ def test_closing_the_consumer_ends_the_reporter(sent, way):
         with consumer:
             pass
     assert consumer.closed == 1
-    assert threads() == before
+    assert threads() <= before
     assert sent.reports[-1]["closing"] is True
 
 
@@ -221,7 +222,7 @@ def test_a_forgotten_consumer_is_not_kept_alive(sent):
     assert sent.last
     del consumer
     gc.collect()
-    wait_for(lambda: threads() == before, "the end of the threads")
+    wait_for(lambda: threads() <= before, "the end of the threads")
 
 
 def test_an_error_of_the_class_is_the_users_to_see(sent):
@@ -234,7 +235,7 @@ def test_an_error_of_the_class_is_the_users_to_see(sent):
     broken = type("Broken", (PlainConsumer,), {"__init__": lambda self, config: refuse(config)})
     with pytest.raises(confluent_kafka.KafkaException, match="no such property"):
         report(broken, {}, send=sent)
-    assert threads() == before
+    assert threads() <= before
 
 
 def test_statistics_too_large_for_a_record_lose_their_topics_first():

@@ -224,7 +224,10 @@ def play(broker: EmbeddedBroker, clients: dict[str, Client], topic: Topic) -> Pl
     outage_ms = take_away(broker)
     for name in TOLD:
         after = outage_ms[1] + INTERVAL_MS
-        wait_for(lambda name=name, after=after: topic.of(clients[name])[-1]["emitted_ms"] > after, f"{name}'s return")
+        wait_for(
+            lambda name=name, after=after: topic.of(clients[name])[-1]["emitted_ms"] > after,
+            lambda name=name: (name, clients[name].events[-3:], clients[name].errors),
+        )
     for client in lively.values():
         client.order("close 0.2")
     produce_until(broker.bootstrap, lively, lambda client, _: client.told("closed"))
@@ -253,7 +256,7 @@ def produce(bootstrap: str, *names: str) -> None:
 
 
 def produce_until(bootstrap: str, clients: dict[str, Client], done: Any) -> None:
-    """Write records until each client did what it was told; the first may come before the order, or before it joined."""
+    """Write records until each client did as told; the first may come before the order, or before it is a member."""
     deadline = time.monotonic() + DEADLINE_SECONDS
     while left := [name for name, client in clients.items() if not done(client, name)]:
         assert time.monotonic() < deadline, f"{left} do not what they are told"
@@ -350,7 +353,7 @@ def test_starved_heartbeats_show(played):
 
 @pytest.mark.parametrize("name", TOLD)
 def test_an_outage_harms_neither_client_nor_reports(played, name):
-    """What was reported meanwhile arrives later with its own time, and nothing was raised."""
+    """What was reported meanwhile arrives later with its own time; the reporter raised nothing."""
     began_ms, ended_ms = played.outage_ms
     client = played.clients[name]
     records = [(at, json.loads(value)) for at, value in played.topic.records[client.group]]

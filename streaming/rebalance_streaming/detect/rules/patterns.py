@@ -346,9 +346,9 @@ def rebalance_storm(look: Look) -> list[Verdict]:
 
 def lag_grows(look: Look) -> bool:
     """Whether some partition is not consumed while records arrive: harm, and not only a risk of it."""
-    for position in look.history.progress.positions():
-        lag, moved = position.lag, position.advanced_ms
-        if not lag or moved is None or look.now_ms - moved < look.thresholds.stalled_ms:
+    for position in look.history.progress.standing(look.now_ms - look.thresholds.stalled_ms):
+        moved = position.advanced_ms
+        if not position.lag or moved is None:
             continue
         if (look.history.progress.end_growth(position.topic, position.partition, moved) or 0) > 0:
             return True

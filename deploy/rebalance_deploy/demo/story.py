@@ -1,0 +1,283 @@
+"""One founding incident as a show: what happens, what the monitor says of it, the fix, and the quiet after.
+
+The incident and its cured form play one after the other on the same brokers before the same monitor. What the clients
+tell and what the monitor finds is said as it comes; at the end the findings are held against what is known of the
+incident. Ctrl-C is a KeyboardInterrupt here: a performance waits in many places.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from rebalance_deploy import local
+from rebalance_deploy.demo.commentary import Commentary, Say, read_findings, read_rebalances
+from rebalance_deploy.demo.narration import count, describe_change, describe_form
+from rebalance_deploy.demo.words import describe
+from rebalance_deploy.errors import UserError
+from rebalance_deploy.settings import Sources
+from rebalance_deploy.stories import held_interpreter, idle_lock, join_barrier, long_batches, owner_lock
+from rebalance_deploy.stories.judging import mistakes_of_cured, mistakes_of_sick
+from rebalance_deploy.stories.play import Play, StoryRun, playing
+from rebalance_deploy.stories.record import METRICS_TOPIC
+from rebalance_deploy.stories.stage import Stage, open_stage
+from rebalance_deploy.stories.story import Expected, Story
+from rebalance_streaming.groups.events import Finding, Rebalance
+
+#: A rebalance is judged 20 s after its end; the rest is the way to the page.
+_JUDGED_SECONDS = 60.0
+_QUIET_SECONDS = 25.0
+_LAST_WORDS_SECONDS = 1.0
+_INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """A story as the demo shows it: with parameters drawn from `seed`, and its fix in words."""
+
+    story: Story
+    seed: int
+    fix: str
+
+    @property
+    def expected(self) -> Expected:
+        """What the monitor must say of the incident."""
+        return self.story.expect(self.story.draw(random.Random(self.seed)))  # noqa: S311 - to be repeatable is the point
+
+
+#: By the letters of the founding incidents.
+ACTS: Mapping[str, Act] = MappingProxyType(
+    {
+        "a": Act(
+            idle_lock.FAST,
+            4,
+            "metadata_max_age_ms is set to the heartbeat interval: a poll on an idle topic returns that often and lets "
+            "go of the lock, so heartbeats get through. kafka-python 1.4.7 and later need no such thing.",
+        ),
+        "b": Act(
+            join_barrier.STORY,
+            2,
+            "The first consumer goes on polling: whatever kept its thread is gone. The settings are the same.",
+        ),
+        "c": Act(
+            long_batches.STORY,
+            2,
+            "max.poll.records is lowered until a batch takes at most half of max.poll.interval.ms.",
+        ),
+        "d": Act(
+            held_interpreter.STORY,
+            2,
+            "The work is done in a process of its own and takes as long as before: the interpreter lock stays free for "
+            "the heartbeat thread.",
+        ),
+        "e": Act(
+            owner_lock.STORY,
+            2,
+            "consumer_timeout_ms is set: consume() returns now and then even if nothing comes, and then gives the "
+            "partitions up that others are waiting for. pykafka 2.7.0 and later need no such thing.",
+        ),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What may be chosen: `letter` is a key of `ACTS`; `kafka_version` null is the story's usual one."""
+
+    letter: str
+    kafka_version: str | None = None
+    port: int = 9642
+
+
+@dataclass(frozen=True, slots=True)
+class _Show:
+    """What all parts of the show share."""
+
+    act: Act
+    stage: Stage
+    monitor: local.Monitor
+    directory: Path
+    say: Say
+
+
+def run(options: Options, say: Say) -> int:
+    """Play the story, its fix and the quiet after; return the process's exit code.
+
+    It is 0 only if the monitor named what it must of the incident and had nothing to say of the cured form, and 130
+    when interrupted. What was written is kept for a look unless all went well or it was interrupted.
+    """
+    directory = Path(tempfile.mkdtemp(prefix="rebalance-monitor-story-"))
+    say(f"logs and data in {directory}, removed at the end if all goes well")
+    try:
+        code = _perform(options, directory, say)
+    except KeyboardInterrupt:
+        code = _INTERRUPTED
+    if code in {0, _INTERRUPTED}:
+        shutil.rmtree(directory, ignore_errors=True)
+    return code
+
+
+def _perform(options: Options, directory: Path, say: Say) -> int:
+    act = ACTS[options.letter]
+    story = act.story
+    version = options.kafka_version or story.versions[0]
+    if version not in story.versions:
+        raise UserError(f"story {options.letter} plays on Kafka {' or '.join(story.versions)}, not on {version}")
+    say(f"\n=== {story.title} ===\n{story.what}\n")
+    with ExitStack() as stack:
+        stage = stack.enter_context(
+            open_stage(
+                directory,
+                brokers=story.brokers,
+                zookeeper=story.zookeeper,
+                kafka_version=version,
+                config=story.broker_config,
+            )
+        )
+        say(f"{_describe_stage(stage)} at {stage.bootstrap}; the monitor starts, which takes half a minute")
+        monitor = stack.enter_context(local.Monitor(_sources(stage, options.port, directory), directory))
+        monitor.wait_until_ready(threading.Event(), lambda _: None)
+        say(f"the monitor is ready: {monitor.url}/metrics, {monitor.url}/api/v1/findings")
+        show = _Show(act, stage, monitor, directory, say)
+        return _conclude(show, _show_sick(show), _show_cured(show))
+
+
+def _describe_stage(stage: Stage) -> str:
+    with_zookeeper = " and ZooKeeper" if stage.zookeeper else ""
+    return f"Kafka {stage.kafka_version} ({count(len(stage.broker_logs), 'broker')}){with_zookeeper} runs"
+
+
+def _sources(stage: Stage, port: int, directory: Path) -> Sources:
+    flags = (
+        f"kafka.bootstrap.servers={stage.bootstrap}",
+        f"stream.checkpoint={directory / 'checkpoint'}",
+        "export.listen_host=127.0.0.1",
+        f"export.listen_port={port}",
+        "probe.listen_host=127.0.0.1",
+        "probe.listen_port=0",
+        *((f"probe.zookeeper={stage.zookeeper}",) if stage.zookeeper else ()),
+    )
+    return Sources(environment=dict(os.environ), flags=flags)
+
+
+def _show_sick(show: _Show) -> list[str]:
+    """Play the incident until the monitor said of it what it must; return what is wrong or missing after a minute."""
+    show.say("\n--- 1. The incident ---")
+    with _playing(show, cured=False) as (play, commentary):
+        deadline = time.monotonic() + _JUDGED_SECONDS
+        while mistakes := mistakes_of_sick(play.run(), show.act.expected, read_findings(show.monitor.url)):
+            show.monitor.check()
+            if time.monotonic() > deadline:
+                break
+            play.await_seconds(1)
+        _end(play, commentary)
+    return mistakes
+
+
+def _show_cured(show: _Show) -> list[str]:
+    """Play the cured form until it was quiet long enough to be judged; return what disturbed the quiet."""
+    show.say(f"\n--- 2. The fix ---\n{show.act.fix}")
+    with _playing(show, cured=True) as (play, commentary):
+        play.await_seconds(_QUIET_SECONDS)
+        show.monitor.check()
+        disturbances = find_disturbances(
+            play.run(),
+            show.act.expected.diagnosis,
+            read_findings(show.monitor.url),
+            read_rebalances(show.monitor.url, play.group),
+        )
+        _end(play, commentary)
+    return disturbances
+
+
+def find_disturbances(
+    run: StoryRun, diagnosis: str, findings: Iterable[Finding], rebalances: Iterable[Rebalance]
+) -> list[str]:
+    """Return what happened to a cured group beyond joining, and what was complained of, in sentences.
+
+    `diagnosis` is that of the incident: it may not be found again anywhere, also not in the incident's own group.
+    """
+    found = list(findings)
+    renewed = [
+        each
+        for each in found
+        if each.rule == diagnosis and each.group != run.group and each.detected_at_ms >= run.started_ms
+    ]
+    return [
+        *([f"the symptom came back {count(run.symptoms, 'time')}"] if run.symptoms else []),
+        *(f"a rebalance beyond joining: {describe(each)}" for each in rebalances if each.left),
+        *mistakes_of_cured(run, found),
+        *(f"{diagnosis} was found again, in {each.group}: {each.summary}" for each in renewed),
+    ]
+
+
+def _conclude(show: _Show, mistakes: list[str], disturbances: list[str]) -> int:
+    """Say how it went; return the exit code."""
+    show.say("\n--- 3. What came of it ---")
+    explained = f"the monitor explained the incident: {describe_expected(show.act.expected)}"
+    quiet = "after the fix nobody left the group, and the monitor had nothing to complain of"
+    for sentence, wrong in ((explained, mistakes), (quiet, disturbances)):
+        show.say(f"{'WRONG' if wrong else 'ok   '}  {sentence}")
+        for each in wrong:
+            show.say(f"       but {each}")
+    return 1 if mistakes or disturbances else 0
+
+
+def describe_expected(expected: Expected) -> str:
+    """Return what had to be said: cause, who, what to change."""
+    variant = "" if expected.variant is None else f" ({expected.variant})"
+    by = f", by {' and '.join(expected.culprits)}" if expected.culprits else ""
+    changes = [each.parameter for each in expected.advice]
+    if expected.upgrade_to is not None:
+        changes.append(f"upgrade to {expected.upgrade_to}")
+    change = f"; change: {', '.join(changes)}" if changes else ""
+    return f"{expected.diagnosis}{variant}{by}{change}"
+
+
+@contextmanager
+def _playing(show: _Show, *, cured: bool) -> Iterator[tuple[Play, Commentary]]:
+    """Play one form to its outcome with a commentary, and hand both on while the clients still run."""
+    story, expected = show.act.story, show.act.expected
+    group = f"{story.id.replace('_', '-')}-{'cured' if cured else 'sick'}"
+    with (
+        Commentary(show.monitor.url, group, {expected.diagnosis, *expected.secondary}, show.say) as commentary,
+        playing(
+            story,
+            show.stage,
+            cured=cured,
+            seed=show.act.seed,
+            directory=show.directory / ("cured" if cured else "sick"),
+            on_event=commentary.hear,
+            metrics_topic=METRICS_TOPIC,
+            group=group,
+            prepare=lambda play: _introduce(play, show.say),
+        ) as play,
+    ):
+        yield play, commentary
+
+
+def _introduce(play: Play, say: Say) -> None:
+    """Say who plays, with which settings; of a cured form what is new about it."""
+    if not play.cured:
+        say(f"group {play.group}, every client is {describe_form(play.form)}\n")
+        return
+    for change in describe_change(play.story.cast(play.parameters, cured=False), play.form):
+        say(f"  {change}")
+    say(f"group {play.group}, all else is as before\n")
+
+
+def _end(play: Play, commentary: Commentary) -> None:
+    """Let the commentary say the last words, and then the clients close in order, of which nothing need be said."""
+    play.await_seconds(_LAST_WORDS_SECONDS)
+    commentary.hush()
+    for name in dict.fromkeys(event["name"] for event in play.events if event["event"] == "started"):
+        play.leave(name)

@@ -1,0 +1,309 @@
+"""From verdicts to findings: one per group, rule and subject, from its first sight to its end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from detect.histories import CLUSTER, MINUTE, SECOND, T0, member
+from rebalance_streaming.detect.book import Book, Statement, subject_key, topic_key
+from rebalance_streaming.detect.verdict import LOG, PAGE, PROBES, TICKET, Verdict, subject_of
+from rebalance_streaming.groups.events import Advice, Evidence, Finding, Member, Subject, decode, encode
+
+A, B = member("a-1"), member("b-1")
+AFTER_MS = 10 * MINUTE
+
+
+def verdict(rule: str = "poll_overrun", *who: Member, **changes: Any) -> Verdict:
+    described: dict[str, Any] = {"confidence": 0.9, "summary": "it was slow", "started_at_ms": T0 - MINUTE}
+    return Verdict(rule=rule, subject=subject_of(*who), **{**described, **changes})
+
+
+def happened(at_ms: int, *who: Member, rule: str = "poll_overrun", primary: bool = True, **changes: Any) -> Statement:
+    """State the cause of the rebalance that ended then."""
+    said = {"started_at_ms": at_ms - MINUTE, "rebalance_ids": (f"r{at_ms - T0}",), **changes}
+    return Statement(verdict(rule, *who, **said), primary, at_ms)
+
+
+def stands(*who: Member, rule: str = "stalled_consumer", **changes: Any) -> Statement:
+    """State a condition that holds now."""
+    return Statement(verdict(rule, *who, **changes), False, None)
+
+
+def told(book: Book, now_ms: int, *statements: Statement, group: str = "g") -> list[Finding]:
+    """Let a book take up what holds; returns what changed."""
+    return book.update(group, statements, now_ms, AFTER_MS)[0]
+
+
+# --- One per subject ---
+
+
+def test_one_finding_per_group_rule_and_subject():
+    """Two overruns of one client are one finding; of another client, or in another group, they are others."""
+    book = Book(CLUSTER)
+    told(book, T0, happened(T0 - SECOND, A), happened(T0, member("a-2")), happened(T0, B))
+    told(book, T0, happened(T0, A), group="other")
+    found = [(each.group, [m.client_id for m in each.subject.members], each.rebalances) for each in book.findings()]
+    assert sorted(found) == [("g", ["a", "a"], 2), ("g", ["b"], 1), ("other", ["a"], 1)]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (verdict("poll_overrun", A), verdict("poll_overrun", member("a-2")), True),
+        (verdict("poll_overrun", A), verdict("poll_overrun", member("a-2", host="/x")), False),
+        (verdict("poll_overrun", A), verdict("poll_overrun", B), False),
+        (verdict("poll_overrun", A, B), verdict("poll_overrun", B, A), True),
+        (
+            verdict("poll_overrun", member("x", group_instance_id="i")),
+            verdict("poll_overrun", member("y", group_instance_id="i")),
+            True,
+        ),
+        (verdict("scale_out", A), verdict("scale_out", B), True),
+        (verdict("undetermined", A), verdict("undetermined", B), True),
+        (
+            verdict("orphan_partition", subject_=Subject(partitions=("t-1", "t-0")))
+            if False
+            else Verdict(
+                rule="orphan_partition",
+                confidence=1,
+                summary="",
+                started_at_ms=0,
+                subject=Subject(partitions=("t-1", "t-0")),
+            ),
+            Verdict(
+                rule="orphan_partition",
+                confidence=1,
+                summary="",
+                started_at_ms=0,
+                subject=Subject(partitions=("t-0", "t-1")),
+            ),
+            True,
+        ),
+    ],
+)
+def test_a_subject_is_known_by_what_survives_a_rejoin(one: Verdict, other: Verdict, same: bool):
+    """By instance id, else client and host; of harmless and unexplained ones a group has one each."""
+    assert (subject_key(one) == subject_key(other)) is same
+
+
+def test_hosts_tell_findings_apart_only_without_members():
+    """A host is part of the subject of what happens to a whole host."""
+    by_host = [
+        Verdict(
+            rule="cluster_wide_disturbance", confidence=1, summary="", started_at_ms=0, subject=Subject(hosts=hosts)
+        )
+        for hosts in (("a",), ("b",))
+    ]
+    assert subject_key(by_host[0]) != subject_key(by_host[1])
+
+
+def test_names_of_topics_are_the_keys_of_findings():
+    """cluster/group/rule/subject: what is published again replaces what was published before."""
+    book = Book(CLUSTER)
+    (found,) = told(book, T0, happened(T0, A))
+    assert topic_key(found) == "prod/g/poll_overrun/a@/host-a"
+
+
+def test_a_large_subject_keeps_its_key():
+    """A finding about forty members is found again by what was published of it."""
+    book, many = Book(CLUSTER), [member(f"m{n:02}-1") for n in range(40)]
+    (found,) = told(book, T0, happened(T0, *many))
+    again = Book(CLUSTER)
+    again.restore(decode(encode(found), Finding))
+    assert again.update("g", [happened(T0, *many)], T0 + SECOND, AFTER_MS) == ([], [])
+    assert len(found.subject.members) == 40
+
+
+def test_a_member_that_came_back_often_is_named_by_its_latest_ids():
+    """One name takes no more room than twenty ids."""
+    (found,) = told(Book(CLUSTER), T0 + 50, *(happened(T0 + n, member(f"a-{n}")) for n in range(50)))
+    assert [each.member_id for each in found.subject.members] == [f"a-{n}" for n in range(30, 50)]
+
+
+# --- Its life ---
+
+
+def test_a_finding_is_told_when_it_changes():
+    """The same statement again changes nothing; a further rebalance does."""
+    book = Book(CLUSTER)
+    assert len(told(book, T0, happened(T0, A))) == 1
+    assert told(book, T0 + SECOND, happened(T0, A)) == []
+    (more,) = told(book, T0 + MINUTE, happened(T0, A), happened(T0 + MINUTE, A))
+    assert (more.rebalances, more.rebalance_ids) == (2, ("r0", "r60000"))
+    assert (more.started_at_ms, more.detected_at_ms, more.updated_at_ms) == (T0 - MINUTE, T0, T0 + MINUTE)
+
+
+def test_a_finding_about_rebalances_is_over_when_none_follows():
+    """Resolved as of ten minutes after the last; said once; and it keeps its place in the history."""
+    book = Book(CLUSTER)
+    told(book, T0, happened(T0, A))
+    assert told(book, T0 + AFTER_MS - 1, happened(T0, A)) == []
+    (over,) = told(book, T0 + AFTER_MS + SECOND, happened(T0, A))
+    assert (over.state, over.resolved_at_ms) == ("resolved", T0 + AFTER_MS)
+    assert told(book, T0 + AFTER_MS + MINUTE, happened(T0, A)) == []
+    assert book.findings() == [over]
+    assert book.firing("g") == []
+
+
+def test_a_finding_opens_again_under_its_id():
+    """The same thing once more within what is remembered is the same finding."""
+    book = Book(CLUSTER)
+    (first,) = told(book, T0, happened(T0, A))
+    told(book, T0 + AFTER_MS, happened(T0, A))
+    (again,) = told(book, T0 + 2 * AFTER_MS, happened(T0, A), happened(T0 + 2 * AFTER_MS, A))
+    assert (again.state, again.resolved_at_ms, again.finding_id) == ("firing", None, first.finding_id)
+    assert again.rebalances == 2
+
+
+def test_a_condition_is_over_when_it_does_not_hold():
+    """No time passes in between; back again it is the same finding, begun and detected anew."""
+    book = Book(CLUSTER)
+    (first,) = told(book, T0, stands(A))
+    assert told(book, T0 + HOUR_MS, stands(A)) == []
+    (over,) = told(book, T0 + HOUR_MS + SECOND)
+    assert (over.state, over.resolved_at_ms) == ("resolved", T0 + HOUR_MS + SECOND)
+    assert told(book, T0 + HOUR_MS + MINUTE) == []
+    began_ms = T0 + 2 * HOUR_MS
+    (again,) = told(book, began_ms + MINUTE, stands(A, started_at_ms=began_ms))
+    assert (again.state, again.finding_id, again.started_at_ms) == ("firing", first.finding_id, began_ms)
+    assert again.detected_at_ms == began_ms + MINUTE
+
+
+HOUR_MS = 60 * MINUTE
+
+
+def test_a_condition_began_when_it_was_first_said_to():
+    """A rule that looks back less far than the condition lasts does not make it younger."""
+    book = Book(CLUSTER)
+    told(book, T0, stands(A, started_at_ms=T0 - MINUTE))
+    told(book, T0 + HOUR_MS, stands(A, started_at_ms=T0 + MINUTE, severity=PAGE))
+    assert [each.started_at_ms for each in book.findings()] == [T0 - MINUTE]
+
+
+def test_a_better_explanation_withdraws_the_old_one():
+    """What was given as a cause and is not any more is told as resolved and forgotten."""
+    book = Book(CLUSTER)
+    told(book, T0, happened(T0, A, rule="scale_in"))
+    changed, withdrawn = book.update("g", [happened(T0, A, rule="rolling_deploy")], T0 + SECOND, AFTER_MS)
+    assert [(each.rule, each.state) for each in changed] == [("rolling_deploy", "firing")]
+    assert [(each.rule, each.state, each.resolved_at_ms) for each in withdrawn] == [
+        ("scale_in", "resolved", T0 + SECOND)
+    ]
+    assert [each.rule for each in book.findings()] == ["rolling_deploy"]
+
+
+def test_a_cause_that_is_forgotten_after_its_end_stays_in_the_history():
+    """A group that rebalances for days drops old rebalances; what was resolved is not withdrawn."""
+    book = Book(CLUSTER)
+    told(book, T0, happened(T0, A))
+    told(book, T0 + AFTER_MS, happened(T0, A))
+    assert book.update("g", [], T0 + 2 * AFTER_MS, AFTER_MS) == ([], [])
+    assert [each.state for each in book.findings()] == ["resolved"]
+
+
+def test_groups_do_not_touch_each_other():
+    """What holds of one group says nothing of another's findings."""
+    book = Book(CLUSTER)
+    told(book, T0, stands(A))
+    assert book.update("other", [], T0 + SECOND, AFTER_MS) == ([], [])
+    assert len(book.firing("g")) == 1
+
+
+# --- What it says ---
+
+
+def test_the_surest_statement_speaks_and_the_latest_names():
+    """Of several rebalances with one cause: the confidence of the clearest, the evidence of the latest first."""
+    early = happened(T0, A, confidence=0.97, summary="sure", evidence=(Evidence(LOG, "f", "1", "r"),))
+    late = happened(
+        T0 + MINUTE,
+        member("a-2"),
+        confidence=0.6,
+        summary="vague",
+        evidence=(Evidence(PROBES, "f", "2", "r"),),
+        advice=(Advice("x", None, "1", "-"),),
+        missing=("reports",),
+    )
+    (found,) = told(Book(CLUSTER), T0 + MINUTE, late, early)
+    assert (found.confidence, found.summary, found.missing) == (0.97, "sure", ("reports",))
+    assert [each.source for each in found.evidence] == [PROBES, LOG]
+    assert [each.parameter for each in found.advice] == ["x"]
+    assert [each.member_id for each in found.subject.members][-1] == "a-2"
+
+
+def test_severity_is_the_catalogues_unless_the_rule_says_otherwise():
+    """Harm makes a page of a ticket."""
+    book = Book(CLUSTER)
+    assert [each.severity for each in told(book, T0, happened(T0, A))] == [TICKET]
+    assert [each.severity for each in told(book, T0, happened(T0, A, severity=PAGE))] == [PAGE]
+
+
+def test_a_subject_stated_with_and_without_a_cause_is_primary():
+    """The same finding may stand beside the cause of a rebalance; it counts what it caused."""
+    (found,) = told(Book(CLUSTER), T0, happened(T0, A), happened(T0, A, primary=False, rebalance_ids=("other",)))
+    assert (found.primary, found.rebalance_ids) == (True, ("r0",))
+
+
+def test_rebalances_are_counted_and_the_latest_named():
+    """A storm of hundreds names two hundred."""
+    storm = [happened(T0 + n, A) for n in range(300)]
+    (found,) = told(Book(CLUSTER), T0 + 300, *storm)
+    assert (found.rebalances, len(found.rebalance_ids), found.rebalance_ids[-1]) == (300, 200, "r299")
+
+
+# --- Over a restart ---
+
+
+def test_ids_are_stable():
+    """They follow from cluster, group, rule, subject and beginning: every run finds the same one, others differ."""
+    first, second = (told(Book(CLUSTER), T0 + n, happened(T0, A))[0] for n in (0, 1))
+    assert first.finding_id == second.finding_id
+    others = [
+        told(Book("test"), T0, happened(T0, A))[0],
+        told(Book(CLUSTER), T0, happened(T0, A), group="h")[0],
+        told(Book(CLUSTER), T0, happened(T0, B))[0],
+        told(Book(CLUSTER), T0, happened(T0, A, rule="member_crash"))[0],
+        told(Book(CLUSTER), T0, happened(T0, A, started_at_ms=T0))[0],
+    ]
+    assert len({each.finding_id for each in (first, *others)}) == len(others) + 1
+
+
+def test_a_restored_finding_goes_on():
+    """Its id and first sight stay although less of the past is known; nothing is told that was told before."""
+    book = Book(CLUSTER)
+    told(book, T0, happened(T0 - 5 * MINUTE, A), happened(T0, A))
+    (published,) = book.findings()
+    again = Book(CLUSTER)
+    again.restore(decode(encode(published), Finding))
+    (found,) = told(again, T0 + MINUTE, happened(T0, A, started_at_ms=T0 - SECOND))
+    assert (found.finding_id, found.detected_at_ms) == (published.finding_id, T0)
+    assert found.started_at_ms == published.started_at_ms
+
+
+def test_a_restored_finding_does_not_replace_what_is_known():
+    """It comes from the past: what was found since stays."""
+    book = Book(CLUSTER)
+    (known,) = told(book, T0, happened(T0, A))
+    (older,) = told(Book(CLUSTER), T0 - MINUTE, happened(T0 - MINUTE, A))
+    book.restore(older)
+    assert book.findings() == [known]
+
+
+@pytest.mark.parametrize("primary", [True, False])
+def test_while_the_past_is_read_again_a_restored_finding_stays_open(primary: bool):
+    """An earlier run knew more at its time than this one does before it: only from then on its absence tells."""
+    (published,) = told(Book(CLUSTER), T0, happened(T0, A, primary=primary))
+    book = Book(CLUSTER)
+    book.restore(published)
+    assert book.update("g", [], T0 - MINUTE, AFTER_MS) == ([], [])
+    changed, withdrawn = book.update("g", [], T0 + SECOND, AFTER_MS)
+    assert [each.state for each in (*changed, *withdrawn)] == ["resolved"]
+
+
+def test_findings_are_listed_oldest_first():
+    """By their beginning."""
+    book = Book(CLUSTER)
+    told(book, T0, happened(T0, B), happened(T0 - MINUTE, A))
+    assert [each.subject.members[0].client_id for each in book.findings()] == ["a", "b"]

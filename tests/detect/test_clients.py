@@ -1,0 +1,280 @@
+"""What clients said of themselves: whose report it is, and what reports say of the time before a loss."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from detect.histories import MINUTE, SECOND, T0, member, report
+from rebalance_streaming.detect.clients import (
+    HEARTBEAT_AGE,
+    HEARTBEAT_TOTAL,
+    POLL_AGE,
+    ClientHistory,
+    Clients,
+    Stretch,
+)
+from rebalance_streaming.wire.metrics.report import ClientConfig, Point, Report, Temporality
+
+WHO = member("b-1", [0, 1])
+LOST_MS = T0 + 10 * MINUTE
+
+
+def known(*reports: Report) -> ClientHistory:
+    """Return one client's history."""
+    client = ClientHistory()
+    for each in reports:
+        client.take(each)
+    return client
+
+
+def every_second(from_s: int, to_s: int, values: dict[str, float | None] | None = None, **changes: Any) -> list[Report]:
+    """Report each second, in seconds around the loss."""
+    times = range(LOST_MS + from_s * SECOND, LOST_MS + to_s * SECOND, SECOND)
+    return [report(at, WHO, values, **{"interval_ms": 1_000, **changes}) for at in times]
+
+
+def before(*reports: Report, length_ms: int = 14_000) -> Stretch:
+    """Return what reports say of the time before the loss."""
+    found = known(*reports).before(LOST_MS, length_ms)
+    assert found is not None
+    return found
+
+
+# --- One client ---
+
+
+def test_identity_is_the_latest_told():
+    """A rejoin changes the member id; what a report leaves out stays."""
+    client = known(
+        report(T0, WHO, library="kafka-python", library_version="2.2.3", instance_id="i"),
+        report(T0 + SECOND, replace(WHO, member_id="b-2"), host=None, config=ClientConfig(session_timeout_ms=6_000)),
+        report(T0 + 2 * SECOND, WHO, member_id=None),
+    )
+    assert (client.member_id, client.host, client.instance_id) == ("b-2", "/host-b", "i")
+    assert (client.library, client.version, client.config.session_timeout_ms) == ("kafka-python", "2.2.3", 6_000)
+
+
+def test_an_older_report_finds_its_place_and_changes_no_identity():
+    """It arrived late: it tells of its own moment and not of now."""
+    late = report(T0 + SECOND, replace(WHO, member_id="b-0"), {POLL_AGE: 3.0}, host="/old")
+    client = known(report(T0, WHO), report(T0 + 2 * SECOND, WHO), late)
+    assert [each.emitted_ms - T0 for each in client.sights] == [0, SECOND, 2 * SECOND]
+    assert (client.member_id, client.host, client.sights[1].poll_age_ms) == ("b-1", "/host-b", 3_000)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_pieces_of_one_moment_are_one_report(late: bool):
+    """Formats with one metric per message tell a moment in pieces, also when they come late or twice."""
+    pieces = [report(T0, WHO, {POLL_AGE: 3.0}), report(T0, WHO, {HEARTBEAT_AGE: 1.5}), report(T0, WHO, {POLL_AGE: 3.0})]
+    newer = [report(T0 + SECOND, WHO)]
+    client = known(*(newer + pieces if late else pieces + newer))
+    assert len(client.sights) == 2
+    assert (client.sights[0].poll_age_ms, client.sights[0].heartbeat_age_ms) == (3_000, 1_500)
+
+
+def test_only_the_latest_reports_are_kept():
+    """Memory is bounded, oldest first, whichever way they come."""
+    reports = [report(T0 + n * SECOND, WHO) for n in range(400)]
+    assert known(*reports).sights == known(*reversed(reports)).sights
+    assert [known(*reports).sights[i].emitted_ms for i in (0, -1)] == [T0 + 220 * SECOND, T0 + 399 * SECOND]
+
+
+def test_deltas_are_added_up():
+    """A counter told as increments becomes a total; others are taken as they come."""
+    told = [
+        replace(report(T0 + n, WHO), points=(Point(HEARTBEAT_TOTAL, 2.0, temporality=Temporality.DELTA),))
+        for n in range(3)
+    ]
+    assert [each.heartbeat_total for each in known(*told).sights] == [2.0, 4.0, 6.0]
+
+
+def test_points_of_partitions_are_kept_apart():
+    """Lag per partition is no value of the client; a label that is no partition is left out."""
+    points = (
+        Point("records_lag", 7.0, {"topic": "orders", "partition": "3"}),
+        Point("records_lag", 9.0, {"topic": "orders", "partition": "all"}),
+        Point("records_lag", None, {"topic": "orders", "partition": "4"}),
+        Point("incoming_bytes", 1.0, {"node_id": "1"}),
+    )
+    client = known(replace(report(T0, WHO), points=points))
+    assert client.lag == {("orders", 3): {"records_lag": 7.0}}
+    assert client.sights[0].values == {}
+
+
+def test_the_last_poll_tells_its_age():
+    """A reporter that names the moment of the last poll says as much as one that names its age."""
+    client = known(report(T0, WHO, last_poll_return_ms=T0 - 2_500), report(T0 + 1, WHO, last_poll_return_ms=T0 + 99))
+    assert [each.poll_age_ms for each in client.sights] == [2_500, 0]
+
+
+# --- The time before a loss ---
+
+
+def test_nothing_reported_before_tells_nothing():
+    """A client that began to report after the loss is no witness."""
+    assert known(*every_second(1, 5)).before(LOST_MS, 14_000) is None
+    assert known().before(LOST_MS, 14_000) is None
+
+
+def test_reports_around_the_loss():
+    """The last before, the first after, and how many were written in the second half of the stretch."""
+    seen = before(*every_second(-30, 5))
+    assert (seen.last_report_ms - LOST_MS, (seen.next_report_ms or 0) - LOST_MS) == (0, SECOND)
+    assert (seen.witnesses, seen.undelivered, seen.late_ms, seen.stood_still_ms) == (7, 0, 0, 0)
+
+
+def test_what_arrived_after_the_loss_was_undelivered():
+    """Written before and on time, but not in the topic until later."""
+    late = [replace(each, observed_ms=LOST_MS + 5_000) for each in every_second(-4, 0)]
+    seen = before(*every_second(-30, -4), *late)
+    assert (seen.undelivered, seen.late_ms) == (4, 9_000)
+
+
+@pytest.mark.parametrize(
+    ("reports", "expected"),
+    [
+        (every_second(-30, 5, tick_late_ms=20), 20),
+        ([*every_second(-30, -8, tick_late_ms=0), *every_second(1, 3, tick_late_ms=8_000)], 8_000),
+        ([*every_second(-30, -8), *every_second(1, 3)], 10_000 - 1_600),
+        (every_second(-30, -8), 0),
+    ],
+    ids=["regular", "woke late", "a hole in the reports", "it ended"],
+)
+def test_how_long_its_reporting_stood_still(reports: list[Report], expected: int):
+    """By its own clock where it tells, else by the hole; an end is no hole."""
+    assert before(*reports).stood_still_ms == expected
+
+
+@pytest.mark.parametrize(
+    ("last_s", "next_s", "expected"),
+    [(1.0, 7.0, 2_000), (9.0, 14.0, 9_000), (9.0, 2.0, 9_000), (None, 14.0, 9_000), (None, 2.0, None)],
+    ids=["not the latest", "same beat", "a beat after the loss", "told afterwards", "nothing before"],
+)
+def test_how_long_before_the_last_heartbeat_was(last_s: float | None, next_s: float, expected: int | None):
+    """The report after the loss knows best, unless its heartbeat was sent after it."""
+    reports = [report(LOST_MS, WHO, {HEARTBEAT_AGE: last_s} if last_s else None)]
+    reports.append(report(LOST_MS + 5_000, WHO, {HEARTBEAT_AGE: next_s}))
+    assert before(*reports).beat_gap_ms == expected
+
+
+def test_a_counter_of_heartbeats_is_a_rate():
+    """Ten in twenty seconds; a single total tells nothing."""
+    reports = [report(LOST_MS - at * SECOND, WHO, {HEARTBEAT_TOTAL: 10.0 - at / 2}) for at in (12, 6, 0)]
+    assert before(*reports).beat_rate == pytest.approx(0.5)
+    assert before(reports[-1]).beat_rate is None
+
+
+def test_a_poll_told_of_afterwards_counts_as_of_the_loss():
+    """The next report's age, less the time since; a poll after the loss says nothing of before."""
+    first = report(LOST_MS - SECOND, WHO)
+    assert before(first, report(LOST_MS + 5_000, WHO, {POLL_AGE: 35.0})).poll_age_ms == 30_000
+    assert before(first, report(LOST_MS + 5_000, WHO, {POLL_AGE: 2.0})).poll_age_ms is None
+
+
+@pytest.mark.parametrize(("start_ms", "restarted"), [(T0 + 2_000, False), (LOST_MS, True), (None, False)])
+def test_a_younger_process_is_a_restart(start_ms: int | None, restarted: bool):
+    """Within the slack of clocks of whole seconds it is the same one."""
+    reports = [*every_second(-5, 0, process_start_ms=T0), *every_second(1, 3, process_start_ms=start_ms)]
+    assert before(*reports).restarted is restarted
+
+
+def test_what_the_process_did_in_the_gap():
+    """Processor time and switches per second over the longest gap between reports."""
+    reports = [
+        *every_second(-14, -8, cpu_s=1.0, voluntary_switches=100),
+        *every_second(2, 3, cpu_s=9.8, voluntary_switches=2_300),
+    ]
+    seen = before(*reports)
+    assert (seen.cpu_share, seen.switches_per_second) == (pytest.approx(0.8), pytest.approx(200))
+
+
+def test_a_reason_is_the_one_that_came_with_the_loss():
+    """librdkafka keeps its last reason: one told before and after unchanged is that of an earlier rebalance."""
+    same = every_second(-3, 3, reason="group rejoin")
+    assert before(*same).reason == "group rejoin"
+    assert before(
+        *every_second(-3, 1, reason="group rejoin"), *every_second(1, 3, reason="max.poll.interval")
+    ).reason == ("max.poll.interval")
+
+
+# --- Whose report ---
+
+
+def test_a_process_keeps_its_history_over_a_rejoin():
+    """The old id and the new one lead to the same reports."""
+    clients, again = Clients(), replace(WHO, member_id="b-2")
+    for at, who in ((0, WHO), (10, WHO), (20, again)):
+        clients.take(report(T0 + at * SECOND, who))
+    (client,) = clients
+    assert clients.of("b-1", "b", "/host-b", None) is client is clients.of("b-2", "x", "/y", None)
+    assert len(client.sights) == 3
+
+
+def test_a_client_without_a_member_id_is_the_one_it_was():
+    """While it is out of its group it reports without one: that is no second client."""
+    clients = Clients()
+    for at, member_id in ((0, "b-1"), (5, None), (10, "b-2")):
+        clients.take(report(T0 + at * SECOND, WHO, member_id=member_id))
+    (client,) = clients
+    assert [each.member_id for each in client.sights] == ["b-1", None, "b-2"]
+
+
+def test_two_consumers_of_one_process_may_share_a_client_id():
+    """They report side by side under two member ids; one that is silent lately has got a new one."""
+    clients = Clients()
+    for at in (0, 5, 10):
+        clients.take(report(T0 + at * SECOND, WHO))
+        clients.take(report(T0 + at * SECOND + 1, replace(WHO, member_id="c-1")))
+    one, other = clients.of("b-1", "b", "/host-b", None), clients.of("c-1", "b", "/host-b", None)
+    assert one is not None
+    assert other is not None
+    assert (len(one.sights), len(other.sights)) == (3, 3)
+    clients.take(report(T0 + 15 * SECOND, WHO))
+    clients.take(report(T0 + 15 * SECOND, replace(WHO, member_id="c-2")))
+    assert clients.of("c-2", "b", "/host-b", None) is other
+    assert len(list(clients)) == 2
+
+
+def test_a_late_report_of_an_old_id_goes_to_its_own_client():
+    """It does not open a history of its own."""
+    clients = Clients()
+    for at, member_id in ((0, "b-1"), (10, "b-2"), (3, "b-1")):
+        clients.take(report(T0 + at * SECOND, WHO, member_id=member_id))
+    (client,) = clients
+    assert client.member_id == "b-2"
+
+
+@pytest.mark.parametrize(
+    ("told", "asked", "found"),
+    [
+        ([{"member_id": "b-1"}], ("b-1", "other", "/other", None), True),
+        ([{"member_id": None}], ("b-9", "b", "/host-b", None), True),
+        ([{"member_id": None, "host": "/pod"}], ("b-9", "b", "/10.0.0.1", None), True),
+        ([{"member_id": None, "client_id": "z", "instance_id": "i"}], ("b-9", "b", "/host-b", "i"), True),
+        ([{"member_id": "b-7", "host": "/pod"}], ("b-9", "b", "/10.0.0.1", None), False),
+        ([{"member_id": None, "pid": 1}, {"member_id": None, "pid": 2}], ("b-9", "b", "/host-b", None), False),
+        ([{"member_id": None, "host": "/h1"}, {"member_id": None, "host": "/h2"}], ("b-9", "b", "/h2", None), True),
+        ([{"member_id": "b-7", "host": "/h1"}, {"member_id": None, "host": "/h3"}], ("b-9", "b", "/h2", None), True),
+        ([{"member_id": None, "client_id": "z"}], ("b-9", "b", "/host-b", None), False),
+    ],
+    ids=[
+        "by member id",
+        "by client and host",
+        "by client alone",
+        "by instance",
+        "somebody else's",
+        "two alike",
+        "the one on its host",
+        "the one without an id",
+        "another client",
+    ],
+)
+def test_a_member_finds_its_reports(told: list[dict[str, Any]], asked: tuple[str, str, str, str | None], found: bool):
+    """By the surest sign there is; rather nobody than the wrong one."""
+    clients = Clients()
+    for each in told:
+        clients.take(report(T0, WHO, **each))
+    assert (clients.of(*asked) is not None) == found

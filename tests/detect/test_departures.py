@@ -1,0 +1,319 @@
+"""How a member left, told from its commits, the probes, the coordinator's records and its client's reports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from detect.histories import MINUTE, SECOND, T0, Event, commits, history, member, picture, probe, report
+from detect.turnover import joined, lost, pulse, turned
+from rebalance_streaming.detect.clients import HEARTBEAT_AGE
+from rebalance_streaming.detect.departures import (
+    CLEAN,
+    FENCED,
+    POLL_TIMEOUT,
+    SESSION_EXPIRED,
+    UNKNOWN,
+    Departure,
+    awaited_evidence,
+    find_departures,
+    session_of,
+    slot_of,
+)
+from rebalance_streaming.detect.liveness import GONE, STARVED
+from rebalance_streaming.detect.verdict import CERTAIN, CLIENT_METRICS, COMMITS, LOG, PLAUSIBLE, PROBES, STRONG
+from rebalance_streaming.groups.events import Generation, Member, Rebalance
+
+#: The member whose departure is looked at, and one that stays; the loss is seen ten minutes into the story.
+B = member("b-1", [2, 3])
+STAYS = member("a-1", [0, 1])
+LOST_MS = T0 + 10 * MINUTE
+AIOKAFKA = {"client_id": "aiokafka-0.8.1", "rebalance_timeout_ms": 10_000}
+
+
+def moving(from_ms: int, to_ms: int, numbers: Sequence[int], every_ms: int = 5 * SECOND) -> list[Event]:
+    """Commit only what changed: each time an offset further, as librdkafka and Sarama do."""
+    return [commits(at, dict.fromkeys(numbers, at // 100)) for at in range(from_ms, to_ms + 1, every_ms)]
+
+
+def judged(gone: Rebalance, *events: Event, now_ms: int = LOST_MS + MINUTE) -> Departure:
+    """Return the one departure of a rebalance."""
+    (found,) = find_departures(history(*events, gone), gone, {}, now_ms)
+    return found
+
+
+def left(who: Member = B, **changes: Any) -> Rebalance:
+    return lost(LOST_MS, who, [STAYS, who], **changes)
+
+
+@pytest.mark.parametrize(
+    ("silence_s", "changes", "classes", "confidence"),
+    [
+        (0.0, {}, (CLEAN,), STRONG),
+        (5.0, {}, (CLEAN,), STRONG),
+        (6.0, {}, (SESSION_EXPIRED,), STRONG),
+        (12.0, {}, (SESSION_EXPIRED,), STRONG),
+        (18.0, {}, (SESSION_EXPIRED,), STRONG),
+        (25.0, {}, (UNKNOWN,), 0.3),
+        (298.0, {}, (UNKNOWN,), 0.3),
+        (300.0, {}, (POLL_TIMEOUT,), STRONG),
+        (304.0, {}, (POLL_TIMEOUT,), STRONG),
+        (400.0, {}, (POLL_TIMEOUT, UNKNOWN), STRONG - 0.3),
+        (12.0, {"session_timeout_ms": 45_000}, (UNKNOWN,), 0.3),
+        (47.0, {"session_timeout_ms": 45_000}, (SESSION_EXPIRED,), STRONG),
+        (304.0, {"client_id": "sarama"}, (UNKNOWN,), 0.3),
+        (400.0, {"client_id": "kgo"}, (UNKNOWN,), 0.3),
+        (10.0, AIOKAFKA, (POLL_TIMEOUT, SESSION_EXPIRED), STRONG - 0.3),
+        (12.5, AIOKAFKA, (SESSION_EXPIRED, POLL_TIMEOUT), STRONG - 0.3),
+        (46.0, {"session_timeout_ms": None}, (SESSION_EXPIRED,), STRONG),
+    ],
+)
+def test_a_silence_is_compared_with_both_time_outs(
+    silence_s: float, changes: dict[str, Any], classes: tuple[str, ...], confidence: float
+):
+    """Of a member that commits every five seconds anyway; what fits both time-outs is said of both, less surely."""
+    who, last_ms = replace(B, **changes), LOST_MS - round(silence_s * SECOND)
+    beats = pulse(last_ms - MINUTE, last_ms + 1, [2, 3])
+    found = judged(left(who), *beats)
+    assert (found.classes, round(found.confidence, 2)) == (classes, round(confidence, 2))
+    assert (found.silence_ms, found.due) == (round(silence_s * SECOND), True)
+    assert {each.source for each in found.evidence} == {COMMITS}
+
+
+ENDS = {2: LOST_MS // 100, 3: LOST_MS // 100}
+
+
+@pytest.mark.parametrize(
+    ("silence_s", "ends", "classes", "confidence"),
+    [
+        (3, None, (CLEAN,), PLAUSIBLE),
+        (9, None, (UNKNOWN,), 0.3),
+        (12, None, (SESSION_EXPIRED,), PLAUSIBLE),
+        (12, ENDS, (SESSION_EXPIRED,), STRONG),
+        (12, {2: (LOST_MS - 12_000) // 100, 3: (LOST_MS - 12_000) // 100}, (UNKNOWN,), 0.3),
+    ],
+    ids=["just committed", "none may have been due", "no end offsets", "records waited", "nothing to commit"],
+)
+def test_a_client_that_commits_only_changes_is_silent_when_idle(
+    silence_s: int, ends: dict[int, int] | None, classes: tuple[str, ...], confidence: float
+):
+    """Its silence counts where records waited, less where nobody knows, and not at all where there were none."""
+    last_ms = LOST_MS - silence_s * SECOND
+    events = moving(last_ms - MINUTE, last_ms, [2, 3])
+    probes = [] if ends is None else [probe(LOST_MS - 20 * SECOND, ends=ends), probe(LOST_MS - SECOND, ends=ends)]
+    found = judged(left(), *events, *probes)
+    assert (found.classes, found.confidence) == (classes, confidence)
+
+
+def test_a_rhythm_is_that_of_the_program():
+    """A member that got its partitions lately is judged by the pulse of the others, which run the same program."""
+    alone = commits(LOST_MS - 12 * SECOND, {2: 5, 3: 5})
+    beats = [*pulse(LOST_MS - MINUTE, LOST_MS - 12 * SECOND, [0, 1]), alone, *pulse(LOST_MS - 10_000, LOST_MS, [0, 1])]
+    assert judged(left(), *beats).classes == (SESSION_EXPIRED,)
+    assert judged(left(), *beats).confidence == STRONG
+    assert judged(left(), alone).likely == UNKNOWN
+    another = lost(LOST_MS, B, [replace(STAYS, topics=("other",)), B])
+    assert judged(another, *beats).likely == UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("life_s", "changes", "likely", "confidence"),
+    [
+        (10.0, {}, SESSION_EXPIRED, PLAUSIBLE),
+        (12.0, {}, SESSION_EXPIRED, PLAUSIBLE),
+        (14.0, {}, UNKNOWN, 0.3),
+        (301.0, {}, POLL_TIMEOUT, PLAUSIBLE),
+        (304.4, {}, POLL_TIMEOUT, PLAUSIBLE),
+        (306.0, {}, UNKNOWN, 0.3),
+        (301.0, {"client_id": "sarama"}, UNKNOWN, 0.3),
+    ],
+)
+def test_a_member_that_never_committed_is_judged_by_the_length_of_its_life(
+    life_s: float, changes: dict[str, Any], likely: str, confidence: float
+):
+    """One poll and no other (story C), or not one heartbeat; earlier commits of its partitions were somebody else's."""
+    who = replace(B, **changes)
+    came = joined(LOST_MS - round(life_s * SECOND) - 3_000, who, [STAYS])
+    others = pulse(T0, came.started_before_ms, [2, 3])
+    found = judged(left(who), *others, came)
+    assert (found.likely, found.confidence, found.silence_ms) == (likely, confidence, None)
+    assert found.joined_ms == came.completed_at_ms
+
+
+def test_without_any_sign_nothing_is_said():
+    """No commit, no probe, no report and no known beginning: unknown, without evidence."""
+    found = judged(left())
+    assert (found.classes, found.confidence, found.evidence) == ((UNKNOWN,), 0.3, ())
+    assert (found.joined_ms, found.silence_ms, found.lag, found.arriving, found.liveness) == (None,) * 5
+
+
+def test_a_member_that_kept_its_partitions_is_fenced():
+    """KIP-848: the coordinator says so itself."""
+    who = replace(B, session_timeout_ms=None)
+    fenced = Generation(2, "departure", left=("b-1",), fenced=("b-1",), assigned_at_ms=LOST_MS)
+    found = judged(left(who, type="consumer", generations=(fenced,), join_ended_at_ms=None))
+    assert (found.classes, found.confidence) == ((FENCED,), CERTAIN)
+    assert found.evidence[0].source == LOG
+    assert found.session_ms == session_of(who) == 45_000
+
+
+# --- What its client reported ---
+
+
+def beating(age_s: float | None, *, until_ms: int = LOST_MS + 20 * SECOND, grows: bool = False) -> list[Event]:
+    """Let the client report every five seconds; its heartbeat's age as given, or since it stopped."""
+    times = range(LOST_MS - MINUTE, until_ms, 5 * SECOND)
+    stop_ms = LOST_MS - 12 * SECOND
+    ages = {at: (max(0, at - stop_ms) / 1000 if grows else age_s) for at in times}
+    return [report(at, B, {HEARTBEAT_AGE: ages[at]}, tick_late_ms=0) for at in times]
+
+
+def test_reports_decide_where_commits_only_hint():
+    """The heartbeats grew old while reports came on time: it is certain, and commits are not asked."""
+    found = judged(left(), *pulse(T0, LOST_MS - 2 * SECOND, [2, 3]), *beating(0, grows=True))
+    assert (found.liveness, found.classes, found.confidence) == (STARVED, (SESSION_EXPIRED,), CERTAIN)
+    assert {each.source for each in found.evidence} == {CLIENT_METRICS}
+
+
+@pytest.mark.parametrize(
+    ("quiet_s", "likely", "confidence"),
+    [(11, SESSION_EXPIRED, STRONG), (4, CLEAN, PLAUSIBLE), (40, UNKNOWN, 0.3)],
+)
+def test_a_process_that_ended_was_removed_a_session_later_or_at_once(quiet_s: int, likely: str, confidence: float):
+    """Where no commit was due, the end of its reports tells whether it left in order or was missed."""
+    reports = [
+        report(LOST_MS - quiet_s * SECOND - back, B, {HEARTBEAT_AGE: 1.0}, tick_late_ms=0)
+        for back in range(60 * SECOND, -1, -5 * SECOND)
+    ]
+    found = judged(left(), *reports)
+    assert found.liveness == GONE
+    assert (found.likely, found.confidence) == (likely, confidence)
+
+
+def test_reports_of_others_are_not_its_own():
+    """Another client's reports say nothing of the one that left."""
+    others = [report(LOST_MS - at, STAYS, {HEARTBEAT_AGE: 1.0}) for at in range(MINUTE, 0, -5_000)]
+    found = judged(left(), *others)
+    assert (found.liveness, found.stretch) == (None, None)
+
+
+# --- When it left ---
+
+
+def barrier(end_ms: int, *, listed: Sequence[Member] = (STAYS, B)) -> list[Event]:
+    """Let probes see the group prepare a rebalance for the minute before."""
+    return [
+        probe(at, "PreparingRebalance", [*listed, member("c-1")]) for at in range(end_ms - MINUTE, end_ms, 5 * SECOND)
+    ]
+
+
+def swap_after(wait_ms: int) -> Rebalance:
+    """Let `c` come and `b` go in one generation, which took so long."""
+    return turned(LOST_MS - wait_ms, [B], [member("c-1", [2, 3])], took_ms=wait_ms + 20)
+
+
+def test_probes_show_that_it_was_awaited():
+    """Listed while the others waited: it went at the release; not listed: it had gone before."""
+    gone = swap_after(MINUTE)
+    found = judged(gone, *barrier(LOST_MS))
+    assert found.in_barrier
+    assert LOST_MS - SECOND <= found.from_ms <= found.to_ms == gone.join_ended_at_ms
+    assert not judged(gone, *barrier(LOST_MS, listed=())).in_barrier
+    assert not judged(gone).in_barrier
+    evidence = awaited_evidence(history(*barrier(LOST_MS), gone), gone, B)
+    assert (evidence.source, evidence.value) == (PROBES, "listed until 5.0 s before the others were released")
+
+
+def test_a_newcomer_waits_for_it_even_where_nobody_looks():
+    """Somebody joined and it alone went: the barrier ended when it was out."""
+    found = judged(swap_after(MINUTE))
+    assert (found.from_ms, found.to_ms) == (LOST_MS, LOST_MS)
+
+
+@pytest.mark.parametrize(
+    ("gone", "expected"),
+    [
+        (left(), (LOST_MS, LOST_MS)),
+        (left(started_after_ms=None), (LOST_MS - 4_000, LOST_MS)),
+        (left(started_after_ms=LOST_MS - MINUTE), (LOST_MS - 4_000, LOST_MS)),
+        (left(started_before_ms=LOST_MS + 2_980, started_after_ms=None), (LOST_MS - 2_520, LOST_MS + 1_480)),
+        (left(type="consumer"), (LOST_MS, LOST_MS)),
+        (lost(LOST_MS, B, [B]), (LOST_MS, LOST_MS)),
+    ],
+    ids=["probed", "unbounded", "bounded long before", "only the release known", "kip-848", "emptied"],
+)
+def test_when_it_left_is_bounded(gone: Rebalance, expected: tuple[int, int]):
+    """By what probes saw, else by what the others take to notice and to rejoin."""
+    found = judged(gone)
+    assert (found.from_ms, found.to_ms) == expected
+
+
+def test_members_that_only_passed_through_departed_too():
+    """Each generation of a rebalance is looked at, and each member belongs to the one that lost it."""
+    came = member("c-1", [2, 3])
+    first = Generation(2, "join", join_ended_at_ms=LOST_MS, assigned_at_ms=LOST_MS, joined=("c-1",))
+    then = Generation(3, "departure", join_ended_at_ms=LOST_MS + MINUTE, assigned_at_ms=LOST_MS + MINUTE, left=("c-1",))
+    passed = turned(LOST_MS, [STAYS], [STAYS], took_ms=MINUTE, generations=(first, then), passing=(came,))
+    found = judged(passed)
+    assert (found.member, found.joined_ms) == (came, LOST_MS)
+    assert found.to_ms == LOST_MS + MINUTE - 1_500
+
+
+# --- Whether it came back ---
+
+
+@pytest.mark.parametrize(
+    ("other", "back"),
+    [
+        (member("b-2", [2]), True),
+        (member("b-2", [2], host="/elsewhere"), False),
+        (member("d-1", [2]), False),
+        (member("b-1", [2]), True),
+    ],
+    ids=["same client", "another host", "another client", "same id"],
+)
+def test_it_came_back_under_a_new_id(other: Member, back: bool):
+    """The first of its client and host to join later; its own id is it in any case (KIP-848)."""
+    gone, again = left(), joined(LOST_MS + MINUTE, other, [STAYS])
+    (found,) = find_departures(history(gone, again), gone, {}, LOST_MS + 2 * MINUTE)
+    assert (found.back_as == other) == back
+    assert found.back_ms == (again.completed_at_ms if back else None)
+
+
+def test_members_that_lived_at_the_same_time_are_two():
+    """A probe listed both: the newcomer of equal name is a second instance."""
+    gone, again = left(), joined(LOST_MS + MINUTE, member("b-2", [2]), [STAYS])
+    both = probe(T0, "Stable", [STAYS, B, member("b-2")])
+    (found,) = find_departures(history(both, gone, again), gone, {}, LOST_MS + 2 * MINUTE)
+    assert found.back_as is None
+
+
+def test_static_members_are_known_by_their_name():
+    """Host and client may change with a rescheduled pod; the instance id stays."""
+    one, other = member("x-1", group_instance_id="i"), member("y-1", group_instance_id="i")
+    assert slot_of(one) == slot_of(other) != slot_of(member("x-1"))
+    assert slot_of(member("w-1", client_id="w-8d5c1f7e-aaaa-bbbb-cccc-0123456789ab")) == slot_of(
+        member("w-2", client_id="w-00000000-1111-2222-3333-444444444444", host="/host-w")
+    )
+
+
+# --- What was measured stays ---
+
+
+def test_what_was_measured_at_first_is_kept():
+    """Commits are forgotten within a minute: a later judgement goes by the silence measured then."""
+    gone, last_ms = left(), LOST_MS - 12 * SECOND
+    beats = pulse(last_ms - MINUTE, last_ms + 1, [2, 3])
+    (first,) = find_departures(history(picture(T0, STAYS, B), *beats, gone), gone, {}, LOST_MS + 20 * SECOND)
+    (later,) = find_departures(history(gone), gone, {"b-1": first}, LOST_MS + 5 * MINUTE)
+    assert (later.classes, later.silence_ms, later.confidence) == (first.classes, first.silence_ms, first.confidence)
+    assert first.likely == SESSION_EXPIRED
+
+
+def test_nobody_left():
+    """A rebalance without departures has none."""
+    came = joined(LOST_MS, B, [STAYS])
+    assert find_departures(history(came), came, {}, LOST_MS + MINUTE) == ()

@@ -1,0 +1,487 @@
+"""A cluster's groups under judgement: what is said when, once per rebalance, whatever way the rows took."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as limits
+from hypothesis import strategies as st
+
+from accuracy.recordings import recordings
+from detect.histories import (
+    GROUP,
+    HOUR,
+    MINUTE,
+    SECOND,
+    T0,
+    Event,
+    commits,
+    member,
+    picture,
+    probe,
+    rebalance,
+    rebalance_id,
+    report,
+)
+from detect.turnover import Run, hear, joined, lost, pulse
+from rebalance_streaming.detect.config import DetectConfig, Override, Quiet
+from rebalance_streaming.detect.detector import Detector
+from rebalance_streaming.detect.verdict import INFO, PAGE, TICKET
+from rebalance_streaming.groups.events import (
+    CommitSummary,
+    Finding,
+    GroupSnapshot,
+    Probe,
+    Rebalance,
+    decode,
+    encode,
+)
+from rebalance_streaming.replay import Replay, read_lines
+from rebalance_streaming.wire.metrics.report import Report
+
+A, B, C = member("a-1", [0, 1]), member("b-1", [2, 3]), member("c-1", [4, 5])
+A2 = member("a-2", [0, 1])
+#: A rebalance is judged this long after its end, counted from its beginning.
+JUDGED_MS = 3 * SECOND + DetectConfig().settle_ms
+
+#: What was told to a detector and when; null stands for the clock alone.
+Tape = list[tuple[int, Event | None]]
+
+
+# --- When ---
+
+
+def test_a_rebalance_is_judged_once_late_rows_are_there():
+    """Not before it has settled, then once; what was found is not told again while it does not change."""
+    run = Run().live(T0 + MINUTE + JUDGED_MS - 1, picture(T0, A), joined(T0 + MINUTE, B, [A]))
+    assert run.told == []
+    run.live(T0 + 3 * MINUTE)
+    assert [each.rule for each in run.told] == ["scale_out"]
+    assert run.causes() == {rebalance_id(T0 + MINUTE): "scale_out"}
+    assert run.detector.causes(GROUP) == {rebalance_id(T0 + MINUTE): "scale_out"}
+    assert run.detector.causes("another") == {}
+
+
+def test_an_end_judges_everything_at_once():
+    """`finish` waits for nothing: no more will come."""
+    run = Run().live(T0 + MINUTE + 4 * SECOND, picture(T0, A), joined(T0 + MINUTE, B, [A]))
+    assert [each.rule for each in run.detector.finish()] == ["scale_out"]
+    assert run.detector.finish() == []
+
+
+def test_a_rebalance_that_goes_on_and_on_is_judged_on_the_way():
+    """Each further generation puts off its end, not its judgement."""
+    run = Run().live(T0 + MINUTE, picture(T0, A))
+    for number in range(12):
+        took_ms, released_ms = 3_000 + number * 5_000, T0 + MINUTE + 2_980
+        later = joined(T0 + MINUTE, B, [A], took_ms=took_ms, join_ended_at_ms=released_ms, generation_to=2 + number)
+        run.live(T0 + MINUTE + 3_000 + number * 5_000 + 1, later)
+    assert run.causes() == {rebalance_id(T0 + MINUTE): "scale_out"}
+    first_ms = run.told[0].detected_at_ms
+    assert T0 + MINUTE + JUDGED_MS <= first_ms <= T0 + MINUTE + JUDGED_MS + 2 * SECOND
+
+
+def test_a_rebalance_that_has_not_ended_is_not_judged():
+    """An ongoing one has no cause yet, not even at the end."""
+    going_on = joined(T0 + MINUTE, B, [A], outcome="ongoing", completed_at_ms=None, join_ended_at_ms=None)
+    run = Run().live(T0 + 3 * MINUTE, picture(T0, A), going_on)
+    run.detector.finish()
+    assert run.causes() == {}
+
+
+def test_what_an_earlier_run_judged_is_history():
+    """A rebalance that ended before the diagnosis began to read everything is not judged, but it is known."""
+    old, new = joined(T0 + MINUTE, B, [A]), joined(T0 + 3 * MINUTE, C, [A, B])
+    run = Run(judge_from_ms=T0 + 2 * MINUTE).live(T0 + 5 * MINUTE, picture(T0, A), old, new)
+    assert set(run.causes()) == {rebalance_id(T0 + 3 * MINUTE)}
+
+
+def test_quiet_groups_are_looked_at_while_others_are_busy():
+    """Nothing happens to a group but time: its finding is over after ten minutes, however busy its neighbours are."""
+    busy = [replace(picture(T0 + n * SECOND, A), group="busy", generation=n) for n in range(1, 1_000)]
+    quiet = joined(T0 + MINUTE, B, [A])
+    run = Run().live(T0 + 999 * SECOND, *busy, picture(T0 + 2 * SECOND, A), quiet)
+    assert run.finding("scale_out").state == "resolved"
+    assert run.finding("scale_out").updated_at_ms <= T0 + 11 * MINUTE + 3 * SECOND + 31 * SECOND
+
+
+# --- One primary cause each ---
+
+
+def test_a_departure_is_judged_again_when_the_member_returns():
+    """At first it may be a scale-in; once the instance is back it was a restart, and the first word is withdrawn."""
+    gone, back = lost(T0 + MINUTE, B, [A, B]), joined(T0 + 2 * MINUTE, member("b-2", [2, 3]), [A])
+    beats = pulse(T0, T0 + MINUTE, [0, 1, 2, 3])
+    run = Run().live(T0 + MINUTE + 40 * SECOND, picture(T0, A, B), *beats, gone)
+    assert run.causes() == {gone.rebalance_id: "scale_in"}
+    run.live(T0 + 3 * MINUTE, back)
+    assert run.causes() == {gone.rebalance_id: "rolling_deploy", back.rebalance_id: "rolling_deploy"}
+    assert [(each.rule, each.state) for each in run.withdrawn] == [("scale_in", "resolved")]
+    assert "scale_in" not in run.rules()
+
+
+def deploy(start_ms: int) -> list[Event]:
+    """Let three instances be replaced one after the other, each in order."""
+    names, events, alive = ("a", "b", "c"), [], {"a": A, "b": B, "c": C}
+    for number, name in enumerate(names):
+        at, new = start_ms + number * MINUTE, replace(alive[name], member_id=f"{name}-2")
+        events.append(lost(at, alive[name], list(alive.values())))
+        others = [each for key, each in alive.items() if key != name]
+        events.append(joined(at + 20 * SECOND, new, others))
+        alive[name] = new
+    return [picture(T0, A, B, C), *pulse(T0, start_ms + 4 * MINUTE, range(6)), *events]
+
+
+def test_a_pattern_claims_the_rebalances_it_explains():
+    """A deploy of three takes the place of six single verdicts; each rebalance keeps exactly one primary cause."""
+    events = deploy(T0 + 5 * MINUTE)
+    run = Run().live(T0 + 10 * MINUTE, *events)
+    ids = {each.rebalance_id for each in events if isinstance(each, Rebalance)}
+    assert run.causes() == dict.fromkeys(ids, "rolling_deploy")
+    (deployed,) = [each for each in run.detector.book.findings() if each.primary]
+    assert deployed.rebalances == len(ids)
+    assert "3 of 3 instances were replaced once each" in deployed.summary
+    assert not [each for each in run.detector.book.findings() if each.rule in ("scale_in", "scale_out")]
+
+
+def test_a_round_that_follows_has_the_cause_of_the_one_before():
+    """A cooperative assignor's second round is not a rebalance for a reason of its own."""
+    first = joined(T0 + MINUTE, B, [A])
+    after = rebalance(T0 + MINUTE + 5 * SECOND, [A, B], [A, B], reason="cooperative_followup")
+    run = Run().live(T0 + 3 * MINUTE, picture(T0, A), first, after)
+    assert run.causes() == {first.rebalance_id: "scale_out", after.rebalance_id: "scale_out"}
+    assert run.finding("scale_out").rebalances == 2
+
+
+def test_a_round_that_follows_nothing_known_is_undetermined():
+    """Where the rebalance before was not judged, its cause cannot be handed on."""
+    first = joined(T0 + MINUTE, B, [A])
+    after = rebalance(T0 + MINUTE + 5 * SECOND, [A, B], [A, B], reason="cooperative_followup")
+    run = Run(judge_from_ms=T0 + MINUTE + 6 * SECOND).live(T0 + 3 * MINUTE, picture(T0, A), first, after)
+    assert run.causes() == {after.rebalance_id: "undetermined"}
+
+
+@pytest.mark.parametrize("name", [each.name for each in recordings()])
+def test_live_every_rebalance_has_one_primary_at_any_time(name: str):
+    """Not only at the end: whenever somebody looks, no rebalance has two causes."""
+    detector = Detector("default")
+    for at_ms, event in taped(name):
+        if event is not None:
+            detector.now_ms = detector.now_ms or at_ms
+            hear(detector, event)
+            continue
+        detector.advance(at_ms)
+        firing = [each for each in detector.book.findings() if each.primary]
+        assert max(Counter(each for of in firing for each in of.rebalance_ids).values(), default=1) == 1
+
+
+# --- Settings ---
+
+
+def overrun(group: str = GROUP) -> list[Event]:
+    """Let a member stop polling for its 30 s and leave."""
+    slow = replace(B, rebalance_timeout_ms=30_000)
+    events: list[Event] = [picture(T0, A, slow), *pulse(T0, T0 + MINUTE, [0, 1, 2, 3])]
+    events += [*pulse(T0 + MINUTE, T0 + 100 * SECOND, [0, 1]), lost(T0 + 90 * SECOND, slow, [A, slow])]
+    return [replace(each, group=group) for each in events]  # type: ignore[type-var]
+
+
+def test_a_silenced_finding_is_kept_and_notifies_nobody():
+    """It stays, as information; another group's is a ticket, and so is this one's once the silence ends."""
+    silence = Quiet(group="noisy.*", rule="poll_.*", until_ms=T0 + 5 * MINUTE)
+    run = Run(DetectConfig(silences=(silence,))).live(T0 + 4 * MINUTE, *overrun("noisy-1"), *overrun("other"))
+    found = {each.group: each for each in run.detector.book.findings() if each.rule == "poll_overrun"}
+    assert {name: each.severity for name, each in found.items()} == {"noisy-1": INFO, "other": TICKET}
+    run.live(T0 + 6 * MINUTE)
+    assert {each.severity for each in run.detector.book.findings() if each.rule == "poll_overrun"} == {TICKET}
+
+
+def test_ignored_groups_are_not_judged():
+    """Console consumers come and go as people please."""
+    run = Run().live(T0 + 3 * MINUTE, *overrun("console-consumer-12"), *overrun())
+    assert {each.group for each in run.detector.book.findings()} == {GROUP}
+
+
+def test_overrides_change_one_groups_thresholds():
+    """A group with an override is done with a finding sooner than the others."""
+    override = Override("quick", {"resolve_after_ms": MINUTE})
+    run = Run(DetectConfig(overrides=(override,))).live(T0 + 4 * MINUTE, *overrun("quick"), *overrun("slow"))
+    states = {each.group: each.state for each in run.detector.book.findings() if each.rule == "poll_overrun"}
+    assert states == {"quick": "resolved", "slow": "firing"}
+
+
+@pytest.mark.parametrize(("scale", "state"), [(1.0, "firing"), (0.2, "resolved")])
+def test_windows_can_be_scaled(scale: float, state: str):
+    """What takes ten minutes takes two at a fifth."""
+    run = Run(DetectConfig(window_scale=scale)).live(T0 + 4 * MINUTE, *overrun())
+    assert run.finding("poll_overrun").state == state
+
+
+def test_a_cause_pages_only_while_consumption_is_harmed():
+    """The same departure is a ticket in a group that keeps up and a page where records wait and more arrive."""
+    waiting = [probe(T0 + at * SECOND, ends={0: 200 + at, 1: 200 + at}) for at in range(0, 600, 30)]
+    run = Run().live(T0 + 8 * MINUTE, *overrun(), *waiting[:16])
+    assert run.finding("poll_overrun").severity == PAGE
+    assert Run().live(T0 + 8 * MINUTE, *overrun()).finding("poll_overrun").severity == TICKET
+
+
+# --- Who is heard, who is forgotten ---
+
+
+def test_reports_that_came_before_their_group_count():
+    """A client that names no group reports before the group is known: what it said is not lost."""
+    early = [report(T0 + at * SECOND, B, {"last_poll_seconds_ago": 1.0}, group_id=None) for at in (1, 6, 11)]
+    run = Run().live(T0 + 30 * SECOND, *early, picture(T0 + 20 * SECOND, A, B))
+    (timing,) = run.detector.timings(T0 + 30 * SECOND)
+    assert [(each.member_id, each.poll_age_ms) for each in timing.members] == [("b-1", 1_000)]
+    assert timing.windows["1m"].reports == 3
+
+
+def test_a_group_that_is_gone_has_no_open_findings():
+    """Its findings end with it; nobody could resolve them afterwards."""
+    run = Run().live(T0 + 3 * MINUTE, *overrun())
+    assert run.finding("poll_overrun").state == "firing"
+    run.detector.forget_group(GROUP)
+    run.live(T0 + 4 * MINUTE)
+    assert run.detector.book.firing(GROUP) == []
+    assert {(each.rule, each.state) for each in run.withdrawn} >= {("poll_overrun", "resolved")}
+    assert run.detector.causes(GROUP) == {}
+
+
+def test_a_restart_goes_on_with_the_findings_that_were_open():
+    """The recent past is read again and comes to the same finding, under its id, seen first when it was seen first."""
+    before = Run().live(T0 + 4 * MINUTE, *overrun())
+    published = decode(encode(before.finding("poll_overrun")), Finding)
+    seen_ms = published.started_at_ms + SECOND
+    published = replace(published, finding_id="0123456789abcdef", detected_at_ms=seen_ms)
+    after = Run()
+    after.detector.book.restore(published)
+    after.live(T0 + 6 * MINUTE, *overrun())
+    found = after.finding("poll_overrun")
+    assert (found.finding_id, found.detected_at_ms) == ("0123456789abcdef", seen_ms)
+    assert (found.state, found.rebalance_ids) == ("firing", published.rebalance_ids)
+    assert after.withdrawn == []
+
+
+def test_a_restart_ends_what_does_not_hold_any_more():
+    """A finding that is not found again once its time is reached is over."""
+    stale = replace(Run().live(T0 + 4 * MINUTE, *overrun()).finding("poll_overrun"), rebalance_ids=("long-ago",))
+    after = Run()
+    after.detector.book.restore(replace(stale, updated_at_ms=T0 + MINUTE))
+    after.live(T0 + 3 * MINUTE, picture(T0, A))
+    assert after.detector.book.firing(GROUP) == []
+    assert [each.finding_id for each in after.withdrawn] == [stale.finding_id]
+
+
+def test_lag_around_a_rebalance_is_told_once_per_change():
+    """From before it, over its peak, to when it was made up; not again while it stays the same."""
+    events: list[Event] = [picture(T0, A), *pulse(T0, T0 + 10 * SECOND, [0, 1])]
+    run = Run().live(T0 + 20 * SECOND, *events, probe(T0 + 15 * SECOND, ends={0: 105, 1: 105}))
+    assert run.detector.lags() == ()
+    ends = [probe(T0 + at * SECOND, ends={0: 120, 1: 120}) for at in (70, 75)]
+    caught_up = [commits(T0 + 80 * SECOND, {0: 120, 1: 120}), probe(T0 + 90 * SECOND, ends={0: 120, 1: 120})]
+    run.live(T0 + 76 * SECOND, joined(T0 + MINUTE, B, [A]), *ends)
+    (around,) = run.detector.lags()
+    assert (around.before, around.peak, around.recovered_at_ms) == (10, 40, None)
+    assert run.detector.lags() == ()
+    run.live(T0 + 95 * SECOND, *caught_up)
+    assert [each.recovered_at_ms for each in run.detector.lags()] == [T0 + 90 * SECOND]
+
+
+# --- Several groups ---
+
+
+def outage(groups: int, brokers: int, *, together: bool = True) -> list[Event]:
+    """Let the sessions of one member each of several groups run out, at once or minutes apart."""
+    events: list[Event] = []
+    for n in range(groups):
+        who, stays = member(f"m{n}-1", [0, 1]), member(f"n{n}-1", [2, 3])
+        at = T0 + 2 * MINUTE + (0 if together else n * 3 * MINUTE)
+        quiet = [*pulse(T0, at - 13 * SECOND, range(4)), *pulse(at - 13 * SECOND, at, [2, 3])]
+        told: list[Event] = [picture(T0, who, stays), probe(T0 + SECOND, coordinator_id=n % brokers)]
+        told += [*quiet, lost(at, who, [who, stays], rebalance_id=f"{n}-1")]
+        events += [replace(each, group=f"g{n}") for each in told]  # type: ignore[type-var]
+    return events
+
+
+@pytest.mark.parametrize(
+    ("groups", "brokers", "together", "wide"),
+    [(3, 2, True, True), (2, 2, True, False), (3, 1, True, False), (3, 2, False, False)],
+    ids=["wide", "two groups", "one coordinator", "minutes apart"],
+)
+def test_what_several_groups_suffer_at_once_is_the_clusters(groups: int, brokers: int, together: bool, wide: bool):
+    """Three groups on two hosts and two coordinators within a minute: one finding without a group, with all hosts."""
+    run = Run().live(T0 + 12 * MINUTE, *outage(groups, brokers, together=together), step_ms=5 * SECOND)
+    found = run.detector.disturbances()
+    assert [(each.rule, each.group) for each in found] == ([("cluster_wide_disturbance", "")] if wide else [])
+    if wide:
+        assert found[0].subject.hosts == ("/host-m0", "/host-m1", "/host-m2")
+        assert len(found[0].rebalance_ids) == 3
+        assert not found[0].primary
+        assert run.detector.disturbances() == []
+        run.live(T0 + 14 * MINUTE)
+        assert [each.state for each in run.detector.disturbances()] == ["resolved"]
+
+
+# --- Delivery ---
+
+#: Recordings of the founding stories and of what they are mistaken for, and one that takes all sources.
+TAPED = (
+    "join_barrier-sick-1",
+    "long_batches-sick-2",
+    "idle_lock-sick-4",
+    "held_interpreter-sick-2",
+    "owner_lock-sick-1",
+    "rolling_deploy-1",
+    "crash_loop-1",
+    "process_pause-1",
+    "static_id_conflict-1",
+)
+
+
+class _Recorder(Detector):
+    """Notes what a replay tells it and when."""
+
+    def __init__(self) -> None:
+        super().__init__("default")
+        self.tape: Tape = []
+
+    def take_group(self, picture: GroupSnapshot) -> None:
+        self.tape.append((self.now_ms, picture))
+
+    def take_rebalance(self, rebalance: Rebalance) -> None:
+        self.tape.append((self.now_ms, rebalance))
+
+    def take_commits(self, summary: CommitSummary) -> None:
+        self.tape.append((self.now_ms, summary))
+
+    def take_probe(self, probe: Probe) -> None:
+        self.tape.append((self.now_ms, probe))
+
+    def take_report(self, report: Report) -> None:
+        self.tape.append((self.now_ms, report))
+
+    def advance(self, now_ms: int) -> list[Finding]:
+        self.now_ms = now_ms
+        self.tape.append((now_ms, None))
+        return []
+
+
+@cache
+def taped(name: str) -> Tape:
+    """Return what a recording tells a detector, each second apart."""
+    recorder = _Recorder()
+    replay = Replay(detector=recorder)
+    (recording,) = [each for each in recordings() if each.name == name]
+    list(replay.feed(read_lines([recording.lines(())])))
+    list(replay.finish())
+    return recorder.tape
+
+
+def judged(tape: Tape) -> list[Finding]:
+    """Return what a detector finds when it is told this."""
+    detector = Detector("default")
+    for at_ms, event in tape:
+        detector.now_ms = detector.now_ms or at_ms
+        if event is None:
+            detector.advance(at_ms)
+            detector.disturbances()
+        else:
+            hear(detector, event)
+    detector.finish()
+    detector.disturbances()
+    return detector.book.findings()
+
+
+@cache
+def found(name: str) -> list[Finding]:
+    return judged(taped(name))
+
+
+def each_second(
+    tape: Tape, change: Callable[[list[tuple[int, Event | None]]], Iterable[tuple[int, Event | None]]]
+) -> Tape:
+    """Change the order, or the number, of the events between two looks at the clock."""
+    changed: Tape = []
+    second: Tape = []
+    for row in tape:
+        if row[1] is None:
+            changed += [*change(second), row]
+            second = []
+        else:
+            second.append(row)
+    return [*changed, *change(second)]
+
+
+def mixed(rows: Tape, chance: random.Random) -> Tape:
+    """Let topics overtake each other; rows of one key stay in order, as Kafka keeps them."""
+    lanes: dict[tuple[Any, ...], Tape] = {}
+    for row in rows:
+        lanes.setdefault(_lane(row[1]), []).append(row)
+    turns = [_lane(row[1]) for row in rows]
+    chance.shuffle(turns)
+    return [lanes[turn].pop(0) for turn in turns]
+
+
+def _lane(event: Event | None) -> tuple[Any, ...]:
+    if isinstance(event, Report):
+        return ("report", event.host, event.pid, event.client_id, event.member_id)
+    assert event is not None
+    return (type(event), event.group, getattr(event, "rebalance_id", None))
+
+
+@given(name=st.sampled_from(TAPED), chance=st.randoms(use_true_random=False))
+@limits(max_examples=25)
+def test_the_order_of_arrival_within_a_second_does_not_matter(name: str, chance: random.Random):
+    """Topics are read side by side: whichever row of a second comes first, the findings are the same."""
+    assert judged(each_second(taped(name), lambda rows: mixed(rows, chance))) == found(name)
+
+
+@pytest.mark.parametrize("name", TAPED)
+def test_rows_that_come_twice_change_nothing(name: str):
+    """Delivery is at least once: each row twice, or each second twice."""
+    tape = taped(name)
+    assert judged(each_second(tape, lambda rows: [row for row in rows for _ in range(2)])) == found(name)
+    assert judged(each_second(tape, lambda rows: [*rows, *rows])) == found(name)
+
+
+@pytest.mark.parametrize("name", TAPED)
+def test_a_whole_story_that_comes_again_changes_nothing(name: str):
+    """Not even rows that are long out of date: every one is known by its position or its own time."""
+    tape = taped(name)
+    assert judged([*tape, *(row for row in tape if row[1] is not None)]) == found(name)
+
+
+@pytest.mark.parametrize("name", TAPED)
+def test_findings_are_the_same_after_the_contract(name: str):
+    """What the stream publishes and reads back is judged as what a replay has in memory."""
+    read_back: Tape = [(at_ms, through_json(event)) for at_ms, event in taped(name)]
+    assert judged(read_back) == found(name)
+    for each in found(name):
+        assert decode(encode(each), Finding) == each
+
+
+def through_json(event: Event | None) -> Event | None:
+    return event if event is None or isinstance(event, Report) else decode(encode(event), type(event))
+
+
+@pytest.mark.parametrize("name", TAPED)
+def test_a_longer_life_changes_nothing_but_the_end(name: str):
+    """An hour without events resolves findings about rebalances and adds no cause."""
+    tape = taped(name)
+    last_ms = max(at_ms for at_ms, _ in tape)
+    quiet: Tape = [(last_ms + at, None) for at in range(10 * SECOND, HOUR, 10 * SECOND)]
+    later = {(each.rule, each.finding_id): each for each in judged([*tape, *quiet]) if each.primary}
+    about_rebalances = {key: each for key, each in later.items() if each.rebalance_ids}
+    assert {each.state for each in about_rebalances.values()} <= {"resolved"}
+    assert (
+        Counter(name for each in later.values() for name in each.rebalance_ids).keys()
+        == Counter(name for each in found(name) if each.primary for name in each.rebalance_ids).keys()
+    )

@@ -1,0 +1,219 @@
+"""The liveness matrix: heartbeats, polls and the process each go on or stop, and reports come in time or late."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from detect.histories import MINUTE, SECOND, T0, member, report
+from rebalance_streaming.detect.clients import (
+    FETCH_RATE,
+    HEARTBEAT_AGE,
+    HEARTBEAT_RATE,
+    POLL_AGE,
+    ClientHistory,
+    Clients,
+    Stretch,
+)
+from rebalance_streaming.detect.fingerprints import fingerprint
+from rebalance_streaming.detect.liveness import (
+    GONE,
+    HEALTHY,
+    NOT_POLLING,
+    PAUSED,
+    RESTARTED,
+    STARVED,
+    UNREACHABLE,
+    Lost,
+    read_liveness,
+)
+from rebalance_streaming.wire.metrics.report import Point, Report
+
+WHO = member("b-1", [0, 1])
+LOST_MS = T0 + 10 * MINUTE
+#: Nothing is known but that it reported each second to the end.
+SEEN = Stretch(
+    interval_ms=1_000,
+    last_report_ms=LOST_MS - 500,
+    next_report_ms=LOST_MS + 500,
+    witnesses=5,
+    undelivered=0,
+    late_ms=0,
+    stood_still_ms=0,
+    beat_gap_ms=None,
+    beat_never=False,
+    beat_rate=None,
+    poll_age_ms=None,
+    polls_stood_still=None,
+    restarted=False,
+    cpu_share=None,
+    switches_per_second=None,
+    reason=None,
+)
+
+
+def lost(*, through_application: bool = False, now_ms: int = LOST_MS + MINUTE, **changes: Any) -> Lost:
+    """Make a client with a session of 10 s and a poll limit of 30 s, lost with what changes of SEEN."""
+    client = ClientHistory("b", "b-1", through_application=through_application)
+    return Lost(client, replace(SEEN, **changes), fingerprint(WHO), 10_000, 30_000, LOST_MS, now_ms)
+
+
+ENDED = {"next_report_ms": None, "last_report_ms": LOST_MS - 9 * SECOND}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        # Heartbeats and polls, with a process that ran.
+        pytest.param({"beat_gap_ms": 1_000.0, "polls_stood_still": False}, HEALTHY, id="all well"),
+        pytest.param({"beat_gap_ms": 1_000.0}, HEALTHY, id="beats, nothing of polls"),
+        pytest.param({"beat_gap_ms": 1_000.0, "polls_stood_still": True}, NOT_POLLING, id="beats, no poll"),
+        pytest.param({"beat_gap_ms": 1_000.0, "poll_age_ms": 24_000.0}, NOT_POLLING, id="poll close to its limit"),
+        pytest.param({"beat_gap_ms": 9_000.0, "polls_stood_still": False}, STARVED, id="no beats, polls"),
+        pytest.param({"beat_gap_ms": 9_000.0, "poll_age_ms": 29_000.0}, STARVED, id="neither, but it ran"),
+        pytest.param({"beat_never": True}, STARVED, id="never a beat"),
+        pytest.param({"beat_rate": 0.3, "polls_stood_still": True}, NOT_POLLING, id="a rate of beats, no poll"),
+        pytest.param({"beat_rate": 0.1}, None, id="a low rate tells nothing"),
+        pytest.param({}, None, id="nothing told"),
+        pytest.param({"beat_gap_ms": 1_000.0, "witnesses": 0}, None, id="beats, but told long before"),
+        # A process that did not run.
+        pytest.param({"stood_still_ms": 9_000, "beat_gap_ms": 9_000.0}, PAUSED, id="all stood still"),
+        pytest.param({"stood_still_ms": 9_000}, PAUSED, id="reporting stood still"),
+        pytest.param({"stood_still_ms": 9_000, "restarted": True}, RESTARTED, id="a younger process afterwards"),
+        pytest.param({"stood_still_ms": 9_000, "beat_gap_ms": 1_000.0}, HEALTHY, id="reporting stood, beats went on"),
+        pytest.param({"stood_still_ms": 2_000, "beat_gap_ms": 9_000.0}, STARVED, id="a short stop"),
+        # Reports that stopped.
+        pytest.param(ENDED, GONE, id="no report again"),
+        pytest.param({**ENDED, "restarted": True}, RESTARTED, id="ended and younger"),
+        pytest.param({"last_report_ms": LOST_MS - 9 * SECOND}, PAUSED, id="missed reports, then went on"),
+        pytest.param({"restarted": True}, RESTARTED, id="only younger"),
+        # Reports that came late.
+        pytest.param({"undelivered": 3, "late_ms": 8_000}, UNREACHABLE, id="written in time, delivered late"),
+        pytest.param({"undelivered": 3, "stood_still_ms": 4_000}, PAUSED, id="late because it stood still"),
+        # librdkafka says so itself.
+        pytest.param(
+            {"reason": "max.poll.interval.ms exceeded", "beat_gap_ms": 9_000.0}, NOT_POLLING, id="its own word"
+        ),
+        pytest.param({"reason": "group rejoin", "beat_gap_ms": 9_000.0}, STARVED, id="another reason"),
+    ],
+)
+def test_the_matrix(changes: dict[str, Any], expected: str | None):
+    """Each cell by what decides it; null where reports are too sparse."""
+    assert read_liveness(lost(**changes), Clients()) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"late_ms": 12_000, "beat_gap_ms": 1_000.0}, NOT_POLLING),
+        ({"late_ms": 12_000}, None),
+        ({"late_ms": 25_000}, NOT_POLLING),
+        ({"late_ms": 4_000, "beat_gap_ms": 1_000.0}, HEALTHY),
+        ({"late_ms": 12_000, "beat_gap_ms": 9_000.0}, STARVED),
+        ({"late_ms": 12_000, "undelivered": 4, "beat_gap_ms": 1_000.0}, NOT_POLLING),
+    ],
+    ids=["a burst, beats", "a burst alone", "a burst as long as the limit", "in time", "no beats", "not the network"],
+)
+def test_statistics_wait_for_the_application(changes: dict[str, Any], expected: str | None):
+    """librdkafka's reports pass through the poll loop: late ones mean that nobody polled, not that nothing arrived."""
+    assert read_liveness(lost(through_application=True, **changes), Clients()) == expected
+
+
+def test_reports_that_may_still_come_are_waited_for():
+    """A client that reports each ten seconds is not gone because it has been quiet for fifteen."""
+    changes: dict[str, Any] = {"interval_ms": 10_000, "last_report_ms": LOST_MS - 8_000, "next_report_ms": None}
+    assert read_liveness(lost(now_ms=LOST_MS + 7_000, **changes), Clients()) is None
+    assert read_liveness(lost(now_ms=LOST_MS + 20_000, **changes), Clients()) == GONE
+
+
+# --- With reports as they come ---
+
+
+def told(at_ms: int, values: dict[str, float | None] | None = None, **changes: Any) -> Report:
+    return report(at_ms, WHO, values, **{"interval_ms": 1_000, **changes})
+
+
+def known(*reports: Report) -> Clients:
+    clients = Clients()
+    for each in reports:
+        clients.take(each)
+    return clients
+
+
+def read(clients: Clients, now_ms: int = LOST_MS + MINUTE) -> str | None:
+    """Return the cell of the member in a session of 10 s and a poll limit of 30 s."""
+    client = clients.of(WHO.member_id, WHO.client_id, WHO.host, None)
+    assert client is not None
+    seen = client.before(LOST_MS, 14_000)
+    assert seen is not None
+    return read_liveness(Lost(client, seen, fingerprint(WHO, client), 10_000, 30_000, LOST_MS, now_ms), clients)
+
+
+BEFORE = range(LOST_MS - 30 * SECOND, LOST_MS, SECOND)
+ALL = range(LOST_MS - 30 * SECOND, LOST_MS + 10 * SECOND, SECOND)
+
+
+def since(at_ms: int, stopped_ms: int) -> float:
+    return max(0, at_ms - stopped_ms) / 1_000
+
+
+def test_an_age_that_grows_is_a_starved_heartbeat():
+    """kafka-python's idle poll: reports on time, age growing to the session."""
+    clients = known(*(told(at, {HEARTBEAT_AGE: since(at, LOST_MS - 10_000)}, tick_late_ms=0) for at in ALL))
+    assert read(clients) == STARVED
+
+
+def test_a_rate_and_a_poll_age_are_a_stalled_poll():
+    """Java's metrics: heartbeats at their rate, the last poll long ago."""
+    values = [(at, {HEARTBEAT_RATE: 0.33, POLL_AGE: since(at, LOST_MS - 30_000)}) for at in ALL]
+    assert read(known(*(told(at, each) for at, each in values))) == NOT_POLLING
+
+
+def test_a_fetch_rate_of_none_is_a_stalled_poll():
+    """Where no age of a poll is told, a client that fetches nothing does not poll."""
+    assert read(known(*(told(at, {HEARTBEAT_AGE: 1.0, FETCH_RATE: 0.0}) for at in ALL))) == NOT_POLLING
+    assert read(known(*(told(at, {HEARTBEAT_AGE: 1.0, FETCH_RATE: 2.0}) for at in ALL))) == HEALTHY
+
+
+def test_a_heartbeat_that_was_never_sent_counts_only_with_partitions():
+    """Every client begins without one; in a group with an assignment it should have one."""
+
+    def never(at_ms: int, assigned: float) -> Report:
+        points = (Point(HEARTBEAT_AGE, None, never=True), Point("coordinator_assigned_partitions", assigned))
+        return replace(told(at_ms), points=points)
+
+    assert read(known(*(never(at, 2.0) for at in ALL))) == STARVED
+    assert read(known(*(never(at, 0.0) for at in ALL))) is None
+
+
+def test_late_reports_find_their_place():
+    """What was written in time and arrived after the loss shows that it was cut off."""
+    cut_ms = LOST_MS - 8_000
+    in_time = [told(at, {HEARTBEAT_AGE: 1.0}) for at in BEFORE if at < cut_ms]
+    written = [told(at, {HEARTBEAT_AGE: 1.0}) for at in range(cut_ms, LOST_MS + 4_000, SECOND)]
+    late = [replace(each, observed_ms=LOST_MS + 4_000) for each in written]
+    after = [told(LOST_MS + at, {HEARTBEAT_AGE: 1.0}) for at in range(4_000, 9_000, 1_000)]
+    assert read(known(*in_time, *late, *after)) == UNREACHABLE
+    assert read(known(*in_time, *after[:1], *late, *after[1:])) == UNREACHABLE
+
+
+def test_a_process_that_died_has_a_successor():
+    """Another process under the same client id, begun later: it was restarted; without one it is gone."""
+    first = [told(at, {HEARTBEAT_AGE: 1.0}, pid=1, process_start_ms=T0) for at in BEFORE if at < LOST_MS - 8_000]
+    second = [
+        report(at, replace(WHO, member_id="b-2"), pid=2, process_start_ms=LOST_MS - 5_000, interval_ms=1_000)
+        for at in range(LOST_MS - 4_000, LOST_MS + 9_000, SECOND)
+    ]
+    assert read(known(*first)) == GONE
+    assert read(known(*first, *second)) == RESTARTED
+    older = [replace(each, process_start_ms=T0 - MINUTE, emitted_ms=LOST_MS - 20_000) for each in second[:1]]
+    assert read(known(*first, *older)) == GONE
+
+
+def test_a_thread_that_woke_late_is_a_pause():
+    """The reporter's own clock: it slept eight seconds longer than it meant to."""
+    reports = [told(at, tick_late_ms=0) for at in BEFORE if at < LOST_MS - 8_000]
+    woke = [told(LOST_MS + 1_000, tick_late_ms=8_000), told(LOST_MS + 2_000, tick_late_ms=0)]
+    assert read(known(*reports, *woke)) == PAUSED

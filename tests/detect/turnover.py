@@ -1,0 +1,115 @@
+"""Groups whose members come and go, told to a detector as time goes by: for stories about diagnosis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from detect.histories import CLUSTER, SECOND, T0, Event, commits, rebalance
+from rebalance_streaming.detect.config import DetectConfig
+from rebalance_streaming.detect.detector import Detector
+from rebalance_streaming.groups.events import (
+    CommitSummary,
+    Finding,
+    Generation,
+    GroupSnapshot,
+    Member,
+    Probe,
+    Rebalance,
+)
+
+
+def hear(detector: Detector, event: Event) -> None:
+    """Tell a detector of one event."""
+    if isinstance(event, GroupSnapshot):
+        detector.take_group(event)
+    elif isinstance(event, Rebalance):
+        detector.take_rebalance(event)
+    elif isinstance(event, CommitSummary):
+        detector.take_commits(event)
+    elif isinstance(event, Probe):
+        detector.take_probe(event)
+    else:
+        detector.take_report(event)
+
+
+def told_ms(event: Event) -> int:
+    """Return when a made-up event becomes known: at its end."""
+    if isinstance(event, GroupSnapshot):
+        return event.updated_at_ms or T0
+    if isinstance(event, Rebalance):
+        return event.completed_at_ms or event.started_before_ms
+    if isinstance(event, CommitSummary):
+        return event.pane_start_ms + event.pane_ms
+    return event.probed_at_ms if isinstance(event, Probe) else event.observed_ms
+
+
+class Run:
+    """A detector and the clock; keeps what it published, each finding as last told."""
+
+    def __init__(self, config: DetectConfig | None = None, *, judge_from_ms: int = 0) -> None:
+        self.detector = Detector(CLUSTER, config, judge_from_ms)
+        self.detector.now_ms = self.now_ms = T0
+        self.told: list[Finding] = []
+        self.withdrawn: list[Finding] = []
+
+    def live(self, until_ms: int, *events: Event, step_ms: int = SECOND) -> Run:
+        """Let the clock run to a time, with events as they become known."""
+        due = sorted(events, key=told_ms)
+        while self.now_ms < until_ms:
+            self.now_ms = min(until_ms, self.now_ms + step_ms)
+            while due and told_ms(due[0]) <= self.now_ms:
+                hear(self.detector, due.pop(0))
+            self.told += self.detector.advance(self.now_ms)
+            self.withdrawn += self.detector.withdrawn()
+        assert not due, "events later than the end of the story"
+        return self
+
+    def finding(self, rule: str) -> Finding:
+        """Return the one finding of a rule."""
+        (found,) = [each for each in self.detector.book.findings() if each.rule == rule]
+        return found
+
+    def rules(self) -> set[str]:
+        """Return the rules of all findings."""
+        return {each.rule for each in self.detector.book.findings()}
+
+    def causes(self) -> dict[str, str]:
+        """Return the rule of the primary finding of every rebalance; none may have two."""
+        named = [
+            (name, each.rule) for each in self.detector.book.findings() if each.primary for name in each.rebalance_ids
+        ]
+        assert len(named) == len(dict(named)), named
+        return dict(named)
+
+
+def lost(at_ms: int, who: Member, before: Sequence[Member], **changes: Any) -> Rebalance:
+    """Make a rebalance in which one member went; its generation says so."""
+    return turned(at_ms, before, [each for each in before if each is not who], **changes)
+
+
+def joined(at_ms: int, who: Member, before: Sequence[Member], **changes: Any) -> Rebalance:
+    """Make a rebalance in which one member came."""
+    return turned(at_ms, before, [*before, who], **changes)
+
+
+def turned(
+    at_ms: int, before: Sequence[Member], after: Sequence[Member], *, took_ms: int = 3_000, **changes: Any
+) -> Rebalance:
+    """Make a rebalance of one generation, which names who left and who came."""
+    made = rebalance(at_ms, before, after, took_ms=took_ms)
+    generation = Generation(
+        2,
+        made.reason,
+        join_ended_at_ms=made.join_ended_at_ms,
+        assigned_at_ms=made.completed_at_ms,
+        joined=made.joined,
+        left=made.left,
+    )
+    return replace(made, **{"generations": (generation,), **changes})
+
+
+def pulse(from_ms: int, to_ms: int, numbers: Sequence[int], first: int = 100) -> list[CommitSummary]:
+    """Commit every five seconds, positions unchanged, as a client does that commits in its poll loop."""
+    return [commits(at, dict.fromkeys(numbers, first)) for at in range(from_ms, to_ms, 5 * SECOND)]

@@ -1,0 +1,83 @@
+"""`rebalance-monitor demo --story`, as a person starts it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from rebalance_deploy.demo.story import ACTS
+from rebalance_deploy.processes import ChildProcess
+from waiting import wait_for
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(900)]
+
+_DIRECTORY = re.compile(r"logs and data in (\S+),")
+
+
+@contextmanager
+def demo(letter: str, log: Path) -> Iterator[ChildProcess]:
+    """Start a story with the exporter on a free port."""
+    command = [sys.executable, "-m", "rebalance_deploy", "demo", "--story", letter, "--port", "0"]
+    with ChildProcess(command, log_path=log, grace_seconds=60) as running:
+        yield running
+
+
+def directory_of(log: Path) -> str:
+    """Return where a story keeps its data, by its own word; empty before it said so."""
+    match = _DIRECTORY.search(log.read_text()) if log.exists() else None
+    return "" if match is None else match[1]
+
+
+def left_of(directory: str) -> list[str]:
+    """Return the command lines that name a directory, of processes that still run."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            command = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if directory in command:
+            found.append(command)
+    return found
+
+
+def assert_nothing_left(log: Path) -> None:
+    """Hold that neither the directory nor any process of a story is there any more."""
+    directory = directory_of(log)
+    assert directory
+    assert not Path(directory).exists()
+    assert left_of(directory) == []
+
+
+@pytest.mark.parametrize("letter", list(ACTS))
+def test_a_story_ends_well_by_itself(letter: str, tmp_path: Path):
+    """The cause is found and said, the fix is followed by quiet, and nothing is left behind."""
+    log = tmp_path / "demo.log"
+    with demo(letter, log) as running:
+        assert running.wait(840) == 0, log.read_text()
+    text, diagnosis = log.read_text(), ACTS[letter].expected.diagnosis
+    incident, fixed = text.index("1. The incident"), text.index("2. The fix")
+    assert re.search(rf"FIRING (ticket|page): {diagnosis}", text[incident:fixed])
+    assert diagnosis not in text[fixed : text.index("3. What came of it")]
+    assert "WRONG" not in text
+    assert "Traceback" not in text
+    assert_nothing_left(log)
+
+
+@pytest.mark.parametrize("words", ["the monitor starts", "c1 starts"])
+def test_an_interrupted_story_leaves_nothing_behind(words: str, tmp_path: Path):
+    """Ctrl-C while the monitor starts, and in the middle of the play."""
+    log = tmp_path / "demo.log"
+    with demo("b", log) as running:
+        wait_for(lambda: log.exists() and words in log.read_text(), log.read_text, 180)
+        os.kill(running.pid, signal.SIGINT)
+        assert running.wait(90) == 130
+    assert "Traceback" not in log.read_text()
+    assert_nothing_left(log)
