@@ -14,7 +14,6 @@ import msgspec
 from rebalance_deploy.stories.play import StoryRun
 from rebalance_deploy.stories.programme import find_story
 from rebalance_deploy.stories.story import Expected
-from rebalance_streaming.detect.catalogue import diagnosis
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.groups.events import Finding
 from rebalance_streaming.replay import replay
@@ -29,8 +28,6 @@ SOURCES: dict[str, tuple[str, ...]] = {
 }
 #: Short recordings of things that the catalogue wants to see for an hour.
 SCALES = {"shared_group_id": 0.005, "stalled_consumer": 0.05}
-#: Said with less than this, a cause is a hint and not a claim.
-CLAIMED = 0.55
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +36,7 @@ class Recording:
 
     name: str
     run: StoryRun
+    folder: Path = FOLDER
 
     @property
     def expected(self) -> Expected | None:
@@ -49,7 +47,7 @@ class Recording:
 
     def lines(self, left_out: tuple[str, ...]) -> Iterator[bytes]:
         """Yield the recorder's lines without those of some topics, by the ends of their names."""
-        path = FOLDER / f"{self.name}.jsonl"
+        path = self.folder / f"{self.name}.jsonl"
         raw = path.read_bytes() if path.exists() else gzip.decompress(Path(f"{path}.gz").read_bytes())
         for line in raw.splitlines(keepends=True):
             if not any(f'{topic}"'.encode() in line for topic in left_out):
@@ -63,23 +61,13 @@ class Recording:
 
 
 def recordings() -> list[Recording]:
-    """Return every recording there is."""
-    return [_read(path) for path in sorted(FOLDER.glob("*.truth.json"))]
+    """Return every recording that is kept."""
+    return [read_recording(path) for path in sorted(FOLDER.glob("*.truth.json"))]
 
 
-def _read(path: Path) -> Recording:
+def read_recording(path: Path) -> Recording:
+    """Read a recording by the path of its truth."""
     told: dict[str, Any] = json.loads(path.read_text())
     fields = {name: told[name] for name in StoryRun.__dataclass_fields__ if name in told}
     fields |= {"events": tuple(told["events"]), "broker_lines": tuple(told["broker_lines"])}
-    return Recording(path.name.removesuffix(".truth.json"), StoryRun(**fields))
-
-
-def claimed_causes(findings: list[Finding], group: str) -> dict[str, Finding]:
-    """Return the causes that were claimed for a group, harmless ones left out, by rule: the surest of each."""
-    found: dict[str, Finding] = {}
-    for each in findings:
-        harmless = diagnosis(each.rule).family in ("benign", "undetermined")
-        if each.group == group and each.primary and not harmless and each.confidence >= CLAIMED:
-            known = found.get(each.rule)
-            found[each.rule] = each if known is None or each.confidence > known.confidence else known
-    return found
+    return Recording(path.name.removesuffix(".truth.json"), StoryRun(**fields), path.parent)

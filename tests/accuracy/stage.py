@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from accuracy import truth
 from accuracy.client import Spec
+from coordinators import committed_offsets
 from rebalance_deploy import jars
 from rebalance_deploy.broker import EmbeddedBroker
 from rebalance_deploy.jdk import find_java
@@ -134,10 +134,8 @@ class Stage:
 
     def committed(self) -> dict[int, int]:
         """Return what the coordinator says is committed, by partition."""
-        asked = [ConsumerGroupTopicPartitions(self.group)]
-        (future,) = self.admin.list_consumer_group_offsets(asked).values()
-        answer: list[TopicPartition] = future.result().topic_partitions or []
-        return {each.partition: each.offset for each in answer}
+        found = committed_offsets(self.broker.bootstrap, self.group)
+        return {partition: offset for (_, partition), offset in found.items()}
 
     def progress(self) -> int:
         """Return how many generations or epochs the broker's log has of the group."""

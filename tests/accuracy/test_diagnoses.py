@@ -4,51 +4,15 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from accuracy.recordings import SOURCES, Recording, claimed_causes, recordings
-from rebalance_deploy.stories.judging import mistakes_of_cured, mistakes_of_sick
-from rebalance_streaming.groups.events import Finding
+from accuracy.outcomes import ABSTAINED, HINTED, RIGHT, WRONG, Outcome, mistakes, outcome_of
+from accuracy.recordings import SOURCES, Recording, recordings
 
 RECORDINGS = recordings()
 REPORT = Path(__file__).parents[2] / "docs" / "accuracy-diagnoses.md"
-
-RIGHT, HINTED, ABSTAINED, WRONG = "right", "hinted", "abstained", "wrong"
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How a recording was judged with some sources: what was claimed, and what that is worth."""
-
-    recording: Recording
-    sources: str
-    claimed: str
-    verdict: str
-
-
-def outcome_of(recording: Recording, sources: str) -> Outcome:
-    """Judge a recording; the surest claimed cause counts, hints count only where nothing is claimed."""
-    findings = recording.judge(sources)
-    expected = recording.expected
-    wanted = None if expected is None else expected.diagnosis
-    about = [each for each in findings if each.group == recording.run.group]
-    claims = claimed_causes(findings, recording.run.group)
-    if wanted is not None and any(each.rule == wanted for each in about):
-        best = max((each for each in about if each.rule == wanted), key=lambda each: each.confidence)
-        wrong = [each for each in claims.values() if each.rule != wanted and each.confidence > best.confidence]
-        return Outcome(recording, sources, wanted, WRONG if wrong else RIGHT)
-    if claims:
-        surest = max(claims.values(), key=lambda each: each.confidence)
-        return Outcome(recording, sources, surest.rule, WRONG)
-    hints = sorted({each.rule for each in about if each.primary and _is_hint(each)})
-    return Outcome(recording, sources, hints[0] if hints else "-", HINTED if hints else ABSTAINED if wanted else RIGHT)
-
-
-def _is_hint(finding: Finding) -> bool:
-    return finding.severity != "info" or finding.rule == "member_crash"
 
 
 @pytest.mark.parametrize("recording", RECORDINGS, ids=lambda each: each.name)
@@ -56,12 +20,7 @@ def test_a_recording_is_explained(recording: Recording) -> None:
     """With all its sources: the right cause, culprit and advice of what went wrong, nothing of what did not."""
     if recording.name.endswith("-no-metrics"):
         pytest.skip("was recorded without client metrics")
-    expected, findings = recording.expected, recording.judge()
-    assert (
-        mistakes_of_cured(recording.run, findings)
-        if expected is None
-        else mistakes_of_sick(recording.run, expected, findings)
-    ) == []
+    assert mistakes(recording, recording.judge()) == []
 
 
 @pytest.mark.parametrize("sources", [each for each in SOURCES if each != "all"])
@@ -113,22 +72,14 @@ def _report(outcomes: list[Outcome]) -> str:
     for each in outcomes:
         by_recording.setdefault(each.recording.name, []).append(each)
     for name, several in sorted(by_recording.items()):
-        expected = several[0].recording.expected
-        wanted = "none" if expected is None else expected.diagnosis
+        wanted = several[0].wanted
         cells = [
             each.verdict if each.claimed in (wanted, "-") else f"{each.verdict}: {each.claimed}" for each in several
         ]
         lines.append(f"| {name} | {wanted} | {' | '.join(cells)} |")
     lines += ["", "## Confusion", "", "Which diagnosis was said, with which sources, where another was right.", ""]
     confused = Counter(
-        (
-            each.sources,
-            each.recording.expected.diagnosis if each.recording.expected else "none",
-            each.claimed,
-            each.verdict,
-        )
-        for each in outcomes
-        if each.verdict in (WRONG, HINTED)
+        (each.sources, each.wanted, each.claimed, each.verdict) for each in outcomes if each.verdict in (WRONG, HINTED)
     )
     lines += ["| sources | right would be | said | as | times |", "|---|---|---|---|---:|"]
     lines += [f"| {' | '.join(kind)} | {count} |" for kind, count in sorted(confused.items())]

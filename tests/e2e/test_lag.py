@@ -6,10 +6,11 @@ import random
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
+from coordinators import committed_offsets
 from e2e.rig import Rig, running_rig, samples
 from waiting import wait_for
 
@@ -92,7 +93,7 @@ def commit(rig: Rig, offsets: dict[Place, int]) -> None:
 
 def agreed(rig: Rig, admin: AdminClient) -> dict[Place, int]:
     """Wait until /metrics says of every committed partition what the brokers say, and return it."""
-    expected = true_lags(admin)
+    expected = true_lags(rig, admin)
 
     def difference() -> str:
         found = lags(rig, GROUP)
@@ -103,10 +104,9 @@ def agreed(rig: Rig, admin: AdminClient) -> dict[Place, int]:
     return expected
 
 
-def true_lags(admin: AdminClient) -> dict[Place, int]:
+def true_lags(rig: Rig, admin: AdminClient) -> dict[Place, int]:
     """Return end offset less committed offset, both from the brokers."""
-    (future,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP)]).values()
-    committed = {(each.topic, each.partition): each.offset for each in future.result().topic_partitions or []}
+    committed = committed_offsets(rig.broker.bootstrap, GROUP)
     ends = ends_of(admin, list(committed))
     return {place: ends[place] - offset for place, offset in committed.items()}
 

@@ -82,6 +82,10 @@ class Brokers:
         """The brokers that the cluster has at present."""
         return sorted(broker.node_id for broker in self._manager.cluster.brokers())
 
+    def version_of(self, request: type[Any]) -> int:
+        """Return the highest version of a request that both sides know."""
+        return int(self._manager.broker_version_data.api_version(request))
+
     def ask(self, requests: Mapping[int | None, Sequence[Any]]) -> dict[int | None, list[Answer | Exception]]:
         """Return one answer, or the error in its place, per request; `requests` are by broker, null for any.
 

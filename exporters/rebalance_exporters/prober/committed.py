@@ -1,26 +1,33 @@
 """What coordinators hold as committed: asked once per group at the start and now and then, for readers that came late.
 
 A group that commits is followed by its commits; one that has not committed for long, the one worth looking at, is known
-only to its coordinator.
+only to its coordinator. The requests are made here: confluent-kafka 2.16's own call ends the process when a coordinator
+answers that it is not ready (librdkafka 2.16.1 looks for a consumer group that an admin client does not have).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from concurrent.futures import Future
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
+from kafka.errors import GroupAuthorizationFailedError, for_code
+from kafka.protocol.consumer import OffsetFetchRequest
+from kafka.protocol.metadata import FindCoordinatorRequest
 
-from rebalance_exporters.prober.brokers import REQUEST_SECONDS
+from rebalance_exporters.prober.brokers import Answer, Brokers
 from rebalance_exporters.prober.publish import Offsets
+from rebalance_exporters.prober.tasks import describe
 
 #: A group is asked about again after this long: often enough for a reader that looks back a quarter of an hour.
 AGAIN_SECONDS = 600.0
-#: Groups asked about in one round, side by side.
+#: Groups asked about in one round.
 _AT_ONCE = 200
+#: From these versions on one request takes many groups (KIP-699, KIP-709; brokers from 3.0 on).
+_MANY_COORDINATORS, _MANY_GROUPS = 4, 8
+#: The first version that can ask for all partitions (KIP-88).
+_ALL_PARTITIONS = 2
 
 
 @dataclass(slots=True)
@@ -34,45 +41,120 @@ class CommittedRound:
 class CommittedAsker:
     """Asks for the committed offsets of groups, a few in each round."""
 
-    def __init__(self, admin: AdminClient) -> None:
-        self._admin = admin
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
         self._asked: dict[str, float] = {}
 
     def ask(self, groups: Iterable[str], now: float) -> CommittedRound:
-        """Ask about those of the groups whose turn it is; `now` in seconds of a steady clock."""
+        """Ask about those of the groups whose turn it is; `now` in seconds of a steady clock.
+
+        A group whose coordinator cannot answer now has its turn again in the next round.
+        """
         present = set(groups)
         self._asked = {group: at for group, at in self._asked.items() if group in present}
         due = sorted(present, key=lambda group: self._asked.get(group, float("-inf")))[:_AT_ONCE]
         due = [group for group in due if now - self._asked.get(group, float("-inf")) >= AGAIN_SECONDS]
         found = CommittedRound()
-        futures = {group: self._request(group) for group in due}
-        for group, future in futures.items():
-            self._asked[group] = now
-            try:
-                found.offsets[group] = _read(future.result())
-            except KafkaException as error:
-                found.errors.append(_sentence(group, error.args[0]))
+        for group, answer in self._fetch(self._coordinators(due)):
+            error = answer if isinstance(answer, Exception) else _error_of(answer)
+            if error is None or isinstance(error, GroupAuthorizationFailedError):
+                self._asked[group] = now
+            if error is None:
+                found.offsets[group] = _read(answer)
+            else:
+                found.errors.append(_sentence(group, error))
         return found
 
-    def _request(self, group: str) -> Future[Any]:
-        # One request takes one group only; the client sends them side by side.
-        asked = [ConsumerGroupTopicPartitions(group)]
-        (future,) = self._admin.list_consumer_group_offsets(asked, request_timeout=REQUEST_SECONDS).values()
-        return future
+    def _coordinators(self, groups: list[str]) -> dict[str, int | Exception]:
+        """Return each group's coordinator, or why there is none."""
+        if not groups:
+            return {}
+        if self._brokers.version_of(FindCoordinatorRequest) < _MANY_COORDINATORS:
+            each = [
+                FindCoordinatorRequest(key=group, key_type=0, max_version=_MANY_COORDINATORS - 1) for group in groups
+            ]
+            rows = dict(zip(groups, self._brokers.ask({None: each})[None], strict=True))
+        else:
+            many = FindCoordinatorRequest(key_type=0, coordinator_keys=groups, min_version=_MANY_COORDINATORS)
+            (answer,) = self._brokers.ask({None: [many]})[None]
+            rows = (
+                dict.fromkeys(groups, answer)
+                if isinstance(answer, Exception)
+                else {row.key: row for row in answer.coordinators}
+            )
+        return {group: _coordinator_of(row) for group, row in rows.items()}
+
+    def _fetch(self, coordinators: Mapping[str, int | Exception]) -> Iterator[tuple[str, Answer | Exception]]:
+        """Yield what each group's coordinator says: a row with the group's topics and its error code."""
+        groups: dict[int, list[str]] = defaultdict(list)
+        for group, broker in coordinators.items():
+            if isinstance(broker, Exception):
+                yield group, broker
+            else:
+                groups[broker].append(group)
+        if self._brokers.version_of(OffsetFetchRequest) < _MANY_GROUPS:
+            yield from self._fetch_singly(groups)
+        else:
+            yield from self._fetch_many(groups)
+
+    def _fetch_singly(self, groups: Mapping[int, list[str]]) -> Iterator[tuple[str, Answer | Exception]]:
+        requests: dict[int | None, list[Any]] = {
+            broker: [
+                OffsetFetchRequest(
+                    group_id=group, topics=None, min_version=_ALL_PARTITIONS, max_version=_MANY_GROUPS - 1
+                )
+                for group in names
+            ]
+            for broker, names in groups.items()
+        }
+        for broker, answers in self._brokers.ask(requests).items():
+            assert broker is not None
+            yield from zip(groups[broker], answers, strict=True)
+
+    def _fetch_many(self, groups: Mapping[int, list[str]]) -> Iterator[tuple[str, Answer | Exception]]:
+        row = OffsetFetchRequest.OffsetFetchRequestGroup
+        requests: dict[int | None, list[Any]] = {
+            broker: [
+                OffsetFetchRequest(
+                    groups=[row(group_id=group, topics=None) for group in names],
+                    min_version=_MANY_GROUPS,
+                    max_version=_MANY_GROUPS,
+                )
+            ]
+            for broker, names in groups.items()
+        }
+        for broker, (answer,) in self._brokers.ask(requests).items():
+            assert broker is not None
+            if isinstance(answer, Exception):
+                yield from ((group, answer) for group in groups[broker])
+            else:
+                yield from ((each.group_id, each) for each in answer.groups)
 
 
-def _read(answer: Any) -> Offsets:
+def _coordinator_of(row: Answer | Exception) -> int | Exception:
+    if isinstance(row, Exception):
+        return row
+    error = _error_of(row)
+    return int(row.node_id) if error is None else error
+
+
+def _error_of(row: Answer) -> Exception | None:
+    return for_code(row.error_code)() if row.error_code else None
+
+
+def _read(row: Answer) -> Offsets:
     offsets: Offsets = {}
-    for each in answer.topic_partitions or ():
-        if each.error is None and each.offset >= 0:
-            offsets.setdefault(each.topic, {})[str(each.partition)] = each.offset
+    for topic in row.topics or ():
+        for each in topic.partitions:
+            if not each.error_code and each.committed_offset >= 0:
+                offsets.setdefault(topic.name, {})[str(each.partition_index)] = each.committed_offset
     return offsets
 
 
-def _sentence(group: str, error: KafkaError) -> str:
-    if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+def _sentence(group: str, error: Exception) -> str:
+    if isinstance(error, GroupAuthorizationFailedError):
         return (
             f"committed offsets of group {group} may not be asked; grant it: "
             "kafka-acls --add --operation Describe --group '*' --allow-principal User:..."
         )
-    return f"committed offsets of group {group} are unknown ({error.str()})"
+    return f"committed offsets of group {group} are unknown ({describe(error)})"

@@ -82,7 +82,7 @@ def _make_tasks(
         config,
         topics=TopicBook(brokers),
         asker=OffsetAsker(admin),
-        committed=CommittedAsker(admin),
+        committed=CommittedAsker(brokers),
         interests=interests,
         publish=publisher.publish,
         metrics=metrics,

@@ -1,7 +1,11 @@
 """Committed offsets asked of the coordinator, for readers that did not see the commits."""
 
+from types import SimpleNamespace
+
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
+from kafka.errors import GroupAuthorizationFailedError, NotCoordinatorError
+from kafka.protocol.metadata import FindCoordinatorRequest
 
 from exporters.prober.probing import make_config, probing
 from exporters.prober.test_probe_broker import create_topic, name, publish_group  # noqa: F401
@@ -9,38 +13,77 @@ from rebalance_exporters.prober.committed import AGAIN_SECONDS, CommittedAsker
 from waiting import wait_for
 
 
-class _Answered:
-    """An admin client of a cluster without offsets, that notes who was asked about."""
+class _Brokers:
+    """Two brokers, each coordinating half of the groups, that note who was asked about; `newest` is what they speak."""
 
-    def __init__(self) -> None:
+    def __init__(self, newest: int, errors: dict[str, int] | None = None) -> None:
+        self.newest, self.errors = newest, errors or {}
         self.asked: list[str] = []
 
-    def list_consumer_group_offsets(self, asked, request_timeout):
-        self.asked.append(asked[0].group_id)
-        return {self.asked[-1]: self}
+    def version_of(self, _request: type) -> int:
+        return self.newest
 
-    def result(self):
-        return self
+    def ask(self, requests):
+        return {broker: [self._answer(broker, each) for each in several] for broker, several in requests.items()}
 
-    topic_partitions = ()
+    def _answer(self, broker, request):
+        if isinstance(request, FindCoordinatorRequest):
+            if self.newest < 4:
+                return SimpleNamespace(error_code=0, node_id=_coordinator(request.key))
+            rows = [
+                SimpleNamespace(key=key, error_code=0, node_id=_coordinator(key)) for key in request.coordinator_keys
+            ]
+            return SimpleNamespace(coordinators=rows)
+        if self.newest < 8:
+            return self._offsets(broker, request.group_id)
+        return SimpleNamespace(groups=[self._offsets(broker, each.group_id) for each in request.groups])
+
+    def _offsets(self, broker, group):
+        assert broker == _coordinator(group), "asked the wrong coordinator"
+        self.asked.append(group)
+        partitions = [
+            SimpleNamespace(partition_index=0, committed_offset=7, error_code=0),
+            SimpleNamespace(partition_index=1, committed_offset=-1, error_code=0),
+        ]
+        topics = [SimpleNamespace(name="orders", partitions=partitions)]
+        code = self.errors.get(group, 0)
+        return SimpleNamespace(group_id=group, error_code=code, topics=[] if code else topics)
 
 
-def test_every_group_has_its_turn_and_none_too_often():
+def _coordinator(group: str) -> int:
+    return int(group[1:]) % 2
+
+
+@pytest.mark.parametrize("newest", [8, 3], ids=["many groups in a request", "one group in a request"])
+def test_every_group_has_its_turn_and_none_too_often(newest: int):
     """A few each round, the longest unasked first; again after ten minutes; a forgotten one starts over."""
-    admin = _Answered()
-    asker = CommittedAsker(admin)  # type: ignore[arg-type]
+    brokers = _Brokers(newest)
+    asker = CommittedAsker(brokers)  # type: ignore[arg-type]
     names = [f"g{number:03d}" for number in range(300)]
-    asker.ask(names, 0.0)
-    assert len(admin.asked) == 200
+    first = asker.ask(names, 0.0)
+    assert len(brokers.asked) == 200
+    assert first.offsets[names[0]] == {"orders": {"0": 7}}
     asker.ask(names, 5.0)
-    assert sorted(admin.asked) == names
+    assert sorted(brokers.asked) == names
     asker.ask(names, AGAIN_SECONDS - 1)
-    assert len(admin.asked) == 300
+    assert len(brokers.asked) == 300
     asker.ask(names, AGAIN_SECONDS)
-    assert len(admin.asked) == 500
+    assert len(brokers.asked) == 500
     asker.ask([], AGAIN_SECONDS + 1)
     asker.ask(names[:1], AGAIN_SECONDS + 2)
-    assert admin.asked[-1] == "g000"
+    assert brokers.asked[-1] == "g000"
+
+
+def test_a_group_whose_coordinator_is_moving_is_asked_again_soon_and_a_forbidden_one_later():
+    """The first has an answer in a moment; the second one's will be the same, and is told once."""
+    brokers = _Brokers(8, {"g1": NotCoordinatorError.errno, "g2": GroupAuthorizationFailedError.errno})
+    asker = CommittedAsker(brokers)  # type: ignore[arg-type]
+    first = asker.ask(["g0", "g1", "g2"], 0.0)
+    assert list(first.offsets) == ["g0"]
+    assert "NotCoordinator" in first.errors[1] or "NotCoordinator" in first.errors[0]
+    assert any("kafka-acls" in each for each in first.errors)
+    brokers.errors.clear()
+    assert list(asker.ask(["g0", "g1", "g2"], 5.0).offsets) == ["g1"]
 
 
 @pytest.mark.broker
