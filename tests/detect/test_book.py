@@ -63,9 +63,7 @@ def test_one_finding_per_group_rule_and_subject():
         (verdict("scale_out", A), verdict("scale_out", B), True),
         (verdict("undetermined", A), verdict("undetermined", B), True),
         (
-            verdict("orphan_partition", subject_=Subject(partitions=("t-1", "t-0")))
-            if False
-            else Verdict(
+            Verdict(
                 rule="orphan_partition",
                 confidence=1,
                 summary="",
@@ -307,3 +305,28 @@ def test_findings_are_listed_oldest_first():
     book = Book(CLUSTER)
     told(book, T0, happened(T0, B), happened(T0 - MINUTE, A))
     assert [each.subject.members[0].client_id for each in book.findings()] == ["a", "b"]
+
+
+def test_parts_of_a_storm_name_it_and_leave_the_page_to_it():
+    """The storm pages once; its cause is its child, and a child that has nothing to do with it stays on its own."""
+    book = Book(CLUSTER)
+    storm = happened(T0, rule="rebalance_storm", primary=False, severity=PAGE)
+    child, other = happened(T0, A, severity=PAGE), happened(T0 - MINUTE, B, severity=PAGE)
+    found = {each.finding_id: each for each in told(book, T0, child, other, storm)}
+    (parent,) = [each for each in found.values() if each.rule == "rebalance_storm"]
+    by_member = {each.subject.members[0].client_id: each for each in found.values() if each.subject.members}
+    assert (by_member["a"].parent, by_member["a"].severity) == (parent.finding_id, TICKET)
+    assert (by_member["b"].parent, by_member["b"].severity) == (None, PAGE)
+    assert (parent.parent, parent.severity) == (None, PAGE)
+
+
+def test_a_cluster_wide_disturbance_is_the_parent_of_what_groups_suffer():
+    """It is the same finding for all groups, and goes before a group's own storm."""
+    book = Book(CLUSTER)
+    (wide,) = told(book, T0, happened(T0, rule="cluster_wide_disturbance", primary=False), group="")
+    storm, child = happened(T0, rule="rebalance_storm", primary=False, severity=PAGE), happened(T0, A, severity=PAGE)
+    found = told(book, T0, storm, child)
+    assert {(each.rule, each.parent, each.severity) for each in found} == {
+        ("rebalance_storm", wide.finding_id, TICKET),
+        ("poll_overrun", wide.finding_id, TICKET),
+    }

@@ -1,7 +1,8 @@
 """From verdicts to findings: one per group, rule and subject, from its first sight to its end.
 
 Receives what holds now; remembers what held before. A finding about rebalances is over when none has followed for a
-while, one about a condition when the condition is. A finding that a better explanation replaced is withdrawn.
+while, one about a condition when the condition is. A finding that a better explanation replaced is withdrawn. One that
+is a part of something larger names that as its parent and leaves it to it to wake people.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from rebalance_streaming.detect.catalogue import diagnosis
-from rebalance_streaming.detect.verdict import Verdict
+from rebalance_streaming.detect.verdict import PAGE, TICKET, Verdict
 from rebalance_streaming.groups.events import Finding, Subject, SubjectMember
 from rebalance_streaming.groups.identity import client_stem
 
@@ -20,6 +21,8 @@ _KEPT_IDS = 200
 _KEPT_MEMBERS = 20
 #: Of these one finding per group is enough, whoever comes or goes.
 _ONE_PER_GROUP = frozenset({"benign", "undetermined"})
+#: What collects other findings, the larger thing first: the whole cluster's under no group, a storm under its own.
+_PARENTS = ("cluster_wide_disturbance", "rebalance_storm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +82,8 @@ class Book:
             key = (group, each.verdict.rule, subject_key(each.verdict))
             stated.setdefault(key, []).append(each)
         changed, known = [], self._groups.setdefault(group, {})
-        for key, several in stated.items():
-            finding = self._written(key, several, now_ms, resolve_after_ms)
+        for key, several in sorted(stated.items(), key=lambda item: item[0][1] not in _PARENTS):
+            finding = self._placed(self._written(key, several, now_ms, resolve_after_ms))
             if _differs(known.get(key), finding):
                 known[key] = finding
                 changed.append(finding)
@@ -125,6 +128,18 @@ class Book:
             missing=verdict.missing,
             advice=best.advice or verdict.advice,
         )
+
+    def _placed(self, finding: Finding) -> Finding:
+        """Name what a finding is a part of; a part does not page, its parent does."""
+        rebalances = set(finding.rebalance_ids)
+        for rule in _PARENTS:
+            group = "" if rule == _PARENTS[0] else finding.group
+            for each in self._groups.get(group, {}).values():
+                open_parent = each.rule == rule and each.rule != finding.rule and each.state == FIRING
+                if open_parent and rebalances & set(each.rebalance_ids):
+                    severity = TICKET if finding.severity == PAGE else finding.severity
+                    return replace(finding, parent=each.finding_id, severity=severity)
+        return finding
 
     def _close(
         self, known: dict[tuple[str, str, str], Finding], stated: Collection[tuple[str, str, str]], now_ms: int

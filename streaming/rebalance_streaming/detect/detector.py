@@ -28,7 +28,7 @@ from rebalance_streaming.detect.rules.barrier import waiting_now
 from rebalance_streaming.detect.rules.benign import FOLLOWS
 from rebalance_streaming.detect.rules.patterns import lag_grows
 from rebalance_streaming.detect.rules.registry import AGGREGATES, CONDITIONS
-from rebalance_streaming.detect.verdict import INFO, PAGE, TICKET, Verdict
+from rebalance_streaming.detect.verdict import INFO, PAGE, TICKET, UNDETERMINED, Verdict
 from rebalance_streaming.groups.events import (
     CommitSummary,
     Finding,
@@ -47,6 +47,7 @@ _SWEEP_MS = 30_000
 #: Rebalances judged again when something new is known of their group.
 _RECONSIDERED = 30
 _SAME_TIME_MS = 5_000
+_DAY_MS = 24 * 3_600_000
 #: Diagnoses of a group that cannot get on, seen only while it cannot.
 _HOLDING = frozenset(
     {"stalled_member_join_barrier", "reconciliation_stuck", "assigning_stuck", "coordinator_stuck_rebalance"}
@@ -370,7 +371,7 @@ class Detector:
         before = case.history.before(rebalance)
         cause = None if before is None else case.judged.get(before.rebalance_id)
         if cause is None:
-            return replace(verdict, rule="undetermined", confidence=0.3)
+            return replace(verdict, rule=UNDETERMINED, confidence=0.3)
         return replace(
             cause.verdicts[0],
             confidence=min(cause.verdicts[0].confidence, verdict.confidence),
@@ -419,7 +420,7 @@ class Detector:
             statements += [
                 Statement(each, False, self._last_of(case, each))
                 for each in others
-                if diagnosis(each.rule).family not in ("benign", "undetermined") and each.rule != primary.rule
+                if diagnosis(each.rule).family not in ("benign", UNDETERMINED) and each.rule != primary.rule
             ]
         return statements
 
@@ -432,16 +433,24 @@ class Detector:
         return max(times, default=self.now_ms)
 
     def _publish(self, case: _Case, statements: Iterable[Statement], *, harmed: bool) -> list[Finding]:
-        group = case.history.group
-        weighed = [replace(each, verdict=self._weigh(group, each, harmed=harmed)) for each in statements]
+        group, kept = case.history.group, list(statements)
+        recurs = self._unexplained_today(kept) >= case.thresholds.recurring_per_day
+        weighed = [replace(each, verdict=self._weigh(group, each, harmed=harmed, recurs=recurs)) for each in kept]
         changed, withdrawn = self.book.update(group, weighed, self.now_ms, case.thresholds.resolve_after_ms)
         self._withdrawn += withdrawn
         return changed
 
-    def _weigh(self, group: str, statement: Statement, *, harmed: bool) -> Verdict:
+    def _unexplained_today(self, statements: Iterable[Statement]) -> int:
+        since_ms = self.now_ms - _DAY_MS
+        unexplained = [each for each in statements if each.primary and each.verdict.rule == UNDETERMINED]
+        return sum((each.last_ms or 0) >= since_ms for each in unexplained)
+
+    def _weigh(self, group: str, statement: Statement, *, harmed: bool, recurs: bool) -> Verdict:
         """Set the severity: page only where consumption is harmed now, nothing for what is silenced."""
         verdict = statement.verdict
         severity = verdict.severity or diagnosis(verdict.rule).severity
+        if verdict.rule == UNDETERMINED and recurs:
+            severity = TICKET
         if severity == TICKET and harmed and statement.primary:
             severity = PAGE
         if self._config.silenced(group, verdict.rule, self.now_ms):

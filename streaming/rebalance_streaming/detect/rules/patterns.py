@@ -156,7 +156,9 @@ def short_lived_consumers(look: Look) -> list[Verdict]:
     ]
     brief = _crowded(brief, look.thresholds.short_lived_arrivals, hour)
     others, orderly = len(lives) - len(brief), sum(each.past.departure.likely == CLEAN for each in brief)
-    if not brief or orderly * 2 < len(brief) or others > len(brief) // 3:
+    # Members that come and go together are one arrival: an application that was started and stopped.
+    arrivals = min(len({each.joined_ms for each in brief}), len({each.past.left_ms for each in brief}))
+    if arrivals < look.thresholds.short_lived_arrivals or orderly * 2 < len(brief) or others > len(brief) // 3:
         return []
     lengths = [each.length_ms or 0 for each in brief]
     members = [each.member for each in brief]
