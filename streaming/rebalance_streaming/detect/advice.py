@@ -6,27 +6,34 @@ import math
 
 from rebalance_streaming.detect.clients import ClientHistory
 from rebalance_streaming.detect.departures import Departure
-from rebalance_streaming.detect.fingerprints import JAVA, KAFKA_PYTHON, LIBRDKAFKA
+from rebalance_streaming.detect.fingerprints import AIOKAFKA, JAVA, KAFKA_PYTHON, KAFKAJS, LIBRDKAFKA
 from rebalance_streaming.groups.events import Advice
 
 #: What clients fetch per poll unless told otherwise (Java and kafka-python).
 _DEFAULT_POLL_RECORDS = 500
 _LOWEST_POLL_INTERVAL_MS = 60_000
 _USUAL_SESSION_MS = 45_000
+#: group.max.session.timeout.ms of brokers; they refuse more.
+_LONGEST_SESSION_MS = 1_800_000
 
 
 def fewer_records(limit_ms: int, batch_ms: float, records: int | None) -> Advice:
     """Return the max.poll.records that makes a batch take half of max.poll.interval.
 
-    `batch_ms` is how long the batch took that was too long; `records` how many it may have had, null: not told.
+    `batch_ms` is how long the batch took, at least half of `limit_ms`; `records` how many it may have had, null: not
+    told.
     """
-    share = 0.5 * limit_ms / max(batch_ms, limit_ms)
+    share = 0.5 * limit_ms / batch_ms
     formula = "max(1, floor(0.5 x max.poll.interval / seconds per record))"
     if records is not None:
-        return Advice("max.poll.records", str(records), f"at most {max(1, math.floor(records * share))}", formula)
-    by_default = max(1, math.floor(_DEFAULT_POLL_RECORDS * share))
+        return Advice("max.poll.records", str(records), f"at most {_allowed(records, limit_ms, batch_ms)}", formula)
+    by_default = _allowed(_DEFAULT_POLL_RECORDS, limit_ms, batch_ms)
     proposed = f"{share:.0%} of what it is: at most {by_default}, if that is the default of {_DEFAULT_POLL_RECORDS}"
     return Advice("max.poll.records", None, proposed, formula)
+
+
+def _allowed(records: int, limit_ms: int, batch_ms: float) -> int:
+    return max(1, math.floor(records * 0.5 * limit_ms / batch_ms))
 
 
 def longer_poll_interval(record_ms: float, limit_ms: int) -> Advice:
@@ -42,20 +49,42 @@ def longer_poll_interval(record_ms: float, limit_ms: int) -> Advice:
 
 def poll_overrun_advice(departure: Departure, client: ClientHistory | None) -> tuple[Advice, ...]:
     """Return what to change for a member whose batch took longer than max.poll.interval."""
-    limit = departure.poll_ms or 0
-    away = max(0, departure.back_ms - departure.to_ms) if departure.back_ms is not None else 0
-    batch_ms = float(limit + away)
-    told = None if client is None else client.config.max_poll_records
+    limit = poll_limit(departure, client)
+    batch_ms = _batch_ms(departure, limit or 0)
+    pool = Advice("code", None, "or hand the batch to a worker pool, pause() and keep polling", "-")
     if departure.client.library == LIBRDKAFKA:
-        return (
-            Advice("code", None, "poll at least once per message and hand long work to a thread while paused", "-"),
-            longer_poll_interval(batch_ms, limit),
-        )
-    advice = [fewer_records(limit, batch_ms, told)]
-    if told == 1:
-        advice = [longer_poll_interval(batch_ms, limit)]
-    advice.append(Advice("code", None, "or hand the batch to a worker pool, pause() and keep polling", "-"))
-    return tuple(advice)
+        poll = Advice("code", None, "poll at least once per message and hand long work to a thread while paused", "-")
+        return (poll,) if limit is None else (poll, longer_poll_interval(batch_ms, limit))
+    if limit is None:
+        # Without the limit there is no number to give.
+        return (pool,)
+    return *shorter_batches(limit, batch_ms, None if client is None else client.config.max_poll_records), pool
+
+
+def poll_limit(departure: Departure, client: ClientHistory | None) -> int | None:
+    """Return a member's max.poll.interval in milliseconds: by its records, else its own word; null: neither."""
+    told = None if client is None else client.config.max_poll_interval_ms
+    # aiokafka's rebalance time-out is its session time-out.
+    return told if departure.client.library == AIOKAFKA else departure.poll_ms or told
+
+
+def _batch_ms(departure: Departure, limit: int) -> float:
+    """Return how long the batch took: at least until the member was gone, and until it came back if it did."""
+    away = 0 if departure.back_ms is None else max(0, departure.back_ms - departure.to_ms)
+    # A static member is gone only a session after its limit (F11).
+    static = departure.member.group_instance_id is not None
+    return float(max(limit, departure.silence_ms or 0 if static else 0) + away)
+
+
+def shorter_batches(limit_ms: int, batch_ms: float, records: int | None) -> tuple[Advice, ...]:
+    """Return what keeps a batch within max.poll.interval: fewer records, a longer interval, or both.
+
+    The interval grows only where a single record takes more than half of it, so that fewer records do not help.
+    """
+    if records is None or batch_ms / records <= 0.5 * limit_ms:
+        return (fewer_records(limit_ms, batch_ms, records),)
+    longer = longer_poll_interval(batch_ms / records, limit_ms)
+    return (longer,) if records == 1 else (fewer_records(limit_ms, batch_ms, records), longer)
 
 
 def stalled_barrier_advice(departure: Departure | None) -> tuple[Advice, ...]:
@@ -77,15 +106,16 @@ def stalled_barrier_advice(departure: Departure | None) -> tuple[Advice, ...]:
     )
 
 
-def longer_session(session_ms: int, longest_silence_ms: int, heartbeat_ms: int) -> Advice:
-    """Return the session time-out that outlasts the longest pause seen."""
+def longer_session(
+    session_ms: int, longest_silence_ms: int, heartbeat_ms: int, request_timeout_ms: int | None = None
+) -> Advice:
+    """Return the session time-out that outlasts the longest pause seen, and an unanswered request where one is told."""
     proposed = max(3 * heartbeat_ms, 2 * longest_silence_ms + heartbeat_ms, _USUAL_SESSION_MS)
-    return Advice(
-        "session.timeout.ms",
-        str(session_ms),
-        str(min(proposed, 1_800_000)),
-        "max(3 x heartbeat interval, 2 x longest pause + heartbeat interval, 45000)",
-    )
+    formula = "max(3 x heartbeat interval, 2 x longest pause + heartbeat interval, 45000)"
+    if request_timeout_ms is not None:
+        proposed = max(proposed, request_timeout_ms + heartbeat_ms)
+        formula = formula.replace("45000", "request.timeout + heartbeat interval, 45000")
+    return Advice("session.timeout.ms", str(session_ms), str(min(proposed, _LONGEST_SESSION_MS)), formula)
 
 
 def starvation_advice(departure: Departure, variant: str | None, upgrade: Advice | None) -> tuple[Advice, ...]:
@@ -106,6 +136,8 @@ def starvation_advice(departure: Departure, variant: str | None, upgrade: Advice
         advice.append(
             Advice("code", None, "move the native call that keeps the interpreter's lock to a process of its own", "-")
         )
+    if variant == "event_loop_blocked":
+        advice.append(Advice("code", None, "move blocking work out of the event loop, to a process or threads", "-"))
     return tuple(advice)
 
 
@@ -113,12 +145,17 @@ def blocked_heartbeat_advice(departure: Departure) -> tuple[Advice, ...]:
     """Return what to change for a client that sends heartbeats only between messages."""
     session = departure.session_ms
     busy = departure.silence_ms or session
+    first = (
+        Advice("code", None, "call heartbeat() between messages inside eachMessage or eachBatch", "-")
+        if departure.client.library == KAFKAJS
+        else Advice("upgrade", departure.client.version, "a client with a heartbeat thread of its own", "-")
+    )
     return (
-        Advice("upgrade", departure.client.version, "a client with a heartbeat thread of its own", "-"),
+        first,
         Advice(
             "session.timeout.ms",
             str(session),
-            str(max(_USUAL_SESSION_MS, 2 * busy)),
+            str(min(max(_USUAL_SESSION_MS, 2 * busy), _LONGEST_SESSION_MS)),
             "2 x longest time between two heartbeats",
         ),
     )

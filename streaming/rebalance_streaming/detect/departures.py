@@ -43,6 +43,8 @@ _NOTICE_MS, _NOTICE_SLACK_MS = 1_500, 4_000
 _COMMIT_GAP_MS, _LONGEST_GAP_MS = 5_000, 15_000
 #: A client notices late that max.poll.interval has passed (measured: up to 3.8 s).
 _POLL_SLACK_MS = 4_500
+#: Most notice within this, and a session that happens to run out just then is the less likely reading.
+_POLL_TIGHT_MS = 1_000
 #: A session that ran out shows within this of its end.
 _LIFE_SLACK_MS = 2_500
 #: Defaults of the broker for groups whose members do not set a session time-out (KIP-848).
@@ -294,12 +296,22 @@ def _class_by_life(of: Departure) -> _Classes:
     """Compare how long a member that never committed was in the group with its time-outs."""
     life, session, poll = None if of.joined_ms is None else of.to_ms - of.joined_ms, of.session_ms, of.poll_ms
     evidence = _silence_evidence(of)
-    if life is not None and -500 <= life - session <= _LIFE_SLACK_MS:
-        text = f"lost {seconds(life)} after it got its partitions, with a session of {seconds(session)}"
-        return (SESSION_EXPIRED,), PLAUSIBLE, (*evidence, Evidence(LOG, "session_timeout", text, "never a heartbeat"))
-    if life is not None and poll and of.client.enforces_poll and -500 <= life - poll <= _POLL_SLACK_MS:
-        text = f"left {seconds(life)} after it got its partitions, with a limit of {seconds(poll)}"
+    if life is None:
+        return (UNKNOWN,), 0.3, evidence
+    past_poll = life - poll if poll and of.client.enforces_poll else None
+    as_session = -500 <= life - session <= _LIFE_SLACK_MS
+    as_poll = past_poll is not None and -500 <= past_poll <= _POLL_SLACK_MS
+    if as_poll and (not as_session or 0 <= (past_poll or 0) <= _POLL_TIGHT_MS):
+        text = f"left {seconds(life)} after it got its partitions, with a limit of {seconds(poll or 0)}"
         return (POLL_TIMEOUT,), PLAUSIBLE, (*evidence, Evidence(LOG, "rebalance_timeout", text, "one poll, no other"))
+    if as_session:
+        text = f"lost {seconds(life)} after it got its partitions, with a session of {seconds(session)}"
+        told = (*evidence, Evidence(LOG, "session_timeout", text, "never a heartbeat"))
+        return (
+            ((SESSION_EXPIRED, POLL_TIMEOUT), PLAUSIBLE - 0.3, told)
+            if as_poll
+            else ((SESSION_EXPIRED,), PLAUSIBLE, told)
+        )
     return (UNKNOWN,), 0.3, evidence
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rebalance_streaming.detect.config import Thresholds
@@ -88,9 +88,20 @@ class Episode:
         return max((m.rebalance_timeout_ms or 0 for m in members), default=0)
 
     @property
-    def group_heartbeat_ms(self) -> int:
-        """The longest heartbeat interval assumed for any member."""
-        return max((each.client.heartbeat_ms for each in self.departures), default=3_000)
+    def long_barrier_ms(self) -> int:
+        """From this length on a join barrier has a reason of its own: members learn of it with their next heartbeat."""
+        members = (*self.rebalance.members_before, *self.rebalance.members_after)
+        return long_barrier_ms(self.history, members, self.thresholds.barrier_ms)
+
+
+def long_barrier_ms(history: GroupHistory, members: Iterable[Member], least_ms: int) -> int:
+    """Return the length from which a join barrier of these members is long: three heartbeats of the slowest.
+
+    Records do not carry heartbeat intervals, and three of the default one are shorter than any barrier worth a word.
+    """
+    names = {member.client_id for member in members} if history.clients.known else set()
+    told = (each.config.heartbeat_interval_ms or 0 for each in history.clients if each.client_id in names)
+    return max(least_ms, 3 * max(told, default=0))
 
 
 @dataclass(frozen=True, slots=True)

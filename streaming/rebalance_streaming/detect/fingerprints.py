@@ -67,6 +67,9 @@ _LIBRARY_NAMES = {
     "rdkafka": LIBRDKAFKA,
 }
 
+#: First versions that leave by themselves when max.poll.interval has passed.
+_ENFORCES_SINCE = {LIBRDKAFKA: (1, 0), AIOKAFKA: (0, 5, 1)}
+
 
 def fingerprint(member: Member, client: ClientHistory | None = None) -> Fingerprint:
     """Return what is known of a member's client, from its reports if there are any, else from its records."""
@@ -84,6 +87,8 @@ def fingerprint(member: Member, client: ClientHistory | None = None) -> Fingerpr
     release = found.release
     if library == KAFKA_PYTHON and release and release < (1, 4):
         return replace(found, enforces_poll=False, own_heartbeats=False)
+    if library in _ENFORCES_SINCE and release and release < _ENFORCES_SINCE[library]:
+        return replace(found, enforces_poll=False)
     if library == JAVA and session is not None and session == poll and session <= 30_000:
         # Before KIP-62 there was one time-out and no heartbeat thread.
         return replace(found, enforces_poll=False, own_heartbeats=False)

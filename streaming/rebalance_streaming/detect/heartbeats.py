@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from rebalance_streaming.detect.clients import RESPONSE_MAX, ClientHistory, Sight
 from rebalance_streaming.detect.departures import session_of
+from rebalance_streaming.detect.fingerprints import AIOKAFKA, fingerprint
 from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.groups.events import GroupTiming, Member, MemberTiming, TimingWindow
 from rebalance_streaming.groups.windows import WINDOWS_MS
@@ -47,6 +48,8 @@ def _timing(member: Member, client: ClientHistory) -> MemberTiming | None:
     if last is None:
         return None
     age = last.heartbeat_age_ms
+    # While it joins it sends none by design.
+    beating = None if last.assigned == 0 else age
     return MemberTiming(
         member_id=member.member_id,
         client_id=member.client_id,
@@ -54,7 +57,7 @@ def _timing(member: Member, client: ClientHistory) -> MemberTiming | None:
         library=client.library,
         reported_at_ms=last.emitted_ms,
         heartbeat_age_ms=age,
-        heartbeat_headroom=_headroom(age, _session(member, client)),
+        heartbeat_headroom=_headroom(beating, _session(member, client)),
         heartbeat_rate=last.heartbeat_rate,
         heartbeat_response_ms=last.values.get(RESPONSE_MAX),
         poll_age_ms=last.poll_age_ms,
@@ -69,7 +72,9 @@ def _session(member: Member, client: ClientHistory) -> int:
 
 
 def _poll(member: Member, client: ClientHistory) -> int | None:
-    return client.config.max_poll_interval_ms or member.rebalance_timeout_ms
+    # aiokafka's rebalance time-out is its session time-out.
+    by_record = None if fingerprint(member, client).library == AIOKAFKA else member.rebalance_timeout_ms
+    return client.config.max_poll_interval_ms or by_record
 
 
 def _headroom(age_ms: float | None, limit_ms: int | None) -> float | None:

@@ -19,7 +19,7 @@ from rebalance_streaming.groups.events import Alternative, Subject, SubjectMembe
 
 def explain(episode: Episode) -> tuple[Verdict, ...]:
     """Return what explains a rebalance, its primary cause first."""
-    losses = _merge([v for each in episode.departures if (v := explain_loss(episode, each)) is not None])
+    losses = _losses(episode)
     known = [each for each in losses if each.rule != UNDETERMINED]
     failover = (
         find_failover(episode.history, episode.rebalance, episode.thresholds, episode.departures) if losses else None
@@ -38,6 +38,13 @@ def explain(episode: Episode) -> tuple[Verdict, ...]:
     if not ranked:
         ranked = [unexplained(episode)]
     return tuple(replace(each, rebalance_ids=(episode.rebalance.rebalance_id,)) for each in _with_rivals(ranked))
+
+
+def _losses(episode: Episode) -> list[Verdict]:
+    """Return what was found of members lost: what began the rebalance before what happened while others waited."""
+    found = [(each, v) for each in episode.departures if (v := explain_loss(episode, each)) is not None]
+    began = {verdict.rule for departure, verdict in found if not departure.in_barrier}
+    return sorted(_merge([verdict for _, verdict in found]), key=lambda each: each.rule not in began)
 
 
 def _is_sure(losses: list[Verdict]) -> bool:

@@ -39,6 +39,10 @@ MEMBERSHIP, COMMITS = "membership", "commits"
 _HEARTBEAT_SECONDS = 2.0
 #: How many positions before a partition's end the start-up check reads: more than any run of markers.
 _CHECKED_POSITIONS = 1_000
+#: Spark gives the Python process that plans a stateful query 10 s to start, which no setting changes
+#: (PythonWorkerFactory); a machine that is busy may need longer.
+_SLOW_START = "Python worker failed to connect back"
+_START_ATTEMPTS, _START_SECONDS = 5, 120.0
 
 Notify = Callable[[str], None]
 
@@ -133,11 +137,10 @@ def _run_queries(
     listener.watch(_initial_status(config, COMMITS), CatchUp(config.source_topic, inputs.ends.stable))
     diagnosis = Diagnosis(config, inputs.detect, _row_publisher(producer))
     diagnosis.restore(read_open_findings(config))
-    queries = [
-        _start_membership(spark, config, inputs),
-        _start_commits(spark, config, inputs),
-        start_diagnosis(spark, inputs.cluster, config, inputs.properties, diagnosis),
-    ]
+    # One after the other: each first batch starts Python processes and wants the whole machine.
+    queries = [_start_patiently(lambda: _start_membership(spark, config, inputs), stop)]
+    queries.append(_start_commits(spark, config, inputs))
+    queries.append(start_diagnosis(spark, inputs.cluster, config, inputs.properties, diagnosis))
     notify("all queries run; reading the log up")
     try:
         _watch(queries, listener, diagnosis, stop, notify)
@@ -145,6 +148,22 @@ def _run_queries(
         _stop_gracefully(queries, config.stop_timeout_seconds)
         spark.streams.removeListener(listener)
         producer.flush(5)
+
+
+def _start_patiently(start: Callable[[], StreamingQuery], stop: threading.Event) -> StreamingQuery:
+    """Start a stateful query and wait for its first batch; start it again where its Python process was too slow."""
+    for _ in range(_START_ATTEMPTS - 1):
+        query = start()
+        deadline = time.monotonic() + _START_SECONDS
+        while query.isActive and not _is_under_way(query) and time.monotonic() < deadline and not stop.wait(0.1):
+            pass
+        if query.isActive or _SLOW_START not in str(query.exception()):
+            return query
+    return start()
+
+
+def _is_under_way(query: StreamingQuery) -> bool:
+    return query.lastProgress is not None or query.status["message"].startswith("Waiting")
 
 
 def _watch(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rebalance_streaming.detect.advice import stalled_barrier_advice
 from rebalance_streaming.detect.clients import ASSIGNED_LATENCY, REVOKED_LATENCY, ClientHistory
-from rebalance_streaming.detect.episode import Episode
+from rebalance_streaming.detect.episode import Episode, long_barrier_ms
 from rebalance_streaming.detect.history import PREPARING, GroupHistory
 from rebalance_streaming.detect.verdict import (
     CERTAIN,
@@ -21,6 +21,8 @@ from rebalance_streaming.groups.events import Advice, Alternative, Evidence, Mem
 
 #: A probe's clock and the coordinator's are not the same.
 _SAME_MS = 500
+#: Whoever polls does so more often than this.
+_POLLS_STOPPED_MS = 5_000
 _WAITS_FOR_APPLICATION = ("wait-unassign-call", "wait-assign-call")
 
 
@@ -30,13 +32,14 @@ def explain_barrier(episode: Episode) -> Verdict | None:
     The first join of an empty group waits by design (group.initial.rebalance.delay.ms).
     """
     rebalance, waited = episode.rebalance, episode.barrier_min_ms
-    if waited is None or waited < _long(episode) or not rebalance.members_before:
+    if waited is None or waited < episode.long_barrier_ms or not rebalance.members_before:
         return None
     released = rebalance.join_ended_at_ms or rebalance.started_before_ms
     stayed = [m for m in rebalance.members_after if m.member_id in {b.member_id for b in rebalance.members_before}]
     callback = _in_callback(episode, stayed, released - waited, released)
     if callback is not None:
         return callback
+    stayed = _not_polling(episode.history, stayed, released - waited, released)
     culprit = _last_to_poll(episode.history, stayed, released - waited, released)
     if culprit is None and len(stayed) != 1:
         return _nobody_named(episode, waited)
@@ -52,10 +55,6 @@ def explain_barrier(episode: Episode) -> Verdict | None:
         missing=() if episode.has_reports else ("client metrics: time in rebalance callbacks, age of the last poll",),
         advice=stalled_barrier_advice(None),
     )
-
-
-def _long(episode: Episode) -> int:
-    return max(episode.thresholds.barrier_ms, 3 * episode.group_heartbeat_ms)
 
 
 def _in_callback(episode: Episode, members: list[Member], from_ms: int, to_ms: int) -> Verdict | None:
@@ -92,17 +91,29 @@ def _callback_text(client: ClientHistory, from_ms: int, to_ms: int, longest_ms: 
     return None
 
 
-def _last_to_poll(history: GroupHistory, members: list[Member], from_ms: int, to_ms: int) -> Member | None:
-    """Return the member whose last poll before the barrier is longest ago, or that alone did not commit on joining."""
+def _not_polling(history: GroupHistory, members: list[Member], from_ms: int, to_ms: int) -> list[Member]:
+    """Return the members that may have kept the others waiting: all but those that reported polls all the while."""
+    ages = _poll_ages(history, members, from_ms, to_ms)
+    return [each for each in members if ages.get(each.member_id, _POLLS_STOPPED_MS) >= _POLLS_STOPPED_MS]
+
+
+def _poll_ages(history: GroupHistory, members: list[Member], from_ms: int, to_ms: int) -> dict[str, float]:
+    """Return how old the last poll of each member got in a stretch of time, of those whose clients told."""
     ages: dict[str, float] = {}
-    for member in members:
+    for member in members if history.clients.known else ():
         client = history.clients.of(member.member_id, member.client_id, member.host, member.group_instance_id)
         seen = None if client is None else client.before(to_ms, max(1_000, to_ms - from_ms))
         if seen is not None and seen.poll_age_ms is not None:
             ages[member.member_id] = seen.poll_age_ms
+    return ages
+
+
+def _last_to_poll(history: GroupHistory, members: list[Member], from_ms: int, to_ms: int) -> Member | None:
+    """Return the member whose last poll before the barrier is longest ago, or that alone did not commit on joining."""
+    ages = _poll_ages(history, members, from_ms, to_ms)
     if len(ages) == len(members) and ages:
         worst = max(ages, key=lambda each: ages[each])
-        return next(m for m in members if m.member_id == worst) if ages[worst] >= 5_000 else None
+        return next(m for m in members if m.member_id == worst) if ages[worst] >= _POLLS_STOPPED_MS else None
     # Eager clients commit when they revoke, just before they join: the last one to do so held the barrier.
     last = {m.member_id: history.progress.rhythm(m.partitions or {}, to_ms).last_ms for m in members}
     known = {name: at for name, at in last.items() if at is not None}
@@ -145,11 +156,12 @@ def waiting_now(
     told_ms = history.picture.last_rebalance_ms
     if told_ms is not None and told_ms >= seen[-1].at_ms - _SAME_MS:
         return None  # the log knows better: it has been released meanwhile
-    if waited < barrier_ms or now_ms - seen[-1].at_ms > 90_000:
+    if waited < long_barrier_ms(history, history.picture.members, barrier_ms) or now_ms - seen[-1].at_ms > 90_000:
         return None
     listed = next((each.members for each in reversed(seen) if each.members is not None), None)
     ids = None if listed is None else {member.member_id for member in listed}
     old = [m for m in history.picture.members if ids is None or m.member_id in ids]
+    old = _not_polling(history, old, since, now_ms)
     culprit = old[0] if len(old) == 1 else _last_to_poll(history, old, since, now_ms) if old else None
     bound = max((m.rebalance_timeout_ms or 0 for m in history.picture.members), default=0)
     who = name_of(culprit) if culprit is not None else "a member that has not rejoined"

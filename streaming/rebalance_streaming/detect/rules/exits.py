@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 from rebalance_streaming.detect.advice import graceful_stop_advice, longer_session
 from rebalance_streaming.detect.departures import FENCED, POLL_TIMEOUT, SESSION_EXPIRED, Departure, slot_of
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.history import GroupHistory, partition_names
-from rebalance_streaming.detect.liveness import GONE, PAUSED, RESTARTED, STARVED, UNREACHABLE
+from rebalance_streaming.detect.liveness import GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
 from rebalance_streaming.detect.rules.circumstances import THAW_MS, is_busy, missing_reports, same_slot, undetermined
 from rebalance_streaming.detect.verdict import CERTAIN, LOG, STRONG, Verdict, name_of, seconds, subject_of
 from rebalance_streaming.groups.events import Advice, Alternative, Evidence
+
+#: What a process reports that has not ended.
+_ALIVE = (STARVED, PAUSED, UNREACHABLE, HEALTHY)
 
 
 def static_absence(episode: Episode, departure: Departure) -> Verdict | None:
@@ -17,7 +22,10 @@ def static_absence(episode: Episode, departure: Departure) -> Verdict | None:
     member = departure.member
     if member.group_instance_id is None or departure.likely != SESSION_EXPIRED or departure.back_ms is None:
         return None
-    away = departure.back_ms - (departure.rhythm.last_ms or departure.to_ms - departure.session_ms)
+    if departure.liveness == HEALTHY:
+        return None
+    # Where no commit was due, the last one says nothing of when it went.
+    away = departure.back_ms - departure.to_ms + (departure.silence_ms or departure.session_ms)
     return Verdict(
         rule="static_session_too_short",
         confidence=STRONG,
@@ -30,7 +38,7 @@ def static_absence(episode: Episode, departure: Departure) -> Verdict | None:
             Advice(
                 "session.timeout.ms",
                 str(departure.session_ms),
-                str(min(1_800_000, max(45_000, round(1.5 * away)))),
+                str(min(1_800_000, max(45_000, math.ceil(1.5 * away)))),
                 "ceil(1.5 x p95 absence)",
             ),
         ),
@@ -42,7 +50,7 @@ def static_ghost(episode: Episode, departure: Departure) -> Verdict | None:
     member = departure.member
     if member.group_instance_id is None or departure.likely != SESSION_EXPIRED or departure.back_ms is not None:
         return None
-    if departure.liveness in (STARVED, PAUSED, UNREACHABLE):
+    if departure.liveness in _ALIVE:
         return None
     return Verdict(
         rule="static_member_ghost",
@@ -68,7 +76,9 @@ def static_ghost(episode: Episode, departure: Departure) -> Verdict | None:
 
 def ungraceful(episode: Episode, departure: Departure) -> Verdict | None:
     """An instance was replaced without leaving: its ghost stayed until its session ended."""
-    if departure.likely != SESSION_EXPIRED or departure.liveness == STARVED or departure.member.group_instance_id:
+    if departure.likely != SESSION_EXPIRED or departure.member.group_instance_id:
+        return None
+    if departure.liveness in (STARVED, HEALTHY):
         return None
     successor = _successor_before_loss(episode, departure)
     if successor is None:
@@ -131,7 +141,7 @@ def _is_of(history: GroupHistory, member_id: str, slot: tuple[str, str]) -> bool
 
 def crash(episode: Episode, departure: Departure) -> Verdict | None:
     """The process died without a word and the session ran out."""
-    if departure.likely != SESSION_EXPIRED or departure.liveness in (STARVED, PAUSED, UNREACHABLE):
+    if departure.likely != SESSION_EXPIRED or departure.liveness in _ALIVE:
         return None
     confidence = _crash_confidence(episode, departure)
     if confidence is None:
@@ -185,6 +195,17 @@ def frozen_or_starved(episode: Episode, departure: Departure) -> Verdict | None:
     """It was lost by its session, came back, and nothing separates what may have happened."""
     if departure.likely != SESSION_EXPIRED:
         return None
+    if departure.liveness == HEALTHY:
+        return undetermined(
+            episode,
+            departure,
+            f"{name_of(departure.member)} was silent for its session of {seconds(departure.session_ms)}, although it "
+            "ran and sent heartbeats; whether it left by itself or they did not arrive cannot be told.",
+            (
+                Alternative("scale_in", "it committed nothing for a session before"),
+                Alternative("network_partition", "its reports came in time"),
+            ),
+        )
     if departure.client.may_starve is False and departure.back_ms is not None:
         return Verdict(
             rule="process_pause",

@@ -6,9 +6,9 @@ from rebalance_streaming.detect.advice import blocked_heartbeat_advice, longer_s
 from rebalance_streaming.detect.bugs import upgrade_advice
 from rebalance_streaming.detect.departures import SESSION_EXPIRED, Departure
 from rebalance_streaming.detect.episode import Episode
-from rebalance_streaming.detect.fingerprints import KAFKA_PYTHON
-from rebalance_streaming.detect.liveness import GONE, PAUSED, RESTARTED, STARVED, UNREACHABLE
-from rebalance_streaming.detect.rules.circumstances import THAW_MS, is_busy, missing_reports, same_slot
+from rebalance_streaming.detect.fingerprints import AIOKAFKA, KAFKA_PYTHON, KAFKAJS
+from rebalance_streaming.detect.liveness import GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
+from rebalance_streaming.detect.rules.circumstances import THAW_MS, client_of, is_busy, missing_reports, same_slot
 from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG, Verdict, name_of, seconds, subject_of
 from rebalance_streaming.groups.events import Advice, Alternative
 
@@ -22,10 +22,11 @@ _STARVATION = (
 
 def starvation(episode: Episode, departure: Departure) -> Verdict | None:
     """Heartbeats stopped although the process was well (stories A and D)."""
-    if departure.likely != SESSION_EXPIRED:
+    if departure.likely != SESSION_EXPIRED or not departure.client.own_heartbeats:
         return None
     if departure.liveness == STARVED:
-        return _starved(episode, departure, starvation_variant(departure) or "lock", CERTAIN, ())
+        by_library = "event_loop_blocked" if departure.client.library == AIOKAFKA else "lock"
+        return _starved(episode, departure, starvation_variant(departure) or by_library, CERTAIN, ())
     if departure.liveness == PAUSED and _held_interpreter(departure):
         why = "the process kept switching threads" if _switched(departure) else "a client of this version starves so"
         return _starved(
@@ -98,15 +99,16 @@ def _switched(departure: Departure) -> bool:
 
 def blocked_heartbeat(episode: Episode, departure: Departure) -> Verdict | None:
     """A client without a heartbeat thread was busy for longer than its session."""
-    if (
-        departure.likely != SESSION_EXPIRED
-        or departure.client.own_heartbeats
-        or departure.liveness in (GONE, RESTARTED)
-    ):
+    if departure.likely != SESSION_EXPIRED or departure.client.own_heartbeats:
+        return None
+    if departure.liveness in (GONE, RESTARTED, UNREACHABLE, HEALTHY):
+        return None
+    # What blocks the one thread of kafkajs, or keeps the interpreter's lock, stops the reports as well.
+    if departure.liveness == PAUSED and departure.client.library != KAFKAJS and not _held_interpreter(departure):
         return None
     return Verdict(
         rule="processing_blocks_heartbeat",
-        confidence=STRONG if is_busy(departure) else PLAUSIBLE,
+        confidence=STRONG if is_busy(departure) or departure.liveness == STARVED else PLAUSIBLE,
         summary=f"{name_of(departure.member)} sends heartbeats only between messages and was busy for longer than its "
         f"session of {seconds(departure.session_ms)}.",
         started_at_ms=departure.to_ms - departure.session_ms,
@@ -132,10 +134,11 @@ def pause(episode: Episode, departure: Departure) -> Verdict | None:
     else:
         return None
     silence = max((each.silence_ms or departure.session_ms) for each in together)
+    stood_still = max(silence, *(each.stretch.stood_still_ms for each in together if each.stretch is not None), 0)
     return Verdict(
         rule="process_pause",
         confidence=confidence,
-        summary=f"{name_of(departure.member)} stood still as a whole for about {seconds(silence)}, longer than its "
+        summary=f"{name_of(departure.member)} stood still as a whole for about {seconds(stood_still)}, longer than its "
         f"session of {seconds(departure.session_ms)}.",
         started_at_ms=departure.to_ms - silence,
         subject=subject_of(*(each.member for each in together), hosts=(departure.member.host,)),
@@ -146,7 +149,7 @@ def pause(episode: Episode, departure: Departure) -> Verdict | None:
         ),
         missing=missing_reports(departure),
         advice=(
-            longer_session(departure.session_ms, silence, departure.client.heartbeat_ms),
+            longer_session(departure.session_ms, stood_still, departure.client.heartbeat_ms),
             Advice("operation", None, "look at garbage collection, CPU throttling (nr_throttled) and swapping", "-"),
         ),
     )
@@ -161,11 +164,13 @@ def _thawed_together(together: list[Departure]) -> bool:
 
 
 def _lost_together(episode: Episode, departure: Departure) -> list[Departure]:
-    """Departures of the same host within this rebalance, this one among them."""
+    """Departures of the same host within this rebalance, this one among them; not those of which more is known."""
     return [
         each
         for each in episode.departures
-        if each.member.host == departure.member.host and each.likely == SESSION_EXPIRED
+        if each.member.host == departure.member.host
+        and each.likely == SESSION_EXPIRED
+        and each.liveness in (None, PAUSED, GONE)
     ]
 
 
@@ -176,6 +181,7 @@ def unreachable(episode: Episode, departure: Departure) -> Verdict | None:
         return None
     if departure.liveness in (GONE, RESTARTED, PAUSED, STARVED):
         return None
+    client = client_of(episode, departure)
     return Verdict(
         rule="network_partition",
         confidence=STRONG if departure.liveness == UNREACHABLE else HINT + 0.15,
@@ -188,7 +194,10 @@ def unreachable(episode: Episode, departure: Departure) -> Verdict | None:
         missing=missing_reports(departure),
         advice=(
             longer_session(
-                departure.session_ms, departure.silence_ms or departure.session_ms, departure.client.heartbeat_ms
+                departure.session_ms,
+                departure.silence_ms or departure.session_ms,
+                departure.client.heartbeat_ms,
+                None if client is None else client.config.request_timeout_ms,
             ),
             Advice("socket.keepalive.enable", None, "true", "finds half-open connections"),
         ),

@@ -38,6 +38,8 @@ _CONSUMED_TOTAL = "fetch_manager_records_consumed_total"
 _SEARCHED, _LOSSES = 20, 2
 #: A deploy or a smaller group takes members away in order.
 _ORDERLY = frozenset({"rolling_deploy", "scale_in", "scale_out", "static_member_restart", "autoscaler_flapping"})
+#: Mechanisms that no record can set off, where they are sure.
+_NOT_OF_RECORDS = frozenset({"heartbeat_starvation", "process_pause", "network_partition", "idle_connection_drop"})
 #: Explanations of an expired session that leave its work as the reason.
 _OVER_WORK = frozenset({"processing_blocks_heartbeat", "poll_overrun", "no_progress_loop"})
 _NAMED = 5
@@ -236,7 +238,7 @@ def _growth(client: ClientHistory, since_ms: int) -> float:
 def poison_record(look: Look) -> Iterator[Verdict]:
     """One record takes down each owner of its partition (Walmart and Uber on poison pills)."""
     window = look.now_ms - look.thresholds.poison_window_ms
-    deaths = [each for each in look.past if each.left_ms >= window and each.rule not in _ORDERLY]
+    deaths = [each for each in look.past if each.left_ms >= window and _may_be_poisoned(each)]
     if len(deaths) < look.thresholds.poison_departures:
         return
     coverage = Counter(place for each in deaths for place in places(each.member.partitions))
@@ -248,6 +250,10 @@ def poison_record(look: Look) -> Iterator[Verdict]:
                 found.setdefault(len(_losses(frozen, deaths)), []).append(frozen)
     if found:
         yield _poison_verdict(look, sorted(found[max(found)], key=lambda each: each.place), deaths)
+
+
+def _may_be_poisoned(death: Past) -> bool:
+    return death.rule not in _ORDERLY and not (death.rule in _NOT_OF_RECORDS and death.confidence >= STRONG)
 
 
 def _is_poisoned(look: Look, frozen: _Frozen, deaths: Sequence[Past]) -> bool:
@@ -270,14 +276,20 @@ def _are_several(look: Look, victims: Sequence[Past]) -> bool:
 
 
 def _others_advanced(look: Look, frozen: _Frozen, victims: Sequence[Past]) -> bool:
-    """Whether most victims that had other partitions went on with one of those: only this one stands still."""
+    """Whether most victims that had other partitions went on with one of those while they lived."""
     told = []
     for victim in victims:
         others = places(victim.member.partitions) - {frozen.place}
-        moved = [look.history.progress.position(*place).advanced_ms for place in others]
+        since_ms = max(frozen.since_ms, victim.departure.joined_ms or 0)
         if others:
-            told.append(any(at is not None and at > frozen.since_ms for at in moved))
+            told.append(any(_advanced(look, place, since_ms, victim.left_ms) for place in others))
     return bool(told) and 2 * sum(told) > len(told)
+
+
+def _advanced(look: Look, place: tuple[str, int], from_ms: int, to_ms: int) -> bool:
+    before = look.history.progress.committed_before(place, from_ms)
+    after = look.history.progress.committed_before(place, to_ms)
+    return after is not None and after[0] > from_ms and (before is None or after[1] > before[1])
 
 
 def _poison_verdict(look: Look, poisoned: Sequence[_Frozen], deaths: Sequence[Past]) -> Verdict:

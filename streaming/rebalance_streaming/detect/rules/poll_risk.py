@@ -6,12 +6,11 @@ commit inside poll(), and only while records were waiting: time without work is 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from rebalance_streaming.detect.advice import longer_poll_interval
+from rebalance_streaming.detect.advice import fewer_records, longer_poll_interval, shorter_batches
 from rebalance_streaming.detect.clients import POLL_AGE, POLL_GAP_MAX, POLL_IDLE, ClientHistory
 from rebalance_streaming.detect.fingerprints import AIOKAFKA, LIBRDKAFKA, fingerprint
 from rebalance_streaming.detect.history import places
@@ -173,16 +172,10 @@ def _shorter_batches(member: Member, client: ClientHistory | None, limit: int, b
     pool = Advice("code", None, "or hand the batch to a worker pool, pause() and keep polling", "-")
     if fingerprint(member, client).library == LIBRDKAFKA:
         return longer_poll_interval(batch_ms, limit), pool
-    if told == 1:
-        return longer_poll_interval(batch_ms, limit), pool
-    proposed = max(1, math.floor((told or _DEFAULT_POLL_RECORDS) * 0.5 * limit / batch_ms))
-    fewer = Advice(
-        "max.poll.records",
-        str(told) if told else f"{_DEFAULT_POLL_RECORDS} (the default, not told)",
-        f"at most {proposed}",
-        "max(1, floor(0.5 x max.poll.interval / seconds per record))",
-    )
-    return fewer, pool
+    if told is not None:
+        return *shorter_batches(limit, batch_ms, told), pool
+    fewer = fewer_records(limit, batch_ms, _DEFAULT_POLL_RECORDS)
+    return replace(fewer, current=f"{_DEFAULT_POLL_RECORDS} (the default, not told)"), pool
 
 
 CONDITIONS: tuple[ConditionRule, ...] = (poll_overrun_risk,)

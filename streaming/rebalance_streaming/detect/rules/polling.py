@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rebalance_streaming.detect.advice import poll_overrun_advice, stalled_barrier_advice
+from rebalance_streaming.detect.advice import poll_limit, poll_overrun_advice, stalled_barrier_advice
 from rebalance_streaming.detect.departures import POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure, awaited_evidence
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.rules.circumstances import client_of, missing_reports
@@ -43,7 +43,7 @@ def _held_barrier(episode: Episode, departure: Departure) -> float | None:
     if any(each.likely in (POLL_TIMEOUT, SESSION_EXPIRED) for each in triggers):
         return None
     waited = episode.barrier_min_ms or 0
-    if waited < episode.thresholds.barrier_ms:
+    if waited < episode.long_barrier_ms:
         return None
     if departure.likely == POLL_TIMEOUT:
         return STRONG
@@ -75,7 +75,9 @@ def poll_overrun(episode: Episode, departure: Departure) -> Verdict | None:
     """One batch took longer than max.poll.interval, so the client left by itself (story C; KIP-62)."""
     if departure.likely != POLL_TIMEOUT:
         return None
-    member, limit = departure.member, departure.poll_ms or 0
+    member, client = departure.member, client_of(episode, departure)
+    limit = poll_limit(departure, client)
+    told = "" if limit is None else f" ({seconds(limit)})"
     back = "" if departure.back_ms is None else f"; it came back {seconds(departure.back_ms - departure.to_ms)} later"
     by_session = Alternative("heartbeat_starvation", "its silence matches max.poll.interval, not the session")
     others: tuple[Alternative, ...] = (by_session,)
@@ -85,11 +87,11 @@ def poll_overrun(episode: Episode, departure: Departure) -> Verdict | None:
     return Verdict(
         rule="poll_overrun",
         confidence=departure.confidence,
-        summary=f"{name_of(member)} did not poll within max.poll.interval ({seconds(limit)}) and left the group{back}.",
-        started_at_ms=departure.to_ms - limit,
+        summary=f"{name_of(member)} did not poll within max.poll.interval{told} and left the group{back}.",
+        started_at_ms=departure.to_ms - (limit or 0),
         subject=subject_of(member),
         evidence=departure.evidence,
         alternatives=others,
         missing=missing_reports(departure),
-        advice=poll_overrun_advice(departure, client_of(episode, departure)),
+        advice=poll_overrun_advice(departure, client),
     )

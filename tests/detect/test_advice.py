@@ -1,0 +1,242 @@
+"""The numbers that are proposed, held against the catalogue's formulas (§5)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from detect.histories import SECOND, T0, member, report
+from detect.standing_histories import departed
+from rebalance_streaming.detect.advice import (
+    blocked_heartbeat_advice,
+    fewer_records,
+    graceful_stop_advice,
+    longer_poll_interval,
+    longer_session,
+    poll_limit,
+    poll_overrun_advice,
+    shorter_batches,
+    stalled_barrier_advice,
+    starvation_advice,
+)
+from rebalance_streaming.detect.clients import ClientHistory
+from rebalance_streaming.detect.departures import POLL_TIMEOUT, SESSION_EXPIRED, Departure
+from rebalance_streaming.groups.events import Advice, Member
+from rebalance_streaming.wire.metrics.report import ClientConfig
+
+LEFT_MS = T0 + 600 * SECOND
+B = member("b-1", [2, 3])
+
+
+def gone(who: Member = B, likely: str = POLL_TIMEOUT, **changes: Any) -> Departure:
+    """Make how a member left; `back_s` is how many seconds later it was back."""
+    back_s = changes.pop("back_s", None)
+    if back_s is not None:
+        changes |= {"back_as": replace(who, member_id="b-2"), "back_ms": LEFT_MS + round(back_s * SECOND)}
+    return departed(LEFT_MS, who, likely, rule="poll_overrun", **changes).departure
+
+
+def telling(**settings: int) -> ClientHistory:
+    """Make a client that told its settings."""
+    found = ClientHistory()
+    found.take(report(T0, B, config=ClientConfig(**settings)))
+    return found
+
+
+def proposed(advice: tuple[Advice, ...]) -> dict[str, str]:
+    return {each.parameter: each.proposed for each in advice}
+
+
+# --- Batches that take too long ---
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "batch_s", "records", "allowed"),
+    [
+        (300, 750, 500, 100),
+        (300, 300, 500, 250),
+        (300, 250, 500, 300),
+        (60, 61, 10, 4),
+        (300, 10_000, 5, 1),
+        (30, 100, 29, 4),
+    ],
+)
+def test_a_batch_is_to_take_half_of_the_limit(limit_s: int, batch_s: int, records: int, allowed: int):
+    """max(1, floor(0.5 R / r)), r being the batch's time per record; story C: 500 records of 1.5 s become 100."""
+    found = fewer_records(limit_s * SECOND, batch_s * SECOND, records)
+    assert (found.parameter, found.current, found.proposed) == ("max.poll.records", str(records), f"at most {allowed}")
+    per_record_s = batch_s / records
+    assert allowed == 1 or allowed * per_record_s <= 0.5 * limit_s < (allowed + 1) * per_record_s
+
+
+def test_an_untold_batch_size_is_not_invented():
+    """Who never told max.poll.records gets a share, and the number only for the default."""
+    found = fewer_records(300 * SECOND, 750 * SECOND, None)
+    assert found.current is None
+    assert found.proposed == "20% of what it is: at most 100, if that is the default of 500"
+
+
+@pytest.mark.parametrize(("record_s", "expected"), [(400.0, 800_000), (200.2, 401_000), (10.0, 60_000)])
+def test_a_longer_interval_holds_two_records(record_s: float, expected: int):
+    """1000 x ceil(2 r), not below a minute, and it says that this is the longest wait for others as well."""
+    found = longer_poll_interval(record_s * SECOND, 300_000)
+    assert found.proposed.startswith(f"{expected}, ")
+    assert "hold up the group" in found.proposed
+    assert found.current == "300000"
+
+
+@pytest.mark.parametrize(
+    ("records", "expected"),
+    [
+        (None, {"max.poll.records"}),
+        (500, {"max.poll.records"}),
+        (5, {"max.poll.records"}),
+        (2, {"max.poll.records", "max.poll.interval.ms"}),
+        (1, {"max.poll.interval.ms"}),
+    ],
+)
+def test_the_interval_grows_only_where_one_record_takes_half_of_it(records: int | None, expected: set[str]):
+    """A batch of 750 s against 300 s: of 2 records each takes 375 s, and taking one at a time would not help."""
+    found = proposed(shorter_batches(300 * SECOND, 750 * SECOND, records))
+    assert found.keys() == expected
+    if "max.poll.interval.ms" in expected and records:
+        assert found["max.poll.interval.ms"].startswith(f"{2 * 750 // records}000, ")
+
+
+def test_an_overrun_is_as_long_as_the_limit_and_the_time_until_its_return():
+    """Out at 300 s and back 450 s later is a batch of 750 s; without a return at least the limit."""
+    client = telling(max_poll_records=500)
+    assert proposed(poll_overrun_advice(gone(back_s=450), client))["max.poll.records"] == "at most 100"
+    assert proposed(poll_overrun_advice(gone(), client))["max.poll.records"] == "at most 250"
+
+
+def test_a_static_member_was_silent_for_longer_than_its_limit():
+    """It is out a session after its limit (F11): the batch took 345 s and then 55 s more, not 355 s."""
+    who = replace(B, group_instance_id="i", session_timeout_ms=45_000)
+    of = gone(who, silence_ms=345 * SECOND, back_s=55)
+    assert proposed(poll_overrun_advice(of, telling(max_poll_records=500)))["max.poll.records"] == "at most 187"
+    dynamic = replace(of, member=replace(who, group_instance_id=None))
+    assert proposed(poll_overrun_advice(dynamic, telling(max_poll_records=500)))["max.poll.records"] == "at most 211"
+
+
+def test_librdkafka_has_no_batches_to_shorten():
+    """It polls record by record: poll in between, or allow more time; max.poll.records does not exist there."""
+    found = proposed(poll_overrun_advice(gone(replace(B, client_id="rdkafka"), back_s=20), None))
+    assert found.keys() == {"code", "max.poll.interval.ms"}
+    assert found["max.poll.interval.ms"].startswith("640000, ")
+
+
+@pytest.mark.parametrize("client_id", ["b", "rdkafka"])
+def test_without_a_limit_there_is_no_number(client_id: str):
+    """Records of old brokers carry no rebalance time-out: the client's own word counts, else only code can change."""
+    of = gone(replace(B, client_id=client_id, rebalance_timeout_ms=None), back_s=450)
+    assert poll_limit(of, None) is None
+    assert [each.parameter for each in poll_overrun_advice(of, None)] == ["code"]
+    told = telling(max_poll_interval_ms=300_000, max_poll_records=500)
+    assert poll_limit(of, told) == 300_000
+    if client_id == "b":
+        assert proposed(poll_overrun_advice(of, told))["max.poll.records"] == "at most 100"
+
+
+@pytest.mark.parametrize("client_id", ["b", "rdkafka", "kafka-python-2.2.3"])
+def test_a_poll_time_out_is_never_cured_by_a_session(client_id: str):
+    """Heartbeats do not depend on polls in these clients, whatever their own messages advise."""
+    of = gone(replace(B, client_id=client_id), back_s=100)
+    advice = (*poll_overrun_advice(of, None), *stalled_barrier_advice(of))
+    assert not [each for each in advice if "session" in each.parameter or "session" in each.proposed]
+
+
+def test_who_holds_a_barrier_is_told_the_limit_it_has():
+    """Its max.poll.interval bounds the wait; where nobody was lost, it is not known whose that is."""
+    limits = [each for each in stalled_barrier_advice(gone()) if each.parameter == "max.poll.interval.ms"]
+    assert [each.current for each in limits] == ["300000"]
+    assert [each.current for each in stalled_barrier_advice(None)] == [None, None, None]
+
+
+# --- Sessions ---
+
+
+@pytest.mark.parametrize(
+    ("silence_s", "heartbeat_ms", "request_ms", "expected"),
+    [
+        (12, 3_000, None, 45_000),
+        (30, 3_000, None, 63_000),
+        (12, 20_000, None, 60_000),
+        (12, 3_000, 30_000, 45_000),
+        (12, 3_000, 60_000, 63_000),
+        (3_600, 3_000, None, 1_800_000),
+    ],
+    ids=["the default", "two pauses", "three heartbeats", "short requests", "long requests", "what brokers allow"],
+)
+def test_a_session_outlasts_pauses_heartbeats_and_requests(
+    silence_s: int, heartbeat_ms: int, request_ms: int | None, expected: int
+):
+    """max(3 h, request.timeout + h, 2 x longest pause + h, 45 s), and not more than brokers take."""
+    found = longer_session(10_000, silence_s * SECOND, heartbeat_ms, request_ms)
+    assert (found.parameter, found.current, found.proposed) == ("session.timeout.ms", "10000", str(expected))
+    assert ("request.timeout" in found.formula) == (request_ms is not None)
+
+
+@pytest.mark.parametrize(
+    ("session_ms", "silence_ms", "expected"),
+    [(10_000, 12_000, "45000"), (30_000, 40_000, "80000"), (30_000, None, "60000"), (1_800_000, None, "1800000")],
+)
+def test_a_client_that_beats_between_messages_needs_a_session_for_two(
+    session_ms: int, silence_ms: int | None, expected: str
+):
+    """Twice the longest time between two heartbeats; the better advice, a client with a thread, comes first."""
+    who = replace(B, client_id="kafka-python-1.3.5", session_timeout_ms=session_ms)
+    first, session = blocked_heartbeat_advice(gone(who, SESSION_EXPIRED, silence_ms=silence_ms))
+    assert (first.parameter, first.current) == ("upgrade", "1.3.5")
+    assert (session.current, session.proposed) == (str(session_ms), expected)
+
+
+def test_kafkajs_can_beat_by_hand():
+    """There is no other version to go to; heartbeat() can be called between messages."""
+    first, _ = blocked_heartbeat_advice(gone(replace(B, client_id="kafkajs"), SESSION_EXPIRED))
+    assert first.parameter == "code"
+    assert "heartbeat()" in first.proposed
+
+
+# --- Starvation and stops ---
+
+
+@pytest.mark.parametrize(
+    ("variant", "words"),
+    [
+        ("idle_lock", {"metadata_max_age_ms": "3000"}),
+        ("lock_contention", {"code": "time.sleep(0.001)"}),
+        ("native_code", {"code": "a process of its own"}),
+        ("event_loop_blocked", {"code": "out of the event loop"}),
+        ("deadlock", {}),
+        (None, {}),
+    ],
+)
+def test_a_starved_client_is_told_what_to_do_until_it_is_upgraded(variant: str | None, words: dict[str, str]):
+    """Each mechanism has its own workaround; a longer session, which only hides it, is none."""
+    upgrade = Advice("upgrade", "1.4.6", "3.0", "-")
+    of = gone(replace(B, client_id="kafka-python-1.4.6"), SESSION_EXPIRED)
+    found = starvation_advice(of, variant, upgrade)
+    assert found[0] is upgrade
+    rest = proposed(found[1:])
+    assert rest.keys() == words.keys()
+    assert all(words[name] in rest[name] for name in words)
+    assert starvation_advice(of, variant, None) == found[1:]
+
+
+def test_the_workaround_is_the_clients_own_heartbeat_interval():
+    """A client that told heartbeats of 2 s is to refresh its metadata every 2 s."""
+    of = gone(replace(B, client_id="kafka-python-1.4.6"), SESSION_EXPIRED)
+    of = replace(of, client=replace(of.client, heartbeat_ms=2_000))
+    assert proposed(starvation_advice(of, "idle_lock", None)) == {"metadata_max_age_ms": "2000"}
+
+
+@pytest.mark.parametrize(("client_id", "call"), [("consumer-g-1", "wakeup()"), ("kafka-python-2.3.0", "close()")])
+def test_a_killed_instance_is_told_to_close(client_id: str, call: str):
+    """Java's poll is woken first; everywhere the grace is the longest batch and ten seconds."""
+    found = graceful_stop_advice(gone(replace(B, client_id=client_id), SESSION_EXPIRED))
+    assert call in found[0].proposed
+    assert ("wakeup" in found[0].proposed) == (client_id == "consumer-g-1")
+    assert proposed(found)["terminationGracePeriodSeconds"] == "longest batch + 10 s"

@@ -1,0 +1,233 @@
+"""Who kept a rebalance waiting although everybody came in the end, and who does so now (catalogue §4.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from detect.histories import MINUTE, SECOND, T0, Event, commits, history, member, picture, probe, report
+from detect.turnover import joined
+from rebalance_streaming.detect.clients import ASSIGNED_LATENCY, POLL_AGE, REVOKED_LATENCY
+from rebalance_streaming.detect.config import Thresholds
+from rebalance_streaming.detect.episode import Known, look_at
+from rebalance_streaming.detect.rules.barrier import explain_barrier, waiting_now
+from rebalance_streaming.detect.verdict import CERTAIN, PLAUSIBLE, Verdict
+from rebalance_streaming.groups.events import Member
+from rebalance_streaming.wire.metrics.report import ClientConfig
+
+START_MS = T0 + 20 * MINUTE
+WAIT_MS = 40 * SECOND
+RELEASED_MS = START_MS + WAIT_MS
+A, B, C, NEW = member("a-1", [0]), member("b-1", [1]), member("c-1", [2]), member("n-1", [3])
+
+
+def explained(*events: Event, members: tuple[Member, ...] = (A, B, C), wait_ms: int = WAIT_MS) -> Verdict | None:
+    """Let a member join a group whose members all come back, the last of them after a wait."""
+    of = joined(RELEASED_MS - wait_ms, NEW, list(members), took_ms=wait_ms + 20)
+    return explain_barrier(look_at(history(*events, of), of, Thresholds(), RELEASED_MS + 2 * MINUTE, Known()))
+
+
+def who(found: Verdict | None) -> list[str | None]:
+    return [] if found is None else [each.client_id for each in found.subject.members]
+
+
+def polling(of: Member, age_s: float | None = 0.5, **changes: Any) -> list[Event]:
+    """Let a client report every five seconds until the release: polls of a fixed age, or none since the start."""
+    times = range(START_MS - MINUTE, RELEASED_MS + 10_000, 5 * SECOND)
+    ages = {at: age_s if age_s is not None else max(0.5, (min(at, RELEASED_MS) - START_MS) / 1000) for at in times}
+    return [report(at, of, {POLL_AGE: ages[at]}, **changes) for at in times if at <= RELEASED_MS or age_s is not None]
+
+
+def committed(last_ms: Mapping[int, int]) -> list[Event]:
+    """Commit partitions on joining, each at its time."""
+    return [commits(at, {p: 7}) for p, at in sorted(last_ms.items(), key=lambda each: each[1])]
+
+
+@pytest.mark.parametrize(("wait_s", "told"), [(9, False), (10, True), (240, True)])
+def test_ten_seconds_of_waiting_have_a_reason(wait_s: int, told: bool):
+    """An ordinary join takes as long as a heartbeat."""
+    found = explained(wait_ms=wait_s * SECOND)
+    assert (found is not None) == told
+    if found is not None:
+        assert found.started_at_ms == RELEASED_MS - wait_s * SECOND
+
+
+def test_the_first_join_waits_by_design():
+    """An empty group waits for more members (group.initial.rebalance.delay.ms)."""
+    assert explained(members=()) is None
+
+
+def test_a_wait_that_nobody_saw_is_not_told():
+    """Without probes only the release is known: no wait is made up."""
+    of = joined(RELEASED_MS, NEW, [A, B], took_ms=20, started_after_ms=None)
+    assert explain_barrier(look_at(history(of), of, Thresholds(), RELEASED_MS + MINUTE, Known())) is None
+    newer = joined(START_MS, NEW, [A, B], took_ms=WAIT_MS, join_ended_at_ms=None, type="consumer")
+    assert explain_barrier(look_at(history(newer), newer, Thresholds(), RELEASED_MS + MINUTE, Known())) is None
+
+
+def test_the_one_that_did_not_poll_is_named():
+    """All report: the two that polled all the while waited for the one that did not."""
+    found = explained(*polling(A), *polling(B, None), *polling(C))
+    assert found is not None
+    assert (found.rule, found.confidence, who(found)) == ("stalled_member_join_barrier", PLAUSIBLE, ["b"])
+    assert "waited 40.0 s until b (/host-b) called poll() again" in found.summary
+    assert found.missing == ()
+    assert {each.parameter for each in found.advice} >= {"code", "max.poll.interval.ms"}
+
+
+def test_who_polled_all_the_while_is_cleared():
+    """Two of three report polls: it was the third; if the only old member polled, it was none of those known."""
+    assert who(explained(*polling(A), *polling(C))) == ["b"]
+    alone = explained(*polling(A), members=(A,))
+    assert alone is not None
+    assert (who(alone), alone.confidence) == ([], 0.5)
+    assert who(explained(members=(A,))) == ["a"]
+
+
+def test_the_last_to_commit_on_joining_held_the_others():
+    """Eager clients commit when they revoke: two did at once, the third half a minute later."""
+    late = {0: START_MS + SECOND, 1: RELEASED_MS - SECOND, 2: START_MS + 2 * SECOND}
+    found = explained(*committed(late))
+    assert (who(found), found.confidence if found else None) == (["b"], PLAUSIBLE)
+    assert found is not None
+    assert found.missing == ("client metrics: time in rebalance callbacks, age of the last poll",)
+
+
+@pytest.mark.parametrize(
+    "last_ms",
+    [
+        {},
+        {0: START_MS + SECOND, 1: RELEASED_MS - SECOND},
+        {0: START_MS + SECOND, 1: RELEASED_MS - SECOND, 2: RELEASED_MS - 4 * SECOND},
+    ],
+    ids=["no commits", "one never committed", "two came late"],
+)
+def test_nobody_is_accused_on_a_guess(last_ms: Mapping[int, int]):
+    """Where nothing tells which of several it was, nobody is named, and what would tell is."""
+    found = explained(*committed(last_ms))
+    assert found is not None
+    assert (found.rule, found.confidence, who(found)) == ("stalled_member_join_barrier", 0.5, [])
+    assert found.missing == ("client metrics: age of the last poll per member",)
+    assert "which one cannot be told" in found.summary
+
+
+# --- Callbacks ---
+
+
+@pytest.mark.parametrize(
+    ("told", "slow"),
+    [
+        ([report(RELEASED_MS + 5_000, B, {REVOKED_LATENCY: 38_000.0})], True),
+        ([report(RELEASED_MS + 5_000, B, {ASSIGNED_LATENCY: 5_000.0})], True),
+        ([report(RELEASED_MS + 5_000, B, {REVOKED_LATENCY: 4_900.0})], False),
+        ([report(RELEASED_MS + 2 * MINUTE, B, {REVOKED_LATENCY: 38_000.0})], False),
+        ([report(START_MS + at, B, join_state="wait-unassign-call") for at in (5_000, 20_000, 35_000)], True),
+        ([report(START_MS + at, B, join_state="wait-assign-call") for at in (5_000, 10_000)], True),
+        ([report(START_MS + 5_000, B, join_state="wait-unassign-call")], False),
+        ([report(START_MS + at, B, join_state="wait-join") for at in (5_000, 35_000)], False),
+    ],
+    ids=["revoked", "assigned", "quick", "of another", "librdkafka", "five seconds", "once", "waits for others"],
+)
+def test_a_callback_of_five_seconds_is_certain(told: list[Event], slow: bool):
+    """The client's own measure of its rebalance callback decides, and names who was in it."""
+    found = explained(*told)
+    assert found is not None
+    assert (found.rule == "slow_rebalance_callback") == slow
+    if slow:
+        assert (found.confidence, who(found), found.started_at_ms) == (CERTAIN, ["b"], START_MS)
+        assert {each.rule for each in found.alternatives} == {"stalled_member_join_barrier"}
+        assert {each.parameter for each in found.advice} == {"code", "max.poll.interval.ms"}
+
+
+# --- Live ---
+
+
+def now(
+    seconds: int, *events: Event, members: tuple[Member, ...] = (A, B), told_ms: int = T0, lag: bool = False
+) -> Verdict | None:
+    """Judge a group some seconds after probes first saw it prepare."""
+    known = history(picture(T0, *members, last_rebalance_ms=told_ms), *events)
+    return waiting_now(known, START_MS + seconds * SECOND, 10_000, MINUTE, lag_grows=lag)
+
+
+def preparing(to_s: int, *listed: Member) -> list[Event]:
+    return [probe(START_MS + at * SECOND, "PreparingRebalance", listed or None) for at in range(0, to_s + 1, 5)]
+
+
+def test_the_one_old_member_is_awaited():
+    """Story B live: the newcomer is there, the old one is listed; released after what is left of 300 s."""
+    found = now(20, *preparing(20, B, NEW))
+    assert found is not None
+    assert (found.rule, found.confidence, who(found)) == ("stalled_member_join_barrier", 0.93, ["b"])
+    assert found.summary == ("The group has been waiting 20.0 s for b (/host-b); it is released after at most 280 s.")
+    assert (found.started_at_ms, found.missing) == (START_MS, ())
+
+
+def test_the_longest_time_out_of_all_bounds_the_wait():
+    """R of the group is the largest of its members."""
+    patient = replace(A, rebalance_timeout_ms=600_000)
+    found = now(20, *preparing(20, patient, B), members=(patient, B))
+    assert found is not None
+    assert "at most 580 s" in found.summary
+
+
+@pytest.mark.parametrize(
+    ("seconds", "events", "told_ms"),
+    [
+        (9, preparing(5, B, NEW), T0),
+        (20, [probe(START_MS, "Stable"), probe(START_MS + 20_000, "Stable")], T0),
+        (20, [*preparing(15, B), probe(START_MS + 18_000, "CompletingRebalance")], T0),
+        (20, [], T0),
+        (120, preparing(20, B, NEW), T0),
+        (25, preparing(20, B, NEW), START_MS + 22_000),
+    ],
+    ids=["not for long", "stable", "released", "no probes", "nobody looked since", "the log knows better"],
+)
+def test_what_does_not_wait_now_is_not_told(seconds: int, events: list[Event], told_ms: int):
+    """Only a fresh probe that still sees it prepare, for ten seconds, which the log has not overtaken."""
+    assert now(seconds, *events, told_ms=told_ms) is None
+
+
+def test_a_spell_begins_with_its_first_probe():
+    """An earlier preparation that ended is another one."""
+    earlier = [probe(START_MS - 30_000, "PreparingRebalance"), probe(START_MS - 5_000, "Stable")]
+    found = now(15, *earlier, *preparing(15, B))
+    assert found is not None
+    assert found.started_at_ms == START_MS
+
+
+def test_several_that_may_be_awaited_are_a_doubt():
+    """Less sure, and the source that would tell is named; reports narrow it down to who did not poll."""
+    found = now(20, *preparing(20, A, B, NEW))
+    assert found is not None
+    assert (found.confidence, found.missing) == (0.7, ("client metrics: age of the last poll per member",))
+    assert "a member that has not rejoined" in found.summary
+    told = [report(START_MS + at * SECOND, A, {POLL_AGE: 0.5}) for at in range(-60, 21, 5)]
+    narrowed = now(20, *told, *preparing(20, A, B, NEW))
+    assert (who(narrowed), narrowed.confidence if narrowed else None) == (["b"], 0.93)
+
+
+def test_a_member_that_polls_is_not_awaited():
+    """The only old member reports polls: whoever it is that has not come back, it is not this one."""
+    told = [report(START_MS + at * SECOND, B, {POLL_AGE: 0.5}) for at in range(-60, 21, 5)]
+    found = now(20, *told, *preparing(20, B, NEW))
+    assert found is not None
+    assert (who(found), found.confidence) == ([], 0.7)
+
+
+@pytest.mark.parametrize(("seconds", "lag", "severity"), [(70, True, "page"), (70, False, None), (50, True, None)])
+def test_a_minute_of_waiting_with_growing_lag_pages(seconds: int, lag: bool, severity: str | None):
+    """Shorter, or without harm, it is what the catalogue says."""
+    found = now(seconds, *preparing(seconds, B, NEW), lag=lag)
+    assert found is not None
+    assert found.severity == severity
+
+
+def test_a_slow_heart_is_waited_for():
+    """A member that beats every ten seconds has not heard of it before: 25 s are usual, 31 s are not."""
+    told = report(START_MS - MINUTE, B, config=ClientConfig(heartbeat_interval_ms=10_000))
+    assert now(25, told, *preparing(25, B, NEW)) is None
+    assert now(31, told, *preparing(30, B, NEW)) is not None

@@ -1,0 +1,121 @@
+"""Settings of the diagnosis: scaled, overridden, silenced, and complained about."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+
+import pytest
+
+from detect.histories import HOUR, MINUTE, SECOND, T0
+from rebalance_streaming.detect.config import THRESHOLD_NAMES, DetectConfig, Override, Quiet, Thresholds
+
+#: Settings of groups that rules compare with: they are no windows.
+LIMITS = {"rebalance_timeout_ms", "session_timeout_ms", "retention_ms"}
+
+
+def test_defaults_are_usable_and_the_catalogues():
+    """Nothing to complain about, and the numbers that the catalogue names."""
+    assert DetectConfig().validate() == []
+    known = Thresholds()
+    assert (known.barrier_ms, known.barrier_page_ms, known.stay_ms) == (10 * SECOND, MINUTE, 10 * MINUTE)
+    assert (known.crash_loop_cycles, known.crash_loop_window_ms, known.short_life_ms) == (3, 10 * MINUTE, 2 * MINUTE)
+    assert (known.storm_rebalances, known.storm_window_ms, known.storm_share) == (5, 10 * MINUTE, 0.3)
+    assert (known.short_lived_arrivals, known.short_lived_window_ms) == (6, HOUR)
+    assert (known.flapping_returns, known.flapping_window_ms) == (3, 15 * MINUTE)
+    assert (known.poll_risk_warn, known.poll_risk_ticket) == (0.5, 0.8)
+    assert (known.rebalance_timeout_ms, known.session_timeout_ms) == (900 * SECOND, 10 * SECOND)
+
+
+@pytest.mark.parametrize("factor", [0.1, 0.5, 3.0])
+def test_windows_longer_than_a_minute_are_scaled_and_nothing_else(factor: float):
+    """Counts, shares, short times and limits of settings stay: a short recording is judged by the same rules."""
+    before, after = Thresholds(), Thresholds().scaled(factor)
+    for each in fields(Thresholds):
+        was, now = getattr(before, each.name), getattr(after, each.name)
+        if each.name.endswith("_ms") and each.name not in LIMITS and was > MINUTE:
+            assert now == round(was * factor), each.name
+        else:
+            assert now == was, each.name
+
+
+def test_a_scale_never_makes_a_window_nothing():
+    """However small it is, there is time in which something can happen."""
+    assert Thresholds().scaled(1e-9).storm_window_ms == 1
+
+
+def test_overrides_hold_as_they_stand():
+    """They are for groups whose whole name matches, come after the scale, and the last one counts."""
+    config = DetectConfig(
+        window_scale=0.5,
+        overrides=(
+            Override("batch-.*", {"barrier_ms": 60_000, "stay_ms": 7_000}),
+            Override("batch-night", {"stay_ms": 9_000}),
+        ),
+    )
+    night, day, other = (config.for_group(name) for name in ("batch-night", "batch-day", "my-batch-day"))
+    assert (night.barrier_ms, night.stay_ms, night.storm_window_ms) == (60_000, 9_000, 5 * MINUTE)
+    assert (day.barrier_ms, day.stay_ms) == (60_000, 7_000)
+    assert (other.barrier_ms, other.stay_ms) == (10_000, 5 * MINUTE)
+
+
+@pytest.mark.parametrize(
+    ("group", "ignored"),
+    [
+        ("console-consumer-12345", True),
+        ("spark-kafka-source-1f2e-0", True),
+        ("spark-executor-spark-kafka-source-1", True),
+        ("my-console-consumer-1", False),
+        ("payments", False),
+        ("", False),
+    ],
+)
+def test_groups_of_people_and_tools_are_ignored(group: str, ignored: bool):
+    """By their whole names, and only by default."""
+    assert DetectConfig().ignores(group) == ignored
+    assert not DetectConfig(ignore=()).ignores(group)
+
+
+@pytest.mark.parametrize(
+    ("silence", "silenced"),
+    [
+        (Quiet(), True),
+        (Quiet(group="pay.*"), True),
+        (Quiet(group="pay"), False),
+        (Quiet(rule="poll_.*"), True),
+        (Quiet(rule="member_crash"), False),
+        (Quiet(group="payments", rule="poll_overrun", until_ms=T0 + 1), True),
+        (Quiet(until_ms=T0), False),
+    ],
+    ids=["all", "group", "part of a name", "rule", "another rule", "still", "over"],
+)
+def test_a_silence_is_for_whole_names_and_until_its_end(silence: Quiet, silenced: bool):
+    """Group and rule must both match; at its end it is over."""
+    assert DetectConfig(silences=(silence,)).silenced("payments", "poll_overrun", T0) == silenced
+    assert not DetectConfig().silenced("payments", "poll_overrun", T0)
+
+
+def test_all_problems_are_told_at_once():
+    """Every setting that cannot work, each in a sentence that names it."""
+    config = DetectConfig(
+        window_scale=0,
+        ignore=("(",),
+        overrides=(Override("[", {"barrier": 1, "stay_ms": 2, "nonsense": 3}),),
+        silences=(Quiet(group="*", rule="+"),),
+    )
+    problems = config.validate()
+    assert len(problems) == 7
+    assert "detect.window_scale must be above 0, got 0" in problems
+    assert [re.search(r"'(.+?)' is not a regular expression", each) is not None for each in problems].count(True) == 4
+    assert "detect.overrides for '[': unknown threshold 'barrier'" in problems
+    assert "detect.overrides for '[': unknown threshold 'nonsense'" in problems
+
+
+def test_a_scale_that_is_no_number_is_refused():
+    """NaN is not above 0."""
+    assert len(DetectConfig(window_scale=float("nan")).validate()) == 1
+
+
+def test_names_of_thresholds_are_those_of_the_fields():
+    """What an override may name."""
+    assert {each.name for each in fields(Thresholds)} == THRESHOLD_NAMES

@@ -1,0 +1,134 @@
+"""Which client a member runs, from its records and from its own reports (catalogue §1.7)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from detect.histories import T0, member, report
+from rebalance_streaming.detect.clients import ClientHistory
+from rebalance_streaming.detect.fingerprints import (
+    AIOKAFKA,
+    FRANZ_GO,
+    JAVA,
+    KAFKA_PYTHON,
+    KAFKAJS,
+    LIBRDKAFKA,
+    SARAMA,
+    fingerprint,
+    parse_version,
+)
+from rebalance_streaming.wire.metrics.report import ClientConfig
+
+B = member("b-1", [0])
+
+
+def told(**changes: Any) -> ClientHistory:
+    """Make a client that reported once."""
+    found = ClientHistory()
+    found.take(report(T0, B, **changes))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("client_id", "library", "version"),
+    [
+        ("consumer-payments-1", JAVA, None),
+        ("consumer-with-dashes-and-1-12", JAVA, None),
+        ("consumer-3", JAVA, None),
+        ("app-8d5c1f7e-aaaa-bbbb-cccc-0123456789ab-StreamThread-2-consumer", JAVA, None),
+        ("rdkafka", LIBRDKAFKA, None),
+        ("kafka-python-1.4.6", KAFKA_PYTHON, "1.4.6"),
+        ("kafka-python-2.0.2.dev0", KAFKA_PYTHON, "2.0.2.dev0"),
+        ("aiokafka-0.8.1", AIOKAFKA, "0.8.1"),
+        ("sarama", SARAMA, None),
+        ("kgo", FRANZ_GO, None),
+        ("kafkajs", KAFKAJS, None),
+        ("billing", None, None),
+        ("rdkafka-of-mine", None, None),
+        ("my-kafka-python-1.4.6", None, None),
+        ("", None, None),
+    ],
+)
+def test_a_default_client_id_tells_the_library(client_id: str, library: str | None, version: str | None):
+    """kafka-python and aiokafka write their version into it; a name that somebody chose tells nothing."""
+    found = fingerprint(member("b-1", client_id=client_id))
+    assert (found.library, found.version) == (library, version)
+
+
+@pytest.mark.parametrize(
+    ("client_id", "changes", "enforces", "own", "starves"),
+    [
+        ("consumer-g-1", {}, True, True, False),
+        ("consumer-1", {"session_timeout_ms": 30_000, "rebalance_timeout_ms": 30_000}, False, False, False),
+        ("consumer-1", {"session_timeout_ms": 300_000, "rebalance_timeout_ms": 300_000}, True, True, False),
+        ("rdkafka", {}, True, True, False),
+        ("kafka-python-1.3.5", {}, False, False, True),
+        ("kafka-python-1.4.0", {}, True, True, True),
+        ("kafka-python-3.0.3", {}, True, True, True),
+        ("aiokafka-0.8.1", {}, True, True, True),
+        ("aiokafka-0.5.0", {}, False, True, True),
+        ("sarama", {}, False, True, False),
+        ("kgo", {}, False, True, False),
+        ("kafkajs", {}, False, False, True),
+        ("billing", {}, True, True, None),
+    ],
+)
+def test_the_library_decides_what_can_have_happened(
+    client_id: str, changes: dict[str, Any], enforces: bool, own: bool, starves: bool | None
+):
+    """Who leaves by itself, who beats in a thread of its own, and whose thread can fail although all is well."""
+    found = fingerprint(member("b-1", client_id=client_id, **changes))
+    assert (found.enforces_poll, found.own_heartbeats, found.may_starve) == (enforces, own, starves)
+
+
+@pytest.mark.parametrize(
+    ("library", "version", "expected", "enforces"),
+    [
+        ("apache-kafka-java", "3.7.0", JAVA, True),
+        ("kafka-clients", "2.8.1", JAVA, True),
+        ("confluent-kafka-python", "2.3.0", LIBRDKAFKA, True),
+        ("RDKafka", "0.11.6", LIBRDKAFKA, False),
+        ("librdkafka", "1.0.0", LIBRDKAFKA, True),
+        ("kafka-python", "1.4.6", KAFKA_PYTHON, True),
+        ("aiokafka", None, AIOKAFKA, True),
+        ("home-made", "9", "home-made", True),
+    ],
+)
+def test_a_report_decides(library: str, version: str | None, expected: str, enforces: bool):
+    """What the client says of itself counts more than a client id that looks like another library's default."""
+    found = fingerprint(member("b-1", client_id="sarama"), told(library=library, library_version=version))
+    assert (found.library, found.version, found.enforces_poll) == (expected, version, enforces)
+
+
+def test_a_report_without_a_library_leaves_the_records_word():
+    """A format that does not name the library takes nothing away."""
+    found = fingerprint(member("b-1", client_id="kafka-python-1.4.6"), told(library=None))
+    assert (found.library, found.release) == (KAFKA_PYTHON, (1, 4, 6))
+
+
+@pytest.mark.parametrize(
+    ("session_ms", "config", "expected"),
+    [
+        (10_000, ClientConfig(), 3_000),
+        (None, ClientConfig(), 5_000),
+        (10_000, ClientConfig(heartbeat_interval_ms=10_000), 10_000),
+    ],
+    ids=["classic default", "the group's of KIP-848", "told"],
+)
+def test_the_heartbeat_interval_is_told_or_the_protocols_default(
+    session_ms: int | None, config: ClientConfig, expected: int
+):
+    """No record carries it."""
+    who = member("b-1", session_timeout_ms=session_ms)
+    assert fingerprint(who, told(config=config)).heartbeat_ms == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [("2.2.15", (2, 2, 15)), ("3.0.0-SNAPSHOT", (3, 0, 0)), ("1", (1,)), ("v1.2", ()), ("", ()), (None, ())],
+)
+def test_versions_are_numbers_as_far_as_they_are(text: str | None, numbers: tuple[int, ...]):
+    """Only leading numbers count, and what does not begin with one is not known."""
+    assert parse_version(text) == numbers

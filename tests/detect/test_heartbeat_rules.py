@@ -1,0 +1,344 @@
+"""Members lost by their session although their process was there: which of the mechanisms it was (catalogue §4.3)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from detect.histories import MINUTE, SECOND, T0, Event, history, member, report
+from detect.standing_histories import departed
+from detect.turnover import turned
+from rebalance_streaming.detect.clients import Stretch
+from rebalance_streaming.detect.config import Thresholds
+from rebalance_streaming.detect.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, Departure
+from rebalance_streaming.detect.episode import Elsewhere, Episode, Known, look_at
+from rebalance_streaming.detect.liveness import GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
+from rebalance_streaming.detect.rules.heartbeats import (
+    blocked_heartbeat,
+    pause,
+    starvation,
+    starvation_variant,
+    unreachable,
+)
+from rebalance_streaming.detect.rules.losses import explain_loss
+from rebalance_streaming.detect.verdict import CERTAIN, PLAUSIBLE, STRONG, Verdict
+from rebalance_streaming.groups.events import Member
+from rebalance_streaming.wire.metrics.report import ClientConfig
+
+LOST_MS = T0 + 20 * MINUTE
+A, B, C = member("a-1", [0, 1]), member("b-1", [2, 3]), member("c-1", [4])
+
+
+def gone(who: Member = B, likely: str = SESSION_EXPIRED, **changes: Any) -> Departure:
+    """Make how a member left; `back_s` is how many seconds later it was back."""
+    back_s = changes.pop("back_s", None)
+    if back_s is not None:
+        changes |= {"back_as": replace(who, member_id="z-2"), "back_ms": LOST_MS + round(back_s * SECOND)}
+    return departed(LOST_MS, who, likely, rule="member_crash", **changes).departure
+
+
+def stretch(**changes: Any) -> Stretch:
+    """Make what a client that reports on time told of the time before."""
+    told: dict[str, Any] = {
+        **dict.fromkeys(Stretch.__dataclass_fields__),
+        "interval_ms": 5_000,
+        "last_report_ms": LOST_MS - 1_000,
+        "witnesses": 3,
+        "undelivered": 0,
+        "late_ms": 0,
+        "stood_still_ms": 0,
+        "beat_never": False,
+        "restarted": False,
+    }
+    return Stretch(**{**told, **changes})
+
+
+def episode(*departures: Departure, events: tuple[Event, ...] = (), spared: Member = A, **known: Any) -> Episode:
+    """Make a rebalance that lost these members while `spared` stayed."""
+    of = turned(LOST_MS, [spared, *(each.member for each in departures)], [spared])
+    found = look_at(history(*events, of), of, Thresholds(), LOST_MS + MINUTE, Known(**known))
+    return replace(found, departures=departures)
+
+
+def said(found: Verdict | None) -> tuple[str, float] | None:
+    return None if found is None else (found.rule, found.confidence)
+
+
+def kafka_python(version: str, **changes: Any) -> Member:
+    return replace(B, client_id=f"kafka-python-{version}", **changes)
+
+
+@pytest.mark.parametrize("rule", [starvation, blocked_heartbeat, pause, unreachable])
+@pytest.mark.parametrize("likely", [POLL_TIMEOUT, CLEAN, "unknown"])
+@pytest.mark.parametrize("liveness", [None, STARVED, PAUSED, UNREACHABLE])
+def test_only_an_expired_session_is_their_matter(rule: Any, likely: str, liveness: str | None):
+    """Who left by its poll time-out or in order was not thrown out for its heartbeats."""
+    of = gone(replace(B, client_id="kafkajs"), likely, liveness=liveness)
+    assert rule(episode(of, elsewhere=Elsewhere(("other",), ("/host-b",))), of) is None
+
+
+# --- Starvation ---
+
+
+@pytest.mark.parametrize(
+    ("client_id", "variant"),
+    [
+        ("kafka-python-1.3.5", None),
+        ("kafka-python-1.4.0", "idle_lock"),
+        ("kafka-python-1.4.6", "idle_lock"),
+        ("kafka-python-1.4.7", "deadlock"),
+        ("kafka-python-2.0.1", "deadlock"),
+        ("kafka-python-2.0.2", "lock_contention"),
+        ("kafka-python-2.2.7", "lock_contention"),
+        ("kafka-python-2.2.8", None),
+        ("kafka-python-3.0.0", None),
+        ("aiokafka-0.8.1", None),
+        ("consumer-g-1", None),
+    ],
+)
+def test_a_version_starves_in_its_own_way(client_id: str, variant: str | None):
+    """The idle lock until 1.4.6, the deadlock until 2.0.1, contention until 2.2.7, nothing known after."""
+    assert starvation_variant(gone(replace(B, client_id=client_id))) == variant
+
+
+@pytest.mark.parametrize(
+    ("client_id", "variant", "advised"),
+    [
+        ("kafka-python-1.4.6", "idle_lock", {"upgrade", "metadata_max_age_ms"}),
+        ("kafka-python-2.2.3", "lock_contention", {"upgrade", "code"}),
+        ("aiokafka-0.8.1", "event_loop_blocked", {"code"}),
+        ("consumer-g-1", "lock", set()),
+    ],
+)
+def test_reports_make_starvation_certain(client_id: str, variant: str, advised: set[str]):
+    """The process ran and its heartbeats did not: certain of any client, with the mechanism its library has."""
+    of = gone(replace(B, client_id=client_id), liveness=STARVED, stretch=stretch())
+    found = starvation(episode(of), of)
+    assert found is not None
+    assert (found.rule, found.confidence, found.variant) == ("heartbeat_starvation", CERTAIN, variant)
+    assert {each.parameter for each in found.advice} == advised
+    assert [each.member_id for each in found.subject.members] == ["b-1"]
+    assert "poll_overrun" in {each.rule for each in found.alternatives}
+    assert found.missing == ()
+    assert found.started_at_ms == LOST_MS - 10 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("changes", "earlier", "expected"),
+    [
+        ({"arriving": 0, "back_s": 20}, False, ("heartbeat_starvation", 0.8)),
+        ({"arriving": 0, "back_s": 20}, True, ("heartbeat_starvation", STRONG)),
+        ({"arriving": None, "back_s": 20}, False, ("heartbeat_starvation", 0.8)),
+        ({"arriving": 50, "back_s": 20}, False, None),
+        ({"arriving": 0}, False, None),
+    ],
+    ids=["idle and back", "not for the first time", "no end offsets", "busy", "not back"],
+)
+def test_without_reports_version_idleness_and_return_tell(
+    changes: dict[str, Any], earlier: bool, expected: tuple[str, float] | None
+):
+    """Story A from the log and probes alone; what is busy or stays away may as well have died."""
+    who = kafka_python("1.4.6")
+    of = gone(who, **changes)
+    past = departed(LOST_MS - 6 * MINUTE, who, SESSION_EXPIRED, rule="heartbeat_starvation")
+    found = starvation(episode(of, past=[past] if earlier else []), of)
+    assert said(found) == expected
+    if found is not None:
+        assert "member_crash" in {each.rule for each in found.alternatives}
+        assert found.variant == "idle_lock"
+
+
+def test_a_version_without_the_fault_does_not_starve_unseen():
+    """kafka-python 2.3.0 that is lost idle and comes back: no report, no accusation."""
+    of = gone(kafka_python("2.3.0"), arriving=0, back_s=20)
+    assert starvation(episode(of), of) is None
+
+
+@pytest.mark.parametrize(
+    ("who", "seen", "expected"),
+    [
+        (kafka_python("2.3.0"), {"switches_per_second": 200.0}, ("heartbeat_starvation", STRONG)),
+        (kafka_python("2.3.0"), {"switches_per_second": 2.0, "cpu_share": 0.9}, None),
+        (kafka_python("2.3.0"), {"cpu_share": 0.9}, ("heartbeat_starvation", 0.7)),
+        (kafka_python("2.3.0"), {"cpu_share": 0.1}, None),
+        (kafka_python("2.2.3"), {}, ("heartbeat_starvation", 0.7)),
+        (replace(B, client_id="consumer-g-1"), {"switches_per_second": 200.0}, None),
+    ],
+    ids=["asked for the lock", "frozen", "computed", "did nothing", "prone", "no such lock"],
+)
+def test_a_process_that_stood_still_may_have_held_its_interpreter(
+    who: Member, seen: dict[str, Any], expected: tuple[str, float] | None
+):
+    """Story D: a native call stops reports and heartbeats alike; threads that wait for the lock switch all the time."""
+    of = gone(who, liveness=PAUSED, stretch=stretch(stood_still_ms=11_000, **seen))
+    found = starvation(episode(of), of)
+    assert said(found) == expected
+    if found is None:
+        assert said(explain_loss(episode(of), of)) == ("process_pause", STRONG)
+    else:
+        assert (found.variant, found.alternatives[0].rule) == ("native_code", "process_pause")
+
+
+# --- Clients that beat on the processing path ---
+
+WITHOUT_THREAD = [
+    kafka_python("1.3.5"),
+    replace(B, client_id="consumer-1", session_timeout_ms=30_000, rebalance_timeout_ms=30_000),
+    replace(B, client_id="kafkajs"),
+]
+
+
+@pytest.mark.parametrize("who", WITHOUT_THREAD, ids=lambda each: each.client_id)
+@pytest.mark.parametrize(
+    ("liveness", "arriving", "expected"),
+    [
+        (None, 20, ("processing_blocks_heartbeat", STRONG)),
+        (None, None, ("processing_blocks_heartbeat", PLAUSIBLE)),
+        (STARVED, None, ("processing_blocks_heartbeat", STRONG)),
+        (UNREACHABLE, 20, ("network_partition", STRONG)),
+        (GONE, 20, ("member_crash", CERTAIN)),
+        (RESTARTED, 20, ("member_crash", CERTAIN)),
+        (HEALTHY, 20, ("undetermined", 0.4)),
+    ],
+)
+def test_a_client_without_a_thread_of_its_own_was_busy(
+    who: Member, liveness: str | None, arriving: int | None, expected: tuple[str, float]
+):
+    """Its heartbeats cannot starve, they wait for the processing; unless its reports say what else it was."""
+    of = gone(who, liveness=liveness, arriving=arriving, stretch=None if liveness is None else stretch())
+    found = explain_loss(episode(of), of)
+    assert said(found) == expected
+    if found is not None and found.rule == "processing_blocks_heartbeat":
+        assert "session.timeout.ms" in {each.parameter for each in found.advice}
+        assert (found.missing == ()) == (liveness is not None or of.confidence >= STRONG)
+
+
+@pytest.mark.parametrize(
+    ("who", "expected"),
+    list(zip(WITHOUT_THREAD, ["process_pause", "process_pause", "processing_blocks_heartbeat"], strict=True)),
+)
+def test_a_frozen_process_is_no_busy_one(who: Member, expected: str):
+    """Reports from another thread stood still as well: the process did; kafkajs has only one thread for all."""
+    of = gone(who, liveness=PAUSED, stretch=stretch(stood_still_ms=40_000, switches_per_second=0.0))
+    found = explain_loss(episode(of), of)
+    assert found is not None
+    assert found.rule == expected
+
+
+# --- Pauses ---
+
+
+def test_a_session_outlasts_a_pause_as_long_as_the_one_seen():
+    """Thrown out after 10 s, it stood still for 120: max(45, 2 x 120 + 3) s, and the summary says how long."""
+    of = gone(liveness=PAUSED, silence_ms=12_000, stretch=stretch(stood_still_ms=120_000))
+    found = pause(episode(of), of)
+    assert said(found) == ("process_pause", STRONG)
+    assert found is not None
+    assert found.advice[0].parameter == "session.timeout.ms"
+    assert (found.advice[0].current, found.advice[0].proposed) == ("10000", "243000")
+    assert "stood still as a whole for about 120 s" in found.summary
+    assert found.started_at_ms == LOST_MS - 12_000
+    assert found.subject.hosts == ("/host-b",)
+
+
+def test_a_short_pause_needs_the_usual_session():
+    """Twice 12 s and a heartbeat are less than the default of 45 s."""
+    of = gone(liveness=PAUSED, silence_ms=12_000, stretch=stretch(stood_still_ms=11_000))
+    found = pause(episode(of), of)
+    assert found is not None
+    assert found.advice[0].proposed == "45000"
+
+
+@pytest.mark.parametrize(
+    ("neighbour", "expected", "named"),
+    [
+        (None, 0.8, ["b-1", "c-1"]),
+        (GONE, 0.8, ["b-1", "c-1"]),
+        (STARVED, None, ["b-1"]),
+        (RESTARTED, None, ["b-1"]),
+        (UNREACHABLE, None, ["b-1"]),
+    ],
+)
+def test_members_of_a_host_stood_still_together_unless_more_is_known(
+    neighbour: str | None, expected: float | None, named: list[str]
+):
+    """One reported the pause; a silent neighbour shared it, one with a cause of its own is not named with it."""
+    frozen = gone(liveness=PAUSED, stretch=stretch(stood_still_ms=11_000))
+    other = gone(replace(C, host=B.host), liveness=neighbour)
+    of = episode(frozen, other)
+    first, second = pause(of, frozen), pause(of, other)
+    assert first is not None
+    assert [each.member_id for each in first.subject.members] == named
+    assert (None if second is None else second.confidence) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, 0.6),
+        ({"client_id": "kafka-python-2.3.0"}, None),
+        ({"client_id": "billing"}, None),
+        ({"host": "/elsewhere"}, None),
+    ],
+    ids=["cannot starve", "may starve", "unknown client", "another host"],
+)
+def test_a_host_that_thaws_at_once_stood_still(changes: dict[str, Any], expected: float | None):
+    """No reports: two members of one host, back within seconds of each other, whose heartbeats are safe."""
+    one = gone(replace(B, client_id="kgo"), back_s=1)
+    two = gone(replace(C, **{"client_id": "kgo", "host": B.host, **changes}), back_s=2)
+    found = pause(episode(one, two), one)
+    assert (None if found is None else found.confidence) == expected
+
+
+def test_a_host_that_thaws_bit_by_bit_did_not_stand_still():
+    """A minute between the returns: nothing stopped both, and one that is not back tells nothing."""
+    one = gone(replace(B, client_id="kgo"), back_s=1)
+    late = gone(replace(C, client_id="kgo", host=B.host), back_s=61)
+    assert pause(episode(one, late), one) is None
+    assert pause(episode(one, replace(late, back_ms=None, back_as=None)), one) is None
+
+
+# --- The network ---
+
+
+def test_reports_that_came_too_late_are_a_cut():
+    """Written in time and delivered after the loss: the client ran and could not reach anybody."""
+    of = gone(liveness=UNREACHABLE, silence_ms=12_000, stretch=stretch(undelivered=2, late_ms=20_000))
+    found = unreachable(episode(of), of)
+    assert said(found) == ("network_partition", STRONG)
+    assert found is not None
+    assert found.subject.hosts == ("/host-b",)
+    assert {each.parameter for each in found.advice} == {"session.timeout.ms", "socket.keepalive.enable"}
+
+
+@pytest.mark.parametrize(("request_ms", "expected"), [(None, "45000"), (30_000, "45000"), (60_000, "63000")])
+def test_a_session_outlasts_one_unanswered_request(request_ms: int | None, expected: str):
+    """A half-open connection swallows one heartbeat: S > request.timeout + h, where the client told it."""
+    of = gone(liveness=UNREACHABLE, silence_ms=12_000)
+    told = report(LOST_MS - MINUTE, B, config=ClientConfig(request_timeout_ms=request_ms))
+    found = unreachable(episode(of, events=(told,)), of)
+    assert found is not None
+    assert found.advice[0].proposed == expected
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "spared_host", "liveness", "expected"),
+    [
+        (Elsewhere(("other",), ("/host-b",)), "/host-a", None, 0.55),
+        (Elsewhere(("other",), ("/host-b",)), "/host-b", None, None),
+        (Elsewhere(("other",), ("/host-z",)), "/host-a", None, None),
+        (Elsewhere(), "/host-a", None, None),
+        (Elsewhere(("other",), ("/host-b",)), "/host-a", STARVED, None),
+        (Elsewhere(("other",), ("/host-b",)), "/host-a", GONE, None),
+    ],
+    ids=["whole host", "somebody spared", "another host", "nobody else", "starved", "ended"],
+)
+def test_a_host_is_cut_off_as_a_whole(
+    elsewhere: Elsewhere, spared_host: str, liveness: str | None, expected: float | None
+):
+    """Other groups lost members of this host, and nobody on it was spared: a hint, unless reports say otherwise."""
+    of = gone(liveness=liveness)
+    found = unreachable(episode(of, spared=replace(A, host=spared_host), elsewhere=elsewhere), of)
+    assert (None if found is None else round(found.confidence, 2)) == expected

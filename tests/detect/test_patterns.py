@@ -1,0 +1,376 @@
+"""What several rebalances of a group have in common (catalogue §4.1, §4.3, §4.9)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from detect.histories import MINUTE, SECOND, T0, Event, commits, history, look, member, picture, probe, rebalance
+from detect.standing_histories import departed
+from detect.turnover import joined, lost
+from rebalance_streaming.detect.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN
+from rebalance_streaming.detect.episode import Past
+from rebalance_streaming.detect.liveness import GONE
+from rebalance_streaming.detect.look import Look
+from rebalance_streaming.detect.rules.patterns import (
+    AGGREGATES,
+    PATTERNS,
+    crash_loop,
+    lag_grows,
+    member_flapping,
+    rebalance_storm,
+    rolling_deploy,
+    short_lived_consumers,
+)
+from rebalance_streaming.detect.verdict import PAGE, PLAUSIBLE, STRONG, TICKET, UNDETERMINED, Verdict
+from rebalance_streaming.groups.events import Rebalance
+
+START_MS = T0 + 20 * MINUTE
+A = member("a-1", [0, 1])
+Story = tuple[list[Event], list[Past]]
+
+
+def who(found: Verdict) -> list[str | None]:
+    return [each.member_id for each in found.subject.members]
+
+
+def judged(rule: Any, story: Story, now_ms: int, **changes: Any) -> list[Verdict]:
+    events, past = story
+    return list(rule(look(history(picture(T0, A), *events), now_ms, past=tuple(past), **changes)))
+
+
+def lives(
+    *spells: tuple[float, float],
+    likely: str = SESSION_EXPIRED,
+    rule: str = "member_crash",
+    name: str = "b",
+    others: bool = False,
+    **changes: Any,
+) -> Story:
+    """Let a client come and go: (second at which it joined, second at which it was gone); it is back with the next.
+
+    `others`: each spell is that of another client.
+    """
+    events: list[Event] = []
+    past: list[Past] = []
+    members = [
+        member(f"{name}{number if others else ''}-{number}", [2], **changes.get("member", {}))
+        for number in range(1, len(spells) + 1)
+    ]
+    told = {key: value for key, value in changes.items() if key != "member"}
+    for number, (came_s, left_s) in enumerate(spells):
+        came_ms, left_ms = (START_MS + round(at * SECOND) for at in (came_s, left_s))
+        events += [joined(came_ms - 3_000, members[number], [A]), lost(left_ms, members[number], [A, members[number]])]
+        back = {}
+        if number + 1 < len(spells) and not others:
+            back = {"back_as": members[number + 1], "back_ms": START_MS + round(spells[number + 1][0] * SECOND)}
+        past.append(departed(left_ms, members[number], likely, rule=rule, **{**told, **back}))
+    return events, past
+
+
+# --- Crash loops ---
+
+DYING = ((0, 30), (60, 90), (130, 160))
+
+
+def test_an_instance_that_dies_again_and_again_is_in_a_loop():
+    """Three short lives within ten minutes: named, with their number and length, and claiming their rebalances."""
+    events, past = lives(*DYING, liveness=GONE)
+    (found,) = judged(crash_loop, (events, past), START_MS + 5 * MINUTE)
+    assert (found.rule, found.confidence, found.claims) == ("crash_loop", STRONG, True)
+    assert who(found) == ["b-3"]
+    assert "joined and died 3 times in 130 s, each time after about 30.0 s" in found.summary
+    assert found.started_at_ms == START_MS + 30 * SECOND
+    assert set(found.rebalance_ids) == {each.rebalance_id for each in events if isinstance(each, Rebalance)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "confidence"),
+    [
+        ({"liveness": GONE}, STRONG),
+        ({"member": {"client_id": "kgo"}}, STRONG),
+        ({}, 0.5),
+        ({"member": {"client_id": "kafka-python-1.4.6"}}, 0.5),
+    ],
+    ids=["reports ended", "cannot starve", "unknown client", "may starve"],
+)
+def test_a_starved_client_comes_and_goes_like_a_dying_one(changes: dict[str, Any], confidence: float):
+    """Its reports or its library separate the two."""
+    (found,) = judged(crash_loop, lives(*DYING, **changes), START_MS + 5 * MINUTE)
+    assert found.confidence == confidence
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        lives(*DYING[:2]),
+        lives((0, 30), (400, 430), (800, 830)),
+        lives((0, 130), (140, 270), (280, 410)),
+        lives(*DYING, likely=POLL_TIMEOUT, rule="poll_overrun"),
+        lives(*DYING, rule="heartbeat_starvation"),
+        lives(*DYING, others=True),
+        lives(*DYING, likely=CLEAN, rule="rolling_deploy"),
+    ],
+    ids=["twice", "spread out", "long lives", "overruns", "starved", "three clients", "in order"],
+)
+def test_other_series_are_no_crash_loop(story: Story):
+    """Too few, too far apart, too long, of another cause, or of several clients."""
+    assert judged(crash_loop, story, START_MS + 15 * MINUTE) == []
+
+
+def test_a_growing_pause_between_orderly_exits_is_a_supervisors():
+    """10, 20, 40 s: Kubernetes backs off from a process that closes its consumer and exits."""
+    story = lives((0, 20), (30, 50), (70, 90), (130, 150), likely=CLEAN, rule="rolling_deploy")
+    (found,) = judged(crash_loop, story, START_MS + 5 * MINUTE)
+    assert (found.confidence, who(found)) == (PLAUSIBLE, ["b-4"])
+    steady = lives((0, 20), (30, 50), (60, 80), (90, 110), likely=CLEAN, rule="rolling_deploy")
+    assert judged(crash_loop, steady, START_MS + 5 * MINUTE) == []
+
+
+# --- Consumers per job ---
+
+
+def jobs(count: int, *, length_s: int = 20, every_s: int = 300, likely: str = CLEAN) -> Story:
+    spells = [(number * every_s, number * every_s + length_s) for number in range(count)]
+    return lives(*spells, likely=likely, rule="scale_in", others=True)
+
+
+def test_a_consumer_per_job_shakes_the_group():
+    """Six short lives in an hour that each ended in order: one finding for all of them."""
+    events, past = jobs(6)
+    (found,) = judged(short_lived_consumers, (events, past), START_MS + 30 * MINUTE)
+    assert (found.rule, found.confidence, found.claims) == ("short_lived_consumers", STRONG, True)
+    assert found.summary == "6 consumers joined for about 20.0 s each and left in order."
+    assert {each.rebalance_id for each in events if isinstance(each, Rebalance)} == set(found.rebalance_ids)
+    assert len(found.rebalance_ids) == 12
+    assert {each.parameter for each in found.advice} == {"code", "group.id"}
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        jobs(5),
+        jobs(6, length_s=130),
+        jobs(6, every_s=800),
+        jobs(6, likely=SESSION_EXPIRED),
+        jobs(6, likely=UNKNOWN),
+    ],
+    ids=["five", "long lives", "over more than an hour", "killed", "nobody knows how they left"],
+)
+def test_other_visitors_are_no_short_lived_consumers(story: Story):
+    """Fewer, longer, rarer, or not known to have left in order."""
+    assert judged(short_lived_consumers, story, START_MS + 80 * MINUTE) == []
+
+
+def test_a_group_that_loses_others_as_well_has_another_trouble():
+    """More than a third of the departures are of another kind: they do not all come from jobs."""
+    events, past = jobs(6)
+    more, lost_others = lives((5, 400), (405, 800), (805, 1_200), name="x", rule="member_crash", others=True)
+    everything = (events + more, sorted([*past, *lost_others], key=lambda each: each.left_ms))
+    assert judged(short_lived_consumers, everything, START_MS + 30 * MINUTE) == []
+    one = (events + more[:2], sorted([*past, *lost_others[:1]], key=lambda each: each.left_ms))
+    assert [each.rule for each in judged(short_lived_consumers, one, START_MS + 30 * MINUTE)] == [
+        "short_lived_consumers"
+    ]
+
+
+# --- Deploys ---
+
+
+def deploy(
+    count: int, *, likely: Sequence[str] = (), every_s: int = 60, skip_return: int = 0, topics: tuple[str, ...] = ()
+) -> Story:
+    """Replace instances one after the other; each is back under a new id after twenty seconds."""
+    names = [f"m{number}" for number in range(count)]
+    alive = {name: member(f"{name}-1", [number]) for number, name in enumerate(names)}
+    events, past = [], []
+    for number, name in enumerate(names):
+        at, old = START_MS + number * every_s * SECOND, alive.pop(name)
+        kind = likely[number] if likely else CLEAN
+        rule = {CLEAN: "rolling_deploy", SESSION_EXPIRED: "member_crash", POLL_TIMEOUT: "poll_overrun"}[kind]
+        events.append(lost(at, old, [old, *alive.values()]))
+        past.append(departed(at, old, kind, rule=rule))
+        if number < count - skip_return:
+            new = replace(old, member_id=f"{name}-2", topics=topics or old.topics)
+            events.append(joined(at + 20_000, new, list(alive.values())))
+            alive[name] = new
+    return events, past
+
+
+def test_every_instance_replaced_once_is_a_deploy():
+    """Each left in order and came back: sure, claiming all its rebalances, with their number."""
+    events, past = deploy(4)
+    (found,) = judged(rolling_deploy, (events, past), START_MS + 10 * MINUTE)
+    assert (found.rule, found.confidence, found.claims) == ("rolling_deploy", STRONG, True)
+    assert found.summary == "4 of 4 instances were replaced once each within 180 s; that took 8 rebalances."
+    assert set(found.rebalance_ids) == {each.rebalance_id for each in events if isinstance(each, Rebalance)}
+    assert who(found) == ["m0-1", "m1-1", "m2-1", "m3-1"]
+    assert [each.parameter for each in found.advice] == ["group.instance.id"]
+
+
+@pytest.mark.parametrize(
+    ("story", "confidence"),
+    [
+        (deploy(3), STRONG),
+        (deploy(4, skip_return=1), STRONG),
+        (deploy(4, likely=[CLEAN, CLEAN, CLEAN, SESSION_EXPIRED]), PLAUSIBLE),
+        (deploy(4, likely=[CLEAN, CLEAN, SESSION_EXPIRED, SESSION_EXPIRED]), PLAUSIBLE),
+        (deploy(4, likely=[CLEAN, SESSION_EXPIRED, SESSION_EXPIRED, SESSION_EXPIRED]), None),
+        (deploy(4, likely=[CLEAN, CLEAN, CLEAN, POLL_TIMEOUT]), None),
+        (deploy(4, every_s=301), None),
+        (deploy(4, skip_return=2), None),
+        (deploy(4, topics=("other",)), None),
+        (deploy(1), None),
+    ],
+    ids=[
+        "three",
+        "the last is on its way",
+        "one killed",
+        "half killed",
+        "most killed",
+        "one overran",
+        "too slow",
+        "two did not return",
+        "another program",
+        "one",
+    ],
+)
+def test_how_sure_a_deploy_is(story: Story, confidence: float | None):
+    """By how many left in order and came back; what most of them suffer from has its own name."""
+    found = judged(rolling_deploy, story, START_MS + 30 * MINUTE)
+    assert [each.confidence for each in found] == ([] if confidence is None else [confidence])
+
+
+def test_small_groups_gain_little_by_static_membership():
+    """From four instances on it is advised."""
+    (found,) = judged(rolling_deploy, deploy(3), START_MS + 10 * MINUTE)
+    assert found.advice == ()
+
+
+def test_an_instance_that_goes_twice_is_no_deploy():
+    """The same slot left twice, and never two of it at a time."""
+    events, past = deploy(3)
+    again = member("m0-2", [0])
+    events.append(lost(START_MS + 200 * SECOND, again, [again, member("m1-2", [1]), member("m2-2", [2])]))
+    events.append(joined(START_MS + 220 * SECOND, member("m0-3", [0]), [member("m1-2", [1]), member("m2-2", [2])]))
+    past.append(departed(START_MS + 200 * SECOND, again, CLEAN, rule="rolling_deploy"))
+    assert judged(rolling_deploy, (events, past), START_MS + 10 * MINUTE) == []
+
+
+# --- The fallback ---
+
+
+def test_a_member_that_flaps_for_no_known_reason_is_told_with_what_is_missing():
+    """Three returns in a quarter of an hour, no rule explains them: named, unsure, and how to find out."""
+    story = lives((0, 200), (210, 400), (410, 600), (610, 700), rule=UNDETERMINED)
+    (found,) = judged(member_flapping, story, START_MS + 15 * MINUTE)
+    assert (found.rule, found.confidence, found.claims) == ("member_flapping", 0.45, True)
+    assert found.summary == "b (/host-b) left and came back 3 times; no source tells why."
+    assert found.missing == ("client metrics of /host-b",)
+    assert "heartbeat_starvation" in {each.rule for each in found.alternatives}
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        lives((0, 200), (210, 400), (410, 600), rule=UNDETERMINED),
+        lives((0, 200), (800, 1_000), (1_600, 1_800), (2_000, 2_100), rule=UNDETERMINED),
+        lives((0, 200), (210, 400), (410, 600), (610, 700), rule="poll_overrun", likely=POLL_TIMEOUT),
+        lives((0, 200), (210, 400), (410, 600), (610, 700), rule=UNDETERMINED, others=True),
+    ],
+    ids=["two returns", "spread out", "explained", "four clients"],
+)
+def test_what_is_rare_or_explained_does_not_flap(story: Story):
+    """The fallback gives way to every rule that knows more."""
+    assert judged(member_flapping, story, START_MS + 40 * MINUTE) == []
+
+
+# --- Storms ---
+
+NOW = START_MS + 10 * MINUTE
+
+
+def stormy(*causes: str | None, took_s: int = 5, every_s: int = 60, events: Sequence[Event] = ()) -> Look:
+    """Let a group rebalance once a minute, each for a cause; null: not judged yet."""
+    made = [rebalance(NOW - (n + 1) * every_s * SECOND, [A], [A], took_ms=took_s * SECOND) for n in range(len(causes))]
+    known = {each.rebalance_id: cause for each, cause in zip(made, causes, strict=True) if cause is not None}
+    return look(history(picture(T0, A), *events, *reversed(made)), NOW, causes=known)
+
+
+def test_a_storm_carries_the_cause_that_most_have():
+    """Five in ten minutes: their number, the share of time lost, and what is behind most of them."""
+    (found,) = rebalance_storm(stormy("poll_overrun", "poll_overrun", "member_crash", "poll_overrun", "undetermined"))
+    assert (found.rule, found.variant, found.severity, found.claims) == (
+        "rebalance_storm",
+        "poll_overrun",
+        TICKET,
+        False,
+    )
+    assert found.summary == "5 rebalances in 600 s, 4% of the time not consuming; 3 of 5 by poll overrun."
+    assert found.started_at_ms == NOW - 5 * MINUTE
+    assert len(found.rebalance_ids) == 5
+
+
+@pytest.mark.parametrize(
+    ("known", "variant"),
+    [
+        (stormy(*["poll_overrun"] * 4), None),
+        (stormy(*["poll_overrun"] * 4, "rolling_deploy", "scale_out"), None),
+        (stormy(*["poll_overrun"] * 5, every_s=150), None),
+        (stormy("poll_overrun", "poll_overrun", took_s=90), "poll_overrun"),
+        (stormy("poll_overrun", "poll_overrun", took_s=89), None),
+        (stormy("poll_overrun", took_s=300), None),
+        (stormy(*[None] * 5), UNDETERMINED),
+    ],
+    ids=["four", "some explained", "slower", "a third of the time", "less of it", "a long one", "not judged yet"],
+)
+def test_a_storm_is_five_in_ten_minutes_or_a_third_of_the_time(known: Look, variant: str | None):
+    """What a deploy or growth explains does not count; one long wait is no storm."""
+    assert [each.variant for each in rebalance_storm(known)] == ([] if variant is None else [variant])
+
+
+def harm(*, lag: int = 50, arriving: int = 10, stood_min: int = 8) -> list[Event]:
+    """Let a partition stand still for minutes with records waiting and arriving."""
+    stop_ms = NOW - stood_min * MINUTE
+    ends = [probe(stop_ms + at * MINUTE, ends={0: 100 + lag + at * arriving}) for at in range(stood_min + 1)]
+    return [commits(stop_ms - 5_000, {0: 90}), commits(stop_ms, {0: 100}), *ends]
+
+
+def test_a_storm_that_harms_pages():
+    """Records wait, more arrive, and nobody has got on for five minutes."""
+    (found,) = rebalance_storm(stormy(*["poll_overrun"] * 5, events=harm()))
+    assert found.severity == PAGE
+
+
+@pytest.mark.parametrize(
+    ("events", "grows"),
+    [
+        (harm(), True),
+        (harm(lag=0, arriving=0), False),
+        (harm(arriving=0), False),
+        (harm(stood_min=4), False),
+        (harm()[:2], False),
+        ([], False),
+    ],
+    ids=["harm", "nothing waits", "nothing arrives", "not for long", "no probes", "nothing known"],
+)
+def test_harm_is_standstill_with_growing_lag(events: list[Event], grows: bool):
+    """A partition with lag, without progress for five minutes, whose lag still grows (§2)."""
+    assert lag_grows(look(history(picture(T0, A), *events), NOW)) == grows
+
+
+def test_a_quiet_group_has_no_pattern():
+    """Nobody came, nobody left."""
+    known = look(history(picture(T0, A), *harm()), NOW)
+    assert [verdict for rule in (*PATTERNS, *AGGREGATES) for verdict in rule(known)] == []
+
+
+def test_members_are_told_apart_by_client_and_host():
+    """Two instances of one client on different hosts that each went once are no loop."""
+    here, there = lives((0, 30)), lives((60, 90), member={"host": "/elsewhere"})
+    more = lives((130, 160), member={"host": "/third"})
+    events, past = [*here[0], *there[0], *more[0]], [*here[1], *there[1], *more[1]]
+    assert judged(crash_loop, (events, past), START_MS + 5 * MINUTE) == []

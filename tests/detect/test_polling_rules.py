@@ -1,0 +1,249 @@
+"""Members lost because they did not poll, and those that came close to it (catalogue §4.2)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from detect.histories import MINUTE, SECOND, T0, Event, history, look, member, picture, probe, report
+from detect.standing_histories import departed
+from detect.turnover import turned
+from rebalance_streaming.detect.clients import POLL_GAP_MAX
+from rebalance_streaming.detect.config import Thresholds
+from rebalance_streaming.detect.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure
+from rebalance_streaming.detect.episode import Episode, Known, look_at
+from rebalance_streaming.detect.rules.poll_risk import longest_told_gap, poll_overrun_risk
+from rebalance_streaming.detect.rules.polling import barrier_holder, poll_overrun, static_stall
+from rebalance_streaming.detect.verdict import CERTAIN, LOG, PLAUSIBLE, PROBES, STRONG, Verdict
+from rebalance_streaming.groups.events import Evidence, Member
+from rebalance_streaming.wire.metrics.report import ClientConfig
+
+LOST_MS = T0 + 20 * MINUTE
+A, B, C, NEW = member("a-1", [0, 1]), member("b-1", [2, 3]), member("c-1", [4]), member("n-1", [2, 3])
+SEEN = (Evidence(LOG, "seen", "by the departure", "kept"),)
+
+
+def gone(who: Member = B, likely: str = POLL_TIMEOUT, **changes: Any) -> Departure:
+    """Make how a member left; `back_s` is how many seconds later it was back."""
+    back_s = changes.pop("back_s", None)
+    if back_s is not None:
+        changes |= {"back_as": replace(who, member_id="b-2"), "back_ms": LOST_MS + round(back_s * SECOND)}
+    return departed(LOST_MS, who, likely, rule="poll_overrun", evidence=SEEN, **changes).departure
+
+
+def episode(*departures: Departure, events: tuple[Event, ...] = (), wait_s: int = 3, joins: Member = NEW) -> Episode:
+    """Make a rebalance that `joins` set off and that lost these members after a wait."""
+    start_ms = LOST_MS - wait_s * SECOND
+    of = turned(start_ms, [A, *(each.member for each in departures)], [A, joins], took_ms=wait_s * SECOND + 20)
+    return replace(look_at(history(*events, of), of, Thresholds(), LOST_MS + MINUTE, Known()), departures=departures)
+
+
+def said(found: Verdict | None) -> tuple[str, float] | None:
+    return None if found is None else (found.rule, found.confidence)
+
+
+# --- Batches that took too long ---
+
+
+@pytest.mark.parametrize("likely", [SESSION_EXPIRED, CLEAN, UNKNOWN])
+def test_other_departures_are_no_overruns(likely: str):
+    """Only who left by the poll time-out ran over it."""
+    of = gone(likely=likely)
+    assert poll_overrun(episode(of), of) is None
+
+
+def test_an_overrun_is_told_with_limit_return_and_batch():
+    """Out after 300 s without a poll, back 450 s later: since when, how sure, what to change by which formula."""
+    of = gone(back_s=450, confidence=CERTAIN, liveness="not_polling")
+    told = report(T0, B, config=ClientConfig(max_poll_records=500))
+    found = poll_overrun(episode(of, events=(told,)), of)
+    assert said(found) == ("poll_overrun", CERTAIN)
+    assert found is not None
+    assert found.summary == (
+        "b (/host-b) did not poll within max.poll.interval (300 s) and left the group; it came back 450 s later."
+    )
+    assert found.started_at_ms == LOST_MS - 300 * SECOND
+    assert [each.member_id for each in found.subject.members] == ["b-1"]
+    assert (found.advice[0].current, found.advice[0].proposed) == ("500", "at most 100")
+    assert [each.rule for each in found.alternatives] == ["heartbeat_starvation"]
+    assert (found.evidence, found.missing) == (SEEN, ())
+
+
+def test_time_outs_that_are_alike_are_told_apart_by_nobody():
+    """aiokafka's session is as long as its rebalance time-out: crash and starvation stay possible, and are named."""
+    who = member("b-1", [2, 3], client_id="aiokafka-0.8.1", rebalance_timeout_ms=10_000)
+    of = gone(who, classes=(POLL_TIMEOUT, SESSION_EXPIRED), confidence=0.6)
+    found = poll_overrun(episode(of), of)
+    assert said(found) == ("poll_overrun", 0.6)
+    assert found is not None
+    assert {each.rule for each in found.alternatives} == {"member_crash", "heartbeat_starvation"}
+    assert found.missing == ("client metrics of /host-b: reports on time, late or missing would separate these",)
+    assert "within max.poll.interval and left" in found.summary
+    assert [each.parameter for each in found.advice] == ["code"]
+
+
+def test_a_limit_that_nobody_told_has_no_number():
+    """Records of old brokers lack it: no made-up limit, and the client's own word where there is one."""
+    who = replace(B, rebalance_timeout_ms=None)
+    of = gone(who)
+    found = poll_overrun(episode(of), of)
+    assert found is not None
+    assert "within max.poll.interval and left" in found.summary
+    assert [each.parameter for each in found.advice] == ["code"]
+    told = report(T0, who, config=ClientConfig(max_poll_interval_ms=300_000))
+    found = poll_overrun(episode(of, events=(told,)), of)
+    assert found is not None
+    assert "(300 s)" in found.summary
+    assert found.started_at_ms == LOST_MS - 300 * SECOND
+
+
+# --- Static members ---
+
+STATIC = replace(B, group_instance_id="i", session_timeout_ms=45_000)
+
+
+@pytest.mark.parametrize(
+    ("who", "changes", "expected"),
+    [
+        (STATIC, {"silence_ms": 345_000}, ("static_stalled_member", STRONG)),
+        (STATIC, {"silence_ms": 345_000, "confidence": 0.6}, ("static_stalled_member", PLAUSIBLE)),
+        (STATIC, {"silence_ms": 60_000}, None),
+        (STATIC, {"silence_ms": None}, None),
+        (replace(STATIC, rebalance_timeout_ms=None), {"silence_ms": 345_000}, None),
+        (B, {"silence_ms": 345_000}, None),
+    ],
+    ids=["limit and session", "less sure", "its session alone", "no commit was due", "no limit", "dynamic"],
+)
+def test_a_static_member_that_stops_polling_says_no_good_bye(
+    who: Member, changes: dict[str, Any], expected: tuple[str, float] | None
+):
+    """It is out at its limit plus its session (F11), silent for both; shorter silences have another reason."""
+    of = gone(who, **{"confidence": STRONG, **changes})
+    found = static_stall(episode(of), of)
+    assert said(found) == expected
+    if found is not None:
+        assert found.started_at_ms == LOST_MS - 345_000
+        assert "i (/host-b) stopped polling and kept its partitions for 345 s" in found.summary
+
+
+# --- Who held up a rebalance ---
+
+
+def listed(wait_s: int, *members: Member) -> tuple[Event, ...]:
+    """Let probes see the group prepare."""
+    times = range(LOST_MS - wait_s * SECOND, LOST_MS, 5 * SECOND)
+    return tuple(probe(at, "PreparingRebalance", members) for at in times)
+
+
+@pytest.mark.parametrize(
+    ("likely", "wait_s", "expected"),
+    [
+        (POLL_TIMEOUT, 240, STRONG),
+        (POLL_TIMEOUT, 9, None),
+        (UNKNOWN, 60, STRONG),
+        (UNKNOWN, 12, None),
+        (SESSION_EXPIRED, 12, None),
+    ],
+    ids=["its limit", "no wait", "beyond its session", "within its session", "its session"],
+)
+def test_who_was_out_at_the_end_held_the_others(likely: str, wait_s: int, expected: float | None):
+    """Out by its limit, or there for longer than its session: it sent heartbeats and did not join."""
+    of = gone(likely=likely, in_barrier=True)
+    found = barrier_holder(episode(of, events=listed(wait_s, A, B, NEW), wait_s=wait_s), of)
+    assert (None if found is None else found.confidence) == expected
+    if found is not None:
+        assert f"the others waited {wait_s if wait_s >= 100 else f'{wait_s}.0'} s, until it was out" in found.summary
+        assert found.started_at_ms == LOST_MS - wait_s * SECOND
+        assert found.evidence[0].source == PROBES
+        assert found.evidence[1:] == SEEN
+        assert found.missing == ()
+        assert found.advice[1].current == "300000"
+
+
+def test_a_limit_below_the_session_is_what_ended_the_wait():
+    """Nothing was due from it, but its limit is the shorter time-out: less sure."""
+    who = replace(B, session_timeout_ms=45_000, rebalance_timeout_ms=20_000)
+    of = gone(who, UNKNOWN, in_barrier=True)
+    found = barrier_holder(episode(of, events=listed(20, A, who, NEW), wait_s=20), of)
+    assert said(found) == ("stalled_member_join_barrier", 0.7)
+
+
+@pytest.mark.parametrize("likely", [POLL_TIMEOUT, SESSION_EXPIRED])
+def test_a_fault_that_began_it_is_the_cause(likely: str):
+    """Another member was lost first: that this one was late as well is for its own diagnosis to say."""
+    first, held = gone(C, likely), gone(in_barrier=True)
+    of = episode(first, held, events=listed(240, A, B, NEW), wait_s=240)
+    assert barrier_holder(of, held) is None
+    orderly = episode(replace(first, classes=(CLEAN,)), held, events=listed(240, A, B, NEW), wait_s=240)
+    assert said(barrier_holder(orderly, held)) == ("stalled_member_join_barrier", STRONG)
+
+
+def test_a_slow_heart_makes_waiting_usual():
+    """With heartbeats every ten seconds half a minute of waiting is ordinary, and 31 s are not."""
+    told = report(T0, A, config=ClientConfig(heartbeat_interval_ms=10_000))
+    of = gone(in_barrier=True)
+    assert barrier_holder(episode(of, events=(told, *listed(29, A, B)), wait_s=29), of) is None
+    assert barrier_holder(episode(of, events=(told, *listed(31, A, B)), wait_s=31), of) is not None
+
+
+def test_without_probes_a_newcomer_makes_it_plausible():
+    """Nobody looked: that somebody came when it was out suggests the wait; the missing source is named."""
+    of = gone()
+    found = barrier_holder(episode(of), of)
+    assert said(found) == ("stalled_member_join_barrier", PLAUSIBLE)
+    assert found is not None
+    assert found.missing == ("probes of the group's state while it rebalanced",)
+    assert "the others waited until it was out" in found.summary
+    unmoved = turned(LOST_MS, [A, B], [A])
+    alone = look_at(history(unmoved), unmoved, Thresholds(), LOST_MS + MINUTE, Known())
+    assert barrier_holder(replace(alone, departures=(of,)), of) is None
+
+
+# --- Close to the limit ---
+
+NOW = T0 + 30 * MINUTE
+
+
+def at_risk(gap_s: float, who: Member = A, **config: int) -> list[Verdict]:
+    told = report(NOW - SECOND, who, {POLL_GAP_MAX: gap_s * 1_000}, config=ClientConfig(**config))
+    return list(poll_overrun_risk(look(history(picture(T0, who, B), told), NOW)))
+
+
+@pytest.mark.parametrize(("gap_s", "share"), [(150, "50%"), (240, "80%"), (299, "100%")])
+def test_a_long_batch_is_told_with_its_share_of_the_limit(gap_s: int, share: str):
+    """From half of it on, when it began and what part of max.poll.interval it took."""
+    (found,) = at_risk(gap_s, max_poll_records=500)
+    assert found.evidence[1].value == share
+    assert found.started_at_ms == NOW - SECOND - gap_s * SECOND
+    assert found.advice[0].proposed == f"at most {int(500 * 150 / gap_s)}"
+
+
+def test_one_record_that_takes_most_of_the_limit_needs_a_longer_one():
+    """Two records in 400 of 500 s are 200 s each: fewer do fit; one record of 400 s does not, twice that is asked."""
+    (two,) = at_risk(400, max_poll_records=2, max_poll_interval_ms=500_000)
+    assert [each.parameter for each in two.advice] == ["max.poll.records", "code"]
+    (one,) = at_risk(400, max_poll_records=1, max_poll_interval_ms=500_000)
+    assert one.advice[0].proposed.startswith("800000, ")
+
+
+@pytest.mark.parametrize(
+    "who",
+    [
+        replace(A, client_id="kgo"),
+        replace(A, client_id="sarama"),
+        replace(A, client_id="aiokafka-0.8.1", rebalance_timeout_ms=10_000),
+        replace(A, rebalance_timeout_ms=None),
+    ],
+    ids=["franz-go", "sarama", "aiokafka", "no limit in the record"],
+)
+def test_no_limit_no_risk(who: Member):
+    """Clients that enforce none, or whose limit no source tells."""
+    assert at_risk(299, who) == []
+
+
+def test_the_longest_gap_told_is_known_to_others():
+    """Rules that size a time-out ask for it; without reports it is not known."""
+    known = look(history(picture(T0, A, B), report(NOW, A, {POLL_GAP_MAX: 90_500.0})), NOW)
+    assert (longest_told_gap(known, A), longest_told_gap(known, B)) == (90_500, None)

@@ -1,0 +1,183 @@
+"""Which diagnosis is a rebalance's primary cause, and what stands beside it (catalogue §1.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from detect.histories import MINUTE, SECOND, T0, Event, commits, history, member, probe, rebalance, report
+from detect.turnover import joined, lost, turned
+from rebalance_streaming.detect.clients import HEARTBEAT_AGE
+from rebalance_streaming.detect.config import Thresholds
+from rebalance_streaming.detect.episode import Episode, Known, look_at
+from rebalance_streaming.detect.rank import explain
+from rebalance_streaming.detect.verdict import CERTAIN, UNDETERMINED, Verdict, subject_of
+from rebalance_streaming.groups.events import Member, Rebalance
+from rebalance_streaming.wire.metrics.report import ClientConfig
+
+LOST_MS = T0 + 20 * MINUTE
+A, B, C = member("a-1", [0, 1]), member("b-1", [2, 3]), member("c-1", [4])
+NEW = member("n-1", [4])
+
+
+def episode(of: Rebalance, *events: Event, known: Known | None = None, now_ms: int = LOST_MS + MINUTE) -> Episode:
+    return look_at(history(*events, of), of, Thresholds(), now_ms, known or Known())
+
+
+def rules(found: tuple[Verdict, ...]) -> list[str]:
+    return [each.rule for each in found]
+
+
+def who(found: Verdict) -> list[str | None]:
+    return [each.client_id for each in found.subject.members]
+
+
+def beats(until: Mapping[int, int], end_ms: int = LOST_MS) -> list[Event]:
+    """Commit each partition every five seconds up to its time."""
+    first = min(until.values()) - MINUTE
+    times = range(first, end_ms, 5 * SECOND)
+    due = [(at, {p: 7 for p, last in until.items() if at <= last}) for at in times]
+    return [commits(at, offsets) for at, offsets in due if offsets]
+
+
+def barrier(start_ms: int, end_ms: int, *listed: Member) -> list[Event]:
+    return [probe(at, "PreparingRebalance", listed) for at in range(start_ms, end_ms, 5 * SECOND)]
+
+
+# --- Losses ---
+
+
+def two_lost(*, quiet_b_s: int, start_s: int = 40) -> Episode:
+    """Let `b` begin a rebalance by falling silent, and `c` be out at its end because it did not poll."""
+    start_ms = LOST_MS - start_s * SECOND
+    told = beats({0: LOST_MS, 2: start_ms - quiet_b_s * SECOND, 3: T0, 4: LOST_MS - 301 * SECOND})
+    of = turned(start_ms, [A, B, C], [A], took_ms=start_s * SECOND + 20)
+    return episode(of, *told, *barrier(start_ms, LOST_MS, A, C))
+
+
+def test_what_began_it_is_the_cause_however_sure_the_rest():
+    """`b` probably crashed; that `c` surely did not poll while the others waited is what came of it."""
+    found = explain(two_lost(quiet_b_s=12))
+    assert rules(found[:2]) == ["member_crash", "poll_overrun"]
+    assert [who(each) for each in found[:2]] == [["b"], ["c"]]
+    assert found[0].confidence < found[1].confidence
+    assert "poll_overrun" in {each.rule for each in found[0].alternatives}
+
+
+def test_members_of_the_same_fault_are_one_diagnosis():
+    """`b` overran its limit, and so did `c` while the others waited: one cause with two subjects."""
+    found = explain(two_lost(quiet_b_s=301))
+    assert rules(found).count("poll_overrun") == 1
+    assert (found[0].rule, who(found[0])) == ("poll_overrun", ["b", "c"])
+    assert found[0].summary.endswith("1 other member likewise.")
+
+
+def test_the_surest_of_several_losses_speaks():
+    """Two went at the same time, one of them by what its own client reports."""
+    starved = [
+        report(at, C, {HEARTBEAT_AGE: max(0, at - LOST_MS + 12_000) / 1000}, tick_late_ms=0)
+        for at in range(LOST_MS - MINUTE, LOST_MS + 20_000, 5_000)
+    ]
+    told = beats({0: LOST_MS, 2: LOST_MS - 12 * SECOND, 4: LOST_MS - 12 * SECOND})
+    found = explain(episode(turned(LOST_MS, [A, B, C], [A]), *told, *starved))
+    assert rules(found) == ["heartbeat_starvation", "member_crash"]
+    assert found[0].confidence == CERTAIN
+
+
+def test_an_unknown_loss_is_the_cause_where_nothing_else_is():
+    """Nothing was due from it: undetermined, with what is missing, and only once."""
+    found = explain(episode(lost(LOST_MS, B, [A, B])))
+    assert rules(found) == [UNDETERMINED]
+    assert who(found[0]) == ["b"]
+    assert found[0].missing
+
+
+def test_a_failover_explains_losses_that_nobody_else_does():
+    """The coordinator had moved half a minute before; but what a client says outright is stronger."""
+    moved = [probe(LOST_MS - MINUTE, coordinator_id=1), probe(LOST_MS - 30 * SECOND, coordinator_id=2)]
+    told = beats({0: LOST_MS, 2: LOST_MS - 12 * SECOND})
+    of = lost(LOST_MS, B, [A, B])
+    assert rules(explain(episode(of, *moved, *told))) == ["coordinator_failover", "member_crash"]
+    ended = [report(at, B, {HEARTBEAT_AGE: 1.0}, tick_late_ms=0) for at in range(T0, LOST_MS - 9_000, 5_000)]
+    found = explain(episode(of, *moved, *told, *ended))
+    assert rules(found) == ["member_crash"]
+    assert found[0].confidence == CERTAIN
+
+
+# --- Waits ---
+
+
+def grown(wait_s: int, *events: Event, known: Known | None = None) -> tuple[Verdict, ...]:
+    """Explain a join that made the one old member's group wait so long."""
+    of = joined(LOST_MS - wait_s * SECOND, NEW, [B], took_ms=wait_s * SECOND + 20)
+    return explain(episode(of, *events, known=known))
+
+
+@pytest.mark.parametrize(
+    ("wait_s", "expected"),
+    [(240, ["stalled_member_join_barrier", "scale_out"]), (9, ["scale_out"]), (0, ["scale_out"])],
+)
+def test_a_wanted_rebalance_has_the_cause_of_its_wait(wait_s: int, expected: list[str]):
+    """Somebody joined, and from ten seconds on the reason for the wait is what matters."""
+    assert rules(grown(wait_s)) == expected
+
+
+@pytest.mark.parametrize(("wait_s", "stalled"), [(20, False), (31, True)])
+def test_a_wait_of_three_heartbeats_is_ordinary(wait_s: int, stalled: bool):
+    """A member that beats every ten seconds, as in story C, learns that late of a rebalance."""
+    told = report(LOST_MS - 5 * MINUTE, B, config=ClientConfig(heartbeat_interval_ms=10_000))
+    assert ("stalled_member_join_barrier" in rules(grown(wait_s, told))) == stalled
+
+
+def test_what_was_seen_while_it_lasted_counts():
+    """Too short a wait by the log, but the live judgement had named somebody: it is kept."""
+    held = Verdict(
+        rule="stalled_member_join_barrier",
+        confidence=0.93,
+        summary="seen waiting",
+        started_at_ms=LOST_MS - 9 * SECOND,
+        subject=subject_of(B),
+    )
+    found = grown(5, known=Known(held=(held,)))
+    assert rules(found) == ["stalled_member_join_barrier", "scale_out"]
+    assert found[0].summary == "seen waiting"
+
+
+def test_a_known_loss_comes_before_the_wait_and_an_unknown_one_after():
+    """Of a fault the wait is an effect; where nothing is known of who left, the wait is all there is."""
+    start_ms = LOST_MS - 40 * SECOND
+    of = turned(start_ms, [A, B], [A], took_ms=40_020)
+    quiet = beats({0: LOST_MS, 2: start_ms - 12 * SECOND})
+    known, unknown = explain(episode(of, *quiet)), explain(episode(of))
+    assert (known[0].rule, known[-1].rule) == ("member_crash", "stalled_member_join_barrier")
+    assert rules(unknown) == ["stalled_member_join_barrier", UNDETERMINED]
+
+
+# --- The rest ---
+
+
+def test_nothing_known_is_said_so_with_what_is_missing():
+    """The leader rejoined and nothing changed: undetermined, and both sources that would tell are named."""
+    of = rebalance(LOST_MS, [A, B], [A, B], reason="leader_rejoin")
+    (found,) = explain(episode(of))
+    assert (found.rule, found.subject.members) == (UNDETERMINED, ())
+    assert found.missing == ("client metrics of the group's members", "probes of the group's state")
+    assert {each.rule for each in found.alternatives} == {"leader_rejoin_loop", "topic_metadata_change"}
+
+
+def test_sources_that_are_there_are_not_missed():
+    """With reports and probes nothing more could have been asked."""
+    of = rebalance(LOST_MS, [A, B], [A, B], reason="leader_rejoin")
+    (found,) = explain(episode(of, probe(LOST_MS - 5 * SECOND, "Stable"), report(LOST_MS - SECOND, A)))
+    assert found.missing == ()
+
+
+def test_every_verdict_is_about_this_rebalance():
+    """Whatever stands beside the primary belongs to the same rebalance, and rivals are named once."""
+    found = explain(two_lost(quiet_b_s=12))
+    assert len(found) > 1
+    assert {each.rebalance_ids for each in found} == {(f"r{LOST_MS - 40 * SECOND}",)}
+    rivals = [each.rule for each in found[0].alternatives]
+    assert len(rivals) == len(set(rivals))
+    assert found[0].rule not in rivals
