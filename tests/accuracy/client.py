@@ -45,7 +45,9 @@ class Teller:
     def tell(self, event: str, **more: Any) -> None:
         """Write one line."""
         line = {"t_ms": int(time.time() * 1000), "name": self.spec.name, "event": event, "owned": sorted(self.owned)}
-        print(json.dumps(line | more), flush=True)
+        # In one piece: the client's own log goes to the same file.
+        sys.stdout.write(json.dumps(line | more) + "\n")
+        sys.stdout.flush()
 
     def gain(self, partitions: list[Any]) -> None:
         """Own more."""
