@@ -191,6 +191,16 @@ class Cluster:
                     f"topic {topic.topic} is missing and could not be created ({error.str()}); create it: kafka-topics "
                     f"--create --topic {topic.topic} --partitions 1 {settings}"
                 )
+        self._await_topics({topic.topic for topic in missing})
+
+    def _await_topics(self, names: set[str]) -> None:
+        """Wait until brokers tell of topics made a moment ago; a little patience, for others may have made them."""
+        deadline = time.monotonic() + REQUEST_SECONDS
+        while time.monotonic() < deadline:
+            known = self._admin.list_topics(timeout=REQUEST_SECONDS).topics
+            if all(name in known and known[name].partitions for name in names):
+                return
+            time.sleep(0.1)
 
     def _new_topic(self, name: str, policy: dict[str, str]) -> NewTopic:
         return NewTopic(name, num_partitions=1, replication_factor=self._config.topic_replication_factor, config=policy)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from accuracy.fixtures import EXPECTED
 from accuracy.outcomes import ABSTAINED, HINTED, RIGHT, WRONG, Outcome, mistakes, outcome_of
 from accuracy.recordings import SOURCES, Recording, recordings
 
@@ -77,6 +79,8 @@ def _report(outcomes: list[Outcome]) -> str:
             each.verdict if each.claimed in (wanted, "-") else f"{each.verdict}: {each.claimed}" for each in several
         ]
         lines.append(f"| {name} | {wanted} | {' | '.join(cells)} |")
+    exercised = [*_exercised(outcomes)]
+    lines += ["", f"## {len(exercised)} diagnoses exercised", "", "| diagnosis | by |", "|---|---|", *exercised]
     lines += ["", "## Confusion", "", "Which diagnosis was said, with which sources, where another was right.", ""]
     confused = Counter(
         (each.sources, each.wanted, each.claimed, each.verdict) for each in outcomes if each.verdict in (WRONG, HINTED)
@@ -84,3 +88,16 @@ def _report(outcomes: list[Outcome]) -> str:
     lines += ["| sources | right would be | said | as | times |", "|---|---|---|---|---:|"]
     lines += [f"| {' | '.join(kind)} | {count} |" for kind, count in sorted(confused.items())]
     return "\n".join(lines) + "\n"
+
+
+def _exercised(outcomes: list[Outcome]) -> Iterator[str]:
+    """Yield a row per diagnosis that some recording has to bring out, and does."""
+    by: dict[str, set[str]] = {}
+    for each in outcomes:
+        if each.recording.expected is not None and each.verdict == RIGHT:
+            for rule in (each.wanted, *each.recording.expected.secondary):
+                by.setdefault(rule, set()).add(f"{each.recording.run.story} (live)")
+    for name, rule in EXPECTED.items():
+        by.setdefault(rule, set()).add(name)
+    for rule, names in sorted(by.items()):
+        yield f"| {rule} | {', '.join(sorted(names))} |"

@@ -184,7 +184,7 @@ class Detector:
             return
         around = watch_lag(case.lag, latest, lag, case.lag_before, at_ms)
         case.lag_before = lag
-        if around != case.lag:
+        if around is not None and around != case.lag:
             case.lag = around
             self._lags[case.history.group] = around
 
@@ -300,11 +300,13 @@ class Detector:
             case.thresholds.barrier_page_ms,
             lag_grows=harmed,
         )
-        self._note_held(case, [*standing, *([waiting] if waiting else [])])
+        standing += [waiting] if waiting else []
+        self._note_held(case, standing)
+        standing += self._released(case, standing)
         storms = [verdict for rule in AGGREGATES for verdict in rule(look)]
         statements += [
             Statement(each, each.rule in _CAUSES_OF_NO_REBALANCE or diagnosis(each.rule).family == "zookeeper", None)
-            for each in (*standing, *([waiting] if waiting else []))
+            for each in standing
         ]
         statements += [Statement(each, False, self._last_of(case, each)) for each in storms]
         return self._publish(case, statements, harmed=harmed)
@@ -321,6 +323,14 @@ class Detector:
                 case.held = [each for each in case.held if each[0].started_at_ms != verdict.started_at_ms]
                 case.held.append((verdict, self.now_ms))
         del case.held[:-_KEPT_HELD]
+
+    def _released(self, case: _Case, standing: Iterable[Verdict]) -> list[Verdict]:
+        """Return what held the group up until a moment ago, as long as the rebalance it belongs to awaits judgement."""
+        if not case.waiting:
+            return []
+        since_ms = self.now_ms - self._config.settle_ms - 2 * _SAME_TIME_MS
+        stated = {each.rule for each in standing}
+        return [each for each, last_ms in case.held[-1:] if last_ms >= since_ms and each.rule not in stated]
 
     def _explain(self, case: _Case, ready: set[str]) -> None:
         """Judge rebalances that are ready, and those before them again: a return sheds light on a departure."""

@@ -26,13 +26,18 @@ class LagAround:
     recovered_at_ms: int | None = None
 
 
-def watch_lag(known: LagAround | None, rebalance: Rebalance, lag: int, before: int | None, at_ms: int) -> LagAround:
-    """Return what is known of the lag around a rebalance, with one more measurement.
+def watch_lag(
+    known: LagAround | None, rebalance: Rebalance, lag: int, before: int | None, at_ms: int
+) -> LagAround | None:
+    """Return what is known of the lag around a rebalance, with one more measurement; null while nothing is.
 
-    `before` is the last measurement before it began, null when there was none: then the first one stands for it.
+    `before` is the last measurement before it began, null when there was none: then the first one while it goes on
+    stands for it, and one after its end tells nothing.
     """
     around = known
     if around is None or around.rebalance_id != rebalance.rebalance_id:
+        if before is None and rebalance.completed_at_ms is not None and at_ms > rebalance.completed_at_ms:
+            return known
         start = lag if before is None else before
         around = LagAround(rebalance.group, rebalance.rebalance_id, start, max(start, lag))
     if around.recovered_at_ms is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rebalance_streaming.detect.advice import blocked_heartbeat_advice, longer_session, starvation_advice
 from rebalance_streaming.detect.bugs import upgrade_advice
 from rebalance_streaming.detect.departures import SESSION_EXPIRED, Departure
@@ -29,9 +31,16 @@ def starvation(episode: Episode, departure: Departure) -> Verdict | None:
         return _starved(episode, departure, starvation_variant(departure) or by_library, CERTAIN, ())
     if departure.liveness == PAUSED and _held_interpreter(departure):
         why = "the process kept switching threads" if _switched(departure) else "a client of this version starves so"
+        # What stood still was its threads: the process itself worked.
+        evidence = tuple(
+            replace(each, field="held", rule="none of its threads got the interpreter")
+            if each.field == PAUSED
+            else each
+            for each in departure.evidence
+        )
         return _starved(
             episode,
-            departure,
+            replace(departure, evidence=evidence),
             "native_code",
             STRONG if _switched(departure) else 0.7,
             (Alternative("process_pause", why),),

@@ -386,8 +386,10 @@ def _rebalances_of(look: Look, slot: Slot, lives: list[Life]) -> tuple[str, ...]
     found = []
     first_ms = min(each.past.left_ms if each.joined_ms is None else each.joined_ms for each in lives)
     last_ms = max(each.past.departure.back_ms or each.past.left_ms for each in lives)
+    ends = {each.past.rebalance_id for each in lives}
     for each in look.history.in_order():
-        if (each.completed_at_ms or each.started_before_ms) < first_ms or each.started_before_ms > last_ms:
+        inside = (each.completed_at_ms or each.started_before_ms) >= first_ms and each.started_before_ms <= last_ms
+        if not inside and each.rebalance_id not in ends:
             continue
         changed = {name for generation in each.generations for name in (*generation.joined, *generation.left)}
         known = {m.member_id: m for m in (*each.members_before, *each.members_after, *each.passing)}
