@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import click
 
 from rebalance_deploy import __version__
+from rebalance_deploy.terminal.commands import COMMANDS
 
 if TYPE_CHECKING:
     from rebalance_deploy.settings import Sources
@@ -79,14 +80,20 @@ def up(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | None
 @click.option(
     "--story",
     type=click.Choice(["a", "b", "c", "d", "e"], case_sensitive=False),
-    help="Play a real incident and its fix instead; ends by itself.",
+    help="Play a real incident and its fix instead; ends by itself after two to five minutes.",
 )
 @click.option(
     "--kafka-version",
     type=click.Choice(["4.3.1", "3.9.2"]),
     help="Without it 4.3.1, or what a story usually plays on.",
 )
-@click.option("--port", default=9642, show_default=True, help="Port of the exporter; 0 picks a free one.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=9642,
+    show_default=True,
+    help="Port of the exporter; 0 picks a free one.",
+)
 def demo(duration: float | None, story: str | None, kafka_version: str | None, port: int) -> None:
     """Start a real Kafka, a workload with one sick consumer, and the monitor.
 
@@ -187,6 +194,10 @@ def bench(names: tuple[str, ...]) -> None:
     from rebalance_deploy.bench import run  # noqa: PLC0415
 
     run(names, click.echo)
+
+
+for _command in COMMANDS:
+    cli.add_command(_command)
 
 
 def _sources(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | None) -> Sources:

@@ -14,9 +14,9 @@ from typing import Self
 import msgspec
 
 from rebalance_deploy.counts import fetch
-from rebalance_deploy.demo.narration import Narrator, at
-from rebalance_deploy.demo.words import describe, describe_finding
+from rebalance_deploy.demo.narration import Narrator, at, count
 from rebalance_deploy.stories.story import Event
+from rebalance_deploy.terminal.words import describe, describe_finding, headline
 from rebalance_streaming.groups.events import Finding, Rebalance
 
 Say = Callable[[str], None]
@@ -61,7 +61,9 @@ class Commentary:
         self._speaking = threading.Lock()
         self._narrator = Narrator()
         self._said: set[tuple[str, ...]] = set()
+        self._apart = False
         self._news_at = time.monotonic()
+        self._handed_out = 0
         self._quiet_seconds = 0.0
         self._hushed = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True)
@@ -87,9 +89,14 @@ class Commentary:
         self._thread.join()
 
     def _say(self, text: str) -> None:
+        """Say a line; of a text of several lines, keep one empty line before and after."""
         with self._speaking:
             self._news_at, self._quiet_seconds = time.monotonic(), 0.0
-            self._speak(text)
+            self._handed_out = self._narrator.handed_out
+            block = "\n" in text
+            before, after = "\n" * (block and not self._apart), "\n" * block
+            self._speak(f"{before}{text}{after}")
+            self._apart = block
 
     def _follow(self) -> None:
         while not self._hushed.wait(_ASK_SECONDS):
@@ -107,7 +114,10 @@ class Commentary:
         with self._speaking:
             if time.monotonic() - self._news_at >= self._quiet_seconds + _QUIET_STEP_SECONDS:
                 self._quiet_seconds += _QUIET_STEP_SECONDS
-                self._speak(f"{at(int(time.time() * 1000))}  ... no news for {self._quiet_seconds:.0f} s")
+                now = at(int(time.time() * 1000))
+                read = count(self._narrator.handed_out - self._handed_out, "record")
+                self._speak(f"{now}  ... no news for {self._quiet_seconds:.0f} s, {read} read meanwhile")
+                self._apart = False
 
     def _rebalances(self) -> Iterator[tuple[tuple[str, ...], str]]:
         for each in reversed(read_rebalances(self._url, self._group)):
@@ -119,7 +129,6 @@ class Commentary:
         for each in reversed(read_findings(self._url)):
             matters = each.severity != "info" or each.rule in self._rules
             if each.group == self._group and matters:
-                text = describe_finding(each)
                 known = any(key[0] == each.finding_id for key in self._said)
-                words = text.partition("\n")[0] if known else f"\nthe monitor finds:\n{text}\n"
+                words = headline(each) if known else f"the monitor finds:\n{describe_finding(each)}"
                 yield (each.finding_id, each.severity, each.state, str(each.primary)), words

@@ -11,15 +11,18 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import MappingProxyType
 
-from rebalance_deploy.stories.story import ClientSpec, Event
+from rebalance_deploy.stories.story import JAVA, ClientSpec, Event
 
-#: A client that reads again after this had a pause worth telling; one that reads all the time is told of once.
+#: A client that reads again after this had a pause worth telling, once; one that reads all the time is told of once.
 _PAUSE_MS = 5_000
 #: Work this long is what the story is about; shorter work is routine.
 _LONG_WORK_MS = 2_000
+#: Work is worth telling again when it is so much longer than what was told.
+_LONGER = 1.5
 #: A healthy join takes a heartbeat interval of 3 s and the coordinator's initial delay of 3 s.
 _LONG_JOIN_MS = 10_000
 _UNSET = "not set"
+_JAVA_NAME = "Java's kafka-clients"
 
 #: Events that are the same whenever they come; the fields are the event's.
 _PLAIN = MappingProxyType(
@@ -43,12 +46,18 @@ class _Client:
     in_at_ms: int | None = None
     owned: int | None = None
     read_at_ms: int | None = None
+    paused: bool = False
+    worked_ms: float = _LONG_WORK_MS / _LONGER
 
 
 @dataclass(slots=True)
 class Narrator:
-    """Remembers what was told of every client, so that it says only what is new."""
+    """Remembers what was told of every client, so that it says only what is new.
 
+    `handed_out` counts the records that all clients were given, also what is not worth a line.
+    """
+
+    handed_out: int = 0
     _clients: dict[str, _Client] = field(default_factory=dict)
     _read: set[tuple[str, int, int]] = field(default_factory=set)
 
@@ -72,7 +81,7 @@ class Narrator:
                 return _PLAIN[name].format_map(event) if name in _PLAIN else None
 
     def _tell_records(self, event: Event, client: _Client) -> str | None:
-        """Say what a client reads for the first time and after a pause; not what comes in a stream."""
+        """Say what a client reads at first, after its first pause, and after any what came before; not a stream."""
         places = {
             (topic, partition, offset)
             for topic, partition, first, last in event["ranges"]
@@ -80,15 +89,18 @@ class Narrator:
         }
         again = len(places & self._read)
         self._read |= places
+        self.handed_out += event["count"]
         before, client.read_at_ms = client.read_at_ms, event["t_ms"]
         if before is not None and event["t_ms"] - before < _PAUSE_MS:
             return None
         records = count(event["count"], "record")
         if again:
-            return (
-                f"gets {records}, {'which was' if event['count'] == 1 else f'{again} of which were'} handed out before"
-            )
-        return f"gets {records}" if before is not None else f"gets its first {records.removeprefix('1 ')}"
+            which = "which was" if event["count"] == 1 else f"{again} of which were"
+            return f"gets {records}, {which} handed out before"
+        if before is None:
+            return f"gets its first {records.removeprefix('1 ')}"
+        told, client.paused = client.paused, True
+        return None if told else f"gets {records}"
 
 
 def _tell_assigned(event: Event, client: _Client) -> str | None:
@@ -108,24 +120,29 @@ def _tell_assigned(event: Event, client: _Client) -> str | None:
 
 
 def _tell_work(event: Event, client: _Client) -> str | None:
-    """Say how long a client worked without polling, if that was long."""
+    """Say how long a client worked without polling, if that was long, and longer than was told before."""
     if client.read_at_ms is None:
         return None
     worked_ms = event["t_ms"] - client.read_at_ms
-    if worked_ms < _LONG_WORK_MS:
+    if worked_ms < _LONGER * client.worked_ms:
         return None
+    client.worked_ms = worked_ms
     return f"is done with {count(event['count'], 'record')} after {worked_ms / 1000:.1f} s of work"
 
 
 def describe_change(sick: ClientSpec, cured: ClientSpec) -> list[str]:
-    """Return what differs between two forms of a client, as `name: before -> after`."""
+    """Return what differs between two forms' libraries and settings, as `name: before -> after`.
+
+    What their programs do differs in words of the stories' own, which a person need not know.
+    """
     library = [] if sick.library == cured.library else [f"{sick.library} -> {cured.library}"]
-    return [*library, *_differences(sick.settings, cured.settings), *_differences(sick.program, cured.program)]
+    return [*library, *_differences(sick.settings, cured.settings)]
 
 
 def describe_form(form: ClientSpec) -> str:
     """Return a client's library and settings."""
-    return "  ".join((form.library, *(f"{name}={value}" for name, value in form.settings.items())))
+    library = _JAVA_NAME if form.library == JAVA else form.library
+    return "  ".join((library, *(f"{name}={value}" for name, value in form.settings.items())))
 
 
 def count(number: int, noun: str) -> str:

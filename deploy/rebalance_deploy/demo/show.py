@@ -24,10 +24,10 @@ from rebalance_deploy.broker import DEFAULT_VERSION, EmbeddedBroker
 from rebalance_deploy.broker_log import read_truth
 from rebalance_deploy.counts import Counted, expected, read_counts
 from rebalance_deploy.demo import workload
-from rebalance_deploy.demo.words import describe, describe_finding
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.processes import ChildProcess
 from rebalance_deploy.settings import Sources
+from rebalance_deploy.terminal.words import describe, describe_finding
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.groups.events import Finding, Rebalance, decode
 

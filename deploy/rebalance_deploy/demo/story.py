@@ -8,85 +8,38 @@ incident. Ctrl-C is a KeyboardInterrupt here: a performance waits in many places
 from __future__ import annotations
 
 import os
-import random
 import shutil
+import socket
 import tempfile
+import textwrap
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
 from rebalance_deploy import local
+from rebalance_deploy.demo.acts import ACTS, Act, describe_expected
 from rebalance_deploy.demo.commentary import Commentary, Say, read_findings, read_rebalances
 from rebalance_deploy.demo.narration import count, describe_change, describe_form
-from rebalance_deploy.demo.words import describe
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.settings import Sources
-from rebalance_deploy.stories import held_interpreter, idle_lock, join_barrier, long_batches, owner_lock
 from rebalance_deploy.stories.judging import mistakes_of_cured, mistakes_of_sick
 from rebalance_deploy.stories.play import Play, StoryRun, playing
 from rebalance_deploy.stories.record import METRICS_TOPIC
 from rebalance_deploy.stories.stage import Stage, open_stage
-from rebalance_deploy.stories.story import Expected, Story
+from rebalance_deploy.terminal.words import describe
 from rebalance_streaming.groups.events import Finding, Rebalance
 
 #: A rebalance is judged 20 s after its end; the rest is the way to the page.
 _JUDGED_SECONDS = 60.0
 _QUIET_SECONDS = 25.0
 _LAST_WORDS_SECONDS = 1.0
+#: The first start of all fetches what Spark needs.
+_READY_SECONDS = 300.0
 _INTERRUPTED = 130
-
-
-@dataclass(frozen=True, slots=True)
-class Act:
-    """A story as the demo shows it: with parameters drawn from `seed`, and its fix in words."""
-
-    story: Story
-    seed: int
-    fix: str
-
-    @property
-    def expected(self) -> Expected:
-        """What the monitor must say of the incident."""
-        return self.story.expect(self.story.draw(random.Random(self.seed)))  # noqa: S311 - to be repeatable is the point
-
-
-#: By the letters of the founding incidents.
-ACTS: Mapping[str, Act] = MappingProxyType(
-    {
-        "a": Act(
-            idle_lock.FAST,
-            4,
-            "metadata_max_age_ms is set to the heartbeat interval: a poll on an idle topic returns that often and lets "
-            "go of the lock, so heartbeats get through. kafka-python 1.4.7 and later need no such thing.",
-        ),
-        "b": Act(
-            join_barrier.STORY,
-            2,
-            "The first consumer goes on polling: whatever kept its thread is gone. The settings are the same.",
-        ),
-        "c": Act(
-            long_batches.STORY,
-            2,
-            "max.poll.records is lowered until a batch takes at most half of max.poll.interval.ms.",
-        ),
-        "d": Act(
-            held_interpreter.STORY,
-            2,
-            "The work is done in a process of its own and takes as long as before: the interpreter lock stays free for "
-            "the heartbeat thread.",
-        ),
-        "e": Act(
-            owner_lock.STORY,
-            2,
-            "consumer_timeout_ms is set: consume() returns now and then even if nothing comes, and then gives the "
-            "partitions up that others are waiting for. pykafka 2.7.0 and later need no such thing.",
-        ),
-    }
-)
+_WIDTH = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,26 +66,59 @@ def run(options: Options, say: Say) -> int:
     """Play the story, its fix and the quiet after; return the process's exit code.
 
     It is 0 only if the monitor named what it must of the incident and had nothing to say of the cured form, and 130
-    when interrupted. What was written is kept for a look unless all went well or it was interrupted.
+    when interrupted. What was written is kept for a look unless all went well or it was interrupted. Raises UserError
+    for a version the story does not play on, for a port in use, and when something hindered the show.
     """
+    version = choose_version(options)
+    check_port(options.port)
     directory = Path(tempfile.mkdtemp(prefix="rebalance-monitor-story-"))
-    say(f"logs and data in {directory}, removed at the end if all goes well")
+    say(f"logs and data in {directory}, removed at the end if all goes well; Ctrl-C ends it at any time")
     try:
-        code = _perform(options, directory, say)
+        code = _perform(options, version, directory, say)
     except KeyboardInterrupt:
         code = _INTERRUPTED
+    except UserError as error:
+        raise UserError(name_place(str(error), directory)) from error
     if code in {0, _INTERRUPTED}:
         shutil.rmtree(directory, ignore_errors=True)
     return code
 
 
-def _perform(options: Options, directory: Path, say: Say) -> int:
+def choose_version(options: Options) -> str:
+    """Return the Kafka version to play on. Raises UserError for one on which the story's clients do not work."""
+    versions = ACTS[options.letter].story.versions
+    version = options.kafka_version or versions[0]
+    if version not in versions:
+        raise UserError(
+            f"story {options.letter} cannot play on Kafka {version}: leave --kafka-version out,"
+            f" or choose {' or '.join(versions)}"
+        )
+    return version
+
+
+def check_port(port: int) -> None:
+    """Raise UserError when others use the port: the exporter would find out only after a minute."""
+    with socket.socket() as probe:
+        # As servers do: a connection that somebody closed a moment ago is no hindrance.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise UserError(
+                f"cannot listen on port {port} ({error.strerror}): stop what uses it, or choose another with --port;"
+                " 0 picks a free one"
+            ) from error
+
+
+def name_place(problem: str, directory: Path) -> str:
+    """Return a problem with the place where logs tell more of it, if it does not name one itself."""
+    return problem if str(directory) in problem else f"{problem}; the logs are kept in {directory}"
+
+
+def _perform(options: Options, version: str, directory: Path, say: Say) -> int:
     act = ACTS[options.letter]
     story = act.story
-    version = options.kafka_version or story.versions[0]
-    if version not in story.versions:
-        raise UserError(f"story {options.letter} plays on Kafka {' or '.join(story.versions)}, not on {version}")
-    say(f"\n=== {story.title} ===\n{story.what}\n")
+    say(f"\n=== {story.title} ===\n{_wrap(story.what)}\n\nIt takes two to five minutes. All times are UTC.")
     with ExitStack() as stack:
         stage = stack.enter_context(
             open_stage(
@@ -143,17 +129,17 @@ def _perform(options: Options, directory: Path, say: Say) -> int:
                 config=story.broker_config,
             )
         )
-        say(f"{_describe_stage(stage)} at {stage.bootstrap}; the monitor starts, which takes half a minute")
+        say(f"{_describe_stage(stage)}; the monitor starts, which takes half a minute")
         monitor = stack.enter_context(local.Monitor(_sources(stage, options.port, directory), directory))
-        monitor.wait_until_ready(threading.Event(), lambda _: None)
+        monitor.wait_until_ready(threading.Event(), lambda _: None, timeout_seconds=_READY_SECONDS)
         say(f"the monitor is ready: {monitor.url}/metrics, {monitor.url}/api/v1/findings")
         show = _Show(act, stage, monitor, directory, say)
         return _conclude(show, _show_sick(show), _show_cured(show))
 
 
 def _describe_stage(stage: Stage) -> str:
-    with_zookeeper = " and ZooKeeper" if stage.zookeeper else ""
-    return f"Kafka {stage.kafka_version} ({count(len(stage.broker_logs), 'broker')}){with_zookeeper} runs"
+    kafka = f"Kafka {stage.kafka_version} ({count(len(stage.broker_logs), 'broker')}) runs at {stage.bootstrap}"
+    return f"{kafka}, ZooKeeper at {stage.zookeeper}" if stage.zookeeper else kafka
 
 
 def _sources(stage: Stage, port: int, directory: Path) -> Sources:
@@ -179,13 +165,13 @@ def _show_sick(show: _Show) -> list[str]:
             if time.monotonic() > deadline:
                 break
             play.await_seconds(1)
-        _end(play, commentary)
+        _end(play, commentary, show.say)
     return mistakes
 
 
 def _show_cured(show: _Show) -> list[str]:
     """Play the cured form until it was quiet long enough to be judged; return what disturbed the quiet."""
-    show.say(f"\n--- 2. The fix ---\n{show.act.fix}")
+    show.say(f"\n--- 2. The fix ---\n{_wrap(show.act.fix)}")
     with _playing(show, cured=True) as (play, commentary):
         play.await_seconds(_QUIET_SECONDS)
         show.monitor.check()
@@ -195,7 +181,7 @@ def _show_cured(show: _Show) -> list[str]:
             read_findings(show.monitor.url),
             read_rebalances(show.monitor.url, play.group),
         )
-        _end(play, commentary)
+        _end(play, commentary, show.say)
     return disturbances
 
 
@@ -204,13 +190,14 @@ def find_disturbances(
 ) -> list[str]:
     """Return what happened to a cured group beyond joining, and what was complained of, in sentences.
 
-    `diagnosis` is that of the incident: it may not be found again anywhere, also not in the incident's own group.
+    `diagnosis` is that of the incident: it may not happen again anywhere, also not in the incident's own group. What is
+    found only now of the incident itself began before.
     """
     found = list(findings)
     renewed = [
         each
         for each in found
-        if each.rule == diagnosis and each.group != run.group and each.detected_at_ms >= run.started_ms
+        if each.rule == diagnosis and each.group != run.group and each.started_at_ms >= run.started_ms
     ]
     return [
         *([f"the symptom came back {count(run.symptoms, 'time')}"] if run.symptoms else []),
@@ -229,18 +216,13 @@ def _conclude(show: _Show, mistakes: list[str], disturbances: list[str]) -> int:
         show.say(f"{'WRONG' if wrong else 'ok   '}  {sentence}")
         for each in wrong:
             show.say(f"       but {each}")
-    return 1 if mistakes or disturbances else 0
-
-
-def describe_expected(expected: Expected) -> str:
-    """Return what had to be said: cause, who, what to change."""
-    variant = "" if expected.variant is None else f" ({expected.variant})"
-    by = f", by {' and '.join(expected.culprits)}" if expected.culprits else ""
-    changes = [each.parameter for each in expected.advice]
-    if expected.upgrade_to is not None:
-        changes.append(f"upgrade to {expected.upgrade_to}")
-    change = f"; change: {', '.join(changes)}" if changes else ""
-    return f"{expected.diagnosis}{variant}{by}{change}"
+    if not mistakes and not disturbances:
+        return 0
+    show.say(
+        f"kept in {show.directory}: stream.log, probe.log, export.log, the brokers' logs in kafka/, and what the"
+        " clients told in sick/ and cured/"
+    )
+    return 1
 
 
 @contextmanager
@@ -268,16 +250,22 @@ def _playing(show: _Show, *, cured: bool) -> Iterator[tuple[Play, Commentary]]:
 def _introduce(play: Play, say: Say) -> None:
     """Say who plays, with which settings; of a cured form what is new about it."""
     if not play.cured:
-        say(f"group {play.group}, every client is {describe_form(play.form)}\n")
+        say(f"Every client of group {play.group} is {describe_form(play.form)}")
+        say(f"Lines that begin with {play.group} are the monitor's, some seconds after it happened.\n")
         return
     for change in describe_change(play.story.cast(play.parameters, cured=False), play.form):
         say(f"  {change}")
-    say(f"group {play.group}, all else is as before\n")
+    say(f"All else is as before. The group is now {play.group}.\n")
 
 
-def _end(play: Play, commentary: Commentary) -> None:
+def _wrap(text: str) -> str:
+    return textwrap.fill(text, _WIDTH)
+
+
+def _end(play: Play, commentary: Commentary, say: Say) -> None:
     """Let the commentary say the last words, and then the clients close in order, of which nothing need be said."""
     play.await_seconds(_LAST_WORDS_SECONDS)
     commentary.hush()
+    say("the clients are told to stop")
     for name in dict.fromkeys(event["name"] for event in play.events if event["event"] == "started"):
         play.leave(name)

@@ -1,0 +1,225 @@
+"""Runs a real Prometheus and a real Alertmanager beside the monitor, with the rules and templates this project ships.
+
+Receives a directory for configuration, data and logs, and where the exporter and the receivers of notifications are;
+hands on running servers with their URLs. It changes addresses and waiting times of the shipped files, never what a rule
+or a template says. It knows neither Kafka nor the exporter.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rebalance_deploy.broker import find_free_port, is_free
+from rebalance_deploy.counts import fetch
+from rebalance_deploy.errors import UserError
+from rebalance_deploy.processes import ChildProcess
+
+#: The programs used, by the Debian package that brings them.
+PACKAGES = {
+    "prometheus": "prometheus",
+    "promtool": "prometheus",
+    "prometheus-alertmanager": "prometheus-alertmanager",
+    "amtool": "prometheus-alertmanager",
+}
+
+#: The job's name, which the alert KafkaRebalanceMonitorDown looks for.
+JOB = "rebalance-monitor"
+
+#: What the shipped Alertmanager configuration reads from files, and a harmless content of each.
+SECRETS = {"pagerduty_key": "0123456789abcdef0123456789abcdef", "webhook_password": "local"}
+
+#: Where the shipped Alertmanager configuration looks for them.
+_SECRETS = "/etc/alertmanager/secrets"
+_SHIPPED = Path(__file__).resolve().parents[1]
+_READY_SECONDS = 60.0
+_OK = 200
+_PORT_TAKEN = "address already in use"
+_PORT_ATTEMPTS = 3
+
+
+def find_tool(name: str) -> Path:
+    """Return the path of a program of `PACKAGES`. Raises UserError that says what to install."""
+    # What Debian calls prometheus-alertmanager is alertmanager everywhere else.
+    found = shutil.which(name) or shutil.which(name.removeprefix("prometheus-"))
+    if found is None:
+        raise UserError(f"{name} is not installed: sudo apt-get install {PACKAGES[name]} (Debian, Ubuntu)")
+    return Path(found)
+
+
+def shipped(path: str) -> Path:
+    """Return a file or directory under `deploy/`. Raises UserError where only the wheel is installed."""
+    found = _SHIPPED / path
+    if not found.exists():
+        raise UserError(f"{found} is missing: run this from a checkout of the project")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running server; `url` has no trailing slash, `log` is its log file."""
+
+    url: str
+    log: Path
+    process: ChildProcess
+
+
+@contextmanager
+def prometheus(directory: Path, config: Path, port: int = 0) -> Iterator[Server]:
+    """Run Prometheus on loopback until the block ends; port 0 takes any free one. Data and log go to `directory`."""
+    options = (
+        f"--config.file={config}",
+        f"--storage.tsdb.path={directory / 'prometheus-data'}",
+        "--storage.tsdb.retention.time=2d",
+    )
+    with _serve("prometheus", options, directory, port) as server:
+        yield server
+
+
+@contextmanager
+def alertmanager(directory: Path, config: Path, port: int = 0) -> Iterator[Server]:
+    """Run Alertmanager on loopback, alone, until the block ends; otherwise as `prometheus`."""
+    options = (
+        f"--config.file={config}",
+        f"--storage.path={directory / 'alertmanager-data'}",
+        # Without this it looks for peers, and refuses to start on a machine that has no private address.
+        "--cluster.listen-address=",
+    )
+    with _serve("prometheus-alertmanager", options, directory, port) as server:
+        yield server
+
+
+def write_prometheus_config(
+    directory: Path,
+    *,
+    targets: Sequence[str],
+    alertmanagers: Sequence[str] = (),
+    links: Mapping[str, str] | None = None,
+    scrape_seconds: float = 15,
+    hold_seconds: float | None = None,
+) -> Path:
+    """Write a copy of the shipped configuration and rules for these addresses, each `host:port`, and return its path.
+
+    `links` replaces external labels `link_*`. `scrape_seconds` is the interval of scrapes and evaluations.
+    `hold_seconds` replaces every `for` and `keep_firing_for` of the rules, for tests that cannot wait; windows and
+    thresholds stay as they are.
+    """
+    config = _read(shipped("prometheus/prometheus.yml"))
+    interval = f"{round(scrape_seconds * 1000)}ms"
+    config["global"] |= {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval}
+    config["global"]["external_labels"] |= links or {}
+    config["alerting"]["alertmanagers"] = [{"static_configs": [{"targets": list(alertmanagers)}]}]
+    config["scrape_configs"] = [{"job_name": JOB, "static_configs": [{"targets": list(targets)}]}]
+    for rules in sorted(shipped("prometheus/rules").glob("*.yml")):
+        _write(directory / "rules" / rules.name, _hold(_read(rules), hold_seconds))
+    return _write(directory / "prometheus.yml", config)
+
+
+def write_alertmanager_config(
+    directory: Path,
+    receiver_url: str,
+    *,
+    group_wait_seconds: float = 10,
+    group_interval_seconds: float = 60,
+) -> Path:
+    """Write a copy of the shipped configuration that sends everything to `receiver_url`, and return its path.
+
+    Slack messages go to its path `/slack`, PagerDuty's events to `/pagerduty`; webhooks keep the paths they have.
+    """
+    text = shipped("alertmanager/alertmanager.yml").read_text()
+    config: dict[str, Any] = yaml.safe_load(text.replace(_SECRETS, str(directory / "secrets")))
+    config["templates"] = [str(shipped("alertmanager/templates") / "*.tmpl")]
+    config["global"] = {"pagerduty_url": f"{receiver_url}/pagerduty"}
+    _hurry(config["route"], group_wait_seconds, group_interval_seconds)
+    for receiver in config["receivers"]:
+        for webhook in receiver.get("webhook_configs", ()):
+            webhook["url"] = receiver_url + "/" + webhook["url"].rpartition("/")[2]
+    for name, text in {**SECRETS, "slack_url": f"{receiver_url}/slack"}.items():
+        secret = directory / "secrets" / name
+        secret.parent.mkdir(parents=True, exist_ok=True)
+        secret.write_text(text)
+    return _write(directory / "alertmanager.yml", config)
+
+
+@contextmanager
+def _serve(name: str, options: Sequence[str], directory: Path, port: int) -> Iterator[Server]:
+    server = _start([str(find_tool(name)), *options], directory / f"{name}.log", port)
+    with server.process:
+        yield server
+
+
+def _start(command: Sequence[str], log: Path, wanted_port: int) -> Server:
+    """Start a server and return it once it is ready. Raises UserError with the log's last line if it never is."""
+    # Asked before the start: whatever listens there might answer in the new server's name.
+    if wanted_port and not is_free(wanted_port):
+        raise UserError(f"port {wanted_port} is in use: stop what listens on 127.0.0.1:{wanted_port} or choose another")
+    for attempt in range(1, _PORT_ATTEMPTS + 1):
+        # The servers could choose a port themselves, but then the links they make would name port 0.
+        port = wanted_port or find_free_port()
+        url = f"http://127.0.0.1:{port}"
+        options = (f"--web.listen-address=127.0.0.1:{port}", f"--web.external-url={url}")
+        process = ChildProcess([*command, *options], log_path=log)
+        try:
+            _await_ready(process, url)
+        except BaseException as error:
+            process.terminate()
+            # Between choosing a port and its opening another program may have come.
+            if not isinstance(error, UserError) or wanted_port or attempt == _PORT_ATTEMPTS:
+                raise
+            if _PORT_TAKEN not in str(error):
+                raise
+        else:
+            return Server(url, log, process)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _await_ready(process: ChildProcess, url: str) -> None:
+    deadline, pause = time.monotonic() + _READY_SECONDS, threading.Event()
+    while process.is_running and time.monotonic() < deadline:
+        if fetch(f"{url}/-/ready")[0] == _OK and process.is_running:
+            return
+        pause.wait(0.05)
+    lines = process.log_path.read_text(errors="replace").splitlines() if process.log_path else []
+    what = "did not get ready" if process.is_running else f"ended with exit code {process.exit_code}"
+    raise UserError(f"{process.command[0]} {what}, see {process.log_path}: {_last_complaint(lines)}")
+
+
+def _last_complaint(lines: Sequence[str]) -> str:
+    """Return the last line that is no mere report: after its error a server still says how it stops."""
+    complaints = [line for line in lines if "level=error" in line]
+    return (complaints or [*lines] or ["it said nothing"])[-1]
+
+
+def _hold(rules: dict[str, Any], seconds: float | None) -> dict[str, Any]:
+    for rule in (rule for group in rules["groups"] for rule in group["rules"]):
+        for key in ("for", "keep_firing_for"):
+            if seconds is not None and key in rule:
+                rule[key] = f"{round(seconds * 1000)}ms"
+    return rules
+
+
+def _hurry(route: dict[str, Any], wait_seconds: float, interval_seconds: float) -> None:
+    if "group_wait" in route:
+        route["group_wait"] = f"{round(wait_seconds * 1000)}ms"
+        route["group_interval"] = f"{round(interval_seconds * 1000)}ms"
+    for each in route.get("routes", ()):
+        _hurry(each, wait_seconds, interval_seconds)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load(path.read_text())
+    return loaded
+
+
+def _write(path: Path, content: Mapping[str, Any]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.safe_dump(dict(content), sort_keys=False, allow_unicode=True))
+    return path

@@ -1,0 +1,103 @@
+"""Numbers and times as people read them, and the times that people type."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+UNKNOWN = "-"
+
+_SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
+_UNITS_MS: Mapping[str, int] = {"s": _SECOND, "m": _MINUTE, "h": _HOUR, "d": _DAY, "w": 7 * _DAY}
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
+_EPOCH_MS = re.compile(r"\d{12,14}")
+_EXACT_BELOW = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Writes and reads times in one zone; a zone of null is the machine's own."""
+
+    zone: dt.tzinfo | None = dt.UTC
+
+    def at(self, at_ms: int) -> dt.datetime:
+        """Return an epoch time in the zone."""
+        return dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC).astimezone(self.zone)
+
+    def time(self, at_ms: int) -> str:
+        """Return the time of day, to be read beside a date or while it happens."""
+        return f"{self.at(at_ms):%H:%M:%S}"
+
+    def moment(self, at_ms: int) -> str:
+        """Return date, time and zone."""
+        return f"{self.at(at_ms):%Y-%m-%d %H:%M:%S %Z}"
+
+    def read(self, text: str, now_ms: int) -> int:
+        """Return the epoch time that `text` means: a date and time, a time of the last 24 h, or how long ago.
+
+        Raises ValueError for anything else.
+        """
+        ago_ms = span_ms(text)
+        if ago_ms is not None:
+            return now_ms - ago_ms
+        if _EPOCH_MS.fullmatch(text):
+            return int(text)
+        try:
+            return self._read_time(dt.time.fromisoformat(text), now_ms) if ":" in text[:3] else self._read_date(text)
+        except (ValueError, OverflowError) as error:
+            raise ValueError(
+                f"cannot read the time {text!r}: type it as 2026-03-01T14:05, 14:05, or 90m for 90 minutes ago"
+            ) from error
+
+    def _read_date(self, text: str) -> int:
+        found = dt.datetime.fromisoformat(text)
+        if found.tzinfo is None:
+            found = found.astimezone() if self.zone is None else found.replace(tzinfo=self.zone)
+        return int(found.timestamp() * 1000)
+
+    def _read_time(self, of_day: dt.time, now_ms: int) -> int:
+        now = self.at(now_ms)
+        found = dt.datetime.combine(now.date(), of_day, tzinfo=of_day.tzinfo or now.tzinfo)
+        return int((found if found <= now else found - dt.timedelta(days=1)).timestamp() * 1000)
+
+
+def span_ms(text: str) -> int | None:
+    """Return the milliseconds of `90s`, `15m`, `24h`, `7d`, `2w`; null when it is not of that form."""
+    found = _SPAN.fullmatch(text.strip())
+    return None if found is None else int(float(found[1]) * _UNITS_MS[found[2]])
+
+
+def span(milliseconds: float | None) -> str:
+    """Return a duration with one unit and at most three digits."""
+    if milliseconds is None:
+        return UNKNOWN
+    if milliseconds < _SECOND:
+        return f"{milliseconds:.0f} ms"
+    for unit, size, limit in (("s", _SECOND, _MINUTE), ("min", _MINUTE, _HOUR), ("h", _HOUR, 2 * _DAY)):
+        if milliseconds < limit:
+            return f"{_short(milliseconds / size)} {unit}"
+    return f"{_short(milliseconds / _DAY)} d"
+
+
+def amount(number: float | None) -> str:
+    """Return a count: exact below ten thousand, then with k, M or G."""
+    if number is None:
+        return UNKNOWN
+    if abs(number) < _EXACT_BELOW:
+        return f"{number:.0f}"
+    for suffix, size in (("k", 1e3), ("M", 1e6)):
+        if abs(number) < size * 1e3:
+            return f"{_short(number / size)}{suffix}"
+    return f"{_short(number / 1e9)}G"
+
+
+def plural(number: int, noun: str) -> str:
+    """Return the number with its noun."""
+    return f"{amount(number)} {noun}{'' if number == 1 else 's'}"
+
+
+def _short(number: float) -> str:
+    # What rounds to 10 has no decimal; 100 of anything needs none.
+    return f"{number:.1f}".removesuffix(".0") if abs(number) < 99.95 else f"{number:.0f}"

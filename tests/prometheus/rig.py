@@ -1,0 +1,110 @@
+"""Real servers for tests of alerts, and a receiver that keeps what Alertmanager sends it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+from rebalance_deploy.observability import Server, alertmanager, find_tool, prometheus
+from waiting import wait_for
+
+__all__ = ["Inbox", "Server", "alertmanager", "ask", "post_alerts", "prometheus", "run_tool", "webhook_receiver"]
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+RULES = DEPLOY / "prometheus" / "rules"
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """One request: where it was sent, and the JSON it carried."""
+
+    path: str
+    body: Any
+
+
+@dataclass(slots=True)
+class Inbox:
+    """What came so far, oldest first. `url` has no trailing slash."""
+
+    url: str
+    _received: list[Received] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def put(self, received: Received) -> None:
+        """Keep a request."""
+        with self._lock:
+            self._received.append(received)
+
+    def bodies(self, path: str) -> list[Any]:
+        """Return the bodies sent to `path`."""
+        with self._lock:
+            return [each.body for each in self._received if each.path == path]
+
+    def await_body(self, path: str, text: str, *, seconds: float = 30) -> Any:
+        """Return the first body sent to `path` whose JSON has `text`; fail with what came instead."""
+
+        def find() -> Any:
+            return next((body for body in self.bodies(path) if text in json.dumps(body, ensure_ascii=False)), None)
+
+        return wait_for(find, lambda: f"{text!r} at {path}; there came {self._received}", seconds)
+
+
+@contextmanager
+def webhook_receiver() -> Iterator[Inbox]:
+    """Serve on loopback and keep every JSON that is posted, until the block ends."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            text = self.rfile.read(int(self.headers["Content-Length"]))
+            inbox.put(Received(self.path, json.loads(text)))
+            # PagerDuty's API answers 202; webhooks and Slack take any of the two hundreds.
+            self.send_response(202)
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class's name
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        inbox = Inbox(f"http://127.0.0.1:{server.server_port}")
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            yield inbox
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def run_tool(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run promtool or amtool to its end; its exit code is for the test to judge."""
+    command = [str(find_tool(name)), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def post_alerts(url: str, *alerts: Mapping[str, Any]) -> None:
+    """Post alerts to an Alertmanager; each has `labels` and, as they like, `annotations`, `startsAt` and `endsAt`."""
+    body = json.dumps([{"startsAt": now(), **alert} for alert in alerts]).encode()
+    request = Request(f"{url}/api/v2/alerts", body, {"Content-Type": "application/json"})
+    with urlopen(request, timeout=10) as answer:
+        assert answer.status == 200
+
+
+def ask(url: str) -> Any:
+    """Return the JSON behind a URL."""
+    with urlopen(url, timeout=10) as answer:
+        return json.load(answer)
+
+
+def now() -> str:
+    """Return the present moment as Alertmanager reads it."""
+    return datetime.now(UTC).isoformat()

@@ -1,0 +1,306 @@
+"""The real Alertmanager with the shipped configuration: what people receive, and what they are spared."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+
+from prometheus.rig import DEPLOY, Inbox, Server, alertmanager, ask, now, post_alerts, run_tool, webhook_receiver
+from rebalance_deploy.observability import write_alertmanager_config
+from waiting import wait_for
+
+CONFIG = DEPLOY / "alertmanager" / "alertmanager.yml"
+STARTED = "2026-01-15T02:41:07Z"
+HOSTILE = 'a"b\n{{ .Status }}<!channel> & \\d|é'
+
+#: The page of the documentation, as far as Prometheus can know it.
+PAGE = {
+    "summary": "payments-enricher: 14 rebalances in 15 min, 38% of the time rebalancing",
+    "cause": "diagnosis heartbeat_starvation; 12 of 14 began with: departure",
+    "since": "members 11 to 12 in 15 min, now 12; generation 812 -> 826; as of 02:58 UTC",
+    "impact": "lag 1.9M (+1.2M in 15 min, 6.2k/s, 4 topics)",
+    "scope": "only this group; coordinator broker 3 serves 41 groups, others calm",
+    "now": "1) explain page 2) that member 3) the setting",
+    "dashboard_url": "http://g/d/kafka-rebalance-group?var-cluster=prod&var-group=payments-enricher&from=1&to=now",
+    "explain_url": "http://m/#/groups/prod/payments-enricher",
+    "runbook_url": "http://r/KafkaRebalanceStorm.md",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Office:
+    """An Alertmanager, and where its notifications arrive."""
+
+    server: Server
+    inbox: Inbox
+
+    def slack(self, text: str) -> dict[str, Any]:
+        """Return the attachment of the first Slack message that has `text`."""
+        attachment: dict[str, Any] = self.inbox.await_body("/slack", text)["attachments"][0]
+        return attachment
+
+    def alerts(self, group: str) -> dict[str, dict[str, Any]]:
+        """Return the status of the alerts of a group, by name and severity."""
+        found = ask(f"{self.server.url}/api/v2/alerts")
+        return {
+            f"{each['labels']['alertname']} {each['labels']['severity']}": each["status"]
+            for each in found
+            if each["labels"].get("group", "") == group
+        }
+
+
+@pytest.fixture(scope="module")
+def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
+    """One Alertmanager for all tests; each has a cluster of its own, so that none mutes another's alerts."""
+    directory = tmp_path_factory.mktemp("alertmanager")
+    with ExitStack() as stack:
+        inbox = stack.enter_context(webhook_receiver())
+        config = write_alertmanager_config(directory, inbox.url, group_wait_seconds=0.3, group_interval_seconds=0.5)
+        yield Office(stack.enter_context(alertmanager(directory, config)), inbox)
+
+
+def alert(name: str, severity: str, cluster: str, group: str = "", *, team: str = "", **more: Any) -> dict[str, Any]:
+    """Return an alert as Prometheus sends it: labels without a value are none."""
+    labels = {"alertname": f"KafkaRebalance{name}", "severity": severity, "cluster": cluster, "group": group}
+    annotations = {"summary": f"{group or cluster}: {name} in words"}
+    return {
+        "labels": {key: value for key, value in {**labels, "team": team}.items() if value},
+        "annotations": annotations,
+        **more,
+    }
+
+
+def test_amtool_accepts_the_configuration() -> None:
+    """Alertmanager would load what is shipped."""
+    done = run_tool("amtool", "check-config", CONFIG)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("receivers", "labels"),
+    [
+        ("everything,payments-page", ("alertname=KafkaRebalanceStorm", "severity=critical", "team=payments")),
+        ("everything,payments-slack", ("alertname=KafkaRebalanceStorm", "severity=warning", "team=payments")),
+        ("everything,platform-page", ("alertname=KafkaRebalanceStorm", "severity=critical", "team=nobody-knows")),
+        ("everything,platform-page", ("alertname=KafkaRebalanceFleetStorm", "severity=critical")),
+        ("everything,platform-slack", ("alertname=KafkaRebalanceSlow", "severity=warning")),
+        ("nobody", ("alertname=KafkaRebalanceIdleMembers", "severity=info", "team=payments")),
+        ("watchdog", ("alertname=KafkaRebalanceWatchdog", "severity=none")),
+    ],
+)
+def test_routes(receivers: str, labels: tuple[str, ...]) -> None:
+    """Alerts reach the team that owns the group, by the way their severity asks for."""
+    done = run_tool(
+        "amtool", "config", "routes", "test", f"--config.file={CONFIG}", f"--verify.receivers={receivers}", *labels
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_no_secret_is_in_the_configuration() -> None:
+    """Secrets come from files only."""
+    text = CONFIG.read_text()
+    secrets = re.findall(
+        r"^ *(?:- )?(?:&\w+ *)?(api_url|routing_key|service_key|password|credentials|bearer_token):", text, re.M
+    )
+    assert secrets == []
+    assert {"api_url_file", "routing_key_file", "password_file"} <= set(re.findall(r"\w+_file", text))
+
+
+def test_the_page_in_slack(office: Office) -> None:
+    """The phone line is title and fallback; below it stand the lines of the page in their order, with links."""
+    page = alert("Storm", "critical", "slack", "payments-enricher", startsAt=STARTED)
+    post_alerts(office.server.url, {**page, "annotations": PAGE})
+    message = office.slack("cluster%3D%22slack%22")
+    assert message["title"] == message["fallback"] == f"[FIRING] {PAGE['summary']}"
+    assert message["title_link"] == PAGE["explain_url"]
+    assert message["color"] == "danger"
+    silence = f"{office.server.url}/#/silences/new[?]filter=%7Bcluster%3D%22slack%22"
+    links = message["text"].splitlines()[-1]
+    assert message["text"].splitlines()[:-1] == [
+        f"Cause  {PAGE['cause']}",
+        f"Since  02:41 UTC; {PAGE['since'].replace('>', '&gt;')}",
+        f"Impact {PAGE['impact']}",
+        f"Scope  {PAGE['scope']}",
+        f"Now    {PAGE['now']}",
+    ]
+    escaped = PAGE["dashboard_url"].replace("&", "&amp;")
+    assert links.startswith(f"Links  <{escaped}|group dashboard> | <{PAGE['explain_url']}|explain page> | <http://")
+    assert re.search(f"<{silence}[^|]*[|]silence 1 h> [|] <{PAGE['runbook_url']}[|]runbook>$", links)
+
+
+def test_the_page_at_pagerduty(office: Office) -> None:
+    """PagerDuty gets the phone line as description and the whole page with it, phone line first."""
+    page = alert("Storm", "critical", "pagerduty", "payments-enricher", startsAt=STARTED)
+    post_alerts(office.server.url, {**page, "annotations": PAGE})
+    event = office.inbox.await_body("/pagerduty", '"group": "pagerduty"')
+    assert event["payload"]["summary"] == f"[FIRING] {PAGE['summary']}"
+    assert event["payload"]["severity"] == "critical"
+    lines = event["payload"]["custom_details"]["page"].splitlines()
+    assert lines[0] == f"[FIRING] {PAGE['summary']}"
+    assert [line[:7] for line in lines[1:]] == ["Cause  ", "Since  ", "Impact ", "Scope  ", "Now    ", "Links  "]
+    assert f"group dashboard {PAGE['dashboard_url']} | explain page {PAGE['explain_url']} | silence 1 h " in lines[-1]
+
+
+def test_the_page_as_json(office: Office) -> None:
+    """The webhook gets every alert with its lines as annotations, whoever else is told."""
+    post_alerts(office.server.url, {**alert("Storm", "warning", "json", "g"), "annotations": PAGE})
+    body = office.inbox.await_body("/alerts", '"cluster": "json"')
+    assert body["groupLabels"] == {"cluster": "json", "group": "g"}
+    assert body["alerts"][0]["annotations"] == PAGE
+
+
+def test_one_message_per_group(office: Office) -> None:
+    """All alerts of a group are one message in which the critical one speaks; another group has its own."""
+    both = [alert("Finding", "critical", "grouping", "one"), alert("TimeHigh", "critical", "grouping", "one")]
+    post_alerts(office.server.url, *both, alert("Finding", "critical", "grouping", "two"))
+    one, two = office.slack("[FIRING] one: "), office.slack("two: Finding in words")
+    assert one["title"].startswith("[FIRING] one: ")
+    assert two["title"] == "[FIRING] two: Finding in words"
+    assert len(re.findall(r"^Also   KafkaRebalance(TimeHigh|Finding) \(critical\)$", one["text"], re.M)) == 1
+
+
+def test_the_owner_is_told(office: Office) -> None:
+    """A group's alert goes to the team of its owner, and to nobody else's Slack."""
+    post_alerts(office.server.url, alert("Slow", "warning", "owner", "g", team="payments"))
+    body = office.inbox.await_body("/alerts", '"cluster": "owner"')
+    [shown] = ask(f"{office.server.url}/api/v2/alerts?filter=cluster%3Downer")
+    assert body["commonLabels"]["team"] == "payments"
+    assert {each["name"] for each in shown["receivers"]} == {"everything", "payments-slack"}
+
+
+@pytest.mark.parametrize(
+    ("loud", "muted", "heard"),
+    [
+        (
+            alert("FleetStorm", "critical", "i1"),
+            alert("Storm", "warning", "i1", "g"),
+            alert("Storm", "warning", "i1-else", "g"),
+        ),
+        (
+            alert("FleetStorm", "critical", "i2"),
+            alert("TimeHigh", "critical", "i2", "g"),
+            alert("GroupStalled", "critical", "i2", "g2"),
+        ),
+        (
+            alert("GroupStalled", "critical", "i3", "g"),
+            alert("Slow", "warning", "i3", "g"),
+            alert("Slow", "warning", "i3", "g2"),
+        ),
+        (
+            alert("Storm", "critical", "i4", "g"),
+            alert("Storm", "warning", "i4", "g"),
+            alert("Storm", "warning", "i4", "g2"),
+        ),
+        (
+            alert("MonitorBehind", "critical", "i5"),
+            alert("GroupStalled", "critical", "i5", "g"),
+            alert("GroupStalled", "critical", "i5-else", "g"),
+        ),
+        (
+            alert("Finding", "critical", "i6"),
+            alert("Slow", "warning", "i6-else", "g"),
+            alert("Finding", "warning", "i6"),
+        ),
+    ],
+    ids=["fleet-storm", "fleet-time", "critical", "storm", "behind", "cluster-wide"],
+)
+def test_inhibition(office: Office, loud: dict[str, Any], muted: dict[str, Any], heard: dict[str, Any]) -> None:
+    """One alert mutes what it explains, and neither another cluster's nor another group's alerts."""
+    # The muting one is there first, as by Prometheus, which sends all of an evaluation at once.
+    post_alerts(office.server.url, loud, muted, heard)
+    inhibited = loud["labels"]["cluster"] == muted["labels"]["cluster"]
+    told = {each["labels"]["cluster"] + each["labels"].get("group", ""): each for each in (heard, loud)}
+    for each in told.values():
+        office.inbox.await_body("/alerts", f'"summary": "{each["annotations"]["summary"]}"')
+    state = await_status(office, muted)
+    assert bool(state["inhibitedBy"]) == inhibited
+    assert await_status(office, heard)["inhibitedBy"] == []
+
+
+def await_status(office: Office, wanted: dict[str, Any]) -> dict[str, Any]:
+    """Return an alert's status once Alertmanager has decided about it."""
+
+    def find() -> dict[str, Any] | None:
+        for each in ask(f"{office.server.url}/api/v2/alerts"):
+            if each["labels"] == wanted["labels"] and each["status"]["state"] != "unprocessed":
+                status: dict[str, Any] = each["status"]
+                return status
+        return None
+
+    found = wait_for(find, f"a decision about {wanted['labels']}", 30)
+    assert found is not None
+    return found
+
+
+def test_a_dead_monitor_mutes_everything_but_itself(tmp_path: Path) -> None:
+    """While no exporter answers, no group's alert is told, in any cluster, and neither is its end."""
+    with webhook_receiver() as inbox:
+        config = write_alertmanager_config(tmp_path, inbox.url, group_wait_seconds=0.3, group_interval_seconds=0.5)
+        with alertmanager(tmp_path, config) as server:
+            office = Office(server, inbox)
+            down = alert("MonitorDown", "critical", "", startsAt=STARTED)
+            stalled = alert("GroupStalled", "critical", "prod", "g", startsAt=STARTED)
+            post_alerts(server.url, down)
+            inbox.await_body("/alerts", "MonitorDown in words")
+            post_alerts(server.url, stalled)
+            assert await_status(office, stalled)["inhibitedBy"]
+            post_alerts(server.url, {**stalled, "endsAt": now()})
+            # What is told later proves that what came before was not.
+            post_alerts(server.url, {**down, "endsAt": now()})
+            inbox.await_body("/alerts", '"status": "resolved"')
+            assert "GroupStalled" not in str(inbox.bodies("/alerts") + inbox.bodies("/slack"))
+
+
+def test_resolution(office: Office) -> None:
+    """The end of an alert is told with the time it lasted, and closes PagerDuty's incident."""
+    page = alert("Storm", "critical", "resolution", "g", startsAt=STARTED)
+    post_alerts(office.server.url, page)
+    opened = office.inbox.await_body("/pagerduty", '"group": "resolution"')
+    post_alerts(office.server.url, {**page, "endsAt": "2026-01-15T03:10:00Z"})
+    message = office.slack("02:41 to 03:10 UTC")
+    assert message["title"] == "[RESOLVED] g: Storm in words"
+    assert message["color"] == "good"
+
+    def find_end() -> Any:
+        key = opened["dedup_key"]
+        return [
+            e for e in office.inbox.bodies("/pagerduty") if e["event_action"] == "resolve" and e["dedup_key"] == key
+        ]
+
+    wait_for(find_end, "PagerDuty's incident is closed", 30)
+
+
+def test_a_hostile_name_stays_text(office: Office) -> None:
+    """Quotes, line ends, braces, HTML and Slack's markup in a name break neither lines nor links nor the silence."""
+    page = {
+        **alert("Storm", "critical", "hostile", HOSTILE),
+        "annotations": {**PAGE, "summary": f"{HOSTILE}: 14", "cause": HOSTILE},
+    }
+    post_alerts(office.server.url, page)
+    safe = 'a"b {{ .Status }}&lt;!channel&gt; &amp; \\d|é'
+    message = office.slack("!channel")
+    assert message["title"] == f"[FIRING] {safe}: 14"
+    lines = message["text"].splitlines()
+    assert [line[:7] for line in lines] == ["Cause  ", "Since  ", "Impact ", "Scope  ", "Now    ", "Links  "]
+    assert lines[0] == f"Cause  {safe}"
+    assert "<!" not in message["text"]
+    [encoded] = re.findall(r"filter=([^|]*)\|silence", lines[-1])
+    assert unquote(encoded) == '{cluster="hostile",group="a\\"b\\n{{ .Status }}<!channel> & \\\\d|é"}'
+    [event] = await_pagerduty(office, "hostile")
+    assert event["payload"]["component"] == HOSTILE
+
+
+def await_pagerduty(office: Office, cluster: str) -> list[Any]:
+    """Return PagerDuty's events about a cluster once there are any."""
+    return wait_for(
+        lambda: [each for each in office.inbox.bodies("/pagerduty") if each["payload"]["group"] == cluster],
+        f"an event about {cluster}",
+        30,
+    )

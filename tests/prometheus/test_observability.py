@@ -1,0 +1,103 @@
+"""Prometheus and Alertmanager as the demo and tests start them."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from urllib.parse import quote
+
+import pytest
+
+from prometheus.rig import alertmanager, ask, prometheus, webhook_receiver
+from rebalance_deploy.errors import UserError
+from rebalance_deploy.observability import write_alertmanager_config, write_prometheus_config
+from waiting import is_alive, wait_for
+
+GROUP = 'a"b\\n{{x}}<b>'
+#: What an exporter says of a group in the middle of a storm, and of itself.
+EXPOSITION = f"""\
+kafka_rebalance_window_rebalances{{cluster="prod",group="{GROUP.replace(chr(34), chr(92) + chr(34))}",window="15m"}} 14
+kafka_rebalance_window_rebalances{{cluster="prod",group="{GROUP.replace(chr(34), chr(92) + chr(34))}",window="5m"}} 4
+kafka_rebalance_group_info{{cluster="prod",group="{GROUP.replace(chr(34), chr(92) + chr(34))}",owner="payments"}} 1
+kafka_rebalance_monitor_ready 1
+"""
+
+
+@contextmanager
+def exporter(text: str) -> Iterator[str]:
+    """Serve an exposition on loopback; gives `host:port`."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/plain; version=0.0.4")
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class's name
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_from_a_series_to_the_page(tmp_path: Path) -> None:
+    """A scraped storm of a group with a hostile name arrives as its page, with no label but those promised."""
+    with webhook_receiver() as inbox, exporter(EXPOSITION) as target:
+        receivers = write_alertmanager_config(tmp_path, inbox.url, group_wait_seconds=0.2, group_interval_seconds=0.5)
+        with alertmanager(tmp_path, receivers) as office:
+            config = write_prometheus_config(
+                tmp_path,
+                targets=[target],
+                alertmanagers=[office.url.removeprefix("http://")],
+                links={"link_monitor": "http://monitor"},
+                scrape_seconds=0.5,
+                hold_seconds=0.5,
+            )
+            with prometheus(tmp_path, config):
+                body = inbox.await_body("/alerts", "KafkaRebalanceStorm", seconds=60)
+                message = inbox.await_body("/slack", "14 rebalances", seconds=60)["attachments"][0]
+    [alert] = body["alerts"]
+    name = json.loads(f'"{GROUP.replace(chr(34), chr(92) + chr(34))}"')
+    expected = {"alertname": "KafkaRebalanceStorm", "severity": "warning", "cluster": "prod", "team": "payments"}
+    assert alert["labels"] == {**expected, "group": name}
+    assert alert["annotations"]["explain_url"] == "http://monitor/#/groups/prod/" + quote(name, safe="")
+    assert message["title"] == '[FIRING] a"b?{{x}}&lt;b&gt;: 14 rebalances in 15 min'
+    assert message["text"].startswith("Cause  undetermined: no client metrics of this group")
+
+
+def test_servers_end_with_the_block(tmp_path: Path) -> None:
+    """Nothing is left running, and the URL is where links of the server point to."""
+    config = write_prometheus_config(tmp_path, targets=["127.0.0.1:1"])
+    with prometheus(tmp_path, config) as server:
+        assert ask(f"{server.url}/api/v1/status/flags")["data"]["web.external-url"] == server.url
+        assert ask(f"{server.url}/api/v1/rules")["status"] == "success"
+    wait_for(lambda: not is_alive(server.process.pid), "Prometheus is gone")
+
+
+def test_a_wrong_configuration_is_told(tmp_path: Path) -> None:
+    """A server that ends at its start is an error with what it said last."""
+    wrong = tmp_path / "wrong.yml"
+    wrong.write_text("no_such_key: 1\n")
+    with pytest.raises(UserError, match=r"prometheus ended with exit code .*no_such_key"), prometheus(tmp_path, wrong):
+        pass
+
+
+def test_a_port_in_use_is_told(tmp_path: Path) -> None:
+    """A port that was asked for and is taken is an error at once, whoever answers there."""
+    with socket.create_server(("127.0.0.1", 0)) as taken, webhook_receiver() as inbox:
+        config = write_alertmanager_config(tmp_path, inbox.url)
+        port = taken.getsockname()[1]
+        with pytest.raises(UserError, match=f"port {port} is in use"), alertmanager(tmp_path, config, port):
+            pass

@@ -1,0 +1,221 @@
+"""The rules as promtool sees them, and what ties them to the metrics, the catalogue and the runbooks."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from prometheus.rig import DEPLOY, RULES, run_tool
+from rebalance_deploy import observability
+from rebalance_deploy.errors import UserError
+from rebalance_exporters import metrics
+
+RULE_FILES = sorted(RULES.glob("*.yml"))
+TEST_FILES = sorted((DEPLOY / "prometheus" / "tests").glob("*.yml"))
+RUNBOOKS = DEPLOY.parent / "docs" / "runbooks"
+CATALOGUE = DEPLOY.parent / "streaming" / "rebalance_streaming" / "detect" / "diagnoses.toml"
+
+#: What was promised: for how long the condition must hold, by alert and severity.
+PROMISED = {
+    ("KafkaRebalanceGroupStalled", "critical"): "30s",
+    ("KafkaRebalanceTimeHigh", "critical"): "5m",
+    ("KafkaRebalanceStorm", "warning"): "2m",
+    ("KafkaRebalanceStorm", "critical"): "2m",
+    ("KafkaRebalanceFleetStorm", "critical"): "2m",
+    ("KafkaRebalanceFinding", "critical"): "0m",
+    ("KafkaRebalanceFinding", "warning"): "0m",
+    ("KafkaRebalanceHeartbeatHeadroomLow", "warning"): "1m",
+    ("KafkaRebalancePollHeadroomLow", "warning"): "1m",
+    ("KafkaRebalanceSlow", "warning"): "15m",
+    ("KafkaRebalanceGroupEmpty", "warning"): "5m",
+    ("KafkaRebalanceAssignmentSkew", "info"): "30m",
+    ("KafkaRebalanceIdleMembers", "info"): "30m",
+    ("KafkaRebalanceMonitorBehind", "critical"): "3m",
+    ("KafkaRebalanceMonitorDown", "critical"): "3m",
+    ("KafkaRebalanceWatchdog", "none"): "0m",
+}
+ALERTS = sorted({name for name, _ in PROMISED})
+#: The lines of the page, and the links below it.
+ANNOTATIONS = {"summary", "cause", "since", "impact", "scope", "now", "explain_url", "dashboard_url", "runbook_url"}
+LABELS = {"cluster", "group", "severity", "team"}
+
+
+def all_rules() -> list[dict[str, Any]]:
+    """Return the rules of all files in order."""
+    return [
+        rule for file in RULE_FILES for group in yaml.safe_load(file.read_text())["groups"] for rule in group["rules"]
+    ]
+
+
+def alert_rules() -> list[dict[str, Any]]:
+    """Return the alerting rules."""
+    return [rule for rule in all_rules() if "alert" in rule]
+
+
+def seconds(duration: str) -> int:
+    """Return the length of a duration of one unit."""
+    return int(duration[:-1]) * {"s": 1, "m": 60, "h": 3600}[duration[-1]]
+
+
+def expectations(alert: str) -> Iterator[list[bool]]:
+    """Yield per promtool case, in order of time, whether the alert is expected to fire."""
+    for file in TEST_FILES:
+        for case in yaml.safe_load(file.read_text())["tests"]:
+            asked = [each for each in case.get("promql_expr_test", ()) if f'alertname="{alert}"' in each["expr"]]
+            if asked:
+                yield [bool(each["exp_samples"]) for each in asked]
+
+
+def test_promtool_accepts_rules_and_configuration() -> None:
+    """Prometheus would load what is shipped."""
+    for what, files in (("rules", RULE_FILES), ("config", [DEPLOY / "prometheus" / "prometheus.yml"])):
+        done = run_tool("promtool", "check", what, *files)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("file", TEST_FILES, ids=lambda file: file.stem)
+def test_promtool_cases(file: Path) -> None:
+    """Every rule fires, stays silent and resolves when it should, and says what it should."""
+    done = run_tool("promtool", "test", "rules", file)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("alert", [name for name in ALERTS if name != "KafkaRebalanceWatchdog"])
+def test_every_alert_has_its_cases(alert: str) -> None:
+    """For every alert there is a case in which it fires and resolves, and a look-alike in which it stays silent."""
+    cases = list(expectations(alert))
+    assert any(any(case) and not case[0] and not case[-1] for case in cases), "fires and resolves"
+    assert any(not any(case) for case in cases), "stays silent"
+
+
+def test_alerts_are_those_promised() -> None:
+    """Alerts, severities and hold times are those of the table in the documentation."""
+    assert {(rule["alert"], rule["labels"]["severity"]): rule.get("for", "0m") for rule in alert_rules()} == PROMISED
+
+
+def test_labels_never_change_while_an_alert_fires() -> None:
+    """Rules add the severity only; that nothing else is left of their expressions, page.yml shows label by label."""
+    assert all(set(rule["labels"]) == {"severity"} for rule in alert_rules())
+    pages = yaml.safe_load((DEPLOY / "prometheus" / "tests" / "page.yml").read_text())["tests"]
+    expected = [
+        (each["alertname"], alert["exp_labels"])
+        for case in pages
+        for each in case["alert_rule_test"]
+        for alert in each["exp_alerts"]
+    ]
+    assert {name for name, _ in expected} == set(ALERTS)
+    assert all(set(labels) <= LABELS for _, labels in expected)
+
+
+def test_every_alert_fills_the_page() -> None:
+    """No line of the page is missing, and the runbook is the alert's own."""
+    for rule in alert_rules():
+        lines = rule["annotations"]
+        assert f"/{rule['alert']}.md" in lines["runbook_url"]
+        assert set(lines) == ANNOTATIONS or rule["alert"] == "KafkaRebalanceWatchdog"
+
+
+def test_blindness_is_told_before_silence_is_taken_for_the_end() -> None:
+    """Whatever notifies somebody is held until a dead monitor has been noticed and mutes it."""
+    noticed = max(seconds(hold) for (name, _), hold in PROMISED.items() if "Monitor" in name)
+    data = [rule for rule in alert_rules() if not re.search("Monitor|Watchdog", rule["alert"])]
+    held = {
+        rule["alert"]: seconds(rule.get("keep_firing_for", "0s"))
+        for rule in data
+        if rule["labels"]["severity"] != "info"
+    }
+    assert all(hold > noticed + 60 for hold in held.values()), held
+
+
+def test_rules_use_what_the_exporter_exports() -> None:
+    """Every metric and every label matched or summed by in a rule is in the exporter's table, or a rule's record."""
+    exported = {
+        metric.full_name: {*metric.labels, "cluster", "group", "instance", "job"}
+        for name in dir(metrics)
+        for metric in flatten(getattr(metrics, name))
+    }
+    for histogram in [name for name in exported if name.endswith("duration_seconds")]:
+        exported |= {histogram + end: exported[histogram] | {"le"} for end in ("_bucket", "_count", "_sum")}
+    text = "".join(file.read_text() for file in RULE_FILES)
+    used = set(re.findall(r"\bkafka_rebalance_[a-z0-9_]+", text))
+    assert used <= set(exported), sorted(used - set(exported))
+    for name, matchers in re.findall(r"\b(kafka_rebalance_[a-z0-9_]+)\{([a-z_]+[=!][^{}%]*)\}", text):
+        wanted = set(re.findall(r'([a-z_]+)(?:=|!=|=~|!~)"', matchers))
+        assert wanted <= exported[name], (name, wanted - exported[name])
+
+
+def flatten(value: object) -> Iterator[metrics.Metric[Any]]:
+    """Yield the metrics that a name of the table's module stands for."""
+    if isinstance(value, metrics.Metric):
+        yield value
+    elif isinstance(value, tuple):
+        yield from (each for each in value if isinstance(each, metrics.Metric))
+
+
+def test_rules_know_the_catalogue() -> None:
+    """Every diagnosis that a rule names is one that the monitor makes."""
+    known = set(tomllib.loads(CATALOGUE.read_text())["diagnoses"])
+    text = (RULES / "kafka-rebalance.yml").read_text()
+    named = {rule for found in re.findall(r'rule[=!]~"([a-z_|]+)"', text) for rule in found.split("|")}
+    assert named
+    assert named <= known, sorted(named - known)
+
+
+def test_records_that_are_used_are_recorded() -> None:
+    """No rule waits for a record that nothing writes, apart from overrides, and those are listed with their default."""
+    text = "".join(file.read_text() for file in RULE_FILES)
+    used = set(re.findall(r"\bkafka_rebalance:[a-z0-9_:]+", text))
+    recorded = {rule["record"] for rule in all_rules() if "record" in rule}
+    overrides = {name.rpartition(":")[2] for name in used if ":override:" in name} - {""}
+    documented = set(re.findall(r"^# ([a-z_]+) {2,}", (RULES / "overrides.yml").read_text(), re.MULTILINE))
+    assert {name for name in used if ":override:" not in name} <= recorded
+    assert overrides == documented
+
+
+def test_overrides_as_documented(tmp_path: Path) -> None:
+    """The example of overrides.yml, its comments taken away, raises a threshold for one group and mutes another."""
+    text = (RULES / "overrides.yml").read_text()
+    example = [line.removeprefix("#") for line in text.splitlines() if re.match(r"#   (- record|  expr):", line)]
+    assert len(example) == 4
+    (tmp_path / "overrides.yml").write_text(
+        text.replace("rules: []", "rules:\n" + "\n".join("    " + e for e in example))
+    )
+    case = yaml.safe_load((Path(__file__).parent / "overrides.yml").read_text())
+    case["rule_files"] = [str(RULES / "kafka-rebalance.yml"), str(tmp_path / "overrides.yml")]
+    (tmp_path / "test.yml").write_text(yaml.safe_dump(case))
+    done = run_tool("promtool", "test", "rules", tmp_path / "test.yml")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_runbook_per_alert() -> None:
+    """Every alert has a page that names it, and no page is about an alert that is no more."""
+    pages = {page.stem for page in RUNBOOKS.glob("*.md")} - {"README"}
+    assert pages == set(ALERTS)
+    index = (RUNBOOKS / "README.md").read_text()
+    for alert in ALERTS:
+        assert (RUNBOOKS / f"{alert}.md").read_text().startswith(f"# {alert}\n")
+        assert f"({alert}.md)" in index
+
+
+def test_urls_stand_at_one_place() -> None:
+    """Rules hold no address: links are made of external labels, all of which the configuration has and drops."""
+    text = "".join(file.read_text() for file in RULE_FILES)
+    assert "http" not in text
+    config = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
+    labels = config["global"]["external_labels"]
+    assert set(re.findall(r"\$externalLabels\.(\w+)", text)) == set(labels)
+    [dropped] = [each["regex"] for each in config["alerting"]["alert_relabel_configs"]]
+    assert all(re.fullmatch(dropped, label) for label in labels)
+
+
+def test_a_missing_tool_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without Prometheus the tests fail, and say what to install."""
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(UserError, match="promtool is not installed: sudo apt-get install prometheus "):
+        observability.find_tool("promtool")
