@@ -8,6 +8,7 @@ is a part of something larger names that as its parent and leaves it to it to wa
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
@@ -21,6 +22,8 @@ _KEPT_IDS = 200
 _KEPT_MEMBERS = 20
 #: Of these one finding per group is enough, whoever comes or goes.
 _ONE_PER_GROUP = frozenset({"benign", "undetermined"})
+#: Said of a rebalance, these are right or wrong; they do not pass.
+_CAUSES_OF_LOSSES = frozenset({"heartbeats", "polling"})
 #: What collects other findings, the larger thing first: the whole cluster's under no group, a storm under its own.
 _PARENTS = ("cluster_wide_disturbance", "rebalance_storm")
 
@@ -93,12 +96,14 @@ class Book:
     def _written(
         self, key: tuple[str, str, str], several: list[Statement], now_ms: int, resolve_after_ms: int
     ) -> Finding:
-        latest = max(several, key=lambda each: (each.last_ms is None, each.last_ms or 0, each.verdict.confidence))
+        alike = _of_usual_variant(several)
+        latest = max(alike, key=lambda each: (each.last_ms is None, each.last_ms or 0, each.verdict.confidence))
         verdict, known = latest.verdict, self._groups[key[0]].get(key)
-        best = max(several, key=lambda each: (each.verdict.confidence, each.last_ms or 0)).verdict
+        best = max(alike, key=lambda each: (each.verdict.confidence, each.last_ms or 0)).verdict
         primary = [each for each in several if each.primary]
         ids = tuple(dict.fromkeys(name for each in primary or several for name in each.verdict.rebalance_ids))
-        last_ms = None if latest.last_ms is None else max(each.last_ms or 0 for each in several)
+        stands = any(each.last_ms is None for each in several)
+        last_ms = None if stands else max(each.last_ms or 0 for each in several)
         over_ms = None if last_ms is None else last_ms + resolve_after_ms
         resolved = over_ms is not None and now_ms >= over_ms
         started_ms = min(each.verdict.started_at_ms for each in several)
@@ -120,7 +125,7 @@ class Book:
             updated_at_ms=now_ms,
             resolved_at_ms=over_ms if resolved else None,
             summary=best.summary,
-            variant=verdict.variant or best.variant,
+            variant=verdict.variant,
             rebalances=len(ids),
             rebalance_ids=ids[-_KEPT_IDS:],
             evidence=_distinct(verdict.evidence, best.evidence),
@@ -150,13 +155,22 @@ class Book:
             if finding.state != FIRING or now_ms < finding.updated_at_ms:
                 continue  # the latter: of an earlier run, while the recent past is read again
             done = replace(finding, state=RESOLVED, resolved_at_ms=now_ms, updated_at_ms=now_ms)
-            if finding.primary and finding.rebalance_ids:
+            if finding.rebalance_ids and (finding.primary or diagnosis(finding.rule).family in _CAUSES_OF_LOSSES):
                 withdrawn.append(done)
                 del known[key]
             else:
                 known[key] = done
                 ended.append(done)
         return ended, withdrawn
+
+
+def _of_usual_variant(several: Sequence[Statement]) -> list[Statement]:
+    """Return the statements of the mechanism that most have; those without a word on it go with any."""
+    counted = Counter(each.verdict.variant for each in several if each.verdict.variant is not None)
+    if not counted:
+        return list(several)
+    usual = counted.most_common(1)[0][0]
+    return [each for each in several if each.verdict.variant == usual]
 
 
 def _latest_subject(several: Sequence[Statement]) -> Subject:

@@ -6,6 +6,7 @@ wanted has the cause of its wait, if it waited for long.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from rebalance_streaming.detect.episode import Episode
@@ -62,7 +63,9 @@ def _merge(verdicts: list[Verdict]) -> list[Verdict]:
 
 
 def _joined(verdicts: list[Verdict]) -> Verdict:
-    first = max(verdicts, key=lambda each: each.confidence)
+    """Speak for all: by the mechanism that most of them have, in the words of the surest of those."""
+    usual = Counter(each.variant for each in verdicts).most_common(1)[0][0]
+    first = max((each for each in verdicts if each.variant == usual), key=lambda each: each.confidence)
     members: dict[str, SubjectMember] = {
         member.member_id or member.client_id or "": member for each in verdicts for member in each.subject.members
     }
