@@ -3,22 +3,41 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+from urllib.parse import unquote
 
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from rebalance_exporters.view import GroupKey, Picture, View
+from rebalance_exporters.health import Readiness
+from rebalance_exporters.kept import GroupKey
+from rebalance_exporters.overview import make_overview
+from rebalance_exporters.owners import Owners
+from rebalance_exporters.stream_events import EventSource, Filter
+from rebalance_exporters.view import Picture, View
 from rebalance_streaming.groups import events
 
+_BAD_REQUEST = 400
 _NOT_FOUND = 404
 _AMBIGUOUS = 409
+
+_GROUPS_PATH = "/api/v1/groups"
+_REBALANCES = "rebalances"
 
 
 def json_response(body: object, status_code: int = 200) -> Response:
     """Answer with an object of the contract, or anything made of them."""
-    return Response(events.encode(body), status_code, media_type="application/json")
+    return _raw_json(events.encode(body), status_code)
+
+
+def _raw_json(text: bytes, status_code: int = 200) -> Response:
+    # Names come from whoever connects to Kafka: no browser may take them for anything but data.
+    headers = {"x-content-type-options": "nosniff", "cache-control": "no-store"}
+    return Response(text, status_code, headers, media_type="application/json")
 
 
 def error_response(status_code: int, text: str, did_you_mean: Iterable[str] = ()) -> Response:
@@ -26,8 +45,47 @@ def error_response(status_code: int, text: str, did_you_mean: Iterable[str] = ()
     return json_response({"error": text, "did_you_mean": list(did_you_mean)}, status_code)
 
 
-def make_routes(view: View) -> list[Route]:
+class RequestError(Exception):
+    """A request that cannot be answered: the status, a sentence, and names that may have been meant."""
+
+    def __init__(self, status_code: int, text: str, did_you_mean: Iterable[str] = ()) -> None:
+        super().__init__(text)
+        self.status_code = status_code
+        self.text = text
+        self.did_you_mean = tuple(did_you_mean)
+
+    def answer(self) -> Response:
+        """Return it as the API tells errors."""
+        return error_response(self.status_code, self.text, self.did_you_mean)
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What the API's answers are made of."""
+
+    view: View
+    judge: Callable[[], Readiness]
+    clock_ms: Callable[[], int]
+    read_owners: Callable[[], Owners]
+    followers: EventSource
+    version: str
+
+
+def make_routes(sources: Sources) -> list[Route]:
     """Return the routes of the API; its answers come from one picture each."""
+    view = sources.view
+
+    def show_overview(request: Request) -> Response:
+        overview = make_overview(
+            view.picture(),
+            sources.judge(),
+            sources.clock_ms(),
+            version=sources.version,
+            owners=sources.read_owners(),
+            read_lost=view.lost_ms,
+            cluster=request.query_params.get("cluster"),
+        )
+        return json_response(overview)
 
     def list_groups(request: Request) -> Response:
         cluster = request.query_params.get("cluster")
@@ -36,17 +94,13 @@ def make_routes(view: View) -> list[Route]:
         return json_response({"groups": chosen})
 
     def show_group(request: Request) -> Response:
-        picture = view.picture()
-        found = _find_group(request, picture)
-        return found if isinstance(found, Response) else json_response(picture.groups[found])
-
-    def list_rebalances(request: Request) -> Response:
-        found = _find_group(request, view.picture())
-        if isinstance(found, Response):
-            return found
-        # The rows are JSON already: they go out as they came in, fields unknown to this version included.
-        body = b'{"rebalances":[%s]}' % b",".join(kept.text for kept in view.rebalances(found))
-        return Response(body, media_type="application/json")
+        target, picture = read_target(request), view.picture()
+        key = _find_group(target.group, request, picture)
+        if target.rebalance_id is not None:
+            return _show_rebalance(view, picture, key, target.rebalance_id)
+        return (
+            _list_rebalances(view, key, request) if target.is_about_rebalances else json_response(picture.groups[key])
+        )
 
     def list_findings(request: Request) -> Response:
         wanted = {name: request.query_params.get(name) for name in ("cluster", "group", "rule", "severity", "state")}
@@ -59,25 +113,100 @@ def make_routes(view: View) -> list[Route]:
         found.sort(key=lambda each: (each.started_at_ms, each.finding_id), reverse=True)
         return json_response({"findings": found})
 
+    async def follow(request: Request) -> Response:
+        wanted = Filter(request.query_params.get("cluster"), request.query_params.get("group"))
+        followed = sources.followers.follow(wanted, request.headers.get("last-event-id"))
+        # A proxy that collects events before it hands them on would make them late.
+        headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+        return StreamingResponse(followed, headers=headers, media_type="text/event-stream")
+
     return [
+        Route("/api/v1/overview", show_overview),
         Route("/api/v1/findings", list_findings),
-        Route("/api/v1/groups", list_groups),
-        # Group names may contain slashes, hence paths; the longer route first, or the shorter one would take it.
-        Route("/api/v1/groups/{group:path}/rebalances", list_rebalances),
-        Route("/api/v1/groups/{group:path}", show_group),
+        Route("/api/v1/stream", follow),
+        Route(_GROUPS_PATH, list_groups),
+        Route(f"{_GROUPS_PATH}/{{rest:name}}", show_group),
     ]
 
 
-def _find_group(request: Request, picture: Picture) -> GroupKey | Response:
-    """Return the one group meant, or the answer that says why there is none."""
-    name, cluster = request.path_params["group"], request.query_params.get("cluster")
+class _Name(Convertor[str]):
+    """The rest of a path, line breaks included, which Starlette's own kind of path does not take."""
+
+    regex = "(?s:.*)"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("name", _Name())
+
+
+class Target(NamedTuple):
+    """What a path below /api/v1/groups is about; `rebalance_id` is null where all rebalances are meant."""
+
+    group: str
+    is_about_rebalances: bool = False
+    rebalance_id: str | None = None
+
+
+def read_target(request: Request) -> Target:
+    """Read the path. Slashes of names may be written as %2F or as they are; written so, no name is ambiguous."""
+    raw = request.scope.get("raw_path") or request.scope["path"].encode()
+    path = raw.partition(b"?")[0].decode("ascii", "replace")
+    parts = [unquote(part) for part in path.removeprefix(f"{_GROUPS_PATH}/").split("/")]
+    if len(parts) > 1 and parts[-1] == _REBALANCES:
+        return Target("/".join(parts[:-1]), True)
+    if len(parts) > 2 and parts[-2] == _REBALANCES:
+        return Target("/".join(parts[:-2]), True, parts[-1])
+    return Target("/".join(parts))
+
+
+def _list_rebalances(view: View, key: GroupKey, request: Request) -> Response:
+    limit, since_ms = _read_number(request, "limit"), _read_number(request, "since_ms")
+    found = [
+        kept.text
+        for kept in view.rebalances(key)
+        if since_ms is None or kept.completed_ms is None or kept.completed_ms >= since_ms
+    ]
+    # The rows are JSON already: they go out as they came in, fields unknown to this version included.
+    return _raw_json(b'{"rebalances":[%s]}' % b",".join(found[:limit]))
+
+
+def _read_number(request: Request, name: str) -> int | None:
+    """Return a number of the query string, null where it is not given."""
+    text = request.query_params.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit()) or len(text) > len(str(2**63)):
+        raise RequestError(_BAD_REQUEST, f"{name} is {text!r}: it must be a whole number, 0 or more")
+    return int(text)
+
+
+def _show_rebalance(view: View, picture: Picture, key: GroupKey, rebalance_id: str) -> Response:
+    kept = view.rebalance(key, rebalance_id)
+    if kept is None:
+        ids = [each.rebalance_id for each in view.rebalances(key)]
+        text = f"no rebalance {rebalance_id!r} of group {key[1]!r} is kept"
+        raise RequestError(_NOT_FOUND, text, difflib.get_close_matches(rebalance_id, ids))
+    of_group = picture.findings.get(key)
+    found = [each for each in (of_group.findings if of_group else ()) if rebalance_id in each.rebalance_ids]
+    found.sort(key=lambda each: not each.primary)
+    return _raw_json(b'{"rebalance":%s,"findings":%s}' % (kept.text, events.encode(found)))
+
+
+def _find_group(name: str, request: Request, picture: Picture) -> GroupKey:
+    """Return the one group meant. Raises RequestError that says why there is none."""
+    cluster = request.query_params.get("cluster")
     found = [key for key in picture.groups if key[1] == name and cluster in {None, key[0]}]
     if len(found) == 1:
         return found[0]
     if found:
         clusters = sorted(key[0] for key in found)
         text = f"group {name!r} exists in {len(clusters)} clusters: add ?cluster= with one of {', '.join(clusters)}"
-        return error_response(_AMBIGUOUS, text, clusters)
+        raise RequestError(_AMBIGUOUS, text, clusters)
     where = "" if cluster is None else f" in cluster {cluster!r}"
-    names = {key[1] for key in picture.groups if cluster in {None, key[0]}}
-    return error_response(_NOT_FOUND, f"no group {name!r}{where}", difflib.get_close_matches(name, names))
+    names = sorted({key[1] for key in picture.groups if cluster in {None, key[0]}})
+    raise RequestError(_NOT_FOUND, f"no group {name!r}{where}", difflib.get_close_matches(name, names))

@@ -23,11 +23,14 @@ class ExportConfig:
 
     `stale_after_seconds`: without news from the stream for that long, readiness says so. `group_expiry_seconds`: a
     deleted group's series vanish that long after the deletion. `limit_groups`: the most groups that get series;
-    those known longest stay, and the rest is counted. `commits_lookback_seconds`: how much of the commits topic is
+    those known longest stay, and the rest is counted. `limit_members_per_group`: the same for members within a group,
+    where `collect_members` is on. `commits_lookback_seconds`: how much of the commits topic is
     read at the start. `keep_rebalances`: how many of the latest rebalances the API can show, over all groups.
     `collect_partitions`: a lag series per partition too. `collect_members`: heartbeat and poll series per member, where
     clients report. `read_committed_groups`: a regular expression of groups whose
     consumers read committed records only; their lag ends at the last stable offset. The log does not tell which do.
+    `owners_file`: which team owns which group, a TOML or YAML file of patterns. `web_config_file`: TLS and passwords,
+    a file in the form of Prometheus's exporter-toolkit. Both are read again at SIGHUP; empty means none.
     """
 
     kafka: Mapping[str, str] = field(default_factory=dict)
@@ -37,11 +40,14 @@ class ExportConfig:
     stale_after_seconds: float = 30.0
     group_expiry_seconds: float = 3600.0
     limit_groups: int = 10_000
+    limit_members_per_group: int = 100
     commits_lookback_seconds: float = 900.0
     keep_rebalances: int = 2_000
     collect_partitions: bool = False
     collect_members: bool = False
     read_committed_groups: str = ""
+    owners_file: str = ""
+    web_config_file: str = ""
 
     def validate(self) -> list[str]:
         """Return every problem found, each as one sentence that names the key; empty when all is well."""
@@ -67,7 +73,13 @@ class ExportConfig:
         return problems
 
     def _limit_problems(self) -> list[str]:
-        positive = ("stale_after_seconds", "group_expiry_seconds", "commits_lookback_seconds", "limit_groups")
+        positive = (
+            "stale_after_seconds",
+            "group_expiry_seconds",
+            "commits_lookback_seconds",
+            "limit_groups",
+            "limit_members_per_group",
+        )
         problems = [
             f"{name} is {getattr(self, name)}: it must be greater than 0"
             for name in positive

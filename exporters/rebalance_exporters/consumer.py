@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from rebalance_exporters.config import ExportConfig
 from rebalance_exporters.errors import ExporterError
@@ -184,7 +184,7 @@ class TopicReader:
             self._kafka_error = None
             topic = self._advance(message, at_end=error is not None)
             if error is None and topic is not None:
-                rows.append(Row(topic, message.key(), message.value()))
+                rows.append(Row(topic, message.key(), message.value(), _written_ms(message)))
         if rows:
             self._view.apply(rows)
 
@@ -218,6 +218,11 @@ class TopicReader:
             kafka_errors=self._kafka_errors,
             failure=self._failure,
         )
+
+
+def _written_ms(message: Message) -> int | None:
+    kind, at_ms = message.timestamp()
+    return None if kind == TIMESTAMP_NOT_AVAILABLE else at_ms
 
 
 def _describe(error: KafkaException) -> str:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar
+from typing import Generic, Literal, Self, TypeVar
 
 from rebalance_exporters.health import Readiness, ReadProgress, status_age_seconds
-from rebalance_exporters.view import FIRING, CommitProgress, GroupFindings, LagProgress, Picture
+from rebalance_exporters.kept import FIRING, Example, Examples, GroupFindings
+from rebalance_exporters.view import DELETED, CommitProgress, LagProgress, Picture
 from rebalance_streaming.groups.events import (
     DURATION_BUCKETS_MS,
     REASONS,
@@ -41,6 +42,14 @@ STATE_CODES = {
     "Reconciling": 5,
     "Stable": 6,
     "NotReady": 7,
+}
+
+#: The states a group of each type can be in, which exist from the first scrape on.
+STATES_OF = {
+    "classic": ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable"),
+    "consumer": ("Empty", "Assigning", "Reconciling", "Stable"),
+    "share": ("Empty", "Stable"),
+    "streams": ("Empty", "NotReady", "Assigning", "Reconciling", "Stable"),
 }
 
 #: Record types of `__consumer_offsets` by Kafka's names in snake case; 0 and 1 are two key versions of one thing.
@@ -75,8 +84,17 @@ RECORD_TYPES = {
 Windows = Mapping[str, Window]
 
 Sample = tuple[tuple[str, ...], float]
-Samples = Iterable[Sample]
+Samples = Sequence[Sample]
 _S = TypeVar("_S")
+
+
+@dataclass(frozen=True, slots=True)
+class Exemplar:
+    """An event that stands for a sample: its value, and when it was, in seconds since 1970."""
+
+    rebalance_id: str
+    value: float
+    timestamp: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +102,9 @@ class Metric(Generic[_S]):
     """One metric: `name` without the prefix, `read` gives (label values, value) in the order of `labels`.
 
     No sample means that the value cannot be known; a counter's name ends in `_total`. A histogram's readings are those
-    of its buckets, cumulative with the label `le`, and two more, `SUM` and `COUNT` in its place.
+    of its buckets, cumulative with the label `le`, and two last ones with `SUM` and `COUNT` in its place.
+    `exemplify` gives exemplars by label values (a histogram's by the bound), which only OpenMetrics can show; null
+    where there are none.
     """
 
     name: str
@@ -92,6 +112,7 @@ class Metric(Generic[_S]):
     help: str
     labels: tuple[str, ...]
     read: Callable[[_S], Samples]
+    exemplify: Callable[[_S], Mapping[tuple[str, ...], Exemplar]] | None = None
 
     @property
     def full_name(self) -> str:
@@ -107,13 +128,45 @@ class Metric(Generic[_S]):
 #: Stand for a histogram's `_sum` and `_count` where its readings have the bucket's bound.
 SUM, COUNT = "sum", "count"
 
+#: The buckets of a duration as labels, in seconds.
+_BOUNDS = (*((str(bound / 1000),) for bound in DURATION_BUCKETS_MS), ("+Inf",))
+_SUM, _COUNT = (SUM,), (COUNT,)
+_REASONS = {reason: (reason,) for reason in REASONS}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFacts:
+    """One group as its series tell it; `owner` is null where the owner file names none.
+
+    `partitions` are those of each member; null when one assignment cannot be read or no group record was.
+    """
+
+    snapshot: GroupSnapshot
+    owner: str | None
+    examples: Examples
+    partitions: list[int] | None
+
+    @classmethod
+    def about(cls, snapshot: GroupSnapshot, owner: str | None = None, examples: Examples | None = None) -> Self:
+        """Put the facts about a group together."""
+        return cls(snapshot, owner, examples or Examples(), count_partitions(snapshot))
+
 
 @dataclass(frozen=True, slots=True)
 class CommitMoment:
-    """A group's commits seen from now: the only reading of a group that changes although nothing happened."""
+    """A group's commits seen from now: a reading that changes although nothing happened."""
 
     progress: CommitProgress
     now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reload:
+    """How the last reading of a settings file went, and when it last went well, in epoch milliseconds."""
+
+    file: str
+    successful: bool
+    succeeded_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,29 +181,50 @@ class MonitorState:
     exported_groups: int
     dropped_groups: int
     series: int
-    dropped_series_total: int
+    dropped_series: Mapping[str, int]
+    reloads: tuple[Reload, ...] = ()
 
 
 def _one(value: float | None) -> Samples:
     return [] if value is None else [((), value)]
 
 
-def _read_rebalances(group: GroupSnapshot) -> Samples:
+def _read_rebalances(group: GroupFacts) -> Samples:
     # A reason that a newer stream knows is shown too; those known here exist from the first scrape on, at 0.
-    counts = dict.fromkeys(REASONS, 0) | group.counters.rebalances
-    return [((reason,), count) for reason, count in counts.items()]
+    known = group.snapshot.counters.rebalances
+    samples: list[Sample] = [(labels, known.get(reason, 0)) for reason, labels in _REASONS.items()]
+    if not known.keys() <= _REASONS.keys():
+        samples += [((reason,), known[reason]) for reason in sorted(known.keys() - _REASONS.keys())]
+    return samples
 
 
-def _read_generations(group: GroupSnapshot) -> Samples:
-    counters = group.counters
+def _exemplify_rebalances(group: GroupFacts) -> Mapping[tuple[str, ...], Exemplar]:
+    return {(reason,): _exemplar(example, 1) for reason, example in group.examples.by_reason.items()}
+
+
+def _exemplar(example: Example, value: float) -> Exemplar:
+    return Exemplar(example.rebalance_id, value, example.at_ms / 1000)
+
+
+def _read_generations(group: GroupFacts) -> Samples:
+    counters = group.snapshot.counters
     return [(("completed",), counters.generations_completed), (("aborted",), counters.generations_aborted)]
 
 
-def _read_durations(group: GroupSnapshot) -> Samples:
-    counts = list(itertools.accumulate(group.counters.durations))
-    bounds = [str(bound / 1000) for bound in DURATION_BUCKETS_MS]
-    buckets = [((bound,), count) for bound, count in zip([*bounds, "+Inf"], counts, strict=True)]
-    return [*buckets, ((SUM,), group.counters.duration_ms / 1000), ((COUNT,), counts[-1])]
+def _read_durations(group: GroupFacts) -> Samples:
+    counters = group.snapshot.counters
+    # A stream of another version may have other buckets; what cannot be placed must not be shown in a wrong one.
+    if len(counters.durations) != len(_BOUNDS):
+        return []
+    counts = list(itertools.accumulate(counters.durations))
+    return [*zip(_BOUNDS, counts, strict=True), (_SUM, counters.duration_ms / 1000), (_COUNT, counts[-1])]
+
+
+def _exemplify_durations(group: GroupFacts) -> Mapping[tuple[str, ...], Exemplar]:
+    return {
+        _BOUNDS[bucket]: _exemplar(example, (example.duration_ms or 0) / 1000)
+        for bucket, example in group.examples.by_bucket.items()
+    }
 
 
 def _per_window(read: Callable[[Window], float]) -> Callable[[Windows], Samples]:
@@ -162,19 +236,25 @@ def _per_window(read: Callable[[Window], float]) -> Callable[[Windows], Samples]
     return read_all
 
 
-def _read_member_changes(group: GroupSnapshot) -> Samples:
-    counters = group.counters
+def _read_member_changes(group: GroupFacts) -> Samples:
+    counters = group.snapshot.counters
     changes = {"joined": counters.members_joined, "left": counters.members_left, "replaced": counters.members_replaced}
     return [((change,), count) for change, count in changes.items()]
 
 
-def _read_info(group: GroupSnapshot) -> Samples:
-    # Only in the consumer protocol is the protocol's name the assignor's; Connect and others name formats there.
-    assignor = group.protocol if group.protocol_type == "consumer" else None
-    return [((group.protocol_type or "", group.protocol or "", assignor or ""), 1)]
+def assignor_of(group: GroupSnapshot) -> str | None:
+    """Return the group's assignor: only in the consumer protocol is the protocol's name that."""
+    return group.protocol if group.protocol_type == "consumer" else None
 
 
-def _count_partitions(group: GroupSnapshot) -> list[int] | None:
+def _read_info(group: GroupFacts) -> Samples:
+    known = group.snapshot
+    coordinator = "" if known.coordinator is None else str(known.coordinator)
+    labels = (known.protocol_type, known.protocol, assignor_of(known), coordinator, group.owner)
+    return [(tuple(label or "" for label in labels), 1)]
+
+
+def count_partitions(group: GroupSnapshot) -> list[int] | None:
     """Return the partitions of each member; null when one assignment cannot be read or no group record was."""
     if group.state is None:
         return None
@@ -182,36 +262,38 @@ def _count_partitions(group: GroupSnapshot) -> list[int] | None:
     for member in group.members:
         if member.partitions is None:
             return None
-        counts.append(sum(len(partitions) for partitions in member.partitions.values()))
+        counts.append(sum(map(len, member.partitions.values())))
     return counts
 
 
-def _read_assigned(group: GroupSnapshot) -> Samples:
-    counts = _count_partitions(group)
-    return _one(None if counts is None else sum(counts))
+def _read_assigned(group: GroupFacts) -> Samples:
+    return _one(None if group.partitions is None else sum(group.partitions))
 
 
-def _read_idle(group: GroupSnapshot) -> Samples:
-    counts = _count_partitions(group)
-    return _one(None if counts is None else counts.count(0))
+def _read_largest(group: GroupFacts) -> Samples:
+    return _one(max(group.partitions) if group.partitions else None)
+
+
+def _read_idle(group: GroupFacts) -> Samples:
+    return _one(None if group.partitions is None else group.partitions.count(0))
 
 
 def _per_lag_window(read: Callable[[LagWindow], float | None]) -> Callable[[LagProgress], Samples]:
     def read_all(progress: LagProgress) -> Samples:
-        values = [((name,), read(window)) for name, window in progress.windows.items()]
-        return [(labels, value) for labels, value in values if value is not None]
+        windows = progress.windows.items()
+        return [((name,), value) for name, window in windows if (value := read(window)) is not None]
 
     return read_all
 
 
 def _read_topic_lag(progress: LagProgress) -> Samples:
-    return [] if progress.lag is None else [((name,), topic.total) for name, topic in progress.lag.topics.items()]
+    return [((topic,), lag) for topic, lag in progress.by_topic]
 
 
 def _read_partition_lag(progress: LagProgress) -> Samples:
     return [
         ((name, str(partition)), lag)
-        for name, topic in (progress.lag.topics.items() if progress.lag else ())
+        for name, topic in (sorted(progress.lag.topics.items()) if progress.lag else ())
         for partition, lag in zip(topic.partitions, topic.lags, strict=True)
     ]
 
@@ -221,13 +303,13 @@ def _read_active(of: GroupFindings) -> Samples:
     for finding in of.findings:
         kind = (finding.rule, finding.severity)
         active[kind] = max(active.get(kind, 0), int(finding.state == FIRING))
-    return active.items()
+    return sorted(active.items())
 
 
 def _per_timing_window(read: Callable[[TimingWindow], float | None]) -> Callable[[GroupTiming], Samples]:
     def read_all(timing: GroupTiming) -> Samples:
-        values = [((name,), read(window)) for name, window in timing.windows.items()]
-        return [(labels, value) for labels, value in values if value is not None]
+        windows = timing.windows.items()
+        return [((name,), value) for name, window in windows if (value := read(window)) is not None]
 
     return read_all
 
@@ -238,16 +320,31 @@ def _per_member(read: Callable[[MemberTiming], float | None]) -> Callable[[Group
     def read_all(timing: GroupTiming) -> Samples:
         values: dict[tuple[str, ...], float] = {}
         for member in timing.members:
-            value, labels = read(member), (member.client_id or "", member.host or "")
+            value, labels = read(member), member_labels(member)
             if value is not None:
                 values[labels] = max(value, values.get(labels, value))
-        return values.items()
+        return sorted(values.items())
 
     return read_all
 
 
+def member_labels(member: MemberTiming) -> tuple[str, str]:
+    """Return what a member is called in labels: names that survive a rejoin."""
+    return member.client_id or "", member.host or ""
+
+
 def _read_commit_age(moment: CommitMoment) -> Samples:
     return _one(max(0, moment.now_ms - moment.progress.last_commit_ms) / 1000)
+
+
+def _read_state_seconds(spent: Mapping[str, float]) -> Samples:
+    return [((state,), seconds) for state, seconds in spent.items()]
+
+
+def complete_states(group: GroupSnapshot, seconds: Mapping[str, float]) -> dict[str, float]:
+    """Return seconds for every state the group's type can be in, and others it was in, always in one order."""
+    states = {*STATES_OF.get(group.type or "", ()), *seconds} - {DELETED}
+    return {state: seconds.get(state, 0.0) for state in sorted(states)}
 
 
 def _seconds(milliseconds: float | None) -> float | None:
@@ -257,14 +354,16 @@ def _seconds(milliseconds: float | None) -> float | None:
 _STATE_LIST = ", ".join(f"{code} {state}" for state, code in STATE_CODES.items())
 
 #: Rendered once per change of a group.
-GROUP_METRICS: tuple[Metric[GroupSnapshot], ...] = (
+GROUP_METRICS: tuple[Metric[GroupFacts], ...] = (
     Metric(
         "rebalances_total",
         "counter",
-        "Logical rebalances, by what started them: generations that follow each other before the group settled "
-        "are one. Counted from the log, so none between two scrapes is missed.",
+        "Logical rebalances, by what set them off in the log: generations that follow each other before the group "
+        "settled are one. Counted by the stream when they begin, so none between two scrapes is missed. Why a member "
+        "came or went takes more than the log: that is the rule of kafka_rebalance_findings_total.",
         ("reason",),
         _read_rebalances,
+        _exemplify_rebalances,
     ),
     Metric(
         "generations_total",
@@ -281,6 +380,7 @@ GROUP_METRICS: tuple[Metric[GroupSnapshot], ...] = (
         "(classic groups without a prober) the lower one.",
         (),
         _read_durations,
+        _exemplify_durations,
     ),
     Metric(
         "lost_partition_seconds_total",
@@ -288,7 +388,7 @@ GROUP_METRICS: tuple[Metric[GroupSnapshot], ...] = (
         "Partition-seconds that passed during rebalances without a commit, from gaps of 7.5 s or more: an upper bound "
         "by up to a commit interval each, and nothing for shorter ones.",
         (),
-        lambda group: _one(group.counters.lost_partition_ms / 1000),
+        lambda group: _one(group.snapshot.counters.lost_partition_ms / 1000),
     ),
     Metric(
         "moved_partitions_total",
@@ -296,12 +396,13 @@ GROUP_METRICS: tuple[Metric[GroupSnapshot], ...] = (
         "Partitions that changed from one member to another, a restarted member being the same. Counted 20 s after the "
         "end of the rebalance.",
         (),
-        lambda group: _one(group.counters.partitions_moved),
+        lambda group: _one(group.snapshot.counters.partitions_moved),
     ),
     Metric(
         "member_changes_total",
         "counter",
-        "Members that joined, left or were replaced (a static member that came back under a new id).",
+        "Members that joined, left or were replaced (a static member that came back under a new id). Leaving covers "
+        "every way to go, expired sessions and poll time-outs included: the log does not tell them apart.",
         ("change",),
         _read_member_changes,
     ),
@@ -311,13 +412,14 @@ GROUP_METRICS: tuple[Metric[GroupSnapshot], ...] = (
         "When the group's last rebalance was completed, or began if it goes on, in seconds since 1970. Absent while "
         "none was seen.",
         (),
-        lambda group: _one(_seconds(group.last_rebalance_ms)),
+        lambda group: _one(_seconds(group.snapshot.last_rebalance_ms)),
     ),
     Metric(
         "group_info",
         "gauge",
-        "Always 1: join it on cluster and group to add the protocol or the assignor to another query.",
-        ("protocol_type", "protocol", "assignor"),
+        "Always 1: join it on cluster and group to add protocol, assignor, coordinator or owner to another query. The "
+        "coordinator (a broker's id) is known where `rebalance-monitor probe` runs, the owner from the owner file.",
+        ("protocol_type", "protocol", "assignor", "coordinator", "owner"),
         _read_info,
     ),
     Metric(
@@ -325,14 +427,14 @@ GROUP_METRICS: tuple[Metric[GroupSnapshot], ...] = (
         "gauge",
         "The group's present generation. It starts again when a group is deleted and made anew: do not take rates.",
         (),
-        lambda group: _one(group.generation),
+        lambda group: _one(group.snapshot.generation),
     ),
     Metric(
         "group_members",
         "gauge",
         "Members of the group after its last rebalance.",
         (),
-        lambda group: _one(None if group.state is None else len(group.members)),
+        lambda group: _one(None if group.snapshot.state is None else len(group.snapshot.members)),
     ),
     Metric(
         "group_state_code",
@@ -340,7 +442,7 @@ GROUP_METRICS: tuple[Metric[GroupSnapshot], ...] = (
         f"The group's last known state as a number, as decoration for tables: {_STATE_LIST}. "
         "Sampled at scrapes it misses most rebalances: alert on kafka_rebalance_rebalances_total instead.",
         (),
-        lambda group: _one(STATE_CODES.get(group.state or "")),
+        lambda group: _one(STATE_CODES.get(group.snapshot.state or "")),
     ),
     Metric(
         "group_assigned_partitions",
@@ -355,6 +457,14 @@ GROUP_METRICS: tuple[Metric[GroupSnapshot], ...] = (
         "Members without any partition: more members than partitions, or an assignment that is skewed.",
         (),
         _read_idle,
+    ),
+    Metric(
+        "group_member_partitions_max",
+        "gauge",
+        "Partitions of the member that has the most. Twice the mean or more for long: the assignment is skewed. Absent "
+        "where there is no member or an assignment cannot be read.",
+        (),
+        _read_largest,
     ),
 )
 
@@ -393,7 +503,7 @@ LAG_METRICS: tuple[Metric[LagProgress], ...] = (
         "Records between what the group committed and the end of its partitions, as of the last probe. Absent while no "
         "end offset is known: without `rebalance-monitor probe` nobody knows.",
         (),
-        lambda progress: _one(None if progress.lag is None else progress.lag.total),
+        lambda progress: _one(progress.total),
     ),
     Metric("topic_lag", "gauge", "The group's lag per topic, in records.", ("topic",), _read_topic_lag),
     Metric(
@@ -449,7 +559,7 @@ FINDING_METRICS: tuple[Metric[GroupFindings], ...] = (
         "counter",
         "How often a finding of this diagnosis began to fire, as far as the exporter has read.",
         _FINDING,
-        lambda of: of.fired.items(),
+        lambda of: sorted(of.fired.items()),
     ),
 )
 
@@ -477,6 +587,14 @@ TIMING_METRICS: tuple[Metric[GroupTiming], ...] = (
         "batches are too large.",
         _WINDOW,
         _per_timing_window(lambda window: _seconds(window.poll_gap_max_ms)),
+    ),
+    Metric(
+        "window_poll_headroom_ratio",
+        "gauge",
+        "Smallest share of max.poll.interval that was left when a member reported, 1 to 0; at 0 it leaves the group. "
+        "Below a fifth: the next slow batch costs a rebalance.",
+        _WINDOW,
+        _per_timing_window(lambda window: window.poll_headroom),
     ),
 )
 
@@ -507,16 +625,25 @@ MEMBER_METRICS: tuple[Metric[GroupTiming], ...] = (
     ),
 )
 
+#: Rendered at every scrape, from the seconds spent per state.
+STATE_SECONDS: Metric[Mapping[str, float]] = Metric(
+    "state_seconds_total",
+    "counter",
+    "Time spent per group state, from the states the stream publishes, since the exporter first read of the group. "
+    "Of a classic group only `rebalance-monitor probe` sees the states between Empty and Stable. For the share of "
+    "time lost to rebalances take kafka_rebalance_window_rebalancing_ratio, which needs no probe.",
+    ("state",),
+    _read_state_seconds,
+)
+
 #: Rendered at every scrape.
-COMMIT_METRICS: tuple[Metric[CommitMoment], ...] = (
-    Metric(
-        "group_commit_age_seconds",
-        "gauge",
-        "Time since the group's last offset commit. A group that has work and whose age grows does not get on. Absent "
-        "while no commit was read: after a start only the last minutes of commits are.",
-        (),
-        _read_commit_age,
-    ),
+COMMIT_AGE: Metric[CommitMoment] = Metric(
+    "group_commit_age_seconds",
+    "gauge",
+    "Time since the group's last offset commit. A group that has work and whose age grows does not get on. Absent "
+    "while no commit was read: after a start only the last minutes of commits are.",
+    (),
+    _read_commit_age,
 )
 
 
@@ -527,7 +654,7 @@ def _read_records(state: MonitorState) -> Samples:
             kind = RECORD_TYPES.get(record.type, str(record.type))
             version = "none" if record.value_version is None else str(record.value_version)
             totals[row.cluster, record.query, kind, version, record.outcome] += record.count
-    return totals.items()
+    return sorted(totals.items())
 
 
 def _per_query(read: Callable[[QueryStatus], float | None]) -> Callable[[MonitorState], Samples]:
@@ -551,7 +678,7 @@ def _read_late(groups: Iterable[GroupSnapshot]) -> Samples:
     for group in groups:
         totals[group.cluster, "late"] += group.windows.late
         totals[group.cluster, "future"] += group.windows.future
-    return totals.items()
+    return sorted(totals.items())
 
 
 _QUERY = ("cluster", "query")
@@ -707,10 +834,40 @@ MONITOR_METRICS: tuple[Metric[MonitorState], ...] = (
     Metric(
         "monitor_dropped_series_total",
         "counter",
-        "Series left out because of a limit, counted once when their group is first left out. Any rise means that "
-        "groups are not watched: raise the limit.",
+        "Series left out because of a limit, counted once when their group or member is first left out. Any rise "
+        "means that something is not watched: raise the limit.",
         ("limit",),
-        lambda state: [(("groups",), state.dropped_series_total)],
+        lambda state: [((limit,), count) for limit, count in state.dropped_series.items()],
+    ),
+    Metric(
+        "monitor_last_probe_timestamp_seconds",
+        "gauge",
+        "When the newest probe that was read was made, in seconds since 1970. Absent: nobody probes, and lag, "
+        "coordinators and the states within a classic rebalance are not known.",
+        ("cluster",),
+        lambda state: [((cluster,), totals.last_ms / 1000) for cluster, totals in sorted(state.picture.probes.items())],
+    ),
+    Metric(
+        "monitor_probe_complaints_total",
+        "counter",
+        "Complaints that came with probes, such as a coordinator that refused to answer, as far as the exporter has "
+        "read. The prober's own metrics count what it could not ask at all.",
+        ("cluster",),
+        lambda state: [((cluster,), totals.errors) for cluster, totals in sorted(state.picture.probes.items())],
+    ),
+    Metric(
+        "monitor_config_reload_successful",
+        "gauge",
+        "1 when the file was understood when it was last read. At 0 the former content is in force; the log says why.",
+        ("file",),
+        lambda state: [((reload.file,), int(reload.successful)) for reload in state.reloads],
+    ),
+    Metric(
+        "monitor_config_reload_success_timestamp_seconds",
+        "gauge",
+        "When the file was last read successfully, in seconds since 1970. SIGHUP reads it again.",
+        ("file",),
+        lambda state: [((reload.file,), reload.succeeded_ms / 1000) for reload in state.reloads],
     ),
     Metric(
         "monitor_build_info",

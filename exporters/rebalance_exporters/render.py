@@ -1,18 +1,16 @@
 """Exposition: receives a picture, hands on the bytes of /metrics in the text format or in OpenMetrics.
 
 Groups come to tens of thousands of series of which hardly any change between two scrapes, so each group is rendered
-when it changed and the pieces are joined at a scrape. Both formats write samples alike and differ in HELP and TYPE
-only, so the pieces serve both. The monitor's own few series take prometheus-client's way.
+when it changed and the pieces are joined at a scrape. The pieces serve both formats, which differ only in headers and
+exemplars. The monitor's own few series take prometheus-client's way.
 """
 
 from __future__ import annotations
 
-import gzip
 import heapq
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import Any, Generic, TypeVar
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -21,10 +19,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.registry import Collector
 
+from rebalance_exporters.formats import Style, Writer, render_header, render_labels
 from rebalance_exporters.health import Readiness, ReadProgress
+from rebalance_exporters.kept import Examples, GroupFindings, GroupKey
 from rebalance_exporters.metrics import (
-    COMMIT_METRICS,
-    COUNT,
+    COMMIT_AGE,
     FINDING_METRICS,
     GROUP_LABELS,
     GROUP_METRICS,
@@ -32,131 +31,70 @@ from rebalance_exporters.metrics import (
     MEMBER_METRICS,
     MONITOR_METRICS,
     PARTITION_LAG,
-    SUM,
+    STATE_SECONDS,
     TIMING_METRICS,
     WINDOW_METRICS,
     CommitMoment,
+    GroupFacts,
     Metric,
     MonitorState,
-    Samples,
+    Reload,
+    complete_states,
+    member_labels,
 )
-from rebalance_exporters.view import DELETED, CommitProgress, GroupFindings, GroupKey, Picture
-from rebalance_streaming.groups.events import KEPT_PANES, PANE_MS, GroupSnapshot, Panes
-from rebalance_streaming.groups.windows import windows_at
+from rebalance_exporters.owners import Owners
+from rebalance_exporters.state_times import StateTimes, seconds_by_state
+from rebalance_exporters.view import DELETED, Picture
+from rebalance_streaming.groups.events import PANE_MS, GroupSnapshot, GroupTiming, Panes
+from rebalance_streaming.groups.windows import WINDOWS_MS, windows_at
 
 _S = TypeVar("_S")
+_NO_EXAMPLES = Examples()
+_GROUP_WRITERS = tuple(Writer(metric) for metric in GROUP_METRICS)
+_STATE_WRITER, _AGE_WRITER = Writer(STATE_SECONDS), Writer(COMMIT_AGE)
 
-# Higher levels cost several times the CPU of the whole scrape and save little on text as repetitive as this.
-_GZIP_LEVEL = 1
-
-
-class Style(Enum):
-    """The formats served, by their content type."""
-
-    TEXT = "text/plain; version=0.0.4; charset=utf-8"
-    OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-
-
-def choose_style(accept: str | None) -> Style:
-    """Choose by the Accept header: OpenMetrics only where it is asked for and weighs at least as much as text."""
-    text, openmetrics = 0.0, 0.0
-    for kind, parameters in _parse_accept(accept or ""):
-        weight = _read_weight(parameters.get("q", "1"))
-        if kind == "application/openmetrics-text" and parameters.get("version", "1.0.0") == "1.0.0":
-            openmetrics = max(openmetrics, weight)
-        elif kind == "text/plain":
-            text = max(text, weight)
-    return Style.OPENMETRICS if openmetrics > 0 and openmetrics >= text else Style.TEXT
-
-
-def accepts_gzip(accept_encoding: str | None) -> bool:
-    """Tell whether the Accept-Encoding header allows gzip."""
-    weights = {
-        kind: _read_weight(parameters.get("q", "1")) for kind, parameters in _parse_accept(accept_encoding or "")
-    }
-    return weights.get("gzip", weights.get("*", 0.0)) > 0
-
-
-def compress(body: bytes) -> bytes:
-    """Return the body as gzip, the same bytes for the same body."""
-    return gzip.compress(body, _GZIP_LEVEL, mtime=0)
-
-
-def escape_label(value: str) -> str:
-    """Escape a label's value, which both formats do alike."""
-    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
-
-
-def render_samples(name: str, label_names: tuple[str, ...], common: str, samples: Samples) -> str:
-    """Write samples, one a line; `common` holds the labels that all of them begin with, already written."""
-    lines = []
-    for values, value in samples:
-        labels = "".join(f',{key}="{escape_label(text)}"' for key, text in zip(label_names, values, strict=True))
-        lines.append(f"{name}{{{common}{labels}}} {value}\n")
-    return "".join(lines)
-
-
-def render_histogram(name: str, common: str, samples: Samples) -> str:
-    """Write a histogram's samples, one a line."""
-    lines = []
-    for (bound,), value in samples:
-        suffix, labels = (bound, "") if bound in (SUM, COUNT) else ("bucket", f',le="{bound}"')
-        lines.append(f"{name}_{suffix}{{{common}{labels}}} {value}\n")
-    return "".join(lines)
-
-
-def render_header(metric: Metric[Any], style: Style) -> bytes:
-    """Write the HELP and TYPE lines of a family."""
-    text = metric.help.replace("\\", r"\\").replace("\n", r"\n")
-    name = metric.full_name
-    if style is Style.OPENMETRICS:
-        name, text = metric.family_name, text.replace('"', r"\"")
-    return f"# HELP {name} {text}\n# TYPE {name} {metric.type}\n".encode()
+#: The limits that leave series out, by their names in metrics.
+GROUPS_LIMIT, MEMBERS_LIMIT = "groups", "members_per_group"
 
 
 @dataclass(frozen=True, slots=True)
 class GroupBlock:
     """One group as written: a chunk per member of GROUP_METRICS, empty where the value is not known.
 
-    `quiet_windows` is a chunk per member of WINDOW_METRICS, good for as long as nothing is in the group's windows.
+    The two formats share most chunks. `facts` is null for a group of which only commits are known.
     """
 
-    snapshot: GroupSnapshot | None
+    facts: GroupFacts | None
     labels: str
-    chunks: tuple[bytes, ...]
-    quiet_windows: tuple[bytes, ...]
+    text: tuple[bytes, ...]
+    openmetrics: tuple[bytes, ...]
     series: int
 
+    @property
+    def snapshot(self) -> GroupSnapshot | None:
+        """The group, null when only its commits are known."""
+        return None if self.facts is None else self.facts.snapshot
 
-def _group_labels(key: GroupKey) -> str:
-    return ",".join(f'{name}="{escape_label(value)}"' for name, value in zip(GROUP_LABELS, key, strict=True))
-
-
-def render_group(key: GroupKey, snapshot: GroupSnapshot | None) -> GroupBlock:
-    """Write a group; without a snapshot (only its commits are known) every chunk is empty."""
-    labels = _group_labels(key)
-    if snapshot is None:
-        return GroupBlock(None, labels, (b"",) * len(GROUP_METRICS), (b"",) * len(WINDOW_METRICS), 0)
-    chunks = tuple(_render(metric, labels, snapshot) for metric in GROUP_METRICS)
-    quiet = _render_windows(labels, replace(snapshot, windows=Panes(), rebalancing_since_ms=None), 0)
-    return GroupBlock(snapshot, labels, chunks, quiet, sum(chunk.count(b"\n") for chunk in (*chunks, *quiet)))
+    def chunks(self, style: Style) -> tuple[bytes, ...]:
+        """Return the chunks of one format."""
+        return self.openmetrics if style is Style.OPENMETRICS else self.text
 
 
-def _render(metric: Metric[_S], labels: str, of: _S) -> bytes:
-    if metric.type == "histogram":
-        return render_histogram(metric.full_name, labels, metric.read(of)).encode()
-    return render_samples(metric.full_name, metric.labels, labels, metric.read(of)).encode()
+def render_group(key: GroupKey, facts: GroupFacts | None) -> GroupBlock:
+    """Write a group; without facts every chunk is empty."""
+    labels = render_labels(GROUP_LABELS, key)
+    if facts is None:
+        empty = (b"",) * len(GROUP_METRICS)
+        return GroupBlock(None, labels, empty, empty, 0)
+    texts = [writer.write_both(labels, facts) for writer in _GROUP_WRITERS]
+    plain = tuple([text.encode() for text, _ in texts])
+    rich = tuple([chunk if rich is text else rich.encode() for chunk, (text, rich) in zip(plain, texts, strict=True)])
+    return GroupBlock(facts, labels, plain, rich, sum([text.count("\n") for text, _ in texts]))
 
 
-def _render_windows(labels: str, group: GroupSnapshot, now_ms: int) -> tuple[bytes, ...]:
-    windows = windows_at(group.windows, now_ms, group.rebalancing_since_ms)
-    return tuple(_render(metric, labels, windows) for metric in WINDOW_METRICS)
-
-
-def _is_quiet(group: GroupSnapshot, now_ms: int) -> bool:
-    panes = group.windows.panes
-    over = not panes or panes[-1].start_ms + (KEPT_PANES + 1) * PANE_MS < now_ms
-    return over and group.rebalancing_since_ms is None
+def join_columns(rows: Iterable[tuple[bytes, ...]], width: int) -> tuple[bytes, ...]:
+    """Join the first members of all rows, the second ones, and so on."""
+    return tuple(map(b"".join, zip(*rows, strict=True))) or (b"",) * width
 
 
 class MonitorCollector(Collector):
@@ -181,57 +119,225 @@ class Pieces(Generic[_S]):
 
     def __init__(self, metrics: tuple[Metric[_S], ...]) -> None:
         self.metrics = metrics
+        self._writers = tuple(Writer(metric) for metric in metrics)
         self._written: dict[GroupKey, tuple[_S, tuple[bytes, ...]]] = {}
+        self._joined = (b"",) * len(metrics)
+        self.series = 0
 
     def render(self, values: Iterable[tuple[GroupKey, str, _S]]) -> tuple[bytes, ...]:
         """Write all groups, given as (key, labels, value) in the order wanted; returns a text per metric."""
         written: dict[GroupKey, tuple[_S, tuple[bytes, ...]]] = {}
+        changed = False
         for key, labels, value in values:
             known = self._written.get(key)
             if known is None or known[0] is not value:
-                known = value, tuple(_render(metric, labels, value) for metric in self.metrics)
+                known = value, tuple([writer.write(labels, value).encode() for writer in self._writers])
+                changed = True
             written[key] = known
+        if changed or len(written) != len(self._written):
+            self._joined = join_columns([texts for _, texts in written.values()], len(self.metrics))
+            self.series = _count_lines(self._joined)
         self._written = written
-        columns = zip(*(texts for _, texts in written.values()), strict=True)
-        return tuple(map(b"".join, columns)) or (b"",) * len(self.metrics)
+        return self._joined
+
+
+class WindowPieces:
+    """The sliding windows of every group, which are written again when a pane has left one of them."""
+
+    def __init__(self) -> None:
+        self._writers = tuple(Writer(metric) for metric in WINDOW_METRICS)
+        self._written: dict[GroupKey, tuple[GroupSnapshot, int, float, tuple[bytes, ...]]] = {}
+        self._joined = (b"",) * len(WINDOW_METRICS)
+        self.series = 0
+
+    def render(self, blocks: Mapping[GroupKey, GroupBlock], now_ms: int) -> tuple[bytes, ...]:
+        """Write all groups as of now, a text per member of WINDOW_METRICS."""
+        written = {}
+        changed = False
+        for key, block in blocks.items():
+            if block.facts is None:
+                continue
+            snapshot, known = block.facts.snapshot, self._written.get(key)
+            if known is None or known[0] is not snapshot or not known[1] <= now_ms < known[2]:
+                known = (
+                    snapshot,
+                    now_ms,
+                    _unchanged_until(snapshot, now_ms),
+                    self._write(block.labels, snapshot, now_ms),
+                )
+                changed = True
+            written[key] = known
+        if changed or len(written) != len(self._written):
+            self._joined = join_columns([texts for _, _, _, texts in written.values()], len(WINDOW_METRICS))
+            self.series = _count_lines(self._joined)
+        self._written = written
+        return self._joined
+
+    def _write(self, labels: str, group: GroupSnapshot, now_ms: int) -> tuple[bytes, ...]:
+        windows = windows_at(group.windows, now_ms, group.rebalancing_since_ms)
+        return tuple([writer.write(labels, windows).encode() for writer in self._writers])
+
+
+def _count_lines(texts: Iterable[bytes]) -> int:
+    return sum(text.count(b"\n") for text in texts)
+
+
+def _unchanged_until(group: GroupSnapshot, now_ms: int) -> float:
+    """Return when the next pane leaves a window; now while a rebalance goes on, which fills them all the time."""
+    if group.rebalancing_since_ms is not None:
+        return now_ms
+    ends = [pane.start_ms + PANE_MS + length for pane in group.windows.panes for length in WINDOWS_MS.values()]
+    return min([end for end in ends if end > now_ms], default=float("inf"))
+
+
+class StateClock:
+    """The time one group spent in its states, as shown: it never goes back, although the stream tells a little late.
+
+    Between two changes of the state only one of the numbers grows, and the others stay written.
+    """
+
+    __slots__ = ("_base_ms", "_ended", "_shown", "_start", "_state", "_times", "_type")
+
+    def __init__(self) -> None:
+        self._times: StateTimes | None = None
+        self._type: str | None = None
+        self._shown: dict[str, float] = {}
+        self._state = self._ended = self._start = ""
+        self._base_ms = 0
+
+    def write(self, labels: str, group: GroupSnapshot, times: StateTimes, now_ms: int) -> str:
+        """Write the group's samples as of now."""
+        if times is not self._times or group.type != self._type:
+            self._turn(labels, group, times, now_ms)
+        if not self._state:
+            return self._ended
+        seconds = max(self._shown[self._state], (self._base_ms + now_ms - times.since_ms) / 1000)
+        self._shown[self._state] = seconds
+        return f"{self._ended}{self._start}{seconds}\n"
+
+    def _turn(self, labels: str, group: GroupSnapshot, times: StateTimes, now_ms: int) -> None:
+        """Take up that the state changed: the time spent in the former one stands."""
+        self._times, self._type = times, group.type
+        spent = complete_states(group, seconds_by_state(times, now_ms))
+        self._shown = {state: max(seconds, self._shown.get(state, 0.0)) for state, seconds in spent.items()}
+        self._state = times.state if times.state in self._shown else ""
+        self._base_ms = times.ended_ms.get(self._state, 0)
+        self._start = _STATE_WRITER.begin(labels, (self._state,))
+        self._ended = _STATE_WRITER.write(labels, {s: shown for s, shown in self._shown.items() if s != self._state})
+
+
+class MomentPieces:
+    """What changes with the clock: the time spent in states, and the age of commits."""
+
+    metrics: tuple[Metric[Any], ...] = (STATE_SECONDS, COMMIT_AGE)
+
+    def __init__(self) -> None:
+        self._clocks: dict[GroupKey, StateClock] = {}
+        self.series = 0
+
+    def render(self, picture: Picture, blocks: Mapping[GroupKey, GroupBlock], now_ms: int) -> tuple[bytes, ...]:
+        """Write all groups as of now, a text per metric. A deleted group has no age of commits."""
+        states, ages, clocks = [], [], {}
+        for key, block in blocks.items():
+            group, times, commits = block.snapshot, picture.states.get(key), picture.commits.get(key)
+            if group is not None and times is not None:
+                clock = clocks[key] = self._clocks.get(key) or StateClock()
+                states.append(clock.write(block.labels, group, times, now_ms))
+            if commits is not None and not (group is not None and group.state == DELETED):
+                ages.append(_AGE_WRITER.write(block.labels, CommitMoment(commits, now_ms)))
+        self._clocks = clocks
+        texts = ("".join(states).encode(), "".join(ages).encode())
+        self.series = _count_lines(texts)
+        return texts
+
+
+class MemberLimit:
+    """Leaves out members beyond a number per group, always the same ones, and counts their series once."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._limited: dict[GroupKey, tuple[GroupTiming, GroupTiming]] = {}
+        self._dropped: dict[GroupKey, frozenset[tuple[str, str]]] = {}
+        self.dropped_series = 0
+
+    def apply(self, key: GroupKey, timing: GroupTiming) -> GroupTiming:
+        """Return the timing with as many members as are allowed; the same object for the same timing."""
+        known = self._limited.get(key)
+        if known is None or known[0] is not timing:
+            known = self._limited[key] = (timing, self._cut(key, timing))
+        return known[1]
+
+    def forget(self, present: Iterable[GroupKey]) -> None:
+        """Forget all groups but those present."""
+        gone = self._limited.keys() - present
+        for key in gone:
+            del self._limited[key]
+            self._dropped.pop(key, None)
+
+    def _cut(self, key: GroupKey, timing: GroupTiming) -> GroupTiming:
+        names = sorted({member_labels(member) for member in timing.members})
+        beyond = frozenset(names[self._limit :])
+        new = beyond - self._dropped.get(key, frozenset())
+        self._dropped[key] = beyond
+        if not beyond:
+            return timing
+        left_out = replace(timing, members=tuple(m for m in timing.members if member_labels(m) in new))
+        self.dropped_series += sum(len(list(metric.read(left_out))) for metric in MEMBER_METRICS)
+        return replace(timing, members=tuple(m for m in timing.members if member_labels(m) not in beyond))
 
 
 class Exposition:
     """Writes /metrics. One scrape at a time: others wait and then find the group's pieces ready."""
 
     def __init__(
-        self, *, limit_groups: int, version: str, collect_partitions: bool = False, collect_members: bool = False
+        self,
+        *,
+        limit_groups: int,
+        version: str,
+        limit_members_per_group: int = 100,
+        collect_partitions: bool = False,
+        collect_members: bool = False,
     ) -> None:
         self._lags = Pieces((*LAG_METRICS, PARTITION_LAG) if collect_partitions else LAG_METRICS)
         self._findings = Pieces(FINDING_METRICS)
         self._timings = Pieces((*TIMING_METRICS, *MEMBER_METRICS) if collect_members else TIMING_METRICS)
+        self._windows = WindowPieces()
+        self._moments = MomentPieces()
+        self._members = MemberLimit(limit_members_per_group) if collect_members else None
         self._limit_groups = limit_groups
         self._version = version
         self._lock = threading.Lock()
         self._blocks: dict[GroupKey, GroupBlock] = {}
         self._dropped: frozenset[GroupKey] = frozenset()
-        self._dropped_series_total = 0
-        self._joined_for: object = None
-        self._joined: tuple[bytes, ...] = ()
+        self._dropped_series = 0
+        self._joined: dict[Style, tuple[bytes, ...]] = {}
         self._state: MonitorState | None = None
         self._registry = CollectorRegistry()
         self._registry.register(MonitorCollector(self._read_state))
 
     def render(
-        self, picture: Picture, progress: ReadProgress, readiness: Readiness, now_ms: int, style: Style
+        self,
+        picture: Picture,
+        progress: ReadProgress,
+        readiness: Readiness,
+        now_ms: int,
+        style: Style,
+        *,
+        owners: Owners | None = None,
+        reloads: tuple[Reload, ...] = (),
     ) -> bytes:
         """Return the whole body of /metrics."""
         with self._lock:
-            self._refresh(picture)
-            ages = self._render_commits(picture.commits, now_ms)
-            windows = self._render_windows(now_ms)
+            self._refresh(picture, owners or Owners())
             pieces = (
+                *self._windows.render(self._blocks, now_ms),
                 *self._lags.render(self._present(picture.lags)),
                 *self._findings.render(self._with_findings(picture.findings)),
-                *self._timings.render(self._present(picture.timings)),
+                *self._timings.render(self._limited(picture.timings)),
+                *self._moments.render(picture, self._blocks, now_ms),
             )
-            clocked = (*pieces, *(text.encode() for text in ages))
-            series = sum(block.series for block in self._blocks.values()) + sum(text.count(b"\n") for text in clocked)
+            clocked = (self._windows, self._lags, self._findings, self._timings, self._moments)
+            series = sum([block.series for block in self._blocks.values()]) + sum([each.series for each in clocked])
             self._state = MonitorState(
                 picture=picture,
                 progress=progress,
@@ -241,43 +347,54 @@ class Exposition:
                 exported_groups=len(self._blocks),
                 dropped_groups=len(self._dropped),
                 series=series,
-                dropped_series_total=self._dropped_series_total,
+                dropped_series={
+                    GROUPS_LIMIT: self._dropped_series,
+                    MEMBERS_LIMIT: self._members.dropped_series if self._members else 0,
+                },
+                reloads=reloads,
             )
-            own = generate_openmetrics if style is Style.OPENMETRICS else generate_latest
-            table: tuple[Metric[Any], ...] = (
-                *GROUP_METRICS,
-                *WINDOW_METRICS,
-                *self._lags.metrics,
-                *self._findings.metrics,
-                *self._timings.metrics,
-                *COMMIT_METRICS,
-            )
-            texts = (*self._joined, *windows, *clocked)
-            body = [
-                part for metric, text in zip(table, texts, strict=True) for part in (render_header(metric, style), text)
-            ]
-            return b"".join((*body, own(self._registry)))
+            return self._put_together((*self._join(style), *pieces), style)
+
+    def _put_together(self, texts: tuple[bytes, ...], style: Style) -> bytes:
+        table: tuple[Metric[Any], ...] = (
+            *GROUP_METRICS,
+            *WINDOW_METRICS,
+            *self._lags.metrics,
+            *self._findings.metrics,
+            *self._timings.metrics,
+            *self._moments.metrics,
+        )
+        parts = [
+            part for metric, text in zip(table, texts, strict=True) for part in (render_header(metric, style), text)
+        ]
+        own = generate_openmetrics if style is Style.OPENMETRICS else generate_latest
+        return b"".join((*parts, own(self._registry)))
 
     def _read_state(self) -> MonitorState:
         assert self._state is not None, "only a scrape collects"
         return self._state
 
-    def _refresh(self, picture: Picture) -> None:
-        """Render what changed since the last scrape and forget what is gone."""
+    def _join(self, style: Style) -> tuple[bytes, ...]:
+        joined = self._joined.get(style)
+        if joined is None:
+            rows = (block.chunks(style) for block in self._blocks.values())
+            joined = self._joined[style] = join_columns(rows, len(GROUP_METRICS))
+        return joined
+
+    def _refresh(self, picture: Picture, owners: Owners) -> None:
+        """Render what changed since the last scrape, forget what is gone, and put the new blocks in place at once."""
         exported, dropped = self._select(picture)
-        newly_dropped = dropped - self._dropped
-        self._dropped_series_total += sum(_count_series(key, picture) for key in newly_dropped)
+        self._dropped_series += sum(_count_series(key, picture) for key in dropped - self._dropped)
         self._dropped = dropped
-        if self._joined_for is picture.groups and exported == self._blocks.keys():
-            return
-        blocks = {}
-        for key in sorted(exported):
-            snapshot, block = picture.groups.get(key), self._blocks.get(key)
-            blocks[key] = block if block and block.snapshot is snapshot else render_group(key, snapshot)
-        self._blocks = blocks
-        chunks: Iterable[tuple[bytes, ...]] = zip(*(block.chunks for block in blocks.values()), strict=True)
-        self._joined = tuple(map(b"".join, chunks)) or (b"",) * len(GROUP_METRICS)
-        self._joined_for = picture.groups
+        order = self._blocks if exported == self._blocks.keys() else sorted(exported)
+        blocks, changed = {}, order is not self._blocks
+        for key in order:
+            block = self._blocks.get(key)
+            if block is None or not _is_current(block, key, picture, owners):
+                block, changed = render_group(key, _facts(key, picture, owners)), True
+            blocks[key] = block
+        if changed:
+            self._blocks, self._joined = blocks, {}
 
     def _select(self, picture: Picture) -> tuple[set[GroupKey], frozenset[GroupKey]]:
         """Split the known groups at the limit. Those known longest stay, so that newcomers replace nobody's series."""
@@ -293,16 +410,6 @@ class Exposition:
         exported = set(heapq.nsmallest(self._limit_groups, known, key=rank))
         return exported, frozenset(known - exported)
 
-    def _render_windows(self, now_ms: int) -> tuple[bytes, ...]:
-        """Write the windows of all groups as of now, a text per member of WINDOW_METRICS."""
-        rows = [
-            block.quiet_windows
-            if block.snapshot is None or _is_quiet(block.snapshot, now_ms)
-            else _render_windows(block.labels, block.snapshot, now_ms)
-            for block in self._blocks.values()
-        ]
-        return tuple(map(b"".join, zip(*rows, strict=True))) or (b"",) * len(WINDOW_METRICS)
-
     def _present(self, values: Mapping[GroupKey, _S]) -> Iterator[tuple[GroupKey, str, _S]]:
         """Yield what is known of exported groups that are not deleted."""
         for key, block in self._blocks.items():
@@ -310,43 +417,52 @@ class Exposition:
             if value is not None and not (block.snapshot and block.snapshot.state == DELETED):
                 yield key, block.labels, value
 
+    def _limited(self, timings: Mapping[GroupKey, GroupTiming]) -> Iterator[tuple[GroupKey, str, GroupTiming]]:
+        """Yield the timings of exported groups, without the members beyond the limit."""
+        if self._members is None:
+            yield from self._present(timings)
+            return
+        self._members.forget(timings.keys())
+        for key, labels, timing in self._present(timings):
+            yield key, labels, self._members.apply(key, timing)
+
     def _with_findings(
         self, findings: Mapping[GroupKey, GroupFindings]
     ) -> Iterator[tuple[GroupKey, str, GroupFindings]]:
         """Yield the findings of exported groups, and those of whole clusters, which have no group."""
         for key in sorted(findings):
             if key in self._blocks or not key[1]:
-                yield key, _group_labels(key), findings[key]
+                yield key, render_labels(GROUP_LABELS, key), findings[key]
 
-    def _render_commits(self, commits: Mapping[GroupKey, CommitProgress], now_ms: int) -> list[str]:
-        """Write what changes with the clock, a text per member of COMMIT_METRICS. A deleted group has no age."""
-        present = [
-            (block.labels, CommitMoment(commits[key], now_ms))
-            for key, block in self._blocks.items()
-            if key in commits and not (block.snapshot and block.snapshot.state == DELETED)
-        ]
-        return [
-            "".join(
-                render_samples(metric.full_name, metric.labels, labels, metric.read(moment))
-                for labels, moment in present
-            )
-            for metric in COMMIT_METRICS
-        ]
+
+def _facts(key: GroupKey, picture: Picture, owners: Owners) -> GroupFacts | None:
+    snapshot = picture.groups.get(key)
+    if snapshot is None:
+        return None
+    return GroupFacts.about(snapshot, owners.team_of(*key), picture.examples.get(key, _NO_EXAMPLES))
+
+
+def _is_current(block: GroupBlock, key: GroupKey, picture: Picture, owners: Owners) -> bool:
+    if block.facts is None:
+        return key not in picture.groups
+    return (
+        block.facts.snapshot is picture.groups.get(key)
+        and block.facts.examples is picture.examples.get(key, _NO_EXAMPLES)
+        and block.facts.owner == owners.team_of(*key)
+    )
 
 
 def _count_series(key: GroupKey, picture: Picture) -> int:
-    return render_group(key, picture.groups.get(key)).series + (key in picture.commits) * len(COMMIT_METRICS)
-
-
-def _parse_accept(header: str) -> Iterator[tuple[str, dict[str, str]]]:
-    for item in header.split(","):
-        kind, *parameters = (part.strip() for part in item.split(";"))
-        pairs = (parameter.partition("=") for parameter in parameters)
-        yield kind.lower(), {name.strip().lower(): value.strip().strip('"') for name, _, value in pairs}
-
-
-def _read_weight(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return 0.0
+    """Return about how many series a group that was left out would have: those of its snapshot, windows and commits."""
+    snapshot = picture.groups.get(key)
+    if snapshot is None:
+        return int(key in picture.commits)
+    group = render_group(key, GroupFacts.about(snapshot))
+    windows = windows_at(Panes(), 0)
+    states = complete_states(snapshot, {})
+    return (
+        group.series
+        + sum(len(list(metric.read(windows))) for metric in WINDOW_METRICS)
+        + len(states)
+        + (key in picture.commits)
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import difflib
 import logging
@@ -11,44 +12,47 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
 from importlib import metadata
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from rebalance_exporters.api import error_response, make_routes
+from rebalance_exporters.api import RequestError, Sources, error_response, make_routes
+from rebalance_exporters.auth import BasicAuth
 from rebalance_exporters.config import ExportConfig
 from rebalance_exporters.consumer import TopicReader
 from rebalance_exporters.errors import ExporterError
+from rebalance_exporters.formats import Style, accepts_gzip, choose_style
 from rebalance_exporters.health import Readiness, ReadProgress, judge_readiness
-from rebalance_exporters.render import Exposition, accepts_gzip, choose_style, compress
+from rebalance_exporters.page import page_routes
+from rebalance_exporters.reloading import Settings
+from rebalance_exporters.render import Exposition
+from rebalance_exporters.scraping import SharedScrapes
+from rebalance_exporters.stream_events import EventSource
 from rebalance_exporters.view import View
 
 _log = logging.getLogger(__name__)
 
 _UNAVAILABLE = 503
 _SHUTDOWN_SECONDS = 5
-_PATHS = ("/", "/metrics", "/-/healthy", "/-/ready", "/healthz", "/readyz", "/api/v1/groups")
-
-_PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head><meta charset="utf-8"><title>rebalance-monitor</title></head>
-<body>
-<h1>rebalance-monitor</h1>
-<p>Version {version}. What Kafka consumer groups do when they rebalance.</p>
-<ul>
-<li><a href="/metrics">/metrics</a>: for Prometheus</li>
-<li><a href="/-/ready">/-/ready</a>: whether the metrics are complete and fresh, and if not, what is awaited</li>
-<li><a href="/-/healthy">/-/healthy</a>: whether the process works</li>
-<li><a href="/api/v1/groups">/api/v1/groups</a>: every group as JSON</li>
-</ul>
-</body>
-</html>
-"""
+_PATHS = (
+    "/",
+    "/metrics",
+    "/-/healthy",
+    "/-/ready",
+    "/healthz",
+    "/readyz",
+    "/api/v1/overview",
+    "/api/v1/groups",
+    "/api/v1/findings",
+    "/api/v1/stream",
+)
 
 
 def read_version() -> str:
@@ -65,12 +69,23 @@ def now_ms() -> int:
 
 
 def make_app(
-    config: ExportConfig, view: View, read_progress: Callable[[], ReadProgress], clock_ms: Callable[[], int] = now_ms
+    config: ExportConfig,
+    view: View,
+    read_progress: Callable[[], ReadProgress],
+    clock_ms: Callable[[], int] = now_ms,
+    *,
+    settings: Settings | None = None,
+    stop: threading.Event | None = None,
 ) -> Starlette:
-    """Make the application; whoever reads Kafka stays outside and is asked for its progress."""
-    version = read_version()
+    """Make the application; whoever reads Kafka stays outside and is asked for its progress.
+
+    Raises ExporterError when a file that the settings name cannot be used.
+    """
+    version, stopping = read_version(), stop or threading.Event()
+    settings = settings or Settings(config.owners_file, config.web_config_file, clock_ms)
     exposition = Exposition(
         limit_groups=config.limit_groups,
+        limit_members_per_group=config.limit_members_per_group,
         version=version,
         collect_partitions=config.collect_partitions,
         collect_members=config.collect_members,
@@ -79,16 +94,40 @@ def make_app(
     def judge() -> Readiness:
         return judge_readiness(view.picture(), read_progress(), clock_ms(), config.stale_after_seconds)
 
-    # Plain functions run in Starlette's thread pool, so that a large exposition holds up no health check.
-    def serve_metrics(request: Request) -> Response:
-        style = choose_style(request.headers.get("accept"))
-        body = exposition.render(view.picture(), read_progress(), judge(), clock_ms(), style)
-        headers = {"content-type": style.value, "vary": "Accept, Accept-Encoding"}
-        if accepts_gzip(request.headers.get("accept-encoding")):
-            body = compress(body)
-            headers["content-encoding"] = "gzip"
-        return Response(body, headers=headers)
+    def render(style: Style) -> bytes:
+        owners, reloads = settings.read_owners(), settings.reloads
+        return exposition.render(
+            view.picture(), read_progress(), judge(), clock_ms(), style, owners=owners, reloads=reloads
+        )
 
+    followers = EventSource(view, judge, clock_ms, settings.read_owners, version, stopping.is_set)
+    sources = Sources(view, judge, clock_ms, settings.read_owners, followers, version)
+    return Starlette(
+        routes=[
+            *page_routes(),
+            _make_metrics_page(SharedScrapes(render)),
+            *_make_health_pages(judge, read_progress),
+            *make_routes(sources),
+        ],
+        middleware=[Middleware(BasicAuth, read_check=settings.read_passwords)],
+        exception_handlers={HTTPException: _answer_http_error, RequestError: _answer_request_error},
+    )
+
+
+def _make_metrics_page(scrapes: SharedScrapes) -> Route:
+    async def serve_metrics(request: Request) -> Response:
+        style = choose_style(request.headers.get("accept"))
+        gzip = accepts_gzip(request.headers.get("accept-encoding"))
+        headers = {"content-type": style.value, "vary": "Accept, Accept-Encoding"}
+        if gzip:
+            headers["content-encoding"] = "gzip"
+        return Response(await scrapes.body(style, gzip=gzip), headers=headers)
+
+    return Route("/metrics", serve_metrics)
+
+
+def _make_health_pages(judge: Callable[[], Readiness], read_progress: Callable[[], ReadProgress]) -> list[Route]:
+    # Plain functions run in Starlette's thread pool, so that a picture being taken holds up nobody else.
     def serve_healthy(_: Request) -> Response:
         failure = read_progress().failure
         if failure is not None:
@@ -99,56 +138,70 @@ def make_app(
         verdict = judge()
         return PlainTextResponse(f"{verdict.text}\n", 200 if verdict.ready else _UNAVAILABLE)
 
-    def serve_page(_: Request) -> Response:
-        return HTMLResponse(_PAGE.format(version=version))
-
-    routes = [
-        Route("/", serve_page),
-        Route("/metrics", serve_metrics),
+    return [
         Route("/-/healthy", serve_healthy),
         Route("/healthz", serve_healthy),
         Route("/-/ready", serve_ready),
         Route("/readyz", serve_ready),
-        *make_routes(view),
     ]
-    return Starlette(routes=routes, exception_handlers={HTTPException: _answer_error})
 
 
 def run(
     config: ExportConfig,
     *,
     stop: threading.Event | None = None,
+    reload: threading.Event | None = None,
     on_listening: Callable[[str, int], None] | None = None,
 ) -> None:
     """Serve until SIGTERM, SIGINT or `stop`; the bound host and port go to `on_listening` once requests are taken.
 
-    Raises ExporterError for wrong settings, a port that cannot be had, or brokers that do not answer.
+    SIGHUP, or setting `reload`, reads the owner file and the web config file again. Raises ExporterError for wrong
+    settings, a port that cannot be had, or brokers that do not answer.
     """
     problems = config.validate()
     if problems:
         raise ExporterError("; ".join(problems))
-    reads_committed = re.compile(config.read_committed_groups) if config.read_committed_groups else None
-    view = View(
-        group_expiry_seconds=config.group_expiry_seconds,
-        keep_rebalances=config.keep_rebalances,
-        reads_committed=lambda group: reads_committed is not None and reads_committed.fullmatch(group) is not None,
-    )
+    settings = Settings(config.owners_file, config.web_config_file, now_ms)
+    signals = Signals(stop or threading.Event(), reload or threading.Event())
+    view = make_view(config)
     with contextlib.closing(_listen(config)) as listener:
         reader = TopicReader(config, view, now_ms)
         try:
             reader.check_reachable()
             reader.start()
-            _serve(make_app(config, view, lambda: reader.progress), listener, stop or threading.Event(), on_listening)
+            app = make_app(config, view, lambda: reader.progress, settings=settings, stop=signals.stop)
+            serve(app, listener, settings, signals, on_listening)
         finally:
             reader.stop()
 
 
-class _Server(uvicorn.Server):
-    """uvicorn's server that looks at an event instead of signals, which it would raise again after its end."""
+def make_view(config: ExportConfig) -> View:
+    """Return an empty view that follows the settings."""
+    reads_committed = re.compile(config.read_committed_groups) if config.read_committed_groups else None
+    return View(
+        group_expiry_seconds=config.group_expiry_seconds,
+        keep_rebalances=config.keep_rebalances,
+        reads_committed=lambda group: reads_committed is not None and reads_committed.fullmatch(group) is not None,
+    )
 
-    def __init__(self, config: uvicorn.Config, stop: threading.Event, started: Callable[[], None]) -> None:
+
+@dataclass(frozen=True, slots=True)
+class Signals:
+    """What is asked of a running server: to end, and to read its settings files again."""
+
+    stop: threading.Event = field(default_factory=threading.Event)
+    reload: threading.Event = field(default_factory=threading.Event)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server that looks at events instead of signals, which it would raise again after its end."""
+
+    def __init__(
+        self, config: uvicorn.Config, settings: Settings, signals: Signals, started: Callable[[], None]
+    ) -> None:
         super().__init__(config)
-        self._stop = stop
+        self._settings = settings
+        self._signals = signals
         self._announce = started
 
     @contextlib.contextmanager
@@ -160,27 +213,40 @@ class _Server(uvicorn.Server):
         self._announce()
 
     async def on_tick(self, counter: int) -> bool:
-        return self._stop.is_set() or await super().on_tick(counter)
+        if self._signals.reload.is_set():
+            self._signals.reload.clear()
+            await asyncio.to_thread(self._settings.reload)
+        return self._signals.stop.is_set() or await super().on_tick(counter)
 
 
-def _serve(
+def serve(
     app: Starlette,
     listener: socket.socket,
-    stop: threading.Event,
-    on_listening: Callable[[str, int], None] | None,
+    settings: Settings,
+    signals: Signals,
+    on_listening: Callable[[str, int], None] | None = None,
 ) -> None:
+    """Serve an application on a socket until it is asked to end."""
     host, port = listener.getsockname()[:2]
 
     def announce() -> None:
-        _log.info("serving on http://%s:%d/", host, port)
+        _log.info("serving on %s://%s:%d/", "http" if settings.tls is None else "https", host, port)
         if on_listening is not None:
             on_listening(host, port)
 
-    settings = uvicorn.Config(
-        app, lifespan="off", log_config=None, access_log=False, timeout_graceful_shutdown=_SHUTDOWN_SECONDS
+    # One event loop for certain: connections switch certificates in a way that is asyncio's own.
+    served = uvicorn.Config(
+        app,
+        lifespan="off",
+        loop="asyncio",
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )
-    with _stopping_on_signals(stop):
-        _Server(settings, stop, announce).run(sockets=[listener])
+    served.load()
+    served.ssl = settings.tls
+    with _obeying(signals):
+        _Server(served, settings, signals, announce).run(sockets=[listener])
 
 
 def _listen(config: ExportConfig) -> socket.socket:
@@ -195,12 +261,16 @@ def _listen(config: ExportConfig) -> socket.socket:
 
 
 @contextlib.contextmanager
-def _stopping_on_signals(stop: threading.Event) -> Iterator[None]:
-    """Let SIGTERM and SIGINT set `stop`. Python allows handlers in the main thread only; elsewhere nothing is done."""
+def _obeying(signals: Signals) -> Iterator[None]:
+    """Let SIGTERM and SIGINT end, and SIGHUP reload.
+
+    Python allows handlers in the main thread only; elsewhere nothing is done.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+    asked = {signal.SIGTERM: signals.stop, signal.SIGINT: signals.stop, signal.SIGHUP: signals.reload}
+    before = {number: signal.signal(number, lambda got, _: asked[signal.Signals(got)].set()) for number in asked}
     try:
         yield
     finally:
@@ -208,7 +278,12 @@ def _stopping_on_signals(stop: threading.Event) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _answer_error(request: Request, error: Exception) -> Response:
+def _answer_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException), "registered for this class only"
     paths = difflib.get_close_matches(request.url.path, _PATHS)
     return error_response(error.status_code, f"{request.url.path}: {error.detail}", paths)
+
+
+def _answer_request_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestError), "registered for this class only"
+    return error.answer()

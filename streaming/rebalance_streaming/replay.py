@@ -281,7 +281,7 @@ def _parse(file: Iterable[bytes | str]) -> Iterator[Line]:
             continue
         try:
             yield _line_decoder.decode(text)
-        except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ReplayError(
                 f"{name} line {number}: {error}; a recording has partition, offset, timestamp_ms, key_hex and value_hex"
             ) from None

@@ -1,6 +1,8 @@
 import asyncio
-import gzip
+import json
+import threading
 from collections.abc import Callable
+from gzip import decompress as gunzip
 from urllib.parse import quote
 
 import httpx
@@ -9,8 +11,11 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from exporters.contract_rows import NOW_MS, commits_row, group_row, make_view, query_row, rebalance_row
+from exporters.test_overview import finding_row
 from rebalance_exporters.config import ExportConfig
+from rebalance_exporters.formats import Style, compress
 from rebalance_exporters.health import ReadProgress
+from rebalance_exporters.scraping import SharedScrapes
 from rebalance_exporters.server import make_app
 from rebalance_exporters.view import View
 
@@ -52,7 +57,7 @@ def test_metrics_are_compressed_on_request() -> None:
     assert "content-encoding" not in plain.headers
     assert packed.headers["content-encoding"] == "gzip"
     assert packed.text == plain.text
-    assert int(packed.headers["content-length"]) == len(gzip.compress(plain.content, 1, mtime=0))
+    assert int(packed.headers["content-length"]) == len(compress(plain.content)) < len(plain.content)
 
 
 @pytest.mark.parametrize("path", ["/-/ready", "/readyz"])
@@ -148,3 +153,133 @@ def test_an_unknown_path_gets_a_hint() -> None:
     """A mistyped path is a 404 in JSON that offers the paths like it."""
     answer = make_get(make_view())("/metrcs")
     assert (answer.status_code, answer.json()["did_you_mean"]) == (404, ["/metrics"])
+
+
+def test_the_overview_has_a_row_per_group() -> None:
+    """Version, readiness and age stand beside the rows, which come in order or of one cluster only."""
+    get = make_get(make_view(group_row(group="b"), group_row(), group_row(cluster="test"), query_row()))
+    answer = get("/api/v1/overview").json()
+    assert (answer["ready"], answer["data_age_ms"], answer["at_ms"]) == (False, 1_000, NOW_MS)
+    assert answer["ready_text"].startswith("no word yet from the stream of cluster test")
+    assert [(row["cluster"], row["group"]) for row in answer["groups"]] == [
+        ("prod", "b"),
+        ("prod", "payments"),
+        ("test", "payments"),
+    ]
+    row = answer["groups"][1]
+    assert set(row["windows"]) == {"1m", "5m", "15m"}
+    assert (row["state"], row["rebalances_total"], row["owner"]) == ("Stable", 6, None)
+    assert len(get("/api/v1/overview?cluster=test").json()["groups"]) == 1
+
+
+def test_rebalances_are_limited_and_dated() -> None:
+    """`limit` gives the latest ones, `since_ms` those that were not over by then; one that goes on always is."""
+    ongoing = rebalance_row("4", NOW_MS + 4)
+    assert ongoing.value is not None
+    endless = json.loads(ongoing.value) | {
+        "outcome": "ongoing",
+        "completed_at_ms": None,
+        "started_before_ms": NOW_MS - 99,
+    }
+    rows = [rebalance_row(str(number), NOW_MS + number) for number in (1, 2)]
+    get = make_get(make_view(group_row(), *rows, ongoing._replace(value=json.dumps(endless).encode())))
+
+    def ids(query: str) -> list[str]:
+        found = get(f"/api/v1/groups/payments/rebalances?{query}").json()["rebalances"]
+        return [each["rebalance_id"] for each in found]
+
+    assert ids("") == ["2", "1", "4"], "by their beginning"
+    assert len(ids("limit=1")) == 1
+    assert ids("limit=0") == []
+    assert set(ids(f"since_ms={NOW_MS + 2}")) == {"4", "2"}
+
+
+@pytest.mark.parametrize(
+    "query", ["limit=many", "limit=-1", "limit=", "since_ms=1.5", "since_ms=²", "limit=" + "9" * 99]
+)
+def test_a_number_that_is_none_is_refused(query: str) -> None:
+    """A mistyped parameter is a 400 that names it, never an unfiltered answer."""
+    answer = make_get(make_view(group_row()))(f"/api/v1/groups/payments/rebalances?{quote(query, safe='=')}")
+    assert answer.status_code == 400
+    assert query.partition("=")[0] in answer.json()["error"]
+
+
+def test_a_rebalance_is_shown_with_its_findings() -> None:
+    """What was found of it, the cause first; findings about other rebalances are left out."""
+    rows = [
+        finding_row("a", finding_id="follows", primary=False, rebalance_ids=("1", "2")),
+        finding_row("b", finding_id="cause", rebalance_ids=("2",), started_at_ms=NOW_MS),
+        finding_row("c", finding_id="other", rebalance_ids=("1",)),
+    ]
+    get = make_get(make_view(group_row(), rebalance_row("1"), rebalance_row("2"), *rows))
+    answer = get("/api/v1/groups/payments/rebalances/2").json()
+    assert answer["rebalance"]["rebalance_id"] == "2"
+    assert [each["finding_id"] for each in answer["findings"]] == ["cause", "follows"]
+
+
+def test_an_unknown_rebalance_gets_a_hint() -> None:
+    """An id that is not kept is a 404 that offers the ids like it."""
+    answer = make_get(make_view(group_row(), rebalance_row("7-1234")))("/api/v1/groups/payments/rebalances/7-1243")
+    assert (answer.status_code, answer.json()["did_you_mean"]) == (404, ["7-1234"])
+
+
+@pytest.mark.parametrize("name", ["a/rebalances", "rebalances", "a/rebalances/b", "/", "..", "%2F", "a?b", "grüße"])
+def test_no_name_is_ambiguous_when_it_is_encoded(name: str) -> None:
+    """With every slash as %2F each group is reached, and so are its rebalances, whatever it is called."""
+    get = make_get(make_view(group_row(group=name), group_row(group="a"), rebalance_row("1", group=name)))
+    encoded = quote(name, safe="").replace("..", "%2E%2E")
+    assert get(f"/api/v1/groups/{encoded}").json()["group"] == name
+    assert len(get(f"/api/v1/groups/{encoded}/rebalances").json()["rebalances"]) == 1
+    assert get(f"/api/v1/groups/{encoded}/rebalances/1").json()["rebalance"]["group"] == name
+
+
+def test_data_is_never_taken_for_a_page() -> None:
+    """Names come from strangers: browsers are told not to guess what the API's answers are."""
+    answer = make_get(make_view(group_row(group="<script>alert(1)</script>")))("/api/v1/groups")
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["content-type"] == "application/json"
+
+
+def test_scrapes_at_the_same_time_share_one_rendering() -> None:
+    """However many Prometheus servers come at once, the work is done once; who comes later gets a new one."""
+    begun, release, rendered = threading.Event(), threading.Event(), []
+
+    def render(style: Style) -> bytes:
+        rendered.append(style)
+        begun.set()
+        assert release.wait(30)
+        return b"body\n"
+
+    async def scrape() -> list[bytes]:
+        scrapes = SharedScrapes(render)
+        first = [asyncio.create_task(scrapes.body(Style.TEXT, gzip=gzip)) for gzip in (False, True, False, True)]
+        while not begun.is_set():
+            await asyncio.sleep(0)
+        cancelled = first.pop(0)
+        cancelled.cancel()
+        release.set()
+        bodies = await asyncio.gather(*first)
+        return [*bodies, await scrapes.body(Style.TEXT, gzip=False)]
+
+    packed, plain, packed_too, later = asyncio.run(scrape())
+    assert (plain, later, gunzip(packed), packed_too) == (b"body\n", b"body\n", b"body\n", packed)
+    assert rendered == [Style.TEXT, Style.TEXT]
+
+
+def test_a_rendering_that_fails_is_tried_again() -> None:
+    """One bad moment does not stay."""
+    answers = iter([ValueError("once"), b"body\n"])
+
+    def render(_: Style) -> bytes:
+        answer = next(answers)
+        if isinstance(answer, ValueError):
+            raise answer
+        return answer
+
+    async def scrape() -> bytes:
+        scrapes = SharedScrapes(render)
+        with pytest.raises(ValueError, match="once"):
+            await scrapes.body(Style.TEXT, gzip=False)
+        return await scrapes.body(Style.TEXT, gzip=False)
+
+    assert asyncio.run(scrape()) == b"body\n"

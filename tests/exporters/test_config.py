@@ -21,6 +21,7 @@ def test_defaults_need_only_the_brokers() -> None:
         (ExportConfig(kafka=LOCAL, stale_after_seconds=0), "stale_after_seconds"),
         (ExportConfig(kafka=LOCAL, group_expiry_seconds=-5), "group_expiry_seconds"),
         (ExportConfig(kafka=LOCAL, limit_groups=0), "limit_groups"),
+        (ExportConfig(kafka=LOCAL, limit_members_per_group=0), "limit_members_per_group"),
         (ExportConfig(kafka=LOCAL, commits_lookback_seconds=float("nan")), "commits_lookback_seconds"),
         (ExportConfig(kafka=LOCAL, keep_rebalances=-1), "keep_rebalances"),
         *[(ExportConfig(kafka={**LOCAL, name: "x"}), f"kafka.{name}") for name in RESERVED_PROPERTIES],

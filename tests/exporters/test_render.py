@@ -1,5 +1,4 @@
 import gzip
-import shutil
 import subprocess
 from collections.abc import Iterable
 from typing import Any
@@ -10,23 +9,44 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 from prometheus_client.samples import Sample
 
-from exporters.contract_rows import NOW_MS, PAYMENTS, commits_row, group_row, make_view, query_row, records_row
+from exporters.contract_rows import (
+    NOW_MS,
+    PAYMENTS,
+    commits_row,
+    group_row,
+    make_view,
+    query_row,
+    rebalance_row,
+    records_row,
+)
 from rebalance_exporters import render
+from rebalance_exporters.formats import Style, accepts_gzip, choose_style, compress
 from rebalance_exporters.health import Readiness, ReadProgress
 from rebalance_exporters.metrics import (
-    COMMIT_METRICS,
+    COMMIT_AGE,
     FINDING_METRICS,
     GROUP_METRICS,
     LAG_METRICS,
     MONITOR_METRICS,
     RECORD_TYPES,
+    STATE_SECONDS,
     TIMING_METRICS,
     WINDOW_METRICS,
     Metric,
 )
-from rebalance_exporters.render import Exposition, Style, accepts_gzip, choose_style, compress
-from rebalance_exporters.view import PROBES, GroupKey, Row, View
-from rebalance_streaming.groups.events import REASONS, Counters, GroupSnapshot, Member, Probe, RecordCount, encode
+from rebalance_exporters.render import Exposition
+from rebalance_exporters.view import HEARTBEATS, PROBES, GroupKey, Row, View
+from rebalance_streaming.groups.events import (
+    REASONS,
+    Counters,
+    GroupSnapshot,
+    GroupTiming,
+    Member,
+    MemberTiming,
+    Probe,
+    RecordCount,
+    encode,
+)
 
 READY = Readiness(True, "ready")
 LOADED = ReadProgress(loaded=True)
@@ -37,7 +57,8 @@ ALL_METRICS: tuple[Metric[Any], ...] = (
     *LAG_METRICS,
     *FINDING_METRICS,
     *TIMING_METRICS,
-    *COMMIT_METRICS,
+    STATE_SECONDS,
+    COMMIT_AGE,
     *MONITOR_METRICS,
 )
 
@@ -77,12 +98,14 @@ kafka_rebalance_member_changes_total{cluster="prod",group="payments",change="joi
 kafka_rebalance_member_changes_total{cluster="prod",group="payments",change="left"} 2
 kafka_rebalance_member_changes_total{cluster="prod",group="payments",change="replaced"} 3
 kafka_rebalance_last_rebalance_timestamp_seconds{cluster="prod",group="payments"} 1789999909.5
-kafka_rebalance_group_info{cluster="prod",group="payments",protocol_type="consumer",protocol="range",assignor="range"} 1
+kafka_rebalance_group_info{cluster="prod",group="payments",protocol_type="consumer",protocol="range",\
+assignor="range",coordinator="",owner=""} 1
 kafka_rebalance_group_generation{cluster="prod",group="payments"} 7
 kafka_rebalance_group_members{cluster="prod",group="payments"} 3
 kafka_rebalance_group_state_code{cluster="prod",group="payments"} 6
 kafka_rebalance_group_assigned_partitions{cluster="prod",group="payments"} 4
 kafka_rebalance_group_idle_members{cluster="prod",group="payments"} 1
+kafka_rebalance_group_member_partitions_max{cluster="prod",group="payments"} 3
 kafka_rebalance_window_generation_changes{cluster="prod",group="payments",window="1m"} 1
 kafka_rebalance_window_generation_changes{cluster="prod",group="payments",window="5m"} 4
 kafka_rebalance_window_generation_changes{cluster="prod",group="payments",window="15m"} 4
@@ -92,11 +115,15 @@ kafka_rebalance_window_rebalances{cluster="prod",group="payments",window="15m"} 
 kafka_rebalance_window_rebalancing_ratio{cluster="prod",group="payments",window="1m"} 0.05
 kafka_rebalance_window_rebalancing_ratio{cluster="prod",group="payments",window="5m"} 0.03
 kafka_rebalance_window_rebalancing_ratio{cluster="prod",group="payments",window="15m"} 0.01
+kafka_rebalance_state_seconds_total{cluster="prod",group="payments",state="CompletingRebalance"} 0.0
+kafka_rebalance_state_seconds_total{cluster="prod",group="payments",state="Empty"} 0.0
+kafka_rebalance_state_seconds_total{cluster="prod",group="payments",state="PreparingRebalance"} 0.0
+kafka_rebalance_state_seconds_total{cluster="prod",group="payments",state="Stable"} 90.0
 kafka_rebalance_group_commit_age_seconds{cluster="prod",group="payments"} 12.5
 """
 
 #: Series of a group without commits.
-SERIES = PAYMENTS_GOLDEN.count("\n") - len(COMMIT_METRICS)
+SERIES = PAYMENTS_GOLDEN.count("\n") - 1
 
 HOSTILE_NAMES = [
     'quotes " and more ""',
@@ -452,7 +479,6 @@ def test_compression_is_lossless() -> None:
     assert gzip.decompress(compress(b"series\n" * 999)) == b"series\n" * 999
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed (Debian package prometheus)")
 def test_promtool_has_no_complaint() -> None:
     """Prometheus's own linter accepts names, types and HELP."""
     counts = RecordCount("membership", 2, 3, "decoded", 1)
@@ -461,3 +487,101 @@ def test_promtool_has_no_complaint() -> None:
         ["promtool", "check", "metrics"], input=expose(view), capture_output=True, text=True, check=False, timeout=60
     )
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+def test_exemplars_name_the_latest_rebalance() -> None:
+    """OpenMetrics shows by reason, and by bucket of its duration, which rebalance to look at; text cannot."""
+    rows = [rebalance_row("3-1", NOW_MS - 9_000), rebalance_row("3-2"), group_row()]
+    families = parse(expose(make_view(*rows), OPENMETRICS), OPENMETRICS)
+    found = {
+        (s.name, s.labels.get("reason") or s.labels.get("le")): s.exemplar for s in samples_of(families) if s.exemplar
+    }
+    counter, bucket = found.values()
+    assert list(found) == [
+        ("kafka_rebalance_rebalances_total", "join"),
+        ("kafka_rebalance_duration_seconds_bucket", "0.1"),
+    ]
+    assert (counter.labels, counter.value) == ({"rebalance_id": "3-2"}, 1)
+    assert float(counter.timestamp or 0) == NOW_MS / 1000
+    assert (bucket.labels, bucket.value) == ({"rebalance_id": "3-2"}, 0.05)
+    assert "rebalance_id" not in expose(make_view(*rows))
+
+
+def test_a_new_exemplar_appears_without_a_new_snapshot() -> None:
+    """The rebalance's row may come after the group's: the next scrape shows it."""
+    view, exposition = make_view(group_row(), rebalance_row("3-1")), Exposition(limit_groups=9, version="1")
+    assert 'rebalance_id="3-1"' in expose(view, OPENMETRICS, exposition=exposition)
+    view.apply([rebalance_row("3-2", NOW_MS + 1)])
+    text = expose(view, OPENMETRICS, exposition=exposition)
+    assert ('rebalance_id="3-1"' in text, 'rebalance_id="3-2"' in text) == (False, True)
+
+
+def test_time_in_states_grows_and_never_goes_back() -> None:
+    """The present state grows with the clock; the stream's late word of its end takes nothing back."""
+    view, exposition = make_view(group_row()._replace(at_ms=NOW_MS)), Exposition(limit_groups=9, version="1")
+
+    def seconds(passed_ms: int) -> list[float | None]:
+        text = expose(view, exposition=exposition, now_ms=NOW_MS + passed_ms)
+        states = ("Stable", "PreparingRebalance", "Empty")
+        return [value_of(text, "kafka_rebalance_state_seconds_total", state=state) for state in states]
+
+    assert seconds(10_000) == [10, 0, 0]
+    view.apply([group_row(state="PreparingRebalance")._replace(at_ms=NOW_MS + 9_500)])
+    assert seconds(12_000) == [10, 2.5, 0]
+    view.apply([group_row(state="Stable")._replace(at_ms=NOW_MS + 14_500)])
+    assert seconds(16_000) == [11, 5, 0]
+    assert seconds(15_000) == [11, 5, 0], "a clock that was set back"
+    view.apply([group_row(state="Deleted")._replace(at_ms=NOW_MS + 20_000)])
+    assert seconds(99_000) == [15, 5, 0]
+
+
+def test_states_of_a_type_exist_at_zero() -> None:
+    """rate() sees the first second in a state because its series was there before; no group has another type's."""
+    text = expose(make_view(group_row(type="consumer", state="Assigning")))
+    states = {s.labels["state"]: s.value for s in samples_of(parse(text)) if s.name.endswith("state_seconds_total")}
+    assert states == {"Empty": 0, "Assigning": 90, "Reconciling": 0, "Stable": 0}
+
+
+def timing_row(members: int, at_ms: int = NOW_MS) -> Row:
+    """Heartbeats of some members, one of whom tells no poll."""
+    told = tuple(
+        MemberTiming(None, f"c-{i}", "h", "java", at_ms, 1_000.0 * i, 0.5, poll_age_ms=None if i == 0 else 2_000.0)
+        for i in reversed(range(members))
+    )
+    return Row(HEARTBEATS, b"prod/payments", encode(GroupTiming("prod", "payments", at_ms, {}, told)))
+
+
+def test_members_beyond_the_limit_are_counted() -> None:
+    """The same members keep their series at every scrape, and what the others would have had is counted once."""
+    view = make_view(group_row(), timing_row(5))
+    exposition = Exposition(limit_groups=9, version="1", collect_members=True, limit_members_per_group=2)
+    for text in [expose(view, exposition=exposition) for _ in range(2)]:
+        members = {s.labels["client_id"] for s in samples_of(parse(text)) if "client_id" in s.labels}
+        assert members == {"c-0", "c-1"}
+        assert value_of(text, "kafka_rebalance_monitor_dropped_series_total", limit="members_per_group") == 3 * 3
+    view.apply([timing_row(6, NOW_MS + 1)])
+    text = expose(view, exposition=exposition)
+    assert value_of(text, "kafka_rebalance_monitor_dropped_series_total", limit="members_per_group") == 4 * 3
+
+
+def test_the_coordinator_is_known_where_somebody_probes() -> None:
+    """A label of group_info, empty while nobody has asked."""
+    assert value_of(expose(make_view(group_row(coordinator=3))), "kafka_rebalance_group_info", coordinator="3") == 1
+    assert value_of(expose(make_view(group_row())), "kafka_rebalance_group_info", coordinator="") == 1
+
+
+def test_probes_are_told_of() -> None:
+    """When the newest one was made and how much they complained of; nothing where nobody probes."""
+    view = make_view(probe_row(errors=("no answer", "refused")), probe_row(NOW_MS - 5_000), probe_row(NOW_MS + 1_000))
+    text = expose(view)
+    assert value_of(text, "kafka_rebalance_monitor_last_probe_timestamp_seconds", cluster="prod") == NOW_MS / 1000 + 1
+    assert value_of(text, "kafka_rebalance_monitor_probe_complaints_total", cluster="prod") == 2
+    assert value_of(expose(make_view()), "kafka_rebalance_monitor_last_probe_timestamp_seconds") is None
+
+
+def test_many_series_are_counted_as_they_are() -> None:
+    """The monitor's count of series is the number of lines of groups."""
+    view = make_view(group_row(), commits_row(5), timing_row(3), query_row(), rebalance_row("1"))
+    text = expose(view, exposition=Exposition(limit_groups=9, version="1", collect_members=True))
+    lines = [line for line in text.splitlines() if 'group="' in line]
+    assert value_of(text, "kafka_rebalance_monitor_series") == len(lines)

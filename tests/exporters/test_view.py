@@ -12,7 +12,8 @@ from exporters.contract_rows import (
     rebalance_row,
     records_row,
 )
-from rebalance_exporters.view import COMMITS, GROUPS, REBALANCES, STATUS, TOPICS, Row
+from exporters.test_overview import finding_row
+from rebalance_exporters.view import COMMITS, FINDINGS, GROUPS, REBALANCES, STATUS, TOPICS, Row
 from rebalance_streaming.groups.events import RecordCount
 
 KEY = ("prod", "payments")
@@ -156,3 +157,35 @@ def test_totals_of_the_stream_are_taken_as_they_are() -> None:
     first = RecordCount("membership", 2, 3, "decoded", 10)
     (totals,) = make_view(records_row(first), records_row(replace(first, count=11))).picture().records
     assert [record.count for record in totals.records] == [11]
+
+
+def test_the_latest_begun_are_kept_in_whatever_order_they_come() -> None:
+    """Two exporters that hear of rebalances in different orders keep the same ones."""
+    rows = [rebalance_row(str(n), NOW_MS + n) for n in (4, 0, 3, 1, 2)]
+    kept = make_view(*rows, Row(REBALANCES, b"prod/payments/3", None)).rebalances(KEY)
+    assert [rebalance.rebalance_id for rebalance in kept] == ["4", "2"]
+
+
+def test_totals_of_withdrawn_findings_go_with_their_group() -> None:
+    """Memory is bounded: nothing is left of a group that was forgotten and has no findings."""
+    view = make_view(group_row(), finding_row())
+    assert view.picture().findings[KEY].fired == {("crash_loop", "ticket"): 1}
+    view.apply([Row(FINDINGS, b"prod/payments/crash_loop/", None), Row(GROUPS, b"prod/payments", None)])
+    view.forget_expired(NOW_MS)
+    assert view.picture().findings == {}
+
+
+def test_a_finding_fires_once_until_it_fires_again() -> None:
+    """A rewritten finding is the same one; one that was resolved and is back counts again."""
+    rows = [finding_row(), finding_row(confidence=0.5), finding_row(state="resolved", resolved_at_ms=NOW_MS)]
+    view = make_view(*rows, finding_row(), finding_row("another"))
+    assert view.picture().findings[KEY].fired == {("crash_loop", "ticket"): 3}
+
+
+def test_lag_that_slid_to_the_same_is_the_same_object() -> None:
+    """A quiet group is not written again at every scrape because its windows were looked at."""
+    view = make_view(group_row(), commits_row(5, NOW_MS - HOUR_MS))
+    view.slide_windows(NOW_MS)
+    before = view.picture().lags[KEY]
+    view.slide_windows(NOW_MS + 10_000)
+    assert view.picture().lags[KEY] is before

@@ -608,7 +608,7 @@ def decode(text: bytes, kind: type[_T]) -> _T:
     """Read one event back. Raises ContractError when the text is not one."""
     try:
         return msgspec.json.decode(text, type=kind)
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+    except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ContractError(f"not a valid {kind.__name__}: {error}") from error
 
 

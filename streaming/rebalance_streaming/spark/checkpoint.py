@@ -52,7 +52,7 @@ def open_checkpoint(spark: SparkSession, path: str, found_now: Baseline) -> Base
         ) from None
     try:
         kept = msgspec.json.decode(text, type=Baseline)
-    except (msgspec.ValidationError, msgspec.DecodeError):
+    except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError):
         raise StreamError(
             f"checkpoint {path} is damaged: {file} cannot be read; move it away to start afresh (totals restart)"
         ) from None

@@ -1,0 +1,112 @@
+"""The page that lists every metric, made from the table of metrics.
+
+python -m rebalance_exporters.metrics_docs docs/metrics.md
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from rebalance_exporters.metrics import (
+    COMMIT_AGE,
+    FINDING_METRICS,
+    GROUP_LABELS,
+    GROUP_METRICS,
+    LAG_METRICS,
+    MEMBER_METRICS,
+    MONITOR_METRICS,
+    PARTITION_LAG,
+    PREFIX,
+    STATE_CODES,
+    STATE_SECONDS,
+    STATES_OF,
+    TIMING_METRICS,
+    WINDOW_METRICS,
+    Metric,
+)
+from rebalance_streaming.groups.events import DURATION_BUCKETS_MS, REASONS
+
+_INTRODUCTION = """\
+# Metrics
+
+Everything `/metrics` serves. This page is generated from the table in `exporters/rebalance_exporters/metrics.py`;
+change the text there, then run `python -m rebalance_exporters.metrics_docs docs/metrics.md`.
+
+All names begin with `{prefix}`. Units are base units. Where a value cannot be known its series is absent; it is never 0
+for that reason. Rebalances, generations and members are counted by the stream, at the source, and every child of those
+counters exists at 0 from the first scrape of a group on. No label holds a member id, a generation, an offset or the id
+of a rebalance: with OpenMetrics, `rebalances_total` and `duration_seconds` carry the latest rebalance's id as exemplar,
+and the API has the rest.
+
+A deleted group keeps its counters for `export.group_expiry_seconds` and then vanishes. `export.limit_groups` and
+`export.limit_members_per_group` bound the number of series; what they leave out is counted in
+`monitor_dropped_series_total`.
+"""
+
+_SECTIONS: tuple[tuple[str, str, tuple[Metric[Any], ...]], ...] = (
+    ("Groups", "From the log: every group has these.", (*GROUP_METRICS, STATE_SECONDS)),
+    ("Windows", "From the log, summed up to the moment of the scrape.", WINDOW_METRICS),
+    ("Commits and lag", "From commits and, for lag, from the prober.", (COMMIT_AGE, *LAG_METRICS)),
+    ("Partitions", "Off by default: `export.collect_partitions`.", (PARTITION_LAG,)),
+    ("Findings", "What the diagnosis says.", FINDING_METRICS),
+    ("Heartbeats and polls", "Only where clients report.", TIMING_METRICS),
+    ("Members", "Off by default: `export.collect_members`. Only where clients report.", MEMBER_METRICS),
+)
+
+
+def render() -> str:
+    """Return the whole page as Markdown."""
+    sections = [_section(heading, text, metrics, GROUP_LABELS) for heading, text, metrics in _SECTIONS]
+    monitor = _section("The monitor itself", "Labels are given in full.", MONITOR_METRICS, ())
+    return "\n".join([_INTRODUCTION.format(prefix=PREFIX), *sections, monitor, _values()])
+
+
+def write(file: Path) -> None:
+    """Write the page."""
+    file.write_text(render(), "utf-8")
+
+
+def _section(heading: str, text: str, metrics: Iterable[Metric[Any]], common: tuple[str, ...]) -> str:
+    labels = f" Labels: {_listed(common)}, then as listed." if common else ""
+    rows = [f"| `{each.name}` | {each.type} | {_listed(each.labels)} | {each.help} |" for each in metrics]
+    head = ["| name | type | labels | meaning |", "|---|---|---|---|"]
+    return "\n".join([f"## {heading}", "", f"{text}{labels}", "", *head, *rows, ""])
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _values() -> str:
+    states = [f"| {kind} | {_listed(names)} |" for kind, names in STATES_OF.items()]
+    codes = [f"| {code} | `{state}` |" for state, code in STATE_CODES.items()]
+    bounds = ", ".join(f"{bound / 1000:g}" for bound in DURATION_BUCKETS_MS)
+    return "\n".join(
+        [
+            "## Values of labels",
+            "",
+            f"`reason`: {_listed(REASONS)}.",
+            "",
+            f"`le` of `duration_seconds`: {bounds}, +Inf.",
+            "",
+            "`state` by the type of the group:",
+            "",
+            "| type | states |",
+            "|---|---|",
+            *states,
+            "",
+            "`group_state_code`:",
+            "",
+            "| code | state |",
+            "|---:|---|",
+            *codes,
+            "",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))

@@ -1,0 +1,71 @@
+// Makes elements. What comes from Kafka enters the page here and only as text: nothing in this page parses markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+// Control characters, marks that turn the reading direction, and blanks that are none: shown as \u{202e} and the like,
+// so that two names that differ never look the same.
+const UNSEEN = /[\p{C}\p{Zl}\p{Zp}]|(?! )\p{Zs}/gu;
+
+/** Return text in which every character can be seen. */
+export function visible(text) {
+  return String(text).replace(UNSEEN, (each) => `\\u{${each.codePointAt(0).toString(16)}}`);
+}
+
+/** Make an element; children are nodes, text, lists of both, or null. */
+export function el(tag, attributes = {}, ...children) {
+  return fill(document.createElement(tag), attributes, children);
+}
+
+/** Make an element of a drawing. */
+export function svg(tag, attributes = {}, ...children) {
+  return fill(document.createElementNS(SVG, tag), attributes, children);
+}
+
+function fill(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...nodes(children));
+  return element;
+}
+
+/** Turn children as `el` takes them into nodes and texts. */
+export function nodes(children) {
+  return children.flat(Infinity).filter((each) => each !== null && each !== undefined && each !== "")
+    .map((each) => (each instanceof Node ? each : visible(each)));
+}
+
+/** Make a name of a stranger: it keeps its reading direction to itself. */
+export function named(text) {
+  return el("bdi", {}, text === "" ? "(no name)" : text);
+}
+
+/** Make a time that a machine can read too. */
+export function timed(atMs, text) {
+  return el("time", { datetime: new Date(atMs).toISOString() }, text);
+}
+
+const filled = new WeakMap();
+
+/**
+ * Fill a container anew when `signature` is not that of what is in it. Focus and opened details survive: they are
+ * found again by link, id or key.
+ */
+export function refill(container, signature, build) {
+  if (filled.get(container) === signature) return false;
+  filled.set(container, signature);
+  const open = new Set([...container.querySelectorAll("details[data-key][open]")].map((each) => each.dataset.key));
+  const focused = container.contains(document.activeElement) ? identify(document.activeElement) : null;
+  container.replaceChildren(...nodes([build()]));
+  for (const each of container.querySelectorAll("details[data-key]")) if (open.has(each.dataset.key)) each.open = true;
+  if (focused !== null) {
+    const again = [...container.querySelectorAll("a, button, summary, select, [tabindex]")].find((each) => identify(each) === focused);
+    again?.focus({ preventScroll: true });
+  }
+  return true;
+}
+
+function identify(element) {
+  const key = element.tagName === "SUMMARY" ? element.parentElement.dataset.key : element.dataset.key;
+  return `${element.tagName} ${element.id || key || element.getAttribute("href") || ""}`;
+}

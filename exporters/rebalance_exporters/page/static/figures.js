@@ -1,0 +1,123 @@
+// Numbers and times as people read them; the same forms as the terminal's.
+
+export const UNKNOWN = "–";
+
+const SECOND = 1000, MINUTE = 60 * SECOND, HOUR = 60 * MINUTE, DAY = 24 * HOUR;
+const EXACT_BELOW = 10_000;
+
+/** Bounds this close come from probes and are worth showing. */
+export const TIGHT_MS = 6 * SECOND;
+
+/** Return a duration with one unit and at most three digits. */
+export function span(ms) {
+  if (ms === null || ms === undefined) return UNKNOWN;
+  if (ms < SECOND) return `${Math.round(ms)} ms`;
+  for (const [unit, size, limit] of [["s", SECOND, MINUTE], ["min", MINUTE, HOUR], ["h", HOUR, 2 * DAY]]) {
+    if (ms < limit) return `${short(ms / size)} ${unit}`;
+  }
+  return `${short(ms / DAY)} d`;
+}
+
+/** Return how long ago something was, in whole seconds where it is seconds. */
+export function age(ms) {
+  if (ms === null || ms === undefined) return UNKNOWN;
+  return ms < MINUTE ? `${Math.floor(Math.max(0, ms) / SECOND)} s` : span(ms);
+}
+
+/** Return a count: exact below ten thousand, then with k, M or G. */
+export function amount(number) {
+  if (number === null || number === undefined) return UNKNOWN;
+  if (Math.abs(number) < EXACT_BELOW) return String(Math.round(number));
+  for (const [suffix, size] of [["k", 1e3], ["M", 1e6]]) {
+    if (Math.abs(number) < size * 1e3) return `${short(number / size)}${suffix}`;
+  }
+  return `${short(number / 1e9)}G`;
+}
+
+function short(number) {
+  return Math.abs(number) < 99.95 ? number.toFixed(1).replace(/\.0$/, "") : number.toFixed(0);
+}
+
+/** Return the number with its noun. */
+export function plural(number, noun) {
+  return `${amount(number)} ${noun}${number === 1 ? "" : "s"}`;
+}
+
+/** Return a share as a percentage; little is not nothing. */
+export function percent(share) {
+  if (share === null || share === undefined) return UNKNOWN;
+  return share > 0 && share < 0.01 ? "<1%" : `${Math.round(share * 100)}%`;
+}
+
+/** Write a duration that lies between two bounds; null for the lower one means that it has not ended. */
+export function bounds(low, high) {
+  if (low === null) return "goes on";
+  if (high === low) return span(low);
+  if (high !== null && high - low <= TIGHT_MS) return `${short(low / SECOND)} to ${short(high / SECOND)} s`;
+  // The upper bound reaches back to the group's previous record, which can be hours: only the lower one informs.
+  return `at least ${span(low)}`;
+}
+
+/** Write sorted numbers as 0-3,7. */
+export function ranges(numbers) {
+  const ordered = [...numbers].sort((a, b) => a - b);
+  const runs = [];
+  for (const number of ordered) {
+    const last = runs.at(-1);
+    if (last && last[1] === number - 1) last[1] = number;
+    else runs.push([number, number]);
+  }
+  return runs.map(([low, high]) => (low === high ? `${low}` : `${low}-${high}`)).join(",");
+}
+
+/** Count the partitions of a topic -> numbers mapping; null stays null. */
+export function countPartitions(partitions) {
+  return partitions === null || partitions === undefined ? null : Object.values(partitions).reduce((sum, each) => sum + each.length, 0);
+}
+
+/** Write a topic -> numbers mapping as topic:0-3 other:1; longer lists than `limit` characters are counted instead. */
+export function listPartitions(partitions, limit = 80) {
+  if (partitions === null || partitions === undefined) return UNKNOWN;
+  const topics = Object.keys(partitions).filter((topic) => partitions[topic].length).sort();
+  const text = topics.map((topic) => `${topic}:${ranges(partitions[topic])}`).join(" ");
+  if (text.length <= limit) return text;
+  return `${countPartitions(partitions)} of ${plural(topics.length, "topic")}`;
+}
+
+/** Writes times in UTC or in the browser's own zone. */
+export class Clock {
+  constructor(local = false) {
+    this.local = local;
+  }
+
+  get zone() {
+    if (!this.local) return "UTC";
+    const parts = new Intl.DateTimeFormat("en", { timeZoneName: "short" }).formatToParts(new Date());
+    return parts.find((part) => part.type === "timeZoneName").value;
+  }
+
+  /** Return the date as 2026-03-01. */
+  date(atMs) {
+    return this.#text(atMs).slice(0, 10);
+  }
+
+  /** Return the time of day as 14:05:09. */
+  time(atMs) {
+    return this.#text(atMs).slice(11, 19);
+  }
+
+  /** Return date, time and zone. */
+  moment(atMs) {
+    return `${this.date(atMs)} ${this.time(atMs)} ${this.zone}`;
+  }
+
+  /** Return the time of day, with the date where it is not the day of `nowMs`. */
+  near(atMs, nowMs) {
+    return this.date(atMs) === this.date(nowMs) ? this.time(atMs) : `${this.date(atMs)} ${this.time(atMs)}`;
+  }
+
+  #text(atMs) {
+    const shift = this.local ? new Date(atMs).getTimezoneOffset() * MINUTE : 0;
+    return new Date(atMs - shift).toISOString();
+  }
+}

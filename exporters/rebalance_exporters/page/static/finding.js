@@ -1,0 +1,68 @@
+// One finding in full: what was found, what that rests on, what it is not, what is not known, and what to change.
+
+import { el, named, timed } from "./dom.js";
+import { plural } from "./figures.js";
+import { rebalanceLink } from "./links.js";
+import { memberName, severityBadge, words } from "./words.js";
+
+const SOURCES = { log: "group log", commits: "commits", probes: "probes", client_metrics: "client metrics", zookeeper: "ZooKeeper" };
+const LINKED = 6;
+
+/** Make the article of a finding. `rebalanceId`: the rebalance it is shown with, which needs no link. */
+export function findingArticle(finding, { clock, nowMs, rebalanceId = null }) {
+  return el("article", { class: `finding ${finding.state}`, "data-rule": finding.rule },
+    el("h3", {}, severityBadge(finding.severity), " ", words(finding.rule), finding.variant === null ? null : ` (${words(finding.variant)})`),
+    el("p", { class: "summary" }, finding.summary),
+    el("p", { class: "quiet" }, standing(finding, clock, nowMs)),
+    advice(finding),
+    because(finding),
+    listing("Not", finding.alternatives.map((each) => [el("strong", {}, words(each.rule)), `: ${each.why_not}`])),
+    listing("Missing", finding.missing),
+    who(finding),
+    affected(finding, rebalanceId));
+}
+
+function standing(finding, clock, nowMs) {
+  const since = finding.state === "firing" ? "since " : "resolved; since ";
+  const of = finding.rebalances ? `, ${finding.primary ? "cause of" : "seen in"} ${plural(finding.rebalances, "rebalance")}` : "";
+  return [`${Math.round(finding.confidence * 100)}% sure, ${since}`, timed(finding.started_at_ms, clock.near(finding.started_at_ms, nowMs)), of];
+}
+
+function advice(finding) {
+  if (!finding.advice.length) return null;
+  return el("div", { class: "advice" }, el("h4", {}, "Change"), el("ol", {}, finding.advice.map((each) => el("li", {},
+    el("code", {}, each.parameter), ": ",
+    each.current === null ? null : [el("span", { class: "current" }, each.current), el("span", { "aria-label": " to " }, " → ")],
+    el("strong", { class: "proposed" }, each.proposed),
+    /^-?$/.test(each.formula.trim()) ? null : el("span", { class: "formula" }, `from: ${each.formula}`)))));
+}
+
+function because(finding) {
+  if (!finding.evidence.length) return null;
+  const rows = finding.evidence.map((each) => el("li", {},
+    el("span", { class: "seen" }, el("span", { class: "field" }, each.field), " ", el("strong", {}, each.value)),
+    el("span", { class: "meaning" }, each.rule, el("span", { class: "source" }, SOURCES[each.source] ?? each.source))));
+  return el("div", {}, el("h4", {}, "Because"), el("ul", { class: "evidence" }, rows));
+}
+
+function listing(label, items) {
+  if (!items.length) return null;
+  return el("div", {}, el("h4", {}, label), el("ul", {}, items.map((each) => el("li", {}, each))));
+}
+
+function who(finding) {
+  // A member that came back has several ids and one name.
+  const names = [...new Set(finding.subject.members.map(memberName))];
+  const parts = finding.subject.partitions;
+  if (!names.length && !parts.length) return null;
+  return el("div", {}, el("h4", {}, "Who"), el("ul", { class: "chips" }, [...names, ...parts].map((each) => el("li", {}, named(each)))));
+}
+
+function affected(finding, rebalanceId) {
+  const ids = finding.rebalance_ids.filter((each) => each !== rebalanceId);
+  if (!ids.length) return null;
+  const links = ids.slice(-LINKED).map((id) => el("li", {}, el("a", { href: rebalanceLink(finding.cluster, finding.group, id) }, id)));
+  const label = rebalanceId === null ? "Rebalances" : "Other rebalances of this cause";
+  return el("div", {}, el("h4", {}, label), el("ul", { class: "chips" }, links),
+    ids.length > LINKED ? el("p", { class: "quiet" }, `and ${ids.length - LINKED} before them`) : null);
+}

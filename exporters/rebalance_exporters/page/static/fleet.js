@@ -1,0 +1,251 @@
+// The table of all groups, the one that lost most time first, and the line that sums it up.
+//
+// A row is an object with its cells; only cells whose text changed are written and only rows out of place are moved.
+
+import { el, named, refill, visible } from "./dom.js";
+import { UNKNOWN, amount, percent, plural, span } from "./figures.js";
+import { groupLink } from "./links.js";
+import { keyOf } from "./store.js";
+import { compare, gravity, isUnsettled, severityBadge, stateMark, stateText, words } from "./words.js";
+
+const WINDOW = "15m";
+const FIRST_ROWS = 50;
+
+const lostOf = (row) => row.windows[WINDOW]?.lost_partition_seconds ?? 0;
+const rebalancesOf = (row) => row.windows[WINDOW]?.rebalances ?? 0;
+const ratioOf = (row) => row.windows[WINDOW]?.rebalancing_ratio ?? 0;
+const nameOf = (row) => [row.group, row.cluster];
+const byLost = (row) => [-lostOf(row), -ratioOf(row), -(row.lost_partition_seconds_total ?? 0), ...nameOf(row)];
+const gravest = (row) => row.findings.reduce((most, each) => Math.max(most, gravity(each.severity) + 1), 0);
+
+/** What rows can be sorted by. Numbers begin with the largest, names with the first. */
+export const SORTS = {
+  lost: ["time lost", byLost],
+  finding: ["finding", (row) => [-gravest(row), ...byLost(row)]],
+  rebalances: ["rebalances", (row) => [-rebalancesOf(row), ...byLost(row)]],
+  share: ["time rebalancing", (row) => [-ratioOf(row), ...byLost(row)]],
+  lag: ["lag", (row) => [-(row.lag ?? 0), ...byLost(row)]],
+  members: ["members", (row) => [-(row.members ?? 0), ...nameOf(row)]],
+  state: ["state", (row) => [row.state === null ? 2 : isUnsettled(row) ? 0 : 1, row.state ?? "", ...nameOf(row)]],
+  group: ["name", nameOf],
+};
+
+function lostText(row) {
+  const lost = row.windows[WINDOW]?.lost_partition_seconds;
+  return lost === null || lost === undefined ? UNKNOWN : lost ? span(lost * 1000) : "0 s";
+}
+
+function groupCell(row, _now, several) {
+  const below = [several ? row.cluster : null, row.owner].filter(Boolean);
+  return {
+    text: `${row.group}\n${below.join("\n")}`,
+    make: () => [
+      el("a", { href: groupLink(row.cluster, row.group), class: "name" }, named(row.group)),
+      below.length ? el("span", { class: "below" }, below.flatMap((each, place) => [place ? " · " : null, named(each)])) : null,
+    ],
+  };
+}
+
+function stateCell(row, nowMs) {
+  const text = stateText(row, nowMs);
+  return {
+    text,
+    make: () => el("span", { class: isUnsettled(row) ? "unsettled" : "settled" }, el("span", { "aria-hidden": "true" }, `${stateMark(row.state)} `), text),
+  };
+}
+
+function findingCell(row) {
+  if (!row.findings.length) return { text: UNKNOWN };
+  const worst = row.findings.reduce((most, each) => (gravity(each.severity) > gravity(most.severity) ? each : most));
+  const further = row.findings.length - 1;
+  return {
+    text: `${worst.severity}\n${worst.rule}\n${worst.summary}\n${further}`,
+    make: () => [
+      severityBadge(worst.severity), " ", words(worst.rule), further ? ` +${further}` : null,
+      gravity(worst.severity) > 0 ? el("span", { class: "below" }, worst.summary) : null,
+    ],
+  };
+}
+
+function shareCell(row) {
+  const ratio = ratioOf(row);
+  return {
+    text: percent(ratio),
+    make: () => {
+      const bar = el("span", { class: "bar-fill" });
+      bar.style.width = `${Math.min(100, Math.ceil(ratio * 100))}%`;
+      return [el("span", { class: "bar-track", "aria-hidden": "true" }, bar), percent(ratio)];
+    },
+  };
+}
+
+const plain = (read) => (row) => ({ text: read(row) });
+
+/** The columns: heading, sort that its button chooses, class, and cell of a row as {text, make}. */
+const COLUMNS = [
+  { heading: "Group", sort: "group", kind: "wide", cell: groupCell },
+  { heading: "State", sort: "state", kind: "state", cell: stateCell },
+  { heading: "Finding", sort: "finding", kind: "wide finding-cell", cell: findingCell },
+  { heading: "Lost (15m)", sort: "lost", kind: "number", cell: plain(lostText) },
+  { heading: "Rebalances (15m)", sort: "rebalances", kind: "number", cell: plain((row) => String(rebalancesOf(row))) },
+  { heading: "Rebalancing (15m)", sort: "share", kind: "number", cell: shareCell },
+  { heading: "Lag", sort: "lag", kind: "number", cell: plain((row) => amount(row.lag)) },
+  { heading: "#Members", sort: "members", kind: "number", cell: plain((row) => amount(row.members)) },
+  { heading: "#Partitions", kind: "number minor", cell: plain((row) => amount(row.assigned_partitions)) },
+  { heading: "Coordinator", kind: "number minor", cell: plain((row) => (row.coordinator === null ? UNKNOWN : `${row.coordinator}`)) },
+  { heading: "Strategy", kind: "minor", cell: plain((row) => row.protocol ?? UNKNOWN) },
+];
+
+export class FleetView {
+  #rows = new Map();
+  #all = false;
+  #sort = "lost";
+
+  constructor(root, store) {
+    this.root = root;
+    this.store = store;
+    this.find = (id) => root.querySelector(`#${id}`);
+    this.filter = this.find("filter");
+    this.select = this.find("sort");
+    this.body = root.querySelector("tbody");
+    this.#makeHead();
+    this.select.append(...Object.entries(SORTS).map(([value, [text]]) => el("option", { value }, text)));
+    this.select.addEventListener("change", () => this.#sortBy(this.select.value));
+    this.filter.addEventListener("input", () => this.render());
+    this.find("tools").addEventListener("submit", (event) => event.preventDefault());
+    this.find("show-all").addEventListener("click", () => this.#toggleAll());
+    this.body.addEventListener("keydown", (event) => this.#walk(event));
+  }
+
+  #makeHead() {
+    this.heads = COLUMNS.map((column) => {
+      const button = column.sort ? el("button", { type: "button" }, column.heading) : column.heading;
+      if (column.sort) button.addEventListener("click", () => this.#sortBy(column.sort));
+      return el("th", { scope: "col", role: "columnheader", class: column.kind }, button);
+    });
+    this.root.querySelector("thead tr").append(...this.heads);
+  }
+
+  #sortBy(sort) {
+    this.#sort = sort;
+    this.select.value = sort;
+    this.render();
+  }
+
+  #toggleAll() {
+    this.#all = !this.#all;
+    this.render();
+  }
+
+  /** Let the arrow keys walk from group to group. */
+  #walk(event) {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    const row = event.target.closest("tr");
+    if (step === undefined || row === null) return;
+    const next = step === 1 ? row.nextElementSibling : row.previousElementSibling;
+    event.preventDefault();
+    (next?.querySelector("a") ?? (step === -1 ? this.filter : null))?.focus();
+  }
+
+  /** Bring the view up to date. */
+  render() {
+    const rows = [...this.store.rows.values()];
+    const several = new Set(rows.map((row) => row.cluster)).size > 1;
+    const wanted = this.filter.value.trim().toLowerCase();
+    const matching = wanted ? rows.filter((row) => matches(row, wanted)) : rows;
+    const read = SORTS[this.#sort][1];
+    const sorted = matching.map((row) => [read(row), row]).sort((a, b) => compare(a[0], b[0])).map((pair) => pair[1]);
+    const shown = this.#all ? sorted : sorted.slice(0, FIRST_ROWS);
+    this.#showRows(shown, several);
+    this.#showAround(rows, matching.length, wanted !== "");
+  }
+
+  #showRows(shown, several) {
+    const nowMs = this.store.nowMs;
+    const stay = new Set(shown.map(keyOf));
+    const focused = document.activeElement;
+    for (const [key, row] of this.#rows) {
+      if (stay.has(key)) continue;
+      row.element.remove();
+      this.#rows.delete(key);
+    }
+    let place = this.body.firstElementChild;
+    for (const data of shown) {
+      const row = this.#rowOf(data);
+      row.update(data, nowMs, several);
+      if (row.element === place) place = place.nextElementSibling;
+      else this.body.insertBefore(row.element, place);
+    }
+    // A row that is moved loses the focus within.
+    if (focused !== document.activeElement && this.body.contains(focused)) focused.focus({ preventScroll: true });
+  }
+
+  #rowOf(data) {
+    const key = keyOf(data);
+    if (!this.#rows.has(key)) this.#rows.set(key, new TableRow());
+    return this.#rows.get(key);
+  }
+
+  #showAround(rows, matching, isFiltered) {
+    const unready = !this.store.isLoaded;
+    setText(this.find("verdict"), unready ? "Looking at the groups …" : verdict(rows));
+    setText(this.find("matches"), isFiltered ? `${plural(matching, "group")} of ${rows.length} match` : "");
+    this.find("more").hidden = matching <= FIRST_ROWS;
+    setText(this.find("show-all"), this.#all ? `Show the first ${FIRST_ROWS}` : `Show all ${matching} groups`);
+    const sorted = COLUMNS.map((column) => (column.sort !== this.#sort ? null : column.sort === "group" || column.sort === "state" ? "ascending" : "descending"));
+    this.heads.forEach((head, place) => (sorted[place] ? head.setAttribute("aria-sort", sorted[place]) : head.removeAttribute("aria-sort")));
+    const found = [...this.store.clusterFindings.values()];
+    refill(this.find("cluster-findings"), JSON.stringify(found.map((each) => [each.finding_id, each.updated_at_ms])), () => found.map(clusterNotice));
+  }
+}
+
+function clusterNotice(finding) {
+  return el("li", {}, severityBadge(finding.severity), " cluster ", named(finding.cluster), `: ${words(finding.rule)}: ${finding.summary}`);
+}
+
+/** One row of the table and what its cells say. */
+class TableRow {
+  constructor() {
+    this.cells = COLUMNS.map((column, place) => {
+      const attributes = { role: place ? "cell" : "rowheader", class: column.kind, "data-label": column.heading };
+      return { element: place ? el("td", attributes) : el("th", { ...attributes, scope: "row" }), text: null };
+    });
+    this.element = el("tr", { role: "row" }, this.cells.map((each) => each.element));
+  }
+
+  update(data, nowMs, several) {
+    this.element.classList.toggle("is-unsettled", isUnsettled(data));
+    COLUMNS.forEach((column, place) => {
+      const cell = column.cell(data, nowMs, several), known = this.cells[place];
+      if (cell.text === known.text) return;
+      known.text = cell.text;
+      const focused = known.element.contains(document.activeElement);
+      known.element.replaceChildren(...[cell.make ? cell.make() : visible(cell.text)].flat().filter((each) => each !== null));
+      known.element.classList.toggle("nothing", cell.text === UNKNOWN || cell.text === "0" || cell.text === "0%" || cell.text === "0 s");
+      if (focused) known.element.querySelector("a")?.focus();
+    });
+  }
+}
+
+function matches(row, wanted) {
+  const findings = row.findings.flatMap((each) => [each.rule, words(each.rule), each.severity]);
+  return [row.group, row.cluster, row.owner, row.state, row.protocol, ...findings].some((text) => text?.toLowerCase().includes(wanted));
+}
+
+/** Say in one line how many groups there are and how they are. */
+export function verdict(rows) {
+  if (!rows.length) return "No consumer group has been seen yet.";
+  const all = plural(rows.length, "group");
+  const acting = rows.filter((row) => row.findings.some((each) => gravity(each.severity) > 0));
+  const unsettled = rows.filter(isUnsettled).length;
+  const now = unsettled ? `${unsettled} rebalancing now` : "none rebalancing now";
+  if (!acting.length) return `None of ${all} has a finding to act on; ${now}.`;
+  const paging = acting.filter((row) => gravest(row) > gravity("ticket") + 1).length;
+  const verb = acting.length === 1 ? "has" : "have";
+  const grave = paging ? `, ${paging} to act on at once` : "";
+  return `${acting.length} of ${all} ${verb} a finding to act on${grave}; ${now}.`;
+}
+
+function setText(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}

@@ -1,0 +1,237 @@
+// One group: how it is, what was found, its timeline, its members and its rebalances; kept up by events.
+
+import { el, named, refill, timed } from "./dom.js";
+import { UNKNOWN, age, amount, countPartitions, listPartitions, percent, plural, span } from "./figures.js";
+import { findingArticle } from "./finding.js";
+import { ask, findingsApi, groupApi, groupLink, rebalanceLink, rebalancesApi } from "./links.js";
+import { keyOf } from "./store.js";
+import { RANGES, drawTimeline } from "./timeline.js";
+import { causesOf, fact, generations, gravity, isUnsettled, markMs, orderFindings, severityBadge, stateMark, stateText, took, why, words } from "./words.js";
+
+const LOADED = 200, FIRST_ROWS = 15;
+/** The timeline's right end moves with the time; a drawing is good for so long. */
+const REDRAWN_MS = 5_000;
+
+export class GroupView {
+  #target = null;
+  #visit = 0;
+  #width = 0;
+
+  constructor(root, store, readClock) {
+    this.root = root;
+    this.store = store;
+    this.readClock = readClock;
+    this.parts = Object.fromEntries(["head", "facts", "findings", "timeline", "rebalances", "members"].map((name) => [name, el("div", { class: `part ${name}` })]));
+    this.parts.findings.setAttribute("aria-live", "polite");
+    this.root.append(...Object.values(this.parts));
+    this.observer = new ResizeObserver(() => this.render());
+    this.observer.observe(this.parts.timeline);
+  }
+
+  /** Show a group; what is known of it at once, the rest when it is there. */
+  open(target) {
+    this.#target = target;
+    this.range = "latest";
+    this.showsAll = false;
+    this.#forget();
+    this.render();
+    return this.load();
+  }
+
+  close() {
+    this.#target = null;
+    this.#visit += 1;
+  }
+
+  #forget() {
+    this.snapshot = null;
+    this.rebalances = null;
+    this.findings = null;
+    this.error = null;
+    this.edition = (this.edition ?? 0) + 1;
+  }
+
+  /** Load all of it anew; what came in between is in what is loaded. */
+  async load() {
+    const { cluster, group } = this.#target;
+    const visit = (this.#visit += 1);
+    try {
+      const [snapshot, told, found] = await Promise.all([
+        ask(groupApi(cluster, group)), ask(rebalancesApi(cluster, group, LOADED)), ask(findingsApi(cluster, group)),
+      ]);
+      if (visit !== this.#visit) return;
+      this.snapshot = snapshot;
+      this.rebalances = new Map(told.rebalances.map((each) => [each.rebalance_id, each]));
+      this.findings = new Map(found.findings.map((each) => [each.finding_id, each]));
+      this.error = null;
+    } catch (error) {
+      if (visit !== this.#visit) return;
+      this.error = error;
+    }
+    this.edition += 1;
+    this.render();
+  }
+
+  /** Take an event, if it is about this group. */
+  take(name, data) {
+    if (this.#target === null || data.cluster !== this.#target.cluster || data.group !== this.#target.group) return;
+    if (name === "rebalance") this.rebalances?.set(data.rebalance_id, data);
+    else if (name === "finding") this.findings?.set(data.finding_id, data);
+    else if (name === "group" && this.#differs(data)) this.load();
+    this.edition += 1;
+  }
+
+  /** Tell whether the members that are shown are not those of a new row. */
+  #differs(row) {
+    const known = this.snapshot;
+    return known === null || row.generation !== known.generation || row.members !== known.members.length || row.state !== known.state;
+  }
+
+  render() {
+    if (this.#target === null || this.root.hidden) return;
+    const row = this.store.rows.get(keyOf(this.#target)) ?? null;
+    const clock = this.readClock(), nowMs = this.store.nowMs;
+    const base = `${keyOf(this.#target)} ${this.edition} ${clock.zone}`;
+    const findings = this.findings === null ? [] : orderFindings(this.findings.values());
+    const rebalances = this.rebalances === null ? [] : [...this.rebalances.values()].sort((a, b) => markMs(b) - markMs(a));
+    const causes = causesOf(findings);
+    const { parts } = this;
+    refill(parts.head, `${base} ${row === null ? "" : `${row.state} ${row.owner} ${JSON.stringify(row.findings)}`}`, () => this.#head(row, findings));
+    refill(parts.facts, JSON.stringify([base, facts(row, nowMs)]), () => el("dl", { class: "facts" }, facts(row, nowMs).map(([label, value]) => fact(label, value))));
+    refill(parts.findings, base, () => this.#findingList(findings, clock, nowMs));
+    this.#renderTimeline(base, rebalances, causes, clock, nowMs);
+    refill(parts.rebalances, `${base} ${this.showsAll}`, () => this.#rebalanceTable(rebalances, causes, clock, nowMs));
+    refill(parts.members, base, () => this.#memberTable());
+  }
+
+  #head(row, findings) {
+    const { cluster, group } = this.#target;
+    const firing = findings.filter((each) => each.state === "firing" && gravity(each.severity) > 0);
+    return [
+      el("p", { class: "crumbs" }, el("a", { href: "#/" }, "← All groups")),
+      el("h1", { tabindex: "-1" }, named(group)),
+      el("p", { class: "quiet" }, "cluster ", named(cluster), row?.owner ? [" · owner ", named(row.owner)] : null),
+      firing.length ? el("p", { class: "lead" }, severityBadge(firing[0].severity), " ", firing[0].summary) : null,
+      this.error === null ? null : errorNote(this.error, cluster, row),
+    ];
+  }
+
+  #findingList(findings, clock, nowMs) {
+    if (this.findings === null) return this.error === null ? el("p", { class: "quiet" }, "Loading …") : null;
+    // How a group formed is worth a line, not a place before what is wrong.
+    const loud = findings.filter((each) => each.state === "firing" && gravity(each.severity) > 0);
+    const calm = findings.filter((each) => !loud.includes(each));
+    const context = { clock, nowMs };
+    return el("section", { "aria-label": "Findings" }, el("h2", {}, "Findings"),
+      loud.length ? loud.map((each) => findingArticle(each, context)) : el("p", { class: "quiet" }, "Nothing to act on."),
+      calm.map((each) => el("details", { "data-key": each.finding_id },
+        el("summary", {}, severityBadge(each.severity), ` ${words(each.rule)}${each.state === "firing" ? "" : ", resolved"}: ${each.summary}`),
+        findingArticle(each, context))));
+  }
+
+  #renderTimeline(base, rebalances, causes, clock, nowMs) {
+    const part = this.parts.timeline;
+    if (!rebalances.length) {
+      refill(part, base, () => null);
+      return;
+    }
+    this.#width = Math.max(240, Math.floor(part.clientWidth));
+    const stamp = `${base} ${this.range} ${this.#width} ${Math.floor(nowMs / REDRAWN_MS)}`;
+    refill(part, stamp, () => this.#timeline(rebalances, causes, clock, nowMs));
+  }
+
+  #timeline(rebalances, causes, clock, nowMs) {
+    const { drawing, hidden } = drawTimeline({ rebalances, range: this.range, nowMs, width: this.#width, clock, causes });
+    const select = el("select", { id: "range" }, Object.entries(RANGES).map(([value, [text]]) => el("option", { value, selected: value === this.range }, text)));
+    select.addEventListener("change", () => {
+      this.range = select.value;
+      this.render();
+    });
+    return el("section", { "aria-label": "Timeline" },
+      el("div", { class: "row" }, el("h2", {}, "Timeline"), el("p", { class: "tools" }, el("label", { for: "range" }, "Show"), select)),
+      el("figure", {}, drawing, el("figcaption", { class: "legend" },
+        `Times in ${clock.zone}. ▼ a rebalance (filled: with a cause to act on); band: `, el("span", { class: "key calm" }), " stable, ", el("span", { class: "key moving" }), " rebalancing, ", el("span", { class: "key empty" }), " no members. Each lane: what a member owns; dotted: the group rebalances.",
+        hidden ? ` ${plural(hidden, "more member")} not drawn.` : null, " The tables below say the same.")));
+  }
+
+  #rebalanceTable(rebalances, causes, clock, nowMs) {
+    if (this.rebalances === null) return null;
+    if (!rebalances.length) return el("section", {}, el("h2", {}, "Rebalances"), el("p", { class: "quiet" }, "None is kept."));
+    const shown = this.showsAll ? rebalances : rebalances.slice(0, FIRST_ROWS);
+    const more = el("button", { type: "button", "data-key": "all-rebalances" }, this.showsAll ? `Show the latest ${FIRST_ROWS}` : `Show all ${rebalances.length}`);
+    more.addEventListener("click", () => {
+      this.showsAll = !this.showsAll;
+      this.render();
+    });
+    return el("section", { "aria-label": "Rebalances" }, el("h2", {}, "Rebalances"),
+      grid(["When", "Why", "Took", "Cause", "Members", "Generation", "Moved", "Lost"], shown.map((each) => rebalanceCells(each, causes, clock, nowMs)), [4, 5, 6, 7]),
+      rebalances.length > FIRST_ROWS ? el("p", {}, more) : null);
+  }
+
+  #memberTable() {
+    const members = this.snapshot?.members ?? [];
+    if (!members.length) return null;
+    const hasStatic = members.some((each) => each.group_instance_id), hasState = members.some((each) => each.state);
+    const heads = ["Client-id", "Host", hasStatic ? "Instance" : null, hasState ? "State" : null, "#Partitions", "Assignment", "Consumer-id"].filter(Boolean);
+    const sorted = [...members].sort((a, b) => (a.client_id + a.host < b.client_id + b.host ? -1 : 1));
+    const rows = sorted.map((each) => [
+      named(each.client_id), named(each.host.replace(/^\//, "")),
+      ...(hasStatic ? [each.group_instance_id ? named(each.group_instance_id) : UNKNOWN] : []),
+      ...(hasState ? [each.state ?? UNKNOWN] : []),
+      amount(countPartitions(each.partitions)), el("code", {}, listPartitions(each.partitions, 160) || "none"), el("code", { class: "quiet" }, each.member_id),
+    ]);
+    return el("section", { "aria-label": "Members" }, el("h2", {}, "Members"), grid(heads, rows, [heads.indexOf("#Partitions")]));
+  }
+}
+
+/** Make a table whose rows fold into cards where the screen is narrow; `numbers`: places of columns that stand right. */
+export function grid(heads, rows, numbers = []) {
+  const kind = (place) => (numbers.includes(place) ? "number" : null);
+  return el("table", { role: "table" },
+    el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, heads.map((each, place) => el("th", { scope: "col", role: "columnheader", class: kind(place) }, each)))),
+    el("tbody", { role: "rowgroup" }, rows.map((cells) => el("tr", { role: "row" }, cells.map((each, place) => el("td", { role: "cell", class: kind(place), "data-label": heads[place] }, each))))));
+}
+
+function rebalanceCells(each, causes, clock, nowMs) {
+  const cause = causes.get(each.rebalance_id);
+  const at = markMs(each), moved = each.moves === null ? UNKNOWN : amount(countPartitions(each.moves.moved));
+  return [
+    el("a", { href: rebalanceLink(each.cluster, each.group, each.rebalance_id) }, timed(at, clock.near(at, nowMs))),
+    why(each), took(each),
+    cause ? [severityBadge(cause.severity), ` ${words(cause.rule)}`] : UNKNOWN,
+    `${each.members_before.length} → ${each.members_after.length}`, generations(each), moved,
+    each.lost_partition_ms ? span(each.lost_partition_ms) : "0 s",
+  ];
+}
+
+/** List what is known of a group now, as [label, text]. */
+function facts(row, nowMs) {
+  if (row === null) return [];
+  const quarter = row.windows["15m"] ?? {};
+  const slope = row.lag_slope ? ` (${row.lag_slope > 0 ? "+" : "−"}${amount(Math.abs(row.lag_slope))}/s)` : "";
+  const lost = quarter.lost_partition_seconds;
+  const list = [
+    ["State", `${stateMark(row.state)} ${stateText(row, nowMs)}`],
+    ["Rebalances in 1, 5, 15 min", ["1m", "5m", "15m"].map((each) => row.windows[each]?.rebalances ?? UNKNOWN).join(" · ")],
+    ["Time rebalancing (15m)", percent(quarter.rebalancing_ratio)],
+    ["Lost (15m)", lost === null || lost === undefined ? UNKNOWN : span(lost * 1000)],
+    ["Lag", row.lag === null ? UNKNOWN : `${amount(row.lag)}${slope}`],
+    ["Last commit", row.commit_age_ms === null ? UNKNOWN : `${age(row.commit_age_ms)} ago`],
+    ["Members", `${amount(row.members)}${row.idle_members ? `, ${row.idle_members} idle` : ""}`],
+    ["Partitions", amount(row.assigned_partitions)],
+    ["Generation", row.generation === null ? UNKNOWN : `${row.generation}`],
+    ["Type", row.type ?? UNKNOWN],
+    ["Assignment strategy", row.protocol ?? UNKNOWN],
+    ["Coordinator", row.coordinator === null ? UNKNOWN : `broker ${row.coordinator}`],
+  ];
+  if (row.heartbeat_headroom_ratio !== null) list.push(["Heartbeat headroom (5m)", percent(row.heartbeat_headroom_ratio)]);
+  if (row.poll_gap_max_seconds !== null) list.push(["Longest poll gap (5m)", span(row.poll_gap_max_seconds * 1000)]);
+  return isUnsettled(row) ? list : list.map(([label, text]) => [label, text]);
+}
+
+/** Say what the API refused, with what may have been meant. */
+export function errorNote(error, cluster, row = null) {
+  if (!("status" in error)) return el("p", { class: "trouble", role: "alert" }, "The exporter cannot be reached; trying again when it is back.");
+  const near = (error.didYouMean ?? []).map((each, place) => [place ? ", " : " Did you mean ", el("a", { href: groupLink(cluster, each) }, named(each))]);
+  return el("p", { class: "trouble", role: "alert" }, `${error.message}.`, error.status === 404 && row === null ? [near, near.length ? "?" : null] : null);
+}

@@ -1,0 +1,71 @@
+// Addresses: of the page's views, which alerts link to, and of the API. Names are percent-encoded in both.
+
+const GROUPS = "groups", REBALANCES = "rebalances";
+
+const part = encodeURIComponent;
+
+/** Return the address of a group's view. */
+export function groupLink(cluster, group) {
+  return `#/${GROUPS}/${part(cluster)}/${part(group)}`;
+}
+
+/** Return the address of the view of one rebalance. */
+export function rebalanceLink(cluster, group, rebalanceId) {
+  return `${groupLink(cluster, group)}/${REBALANCES}/${part(rebalanceId)}`;
+}
+
+/** Read an address: {view: "fleet" | "group" | "rebalance" | "nowhere", cluster, group, rebalanceId}. */
+export function readHash(hash) {
+  const raw = hash.replace(/^#?\/?/, "").split("/");
+  if (raw.length === 1 && raw[0] === "") return { view: "fleet" };
+  let parts;
+  try {
+    parts = raw.map(decodeURIComponent);
+  } catch {
+    return { view: "nowhere" };
+  }
+  if (parts[0] !== GROUPS || parts.length < 3) return { view: "nowhere" };
+  const [cluster, ...rest] = parts.slice(1);
+  // A group of the name a/rebalances/b is written with %2F; one that somebody typed with plain slashes is taken too.
+  if (rest.length > 2 && rest.at(-2) === REBALANCES) {
+    return { view: "rebalance", cluster, group: rest.slice(0, -2).join("/"), rebalanceId: rest.at(-1) };
+  }
+  return { view: "group", cluster, group: rest.join("/") };
+}
+
+/** Return the API's address of a group, or of something below it. */
+export function groupApi(cluster, group, below = "", query = "") {
+  return `api/v1/groups/${part(group)}${below}?cluster=${part(cluster)}${query}`;
+}
+
+/** Return the API's address of one rebalance. */
+export function rebalanceApi(cluster, group, rebalanceId) {
+  return groupApi(cluster, group, `/${REBALANCES}/${part(rebalanceId)}`);
+}
+
+/** Return the API's address of the rebalances of a group, newest first. */
+export function rebalancesApi(cluster, group, limit) {
+  return groupApi(cluster, group, `/${REBALANCES}`, `&limit=${limit}`);
+}
+
+/** Return the API's address of the findings of a group; an empty name: of whole clusters. */
+export function findingsApi(cluster, group) {
+  return `api/v1/findings?group=${part(group)}${cluster === null ? "" : `&cluster=${part(cluster)}`}`;
+}
+
+/** What the API answered instead of what was asked for. */
+export class ApiError extends Error {
+  constructor(status, text, didYouMean = []) {
+    super(text);
+    this.status = status;
+    this.didYouMean = didYouMean;
+  }
+}
+
+/** Ask the API. Throws ApiError for what it refuses, TypeError when it cannot be reached. */
+export async function ask(address) {
+  const answer = await fetch(address, { headers: { accept: "application/json" }, cache: "no-store" });
+  if (answer.ok) return answer.json();
+  const told = await answer.json().catch(() => ({}));
+  throw new ApiError(answer.status, told.error ?? `the exporter answered ${answer.status}`, told.did_you_mean ?? []);
+}

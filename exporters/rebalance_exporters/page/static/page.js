@@ -1,0 +1,178 @@
+// Puts the page together: addresses choose the view, events keep the store, and what changed is drawn once a frame.
+
+import { FleetView } from "./fleet.js";
+import { Clock, age } from "./figures.js";
+import { GroupView } from "./group.js";
+import { ApiError, ask, findingsApi, readHash } from "./links.js";
+import { RebalanceView } from "./rebalance.js";
+import { Store } from "./store.js";
+import { Stream } from "./stream.js";
+
+const ZONE_KEY = "rebalance-monitor.local-time";
+const TICK_MS = 1_000;
+
+const byId = (id) => document.getElementById(id);
+const store = new Store();
+let clock = new Clock(recall(ZONE_KEY) === "yes");
+const readClock = () => clock;
+const views = {
+  fleet: new FleetView(byId("fleet"), store),
+  group: new GroupView(byId("group"), store, readClock),
+  rebalance: new RebalanceView(byId("rebalance"), store, readClock),
+};
+let shown = null, isLoading = false, waiting = [], frame = null, failure = null, reload = null;
+
+// --- What is shown ---
+
+function route() {
+  const target = readHash(location.hash);
+  if (target.view === "nowhere") {
+    location.replace("#/");
+    return;
+  }
+  const isFirst = shown === null;
+  for (const view of Object.values(views)) view.close?.();
+  shown = views[target.view];
+  for (const [name, view] of Object.entries(views)) view.root.hidden = name !== target.view;
+  shown.open?.(target);
+  document.title = [target.rebalanceId ? `rebalance ${target.rebalanceId}` : null, target.group, "rebalance-monitor"].filter(Boolean).join(" · ");
+  draw();
+  // Who follows a link hears and sees the beginning of what it led to.
+  if (isFirst) return;
+  scrollTo(0, 0);
+  shown.root.querySelector("h1")?.focus({ preventScroll: true });
+}
+
+function drawSoon() {
+  frame ??= requestAnimationFrame(draw);
+}
+
+function draw() {
+  if (frame !== null) cancelAnimationFrame(frame);
+  frame = null;
+  shown?.render();
+  drawConnection();
+}
+
+const CONNECTIONS = {
+  connecting: ["◌", "Connecting"],
+  live: ["●", "Live"],
+  behind: ["▲", "Live, data not fresh"],
+  stale: ["▲", "STALE, reconnecting"],
+};
+
+function drawConnection() {
+  const state = connection();
+  const [mark, text] = CONNECTIONS[state];
+  document.body.dataset.connection = state;
+  setText(document.querySelector("#connection .mark"), mark);
+  setText(byId("connection-text"), text);
+  setText(byId("age"), store.dataAgeMs === null ? "data age not known" : `data ${age(store.dataAgeMs)} old`);
+  setText(byId("version"), store.version ?? "");
+  const trouble = troubleText(state);
+  byId("trouble").hidden = trouble === "";
+  setText(byId("trouble"), trouble);
+}
+
+function connection() {
+  if (stream.state === "lost" || failure !== null) return "stale";
+  if (stream.state === "connecting" || !store.isLoaded) return "connecting";
+  return store.status.ready ? "live" : "behind";
+}
+
+/** Say what is wrong. It is read out, so it says when, not for how long. */
+function troubleText(state) {
+  if (state === "behind") return `NOT UP TO DATE: ${store.status.ready_text || "the exporter does not say why"}`;
+  if (state !== "stale") return "";
+  const since = store.isLoaded ? ` What you see is from ${clock.moment(store.status.at_ms)}.` : "";
+  return failure instanceof ApiError ? `STALE: ${failure.message}.${since}` : `STALE: the exporter does not answer; trying again.${since}`;
+}
+
+function setText(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+// --- What is heard ---
+
+async function load() {
+  isLoading = true;
+  waiting = [];
+  clearTimeout(reload);
+  try {
+    const [overview, found] = await Promise.all([ask("api/v1/overview"), ask(`${findingsApi(null, "")}&state=firing`)]);
+    store.load(overview, found.findings);
+    failure = null;
+  } catch (error) {
+    failure = error;
+    reload = setTimeout(load, 5 * TICK_MS);
+  }
+  isLoading = false;
+  // What came meanwhile may be newer than what was loaded, and taking it twice does no harm.
+  for (const [name, data] of waiting.splice(0)) store.take(name, data);
+  drawSoon();
+}
+
+function hear(name, data, isNew) {
+  if (name === "reset" || (name === "hello" && isNew)) {
+    load();
+    if (store.isLoaded) shown?.load?.();
+  }
+  if (isLoading) waiting.push([name, data]);
+  else store.take(name, data);
+  if (["group", "gone", "rebalance", "finding"].includes(name)) shown?.take?.(name, data);
+  drawSoon();
+}
+
+const stream = new Stream("api/v1/stream", hear, drawSoon);
+
+// --- What a person does ---
+
+function recall(key) {
+  try {
+    return localStorage.getItem(key);
+  } catch {
+    return null;
+  }
+}
+
+function remember(key, value) {
+  try {
+    localStorage.setItem(key, value);
+  } catch {
+    // Where nothing may be kept, the choice lasts as long as the page.
+  }
+}
+
+function drawZone() {
+  setText(byId("zone"), `Times: ${clock.zone}`);
+  byId("zone").setAttribute("aria-label", `Times are in ${clock.zone}; show them in ${clock.local ? "UTC" : "local time"}`);
+}
+
+byId("zone").addEventListener("click", () => {
+  clock = new Clock(!clock.local);
+  remember(ZONE_KEY, clock.local ? "yes" : "no");
+  drawZone();
+  draw();
+});
+
+byId("skip").addEventListener("click", (event) => {
+  // Its address would be taken for one of a view.
+  event.preventDefault();
+  byId("main").focus();
+});
+
+addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  const isTyping = event.target instanceof HTMLInputElement;
+  if (event.key === "/" && !isTyping && shown === views.fleet) {
+    event.preventDefault();
+    views.fleet.filter.focus();
+  } else if (event.key === "Escape" && shown !== views.fleet && !isTyping) {
+    location.hash = shown === views.rebalance ? views.rebalance.root.querySelectorAll(".crumbs a")[1].hash : "#/";
+  }
+});
+
+addEventListener("hashchange", route);
+setInterval(drawSoon, TICK_MS);
+drawZone();
+route();

@@ -1,0 +1,262 @@
+// One rebalance explained: its cause, its phases, what it did to partitions, and who had what before and after.
+
+import { el, named, refill } from "./dom.js";
+import { UNKNOWN, amount, bounds, countPartitions, listPartitions, plural, span } from "./figures.js";
+import { findingArticle } from "./finding.js";
+import { errorNote, grid } from "./group.js";
+import { ask, groupLink, rebalanceApi, rebalanceLink, rebalancesApi } from "./links.js";
+import { beganText, fact, generations, markMs, memberName, severityBadge, took, why, words } from "./words.js";
+
+/** More members than this: only those whose partitions changed are worth a row. */
+const ALL_ROWS = 20;
+const LIST_WIDTH = 160, AROUND = 200;
+/** What happens in the seconds after a rebalance tells its cause. */
+const JUDGED_AFTER_MS = 60_000;
+
+export class RebalanceView {
+  #target = null;
+  #visit = 0;
+
+  constructor(root, store, readClock) {
+    this.root = root;
+    this.store = store;
+    this.readClock = readClock;
+    this.body = el("div", {});
+    this.root.append(this.body);
+  }
+
+  open(target) {
+    this.#target = target;
+    this.rebalance = null;
+    this.findings = new Map();
+    this.around = [];
+    this.error = null;
+    this.edition = (this.edition ?? 0) + 1;
+    this.render();
+    return this.load();
+  }
+
+  close() {
+    this.#target = null;
+    this.#visit += 1;
+  }
+
+  async load() {
+    const { cluster, group, rebalanceId } = this.#target;
+    const visit = (this.#visit += 1);
+    try {
+      const [told, around] = await Promise.all([ask(rebalanceApi(cluster, group, rebalanceId)), ask(rebalancesApi(cluster, group, AROUND))]);
+      if (visit !== this.#visit) return;
+      this.rebalance = told.rebalance;
+      this.findings = new Map(told.findings.map((each) => [each.finding_id, each]));
+      this.around = around.rebalances;
+      this.error = null;
+    } catch (error) {
+      if (visit !== this.#visit) return;
+      this.error = error;
+    }
+    this.edition += 1;
+    this.render();
+  }
+
+  /** Take an event, if it is about this rebalance. */
+  take(name, data) {
+    const target = this.#target;
+    if (target === null || data.cluster !== target.cluster || data.group !== target.group) return;
+    if (name === "rebalance" && data.rebalance_id === target.rebalanceId) this.rebalance = data;
+    else if (name === "rebalance" && !this.around.some((each) => each.rebalance_id === data.rebalance_id)) this.around = [data, ...this.around];
+    else if (name === "finding" && data.rebalance_ids.includes(target.rebalanceId)) this.findings.set(data.finding_id, data);
+    else return;
+    this.edition += 1;
+  }
+
+  render() {
+    if (this.#target === null || this.root.hidden) return;
+    const clock = this.readClock();
+    const { cluster, group, rebalanceId } = this.#target;
+    const isYoung = this.rebalance?.completed_at_ms && this.store.nowMs - this.rebalance.completed_at_ms < JUDGED_AFTER_MS;
+    const signature = JSON.stringify([cluster, group, rebalanceId, this.edition, clock.zone, Boolean(isYoung)]);
+    refill(this.body, signature, () => [
+      el("p", { class: "crumbs" }, el("a", { href: "#/" }, "← All groups"), " / ", el("a", { href: groupLink(cluster, group) }, named(group))),
+      this.rebalance === null ? this.#waiting() : this.#explanation(clock),
+    ]);
+  }
+
+  #waiting() {
+    const { cluster, rebalanceId } = this.#target;
+    return [el("h1", { tabindex: "-1" }, "Rebalance ", named(rebalanceId)), this.error === null ? el("p", { class: "quiet" }, "Loading …") : errorNote(this.error, cluster)];
+  }
+
+  #explanation(clock) {
+    const { rebalance } = this;
+    const at = markMs(rebalance), nowMs = this.store.nowMs;
+    const context = { clock, nowMs, rebalanceId: rebalance.rebalance_id };
+    const ordered = [...this.findings.values()].sort((a, b) => Number(b.primary) - Number(a.primary));
+    const cause = ordered.find((each) => each.primary);
+    const others = ordered.filter((each) => each !== cause);
+    return [
+      el("h1", { tabindex: "-1" }, rebalance.completed_at_ms === null ? "Rebalance that goes on since " : "Rebalance of ", clock.moment(at)),
+      el("p", { class: "lead" }, cause ? [severityBadge(cause.severity), " ", cause.summary] : unjudged(rebalance, nowMs)),
+      el("dl", { class: "facts" }, tellFacts(rebalance, clock)),
+      section("Phases", phaseTable(rebalance, clock)),
+      section("Before and after", ...compareAssignments(rebalance)),
+      cause ? section("Cause", findingArticle(cause, context)) : null,
+      others.length ? section("Also", others.map((each) => el("details", { "data-key": each.finding_id },
+        el("summary", {}, severityBadge(each.severity), ` ${words(each.rule)}: ${each.summary}`), findingArticle(each, context)))) : null,
+      this.#neighbours(clock),
+    ];
+  }
+
+  #neighbours(clock) {
+    const ordered = [...this.around].sort((a, b) => a.started_before_ms - b.started_before_ms);
+    const place = ordered.findIndex((each) => each.rebalance_id === this.#target.rebalanceId);
+    if (place < 0) return null;
+    const link = (text, each) => el("a", { href: rebalanceLink(each.cluster, each.group, each.rebalance_id) }, `${text} ${clock.time(markMs(each))}`);
+    const before = ordered[place - 1], after = ordered[place + 1];
+    return el("nav", { class: "row", "aria-label": "Neighbouring rebalances" }, before ? link("← before it:", before) : el("span", {}), after ? link("after it →", after) : el("span", {}));
+  }
+}
+
+function section(heading, ...children) {
+  return el("section", { "aria-label": heading }, el("h2", {}, heading), ...children);
+}
+
+function unjudged(rebalance, nowMs) {
+  if (rebalance.completed_at_ms === null) return "Cause not known yet: a rebalance is judged when it has ended.";
+  if (nowMs - rebalance.completed_at_ms < JUDGED_AFTER_MS) return "Not judged yet: what happens in the seconds after it tells the cause.";
+  return "No finding about this rebalance is kept: it is too old, or the stream that diagnoses does not run.";
+}
+
+function tellFacts(rebalance, clock) {
+  const moves = rebalance.moves;
+  const aborted = rebalance.generations_aborted ? `, ${rebalance.generations_aborted} without an assignment` : "";
+  const counts = moves === null ? [] : [[countPartitions(moves.moved), "changed owner"], [moves.kept, "stayed"], [moves.gained, "new"], [moves.lost, "without an owner now"]];
+  const moved = counts.filter(([number]) => number).map(([number, what]) => `${number} ${what}`).join(", ");
+  const back = moves === null ? 0 : countPartitions(moves.ping_ponged);
+  const list = [
+    fact("Why", why(rebalance)),
+    fact("Took", took(rebalance), rebalance.outcome === "aborted" ? ", ended by the group's deletion" : null),
+    fact("Began", beganText(rebalance, clock)),
+    fact("Members", `${rebalance.members_before.length} → ${rebalance.members_after.length}`),
+    fact("Generation", `${generations(rebalance)}${rebalance.generations.length > 1 || aborted ? ` (${plural(rebalance.generations.length, "step")}${aborted})` : ""}`),
+    fact("Partitions", moves === null ? "not in a known form" : `${moved || "none"}${back ? `; ${back} taken away and given back at once` : ""}`),
+    fact("Without commits", rebalance.silences.length ? `${plural(rebalance.silences.length, "partition")}, ${span(rebalance.lost_partition_ms)} in all at most` : "none for unusually long"),
+  ];
+  if (rebalance.lag_peak !== null) {
+    const end = rebalance.lag_recovered_at_ms;
+    const ended = end === null ? "not back before the next rebalance, or not within 15 min" : `back ${span(Math.max(0, end - rebalance.started_before_ms))} after the start`;
+    list.push(fact("Lag", `${amount(rebalance.lag_before)} → ${amount(rebalance.lag_peak)}, ${ended}`));
+  }
+  return list;
+}
+
+/** List the phases in order of time, as {what, low, high, untilMs}; a low of null: not known. */
+export function listPhases(rebalance) {
+  const phases = rebalance.type === "classic" ? classicPhases(rebalance) : newerPhases(rebalance);
+  if (rebalance.completed_at_ms === null) phases.push({ what: "still going on", low: null, high: null, untilMs: null });
+  return phases;
+}
+
+function classicPhases(rebalance) {
+  const [first, ...later] = rebalance.generations;
+  const released = rebalance.join_ended_at_ms;
+  if (!rebalance.members_after.length && !later.length) return [{ what: "until nobody was left", ...sinceStart(rebalance, rebalance.completed_at_ms) }];
+  const phases = [{ what: "join: until all members were there", ...sinceStart(rebalance, released) }];
+  if (rebalance.sync_ms !== null) phases.push({ what: "sync: the leader assigns the partitions", low: rebalance.sync_ms, high: rebalance.sync_ms, untilMs: first?.assigned_at_ms ?? null });
+  let before = first?.assigned_at_ms ?? null;
+  for (const each of later) {
+    const aborted = each.aborted_before ? `, ${each.aborted_before} before it without an assignment` : "";
+    const length = before === null || each.assigned_at_ms === null ? null : Math.max(0, each.assigned_at_ms - before);
+    phases.push({ what: `generation ${each.generation}: ${words(each.reason)}${aborted}`, low: length, high: length, untilMs: each.assigned_at_ms });
+    before = each.assigned_at_ms;
+  }
+  return phases;
+}
+
+function newerPhases(rebalance) {
+  const { assigning_ms: assigning, reconciling_ms: reconciling } = rebalance;
+  const phases = [];
+  if (assigning !== null) phases.push({ what: "assigning: the coordinator decides", low: assigning, high: assigning, untilMs: rebalance.generations.at(-1)?.assigned_at_ms ?? null });
+  if (reconciling !== null) phases.push({ what: "reconciling: members hand over and take up", low: reconciling, high: reconciling, untilMs: rebalance.completed_at_ms });
+  return phases;
+}
+
+function sinceStart(rebalance, untilMs) {
+  if (untilMs === null) return { low: null, high: null, untilMs };
+  const low = Math.max(0, untilMs - rebalance.started_before_ms);
+  const earliest = rebalance.started_after_ms;
+  return { low, high: earliest === null ? null : Math.max(low, untilMs - earliest), untilMs };
+}
+
+function phaseTable(rebalance, clock) {
+  const phases = listPhases(rebalance);
+  const total = phases.reduce((sum, each) => sum + (each.low ?? 0), 0) || 1;
+  let begun = 0;
+  const rows = phases.map((each) => {
+    const fill = el("span", { class: "bar-fill" });
+    fill.style.marginInlineStart = `${(100 * begun) / total}%`;
+    fill.style.width = `${Math.max(0.5, (100 * (each.low ?? 0)) / total)}%`;
+    begun += each.low ?? 0;
+    const bar = el("span", { class: "bar-track wide-bar", "aria-hidden": "true" }, fill);
+    return [each.what, each.low === null ? UNKNOWN : bounds(each.low, each.high), each.untilMs === null ? UNKNOWN : clock.time(each.untilMs), bar];
+  });
+  return grid(["Phase", "Duration", "Until", ""], rows, [1, 2]);
+}
+
+/** Pair members before and after by identity: one that came back under a new id is the same one. */
+export function pairMembers(rebalance) {
+  const before = new Map(rebalance.members_before.map((each) => [each.member_id, each]));
+  const instances = new Map(rebalance.members_before.filter((each) => each.group_instance_id).map((each) => [each.group_instance_id, each.member_id]));
+  const replaced = new Map(rebalance.replaced.map(([old, next]) => [next, old]));
+  const pairs = rebalance.members_after.map((member) => {
+    const known = [member.member_id, replaced.get(member.member_id), instances.get(member.group_instance_id)].find((id) => before.has(id));
+    const old = known === undefined ? null : before.get(known);
+    before.delete(known);
+    return [old, member];
+  });
+  pairs.push(...[...before.values()].map((member) => [member, null]));
+  const order = ([old, next]) => memberName(next ?? old);
+  return pairs.sort((a, b) => (order(a) < order(b) ? -1 : 1));
+}
+
+function compareAssignments(rebalance) {
+  const pairs = pairMembers(rebalance).map((pair) => ({ pair, ...difference(pair) }));
+  if (!pairs.length) return [el("p", { class: "quiet" }, "No members before and none after.")];
+  const shown = pairs.length <= ALL_ROWS ? pairs : pairs.filter((each) => each.differs);
+  const rows = shown.map(({ pair: [old, next], gained, lost, kept }) => [
+    [named(memberName(next ?? old)), old && next && old.member_id !== next.member_id ? el("span", { class: "below" }, "came back under a new id") : null],
+    `${old === null ? "joined" : amount(countPartitions(old.partitions))} → ${next === null ? "gone" : amount(countPartitions(next.partitions))}`,
+    share("+", "gained", gained), share("−", "lost", lost), kept === null ? UNKNOWN : el("code", { class: "quiet" }, listPartitions(kept, LIST_WIDTH) || "none"),
+  ]);
+  const hidden = pairs.length - shown.length;
+  return [grid(["Member", "#Partitions", "Gained", "Lost", "Kept"], rows), hidden ? el("p", { class: "quiet" }, `and ${hidden} members whose partitions did not change`) : null];
+}
+
+function share(sign, kind, partitions) {
+  if (partitions === null) return UNKNOWN;
+  const count = countPartitions(partitions);
+  return count ? el("code", { class: kind }, `${sign}${count}  ${listPartitions(partitions, LIST_WIDTH)}`) : el("span", { class: "quiet" }, "none");
+}
+
+function difference([old, next]) {
+  const had = owned(old), has = owned(next);
+  if (had === null || has === null) return { gained: null, lost: null, kept: null, differs: true };
+  const gained = regroup([...has].filter((each) => !had.has(each))), lost = regroup([...had].filter((each) => !has.has(each)));
+  const kept = regroup([...has].filter((each) => had.has(each)));
+  return { gained, lost, kept, differs: old === null || next === null || countPartitions(gained) + countPartitions(lost) > 0 };
+}
+
+function owned(member) {
+  if (member === null) return new Set();
+  if (member.partitions === null) return null;
+  return new Set(Object.entries(member.partitions).flatMap(([topic, numbers]) => numbers.map((each) => JSON.stringify([topic, each]))));
+}
+
+function regroup(names) {
+  const found = {};
+  for (const name of names) {
+    const [topic, number] = JSON.parse(name);
+    (found[topic] ??= []).push(number);
+  }
+  return found;
+}

@@ -1,0 +1,123 @@
+// Groups, rebalances and members in plain words: what several views say alike. Returns text, or elements made of it.
+
+import { el, named } from "./dom.js";
+import { TIGHT_MS, UNKNOWN, bounds, span } from "./figures.js";
+
+/** States in which a group consumes, or has nothing to. */
+export const CALM = new Set(["Stable", "Empty", "Dead", "Deleted"]);
+
+/** How grave a finding is; what is not known is least. */
+export const GRAVITY = { page: 2, ticket: 1, info: 0 };
+
+// A shape beside each word: nobody has to tell colours apart.
+const SEVERITY_MARKS = { page: "▲", ticket: "◆", info: "●" };
+const NAMED = 5;
+
+/** Return how grave a severity is. */
+export function gravity(severity) {
+  return GRAVITY[severity] ?? -1;
+}
+
+/** Make the badge of a severity. */
+export function severityBadge(severity, text = severity) {
+  const known = severity in GRAVITY ? severity : "info";
+  return el("span", { class: `badge ${known}` }, el("span", { "aria-hidden": "true" }, `${SEVERITY_MARKS[known]} `), text);
+}
+
+/** Return the shape that stands for a state. */
+export function stateMark(state) {
+  if (state === "Stable") return "●";
+  if (state === null) return "?";
+  return CALM.has(state) ? "○" : "◐";
+}
+
+/** Return a state with how long it has lasted, where that matters. */
+export function stateText(row, nowMs) {
+  if (row.state === null) return "not known";
+  if (CALM.has(row.state) || row.state_since_ms === null) return row.state;
+  const since = Math.max(0, nowMs - row.state_since_ms);
+  return `${row.state} ${since < 60_000 ? `${Math.floor(since / 1000)} s` : span(since)}`;
+}
+
+/** Tell whether a group is between two assignments. */
+export function isUnsettled(row) {
+  return row.state !== null && !CALM.has(row.state);
+}
+
+/** Name a member as people know it, which outlives its member id. */
+export function memberName(member) {
+  return `${member.group_instance_id || member.client_id || member.member_id || "?"}@${(member.host || "?").replace(/^\//, "")}`;
+}
+
+/** Write a reason or a rule as words. */
+export function words(text) {
+  return text.replaceAll("_", " ");
+}
+
+/** Say what set a rebalance off, and who left, joined and came back. */
+export function why(rebalance) {
+  const members = new Map([...rebalance.members_before, ...rebalance.members_after, ...rebalance.passing].map((each) => [each.member_id, each]));
+  const returned = new Set(rebalance.replaced.flat());
+  const changes = [
+    ["left", rebalance.left.filter((each) => !returned.has(each))],
+    ["joined", rebalance.joined.filter((each) => !returned.has(each))],
+    ["came back", rebalance.replaced.map(([, next]) => next)],
+  ];
+  const who = changes.filter(([, ids]) => ids.length).map(([what, ids]) => [`${what}: `, nameAll(ids, members)]);
+  return [words(rebalance.reason), who.length ? [" (", who.flatMap((each, place) => (place ? ["; ", each] : [each])), ")"] : null];
+}
+
+function nameAll(ids, members) {
+  const shown = ids.slice(0, NAMED).flatMap((id, place) => [place ? ", " : null, named(members.has(id) ? memberName(members.get(id)) : id)]);
+  return ids.length > NAMED ? [shown, ` and ${ids.length - NAMED} more`] : shown;
+}
+
+/** Say how long a rebalance took, as exactly as that is known. */
+export function took(rebalance) {
+  return bounds(rebalance.duration_min_ms, rebalance.duration_max_ms);
+}
+
+/** Write the generation before a rebalance and the one it ended with. */
+export function generations(rebalance) {
+  return `${rebalance.generation_from ?? UNKNOWN} → ${rebalance.generation_to}`;
+}
+
+/** Say when a rebalance began, as exactly as that is known. */
+export function beganText(rebalance, clock) {
+  const latest = rebalance.started_before_ms, earliest = rebalance.started_after_ms;
+  if (earliest === latest) return clock.moment(latest);
+  if (earliest === null || latest - earliest > TIGHT_MS) return `${clock.moment(latest)} at the latest`;
+  return `between ${clock.moment(earliest)} and ${clock.time(latest)}`;
+}
+
+/** Return a rebalance's end; while it goes on, its start. */
+export function markMs(rebalance) {
+  return rebalance.completed_at_ms ?? rebalance.started_before_ms;
+}
+
+/** Map rebalance ids to the finding given as their cause. */
+export function causesOf(findings) {
+  const causes = new Map();
+  for (const finding of findings) if (finding.primary) for (const id of finding.rebalance_ids) causes.set(id, finding);
+  return causes;
+}
+
+/** Sort findings: firing ones first, then the gravest, causes before what follows from them, oldest first. */
+export function orderFindings(findings) {
+  const rank = (each) => [each.state === "firing" ? 0 : 1, -gravity(each.severity), each.primary ? 0 : 1, each.started_at_ms];
+  return [...findings].sort((a, b) => compare(rank(a), rank(b)));
+}
+
+/** Compare two lists place by place. */
+export function compare(a, b) {
+  for (let place = 0; place < a.length; place += 1) {
+    if (a[place] < b[place]) return -1;
+    if (a[place] > b[place]) return 1;
+  }
+  return 0;
+}
+
+/** Make one label with its value, for a list of facts; null where there is nothing to tell. */
+export function fact(label, ...value) {
+  return el("div", {}, el("dt", {}, label), el("dd", {}, ...value));
+}

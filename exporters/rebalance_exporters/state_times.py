@@ -1,0 +1,43 @@
+"""How long a group was in each state, told from the snapshots that the stream publishes.
+
+Receives states with the time at which they were published, in the order of the group's log; hands on totals. The
+stream's contract has no such totals: a state that came and went between two snapshots is not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class StateTimes:
+    """Milliseconds per state that is over, and the present state with its beginning; a null state is not counted."""
+
+    state: str | None
+    since_ms: int
+    ended_ms: Mapping[str, int] = field(default_factory=dict)
+
+
+def fold_state(times: StateTimes | None, state: str | None, at_ms: int) -> StateTimes:
+    """Take up the state published at `at_ms`; the same object comes back while the state lasts.
+
+    A time before the last one counts as the last one: clocks of two brokers may differ.
+    """
+    if times is None:
+        return StateTimes(state, at_ms)
+    if times.state == state:
+        return times
+    at_ms = max(at_ms, times.since_ms)
+    ended = dict(times.ended_ms)
+    if times.state is not None:
+        ended[times.state] = ended.get(times.state, 0) + at_ms - times.since_ms
+    return StateTimes(state, at_ms, ended)
+
+
+def seconds_by_state(times: StateTimes, now_ms: int) -> dict[str, float]:
+    """Return the seconds spent in every state up to now, the present one included."""
+    spent = dict(times.ended_ms)
+    if times.state is not None:
+        spent[times.state] = spent.get(times.state, 0) + max(0, now_ms - times.since_ms)
+    return {state: milliseconds / 1000 for state, milliseconds in spent.items()}

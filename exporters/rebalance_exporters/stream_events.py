@@ -1,0 +1,160 @@
+"""Server-sent events: what changes, as it changes, to whoever follows.
+
+Receives what the view says has changed; hands on events as bytes. A follower that is slow or was away gets the present
+state of what changed, once, and not every step in between; one that was away for too long is told to load everything
+again. Ids are good for one run of the exporter: the changes of another run, or of a replica, are counted differently.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rebalance_exporters.changes import Thing
+from rebalance_exporters.health import Readiness
+from rebalance_exporters.overview import data_age_ms, make_row
+from rebalance_exporters.owners import Owners
+from rebalance_exporters.view import Picture, View
+from rebalance_streaming.groups import events
+
+#: How often changes are looked for: below what a person notices, and changes in between are told together.
+LOOK_SECONDS = 0.5
+#: Without a status for this long a follower may take the connection for dead.
+STATUS_SECONDS = 5.0
+#: A version from before the first one.
+_UNKNOWN = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A group that is no longer shown."""
+
+    cluster: str
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """The first event: the exporter's time and version."""
+
+    at_ms: int
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class StatusNow:
+    """Whether what is shown can be trusted. `data_age_ms` as in the overview."""
+
+    at_ms: int
+    ready: bool
+    ready_text: str
+    data_age_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What a follower wants to hear of; null is everything."""
+
+    cluster: str | None = None
+    group: str | None = None
+
+    def wants(self, thing: Thing) -> bool:
+        """Tell whether a change is to be told."""
+        return self.cluster in {None, thing.cluster} and self.group in {None, thing.group}
+
+
+class _Look(NamedTuple):
+    """What one look at the view found: the version it leads to, events, and the status now."""
+
+    version: int
+    news: list[bytes]
+    readiness: Readiness
+    status: bytes
+
+
+def write_event(event: str, data: bytes, event_id: str | None = None) -> bytes:
+    """Write one event. The data is JSON, in which line breaks stand only between tokens, so they can be spaces."""
+    line = data.replace(b"\r", b" ").replace(b"\n", b" ")
+    identity = b"" if event_id is None else b"id: %s\n" % event_id.encode()
+    return b"%sevent: %s\ndata: %s\n\n" % (identity, event.encode(), line)
+
+
+@dataclass(frozen=True, slots=True)
+class EventSource:
+    """What all followers of one exporter share."""
+
+    view: View
+    judge: Callable[[], Readiness]
+    clock_ms: Callable[[], int]
+    read_owners: Callable[[], Owners]
+    version: str
+    is_stopping: Callable[[], bool] = lambda: False
+    run_id: str = field(default_factory=lambda: secrets.token_hex(4))
+    #: The latest event of each group with its version, so that many followers cost little more than one.
+    _rows: dict[Thing, tuple[int, bytes]] = field(default_factory=dict)
+
+    async def follow(self, wanted: Filter, last_event_id: str | None = None) -> AsyncIterator[bytes]:
+        """Yield events until the exporter stops, from the one after `last_event_id` on or, without it, from now on."""
+        known = self.view.version if last_event_id is None else self._read_id(last_event_id)
+        hello = Hello(self.clock_ms(), self.version)
+        yield write_event("hello", events.encode(hello), None if known is None else self._id(known))
+        said, said_at = None, 0.0
+        while not self.is_stopping():
+            # In a thread: the view may be busy with a batch, and everybody else's requests must go on.
+            look = await asyncio.to_thread(self._look, known, wanted)
+            known = look.version
+            for each in look.news:
+                yield each
+            now = asyncio.get_running_loop().time()
+            if look.readiness != said or now - said_at >= STATUS_SECONDS - LOOK_SECONDS:
+                said, said_at = look.readiness, now
+                yield look.status
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def _look(self, since: int | None, wanted: Filter) -> _Look:
+        """Return what is new after a version; a null version is one that nobody knows, which asks for a reset."""
+        changes = self.view.changes(_UNKNOWN if since is None else since)
+        picture, readiness, now_ms = self.view.picture(), self.judge(), self.clock_ms()
+        status = StatusNow(now_ms, readiness.ready, readiness.text, data_age_ms(picture, now_ms, wanted.cluster))
+        if changes.things is None:
+            news = [write_event("reset", b"{}", self._id(changes.version))]
+        else:
+            chosen = [(version, thing) for version, thing in changes.things if wanted.wants(thing)]
+            news = [text for version, thing in chosen if (text := self._write(version, thing, picture))]
+        return _Look(changes.version, news, readiness, write_event("status", events.encode(status)))
+
+    def _write(self, version: int, thing: Thing, picture: Picture) -> bytes:
+        """Write what a change led to; nothing when it was forgotten meanwhile."""
+        key, event_id = (thing.cluster, thing.group), self._id(version)
+        if thing.kind == "rebalance":
+            kept = self.view.rebalance(key, thing.name)
+            return write_event("rebalance", kept.text, event_id) if kept else b""
+        if thing.kind == "finding":
+            finding = self.view.finding(thing)
+            return write_event("finding", events.encode(finding), event_id) if finding else b""
+        return self._write_group(version, thing, picture)
+
+    def _write_group(self, version: int, thing: Thing, picture: Picture) -> bytes:
+        known = self._rows.get(thing)
+        if known is not None and known[0] == version:
+            return known[1]
+        key = (thing.cluster, thing.group)
+        if key in picture.groups:
+            row = make_row(key, picture, self.clock_ms(), self.read_owners(), self.view.lost_ms)
+            text = write_event("group", events.encode(row), self._id(version))
+        else:
+            # Commits may come of groups that were never shown; to say that they are gone does no harm.
+            text = write_event("gone", events.encode(Gone(*key)), self._id(version))
+        self._rows[thing] = (version, text)
+        return text
+
+    def _id(self, version: int) -> str:
+        return f"{self.run_id}-{version}"
+
+    def _read_id(self, text: str) -> int | None:
+        """Return the version an id stands for, null for one of another run."""
+        run_id, _, version = text.partition("-")
+        return int(version) if run_id == self.run_id and version.isascii() and version.isdigit() else None

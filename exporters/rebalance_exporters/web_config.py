@@ -1,0 +1,145 @@
+"""TLS and passwords of the HTTP side, in the form of Prometheus's exporter-toolkit.
+
+    tls_server_config:
+      cert_file: server.crt            # paths are relative to this file
+      key_file: server.key
+      client_auth_type: RequireAndVerifyClientCert
+      client_ca_file: clients.crt
+      min_version: TLS12
+    basic_auth_users:
+      alice: $2y$10$...                # bcrypt, as `htpasswd -nBC 10 alice` makes it
+
+Receives the file's path; hands on a checked value. What the toolkit knows and this does not is refused: a
+key that means nothing, or a kind of client authentication that Python's TLS cannot do.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rebalance_exporters.errors import ExporterError
+from rebalance_exporters.settings_file import find_unknown_keys, read_settings_file
+
+_SECTIONS = ("tls_server_config", "basic_auth_users")
+_TLS_KEYS = ("cert_file", "key_file", "client_auth_type", "client_ca_file", "min_version")
+_VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
+_NO_CLIENTS = "NoClientCert"
+_CLIENT_AUTH = {
+    _NO_CLIENTS: ssl.CERT_NONE,
+    "VerifyClientCertIfGiven": ssl.CERT_OPTIONAL,
+    "RequireAndVerifyClientCert": ssl.CERT_REQUIRED,
+}
+_BCRYPT = re.compile(r"\$2[aby]\$(0[4-9]|[12]\d|3[01])\$[./A-Za-z0-9]{53}")
+
+
+@dataclass(frozen=True, slots=True)
+class TlsConfig:
+    """Certificate and key of the server, and what is asked of clients. `client_ca_file` is null where nothing is."""
+
+    cert_file: Path
+    key_file: Path
+    client_auth: ssl.VerifyMode = ssl.CERT_NONE
+    client_ca_file: Path | None = None
+    min_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
+
+
+@dataclass(frozen=True, slots=True)
+class WebConfig:
+    """How HTTP is served: in the clear when `tls` is null, to anybody when there are no `users` (name -> bcrypt)."""
+
+    tls: TlsConfig | None = None
+    users: Mapping[str, str] = field(default_factory=dict)
+
+
+def load_web_config(file: str) -> WebConfig:
+    """Read the file; no name means plain HTTP for anybody. Raises ExporterError that tells all that is wrong."""
+    if not file:
+        return WebConfig()
+    document = read_settings_file(Path(file))
+    problems = find_unknown_keys(document, _SECTIONS, "")
+    tls_table, users = document.get("tls_server_config"), document.get("basic_auth_users")
+    tls = None
+    if tls_table is not None:
+        found = _read_tls(tls_table, Path(file).parent)
+        if isinstance(found, TlsConfig):
+            tls = found
+        else:
+            problems += found
+    problems += _find_user_problems(users)
+    if problems:
+        raise ExporterError(f"{file}: {'; '.join(problems)}")
+    return WebConfig(tls, users or {})
+
+
+def make_tls_context(tls: TlsConfig) -> ssl.SSLContext:
+    """Read certificates and key. Raises ExporterError when they cannot be used."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = tls.min_version
+    file = tls.cert_file
+    try:
+        context.load_cert_chain(tls.cert_file, tls.key_file)
+        if tls.client_ca_file is not None:
+            file = tls.client_ca_file
+            context.load_verify_locations(tls.client_ca_file)
+    except OSError as error:  # which ssl.SSLError is
+        reason = error.strerror or "it cannot be used"
+        raise ExporterError(f"cannot take certificate or key from {file} ({reason}): check the file") from error
+    context.verify_mode = tls.client_auth
+    return context
+
+
+def _read_tls(table: Any, folder: Path) -> TlsConfig | list[str]:
+    """Return the TLS section, or what is wrong with it."""
+    if not isinstance(table, dict):
+        return ["tls_server_config must be a table with cert_file and key_file"]
+    problems = find_unknown_keys(table, _TLS_KEYS, "tls_server_config.")
+    values = {name: str(table[name]) for name in _TLS_KEYS if table.get(name)}
+    problems += [f"tls_server_config.{name} is missing" for name in ("cert_file", "key_file") if name not in values]
+    problems += _find_choice_problems(values)
+    if problems:
+        return problems
+    ca_file = values.get("client_ca_file")
+    return TlsConfig(
+        cert_file=folder / values["cert_file"],
+        key_file=folder / values["key_file"],
+        client_auth=_CLIENT_AUTH[values.get("client_auth_type", _NO_CLIENTS)],
+        client_ca_file=None if ca_file is None else folder / ca_file,
+        min_version=_VERSIONS[values.get("min_version", "TLS12")],
+    )
+
+
+def _find_choice_problems(values: Mapping[str, str]) -> list[str]:
+    problems = []
+    auth, version = values.get("client_auth_type", _NO_CLIENTS), values.get("min_version", "TLS12")
+    if auth not in _CLIENT_AUTH:
+        problems.append(f"tls_server_config.client_auth_type is {auth}: use one of {', '.join(_CLIENT_AUTH)}")
+    elif (auth == _NO_CLIENTS) != ("client_ca_file" not in values):
+        # Either without the other would look like a check of clients and be none.
+        problems.append("tls_server_config.client_ca_file and a client_auth_type that verifies belong together")
+    if version not in _VERSIONS:
+        problems.append(f"tls_server_config.min_version is {version}: use one of {', '.join(_VERSIONS)}")
+    return problems
+
+
+def _find_user_problems(users: Any) -> list[str]:
+    if users is None:
+        return []
+    if not isinstance(users, dict):
+        return ["basic_auth_users must be a table of names and bcrypt hashes"]
+    problems = [
+        f"basic_auth_users.{name} is no bcrypt hash: make one with `htpasswd -nBC 10 {name}`"
+        for name, hashed in users.items()
+        if not isinstance(hashed, str) or not _BCRYPT.fullmatch(hashed)
+    ]
+    # In HTTP the first colon ends the name, so such a user could never log in.
+    named = (f"basic_auth_users: {name!r} is no name of a user" for name in users if not _is_name(name))
+    return [*problems, *named]
+
+
+def _is_name(name: Any) -> bool:
+    return isinstance(name, str) and ":" not in name

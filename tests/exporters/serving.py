@@ -1,0 +1,66 @@
+"""The exporter's HTTP side as it runs, over a real socket, without Kafka behind it; and certificates for it."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import bcrypt
+
+from exporters.contract_rows import NOW_MS
+from rebalance_exporters.config import ExportConfig
+from rebalance_exporters.health import ReadProgress
+from rebalance_exporters.reloading import Settings
+from rebalance_exporters.server import Signals, make_app, serve
+from rebalance_exporters.view import View
+
+DEADLINE_SECONDS = 30
+
+
+@dataclass(frozen=True)
+class Served:
+    """Where a view is served, and how to ask the server for things."""
+
+    port: int
+    signals: Signals
+    settings: Settings
+
+
+@contextmanager
+def serving(view: View, *, owners_file: str = "", web_config_file: str = "") -> Iterator[Served]:
+    """Serve a view while the block runs."""
+    config = ExportConfig(kafka={"bootstrap.servers": "unused:9092"})
+    settings, signals = Settings(owners_file, web_config_file, itertools.count(NOW_MS).__next__), Signals()
+    loaded = ReadProgress(loaded=True)
+    app = make_app(config, view, lambda: loaded, lambda: NOW_MS, settings=settings, stop=signals.stop)
+    listening = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        thread = threading.Thread(target=serve, args=(app, listener, settings, signals, lambda *_: listening.set()))
+        thread.start()
+        try:
+            assert listening.wait(DEADLINE_SECONDS)
+            yield Served(port, signals, settings)
+        finally:
+            signals.stop.set()
+            thread.join(DEADLINE_SECONDS)
+    assert not thread.is_alive()
+
+
+def hash_password(password: str) -> str:
+    """A bcrypt hash of the lowest cost that is allowed."""
+    return bcrypt.hashpw(password.encode(), bcrypt.gensalt(4)).decode()
+
+
+def make_certificate(folder: Path, name: str) -> None:
+    """Write NAME.crt and NAME.key, signed by itself and good for localhost."""
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-keyout", f"{name}.key", "-out", f"{name}.crt", "-days", "2", "-subj", f"/CN={name}"]
+    command += ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    subprocess.run(command, check=True, capture_output=True, cwd=folder, timeout=DEADLINE_SECONDS)

@@ -1,0 +1,308 @@
+"""Findings and heartbeat timing as people and Prometheus see them: kept, counted, asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from exporters.contract_rows import NOW_MS, group_row, make_view, query_row
+from rebalance_exporters.config import ExportConfig
+from rebalance_exporters.formats import Style
+from rebalance_exporters.health import Readiness, ReadProgress
+from rebalance_exporters.render import Exposition
+from rebalance_exporters.server import make_app
+from rebalance_exporters.view import FINDINGS, HEARTBEATS, Row, View
+from rebalance_streaming.groups.events import (
+    Advice,
+    Alternative,
+    Evidence,
+    Finding,
+    GroupTiming,
+    MemberTiming,
+    Subject,
+    SubjectMember,
+    TimingWindow,
+    decode,
+    encode,
+)
+
+KEY = ("prod", "payments")
+HOUR_MS = 3_600_000
+LOADED = ReadProgress(loaded=True)
+READY = Readiness(True, "ready")
+
+OVERRUN = Finding(
+    finding_id="0123456789abcdef",
+    cluster="prod",
+    group="payments",
+    rule="poll_overrun",
+    severity="ticket",
+    state="firing",
+    primary=True,
+    confidence=0.9,
+    subject=Subject((SubjectMember("c-1", "c", "/10.0.0.1"),), ("orders-0",), ("/10.0.0.1",)),
+    started_at_ms=NOW_MS - 400_000,
+    detected_at_ms=NOW_MS - 80_000,
+    updated_at_ms=NOW_MS - 80_000,
+    resolved_at_ms=None,
+    summary="c (/10.0.0.1) did not poll within max.poll.interval (300 s) and left the group.",
+    rebalances=1,
+    rebalance_ids=("0-42",),
+    evidence=(Evidence("commits", "silence", "301 s without a commit", "time since the last sign"),),
+    alternatives=(Alternative("heartbeat_starvation", "its silence matches max.poll.interval"),),
+    missing=("client metrics of /10.0.0.1",),
+    advice=(Advice("max.poll.records", "500", "at most 100", "max(1, floor(0.5 x R / r))"),),
+)
+TIMING = GroupTiming(
+    "prod",
+    "payments",
+    NOW_MS,
+    {
+        "1m": TimingWindow(2_500, 0.75, 60_000, 0.8, 12),
+        "5m": TimingWindow(12_000, -0.2, 240_000, 0.2, 60),
+        "15m": TimingWindow(),
+    },
+    (MemberTiming("c-1", "c", "/10.0.0.1", "java", NOW_MS - 1_000, 2_500, 0.75, poll_age_ms=60_000),),
+)
+
+
+def finding_row(*, key: bytes | None = None, **changes: Any) -> Row:
+    """Make a version of OVERRUN under its key, which is that of its member."""
+    found = replace(OVERRUN, **changes)
+    return Row(FINDINGS, key or f"{found.cluster}/{found.group}/{found.rule}/c@/10.0.0.1".encode(), encode(found))
+
+
+def over(ago_ms: int = 10_000, **changes: Any) -> Row:
+    """Make the version that says it is over."""
+    return finding_row(state="resolved", resolved_at_ms=NOW_MS - ago_ms, updated_at_ms=NOW_MS - ago_ms, **changes)
+
+
+def timing_row(**changes: Any) -> Row:
+    timing = replace(TIMING, **changes)
+    return Row(HEARTBEATS, f"{timing.cluster}/{timing.group}".encode(), encode(timing))
+
+
+def states(view: View) -> dict[str, str]:
+    found = view.picture().findings.get(KEY)
+    return {} if found is None else {each.rule: each.state for each in found.findings}
+
+
+def fired(view: View) -> dict[tuple[str, str], int]:
+    return dict(view.picture().findings[KEY].fired)
+
+
+# --- The picture ---
+
+
+def test_the_latest_version_of_a_finding_counts():
+    """Rows overwrite by key; what a finding says comes through whole."""
+    view = make_view(finding_row(), finding_row(confidence=0.97), over(rule="member_crash"))
+    (crash, overrun) = sorted(view.picture().findings[KEY].findings, key=lambda each: each.rule)
+    assert overrun == replace(OVERRUN, confidence=0.97)
+    assert (crash.rule, crash.state) == ("member_crash", "resolved")
+
+
+def test_findings_are_in_the_order_they_began():
+    """Whatever order they came in."""
+    rows = [finding_row(rule=rule, started_at_ms=NOW_MS - ago) for rule, ago in (("b", 5), ("c", 1), ("a", 9))]
+    assert [each.rule for each in make_view(*rows).picture().findings[KEY].findings] == ["a", "b", "c"]
+
+
+def test_firing_is_counted_when_it_begins():
+    """Versions of one spell are one, repetitions none, and a second spell is another."""
+    view = make_view(finding_row(), finding_row(), finding_row(confidence=0.95), finding_row(severity="page"))
+    assert fired(view) == {("poll_overrun", "ticket"): 1}
+    view.apply([over(), over()])
+    assert fired(view) == {("poll_overrun", "ticket"): 1}
+    view.apply([finding_row(severity="page")])
+    assert fired(view) == {("poll_overrun", "ticket"): 1, ("poll_overrun", "page"): 1}
+
+
+def test_a_resolved_finding_first_seen_so_never_fired():
+    """After a start the last version may be the end: nothing began as far as was read."""
+    assert fired(make_view(over())) == {}
+
+
+@pytest.mark.parametrize(
+    ("row", "kept"),
+    [(over(HOUR_MS - 1), True), (over(HOUR_MS), False), (finding_row(started_at_ms=0, updated_at_ms=0), True)],
+    ids=["lately over", "long over", "old and open"],
+)
+def test_findings_that_are_over_are_shown_for_a_while(row: Row, kept: bool):
+    """Only its end makes a finding expire, never its age."""
+    view = make_view(row)
+    view.forget_expired(NOW_MS)
+    assert bool(states(view)) == kept
+
+
+def test_a_tombstone_forgets_a_finding_and_not_that_it_fired():
+    """Counters never go back."""
+    view = make_view(finding_row())
+    view.apply([Row(FINDINGS, finding_row().key, None), Row(FINDINGS, b"prod/payments/never/known", None)])
+    assert states(view) == {}
+    assert fired(view) == {("poll_overrun", "ticket"): 1}
+    assert view.picture().contract_errors[FINDINGS] == 0
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        finding_row(key=b"prod/other/poll_overrun/c@/10.0.0.1"),
+        finding_row(key=b"prod/payments/member_crash/c@/10.0.0.1"),
+        finding_row(key=b"prod/payments/poll_overrun"),
+        Row(FINDINGS, b"prod/payments/poll_overrun/x", b"{}"),
+        Row(FINDINGS, b"prod/payments/poll_overrun/x", b"not json"),
+        Row(FINDINGS, None, encode(OVERRUN)),
+        Row(HEARTBEATS, b"prod/other", encode(TIMING)),
+        Row(HEARTBEATS, b"prod/payments", b"[]"),
+    ],
+)
+def test_a_broken_row_is_counted_and_changes_nothing(row: Row):
+    """What says another thing than its key, or nothing at all, is somebody else's."""
+    view = make_view(finding_row(), timing_row(), row)
+    picture = view.picture()
+    assert picture.contract_errors[row.topic] == 1
+    assert states(view) == {"poll_overrun": "firing"}
+    assert picture.timings == {KEY: TIMING}
+
+
+def test_a_picture_does_not_change():
+    """Whoever holds a picture sees one moment."""
+    view = make_view(finding_row())
+    before = view.picture().findings[KEY]
+    view.apply([over(), finding_row(rule="member_crash")])
+    assert [each.state for each in before.findings] == ["firing"]
+
+
+def test_timing_ends_with_its_group_and_with_its_reports():
+    """A group that is gone has none, nor one whose clients stopped to report long ago."""
+    view = make_view(group_row(), timing_row())
+    view.apply([Row(HEARTBEATS, b"prod/payments", None)])
+    assert view.picture().timings == {}
+    view.apply([timing_row(at_ms=NOW_MS - HOUR_MS)])
+    view.forget_expired(NOW_MS)
+    assert view.picture().timings == {}
+    view.apply([timing_row(), Row("groups", b"prod/payments", None)])
+    assert view.picture().timings == {}
+
+
+# --- Metrics ---
+
+
+def samples(view: View, name: str, *, limit: int = 9, **settings: bool) -> dict[tuple[str, ...], float]:
+    """Return the values of one metric by the labels beside the cluster, in the order they are declared."""
+    exposition = Exposition(limit_groups=limit, version="1", **settings)
+    text = exposition.render(view.picture(), LOADED, READY, NOW_MS, Style.TEXT).decode()
+    found = [s for family in text_string_to_metric_families(text) for s in family.samples]
+    return {
+        tuple(value for label, value in each.labels.items() if label != "cluster"): each.value
+        for each in found
+        if each.name == f"kafka_rebalance_{name}"
+    }
+
+
+def test_open_findings_are_one_and_those_over_are_zero():
+    """Per rule and severity; one open of several is open."""
+    second = finding_row(key=b"prod/payments/poll_overrun/d@/10.0.0.2", state="resolved", resolved_at_ms=NOW_MS)
+    view = make_view(group_row(), finding_row(), second, over(rule="member_crash", severity="page"))
+    assert samples(view, "finding_active") == {
+        ("payments", "poll_overrun", "ticket"): 1,
+        ("payments", "member_crash", "page"): 0,
+    }
+    assert samples(view, "findings_total") == {("payments", "poll_overrun", "ticket"): 1}
+
+
+def test_a_group_without_findings_has_no_series_of_them():
+    """A hundred diagnoses times all groups would be far too many zeros."""
+    view = make_view(group_row())
+    assert samples(view, "finding_active") == {}
+    assert samples(view, "findings_total") == {}
+
+
+def test_findings_of_a_cluster_have_no_group():
+    """They are shown although no group of that name is exported; those of unknown or dropped groups are not."""
+    wide = finding_row(
+        group="", rule="cluster_wide_disturbance", severity="page", key=b"prod//cluster_wide_disturbance/"
+    )
+    view = make_view(group_row(), wide, finding_row(group="unknown"))
+    assert samples(view, "finding_active") == {("", "cluster_wide_disturbance", "page"): 1}
+    older = group_row(group="older", first_seen_ms=0)
+    limited = make_view(group_row(), older, finding_row(), finding_row(group="older"))
+    assert set(samples(limited, "finding_active", limit=1)) == {("older", "poll_overrun", "ticket")}
+
+
+def test_timing_is_in_seconds_and_shares_and_the_unknown_is_absent():
+    """Windows that nobody told of have no series; members only on demand."""
+    view = make_view(group_row(), timing_row())
+    assert samples(view, "window_heartbeat_age_max_seconds") == {("payments", "1m"): 2.5, ("payments", "5m"): 12.0}
+    assert samples(view, "window_heartbeat_headroom_ratio") == {("payments", "1m"): 0.75, ("payments", "5m"): -0.2}
+    assert samples(view, "window_poll_gap_max_seconds") == {("payments", "1m"): 60.0, ("payments", "5m"): 240.0}
+    assert samples(view, "member_heartbeat_age_seconds") == {}
+    on_demand = samples(view, "member_heartbeat_age_seconds", collect_members=True)
+    assert on_demand == {("payments", "c", "/10.0.0.1"): 2.5}
+    assert samples(view, "member_poll_age_seconds", collect_members=True) == {("payments", "c", "/10.0.0.1"): 60.0}
+
+
+# --- The API ---
+
+
+def ask(view: View, path: str) -> httpx.Response:
+    app = make_app(ExportConfig(kafka={"bootstrap.servers": "unused:9092"}), view, lambda: LOADED, lambda: NOW_MS)
+
+    async def get() -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://exporter") as client:
+            return await client.get(path)
+
+    return asyncio.run(get())
+
+
+def listed(view: View, query: str = "") -> list[dict[str, Any]]:
+    answer = ask(view, f"/api/v1/findings{query}")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
+    found: list[dict[str, Any]] = answer.json()["findings"]
+    return found
+
+
+def test_findings_are_answered_as_the_contract_writes_them():
+    """Evidence, alternatives, what is missing and advice included; reading one back gives the same finding."""
+    (found,) = listed(make_view(group_row(), query_row(), finding_row()))
+    assert decode(json.dumps(found).encode(), Finding) == OVERRUN
+    assert found["advice"] == [
+        {
+            "parameter": "max.poll.records",
+            "current": "500",
+            "proposed": "at most 100",
+            "formula": "max(1, floor(0.5 x R / r))",
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("query", "rules"),
+    [
+        ("", ["newest", "poll_overrun", "member_crash"]),
+        ("?rule=member_crash", ["member_crash"]),
+        ("?state=firing", ["newest", "poll_overrun"]),
+        ("?state=resolved", ["member_crash"]),
+        ("?severity=page", ["newest"]),
+        ("?group=payments", ["poll_overrun", "member_crash"]),
+        ("?group=payments&state=firing", ["poll_overrun"]),
+        ("?cluster=dev", ["newest"]),
+        ("?cluster=dev&group=payments", []),
+        ("?group=", []),
+    ],
+)
+def test_findings_are_chosen_by_what_they_are(query: str, rules: list[str]):
+    """Newest first; every filter must fit, and an empty group is that of whole clusters."""
+    view = make_view(
+        over(rule="member_crash", started_at_ms=NOW_MS - 900_000),
+        finding_row(),
+        finding_row(cluster="dev", group="other", rule="newest", severity="page", started_at_ms=NOW_MS),
+    )
+    assert [each["rule"] for each in listed(view, query)] == rules

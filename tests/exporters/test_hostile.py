@@ -1,0 +1,169 @@
+"""Names that strangers choose: groups, topics, client ids, hosts, assignors, owners and ids of rebalances."""
+
+import asyncio
+import json
+import subprocess
+from urllib.parse import quote
+
+import httpx
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from exporters.contract_rows import NOW_MS, commits_row, group_row, make_view, query_row, rebalance_row
+from exporters.test_overview import FINDING
+from rebalance_exporters.config import ExportConfig
+from rebalance_exporters.formats import Style
+from rebalance_exporters.health import Readiness, ReadProgress
+from rebalance_exporters.owners import load_owners
+from rebalance_exporters.render import Exposition
+from rebalance_exporters.server import make_app
+from rebalance_exporters.view import FINDINGS, GROUPS, HEARTBEATS, PROBES, Row, View
+from rebalance_streaming.groups.events import (
+    CommitSummary,
+    GroupTiming,
+    Member,
+    MemberTiming,
+    Probe,
+    TimingWindow,
+    TopicCommits,
+    encode,
+)
+
+NAMES = [
+    'quotes " and more ""',
+    "new\nline",
+    "carriage\rreturn\r\n and\ttab",
+    "back\\slash, ends in \\",
+    '\\n is not a newline \\"',
+    "{braces}, commas = equals #",
+    "grüße-group-群组-🚀-e\u0301",
+    "# HELP not_a_metric\n# TYPE not_a_metric counter",
+    " spaces around ",
+    "",
+    "t" * 249,
+    "<script>alert('x')</script>&amp;",
+    "\x1b[31mred\x1b[0m\x07",
+    "nul\x00byte",
+    "\u2028line\u2029separators\x85\x0b\x0c\x1c",
+    "\u202eright to left",
+    "x\n# EOF\n",
+    "%s %(name)s {0} $1",
+]
+
+
+def fill(name: str) -> View:
+    """A view in which everything that has a name has this one."""
+    commits = CommitSummary("prod", name, NOW_MS, 5000, 3, 0, 9, {name: TopicCommits([0], [5], [NOW_MS], [1], [1])})
+    probe = Probe(probed_at_ms=NOW_MS, cluster="prod", group=name, end_offsets={name: {"0": 9}}, errors=(name,))
+    timed = (MemberTiming(name, name, name, name, NOW_MS, 1.0, 0.5, poll_age_ms=2.0),)
+    timing = GroupTiming("prod", name, NOW_MS, {"1m": TimingWindow(1.0, 0.5, 2.0, 0.5)}, timed)
+    finding = {**json.loads(encode(FINDING)), "group": name, "summary": name, "rule": name, "severity": name}
+    members = (Member(name, name, name, partitions={name: [0]}),)
+    key = f"prod/{name}".encode()
+    return make_view(
+        group_row(group=name, protocol=name, members=members),
+        commits_row(5, group="plain"),
+        rebalance_row(name[:99], group=name),
+        Row("commits", name.encode(), encode(commits)),
+        Row(PROBES, name.encode(), encode(probe)),
+        Row(HEARTBEATS, key, encode(timing)),
+        Row(FINDINGS, f"prod/{name}/{name}/x".encode(), json.dumps(finding).encode()),
+        query_row(),
+    )
+
+
+def expose(name: str, style: Style) -> str:
+    """The body of /metrics with everything switched on."""
+    view = fill(name)
+    view.slide_windows(NOW_MS)
+    exposition = Exposition(limit_groups=9, version="1", collect_partitions=True, collect_members=True)
+    ready, loaded = Readiness(True, "ready"), ReadProgress(loaded=True)
+    return exposition.render(view.picture(), loaded, ready, NOW_MS, style).decode()
+
+
+@pytest.mark.parametrize("style", Style)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_name_comes_back_from_the_parser(name: str, style: Style) -> None:
+    """Each label has the name as it was, no sample is lost and none appears."""
+    families = list((parse_openmetrics if style is Style.OPENMETRICS else parse_text)(expose(name, style)))
+    plain = list(parse_text(expose("ordinary", Style.TEXT)))
+    assert [family.name for family in families] == [family.name for family in plain]
+    assert [len(family.samples) for family in families[:-20]] == [len(family.samples) for family in plain[:-20]]
+    samples = [sample for family in families for sample in family.samples]
+    for label in ("topic", "client_id", "host", "rule", "severity", "protocol"):
+        found = {s.labels[label] for s in samples if label in s.labels and "monitor" not in s.name}
+        assert found == {name}, label
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_promtool_takes_every_name(name: str) -> None:
+    """Prometheus's own parser and linter have no complaint."""
+    text = expose(name, Style.TEXT)
+    result = subprocess.run(
+        ["promtool", "check", "metrics"], input=text, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_name_comes_back_from_the_api(name: str) -> None:
+    """All answers are JSON, with the name as it was."""
+    app = make_app(ExportConfig(), fill(name), lambda: ReadProgress(loaded=True), lambda: NOW_MS)
+    group = quote(name, safe="").replace(".", "%2E")
+
+    async def ask(path: str) -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://exporter") as client:
+            return await client.get(path)
+
+    overview = asyncio.run(ask("/api/v1/overview")).json()
+    assert [row["group"] for row in overview["groups"]] == [name]
+    assert [mark["summary"] for mark in overview["groups"][0]["findings"]] == [name]
+    (finding,) = asyncio.run(ask(f"/api/v1/findings?rule={group}")).json()["findings"]
+    assert finding["summary"] == name
+    if name:  # a path cannot end in nothing
+        assert asyncio.run(ask(f"/api/v1/groups/{group}")).json()["members"][0]["client_id"] == name
+        found = asyncio.run(ask(f"/api/v1/groups/{group}/rebalances")).json()["rebalances"]
+        assert [each["rebalance_id"] for each in found] == [name[:99]]
+    assert asyncio.run(ask(f"/api/v1/groups/x{group}y")).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b'{"cluster":"prod","group":"payments","unknown":"\xff\xfe"}',
+        b'{"cluster":"prod","group":"payments","protocol":"\xff"}',
+        b'{"cluster":"prod","group":"payments","protocol":"\\ud800"}',
+        b"\xef\xbb\xbf{}",
+    ],
+)
+def test_what_is_no_utf8_is_left_out(value: bytes) -> None:
+    """A row whose text could not be shown again is counted as broken; it stops neither the reader nor an answer."""
+    view = make_view(Row(GROUPS, b"prod/payments", value), group_row(group="after"))
+    assert list(view.picture().groups) == [("prod", "after")]
+    assert view.picture().contract_errors[GROUPS] == 1
+
+
+def test_a_key_of_any_bytes_is_harmless() -> None:
+    """Keys that are no text are refused in every topic, tombstones and values alike."""
+    for topic in ("groups", "rebalances", "commits", "status", "probes", "findings", "heartbeats"):
+        view = make_view(Row(topic, b"\xff/\xfe", None), Row(topic, b"\xff", b"{}"), group_row())
+        assert list(view.picture().groups) == [("prod", "payments")]
+
+
+def test_owners_are_escaped_too(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Teams are chosen by people with a text editor."""
+    file = tmp_path_factory.mktemp("owners") / "owners.yml"
+    team = 'the "A" team \\ B\n'
+    file.write_text(json.dumps({"owners": [{"group": ".*", "team": team}]}))
+    exposition = Exposition(limit_groups=9, version="1")
+    body = exposition.render(
+        make_view(group_row()).picture(),
+        ReadProgress(loaded=True),
+        Readiness(True, "ready"),
+        NOW_MS,
+        Style.TEXT,
+        owners=load_owners(str(file)),
+    )
+    (info,) = [f for f in parse_text(body.decode()) if f.name == "kafka_rebalance_group_info"]
+    assert [sample.labels["owner"] for sample in info.samples] == [team]

@@ -1,0 +1,87 @@
+"""Two exporters that read the same topics, each in its own order, side by side."""
+
+import random
+from collections.abc import Iterable
+
+import pytest
+
+from exporters.contract_rows import NOW_MS, commits_row, group_row, make_view, query_row, rebalance_row, records_row
+from exporters.test_overview import finding_row
+from rebalance_exporters.formats import Style
+from rebalance_exporters.health import Readiness, ReadProgress
+from rebalance_exporters.overview import make_overview
+from rebalance_exporters.owners import Owners
+from rebalance_exporters.render import Exposition
+from rebalance_exporters.view import COMMITS, PROBES, Row, View
+from rebalance_streaming.groups.events import GroupTiming, MemberTiming, Probe, RecordCount, encode
+
+CLUSTERS, GROUPS = ("prod", "test"), ("a", "payments", "z/slash", "grüße")
+
+
+def rows_of(cluster: str, group: str) -> list[Row]:
+    """What the stream says of one group in the course of time."""
+    key = f"{cluster}/{group}".encode()
+    ends = {topic: {"0": 900, "1": 900} for topic in ("orders", "b", "a")}
+    members = tuple(MemberTiming(None, f"c-{i}", "h", "java", NOW_MS, 5.0 * i) for i in (2, 0, 1))
+    probe = Probe(probed_at_ms=NOW_MS, cluster=cluster, group=group, end_offsets=ends)
+    rows = [group_row(cluster=cluster, group=group, generation=n)._replace(at_ms=NOW_MS + n) for n in range(3)]
+    rows += [commits_row(n, NOW_MS + n, cluster=cluster, group=group) for n in range(3)]
+    rows += [Row("heartbeats", key, encode(GroupTiming(cluster, group, NOW_MS, {}, members)))]
+    rows += [Row(PROBES, group.encode(), encode(probe))]
+    if cluster == "prod":
+        rows += [rebalance_row(f"0-{n}", NOW_MS, group=group) for n in range(2)]
+    if (cluster, group) == ("prod", "payments"):
+        rows += [finding_row(str(n), finding_id=f"f{n}", rule=f"rule_{n % 2}") for n in (3, 1, 2)]
+    return rows
+
+
+def partitions() -> list[list[Row]]:
+    """Rows as Kafka keeps them apart: within a partition their order is certain, between partitions it is not."""
+    apart: dict[tuple[str, bytes | None, str], list[Row]] = {}
+    for cluster in CLUSTERS:
+        for group in GROUPS:
+            for row in rows_of(cluster, group):
+                # Commits and probes of one group meet in one table, in the order of their times.
+                topic = COMMITS if row.topic == PROBES else row.topic
+                apart.setdefault((topic, row.key, cluster), []).append(row)
+        counts = [RecordCount("membership", kind, 3, "decoded", 7) for kind in (2, 1, 0)]
+        apart["status", b"records", cluster] = [records_row(*counts, cluster=cluster)]
+        apart["status", b"query", cluster] = [query_row(name, cluster=cluster) for name in ("membership", "commits")]
+    return list(apart.values())
+
+
+def read(chance: random.Random) -> View:
+    """A view that was fed the partitions in some interleaving and in batches of some size."""
+    waiting, view = [list(rows) for rows in partitions()], make_view()
+    while waiting:
+        batch: list[Row] = []
+        for _ in range(chance.randint(1, 9)):
+            if waiting:
+                chosen = chance.choice(waiting)
+                batch.append(chosen.pop(0))
+                waiting = [rows for rows in waiting if rows]
+        view.apply(batch)
+    view.slide_windows(NOW_MS + 500)
+    return view
+
+
+def pages(views: Iterable[View]) -> list[tuple[bytes, bytes, bytes, bytes]]:
+    """What each view shows: both expositions, the overview, and the rebalances of one group."""
+    ready, loaded, found = Readiness(True, "ready"), ReadProgress(loaded=True), []
+    for view in views:
+        exposition = Exposition(limit_groups=6, version="1", collect_partitions=True, collect_members=True)
+        picture = view.picture()
+        text, rich = (exposition.render(picture, loaded, ready, NOW_MS + 999, style) for style in Style)
+        rows = make_overview(picture, ready, NOW_MS + 999, version="1", owners=Owners(), read_lost=view.lost_ms)
+        kept = b",".join(each.text for each in view.rebalances(("prod", "payments")))
+        found.append((text, rich, encode(rows), kept))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_two_exporters_show_the_same(seed: int) -> None:
+    """However the rows were batched and interleaved, every page is the same, byte by byte."""
+    chance = random.Random(seed)
+    first, second = pages([read(chance), read(chance)])
+    assert first == second
+    assert first[0].count(b"kafka_rebalance_group_info{") == 6, "the limit leaves the same groups out"
