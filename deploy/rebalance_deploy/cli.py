@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -25,6 +25,35 @@ _CONFIG_FLAGS = (
     click.option("--set", "flags", multiple=True, metavar="KEY=VALUE", help="Any setting, for example cluster=prod."),
 )
 _CLUSTER_FLAG = click.option("--bootstrap-server", metavar="HOST:PORT", help="Brokers to start from.")
+
+
+#: Exporters' users know these; each is a setting of `export` under another name.
+_EXPORT_FLAGS = {
+    "limit_groups": click.option("--limit.groups", "limit_groups", type=int, help="Most groups with series."),
+    "limit_members_per_group": click.option(
+        "--limit.members-per-group", "limit_members_per_group", type=int, help="Most members with series per group."
+    ),
+    "collect_partitions": click.option(
+        "--collect.partitions", "collect_partitions", is_flag=True, help="Lag per partition too."
+    ),
+    "collect_members": click.option(
+        "--collect.members", "collect_members", is_flag=True, help="Heartbeats and polls per client too."
+    ),
+    "owners_file": click.option("--owners.file", "owners_file", metavar="FILE", help="Which team owns which groups."),
+    "web_config_file": click.option("--web.config.file", "web_config_file", metavar="FILE", help="TLS and passwords."),
+}
+
+
+def _exporting(command: F) -> F:
+    for option in reversed(_EXPORT_FLAGS.values()):
+        command = option(command)
+    return command
+
+
+def _export_settings(given: Mapping[str, object]) -> tuple[str, ...]:
+    return tuple(
+        f"export.{key}={str(value).lower() if value is True else value}" for key, value in given.items() if value
+    )
 
 
 def _configured(command: F) -> F:
@@ -59,19 +88,23 @@ def probe(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | N
 
 @cli.command()
 @_configured
-def export(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | None) -> None:
-    """Serve /metrics and the health pages from what the stream publishes."""
+@_exporting
+def export(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | None, **settings: object) -> None:
+    """Serve /metrics, the live page and the API from what the stream publishes."""
     from rebalance_deploy import components  # noqa: PLC0415
 
+    flags = (*_export_settings(settings), *flags)
     components.run_export(_sources(config, flags, bootstrap_server), _stop_event(), _say)
 
 
 @cli.command()
 @_configured
-def up(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | None) -> None:
+@_exporting
+def up(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | None, **settings: object) -> None:
     """Run stream, prober and exporter on this machine against any cluster."""
     from rebalance_deploy import local  # noqa: PLC0415
 
+    flags = (*_export_settings(settings), *flags)
     local.run(_sources(config, flags, bootstrap_server), _stop_event(), _say)
 
 

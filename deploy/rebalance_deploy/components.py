@@ -58,9 +58,12 @@ def run_export(sources: Sources, stop: threading.Event, say: Say) -> None:
     """Run the exporter in this process until `stop` is set."""
     config = export_config(sources)
     from rebalance_exporters import server  # noqa: PLC0415
+    from rebalance_exporters.web_config import load_web_config  # noqa: PLC0415
+
+    tls = load_web_config(config.web_config_file).tls if config.web_config_file else None
 
     def announce(host: str, port: int) -> None:
-        say(f"export: serving on http://{host}:{port}/metrics")
+        say(f"export: serving on {'http' if tls is None else 'https'}://{host}:{port}/metrics")
 
     server.run(config, stop=stop, on_listening=announce)
 

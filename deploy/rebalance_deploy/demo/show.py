@@ -24,6 +24,7 @@ from rebalance_deploy.broker import DEFAULT_VERSION, EmbeddedBroker
 from rebalance_deploy.broker_log import read_truth
 from rebalance_deploy.counts import Counted, expected, read_counts
 from rebalance_deploy.demo import workload
+from rebalance_deploy.demo.alerting import Alerting, alerting
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.processes import ChildProcess
 from rebalance_deploy.settings import Sources
@@ -79,7 +80,9 @@ def _perform(options: Options, directory: Path, stop: threading.Event, say: Say)
         monitor = stack.enter_context(local.Monitor(_sources(broker.bootstrap, options.port, directory), directory))
         if not monitor.wait_until_ready(stop, say):
             return 0
+        servers = stack.enter_context(alerting(directory, monitor.url, say))
         show = _Show(broker, monitor, _start_workload(broker.bootstrap, directory, stack), stop, say)
+        _say_what_to_try(monitor.url, servers, say)
         return _play(show, options.duration_seconds)
 
 
@@ -95,6 +98,18 @@ def _play(show: _Show, duration_seconds: float | None) -> int:
     show.say("the workload stops; every group empties, which is a rebalance too")
     _stop_workload(show.clients)
     return _compare(show)
+
+
+def _say_what_to_try(url: str, servers: Alerting | None, say: Say) -> None:
+    group = workload.SICK.group
+    if servers is not None:
+        say(
+            f"Prometheus: {servers.prometheus_url}/alerts  Alertmanager: {servers.alertmanager_url}; pages show up here"
+        )
+    say("three things to try in the meantime:")
+    say(f"  1. open {url}/#/groups/{StreamConfig().cluster}/{group}")
+    say(f"  2. rebalance-monitor explain {group} --url {url}")
+    say(f"  3. rebalance-monitor top --url {url}")
 
 
 def _sources(bootstrap: str, port: int, directory: Path) -> Sources:
