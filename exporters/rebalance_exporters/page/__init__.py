@@ -113,4 +113,3 @@ def _is_known(etag: str, if_none_match: str | None) -> bool:
         return False
     tags = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
     return etag in tags or "*" in tags
-

@@ -11,15 +11,15 @@ const LINKED = 6;
 /** Make the article of a finding. `rebalanceId`: the rebalance it is shown with, which needs no link. */
 export function findingArticle(finding, { clock, nowMs, rebalanceId = null }) {
   return el("article", { class: `finding ${finding.state}`, "data-rule": finding.rule },
-    el("h3", {}, severityBadge(finding.severity), " ", words(finding.rule), finding.variant === null ? null : ` (${words(finding.variant)})`),
+    el("div", { class: "wide-part" }, el("h3", {}, severityBadge(finding.severity), " ", words(finding.rule), finding.variant === null ? null : ` (${words(finding.variant)})`),
     el("p", { class: "summary" }, finding.summary),
-    el("p", { class: "quiet" }, standing(finding, clock, nowMs)),
-    advice(finding),
-    because(finding),
-    listing("Not", finding.alternatives.map((each) => [el("strong", {}, words(each.rule)), `: ${each.why_not}`])),
-    listing("Missing", finding.missing),
-    who(finding),
-    affected(finding, rebalanceId));
+    el("p", { class: "quiet" }, standing(finding, clock, nowMs))),
+    el("div", {}, advice(finding), because(finding)),
+    el("div", {},
+      listing("Not", finding.alternatives.map((each) => [el("strong", {}, words(each.rule)), `: ${each.why_not}`])),
+      listing("Missing", finding.missing),
+      who(finding),
+      affected(finding, rebalanceId)));
 }
 
 function standing(finding, clock, nowMs) {

@@ -2,7 +2,7 @@
 //
 // A row is an object with its cells; only cells whose text changed are written and only rows out of place are moved.
 
-import { el, named, refill, visible } from "./dom.js";
+import { el, named, nodes, refill } from "./dom.js";
 import { UNKNOWN, amount, percent, plural, span } from "./figures.js";
 import { groupLink } from "./links.js";
 import { keyOf } from "./store.js";
@@ -50,19 +50,25 @@ function stateCell(row, nowMs) {
   const text = stateText(row, nowMs);
   return {
     text,
-    make: () => el("span", { class: isUnsettled(row) ? "unsettled" : "settled" }, el("span", { "aria-hidden": "true" }, `${stateMark(row.state)} `), text),
+    make: () => el("span", { class: isUnsettled(row) ? "unsettled" : "settled" }, el("span", { class: "mark", "aria-hidden": "true" }, stateMark(row.state)), text),
   };
+}
+
+/** Return the finding that tells most of a group now: the gravest, causes before what follows, the latest. */
+function tellingOf(findings) {
+  const rank = (each) => [-gravity(each.severity), each.primary ? 0 : 1, -each.started_at_ms];
+  return [...findings].sort((a, b) => compare(rank(a), rank(b)))[0];
 }
 
 function findingCell(row) {
   if (!row.findings.length) return { text: UNKNOWN };
-  const worst = row.findings.reduce((most, each) => (gravity(each.severity) > gravity(most.severity) ? each : most));
+  const worst = tellingOf(row.findings);
   const further = row.findings.length - 1;
   return {
     text: `${worst.severity}\n${worst.rule}\n${worst.summary}\n${further}`,
     make: () => [
       severityBadge(worst.severity), " ", words(worst.rule), further ? ` +${further}` : null,
-      gravity(worst.severity) > 0 ? el("span", { class: "below" }, worst.summary) : null,
+      el("span", { class: "below" }, worst.summary),
     ],
   };
 }
@@ -74,7 +80,7 @@ function shareCell(row) {
     make: () => {
       const bar = el("span", { class: "bar-fill" });
       bar.style.width = `${Math.min(100, Math.ceil(ratio * 100))}%`;
-      return [el("span", { class: "bar-track", "aria-hidden": "true" }, bar), percent(ratio)];
+      return [ratio ? el("span", { class: "bar-track", "aria-hidden": "true" }, bar) : null, percent(ratio)];
     },
   };
 }
@@ -91,9 +97,9 @@ const COLUMNS = [
   { heading: "Rebalancing (15m)", sort: "share", kind: "number", cell: shareCell },
   { heading: "Lag", sort: "lag", kind: "number", cell: plain((row) => amount(row.lag)) },
   { heading: "#Members", sort: "members", kind: "number", cell: plain((row) => amount(row.members)) },
-  { heading: "#Partitions", kind: "number minor", cell: plain((row) => amount(row.assigned_partitions)) },
+  { heading: "#Partitions", kind: "number minor least", cell: plain((row) => amount(row.assigned_partitions)) },
   { heading: "Coordinator", kind: "number minor", cell: plain((row) => (row.coordinator === null ? UNKNOWN : `${row.coordinator}`)) },
-  { heading: "Strategy", kind: "minor", cell: plain((row) => row.protocol ?? UNKNOWN) },
+  { heading: "Strategy", kind: "minor least", cell: plain((row) => row.protocol ?? UNKNOWN) },
 ];
 
 export class FleetView {
@@ -220,7 +226,7 @@ class TableRow {
       if (cell.text === known.text) return;
       known.text = cell.text;
       const focused = known.element.contains(document.activeElement);
-      known.element.replaceChildren(...[cell.make ? cell.make() : visible(cell.text)].flat().filter((each) => each !== null));
+      known.element.replaceChildren(...nodes([cell.make ? cell.make() : cell.text]));
       known.element.classList.toggle("nothing", cell.text === UNKNOWN || cell.text === "0" || cell.text === "0%" || cell.text === "0 s");
       if (focused) known.element.querySelector("a")?.focus();
     });

@@ -21,7 +21,7 @@ export class GroupView {
     this.root = root;
     this.store = store;
     this.readClock = readClock;
-    this.parts = Object.fromEntries(["head", "facts", "findings", "timeline", "rebalances", "members"].map((name) => [name, el("div", { class: `part ${name}` })]));
+    this.parts = Object.fromEntries(["head", "facts", "timeline", "findings", "rebalances", "members"].map((name) => [name, el("div", { class: `part-${name}` })]));
     this.parts.findings.setAttribute("aria-live", "polite");
     this.root.append(...Object.values(this.parts));
     this.observer = new ResizeObserver(() => this.render());
@@ -91,7 +91,7 @@ export class GroupView {
     if (this.#target === null || this.root.hidden) return;
     const row = this.store.rows.get(keyOf(this.#target)) ?? null;
     const clock = this.readClock(), nowMs = this.store.nowMs;
-    const base = `${keyOf(this.#target)} ${this.edition} ${clock.zone}`;
+    const base = `${keyOf(this.#target)} ${this.edition} ${clock.zone} ${clock.date(nowMs)}`;
     const findings = this.findings === null ? [] : orderFindings(this.findings.values());
     const rebalances = this.rebalances === null ? [] : [...this.rebalances.values()].sort((a, b) => markMs(b) - markMs(a));
     const causes = causesOf(findings);
@@ -118,8 +118,9 @@ export class GroupView {
 
   #findingList(findings, clock, nowMs) {
     if (this.findings === null) return this.error === null ? el("p", { class: "quiet" }, "Loading …") : null;
-    // How a group formed is worth a line, not a place before what is wrong.
-    const loud = findings.filter((each) => each.state === "firing" && gravity(each.severity) > 0);
+    // Causes to act on come in full; what follows from them, what is over and what is only good to know are a line each.
+    const acting = findings.filter((each) => each.state === "firing" && gravity(each.severity) > 0);
+    const loud = acting.some((each) => each.primary) ? acting.filter((each) => each.primary) : acting.slice(0, 1);
     const calm = findings.filter((each) => !loud.includes(each));
     const context = { clock, nowMs };
     return el("section", { "aria-label": "Findings" }, el("h2", {}, "Findings"),

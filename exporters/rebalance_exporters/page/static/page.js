@@ -144,7 +144,7 @@ function remember(key, value) {
 }
 
 function drawZone() {
-  setText(byId("zone"), `Times: ${clock.zone}`);
+  setText(byId("zone"), clock.zone);
   byId("zone").setAttribute("aria-label", `Times are in ${clock.zone}; show them in ${clock.local ? "UTC" : "local time"}`);
 }
 

@@ -57,12 +57,10 @@ export function drawTimeline({ rebalances, range, nowMs, width, clock, causes })
     parts.push(...silenceBand(silences, scale, top));
     top += LABEL + 8 + GAP;
   }
-  const lanesTop = top;
   for (const lane of lanes) {
-    parts.push(...drawLane(lane, scale, top));
+    parts.push(...drawLane(lane, scale, top), ...pauses(ordered, scale, top + LABEL, nowMs));
     top += LABEL + BAR + GAP;
   }
-  if (lanes.length) parts.push(...pauses(ordered, scale, lanesTop, top - lanesTop - GAP, nowMs));
   const drawing = svg("svg", { class: "timeline", width, height: top, viewBox: `0 0 ${width} ${top}`, "aria-hidden": "true", focusable: "false" }, patterns(), parts);
   return { drawing, lanes: lanes.length, hidden: all.length - lanes.length };
 }
@@ -211,10 +209,10 @@ function fitting(stretch, width) {
   return texts.find((each) => each.length * CHAR_WIDTH + 8 <= width) ?? "";
 }
 
-function* pauses(rebalances, scale, top, height, nowMs) {
+function* pauses(rebalances, scale, top, nowMs) {
   for (const each of rebalances) {
     const a = each.started_before_ms, b = each.completed_at_ms ?? nowMs;
     if (!scale.overlaps(a, b)) continue;
-    yield svg("rect", { x: scale.x(a), y: top, width: Math.max(1.5, scale.x(b) - scale.x(a)), height, class: "pause", fill: "url(#dots)" });
+    yield svg("rect", { x: scale.x(a), y: top, width: Math.max(1.5, scale.x(b) - scale.x(a)), height: BAR, class: "pause", fill: "url(#dots)" });
   }
 }
