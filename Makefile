@@ -58,10 +58,11 @@ e2e: setup ## The whole chain as separate processes
 bench: setup ## Measure; prints the tables of docs/benchmarks.md
 	$(BIN)/rebalance-monitor bench
 
-docs: setup ## Write what is generated from the code: schemas, diagnoses, metrics
+docs: setup ## Write what is generated from the code: schemas, diagnoses, metrics, dashboards
 	$(BIN)/python -m rebalance_streaming.groups.schemas docs/schemas
 	$(BIN)/python -m rebalance_streaming.detect.docs docs/diagnoses.md
 	$(BIN)/python -m rebalance_exporters.metrics_docs docs/metrics.md
+	$(BIN)/python -m grafana.generate grafana/dashboards
 
 lock: setup ## Resolve requirements/dev.txt again (needs uv on PATH)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \

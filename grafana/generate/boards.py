@@ -1,0 +1,27 @@
+"""Writes all dashboards to files, in a form in which a change of one line is a change of one line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from grafana.generate import fleet, group, monitor
+from grafana.generate.board import LIVE_PAGE, build
+from grafana.generate.sdk import JSONEncoder
+
+
+def render(live_page: str = LIVE_PAGE) -> Mapping[str, str]:
+    """Return the JSON of every dashboard by its uid. `live_page` is the exporter's URL as browsers see it."""
+    boards = (fleet.make(), group.make(), monitor.make())
+    return {
+        board.uid: json.dumps(build(board, live_page.rstrip("/")), cls=JSONEncoder, indent=2, sort_keys=True) + "\n"
+        for board in boards
+    }
+
+
+def write(directory: Path, live_page: str = LIVE_PAGE) -> None:
+    """Write every dashboard to `directory` under its uid."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for uid, text in render(live_page).items():
+        (directory / f"{uid}.json").write_text(text, "utf-8")

@@ -1,0 +1,321 @@
+"""The dashboard of all groups: how bad is it, which groups, since when, and do they share a coordinator."""
+
+from __future__ import annotations
+
+from grafana.generate.board import Board, Row
+from grafana.generate.links import FLEET, GROUP, MONITOR, ROW, SERIES, to_board, to_group, to_live_page, to_readiness
+from grafana.generate.panels import (
+    BAD,
+    CLEAR,
+    GOOD,
+    WORSE,
+    About,
+    Column,
+    Query,
+    show_heatmap,
+    show_lines,
+    show_stat,
+    show_table,
+)
+from grafana.generate.queries import (
+    gauge,
+    increase,
+    of_exporters,
+    of_groups,
+    or_none_known,
+    per_group,
+    rate,
+    window,
+    with_coordinator,
+)
+from grafana.generate.sdk import dashboard, units
+from grafana.generate.texts import ACTIONS, NO_EXPORTER, NO_PROBE, SEVERITIES, STATES
+
+_NOBODY = "no group is known: see the dashboard Monitor"
+
+
+def make() -> Board:
+    """Return the dashboard."""
+    return Board(
+        uid=FLEET,
+        description=(
+            "All consumer groups: what rebalances, how much of the time that costs, and whether groups share a cause. "
+            "Rebalances are counted by the monitor as they happen, not sampled."
+        ),
+        rows=(
+            Row("Verdict", 4, tuple((3, panel) for panel in _show_verdict())),
+            Row("Worst groups", 11, ((24, _show_worst()),)),
+            Row("What was found", 9, ((24, _show_found()),)),
+            Row(
+                "Over time",
+                9,
+                ((12, _show_by_reason()), (12, _show_shares()), (12, _show_by_coordinator()), (12, _show_durations())),
+            ),
+        ),
+        by_group=True,
+    )
+
+
+def _show_verdict() -> tuple[dashboard.Panel, ...]:
+    return (
+        _show_ready(),
+        _show_groups(),
+        _show_storming(),
+        _show_not_consuming(),
+        _show_open(),
+        _show_lagging(),
+        _show_lost(),
+        _show_happened(),
+    )
+
+
+def _show_ready() -> dashboard.Panel:
+    return show_stat(
+        "Monitor",
+        About(
+            "Whether the picture is complete and fresh.",
+            "ready.",
+            "trust no other panel before it is; the dashboard Monitor and /-/ready say what is awaited.",
+        ),
+        f"max({of_exporters('monitor_ready')})",
+        unit=units.Number,
+        empty=NO_EXPORTER,
+        steps=((None, BAD), (1, GOOD)),
+        texts={"0": "not ready", "1": "ready"},
+        links=(to_board(MONITOR, "Dashboard Monitor"), to_readiness()),
+    )
+
+
+def _show_groups() -> dashboard.Panel:
+    return show_stat(
+        "Groups",
+        About(
+            "Consumer groups that the monitor knows, empty ones too.",
+            "about as many as you have.",
+            "fewer: are they on another cluster, or left out because of a limit (dashboard Monitor, dropped series)?",
+        ),
+        f"count({per_group(of_groups('group_info'), by='group')})",
+        unit=units.Short,
+        empty=_NOBODY,
+    )
+
+
+def _show_storming() -> dashboard.Panel:
+    often, lately = window("rebalances", "15m"), window("rebalances", "5m")
+    return show_stat(
+        "Storming now",
+        About(
+            "Groups with more than 5 rebalances in 15 min and more than one in 5 min, as KafkaRebalanceStorm counts.",
+            "0.",
+            "one: open it in the table below. Many: look at Rebalances by coordinator before any consumer.",
+        ),
+        f"sum(({often} > bool 5) * on (cluster, group) ({lately} > bool 1))",
+        unit=units.Short,
+        empty=_NOBODY,
+        steps=((None, GOOD), (1, WORSE), (5, BAD)),
+    )
+
+
+def _show_not_consuming() -> dashboard.Panel:
+    return show_stat(
+        "Rebalancing > 25 %",
+        About(
+            "Groups that spent more than a quarter of the last 5 min in rebalances.",
+            "0.",
+            "sort the table below by the share; these groups hardly consume.",
+        ),
+        f"sum({window('rebalancing_ratio', '5m')} > bool 0.25)",
+        unit=units.Short,
+        empty=_NOBODY,
+        steps=((None, GOOD), (1, BAD)),
+    )
+
+
+def _show_open() -> dashboard.Panel:
+    asking = gauge("finding_active", "rule", where='severity=~"page|ticket"')
+    return show_stat(
+        "Open findings",
+        About(
+            "Diagnoses that are open and ask for somebody: severity page or ticket.",
+            "0.",
+            "read What was found below: it says what to do.",
+        ),
+        or_none_known(f"sum({asking})"),
+        unit=units.Short,
+        empty=NO_EXPORTER,
+        steps=((None, GOOD), (1, WORSE)),
+    )
+
+
+def _show_lagging() -> dashboard.Panel:
+    grows, still = window("lag_slope", "15m"), window("lag_slope", "5m")
+    behind = gauge("group_time_lag_seconds")
+    return show_stat(
+        "Falling behind",
+        About(
+            "Groups more than a minute behind whose lag has grown over 15 min and over 5 min.",
+            "0.",
+            "that is harm: begin with these. The table below sorts by lag.",
+        ),
+        f"sum(({grows} > bool 0) * on (cluster, group) ({still} > bool 0) * on (cluster, group) ({behind} > bool 60))",
+        unit=units.Short,
+        empty=NO_PROBE,
+        steps=((None, GOOD), (1, BAD)),
+    )
+
+
+def _show_lost() -> dashboard.Panel:
+    return show_stat(
+        "Partition time lost",
+        About(
+            "Time that partitions went without a commit because of rebalances, added up over partitions and groups, "
+            "in the time shown. Gaps below 7.5 s do not count.",
+            "small beside the time shown, times the partitions.",
+            "the table below is sorted by it.",
+        ),
+        f"sum({increase('lost_partition_seconds_total')})",
+        unit=units.Seconds,
+        empty=_NOBODY,
+    )
+
+
+def _show_happened() -> dashboard.Panel:
+    return show_stat(
+        "Rebalances",
+        About(
+            "Logical rebalances in the time shown: generations that follow each other before a group settles are one.",
+            "about as many as deploys and scalings account for.",
+            "see Rebalances by reason.",
+        ),
+        f"sum({increase('rebalances_total', 'reason')})",
+        unit=units.Short,
+        empty=_NOBODY,
+    )
+
+
+def _show_worst() -> dashboard.Panel:
+    links = (to_group(*ROW), to_live_page(*ROW))
+    info = per_group(of_groups("group_info"), "coordinator", "owner")
+    return show_table(
+        "Worst groups",
+        About(
+            "Groups by partition time lost in the time shown. Click a name for its dashboard or the live page. The "
+            "state is decoration: it is sampled and misses most rebalances.",
+            "white cells, and states Stable or Empty.",
+            "open the first row. Several bad rows with one coordinator: look at that broker.",
+        ),
+        (
+            Column("cluster", links=links),
+            Column("group", links=links, width=260),
+            Column("State", gauge("group_state_code"), texts=STATES),
+            Column("Time lost", increase("lost_partition_seconds_total"), units.Seconds),
+            Column(
+                "Rebalances 15 min", window("rebalances", "15m"), units.Short, ((None, CLEAR), (3, WORSE), (6, BAD))
+            ),
+            Column("Generations 15 min", window("generation_changes", "15m"), units.Short),
+            Column(
+                "Rebalancing 15 min",
+                window("rebalancing_ratio", "15m"),
+                units.PercentUnit,
+                ((None, CLEAR), (0.1, WORSE), (0.25, BAD)),
+            ),
+            Column("Lag", gauge("group_lag"), units.Short),
+            Column("Behind", gauge("group_time_lag_seconds"), units.DurationSeconds, ((None, CLEAR), (300, WORSE))),
+            Column("Members", gauge("group_members"), units.Short),
+            Column("Last rebalance", f"1000 * {gauge('last_rebalance_timestamp_seconds')}", units.DateTimeFromNow),
+            Column("coordinator"),
+            Column("owner"),
+            # Only its labels are shown; the value is always 1.
+            Column("Known", info, units.Number, width=70),
+        ),
+        empty=_NOBODY,
+        sort="Time lost",
+    )
+
+
+def _show_found() -> dashboard.Panel:
+    active = gauge("finding_active", "rule", "severity") + " == 1"
+    advised = f'label_replace({active}, "what_to_do", "$1", "rule", "(.*)")'
+    return show_table(
+        "Open findings and what to do",
+        About(
+            "Diagnoses that are open. An empty group means the whole cluster. The evidence is on the live page.",
+            "nothing here, or severity info only.",
+            "do what the last column says; docs/diagnoses.md has the reasons.",
+        ),
+        (
+            Column("severity", texts=SEVERITIES, width=90),
+            Column("cluster", links=(to_group(*ROW), to_live_page(*ROW))),
+            Column("group", links=(to_group(*ROW), to_live_page(*ROW)), width=260),
+            Column("rule", width=240),
+            Column("what_to_do", texts=ACTIONS, wrap=True),
+            Column("Open", advised, units.Number, width=70),
+        ),
+        empty="nothing was found",
+        sort="severity",
+    )
+
+
+def _show_by_reason() -> dashboard.Panel:
+    return show_lines(
+        "Rebalances by reason",
+        About(
+            "Rebalances per minute by what set them off in the log.",
+            "quiet, with bars of join and departure at deploys.",
+            "departure again and again: members are lost, see the group. topic_metadata_change or leader_rejoin: the "
+            "client asks for it. Why a member came or went is in What was found.",
+        ),
+        (Query(f"60 * sum by (reason) ({rate('rebalances_total', 'reason')})", "{{reason}}"),),
+        unit=units.CountsPerMinute,
+        empty=_NOBODY,
+        stacked=True,
+    )
+
+
+def _show_shares() -> dashboard.Panel:
+    return show_lines(
+        "Share of time rebalancing, worst ten groups",
+        About(
+            "Share of the last 5 min spent rebalancing, of the ten worst groups at each moment.",
+            "0 with single peaks.",
+            "above the line for more than minutes, a group hardly consumes: click its line.",
+        ),
+        (Query(f"topk(10, {window('rebalancing_ratio', '5m')})", "{{cluster}} / {{group}}"),),
+        unit=units.PercentUnit,
+        empty=_NOBODY,
+        highest=1,
+        limit=(0.25, BAD),
+        links=(to_group(*SERIES), to_live_page(*SERIES)),
+    )
+
+
+def _show_by_coordinator() -> dashboard.Panel:
+    # With its reasons added up first, a group has one series to join.
+    rates = f"sum by (cluster, group) ({rate('rebalances_total', 'reason')})"
+    return show_lines(
+        "Rebalances by coordinator",
+        About(
+            "Rebalances per minute by the broker that coordinates the groups.",
+            "brokers differ as the number of their groups does.",
+            "one broker far above the others: look at its load, disk and network before any consumer.",
+        ),
+        (Query(f"60 * sum by (cluster, coordinator) ({with_coordinator(rates)})", "{{cluster}} / {{coordinator}}"),),
+        unit=units.CountsPerMinute,
+        empty=NO_PROBE,
+        stacked=True,
+        links=(to_board(GROUP, "Groups of this choice"),),
+    )
+
+
+def _show_durations() -> dashboard.Panel:
+    return show_heatmap(
+        "Durations",
+        About(
+            "How long rebalances took, start to stable; darker where there were more. Counted 20 s after their end.",
+            "seconds.",
+            "a band at a minute or more: everybody waits for somebody, at most for max.poll.interval.ms.",
+        ),
+        f"sum by (le) ({increase('duration_seconds_bucket', 'le', over='$__rate_interval')})",
+        unit=units.Seconds,
+        empty=_NOBODY,
+    )

@@ -1,0 +1,201 @@
+"""Rows of the dashboard of a group: what rebalances cost, what is left of time-outs, what to change."""
+
+from __future__ import annotations
+
+from grafana.generate.board import Row
+from grafana.generate.panels import (
+    BAD,
+    CLEAR,
+    WORSE,
+    About,
+    Column,
+    Query,
+    show_lines,
+    show_table,
+)
+from grafana.generate.queries import gauge, increase, of_groups, per_group, rate, window
+from grafana.generate.sdk import dashboard, units
+from grafana.generate.texts import ASSIGNORS, GROUP_NAME, NO_GROUP, NO_PROBE, NO_TIMING
+
+
+def make_rows() -> tuple[Row, ...]:
+    """Return the rows."""
+    return (
+        Row("What it costs", 8, ((12, _show_lag()), (12, _show_growth()), (12, _show_topics()), (12, _show_lost()))),
+        Row("Headroom", 8, ((12, _show_headroom()), (12, _show_ages()))),
+        Row("Settings", 8, ((24, _show_settings()),)),
+        Row("Partitions", 8, ((24, _show_partitions()),)),
+    )
+
+
+def _show_lag() -> dashboard.Panel:
+    return show_lines(
+        "Lag beside commits",
+        About(
+            "Lag, the largest of 5 min, and on the right the commits of each minute.",
+            "lag flat, commits steady.",
+            "commits stop while lag climbs: nothing gets on. They go on while lag climbs: too slow, not a rebalance.",
+        ),
+        (
+            Query(gauge("group_lag"), f"{GROUP_NAME}: lag"),
+            Query(window("lag_max", "5m"), f"{GROUP_NAME}: largest of 5 min"),
+            Query(window("commits", "1m"), f"{GROUP_NAME}: commits", unit=units.CountsPerMinute),
+        ),
+        unit=units.Short,
+        empty=NO_PROBE,
+    )
+
+
+def _show_growth() -> dashboard.Panel:
+    return show_lines(
+        "Growth of lag",
+        About(
+            "Records per second by which the lag rises, or falls below 0.",
+            "around 0.",
+            "above 0 over 15 min: the group falls behind. Members needed = members now x (rate in / rate done).",
+        ),
+        (
+            Query(window("lag_slope", "15m"), f"{GROUP_NAME}: 15 min"),
+            Query(window("lag_slope", "5m"), f"{GROUP_NAME}: 5 min"),
+        ),
+        unit=units.CountsPerSecond,
+        empty=NO_PROBE,
+        lowest=None,
+        limit=(0, WORSE),
+    )
+
+
+def _show_topics() -> dashboard.Panel:
+    return show_lines(
+        "Lag by topic, largest ten",
+        About(
+            "Lag of the ten topics that have most of it at each moment.",
+            "small everywhere.",
+            "one topic only: its traffic, its partitions or one of its records, not the group.",
+        ),
+        (Query(f"topk(10, {gauge('topic_lag', 'topic')})", f"{GROUP_NAME} / {{{{topic}}}}"),),
+        unit=units.Short,
+        empty=NO_PROBE,
+    )
+
+
+def _show_lost() -> dashboard.Panel:
+    return show_lines(
+        "Partitions that stood still",
+        About(
+            "Partitions that on average went without a commit because of a rebalance: partition-seconds per second.",
+            "0.",
+            "all partitions of the group: everybody stops (eager assignor). A few: only what moves.",
+        ),
+        (Query(rate("lost_partition_seconds_total"), GROUP_NAME),),
+        unit=units.Short,
+        empty=NO_GROUP,
+    )
+
+
+def _show_headroom() -> dashboard.Panel:
+    return show_lines(
+        "What is left of session and poll interval",
+        About(
+            "Smallest share of the session time-out and of max.poll.interval.ms that any member had left within 1 min; "
+            "below 0 it is overdue. Clients that do not tell the ages, such as librdkafka, are not in it.",
+            "heartbeats near 100 %, polls above 50 %.",
+            "heartbeats below 33 %: something holds up the heartbeat thread or the host. Polls below 20 %: smaller "
+            "batches (max.poll.records), or the next slow one costs a rebalance.",
+        ),
+        (
+            Query(window("heartbeat_headroom_ratio", "1m", by="min"), f"{GROUP_NAME}: session"),
+            Query(window("poll_headroom_ratio", "1m", by="min"), f"{GROUP_NAME}: poll interval"),
+        ),
+        unit=units.PercentUnit,
+        empty=NO_TIMING,
+        lowest=None,
+        highest=1,
+    )
+
+
+def _show_ages() -> dashboard.Panel:
+    return show_lines(
+        "Oldest heartbeat and longest poll gap",
+        About(
+            "Oldest last heartbeat and longest time between two polls of any member within 1 min.",
+            "heartbeats a few times heartbeat.interval.ms; polls as long as a batch takes.",
+            "compare with session.timeout.ms and max.poll.interval.ms in the client's settings.",
+        ),
+        (
+            Query(window("heartbeat_age_max_seconds", "1m"), f"{GROUP_NAME}: heartbeat"),
+            Query(window("poll_gap_max_seconds", "1m"), f"{GROUP_NAME}: poll"),
+        ),
+        unit=units.Seconds,
+        empty=NO_TIMING,
+    )
+
+
+def _show_settings() -> dashboard.Panel:
+    labels = ("protocol_type", "protocol", "assignor", "coordinator", "owner")
+    known = per_group(of_groups("group_info"), *labels)
+    return show_table(
+        "Settings and what to change",
+        About(
+            "What the group agreed on, what its members have left of their time-outs in 15 min, and the slowest "
+            "rebalance of the time shown (p99).",
+            "nothing to gain by another assignor; session left above 67 %, poll interval left above 50 %.",
+            "little session left: session.timeout.ms=45000, heartbeat.interval.ms=3000. Little poll interval left: "
+            "max.poll.interval.ms to twice the time of a batch (p99), or fewer max.poll.records.",
+        ),
+        (
+            Column("cluster"),
+            Column("group", width=240),
+            *(Column(label) for label in labels),
+            Column(
+                "Session left",
+                window("heartbeat_headroom_ratio", "15m", by="min"),
+                units.PercentUnit,
+                ((None, BAD), (0.34, WORSE), (0.67, CLEAR)),
+            ),
+            Column(
+                "Poll interval left",
+                window("poll_headroom_ratio", "15m", by="min"),
+                units.PercentUnit,
+                ((None, BAD), (0.2, WORSE), (0.5, CLEAR)),
+            ),
+            Column(
+                "Slowest rebalance",
+                f"histogram_quantile(0.99, {increase('duration_seconds_bucket', 'le')})",
+                units.Seconds,
+            ),
+            Column(
+                "what_to_change",
+                texts=ASSIGNORS,
+                wrap=True,
+                width=420,
+            ),
+            Column(
+                "Known",
+                f'label_replace({known}, "what_to_change", "$1", "assignor", "(.*)")',
+                units.Number,
+                width=70,
+            ),
+        ),
+        empty=NO_GROUP,
+        sort="group",
+    )
+
+
+def _show_partitions() -> dashboard.Panel:
+    return show_lines(
+        "Lag by partition, largest ten",
+        About(
+            "Lag of the ten partitions that have most of it at each moment.",
+            "all alike.",
+            "one far above the others: its owner, a hot key, or a record that cannot be processed.",
+        ),
+        (
+            Query(
+                f"topk(10, {gauge('partition_lag', 'topic', 'partition')})",
+                f"{GROUP_NAME} / {{{{topic}}}}-{{{{partition}}}}",
+            ),
+        ),
+        unit=units.Short,
+        empty="off: set export.collect_partitions; it needs the prober too",
+    )

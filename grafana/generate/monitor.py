@@ -1,0 +1,502 @@
+"""The dashboard of the monitor itself: is what the others show complete and fresh, and if not, why."""
+
+from __future__ import annotations
+
+from grafana.generate.board import Board, Row
+from grafana.generate.links import MONITOR, to_readiness
+from grafana.generate.panels import BAD, GOOD, WORSE, About, Column, Query, Steps, show_lines, show_stat, show_table
+from grafana.generate.queries import of_clusters, of_exporters
+from grafana.generate.sdk import dashboard, units
+from grafana.generate.texts import NO_EXPORTER, NO_PROBE
+
+_NO_STREAM = "no word from the stream: is `rebalance-monitor stream` running?"
+
+_QUERY = "{{cluster}} / {{query}}"
+_ANY_IS_BAD: Steps = ((None, GOOD), (1, BAD))
+_NOT_DECODED = 'outcome=~"unsupported|corrupt"'
+
+
+def make() -> Board:
+    """Return the dashboard."""
+    return Board(
+        uid=MONITOR,
+        description="Whether the monitor keeps up, understands what it reads, and shows all of it.",
+        rows=(
+            Row("Verdict", 4, tuple((3, panel) for panel in _show_verdict())),
+            Row(
+                "Does it keep up",
+                8,
+                tuple((12, panel) for panel in (_show_lag(), _show_delay(), _show_batches(), _show_ages())),
+            ),
+            Row("Does it understand", 8, tuple((8, panel) for panel in _show_understanding())),
+            Row("Does it show all", 8, tuple((8, panel) for panel in (_show_groups(), _show_series(), _show_drops()))),
+            Row(
+                "What runs",
+                8,
+                tuple((12, panel) for panel in (_show_state(), _show_memory(), _show_queries(), _show_exporters())),
+            ),
+        ),
+        by_group=False,
+    )
+
+
+def _of_query(metric: str) -> str:
+    return f"max by (cluster, query) ({of_clusters(f'monitor_{metric}')})"
+
+
+def _of_exporter(metric: str, *labels: str) -> str:
+    return f"max by ({', '.join(('instance', *labels))}) ({of_exporters(f'monitor_{metric}')})"
+
+
+def _grown(selected: str, labels: str) -> str:
+    return f"max by ({labels}) (increase({selected}[$__range]))"
+
+
+def _show_verdict() -> tuple[dashboard.Panel, ...]:
+    return (
+        _show_ready(),
+        _show_alive(),
+        _show_unread(),
+        _show_probed(),
+        _show_undecoded(),
+        _show_left_out(),
+        _show_dropped(),
+        _show_complained(),
+    )
+
+
+def _show_ready() -> dashboard.Panel:
+    return show_stat(
+        "Ready",
+        About("Per exporter: whether the picture is complete and fresh.", "ready.", "click: /-/ready says why not."),
+        _of_exporter("ready"),
+        unit=units.Number,
+        empty=NO_EXPORTER,
+        steps=((None, BAD), (1, GOOD)),
+        texts={"0": "not ready", "1": "ready"},
+        links=(to_readiness(),),
+        legend="{{instance}}",
+    )
+
+
+def _show_alive() -> dashboard.Panel:
+    return show_stat(
+        "Sign of life",
+        About(
+            "Time since the quietest query last told anything.",
+            "a few times its trigger at most.",
+            "it grows: the stream is down; see the end of its log.",
+        ),
+        f"max({of_clusters('monitor_status_age_seconds')})",
+        unit=units.DurationSeconds,
+        empty=_NO_STREAM,
+        steps=((None, GOOD), (60, WORSE), (180, BAD)),
+    )
+
+
+def _show_unread() -> dashboard.Panel:
+    return show_stat(
+        "Unread",
+        About(
+            "Log positions that no query has processed yet, an upper bound of records.",
+            "near 0, or falling after a start.",
+            "it rises: more cores, or a longer commits.trigger.",
+        ),
+        f"sum({_of_query('source_lag_records')})",
+        unit=units.Short,
+        empty=_NO_STREAM,
+    )
+
+
+def _show_probed() -> dashboard.Panel:
+    return show_stat(
+        "Newest probe",
+        About(
+            "Age of the newest probe of the cluster that was probed longest ago.",
+            "a few probe intervals at most.",
+            "it grows: lag, coordinators and states within a rebalance are old; see the prober's log.",
+        ),
+        f"time() - min({of_clusters('monitor_last_probe_timestamp_seconds')})",
+        unit=units.DurationSeconds,
+        empty=NO_PROBE,
+        steps=((None, GOOD), (300, WORSE)),
+    )
+
+
+def _show_undecoded() -> dashboard.Panel:
+    records = of_clusters("monitor_records_total", _NOT_DECODED)
+    undecodable = _grown(records, "cluster, query, type, version, outcome")
+    return show_stat(
+        "Not decoded",
+        About(
+            "Records of the offsets topic in the time shown that could not be decoded.",
+            "0.",
+            "part of the log is not understood: the panel Records not decoded says which type and version.",
+        ),
+        f"sum({undecodable}) or 0 * max({of_clusters('monitor_caught_up')})",
+        unit=units.Short,
+        empty=_NO_STREAM,
+        steps=_ANY_IS_BAD,
+    )
+
+
+def _show_left_out() -> dashboard.Panel:
+    return show_stat(
+        "Rows left out",
+        About(
+            "Rows of the stream's topics in the time shown that the exporter could not understand.",
+            "0.",
+            "update the exporter, or find what else writes to the topic.",
+        ),
+        f"sum({_grown(of_exporters('monitor_contract_errors_total'), 'instance, topic')})",
+        unit=units.Short,
+        empty=NO_EXPORTER,
+        steps=_ANY_IS_BAD,
+    )
+
+
+def _show_dropped() -> dashboard.Panel:
+    return show_stat(
+        "Left out for a limit",
+        About(
+            "Series left out in the time shown because of a limit.",
+            "0.",
+            "something is not watched: raise export.limit_groups or export.limit_members_per_group.",
+        ),
+        f"sum({_grown(of_exporters('monitor_dropped_series_total'), 'instance, limit')})",
+        unit=units.Short,
+        empty=NO_EXPORTER,
+        steps=_ANY_IS_BAD,
+    )
+
+
+def _show_complained() -> dashboard.Panel:
+    return show_stat(
+        "Kafka errors",
+        About(
+            "Errors that the exporters' Kafka clients reported in the time shown.",
+            "0, or a few while a broker restarts.",
+            "/-/ready shows the latest one while the exporter is not ready.",
+        ),
+        f"sum({_grown(of_exporters('monitor_kafka_errors_total'), 'instance')})",
+        unit=units.Short,
+        empty=NO_EXPORTER,
+        steps=((None, GOOD), (1, WORSE)),
+    )
+
+
+def _show_lag() -> dashboard.Panel:
+    return show_lines(
+        "Unread log positions",
+        About(
+            "Positions between a query's last batch and the end of the log.",
+            "flat and low; falling after a start.",
+            "rising for long: the stream needs more cores, or commits.trigger is too short.",
+        ),
+        (Query(_of_query("source_lag_records"), _QUERY),),
+        unit=units.Short,
+        empty=_NO_STREAM,
+    )
+
+
+def _show_delay() -> dashboard.Panel:
+    return show_lines(
+        "How late it learns of things",
+        About(
+            "Time from the newest record of a batch to the batch's end.",
+            "seconds. On a log that is quiet it may be old without harm: nothing waits.",
+            "high while positions are unread: the picture is old, see Batches.",
+        ),
+        (Query(_of_query("event_delay_seconds"), _QUERY),),
+        unit=units.Seconds,
+        empty=_NO_STREAM,
+        limit=(120, BAD),
+    )
+
+
+def _show_batches() -> dashboard.Panel:
+    return show_lines(
+        "Batches",
+        About(
+            "How long a query's last batch took, beside its trigger, and how many records it read.",
+            "shorter than the trigger.",
+            "longer for a while: more cores. One long batch after a start is the log being read.",
+        ),
+        (
+            Query(_of_query("batch_seconds"), f"{_QUERY}: took"),
+            Query(_of_query("trigger_seconds"), f"{_QUERY}: trigger"),
+            Query(_of_query("batch_rows"), f"{_QUERY}: records", unit=units.Short),
+        ),
+        unit=units.Seconds,
+        empty=_NO_STREAM,
+    )
+
+
+def _show_ages() -> dashboard.Panel:
+    last = of_clusters("monitor_last_batch_timestamp_seconds")
+    return show_lines(
+        "Time since the last batch and the last sign of life",
+        About(
+            "How long ago a query last finished a batch or found nothing to read, and last told anything at all.",
+            "below three triggers.",
+            "batches age but signs do not: a query hangs, restart the stream. Both age: the stream is down.",
+        ),
+        (
+            Query(f"time() - max by (cluster, query) ({last})", f"{_QUERY}: batch"),
+            Query(f"min by (cluster, query) ({of_clusters('monitor_status_age_seconds')})", f"{_QUERY}: sign of life"),
+        ),
+        unit=units.Seconds,
+        empty=_NO_STREAM,
+    )
+
+
+def _per_second(metric: str, labels: str, where: str = "") -> str:
+    """Return a rate; of two exporters that read the same totals one counts."""
+    return f"max by (cluster, {labels}) (rate({of_clusters(f'monitor_{metric}', where)}[$__rate_interval]))"
+
+
+def _per_exporter(metric: str) -> str:
+    return f"sum by (instance, topic) (rate({of_exporters(f'monitor_{metric}')}[$__rate_interval]))"
+
+
+def _show_understanding() -> tuple[dashboard.Panel, ...]:
+    return (
+        _show_records(),
+        _show_not_decoded(),
+        _show_client_metrics(),
+        _show_rows(),
+        _show_late(),
+        _show_complaints(),
+    )
+
+
+def _show_records() -> dashboard.Panel:
+    everything = _per_second("records_total", "query, type, version, outcome")
+    return show_lines(
+        "Records by outcome",
+        About(
+            "Records of the offsets topic per second by how decoding ended.",
+            "decoded and tombstone only.",
+            "unsupported: a newer Kafka, update the monitor. corrupt: report it with the type and version.",
+        ),
+        (Query(f"sum by (outcome) ({everything})", "{{outcome}}"),),
+        unit=units.CountsPerSecond,
+        empty=_NO_STREAM,
+        stacked=True,
+    )
+
+
+def _show_not_decoded() -> dashboard.Panel:
+    undecoded = _per_second("records_total", "query, type, version, outcome", _NOT_DECODED)
+    return show_lines(
+        "Records not decoded",
+        About(
+            "The same for unsupported and corrupt records, by type and version.",
+            "nothing here.",
+            "the type says which part of the picture is missing: report it, or update the monitor.",
+        ),
+        (Query(f"sum by (type, version, outcome) ({undecoded})", "{{type}} v{{version}}: {{outcome}}"),),
+        unit=units.CountsPerSecond,
+        empty="all records were understood",
+        stacked=True,
+    )
+
+
+def _show_client_metrics() -> dashboard.Panel:
+    return show_lines(
+        "Messages of client metrics",
+        About(
+            "Reports of clients per second by topic and outcome.",
+            "decoded only.",
+            "others: compare the reporter's version with docs/client-metrics.md. Nothing: no client reports, and "
+            "causes within clients stay undetermined.",
+        ),
+        (
+            Query(
+                f"sum by (topic, outcome) ({_per_second('client_metrics_total', 'topic, outcome')})",
+                "{{topic}}: {{outcome}}",
+            ),
+        ),
+        unit=units.CountsPerSecond,
+        empty="no client reports",
+        stacked=True,
+    )
+
+
+def _show_rows() -> dashboard.Panel:
+    return show_lines(
+        "Rows read and left out",
+        About(
+            "Rows per second that exporters read from the stream's topics, and those they could not understand.",
+            "no row left out.",
+            "update the exporter, or find what else writes to the topic.",
+        ),
+        (
+            Query(_per_exporter("rows_total"), "{{instance}}: {{topic}}"),
+            Query(f"{_per_exporter('contract_errors_total')} > 0", "{{instance}}: {{topic}}, left out"),
+        ),
+        unit=units.CountsPerSecond,
+        empty=NO_EXPORTER,
+    )
+
+
+def _show_late() -> dashboard.Panel:
+    return show_lines(
+        "Events with a wrong time",
+        About(
+            "Rebalances and generations whose records lie too far in the past (late) or ahead "
+            "(future) for the sliding windows.",
+            "nothing but a flat line.",
+            "bars: a broker's clock is wrong.",
+        ),
+        (
+            Query(
+                f"max by (cluster, kind) (increase({of_clusters('monitor_late_events_total')}[$__rate_interval]))",
+                "{{cluster}}: {{kind}}",
+            ),
+        ),
+        unit=units.Short,
+        empty="no group is known",
+        stacked=True,
+    )
+
+
+def _show_complaints() -> dashboard.Panel:
+    return show_lines(
+        "Complaints of probes",
+        About(
+            "Complaints per minute that came with probes, such as a coordinator that refused to answer.",
+            "0, or a few while a broker restarts.",
+            "the prober's log and its own metrics say what it could not ask; docs/permissions.md what it needs.",
+        ),
+        (
+            Query(
+                f"60 * max by (cluster) (rate({of_clusters('monitor_probe_complaints_total')}[$__rate_interval]))",
+                "{{cluster}}",
+            ),
+        ),
+        unit=units.CountsPerMinute,
+        empty=NO_PROBE,
+    )
+
+
+def _show_groups() -> dashboard.Panel:
+    return show_lines(
+        "Groups",
+        About(
+            "Known groups, by whether they have series or were left out because of the limit.",
+            "none dropped.",
+            "raise export.limit_groups.",
+        ),
+        (Query(_of_exporter("groups", "outcome"), "{{instance}}: {{outcome}}"),),
+        unit=units.Short,
+        empty=NO_EXPORTER,
+    )
+
+
+def _show_series() -> dashboard.Panel:
+    return show_lines(
+        "Series of groups",
+        About(
+            "Series about groups in each exposition; about 40 per group.",
+            "grows with the number of groups only.",
+            "switch export.collect_partitions or export.collect_members off, or lower the limits.",
+        ),
+        (Query(_of_exporter("series"), "{{instance}}"),),
+        unit=units.Short,
+        empty=NO_EXPORTER,
+    )
+
+
+def _show_drops() -> dashboard.Panel:
+    return show_lines(
+        "Series dropped",
+        About(
+            "When series were first left out, by the limit that did it.",
+            "nothing but a flat line.",
+            "bars: something is not watched, raise that limit.",
+        ),
+        (
+            Query(
+                "max by (instance, limit) "
+                f"(increase({of_exporters('monitor_dropped_series_total')}[$__rate_interval]))",
+                "{{instance}}: {{limit}}",
+            ),
+        ),
+        unit=units.Short,
+        empty=NO_EXPORTER,
+        stacked=True,
+    )
+
+
+def _show_state() -> dashboard.Panel:
+    return show_lines(
+        "State rows",
+        About(
+            "Rows of state that queries hold, about one per group.",
+            "as many as groups.",
+            "it grows without new groups: who makes group ids that are used once?",
+        ),
+        (Query(_of_query("state_rows"), _QUERY),),
+        unit=units.Short,
+        empty=_NO_STREAM,
+    )
+
+
+def _show_memory() -> dashboard.Panel:
+    return show_lines(
+        "State in memory",
+        About("Memory that the state of queries takes.", "flat.", "it grows: give the stream more memory in time."),
+        (Query(_of_query("state_bytes"), _QUERY),),
+        unit=units.BytesIEC,
+        empty=_NO_STREAM,
+    )
+
+
+def _show_queries() -> dashboard.Panel:
+    return show_table(
+        "Queries",
+        About(
+            "The stream's queries: since when they run, and whether they have read what was there when they started.",
+            "caught up, and a start that you remember.",
+            "a start again and again: the end of the stream's log says why it ends.",
+        ),
+        (
+            Column("cluster"),
+            Column("query"),
+            Column("Caught up", _of_query("caught_up"), texts={"0": ("no", WORSE), "1": ("yes", GOOD)}),
+            Column("Started", f"1000 * {_of_query('start_timestamp_seconds')}", units.DateTimeFromNow),
+        ),
+        empty=_NO_STREAM,
+        sort="cluster",
+    )
+
+
+def _show_exporters() -> dashboard.Panel:
+    return show_table(
+        "Exporters and their settings files",
+        About(
+            "Versions of the exporters, and whether their owner and web config files were understood when last read.",
+            "one version; every file understood.",
+            "a file not understood: the former content is in force, the exporter's log says what is wrong. SIGHUP "
+            "reads it again.",
+        ),
+        (
+            Column("instance"),
+            Column("version"),
+            Column("file"),
+            Column(
+                "Understood",
+                _of_exporter("config_reload_successful", "file"),
+                texts={"0": ("no", BAD), "1": ("yes", GOOD)},
+            ),
+            Column(
+                "Read",
+                f"1000 * {_of_exporter('config_reload_success_timestamp_seconds', 'file')}",
+                units.DateTimeFromNow,
+            ),
+            Column("Runs", _of_exporter("build_info", "version"), units.Number),
+        ),
+        empty=NO_EXPORTER,
+        sort="instance",
+    )

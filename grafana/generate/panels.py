@@ -1,0 +1,349 @@
+"""Panels of each kind: takes expressions and texts, hands on the SDK's objects without a place or a number.
+
+Every panel says what it shows, what good looks like and what to do, has a unit, and a text for when there is nothing.
+What may not vary between panels is settled here, once.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from grafana.generate.sdk import common, dashboard, heatmap, prometheus, stat, statetimeline, table, timeseries
+
+#: The data source that is chosen at the top of the dashboard.
+DATASOURCE = common.DataSourceRef(type_val="prometheus", uid="${datasource}")
+
+GOOD, WORSE, BAD, PLAIN, OFF = "green", "orange", "red", "text", "semi-dark-blue"
+#: The colour of cells that need no look.
+CLEAR = "transparent"
+
+#: Colours from a value on, the first without a lower bound.
+Steps = Sequence[tuple[float | None, str]]
+Links = Sequence[Mapping[str, object]]
+NEUTRAL: Steps = ((None, PLAIN),)
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a panel shows, what it looks like when all is well, and what to do when it does not."""
+
+    what: str
+    good: str
+    do: str
+
+    @property
+    def text(self) -> str:
+        """The panel's description, in Markdown."""
+        return f"{self.what}\n\n**Good:** {self.good}\n\n**Otherwise:** {self.do}"
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """An expression, and the name of its series with labels as `{{label}}`.
+
+    `exemplars` asks for the events behind the values. `unit` puts the series on an axis of its own, on the right.
+    """
+
+    expr: str
+    legend: str = ""
+    exemplars: bool = False
+    unit: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table that is filled by a query of its own; null `expr` stands for a label of another one.
+
+    `texts` replaces values by texts, `steps` colours the cell from values on.
+    """
+
+    title: str
+    expr: str | None = None
+    unit: str | None = None
+    steps: Steps = ()
+    texts: Mapping[str, str | tuple[str, str]] | None = None
+    links: Links = ()
+    width: int | None = None
+    wrap: bool = False
+
+
+def show_stat(
+    title: str,
+    about: About,
+    expr: str,
+    *,
+    unit: str,
+    empty: str,
+    steps: Steps = NEUTRAL,
+    texts: Mapping[str, str | tuple[str, str]] | None = None,
+    links: Links = (),
+    legend: str = "",
+) -> dashboard.Panel:
+    """Return one number, or one per series, as of the end of the time shown."""
+    options = stat.Options(
+        graph_mode=common.BigValueGraphMode.NONE,
+        color_mode=common.BigValueColorMode.BACKGROUND if len(steps) > 1 else common.BigValueColorMode.VALUE,
+        justify_mode=common.BigValueJustifyMode.AUTO,
+        text_mode=common.BigValueTextMode.AUTO,
+        reduce_options=common.ReduceDataOptions(values=False, calcs=["lastNotNull"], fields=""),
+        orientation=common.VizOrientation.AUTO,
+    )
+    panel = _panel("stat", title, about, unit=unit, empty=empty, steps=steps, texts=texts)
+    panel.options = options
+    panel.targets = [_target(Query(expr, legend), "A", instant=True)]
+    return _linked(panel, links)
+
+
+def show_lines(
+    title: str,
+    about: About,
+    queries: Sequence[Query],
+    *,
+    unit: str,
+    empty: str,
+    stacked: bool = False,
+    lowest: float | None = 0,
+    highest: float | None = None,
+    limit: tuple[float, str] | None = None,
+    links: Links = (),
+) -> dashboard.Panel:
+    """Return series over time: lines, or bars that add up. `limit` draws a line.
+
+    The axis ends at `lowest` and `highest`; null means wherever the values do.
+    """
+    steps = ((None, GOOD), limit) if limit else NEUTRAL
+    panel = _panel("timeseries", title, about, unit=unit, empty=empty, steps=steps)
+    panel.options = timeseries.Options(
+        legend=common.VizLegendOptions(
+            display_mode=common.LegendDisplayMode.LIST, placement=common.LegendPlacement.BOTTOM, show_legend=True
+        ),
+        tooltip=common.VizTooltipOptions(
+            mode=common.TooltipDisplayMode.MULTI,
+            sort=common.SortOrder.DESCENDING,
+            # Every reason has a series from the start on, and most of them stay at 0.
+            hide_zeros=stacked,
+        ),
+    )
+    defaults = _defaults(panel)
+    defaults.color = dashboard.FieldColor(mode=dashboard.FieldColorModeId.PALETTE_CLASSIC_BY_NAME)
+    defaults.min_val, defaults.max_val = lowest, highest
+    defaults.custom = _bars() if stacked else _lines(limited=limit is not None)
+    panel.targets = [_target(query, ref) for ref, query in zip(string.ascii_uppercase, queries, strict=False)]
+    for target, query in zip(panel.targets, queries, strict=True):
+        if query.unit is not None:
+            _override(panel, "byFrameRefID", _ref(target), unit=query.unit, **{"custom.axisPlacement": "right"})
+    return _linked(panel, links)
+
+
+def show_table(
+    title: str, about: About, columns: Sequence[Column], *, empty: str, sort: str, rows: int = 100
+) -> dashboard.Panel:
+    """Return one row per set of labels, at most `rows` of them, largest first by the column titled `sort`.
+
+    Labels that no column names are left out. The title of a column without a query is its label's name.
+    """
+    panel = _panel("table", title, about, unit="short", empty=empty)
+    asked = [column for column in columns if column.expr is not None]
+    # Grafana numbers the values of several queries, and calls the value of a single one just that.
+    names = {
+        column.title: f"Value #{ref}" if len(asked) > 1 else "Value"
+        for ref, column in zip(string.ascii_uppercase, asked, strict=False)
+    }
+    panel.targets = [
+        _target(Query(column.expr or ""), ref, instant=True, shape=prometheus.PromQueryFormat.TABLE)
+        for ref, column in zip(string.ascii_uppercase, asked, strict=False)
+    ]
+    fields = [names.get(column.title, column.title) for column in columns]
+    panel.transformations = [
+        dashboard.DataTransformerConfig(id_val="merge", options={}),
+        dashboard.DataTransformerConfig(id_val="filterFieldsByName", options={"include": {"names": fields}}),
+        dashboard.DataTransformerConfig(
+            id_val="organize", options={"indexByName": {name: index for index, name in enumerate(fields)}}
+        ),
+        dashboard.DataTransformerConfig(
+            id_val="sortBy", options={"fields": {}, "sort": [{"field": names.get(sort, sort), "desc": True}]}
+        ),
+        dashboard.DataTransformerConfig(id_val="limit", options={"limitField": rows}),
+    ]
+    panel.options = table.Options(cell_height=common.TableCellHeight.SM, footer=common.TableFooterOptions(show=False))
+    _defaults(panel).custom = common.TableFieldOptions(filterable=True)
+    for name, column in zip(fields, columns, strict=True):
+        _override(panel, "byName", name, **_properties(column, name))
+    return panel
+
+
+def show_heatmap(title: str, about: About, expr: str, *, unit: str, empty: str) -> dashboard.Panel:
+    """Return the buckets of a histogram over time; `expr` has one series per `le`."""
+    panel = _panel("heatmap", title, about, unit="short", empty=empty)
+    panel.options = heatmap.Options(
+        calculate=False,
+        color=heatmap.HeatmapColorOptions(
+            mode=heatmap.HeatmapColorMode.SCHEME,
+            scheme="Oranges",
+            fill="dark-orange",
+            scale=heatmap.HeatmapColorScale.EXPONENTIAL,
+            exponent=0.5,
+            steps=64,
+        ),
+        # An empty bucket is no event, not a pale one.
+        filter_values=heatmap.FilterValueRange(le=1e-9),
+        show_value=common.VisibilityMode.NEVER,
+        y_axis=heatmap.YAxisConfig(unit=unit, axis_placement=common.AxisPlacement.LEFT),
+        legend=heatmap.HeatmapLegend(show=True),
+        tooltip=heatmap.HeatmapTooltip(mode=common.TooltipDisplayMode.SINGLE, y_histogram=False),
+        exemplars=heatmap.ExemplarConfig(color="rgba(255,0,255,0.7)"),
+    )
+    _defaults(panel).custom = heatmap.FieldConfig()
+    shape = prometheus.PromQueryFormat.HEATMAP
+    panel.targets = [_target(Query(expr, "{{le}}", exemplars=True), "A", shape=shape)]
+    return panel
+
+
+def show_timeline(
+    title: str, about: About, query: Query, *, empty: str, texts: Mapping[str, tuple[str, str]], links: Links = ()
+) -> dashboard.Panel:
+    """Return one band per series, coloured by what its values stand for."""
+    panel = _panel("state-timeline", title, about, unit="none", empty=empty, texts=texts)
+    panel.options = statetimeline.Options(
+        show_value=common.VisibilityMode.AUTO,
+        legend=common.VizLegendOptions(
+            display_mode=common.LegendDisplayMode.LIST, placement=common.LegendPlacement.BOTTOM, show_legend=True
+        ),
+        tooltip=common.VizTooltipOptions(mode=common.TooltipDisplayMode.SINGLE, sort=common.SortOrder.NONE),
+    )
+    _defaults(panel).custom = statetimeline.FieldConfig(line_width=0, fill_opacity=80)
+    panel.targets = [_target(query, "A")]
+    return _linked(panel, links)
+
+
+def _panel(
+    kind: str,
+    title: str,
+    about: About,
+    *,
+    unit: str,
+    empty: str,
+    steps: Steps = NEUTRAL,
+    texts: Mapping[str, str | tuple[str, str]] | None = None,
+) -> dashboard.Panel:
+    defaults = dashboard.FieldConfig(
+        unit=unit,
+        no_value=empty,
+        thresholds=_thresholds(steps),
+        color=dashboard.FieldColor(mode=dashboard.FieldColorModeId.THRESHOLDS),
+        mappings=_mappings(texts) if texts else None,
+    )
+    return dashboard.Panel(
+        type_val=kind,
+        title=title,
+        description=about.text,
+        datasource=DATASOURCE,
+        field_config=dashboard.FieldConfigSource(defaults=defaults, overrides=[]),
+    )
+
+
+def _target(
+    query: Query,
+    ref: str,
+    *,
+    instant: bool = False,
+    shape: prometheus.PromQueryFormat = prometheus.PromQueryFormat.TIME_SERIES,
+) -> prometheus.Dataquery:
+    return prometheus.Dataquery(
+        datasource=DATASOURCE,
+        editor_mode=prometheus.QueryEditorMode.CODE,
+        expr=query.expr,
+        format_val=shape,
+        instant=instant,
+        range_val=not instant,
+        exemplar=query.exemplars or None,
+        legend_format=query.legend or "__auto",
+        ref_id=ref,
+    )
+
+
+def _ref(target: object) -> str:
+    assert isinstance(target, prometheus.Dataquery)
+    return target.ref_id or ""
+
+
+def _thresholds(steps: Steps) -> dashboard.ThresholdsConfig:
+    return dashboard.ThresholdsConfig(
+        mode=dashboard.ThresholdsMode.ABSOLUTE, steps=[dashboard.Threshold(value, color) for value, color in steps]
+    )
+
+
+def _mappings(texts: Mapping[str, str | tuple[str, str]]) -> list[dashboard.ValueMapping]:
+    told = [(value, (text, None) if isinstance(text, str) else text) for value, text in texts.items()]
+    options = {
+        value: dashboard.ValueMappingResult(text=text, color=color, index=index)
+        for index, (value, (text, color)) in enumerate(told)
+    }
+    return [dashboard.ValueMap(options)]
+
+
+def _lines(*, limited: bool) -> common.GraphFieldConfig:
+    return common.GraphFieldConfig(
+        draw_style=common.GraphDrawStyle.LINE,
+        line_width=1,
+        fill_opacity=8,
+        show_points=common.VisibilityMode.AUTO,
+        thresholds_style=common.GraphThresholdsStyleConfig(common.GraphThresholdsStyleMode.DASHED) if limited else None,
+    )
+
+
+def _bars() -> common.GraphFieldConfig:
+    return common.GraphFieldConfig(
+        draw_style=common.GraphDrawStyle.BARS,
+        line_width=0,
+        fill_opacity=80,
+        stacking=common.StackingConfig(mode=common.StackingMode.NORMAL, group="A"),
+    )
+
+
+def _defaults(panel: dashboard.Panel) -> dashboard.FieldConfig:
+    assert panel.field_config is not None
+    return panel.field_config.defaults
+
+
+def _properties(column: Column, name: str) -> dict[str, object]:
+    found: dict[str, object] = {}
+    if column.title != name:
+        found["displayName"] = column.title
+    if column.unit is not None:
+        found["unit"] = column.unit
+    if column.width is not None:
+        found["custom.width"] = column.width
+    if column.texts:
+        found["mappings"] = _mappings(column.texts)
+    if column.steps:
+        found["thresholds"] = _thresholds(column.steps)
+        found["custom.cellOptions"] = common.TableColoredBackgroundCellOptions(
+            mode=common.TableCellBackgroundDisplayMode.BASIC
+        )
+    elif column.texts and any(not isinstance(text, str) for text in column.texts.values()):
+        found["custom.cellOptions"] = common.TableColorTextCellOptions()
+    if column.wrap:
+        found["custom.cellOptions"] = common.TableAutoCellOptions(wrap_text=True)
+    if column.links:
+        found["links"] = list(column.links)
+    return found
+
+
+def _linked(panel: dashboard.Panel, links: Links) -> dashboard.Panel:
+    if links:
+        _override(panel, "byType", "number", links=list(links))
+    return panel
+
+
+def _override(panel: dashboard.Panel, matcher: str, options: str, **properties: object) -> None:
+    if panel.field_config is None or not properties:
+        return
+    panel.field_config.overrides.append(
+        dashboard.DashboardFieldConfigSourceOverrides(
+            matcher=dashboard.MatcherConfig(matcher, options),
+            properties=[dashboard.DynamicConfigValue(name, value) for name, value in properties.items()],
+        )
+    )

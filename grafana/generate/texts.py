@@ -1,0 +1,46 @@
+"""What numbers and names on the dashboards stand for, from the tables in which the product keeps them."""
+
+from __future__ import annotations
+
+from grafana.generate.panels import BAD, GOOD, OFF, PLAIN, WORSE
+
+from rebalance_exporters.metrics import STATE_CODES
+from rebalance_streaming.detect.catalogue import DIAGNOSES
+
+_COLOURS = {"Deleted": PLAIN, "Empty": OFF, "Stable": GOOD, "NotReady": BAD}
+
+#: States of groups by the number they are exported as, with their colour.
+STATES = {str(code): (state, _COLOURS.get(state, WORSE)) for state, code in STATE_CODES.items()}
+
+#: What to do about each diagnosis, by its rule.
+ACTIONS = {rule: diagnosis.action for rule, diagnosis in DIAGNOSES.items()}
+
+#: What a change of the assignor would bring, by the name the group agreed on.
+ASSIGNORS = {
+    "range": (
+        "range is eager: everybody stops at every rebalance. Move to cooperative-sticky in two rolling restarts "
+        "(first both, then only the new one), or to group.protocol=consumer on Kafka 4."
+    ),
+    "roundrobin": (
+        "roundrobin is eager and moves nearly everything at every rebalance. Move to cooperative-sticky in two rolling "
+        "restarts, or to group.protocol=consumer on Kafka 4."
+    ),
+    "sticky": (
+        "sticky keeps partitions where they are but still stops everybody. cooperative-sticky stops only what moves."
+    ),
+    "cooperative-sticky": "Nothing to gain here: only partitions that move stop.",
+    "uniform": "Nothing to gain here: the coordinator assigns, and only partitions that move stop.",
+}
+
+#: How urgent a finding is, with its colour.
+SEVERITIES = {"page": ("page", BAD), "ticket": ("ticket", WORSE), "info": ("info", PLAIN)}
+
+#: What stands where nothing is to be shown, by the reason.
+NO_GROUP = "not known: is the group's name right, and is the monitor ready?"
+NO_PROBE = "nobody probes: run `rebalance-monitor probe`"
+NO_TIMING = "no client of this group tells that: see docs/client-metrics.md"
+NO_MEMBERS = "off, or no client tells that: set export.collect_members"
+NO_EXPORTER = "no exporter is scraped"
+
+#: The name of a series of one group.
+GROUP_NAME = "{{cluster}} / {{group}}"

@@ -1,0 +1,208 @@
+"""A real Prometheus that scrapes the real exporter, which was told of recorded incidents in two parts.
+
+Two parts, because a counter that does not grow while it is watched shows nothing in a rate. The exporter's clock stands
+where the recordings end, so that its sliding windows are full.
+"""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+import yaml
+
+from exporters.contract_rows import query_row, records_row
+from prometheus.rig import ask, prometheus
+from rebalance_deploy.observability import write_prometheus_config
+from rebalance_exporters.config import ExportConfig
+from rebalance_exporters.health import ReadProgress
+from rebalance_exporters.reloading import Settings
+from rebalance_exporters.server import Signals, make_app, serve
+from rebalance_exporters.view import COMMITS, FINDINGS, GROUPS, HEARTBEATS, PROBES, REBALANCES, STATUS, Row, View
+from rebalance_streaming.detect.detector import Detector
+from rebalance_streaming.groups.events import RecordCount, ReportCount, ReportTotals, encode
+from rebalance_streaming.replay import Line, Replay, read_lines
+from waiting import wait_for
+
+STORIES = Path(__file__).parents[1] / "golden" / "stories"
+
+#: Two classic groups and one of KIP-848, recorded minutes apart, all with probes and client metrics; of their clients
+#: only kafka-python tells the age of its heartbeats.
+RECORDINGS = ("held_interpreter-sick-1.jsonl", "poll_overrun-1.jsonl.gz", "reconciliation_stuck-1.jsonl.gz")
+
+CLUSTER = "default"
+_DEADLINE_SECONDS = 60
+_TOPICS = {"rebalance": REBALANCES, "group": GROUPS, "commits": COMMITS, "finding": FINDINGS}
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """A Prometheus to ask, and the view behind what it scraped."""
+
+    url: str
+    view: View
+
+    def instant(self, expr: str) -> list[dict[str, Any]]:
+        """Return the series of an expression as of now, without those that are no number."""
+        found = self._ask("query", query=expr)["result"]
+        return [series for series in found if series["value"][1] != "NaN"]
+
+    def over_time(self, expr: str) -> list[dict[str, Any]]:
+        """Return the series of an expression over the last half minute that have a number at any time."""
+        now = time.time()
+        found = self._ask("query_range", query=expr, start=now - 30, end=now, step=2)["result"]
+        return [series for series in found if any(value != "NaN" for _, value in series["values"])]
+
+    def values_of(self, label: str, selector: str) -> list[str]:
+        """Return the values of a label among the series that a selector finds."""
+        values: list[str] = self._ask(f"label/{label}/values", **{"match[]": selector})
+        return values
+
+    def _ask(self, path: str, **parameters: str | float) -> Any:
+        answer = ask(f"{self.url}/api/v1/{path}?{urlencode(parameters)}")
+        assert answer["status"] == "success", answer
+        return answer["data"]
+
+
+@dataclass(slots=True)
+class Clock:
+    """The exporter's clock: it stands, so that however slow the machine is nothing is stale."""
+
+    now_ms: int
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+@contextmanager
+def live(directory: Path) -> Iterator[Live]:
+    """Serve and scrape until the block ends; inside it, everything has been told and scraped a few times."""
+    lines = [_read(name) for name in RECORDINGS]
+    clock = Clock(max(line.timestamp_ms for each in lines for line in each))
+    view = View(group_expiry_seconds=3600, keep_rebalances=100)
+    _tell(view, [row for each in lines for row in _rows(each[: len(each) // 2])], 1, clock.now_ms)
+    with _serving(directory, view, clock) as port, _scraping(directory, port) as url:
+        here = Live(url, view)
+        _await_scrapes(here, "kafka_rebalance_monitor_rows_total")
+        clock.now_ms += 1_000
+        _tell(view, [row for each in lines for row in _rows(each)], 2, clock.now_ms)
+        # What only the second part brought must have been seen often enough for a rate.
+        _await_scrapes(here, 'kafka_rebalance_findings_total{rule="poll_overrun"}')
+        _await_scrapes(here, 'kafka_rebalance_findings_total{rule="reconciliation_stuck"}')
+        yield here
+
+
+def _await_scrapes(here: Live, selector: str) -> None:
+    wait_for(
+        lambda: here.instant(f"min(count_over_time({selector}[5m])) >= 4"),
+        lambda: f"four scrapes of {selector}; there are findings {here.instant('kafka_rebalance_findings_total')}",
+        _DEADLINE_SECONDS,
+    )
+
+
+def _tell(view: View, rows: Sequence[Row], part: int, now_ms: int) -> None:
+    """Let the view take rows over, with what the stream says of itself by then; one row is broken on purpose."""
+    counts = [
+        RecordCount("membership", 2, 3, "decoded", 100 * part),
+        RecordCount("membership", 2, None, "tombstone", 10 * part),
+        # A record type that no version of Kafka has yet.
+        RecordCount("membership", 99, None, "unsupported", part),
+        RecordCount("commits", 1, 3, "decoded", 1_000 * part),
+    ]
+    status = [
+        _query("membership", now_ms, state_rows=2, state_bytes=200_000),
+        _query("commits", now_ms, state_rows=0, state_bytes=0),
+        records_row(*counts, cluster=CLUSTER),
+        _reports(part),
+    ]
+    view.apply([*rows, *status, Row(FINDINGS, b"not/a/finding", b"{}")])
+    view.slide_windows(now_ms)
+
+
+def _query(name: str, now_ms: int, **state: int) -> Row:
+    times = {"started_at_ms": now_ms - 60_000, "updated_at_ms": now_ms, "last_batch_at_ms": now_ms}
+    row = {"batch_ms": 400, "input_rows": 50, "source_lag_records": 3, "event_delay_ms": 900, **times, **state}
+    return query_row(name, cluster=CLUSTER, **row)
+
+
+def _reports(part: int) -> Row:
+    totals = ReportTotals(CLUSTER, (ReportCount("rebalance-monitor.client-metrics", "decoded", 20 * part),))
+    return Row(STATUS, f"{CLUSTER}/client_metrics".encode(), encode(totals))
+
+
+def _read(name: str) -> list[Line]:
+    path = STORIES / name
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        return list(read_lines([file]))
+
+
+def _rows(lines: Sequence[Line]) -> list[Row]:
+    """Return the rows that the stream would have written of a recording, and the prober's own."""
+    state = Replay(CLUSTER)
+    state.detector = Detector(CLUSTER, None)
+    made = [_row(row) for row in itertools.chain(state.feed(lines), state.finish())]
+    timings = [
+        Row(HEARTBEATS, f"{timing.cluster}/{timing.group}".encode(), encode(timing))
+        for timing in state.detector.timings(lines[-1].timestamp_ms)
+    ]
+    return [*made, *timings, *(_probe(line) for line in lines if line.topic.endswith("probes"))]
+
+
+def _row(row: dict[str, Any]) -> Row:
+    key = {
+        "rebalance": "{cluster}/{group}/{rebalance_id}",
+        "group": "{cluster}/{group}",
+        "commits": "{group}",
+        "finding": "{cluster}/{group}/{rule}/{finding_id}",
+    }[row["kind"]]
+    return Row(_TOPICS[row["kind"]], key.format_map(row).encode(), msgspec.json.encode(row))
+
+
+def _probe(line: Line) -> Row:
+    assert line.value_hex is not None
+    return Row(PROBES, bytes.fromhex(line.key_hex or ""), bytes.fromhex(line.value_hex))
+
+
+@contextmanager
+def _serving(directory: Path, view: View, clock: Clock) -> Iterator[int]:
+    owners = directory / "owners.yaml"
+    owners.write_text("owners: [{group: 'poll-.*', team: payments}]")
+    config = ExportConfig(
+        kafka={"bootstrap.servers": "unused:9092"},
+        collect_members=True,
+        collect_partitions=True,
+        owners_file=str(owners),
+    )
+    settings, signals, listening = Settings(str(owners), "", clock), Signals(), threading.Event()
+    loaded = ReadProgress(loaded=True)
+    app = make_app(config, view, lambda: loaded, clock, settings=settings, stop=signals.stop)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(app, listener, settings, signals, lambda *_: listening.set()))
+        thread.start()
+        try:
+            assert listening.wait(_DEADLINE_SECONDS)
+            yield listener.getsockname()[1]
+        finally:
+            signals.stop.set()
+            thread.join(_DEADLINE_SECONDS)
+
+
+@contextmanager
+def _scraping(directory: Path, port: int) -> Iterator[str]:
+    file = write_prometheus_config(directory, targets=[f"127.0.0.1:{port}"], scrape_seconds=0.5)
+    # The dashboards promise to need no rules.
+    config = yaml.safe_load(file.read_text())
+    del config["rule_files"]
+    file.write_text(yaml.safe_dump(config))
+    with prometheus(directory, file) as server:
+        yield server.url

@@ -1,0 +1,126 @@
+"""Every query of the dashboards against a real Prometheus that scraped the real exporter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from grafana.boards import ALL, Asked, all_panels, boards, expand, queries, read_list
+from grafana.live import CLUSTER, Live, live
+
+#: Queries that rightly find nothing, by dashboard, panel and query.
+EMPTY = {(entry["dashboard"], entry["panel"], entry["query"]) for entry in read_list("empty.yml")}
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """One Prometheus for all tests."""
+    with live(tmp_path_factory.mktemp("grafana")) as running:
+        yield running
+
+
+def run(here: Live, asked: Asked, chosen: dict[str, str] = ALL) -> list[dict[str, Any]]:
+    """Return what a panel's query finds, asked as Grafana would ask it."""
+    expr = expand(asked.expr, chosen)
+    return here.instant(expr) if asked.instant else here.over_time(expr)
+
+
+@pytest.mark.parametrize("asked", queries(), ids=str)
+def test_queries_find_something(here: Live, asked: Asked) -> None:
+    """A query returns data, or is listed as rightly empty and is; names of its series are made of labels they have."""
+    found = run(here, asked)
+    assert bool(found) == ((asked.board, asked.panel, asked.ref) not in EMPTY)
+    for series in found:
+        missing = set(re.findall(r"\{\{(\w+)\}\}", asked.legend)) - series["metric"].keys()
+        assert not missing, (missing, series["metric"])
+
+
+def test_rightly_empty_queries_are_there() -> None:
+    """No query is listed that does not exist any more."""
+    assert {(asked.board, asked.panel, asked.ref) for asked in queries()} >= EMPTY
+
+
+@pytest.mark.parametrize(
+    ("uid", "variable"),
+    [(uid, each["name"]) for uid, board in boards().items() for each in board["templating"]["list"] if "sort" in each],
+)
+def test_variables_offer_something(here: Live, uid: str, variable: str) -> None:
+    """The lists of clusters and groups have what was scraped, whatever else is chosen."""
+    [query] = [each["query"] for each in boards()[uid]["templating"]["list"] if each["name"] == variable]
+    found = re.fullmatch(r"label_values\((.+), (\w+)\)", query)
+    assert found
+    groups = {group for _, group in here.view.picture().groups}
+    values = here.values_of(found[2], expand(found[1]))
+    assert set(values) == ({CLUSTER} if variable == "cluster" else groups)
+
+
+def test_marks_are_at_the_very_millisecond(here: Live) -> None:
+    """The mark's value is the time that the stream told, to the millisecond, for every group."""
+    [mark] = boards()["kafka-rebalance-group"]["annotations"]["list"]
+    told = {group: snapshot.last_rebalance_ms for (_, group), snapshot in here.view.picture().groups.items()}
+    marked = {each["metric"]["group"]: float(each["value"][1]) for each in here.instant(expand(mark["expr"]))}
+    assert marked == told
+    assert len(marked) == 3
+    labels = set(re.findall(r"\{\{(\w+)\}\}", mark["titleFormat"] + mark["textFormat"]))
+    assert labels <= {"cluster", "group"}
+
+
+def test_links_name_labels_that_are_there(here: Live) -> None:
+    """What a data link takes from a series or a row is a label of it."""
+    for uid, panel in all_panels():
+        found = [
+            series
+            for asked in queries()
+            if (asked.board, asked.panel) == (uid, panel["title"])
+            for series in run(here, asked)
+        ]
+        wanted = set(re.findall(r"__(?:field\.labels|data\.fields)\.(\w+)", str(panel["fieldConfig"])))
+        assert all(wanted <= series["metric"].keys() for series in found), panel["title"]
+
+
+def test_columns_name_labels_that_are_there(here: Live) -> None:
+    """A column of a table that no query fills is a label of what one of them finds."""
+    for uid, panel in all_panels():
+        if panel["type"] != "table":
+            continue
+        asked = [each for each in queries() if (each.board, each.panel) == (uid, panel["title"])]
+        labels = {label for each in asked for series in run(here, each) for label in series["metric"]}
+        names = panel["transformations"][1]["options"]["include"]["names"]
+        assert {name for name in names if not name.startswith("Value")} <= labels, panel["title"]
+
+
+def test_one_group_can_be_chosen(here: Live) -> None:
+    """With the choice that an alert's link makes, every panel of the dashboard of groups tells of that group only."""
+    chosen = {"cluster": CLUSTER, "group": "poll-overrun-played-1"}
+    for asked in queries():
+        if asked.board == "kafka-rebalance-group":
+            found = {series["metric"].get("group", chosen["group"]) for series in run(here, asked, chosen)}
+            assert found <= {chosen["group"]}, str(asked)
+
+
+@pytest.mark.parametrize(
+    ("board", "panel", "value"),
+    [
+        ("fleet", "Monitor", 1),
+        ("fleet", "Groups", 3),
+        ("fleet", "Open findings", None),
+        ("monitor", "Not decoded", 1),
+        ("monitor", "Rows left out", 1),
+        ("monitor", "Left out for a limit", 0),
+    ],
+)
+def test_numbers_are_right(here: Live, board: str, panel: str, value: float | None) -> None:
+    """Single numbers are what was told; what grew is told from the outside, so nearly."""
+    [asked] = [each for each in queries() if each.board.endswith(board) and each.panel == panel]
+    [series] = run(here, asked)
+    if value is None:
+        findings = [each for of in here.view.picture().findings.values() for each in of.findings]
+        value = sum(each.state == "firing" and each.severity in ("page", "ticket") for each in findings)
+        assert value > 0
+    # An increase is stretched to the whole of its range.
+    assert float(series["value"][1]) == pytest.approx(
+        value, abs=0.5 if panel in ("Not decoded", "Rows left out") else 0
+    )

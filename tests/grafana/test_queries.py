@@ -1,0 +1,93 @@
+"""What panels ask for is what the exporter tells, and what the exporter tells is asked for somewhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from grafana.boards import Asked, boards, expand, queries, read_list, selectors
+from prometheus.rig import RULES
+from rebalance_exporters import metrics
+from rebalance_exporters.metrics import GROUP_LABELS, PREFIX, Metric
+
+#: What Prometheus adds at the scrape.
+TARGET = {"job", "instance"}
+
+
+def _tables() -> Iterator[Metric[object]]:
+    for name in sorted(vars(metrics)):
+        value = getattr(metrics, name)
+        yield from (each for each in (value if isinstance(value, tuple) else (value,)) if isinstance(each, Metric))
+
+
+def exported() -> Mapping[str, set[str]]:
+    """Return the labels of every metric of the exporter by its full name."""
+    return {
+        metric.full_name: {*metric.labels, *(() if metric.name.startswith("monitor_") else GROUP_LABELS)}
+        for metric in _tables()
+    }
+
+
+def samples() -> Mapping[str, set[str]]:
+    """Return the same by the names of samples: a histogram has three."""
+    histograms = {metric.full_name for metric in _tables() if metric.type == "histogram"}
+    found = {name: labels for name, labels in exported().items() if name not in histograms}
+    for name in histograms:
+        found |= {name + end: exported()[name] | {"le"} for end in ("_bucket", "_sum", "_count")}
+    return found
+
+
+def _expressions() -> list[str]:
+    marks = [mark["expr"] for board in boards().values() for mark in board["annotations"]["list"]]
+    names = [each["query"] for board in boards().values() for each in board["templating"]["list"]]
+    return [asked.expr for asked in queries()] + marks + [name for name in names if name.startswith("label_values")]
+
+
+def test_the_table_is_read() -> None:
+    """The names come from the exporter's own table, the monitor's included."""
+    assert len(exported()) > 50
+    assert f"{PREFIX}duration_seconds_bucket" in samples()
+
+
+@pytest.mark.parametrize("asked", queries(), ids=str)
+def test_queries_name_what_is_exported(asked: Asked) -> None:
+    """A query is PromQL, selects metrics by labels they have, and sums up by labels that are there."""
+    known = samples()
+    found = selectors(expand(asked.expr))
+    assert found
+    for selector in found:
+        assert selector.name is not None
+        assert selector.name in known, selector.name
+        named = {matcher.name for matcher in selector.matchers.matchers}
+        assert named <= known[selector.name] | TARGET, (selector.name, named)
+    there = {label for selector in found for label in known[selector.name or ""]} | TARGET
+    made = set(re.findall(r'label_replace\(.*?, "([^"]+)", "\$1"', asked.expr))
+    grouped = re.findall(r"\b(?:by|on|group_left) \(([^()]*)\)", asked.expr)
+    assert {label.strip() for labels in grouped for label in labels.split(",")} <= there | made
+
+
+def test_queries_need_no_recording_rules() -> None:
+    """The dashboards work with a Prometheus that has none of the shipped rules."""
+    assert not [expr for expr in _expressions() if "kafka_rebalance:" in expr]
+
+
+@pytest.mark.parametrize("asked", queries(), ids=str)
+def test_choices_narrow_queries(asked: Asked) -> None:
+    """Whatever is about a cluster or a group is narrowed to those that are chosen."""
+    for selector in selectors(expand(asked.expr, {"cluster": "MY", "group": "OWN"})):
+        chosen = {matcher.name: matcher.value for matcher in selector.matchers.matchers}
+        labels = samples()[selector.name or ""]
+        assert "cluster" not in labels or chosen.get("cluster") == "MY", selector.name
+        assert "group" not in labels or chosen.get("group") == "OWN", selector.name
+
+
+def test_every_metric_is_used() -> None:
+    """Every exported metric is in a panel, a mark or a rule, or listed as unused with a reason; none is both."""
+    text = "".join(_expressions()) + "".join(file.read_text() for file in RULES.glob("*.yml"))
+    names = set(re.findall(rf"\b{PREFIX}[a-z0-9_]+", text))
+    used = {name for name in exported() if names & {name, f"{name}_bucket", f"{name}_sum", f"{name}_count"}}
+    unused = {PREFIX + name for name in read_list("unused.yml")}
+    assert unused <= exported().keys()
+    assert exported().keys() - used == unused
