@@ -154,6 +154,16 @@ def test_rows_become_findings():
     assert found.detected_at_ms == T0 + 2 * MINUTE
 
 
+def test_time_stands_still_while_the_log_is_not_read(monkeypatch: pytest.MonkeyPatch):
+    """What a stream that is behind has not read may have happened: nothing that lasts too long is told of it."""
+    monkeypatch.setattr("rebalance_streaming.spark.diagnosis.time.time", lambda: T0 / 1000)
+    story = Story().tell(*overrun())
+    story.diagnosis.tick(T0 + 10 * MINUTE, caught_up=True, read_until_ms=T0 + MINUTE)
+    assert story.findings() == {}
+    story.diagnosis.tick(T0 + 11 * MINUTE, caught_up=True, read_until_ms=T0 + 3 * MINUTE)
+    assert {rule: each.state for rule, each in story.findings().items()} == {"poll_overrun": "firing"}
+
+
 def test_nothing_is_told_before_the_log_is_read_up():
     """What was found meanwhile is published once it is, and only its last version."""
     story = Story().tell(*overrun()).tick(T0 + 3 * MINUTE, caught_up=False)

@@ -24,6 +24,7 @@ class Published(list[QueryStatus]):
         """Report a batch and return the status it led to."""
         source = {"endOffset": {TOPIC: processed}, "latestOffset": json.dumps({TOPIC: latest})}
         progress = {"name": "membership", "batchId": 3, "batchDuration": 120, "numInputRows": 7, "sources": [source]}
+        progress["timestamp"] = "1970-01-01T00:00:00.700Z"
         event = SimpleNamespace(progress=SimpleNamespace(json=json.dumps({**progress, **more})))
         self.listener.onQueryProgress(event)  # type: ignore[arg-type]
         return self[-1]
@@ -50,6 +51,17 @@ def test_a_batch_reports_its_figures():
     status = Published().batch({"0": 1}, {"0": 1}, stateOperators=state, observedMetrics={"newest": {"newest": 400}})
     assert (status.batch_id, status.batch_ms, status.input_rows) == (3, 120, 7)
     assert (status.state_rows, status.state_bytes, status.event_delay_ms) == (4, 512, 600)
+
+
+def test_the_log_is_read_up_to_the_start_of_a_batch_that_left_nothing():
+    """Of what a batch left over, and of what came while it ran, nothing is known; an idle query knows all."""
+    published = Published()
+    published.batch({"0": 6, "2": 5}, {"0": 10, "2": 5})
+    assert published.listener.read_until_ms() == 0
+    published.batch({"0": 10, "2": 5}, {"0": 10, "2": 5})
+    assert published.listener.read_until_ms() == 700
+    published.listener.onQueryIdle(SimpleNamespace(runId="r1"))  # type: ignore[arg-type]
+    assert published.listener.read_until_ms() == 1_000
 
 
 def test_an_idle_query_has_read_everything():

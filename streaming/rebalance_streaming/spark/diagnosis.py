@@ -60,6 +60,8 @@ class Diagnosis:
         self._counts: Counter[tuple[str, str]] = Counter()
         self._unpublished: dict[str, events.Finding] = {}
         self._timed_ms = self._counted_ms = 0
+        # What an earlier run left is complete up to now.
+        self._read_until_ms = int(time.time() * 1000)
         self._published_totals: tuple[events.ReportCount, ...] = ()
 
     def restore(self, findings: Iterator[events.Finding]) -> None:
@@ -75,9 +77,14 @@ class Diagnosis:
             for row in rows:
                 self._take(row)
 
-    def tick(self, now_ms: int, *, caught_up: bool) -> None:
-        """Judge what is due; publish it, unless the log is still being read up."""
+    def tick(self, now_ms: int, *, caught_up: bool, read_until_ms: int | None = None) -> None:
+        """Judge what is due; publish it, unless the log is still being read up.
+
+        `read_until_ms`: up to when the other queries have read the log. What did not come by then did not happen; of
+        what was not read yet nothing can be said, so time stands still for the rules while those queries are behind.
+        """
         with self._lock:
+            self._read_until_ms = max(self._read_until_ms, now_ms if read_until_ms is None else read_until_ms)
             self._judge(now_ms)
             if not caught_up:
                 return
@@ -135,6 +142,7 @@ class Diagnosis:
             self._detector.take_report(report)
 
     def _judge(self, now_ms: int) -> None:
+        now_ms = min(now_ms, self._read_until_ms)
         found = [*self._detector.advance(now_ms), *self._detector.disturbances(), *self._detector.withdrawn()]
         for finding in found:
             self._unpublished[topic_key(finding)] = finding

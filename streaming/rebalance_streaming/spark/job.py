@@ -176,7 +176,7 @@ def _watch(
     announced = False
     while not stop.wait(_HEARTBEAT_SECONDS):
         listener.heartbeat()
-        diagnosis.tick(_now_ms(), caught_up=listener.caught_up())
+        diagnosis.tick(_now_ms(), caught_up=listener.caught_up(), read_until_ms=listener.read_until_ms())
         for query in queries:
             if not query.isActive:
                 raise StreamError(_why_it_ended(query))

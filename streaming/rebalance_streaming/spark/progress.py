@@ -10,6 +10,7 @@ import json
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 from pyspark.sql.streaming.listener import (
@@ -45,6 +46,8 @@ class _Watched:
     status: QueryStatus
     catch_up: CatchUp
     processed: dict[int, int] = field(default_factory=dict)
+    #: All that was written before this time has been read; 0: not known yet.
+    read_until_ms: int = 0
 
 
 class ProgressListener(StreamingQueryListener):
@@ -74,6 +77,11 @@ class ProgressListener(StreamingQueryListener):
         with self._lock:
             return bool(self._watched) and all(each.status.caught_up for each in self._watched.values())
 
+    def read_until_ms(self) -> int:
+        """Return the time before which everything written has been read by all queries; 0 before their first batch."""
+        with self._lock:
+            return min((each.read_until_ms for each in self._watched.values()), default=0)
+
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
         """Learn which run has which name: idle events carry only the run's id."""
         with self._lock:
@@ -88,6 +96,8 @@ class ProgressListener(StreamingQueryListener):
                 return
             watched.processed |= _positions(progress, "endOffset", watched.catch_up.topic)
             watched.status = self._after_batch(watched, progress)
+            if not watched.status.source_lag_records:
+                watched.read_until_ms = _started_ms(progress)
             self._publish(watched.status)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
@@ -96,6 +106,7 @@ class ProgressListener(StreamingQueryListener):
             watched = self._watched.get(self._names.get(str(event.runId), ""))
             if watched is None:
                 return
+            watched.read_until_ms = self._now_ms()
             # Published with the next heartbeat: an idle query says this every second.
             watched.status = replace(
                 watched.status, caught_up=True, last_batch_at_ms=self._now_ms(), source_lag_records=0
@@ -122,6 +133,10 @@ class ProgressListener(StreamingQueryListener):
             state_rows=state[0].get("numRowsTotal"),
             state_bytes=state[0].get("memoryUsedBytes"),
         )
+
+
+def _started_ms(progress: dict[str, Any]) -> int:
+    return int(datetime.fromisoformat(progress["timestamp"]).timestamp() * 1000)
 
 
 def _positions(progress: dict[str, Any], which: str, topic: str) -> dict[int, int]:
