@@ -22,13 +22,17 @@ $(STAMP): requirements/dev.txt pyproject.toml .ci/prerequisites
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@touch $@
 
+.PHONY: tools
+tools: # What only tests need: Prometheus, Alertmanager, Chromium, openssl
+	@.ci/prerequisites "$(PYTHON)" tests
+
 demo: setup ## Start a real Kafka, the monitor and a sick consumer; DURATION=60 ends by itself; STORY=a to e plays an incident
 	$(BIN)/rebalance-monitor demo $(if $(DURATION),--duration $(DURATION)) $(if $(STORY),--story $(STORY))
 
-test: lint type ## Everything CI runs: lint, types, unit, Spark, real broker and end-to-end tests
-	$(PYTEST) -m "not slow"
+test: tools lint type ## Everything CI runs: lint, types, unit, Spark, real broker and end-to-end tests
+	$(PYTEST) -m "not slow" --durations=15
 
-test-all: lint type ## The same plus the slow matrices; writes docs/accuracy.md
+test-all: tools lint type ## The same plus the slow matrices; writes docs/accuracy*.md
 	ACCURACY_REPORT=1 $(PYTEST)
 
 lint: setup ## Format check, lint and the architecture's import contracts
@@ -43,16 +47,16 @@ format: setup ## Rewrite the sources in the house format
 type: setup ## mypy --strict
 	$(BIN)/mypy
 
-unit: setup ## Tests without JVM and broker (seconds)
+unit: setup tools ## Tests without JVM and broker (seconds)
 	$(PYTEST) -m "not spark and not broker and not e2e and not slow"
 
-spark-test: setup ## Tests with a local Spark session
+spark-test: setup tools ## Tests with a local Spark session
 	$(PYTEST) -m "spark and not broker and not e2e and not slow"
 
-broker-test: setup ## Tests against a real embedded broker
+broker-test: setup tools ## Tests against a real embedded broker
 	$(PYTEST) -m "broker and not e2e and not slow"
 
-e2e: setup ## The whole chain as separate processes
+e2e: setup tools ## The whole chain as separate processes
 	$(PYTEST) -m "e2e and not slow"
 
 bench: setup ## Measure; prints the tables of docs/benchmarks.md

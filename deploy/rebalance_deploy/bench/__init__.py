@@ -17,7 +17,7 @@ Say = Callable[[str], None]
 
 def run(names: Iterable[str], say: Say) -> None:
     """Run the named benchmarks, or all. Raises UserError for an unknown name."""
-    from rebalance_deploy.bench import catch_up, decode, diagnosis, exposition, live, replay, scale  # noqa: PLC0415
+    from rebalance_deploy.bench import catch_up, decode, diagnosis, exposition, live, paging, replay, scale  # noqa: PLC0415
 
     benchmarks: dict[str, Callable[[], Iterable[str]]] = {
         "decode": decode.measure,
@@ -26,6 +26,7 @@ def run(names: Iterable[str], say: Say) -> None:
         "replay": replay.measure,
         "diagnosis": diagnosis.measure,
         "exposition": exposition.measure,
+        "paging": paging.measure,
         "scale": scale.measure,
     }
     chosen = list(names) or list(benchmarks)

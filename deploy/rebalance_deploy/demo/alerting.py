@@ -66,7 +66,7 @@ def alerting(directory: Path, exporter_url: str, say: Say) -> Iterator[Alerting 
         return
     links = {"link_monitor": exporter_url, "link_grafana": "", "link_runbooks": _RUNBOOKS.as_uri()}
     with ExitStack() as stack:
-        phone = stack.enter_context(receive_pages(say))
+        phone = stack.enter_context(receive_pages(lambda alert: say(render_page(alert))))
         pager = stack.enter_context(
             alertmanager(
                 directory,
@@ -92,8 +92,11 @@ def _free_or_any(port: int) -> int:
 
 
 @contextmanager
-def receive_pages(say: Say) -> Iterator[str]:
-    """Serve as the receiver of everything until the block ends, and say what comes; yields the receiver's URL."""
+def receive_pages(on_alert: Callable[[Mapping[str, Any]], None]) -> Iterator[str]:
+    """Serve as the receiver of everything until the block ends; yields its URL.
+
+    Every alert goes to `on_alert` as Alertmanager's webhook tells it, on a thread of the server.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -102,7 +105,7 @@ def receive_pages(say: Say) -> Iterator[str]:
             self.end_headers()
             if self.path == "/alerts":
                 for alert in body["alerts"]:
-                    say(render_page(alert))
+                    on_alert(alert)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
             pass

@@ -6,7 +6,7 @@ import { findingArticle } from "./finding.js";
 import { ask, findingsApi, groupApi, groupLink, rebalanceLink, rebalancesApi } from "./links.js";
 import { keyOf } from "./store.js";
 import { RANGES, drawTimeline } from "./timeline.js";
-import { causesOf, fact, generations, gravity, isUnsettled, markMs, orderFindings, severityBadge, stateMark, stateText, took, why, words } from "./words.js";
+import { causesOf, fact, generations, gravity, markMs, orderFindings, severityBadge, stateMark, stateText, took, why, words } from "./words.js";
 
 const LOADED = 200, FIRST_ROWS = 15;
 /** The timeline's right end moves with the time; a drawing is good for so long. */
@@ -22,7 +22,6 @@ export class GroupView {
     this.store = store;
     this.readClock = readClock;
     this.parts = Object.fromEntries(["head", "facts", "timeline", "findings", "rebalances", "members"].map((name) => [name, el("div", { class: `part-${name}` })]));
-    this.parts.findings.setAttribute("aria-live", "polite");
     this.root.append(...Object.values(this.parts));
     this.observer = new ResizeObserver(() => this.render());
     this.observer.observe(this.parts.timeline);
@@ -72,13 +71,24 @@ export class GroupView {
     this.render();
   }
 
-  /** Take an event, if it is about this group. */
+  /** Take an event, if it is about this group. Returns what is worth saying aloud, or null. */
   take(name, data) {
-    if (this.#target === null || data.cluster !== this.#target.cluster || data.group !== this.#target.group) return;
-    if (name === "rebalance") this.rebalances?.set(data.rebalance_id, data);
-    else if (name === "finding") this.findings?.set(data.finding_id, data);
-    else if (name === "group" && this.#differs(data)) this.load();
+    if (this.#target === null || data.cluster !== this.#target.cluster || data.group !== this.#target.group) return null;
+    if (name === "group") {
+      if (this.#differs(data)) this.load();
+      return null;
+    }
+    if (name === "rebalance") this.#keep(data);
+    else this.findings?.set(data.finding_id, data);
     this.edition += 1;
+    if (name === "finding") return `Finding, ${data.state}, ${data.severity}: ${words(data.rule)}`;
+    return `Rebalance, ${data.outcome}: ${words(data.reason)}`;
+  }
+
+  #keep(rebalance) {
+    this.rebalances?.set(rebalance.rebalance_id, rebalance);
+    // A page may stay open for weeks.
+    if (this.rebalances?.size > 2 * LOADED) this.rebalances.delete([...this.rebalances.values()].sort((a, b) => markMs(a) - markMs(b))[0].rebalance_id);
   }
 
   /** Tell whether the members that are shown are not those of a new row. */
@@ -165,7 +175,7 @@ export class GroupView {
       this.render();
     });
     return el("section", { "aria-label": "Rebalances" }, el("h2", {}, "Rebalances"),
-      grid(["When", "Why", "Took", "Cause", "Members", "Generation", "Moved", "Lost"], shown.map((each) => rebalanceCells(each, causes, clock, nowMs)), [4, 5, 6, 7]),
+      grid("Rebalances, the latest first", ["When", "Why", "Took", "Cause", "Members", "Generation", "Moved", "Lost"], shown.map((each) => rebalanceCells(each, causes, clock, nowMs)), [4, 5, 6, 7]),
       rebalances.length > FIRST_ROWS ? el("p", {}, more) : null);
   }
 
@@ -181,14 +191,14 @@ export class GroupView {
       ...(hasState ? [each.state ?? UNKNOWN] : []),
       amount(countPartitions(each.partitions)), el("code", {}, listPartitions(each.partitions, 160) || "none"), el("code", { class: "quiet" }, each.member_id),
     ]);
-    return el("section", { "aria-label": "Members" }, el("h2", {}, "Members"), grid(heads, rows, [heads.indexOf("#Partitions")]));
+    return el("section", { "aria-label": "Members" }, el("h2", {}, "Members"), grid("Members now", heads, rows, [heads.indexOf("#Partitions")]));
   }
 }
 
-/** Make a table whose rows fold into cards where the screen is narrow; `numbers`: places of columns that stand right. */
-export function grid(heads, rows, numbers = []) {
+/** Make a table, its caption for who does not see it, whose rows fold into cards where the screen is narrow; `numbers`: places of columns that stand right. */
+export function grid(caption, heads, rows, numbers = []) {
   const kind = (place) => (numbers.includes(place) ? "number" : null);
-  return el("table", { role: "table" },
+  return el("table", { role: "table" }, el("caption", { class: "unseen" }, caption),
     el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, heads.map((each, place) => el("th", { scope: "col", role: "columnheader", class: kind(place) }, each)))),
     el("tbody", { role: "rowgroup" }, rows.map((cells) => el("tr", { role: "row" }, cells.map((each, place) => el("td", { role: "cell", class: kind(place), "data-label": heads[place] }, each))))));
 }
@@ -215,7 +225,7 @@ function facts(row, nowMs) {
     ["State", `${stateMark(row.state)} ${stateText(row, nowMs)}`],
     ["Rebalances in 1, 5, 15 min", ["1m", "5m", "15m"].map((each) => row.windows[each]?.rebalances ?? UNKNOWN).join(" · ")],
     ["Time rebalancing (15m)", percent(quarter.rebalancing_ratio)],
-    ["Lost (15m)", lost === null || lost === undefined ? UNKNOWN : span(lost * 1000)],
+    ["Lost (15m)", lost === null || lost === undefined ? UNKNOWN : lost ? span(lost * 1000) : "0 s"],
     ["Lag", row.lag === null ? UNKNOWN : `${amount(row.lag)}${slope}`],
     ["Last commit", row.commit_age_ms === null ? UNKNOWN : `${age(row.commit_age_ms)} ago`],
     ["Members", `${amount(row.members)}${row.idle_members ? `, ${row.idle_members} idle` : ""}`],
@@ -227,7 +237,7 @@ function facts(row, nowMs) {
   ];
   if (row.heartbeat_headroom_ratio !== null) list.push(["Heartbeat headroom (5m)", percent(row.heartbeat_headroom_ratio)]);
   if (row.poll_gap_max_seconds !== null) list.push(["Longest poll gap (5m)", span(row.poll_gap_max_seconds * 1000)]);
-  return isUnsettled(row) ? list : list.map(([label, text]) => [label, text]);
+  return list;
 }
 
 /** Say what the API refused, with what may have been meant. */

@@ -1,5 +1,6 @@
 // Puts the page together: addresses choose the view, events keep the store, and what changed is drawn once a frame.
 
+import { visible } from "./dom.js";
 import { FleetView } from "./fleet.js";
 import { Clock, age } from "./figures.js";
 import { GroupView } from "./group.js";
@@ -119,7 +120,8 @@ function hear(name, data, isNew) {
   }
   if (isLoading) waiting.push([name, data]);
   else store.take(name, data);
-  if (["group", "gone", "rebalance", "finding"].includes(name)) shown?.take?.(name, data);
+  const said = ["group", "rebalance", "finding"].includes(name) ? shown?.take?.(name, data) : null;
+  if (said) setText(byId("announcement"), visible(said));
   drawSoon();
 }
 

@@ -64,7 +64,7 @@ export class RebalanceView {
     const target = this.#target;
     if (target === null || data.cluster !== target.cluster || data.group !== target.group) return;
     if (name === "rebalance" && data.rebalance_id === target.rebalanceId) this.rebalance = data;
-    else if (name === "rebalance" && !this.around.some((each) => each.rebalance_id === data.rebalance_id)) this.around = [data, ...this.around];
+    else if (name === "rebalance" && !this.around.some((each) => each.rebalance_id === data.rebalance_id)) this.around = [data, ...this.around].slice(0, AROUND);
     else if (name === "finding" && data.rebalance_ids.includes(target.rebalanceId)) this.findings.set(data.finding_id, data);
     else return;
     this.edition += 1;
@@ -75,7 +75,7 @@ export class RebalanceView {
     const clock = this.readClock();
     const { cluster, group, rebalanceId } = this.#target;
     const isYoung = this.rebalance?.completed_at_ms && this.store.nowMs - this.rebalance.completed_at_ms < JUDGED_AFTER_MS;
-    const signature = JSON.stringify([cluster, group, rebalanceId, this.edition, clock.zone, Boolean(isYoung)]);
+    const signature = JSON.stringify([cluster, group, rebalanceId, this.edition, clock.zone, clock.date(this.store.nowMs), Boolean(isYoung)]);
     refill(this.body, signature, () => [
       el("p", { class: "crumbs" }, el("a", { href: "#/" }, "← All groups"), " / ", el("a", { href: groupLink(cluster, group) }, named(group))),
       this.rebalance === null ? this.#waiting() : this.#explanation(clock),
@@ -200,7 +200,7 @@ function phaseTable(rebalance, clock) {
     const bar = el("span", { class: "bar-track wide-bar", "aria-hidden": "true" }, fill);
     return [each.what, each.low === null ? UNKNOWN : bounds(each.low, each.high), each.untilMs === null ? UNKNOWN : clock.time(each.untilMs), bar];
   });
-  return grid(["Phase", "Duration", "Until", ""], rows, [1, 2]);
+  return grid("Phases", ["Phase", "Duration", "Until", "Share"], rows, [1, 2]);
 }
 
 /** Pair members before and after by identity: one that came back under a new id is the same one. */
@@ -229,7 +229,7 @@ function compareAssignments(rebalance) {
     share("+", "gained", gained), share("−", "lost", lost), kept === null ? UNKNOWN : el("code", { class: "quiet" }, listPartitions(kept, LIST_WIDTH) || "none"),
   ]);
   const hidden = pairs.length - shown.length;
-  return [grid(["Member", "#Partitions", "Gained", "Lost", "Kept"], rows), hidden ? el("p", { class: "quiet" }, `and ${hidden} members whose partitions did not change`) : null];
+  return [grid("Partitions before and after, by member", ["Member", "#Partitions", "Gained", "Lost", "Kept"], rows), hidden ? el("p", { class: "quiet" }, `and ${hidden} members whose partitions did not change`) : null];
 }
 
 function share(sign, kind, partitions) {

@@ -1,0 +1,112 @@
+"""From a sick consumer to the phone and back: the real monitor, the real Prometheus, the real Alertmanager."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from coordinators import committed_offsets
+from e2e.rig import Rig, running_rig
+from prometheus.rig import Inbox, alertmanager, ask, prometheus, webhook_receiver
+from rebalance_deploy.demo import workload
+from rebalance_deploy.demo.workload import ConsumerSpec
+from rebalance_deploy.observability import write_alertmanager_config, write_prometheus_config
+from rebalance_deploy.processes import ChildProcess
+from waiting import wait_for
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
+
+GROUP = "payments-enricher"
+SICK = ConsumerSpec(
+    "confluent-kafka",
+    GROUP,
+    "payments",
+    "sick-1",
+    session_timeout_ms=6_000,
+    max_poll_interval_ms=6_000,
+    seconds_per_poll=40.0,
+)
+WELL = ConsumerSpec("confluent-kafka", GROUP, "payments", "well-1", session_timeout_ms=6_000)
+#: Windows longer than a minute last a twentieth: 15 s without progress are harm, half a minute of peace resolves.
+SCALE = "detect.window_scale=0.05"
+
+
+@contextmanager
+def paged(directory: Path, rig: Rig) -> Iterator[tuple[Inbox, str]]:
+    """Let Prometheus watch the rig's exporter and Alertmanager page a receiver; yields it and Alertmanager's URL."""
+    with webhook_receiver() as inbox:
+        pager_config = write_alertmanager_config(
+            directory / "alerts", inbox.url, group_wait_seconds=1, group_interval_seconds=2
+        )
+        with alertmanager(directory, pager_config) as pager:
+            config = write_prometheus_config(
+                directory / "metrics",
+                targets=[urlsplit(rig.monitor.url).netloc],
+                alertmanagers=[urlsplit(pager.url).netloc],
+                links={"link_monitor": rig.monitor.url},
+                scrape_seconds=1,
+                hold_seconds=2,
+            )
+            with prometheus(directory, config):
+                yield inbox, pager.url
+
+
+def alerts(inbox: Inbox, name: str) -> list[dict[str, Any]]:
+    """Return what the receiver of everything was told of an alert, oldest first."""
+    return [each for body in inbox.bodies("/alerts") for each in body["alerts"] if each["labels"]["alertname"] == name]
+
+
+def test_a_sick_consumer_pages_and_its_cure_resolves(tmp_path: Path) -> None:
+    """Harm pages with cause, impact, scope, what to do and links; the cure resolves it; blindness mutes the rest."""
+    with running_rig(tmp_path, SCALE) as rig, paged(tmp_path, rig) as (inbox, pager_url):
+        producer = ChildProcess(workload.producer_command(rig.broker.bootstrap), log_path=tmp_path / "producer.log")
+        with producer:
+            rig.start(WELL)
+            wait_for(lambda: committed_offsets(rig.broker.bootstrap, GROUP), "offsets to fall behind of")
+            rig.leave(WELL)
+            rig.clients["sick"] = rig.spawn(SICK)
+            page = wait_for(lambda: _critical(inbox), lambda: json.dumps(inbox.bodies("/alerts"))[-2_000:], 240)
+            told = page["annotations"]
+            assert page["labels"] | {"cluster": "default", "group": GROUP} == page["labels"]
+            wait_for(lambda: _is_explained(inbox), lambda: [_short(each) for each in alerts(inbox, FINDING)], 120)
+            assert all(told[line] for line in ("cause", "since", "impact", "scope", "now"))
+            assert told["explain_url"] == f"{rig.monitor.url}/#/groups/default/{GROUP}"
+            assert inbox.bodies("/pagerduty"), "a critical alert wakes somebody"
+
+            rig.clients.pop("sick").kill()
+            rig.start(WELL)
+            wait_for(lambda: _is_over(inbox), lambda: [_short(each) for each in alerts(inbox, FINDING)], 240)
+
+            rig.monitor.export.process.kill()
+            wait_for(lambda: alerts(inbox, "KafkaRebalanceMonitorDown"), "the page about blindness", 60)
+            open_alerts = ask(f"{pager_url}/api/v2/alerts")
+            heard = {each["labels"]["alertname"] for each in open_alerts if each["status"]["state"] == "active"}
+            assert heard <= {"KafkaRebalanceMonitorDown", "KafkaRebalanceWatchdog"}, heard
+
+
+FINDING = "KafkaRebalanceFinding"
+
+
+def _critical(inbox: Inbox) -> dict[str, Any] | None:
+    found = (each for each in alerts(inbox, FINDING) if each["labels"]["severity"] == "critical")
+    return next((each for each in found if each["labels"].get("group") == GROUP), None)
+
+
+def _is_explained(inbox: Inbox) -> bool:
+    told = (each["annotations"] for each in alerts(inbox, FINDING))
+    return any("poll_overrun" in each["summary"] + each["cause"] for each in told)
+
+
+def _is_over(inbox: Inbox) -> bool:
+    last = [each for each in alerts(inbox, FINDING) if each["labels"]["severity"] == "critical"]
+    return bool(last) and last[-1]["status"] == "resolved"
+
+
+def _short(alert: dict[str, Any]) -> tuple[str, str, str]:
+    return alert["status"], alert["labels"]["severity"], alert["annotations"]["summary"]

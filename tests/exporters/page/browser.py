@@ -1,0 +1,114 @@
+"""A headless Chromium for tests: starts Debian's, fetches nothing, and waits for conditions instead of sleeping."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from selenium.common.exceptions import StaleElementReferenceException
+from selenium.webdriver import ActionChains, Chrome, ChromeOptions, ChromeService
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
+
+DEADLINE_SECONDS = 30
+_T = TypeVar("_T")
+
+
+@contextmanager
+def starting_browser(profile: Path) -> Iterator[Browser]:
+    """Run Chromium while the block runs."""
+    program, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    assert program, "install Debian's package chromium"
+    assert driver, "install Debian's package chromium-driver"
+    options = ChromeOptions()
+    options.binary_location = program
+    for flag in ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage", "hide-scrollbars"):
+        options.add_argument(f"--{flag}")
+    options.add_argument(f"--user-data-dir={profile}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    # With both paths given Selenium does not look for a driver elsewhere.
+    chrome = Chrome(options, ChromeService(driver))
+    try:
+        yield Browser(chrome)
+    finally:
+        chrome.quit()
+
+
+class Browser:
+    """What tests do with a page and ask of it."""
+
+    def __init__(self, driver: Chrome) -> None:
+        self.driver = driver
+
+    def show(self, url: str, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
+        """Open an address in a window of a size; what was stored or said before is forgotten."""
+        self.driver.get("about:blank")
+        self.command("Network.clearBrowserCache")
+        self.command("Emulation.setTimezoneOverride", timezoneId="")
+        self.command(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500
+        )
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.command("Emulation.setEmulatedMedia", features=[scheme])
+        self.complaints()
+        self.driver.get(url)
+
+    def command(self, name: str, **arguments: Any) -> Any:
+        """Run a command of Chromium's own protocol."""
+        return self.driver.execute_cdp_cmd(name, arguments)
+
+    def run(self, script: str, *arguments: Any) -> Any:
+        """Run JavaScript and return what it returns."""
+        return self.driver.execute_script(script, *arguments)
+
+    def find(self, selector: str) -> list[WebElement]:
+        """Return the elements a CSS selector finds."""
+        return list(self.driver.find_elements(By.CSS_SELECTOR, selector))
+
+    def texts(self, selector: str) -> list[str]:
+        """Return the texts of what a CSS selector finds, as they are seen."""
+        return [each.text for each in self.find(selector)]
+
+    def text(self, selector: str) -> str:
+        """Return the text of the first element found, nothing where there is none."""
+        return next(iter(self.texts(selector)), "")
+
+    def press(self, *keys: str) -> None:
+        """Press keys, one after the other, wherever the focus is."""
+        ActionChains(self.driver, duration=0).send_keys(*keys).perform()
+
+    def shows(self, selector: str, text: str) -> bool:
+        """Tell whether a text stands in what a CSS selector finds."""
+        return any(text in each for each in self.texts(selector))
+
+    def focused(self) -> str:
+        """Return id or text of what has the focus."""
+        element = self.driver.switch_to.active_element
+        return element.get_attribute("id") or element.text
+
+    def wait(self, condition: Callable[[], _T]) -> _T:
+        """Wait until a condition holds, and return what it returned."""
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while True:
+            try:
+                found = condition()
+            except StaleElementReferenceException:
+                found = None
+            if found:
+                return found
+            if time.monotonic() > deadline:
+                raise AssertionError(f"waited in vain; {self.complaints()}; the page says: {self.text('body')[:2000]}")
+            time.sleep(0.05)
+
+    def complaints(self) -> list[str]:
+        """Return what the browser complained of since it was last asked."""
+        entries: list[dict[str, Any]] = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
+        return [entry["message"] for entry in entries if entry["level"] in {"SEVERE", "WARNING"}]
+
+    def wait_live(self) -> None:
+        """Wait until the page is connected and has loaded."""
+        self.wait(lambda: self.text("#connection-text") == "Live")

@@ -1,0 +1,81 @@
+"""Takes the pictures of the page that the documentation shows: `PYTHONPATH=tests python -m exporters.page.pictures`.
+
+With a folder as argument every view is taken there, in all sizes and colours, for whoever changes the page.
+"""
+
+from __future__ import annotations
+
+import base64
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from exporters.page.browser import Browser, starting_browser
+from exporters.page.storm import storm_view
+from exporters.serving import serving
+
+DOCS = Path(__file__).parents[3] / "docs" / "images"
+_DESKTOP, _PHONE = (1280, 860), (360, 780)
+_GROUP = "#/groups/prod/payments-enricher"
+
+
+class Picture(NamedTuple):
+    """What is taken: a file's name, the address within the page, size, colours, and whether all of it or its top."""
+
+    name: str
+    address: str = "#/"
+    size: tuple[int, int] = _DESKTOP
+    dark: bool = False
+    whole: bool = False
+
+
+SHOWN = (
+    Picture("page-fleet"),
+    Picture("page-group", _GROUP, (1280, 1180)),
+    Picture("page-phone", _GROUP, _PHONE, dark=True),
+)
+
+
+def every_view(rebalance_id: str) -> list[Picture]:
+    """List every view in both sizes and colours."""
+    views = {"fleet": "#/", "group": _GROUP, "rebalance": f"{_GROUP}/rebalances/{rebalance_id}"}
+    return [
+        Picture(
+            f"{view}-{'phone' if size is _PHONE else 'desktop'}-{'dark' if dark else 'light'}", where, size, dark, True
+        )
+        for view, where in views.items()
+        for size in (_DESKTOP, _PHONE)
+        for dark in (False, True)
+    ]
+
+
+def take(browser: Browser, base: str, picture: Picture, folder: Path) -> Path:
+    """Take one picture, as PNG."""
+    width, height = picture.size
+    browser.show(f"{base}/{picture.address}", width=width, height=height, dark=picture.dark)
+    browser.wait_live()
+    browser.wait(lambda: "Loading" not in browser.text("main"))
+    if picture.whole:
+        height = min(2600, browser.run("return document.documentElement.scrollHeight"))
+    clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
+    shot = browser.command("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=picture.whole)
+    path = folder / f"{picture.name}.png"
+    path.write_bytes(base64.b64decode(shot["data"]))
+    return path
+
+
+def main(arguments: list[str]) -> None:
+    """Take the pictures of the documentation, or all there are."""
+    folder = Path(arguments[0]) if arguments else DOCS
+    folder.mkdir(parents=True, exist_ok=True)
+    view = storm_view()
+    pictures = every_view(view.rebalances(("prod", "payments-enricher"))[0].rebalance_id) if arguments else SHOWN
+    with tempfile.TemporaryDirectory() as profile, serving(view) as served, starting_browser(Path(profile)) as browser:
+        for picture in pictures:
+            path = take(browser, f"http://127.0.0.1:{served.port}", picture, folder)
+            sys.stdout.write(f"{path} {path.stat().st_size // 1000} kB\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
