@@ -230,7 +230,8 @@ class Detector:
         for case in self._cases.values():
             case.waiting = dict.fromkeys(case.waiting, 0)
         changed: list[Finding] = []
-        for group in sorted(self._cases):
+        # Twice: the first groups are judged before what the last ones lost is known.
+        for group in (*sorted(self._cases), *sorted(self._cases)):
             changed += self._judge(group)
         return changed
 
@@ -393,6 +394,13 @@ class Detector:
         near = [
             (name, past) for name, past in self._losses if name != group and abs(past.left_ms - at_ms) <= _SAME_TIME_MS
         ]
+        together = {group, *(name for name, _ in near)}
+        hosts = {past.member.host for _, past in near}
+        # A host on which some other group lost nobody is not the reason.
+        for name, other in self._cases.items() if hosts else ():
+            picture = other.history.picture
+            if name not in together and picture is not None:
+                hosts -= {member.host for member in picture.members}
         coordinators = {
             case.history.coordinators[-1].broker
             for name, _ in near
@@ -400,7 +408,7 @@ class Detector:
         }
         return Elsewhere(
             tuple(sorted({name for name, _ in near})),
-            tuple(sorted({past.member.host for _, past in near})),
+            tuple(sorted(hosts)),
             tuple(sorted(coordinators)),
         )
 

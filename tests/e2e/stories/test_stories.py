@@ -27,7 +27,7 @@ from rebalance_deploy.stories.story import Story, failed_commits, processed_twic
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
-_JUDGED_SECONDS = 60.0
+_JUDGED_SECONDS = 150.0
 
 _EVICTED = re.compile(r"[Mm]ember (?P<member>\S+) in group \S+ has failed, removing it")
 _LEFT = re.compile(r"[Mm]ember (?:MemberMetadata\(memberId=)?(?P<member>[\w.-]+)[, ].*has left group")
