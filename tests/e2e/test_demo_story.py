@@ -60,9 +60,8 @@ def assert_nothing_left(log: Path) -> None:
     assert left_of(directory) == []
 
 
-@pytest.mark.parametrize(
-    "letter", [pytest.param(each, marks=[] if each == _QUICK else pytest.mark.slow) for each in ACTS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("letter", ACTS)
 def test_a_story_ends_well_by_itself(letter: str, tmp_path: Path):
     """The cause is found and said, the fix is followed by quiet, and nothing is left behind."""
     log = tmp_path / "demo.log"

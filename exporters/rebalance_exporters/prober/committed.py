@@ -52,7 +52,7 @@ class CommittedAsker:
         """
         present = set(groups)
         self._asked = {group: at for group, at in self._asked.items() if group in present}
-        due = sorted(present, key=lambda group: self._asked.get(group, float("-inf")))[:_AT_ONCE]
+        due = sorted(present, key=lambda group: (self._asked.get(group, float("-inf")), group))[:_AT_ONCE]
         due = [group for group in due if now - self._asked.get(group, float("-inf")) >= AGAIN_SECONDS]
         found = CommittedRound()
         for group, answer in self._fetch(self._coordinators(due)):
