@@ -109,6 +109,8 @@ class Detector:
         self._cases: dict[str, _Case] = {}
         self._dirty: set[str] = set()
         self._routing = Routing()
+        #: Groups by the hosts on which they have members now.
+        self._on_host: dict[str, set[str]] = {}
         self._losses: deque[tuple[str, Past]] = deque(maxlen=1_000)
         self._withdrawn: list[Finding] = []
         #: When to look at a group at the latest, once per group.
@@ -128,9 +130,21 @@ class Detector:
         case = self._case(picture.group)
         if case is None:
             return
+        before = case.history.picture
         case.history.take_group(picture, self.now_ms)
+        self._settle_on_hosts(picture.group, before, case.history.picture)
         self._note_members(case, picture.members)
         self._dirty.add(picture.group)
+
+    def _settle_on_hosts(self, group: str, before: GroupSnapshot | None, after: GroupSnapshot | None) -> None:
+        """Keep the index of groups by host up to date with a group's picture; null: it is not known, or gone."""
+        left, there = ({each.host for each in picture.members} if picture else set() for picture in (before, after))
+        for host in left - there:
+            self._on_host[host].discard(group)
+            if not self._on_host[host]:
+                del self._on_host[host]
+        for host in there - left:
+            self._on_host.setdefault(host, set()).add(group)
 
     def take_rebalance(self, rebalance: Rebalance) -> None:
         """Take up a version of a rebalance."""
@@ -210,7 +224,9 @@ class Detector:
     def forget_group(self, group: str) -> None:
         """Drop a group that is gone for good; what was found of it is over."""
         self._dirty.discard(group)
-        if self._cases.pop(group, None) is not None:
+        case = self._cases.pop(group, None)
+        if case is not None:
+            self._settle_on_hosts(group, case.history.picture, None)
             ended, withdrawn = self.book.update(group, (), self.now_ms, 0)
             self._withdrawn += [*ended, *withdrawn]
             self.book.forget_group(group)
@@ -230,8 +246,10 @@ class Detector:
         for case in self._cases.values():
             case.waiting = dict.fromkeys(case.waiting, 0)
         changed: list[Finding] = []
-        # Twice: the first groups are judged before what the last ones lost is known.
-        for group in (*sorted(self._cases), *sorted(self._cases)):
+        # The first groups are judged before what the last ones lost is known, so all once more where that matters.
+        for group in sorted(self._cases):
+            changed += self._judge(group)
+        for group in sorted(self._cases) if self._losses else ():
             changed += self._judge(group)
         return changed
 
@@ -395,12 +413,8 @@ class Detector:
             (name, past) for name, past in self._losses if name != group and abs(past.left_ms - at_ms) <= _SAME_TIME_MS
         ]
         together = {group, *(name for name, _ in near)}
-        hosts = {past.member.host for _, past in near}
         # A host on which some other group lost nobody is not the reason.
-        for name, other in self._cases.items() if hosts else ():
-            picture = other.history.picture
-            if name not in together and picture is not None:
-                hosts -= {member.host for member in picture.members}
+        hosts = {past.member.host for _, past in near if self._on_host.get(past.member.host, set()) <= together}
         coordinators = {
             case.history.coordinators[-1].broker
             for name, _ in near
