@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from rebalance_deploy.stories.play import Play
@@ -132,17 +133,12 @@ FAST = Story(
     **_COMMON,
 )
 
-UPGRADED = Story(
+UPGRADED = replace(
+    FAST,
     id="idle_lock_upgraded",
     title="A: the same, cured by kafka-python 1.4.7",
     what="as idle_lock, with the version in which it was mended as the cure",
-    draw=draw_fast,
     cured=upgraded,
-    seconds=90,
-    enough=2,
-    enough_recorded=4,
-    quiet_seconds=lambda parameters: 5 * parameters["session_ms"] / 1000,
-    **_COMMON,
 )
 
 REAL = Story(
