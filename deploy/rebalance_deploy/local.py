@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -89,6 +89,30 @@ def run(sources: Sources, stop: threading.Event, say: Say) -> None:
                 child.restart_if_ended(stop, say)
     finally:
         _stop_all(children)
+
+
+def loopback_sources(
+    bootstrap: str,
+    directory: Path,
+    *flags: str,
+    port: int = 0,
+    zookeeper: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Sources:
+    """Return the settings of a monitor on loopback only, with its checkpoint in `directory`; `flags` go over them.
+
+    `port` is the exporter's; 0 takes any free one.
+    """
+    settings = (
+        f"kafka.bootstrap.servers={bootstrap}",
+        f"stream.checkpoint={directory / 'checkpoint'}",
+        "export.listen_host=127.0.0.1",
+        f"export.listen_port={port}",
+        "probe.listen_host=127.0.0.1",
+        "probe.listen_port=0",
+        *((f"probe.zookeeper={zookeeper}",) if zookeeper else ()),
+    )
+    return Sources(environment=environment, flags=(*settings, *flags))
 
 
 class Monitor:

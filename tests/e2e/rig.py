@@ -22,7 +22,6 @@ from rebalance_deploy.counts import Counted, expected, fetch, read_counts
 from rebalance_deploy.demo import workload
 from rebalance_deploy.demo.workload import ConsumerSpec
 from rebalance_deploy.processes import ChildProcess
-from rebalance_deploy.settings import Sources
 from rebalance_exporters.metrics import RECORD_TYPES
 from rebalance_streaming.groups.counts import counted_as
 from rebalance_streaming.wire.decode import decode_record
@@ -188,17 +187,7 @@ def running_rig(directory: Path, *flags: str, **broker_settings: str) -> Iterato
     with ExitStack() as stack:
         broker = stack.enter_context(EmbeddedBroker(config=broker_settings))
         create_topics(broker.bootstrap, orders=4, payments=4)
-        sources = Sources(
-            flags=(
-                f"kafka.bootstrap.servers={broker.bootstrap}",
-                f"stream.checkpoint={directory / 'checkpoint'}",
-                "export.listen_host=127.0.0.1",
-                "export.listen_port=0",
-                "probe.listen_host=127.0.0.1",
-                "probe.listen_port=0",
-                *flags,
-            )
-        )
+        sources = local.loopback_sources(broker.bootstrap, directory, *flags)
         monitor = stack.enter_context(local.Monitor(sources, directory))
         monitor.wait_until_ready(threading.Event(), print)
         rig = Rig(broker, monitor, directory)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from rebalance_deploy.local import loopback_sources
 from rebalance_deploy.settings import Sources
 from rebalance_streaming.wire.partitioner import partition_for_group
 
@@ -89,17 +91,7 @@ def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
 
 def monitor_settings(bootstrap: str, topic: str, directory: str) -> Sources:
     """Return the settings of a monitor of this machine that reads such a topic, on any free ports."""
-    return Sources(
-        flags=(
-            f"kafka.bootstrap.servers={bootstrap}",
-            f"stream.source_topic={topic}",
-            f"stream.checkpoint={directory}/checkpoint",
-            "export.listen_host=127.0.0.1",
-            "export.listen_port=0",
-            "probe.listen_host=127.0.0.1",
-            "probe.listen_port=0",
-        )
-    )
+    return loopback_sources(bootstrap, Path(directory), f"stream.source_topic={topic}")
 
 
 def write(bootstrap: str, topic: str, records: Iterator[tuple[int, bytes, bytes]]) -> int:

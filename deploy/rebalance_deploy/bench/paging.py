@@ -28,7 +28,6 @@ from rebalance_deploy.observability import (
     write_prometheus_config,
 )
 from rebalance_deploy.processes import ChildProcess
-from rebalance_deploy.settings import Sources
 
 _ALERT = "KafkaRebalanceFinding"
 _PATIENCE_SECONDS = 300.0
@@ -58,7 +57,7 @@ def _run(scrape_seconds: float) -> tuple[float, float]:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
         for future in admin.create_topics([NewTopic(name, n, 1) for name, n in workload.TOPICS.items()]).values():
             future.result()
-        monitor = stack.enter_context(local.Monitor(_sources(broker.bootstrap, directory), directory))
+        monitor = stack.enter_context(local.Monitor(local.loopback_sources(broker.bootstrap, directory), directory))
         monitor.wait_until_ready(threading.Event(), lambda _: None)
         phone = stack.enter_context(receive_pages(on_alert))
         pager = stack.enter_context(alertmanager(directory, write_alertmanager_config(directory / "alerts", phone)))
@@ -82,18 +81,6 @@ def _clients(bootstrap: str) -> dict[str, list[str]]:
     return {"producer": workload.producer_command(bootstrap)} | {
         spec.client_id: workload.command(bootstrap, spec) for spec in members
     }
-
-
-def _sources(bootstrap: str, directory: Path) -> Sources:
-    flags = (
-        f"kafka.bootstrap.servers={bootstrap}",
-        f"stream.checkpoint={directory / 'checkpoint'}",
-        "export.listen_host=127.0.0.1",
-        "export.listen_port=0",
-        "probe.listen_host=127.0.0.1",
-        "probe.listen_port=0",
-    )
-    return Sources(flags=flags)
 
 
 def _is_lost(broker: EmbeddedBroker) -> bool:

@@ -27,7 +27,6 @@ from rebalance_deploy.demo import workload
 from rebalance_deploy.demo.alerting import Alerting, alerting
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.processes import ChildProcess
-from rebalance_deploy.settings import Sources
 from rebalance_deploy.terminal.words import describe, describe_finding
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.groups.events import Finding, Rebalance, decode
@@ -77,7 +76,8 @@ def _perform(options: Options, directory: Path, stop: threading.Event, say: Say)
         broker = stack.enter_context(EmbeddedBroker(kafka_version=options.kafka_version, data_dir=directory / "kafka"))
         say(f"Kafka {options.kafka_version} runs at {broker.bootstrap}")
         _create_topics(broker.bootstrap)
-        monitor = stack.enter_context(local.Monitor(_sources(broker.bootstrap, options.port, directory), directory))
+        settings = local.loopback_sources(broker.bootstrap, directory, port=options.port, environment=dict(os.environ))
+        monitor = stack.enter_context(local.Monitor(settings, directory))
         if not monitor.wait_until_ready(stop, say):
             return 0
         servers = stack.enter_context(alerting(directory, monitor.url, say))
@@ -110,18 +110,6 @@ def _say_what_to_try(url: str, servers: Alerting | None, say: Say) -> None:
     say(f"  1. open {url}/#/groups/{StreamConfig().cluster}/{group}")
     say(f"  2. rebalance-monitor explain {group} --url {url}")
     say(f"  3. rebalance-monitor top --url {url}")
-
-
-def _sources(bootstrap: str, port: int, directory: Path) -> Sources:
-    flags = (
-        f"kafka.bootstrap.servers={bootstrap}",
-        f"stream.checkpoint={directory / 'checkpoint'}",
-        "export.listen_host=127.0.0.1",
-        f"export.listen_port={port}",
-        "probe.listen_host=127.0.0.1",
-        "probe.listen_port=0",
-    )
-    return Sources(environment=dict(os.environ), flags=flags)
 
 
 def _create_topics(bootstrap: str) -> None:

@@ -24,7 +24,6 @@ from rebalance_deploy.demo.acts import ACTS, Act, describe_expected
 from rebalance_deploy.demo.commentary import Commentary, Say, read_findings, read_rebalances
 from rebalance_deploy.demo.narration import count, describe_change, describe_form
 from rebalance_deploy.errors import UserError
-from rebalance_deploy.settings import Sources
 from rebalance_deploy.stories.judging import mistakes_of_cured, mistakes_of_sick
 from rebalance_deploy.stories.play import Play, StoryRun, playing
 from rebalance_deploy.stories.record import METRICS_TOPIC
@@ -130,7 +129,10 @@ def _perform(options: Options, version: str, directory: Path, say: Say) -> int:
             )
         )
         say(f"{_describe_stage(stage)}; the monitor starts, which takes half a minute")
-        monitor = stack.enter_context(local.Monitor(_sources(stage, options.port, directory), directory))
+        settings = local.loopback_sources(
+            stage.bootstrap, directory, port=options.port, zookeeper=stage.zookeeper, environment=dict(os.environ)
+        )
+        monitor = stack.enter_context(local.Monitor(settings, directory))
         monitor.wait_until_ready(threading.Event(), lambda _: None, timeout_seconds=_READY_SECONDS)
         say(f"the monitor is ready: {monitor.url}/metrics, {monitor.url}/api/v1/findings")
         show = _Show(act, stage, monitor, directory, say)
@@ -140,19 +142,6 @@ def _perform(options: Options, version: str, directory: Path, say: Say) -> int:
 def _describe_stage(stage: Stage) -> str:
     kafka = f"Kafka {stage.kafka_version} ({count(len(stage.broker_logs), 'broker')}) runs at {stage.bootstrap}"
     return f"{kafka}, ZooKeeper at {stage.zookeeper}" if stage.zookeeper else kafka
-
-
-def _sources(stage: Stage, port: int, directory: Path) -> Sources:
-    flags = (
-        f"kafka.bootstrap.servers={stage.bootstrap}",
-        f"stream.checkpoint={directory / 'checkpoint'}",
-        "export.listen_host=127.0.0.1",
-        f"export.listen_port={port}",
-        "probe.listen_host=127.0.0.1",
-        "probe.listen_port=0",
-        *((f"probe.zookeeper={stage.zookeeper}",) if stage.zookeeper else ()),
-    )
-    return Sources(environment=dict(os.environ), flags=flags)
 
 
 def _show_sick(show: _Show) -> list[str]:

@@ -12,7 +12,6 @@ import msgspec
 
 from rebalance_deploy import local
 from rebalance_deploy.counts import fetch
-from rebalance_deploy.settings import Sources
 from rebalance_deploy.stories.stage import Stage
 from rebalance_streaming.groups.events import Finding
 
@@ -41,15 +40,7 @@ def watching(directory: Path, stage: Stage) -> AbstractContextManager[Watcher]:
 @contextmanager
 def _watch(directory: Path, stage: Stage) -> Iterator[Watcher]:
     directory.mkdir(parents=True, exist_ok=True)
-    flags = (
-        f"kafka.bootstrap.servers={stage.bootstrap}",
-        f"stream.checkpoint={directory / 'checkpoint'}",
-        "export.listen_host=127.0.0.1",
-        "export.listen_port=0",
-        "probe.listen_host=127.0.0.1",
-        "probe.listen_port=0",
-        *((f"probe.zookeeper={stage.zookeeper}",) if stage.zookeeper else ()),
-    )
-    with local.Monitor(Sources(flags=flags), directory) as monitor:
+    settings = local.loopback_sources(stage.bootstrap, directory, zookeeper=stage.zookeeper)
+    with local.Monitor(settings, directory) as monitor:
         monitor.wait_until_ready(threading.Event(), print)
         yield Watcher(monitor.url)
