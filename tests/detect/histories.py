@@ -79,16 +79,16 @@ def picture(at_ms: int, *members: Member, **changes: Any) -> GroupSnapshot:
 def rebalance(
     at_ms: int, before: Sequence[Member], after: Sequence[Member], *, took_ms: int = 3_000, **changes: Any
 ) -> Rebalance:
-    """Make a completed eager rebalance `r<at_ms>` that began at `at_ms` and waited most of its time for joins."""
+    """Make a completed eager rebalance `r<at_ms>` of one generation, most of whose time members waited for joins."""
     old, new = {each.member_id for each in before}, {each.member_id for each in after}
     reason = "group_emptied" if not after else "departure" if old - new else "join"
     described: dict[str, Any] = {
+        "rebalance_id": rebalance_id(at_ms),
         "type": "classic",
         "reason": reason,
         "outcome": "completed",
         "generation_from": 1,
         "generation_to": 2,
-        "generations": (Generation(2, reason),),
         "generations_aborted": 0,
         "started_after_ms": at_ms,
         "started_before_ms": at_ms,
@@ -104,7 +104,20 @@ def rebalance(
         "joined": tuple(sorted(new - old)),
         "left": tuple(sorted(old - new)),
     }
-    return Rebalance(CLUSTER, GROUP, rebalance_id(at_ms), **{**described, **changes})
+    described |= changes
+    described.setdefault("generations", (_generation(described),))
+    return Rebalance(CLUSTER, GROUP, **described)
+
+
+def _generation(of: Mapping[str, Any]) -> Generation:
+    return Generation(
+        2,
+        of["reason"],
+        join_ended_at_ms=of["join_ended_at_ms"],
+        assigned_at_ms=of["completed_at_ms"],
+        joined=of["joined"],
+        left=of["left"],
+    )
 
 
 def rebalance_id(at_ms: int) -> str:

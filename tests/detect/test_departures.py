@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from detect.histories import MINUTE, SECOND, T0, Event, commits, history, member, picture, probe, report
-from detect.turnover import joined, lost, pulse, turned
+from detect.histories import MINUTE, SECOND, T0, Event, commits, history, member, picture, probe, rebalance, report
+from detect.turnover import joined, lost, pulse
 from rebalance_streaming.detect.clients import HEARTBEAT_AGE
 from rebalance_streaming.detect.departures import (
     CLEAN,
@@ -212,7 +212,7 @@ def barrier(end_ms: int, *, listed: Sequence[Member] = (STAYS, B)) -> list[Event
 
 def swap_after(wait_ms: int) -> Rebalance:
     """Let `c` come and `b` go in one generation, which took so long."""
-    return turned(LOST_MS - wait_ms, [B], [member("c-1", [2, 3])], took_ms=wait_ms + 20)
+    return rebalance(LOST_MS - wait_ms, [B], [member("c-1", [2, 3])], took_ms=wait_ms + 20)
 
 
 def test_probes_show_that_it_was_awaited():
@@ -223,7 +223,7 @@ def test_probes_show_that_it_was_awaited():
     assert LOST_MS - SECOND <= found.from_ms <= found.to_ms == gone.join_ended_at_ms
     assert not judged(gone, *barrier(LOST_MS, listed=())).in_barrier
     assert not judged(gone).in_barrier
-    evidence = awaited_evidence(history(*barrier(LOST_MS), gone), gone, B)
+    evidence = awaited_evidence(history(*barrier(LOST_MS), gone), gone, found)
     assert (evidence.source, evidence.value) == (PROBES, "listed until 5.0 s before the others were released")
 
 
@@ -256,7 +256,7 @@ def test_members_that_only_passed_through_departed_too():
     came = member("c-1", [2, 3])
     first = Generation(2, "join", join_ended_at_ms=LOST_MS, assigned_at_ms=LOST_MS, joined=("c-1",))
     then = Generation(3, "departure", join_ended_at_ms=LOST_MS + MINUTE, assigned_at_ms=LOST_MS + MINUTE, left=("c-1",))
-    passed = turned(LOST_MS, [STAYS], [STAYS], took_ms=MINUTE, generations=(first, then), passing=(came,))
+    passed = rebalance(LOST_MS, [STAYS], [STAYS], took_ms=MINUTE, generations=(first, then), passing=(came,))
     found = judged(passed)
     assert (found.member, found.joined_ms) == (came, LOST_MS)
     assert found.to_ms == LOST_MS + MINUTE - 1_500

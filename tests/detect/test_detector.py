@@ -37,6 +37,7 @@ from rebalance_streaming.detect.verdict import INFO, PAGE, TICKET
 from rebalance_streaming.groups.events import (
     CommitSummary,
     Finding,
+    Generation,
     GroupSnapshot,
     Probe,
     Rebalance,
@@ -79,10 +80,16 @@ def test_an_end_judges_everything_at_once():
 def test_a_rebalance_that_goes_on_and_on_is_judged_on_the_way():
     """Each further generation puts off its end, not its judgement."""
     run = Run().live(T0 + MINUTE, picture(T0, A))
-    for number in range(12):
-        took_ms, released_ms = 3_000 + number * 5_000, T0 + MINUTE + 2_980
-        later = joined(T0 + MINUTE, B, [A], took_ms=took_ms, join_ended_at_ms=released_ms, generation_to=2 + number)
-        run.live(T0 + MINUTE + 3_000 + number * 5_000 + 1, later)
+    ends_ms = [T0 + MINUTE + 3_000 + number * 5_000 for number in range(12)]
+    rounds = [
+        Generation(
+            2 + number, "join", join_ended_at_ms=at - 20, assigned_at_ms=at, joined=("b-1",) if not number else ()
+        )
+        for number, at in enumerate(ends_ms)
+    ]
+    for number, at in enumerate(ends_ms):
+        known = tuple(rounds[: number + 1])
+        run.live(at + 1, joined(T0 + MINUTE, B, [A], took_ms=at - T0 - MINUTE, generations=known))
     assert run.causes() == {rebalance_id(T0 + MINUTE): "scale_out"}
     first_ms = run.told[0].detected_at_ms
     assert T0 + MINUTE + JUDGED_MS <= first_ms <= T0 + MINUTE + JUDGED_MS + 2 * SECOND

@@ -9,7 +9,7 @@ import pytest
 
 from detect.histories import MINUTE, SECOND, T0, Event, history, member, probe, rebalance, rebalance_id, report
 from detect.standing_histories import departed
-from detect.turnover import joined, lost, pulse, turned
+from detect.turnover import joined, lost, pulse
 from rebalance_streaming.detect.clients import HEARTBEAT_AGE
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import CLEAN, FENCED, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure
@@ -48,7 +48,7 @@ def episode(of: Rebalance, *events: Event, now_ms: int = LOST_MS + MINUTE, **kno
 
 def losing(*departures: Departure, events: tuple[Event, ...] = (), after_s: int = 60, **known: Any) -> Episode:
     """Make a rebalance that lost these members, looked at some time later."""
-    of = turned(LOST_MS, [A, *(each.member for each in departures)], [A])
+    of = rebalance(LOST_MS, [A, *(each.member for each in departures)], [A])
     found = episode(of, *events, now_ms=LOST_MS + after_s * SECOND, **known)
     return replace(found, departures=departures)
 
@@ -358,7 +358,7 @@ def test_a_return_has_the_cause_of_the_loss():
     assert found is not None
     assert (who(found), found.started_at_ms) == (["b-2"], LOST_MS - 30_000)
     assert "came back 30.0 s after it was lost" in found.summary
-    both = turned(LOST_MS, [A], [A, member("b-2", [2]), member("n-1", [3])])
+    both = rebalance(LOST_MS, [A], [A, member("b-2", [2]), member("n-1", [3])])
     mixed = benign(both, past=(past,))
     assert mixed is not None
     assert (mixed.rule, who(mixed)) == ("scale_out", ["n-1"])
@@ -366,7 +366,7 @@ def test_a_return_has_the_cause_of_the_loss():
 
 def test_the_first_members_form_a_group():
     """Nobody was there before: certain, with who came."""
-    found = benign(turned(LOST_MS, [], [A, B], reason="first_join"))
+    found = benign(rebalance(LOST_MS, [], [A, B], reason="first_join"))
     assert said(found) == ("initial_group_formation", CERTAIN)
     assert found is not None
     assert (who(found), found.summary) == (["a-1", "b-1"], "The group formed with 2 members.")
@@ -464,7 +464,7 @@ def test_generations_within_a_rebalance_show_a_successor():
     came = member("b-2", [2, 3])
     first = Generation(2, "join", joined=("b-2",), join_ended_at_ms=LOST_MS - 8_000, assigned_at_ms=LOST_MS - 8_000)
     then = Generation(3, "departure", left=("b-1",), join_ended_at_ms=LOST_MS, assigned_at_ms=LOST_MS)
-    of = turned(LOST_MS - 8_000, [A, B], [A, came], took_ms=8_000, generations=(first, then))
+    of = rebalance(LOST_MS - 8_000, [A, B], [A, came], took_ms=8_000, generations=(first, then))
     looked = episode(of)
     found = ungraceful(looked, gone())
     assert said(found) == ("ungraceful_shutdown", 0.5)

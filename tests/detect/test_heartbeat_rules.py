@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from detect.histories import MINUTE, SECOND, T0, Event, history, member, report
+from detect.histories import MINUTE, SECOND, T0, Event, history, member, rebalance, report
 from detect.standing_histories import departed
-from detect.turnover import turned
 from rebalance_streaming.detect.clients import Stretch
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, Departure
@@ -57,7 +56,7 @@ def stretch(**changes: Any) -> Stretch:
 
 def episode(*departures: Departure, events: tuple[Event, ...] = (), spared: Member = A, **known: Any) -> Episode:
     """Make a rebalance that lost these members while `spared` stayed."""
-    of = turned(LOST_MS, [spared, *(each.member for each in departures)], [spared])
+    of = rebalance(LOST_MS, [spared, *(each.member for each in departures)], [spared])
     found = look_at(history(*events, of), of, Thresholds(), LOST_MS + MINUTE, Known(**known))
     return replace(found, departures=departures)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from detect.histories import MINUTE, SECOND, T0, Event, commits, history, member, picture, probe, report
-from detect.turnover import Run, joined, lost, pulse, turned
+from detect.histories import MINUTE, SECOND, T0, Event, commits, history, member, picture, probe, rebalance, report
+from detect.turnover import Run, joined, lost, pulse
 from rebalance_streaming.detect.clients import HEARTBEAT_AGE
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import Departure
@@ -66,7 +66,7 @@ def waits(
     names = (old, new) if listed is None else listed
     times = range(start_ms, start_ms + wait_ms, 5 * SECOND)
     probes = [probe(at, "PreparingRebalance", list(names)) for at in times]
-    return [*probes, turned(start_ms, [old], [new], took_ms=wait_ms + 20)]
+    return [*probes, rebalance(start_ms, [old], [new], took_ms=wait_ms + 20)]
 
 
 C1, C2 = (
@@ -153,7 +153,7 @@ def test_a_member_lost_before_is_not_the_one_that_held_the_others():
     start_ms = LOST_MS - 40 * SECOND
     members = [B, member("c-1", [4]), STAYS]
     probes = [probe(at, "PreparingRebalance", members[1:]) for at in range(start_ms, LOST_MS, 5 * SECOND)]
-    gone = turned(start_ms, members, [STAYS], took_ms=40 * SECOND + 20)
+    gone = rebalance(start_ms, members, [STAYS], took_ms=40 * SECOND + 20)
     quiet = pulse(start_ms - 361 * SECOND, start_ms - 300 * SECOND, [2, 3, 4])
     of = episode(gone, *quiet, *probes)
     first, held = sorted(of.departures, key=lambda each: each.member.client_id)
@@ -177,11 +177,11 @@ def test_story_c_names_both_members_and_how_many_records_to_take():
     emptied = Generation(2, "departure", join_ended_at_ms=at(400), assigned_at_ms=at(400), left=("m1-1", "m2-1"))
     events: list[Event] = [
         picture(T0, m1, m2),
-        turned(at(-4), [], [m1, m2], reason="first_join"),
+        rebalance(at(-4), [], [m1, m2], reason="first_join"),
         *(probe(at(t), "PreparingRebalance", [m1, m2] if t < 300 else [m2]) for t in range(302, 400, 5)),
-        turned(at(300), [m1, m2], [], took_ms=100 * SECOND, generations=(emptied,)),
-        turned(at(750), [], [back_1], reason="first_join"),
-        turned(at(850), [back_1], [back_2], took_ms=203 * SECOND),
+        rebalance(at(300), [m1, m2], [], took_ms=100 * SECOND, generations=(emptied,)),
+        rebalance(at(750), [], [back_1], reason="first_join"),
+        rebalance(at(850), [back_1], [back_2], took_ms=203 * SECOND),
         *(probe(at(t), ends=dict.fromkeys(range(10), 500 + t)) for t in range(0, 1_100, 30)),
     ]
     run = Run().live(at(1_100), *events)
@@ -361,7 +361,7 @@ def test_a_static_member_that_stopped_polling_keeps_its_partitions():
 
 def test_a_ghost_beside_its_successor_was_killed():
     """It was started again while its old id was still there, and the others waited until that one's session ended."""
-    gone = turned(LOST_MS - 8 * SECOND, [STAYS, B], [STAYS, AGAIN], took_ms=8_020)
+    gone = rebalance(LOST_MS - 8 * SECOND, [STAYS, B], [STAYS, AGAIN], took_ms=8_020)
     found = explained(gone, *silent())
     assert said(found) == ("ungraceful_shutdown", 0.5)
     assert found is not None
@@ -381,8 +381,8 @@ def test_one_host_of_several_groups_is_unreachable():
 def test_all_members_of_a_host_that_stood_still_together():
     """Two members of one host lost and back at once, of a library whose heartbeats cannot starve: the host paused."""
     one, two = (member(f"{n}-1", [i], client_id="kgo", host="/h") for i, n in ((2, "b"), (3, "c")))
-    gone = turned(LOST_MS, [STAYS, one, two], [STAYS])
-    again = turned(LOST_MS + SECOND, [STAYS], [STAYS, replace(one, member_id="b-2"), replace(two, member_id="c-2")])
+    gone = rebalance(LOST_MS, [STAYS, one, two], [STAYS])
+    again = rebalance(LOST_MS + SECOND, [STAYS], [STAYS, replace(one, member_id="b-2"), replace(two, member_id="c-2")])
     of = episode(gone, *silent(), again)
     found = [explain_loss(of, each) for each in of.departures]
     assert [said(each) for each in found] == [("process_pause", 0.6)] * 2

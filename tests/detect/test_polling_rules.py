@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from detect.histories import MINUTE, SECOND, T0, Event, history, look, member, picture, probe, report
+from detect.histories import MINUTE, SECOND, T0, Event, history, look, member, picture, probe, rebalance, report
 from detect.standing_histories import departed
-from detect.turnover import turned
 from rebalance_streaming.detect.clients import POLL_GAP_MAX
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure
@@ -36,7 +35,7 @@ def gone(who: Member = B, likely: str = POLL_TIMEOUT, **changes: Any) -> Departu
 def episode(*departures: Departure, events: tuple[Event, ...] = (), wait_s: int = 3, joins: Member = NEW) -> Episode:
     """Make a rebalance that `joins` set off and that lost these members after a wait."""
     start_ms = LOST_MS - wait_s * SECOND
-    of = turned(start_ms, [A, *(each.member for each in departures)], [A, joins], took_ms=wait_s * SECOND + 20)
+    of = rebalance(start_ms, [A, *(each.member for each in departures)], [A, joins], took_ms=wait_s * SECOND + 20)
     return replace(look_at(history(*events, of), of, Thresholds(), LOST_MS + MINUTE, Known()), departures=departures)
 
 
@@ -196,7 +195,7 @@ def test_without_probes_a_newcomer_makes_it_plausible():
     assert found is not None
     assert found.missing == ("probes of the group's state while it rebalanced",)
     assert "the others waited until it was out" in found.summary
-    unmoved = turned(LOST_MS, [A, B], [A])
+    unmoved = rebalance(LOST_MS, [A, B], [A])
     alone = look_at(history(unmoved), unmoved, Thresholds(), LOST_MS + MINUTE, Known())
     assert barrier_holder(replace(alone, departures=(of,)), of) is None
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from detect.histories import MINUTE, SECOND, T0, Event, commits, history, member, probe, rebalance, report
-from detect.turnover import joined, lost, turned
+from detect.turnover import joined, lost
 from rebalance_streaming.detect.clients import HEARTBEAT_AGE
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.episode import Episode, Known, look_at
@@ -52,7 +52,7 @@ def two_lost(*, quiet_b_s: int, start_s: int = 40) -> Episode:
     """Let `b` begin a rebalance by falling silent, and `c` be out at its end because it did not poll."""
     start_ms = LOST_MS - start_s * SECOND
     told = beats({0: LOST_MS, 2: start_ms - quiet_b_s * SECOND, 3: T0, 4: LOST_MS - 301 * SECOND})
-    of = turned(start_ms, [A, B, C], [A], took_ms=start_s * SECOND + 20)
+    of = rebalance(start_ms, [A, B, C], [A], took_ms=start_s * SECOND + 20)
     return episode(of, *told, *barrier(start_ms, LOST_MS, A, C))
 
 
@@ -80,7 +80,7 @@ def test_the_surest_of_several_losses_speaks():
         for at in range(LOST_MS - MINUTE, LOST_MS + 20_000, 5_000)
     ]
     told = beats({0: LOST_MS, 2: LOST_MS - 12 * SECOND, 4: LOST_MS - 12 * SECOND})
-    found = explain(episode(turned(LOST_MS, [A, B, C], [A]), *told, *starved))
+    found = explain(episode(rebalance(LOST_MS, [A, B, C], [A]), *told, *starved))
     assert rules(found) == ["heartbeat_starvation", "member_crash"]
     assert found[0].confidence == CERTAIN
 
@@ -147,7 +147,7 @@ def test_what_was_seen_while_it_lasted_counts():
 def test_a_known_loss_comes_before_the_wait_and_an_unknown_one_after():
     """Of a fault the wait is an effect; where nothing is known of who left, the wait is all there is."""
     start_ms = LOST_MS - 40 * SECOND
-    of = turned(start_ms, [A, B], [A], took_ms=40_020)
+    of = rebalance(start_ms, [A, B], [A], took_ms=40_020)
     quiet = beats({0: LOST_MS, 2: start_ms - 12 * SECOND})
     known, unknown = explain(episode(of, *quiet)), explain(episode(of))
     assert (known[0].rule, known[-1].rule) == ("member_crash", "stalled_member_join_barrier")

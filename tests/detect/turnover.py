@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from detect.histories import CLUSTER, SECOND, T0, Event, commits, rebalance
@@ -12,7 +11,6 @@ from rebalance_streaming.detect.detector import Detector
 from rebalance_streaming.groups.events import (
     CommitSummary,
     Finding,
-    Generation,
     GroupSnapshot,
     Member,
     Probe,
@@ -86,28 +84,12 @@ class Run:
 
 def lost(at_ms: int, who: Member, before: Sequence[Member], **changes: Any) -> Rebalance:
     """Make a rebalance in which one member went; its generation says so."""
-    return turned(at_ms, before, [each for each in before if each is not who], **changes)
+    return rebalance(at_ms, before, [each for each in before if each is not who], **changes)
 
 
 def joined(at_ms: int, who: Member, before: Sequence[Member], **changes: Any) -> Rebalance:
     """Make a rebalance in which one member came."""
-    return turned(at_ms, before, [*before, who], **changes)
-
-
-def turned(
-    at_ms: int, before: Sequence[Member], after: Sequence[Member], *, took_ms: int = 3_000, **changes: Any
-) -> Rebalance:
-    """Make a rebalance of one generation, which names who left and who came."""
-    made = rebalance(at_ms, before, after, took_ms=took_ms)
-    generation = Generation(
-        2,
-        made.reason,
-        join_ended_at_ms=made.join_ended_at_ms,
-        assigned_at_ms=made.completed_at_ms,
-        joined=made.joined,
-        left=made.left,
-    )
-    return replace(made, **{"generations": (generation,), **changes})
+    return rebalance(at_ms, before, [*before, who], **changes)
 
 
 def pulse(from_ms: int, to_ms: int, numbers: Sequence[int], first: int = 100) -> list[CommitSummary]:

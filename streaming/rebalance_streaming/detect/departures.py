@@ -396,13 +396,13 @@ def _return_of(history: GroupHistory, rebalance: Rebalance, member: Member) -> t
     return None, None
 
 
-def awaited_evidence(history: GroupHistory, rebalance: Rebalance, member: Member) -> Evidence:
-    """Return that probes listed a member while the others waited."""
-    start, end = rebalance.started_after_ms or 0, rebalance.join_ended_at_ms or rebalance.completed_at_ms or 0
+def awaited_evidence(history: GroupHistory, rebalance: Rebalance, departure: Departure) -> Evidence:
+    """Return that probes listed a member while the others waited for it."""
+    end, name = departure.to_ms, departure.member.member_id
     times = [
         each.at_ms
-        for each in history.sightings_between(start, end)
-        if each.members is not None and any(m.member_id == member.member_id for m in each.members)
+        for each in history.sightings_between(rebalance.started_after_ms or 0, end)
+        if each.members is not None and any(m.member_id == name for m in each.members)
     ]
     text = f"listed until {seconds(max(0, end - times[-1]))} before the others were released" if times else "not seen"
     return Evidence(PROBES, "members", text, "awaited in the join barrier")

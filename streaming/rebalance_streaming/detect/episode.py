@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rebalance_streaming.detect.barriers import Barrier, barriers
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import Departure, find_departures, slot_of
 from rebalance_streaming.detect.history import GroupHistory
@@ -59,16 +60,14 @@ class Episode:
     elsewhere: Elsewhere = Elsewhere()
 
     @property
-    def barrier_min_ms(self) -> int | None:
-        """At least this long members waited for each other; null where the log does not tell (not classic)."""
-        released = self.rebalance.join_ended_at_ms
-        return None if released is None else max(0, released - self.rebalance.started_before_ms)
+    def longest_barrier(self) -> Barrier | None:
+        """The barrier in which members waited longest; null where there was none to be told of."""
+        return max(barriers(self.history, self.rebalance), key=lambda each: each.waited_ms, default=None)
 
-    @property
-    def barrier_max_ms(self) -> int | None:
-        """At most this long; null when unbounded."""
-        released, start = self.rebalance.join_ended_at_ms, self.rebalance.started_after_ms
-        return None if released is None or start is None else max(0, released - start)
+    def barrier_of(self, departure: Departure) -> Barrier | None:
+        """The barrier after which the group went on without this member; null where the log does not tell."""
+        name = departure.member.member_id
+        return next((each for each in barriers(self.history, self.rebalance) if name in each.left), None)
 
     @property
     def is_probed(self) -> bool:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rebalance_streaming.detect.advice import stalled_barrier_advice
+from rebalance_streaming.detect.barriers import Barrier
 from rebalance_streaming.detect.clients import ASSIGNED_LATENCY, REVOKED_LATENCY, ClientHistory
 from rebalance_streaming.detect.episode import Episode, long_barrier_ms
 from rebalance_streaming.detect.history import PREPARING, GroupHistory
@@ -27,28 +30,24 @@ _WAITS_FOR_APPLICATION = ("wait-unassign-call", "wait-assign-call")
 
 
 def explain_barrier(episode: Episode) -> Verdict | None:
-    """Return why members waited for each other for long, although all of them came in the end; null if they did not.
-
-    The first join of an empty group waits by design (group.initial.rebalance.delay.ms).
-    """
-    rebalance, waited = episode.rebalance, episode.barrier_min_ms
-    if waited is None or waited < episode.long_barrier_ms or not rebalance.members_before:
+    """Return why members waited for each other for long, although all of them came in the end; null if not for long."""
+    barrier = episode.longest_barrier
+    if barrier is None or barrier.waited_ms < episode.long_barrier_ms:
         return None
-    released = rebalance.join_ended_at_ms or rebalance.started_before_ms
-    stayed = [m for m in rebalance.members_after if m.member_id in {b.member_id for b in rebalance.members_before}]
-    callback = _in_callback(episode, stayed, released - waited, released)
+    began, released, waited = barrier.from_ms, barrier.released_ms, barrier.waited_ms
+    callback = _in_callback(episode, barrier.stayed, began, released)
     if callback is not None:
         return callback
-    stayed = _not_polling(episode.history, stayed, released - waited, released)
-    culprit = _last_to_poll(episode.history, stayed, released - waited, released)
+    stayed = _not_polling(episode.history, barrier.stayed, began, released)
+    culprit = _last_to_poll(episode.history, stayed, began, released)
     if culprit is None and len(stayed) != 1:
-        return _nobody_named(episode, waited)
+        return _nobody_named(barrier)
     member = culprit or stayed[0]
     return Verdict(
         rule="stalled_member_join_barrier",
         confidence=PLAUSIBLE,
         summary=f"The group waited {seconds(waited)} until {name_of(member)} called poll() again and rejoined.",
-        started_at_ms=released - waited,
+        started_at_ms=began,
         subject=subject_of(member),
         evidence=(Evidence(LOG, "join barrier", f"at least {seconds(waited)}", "start seen by probes"),),
         alternatives=(Alternative("slow_rebalance_callback", "no client reports a slow callback"),),
@@ -57,7 +56,7 @@ def explain_barrier(episode: Episode) -> Verdict | None:
     )
 
 
-def _in_callback(episode: Episode, members: list[Member], from_ms: int, to_ms: int) -> Verdict | None:
+def _in_callback(episode: Episode, members: Sequence[Member], from_ms: int, to_ms: int) -> Verdict | None:
     for member in members:
         client = episode.history.clients.of(member.member_id, member.client_id, member.host, member.group_instance_id)
         text = None if client is None else _callback_text(client, from_ms, to_ms, episode.thresholds.callback_ms)
@@ -91,13 +90,13 @@ def _callback_text(client: ClientHistory, from_ms: int, to_ms: int, longest_ms: 
     return None
 
 
-def _not_polling(history: GroupHistory, members: list[Member], from_ms: int, to_ms: int) -> list[Member]:
+def _not_polling(history: GroupHistory, members: Sequence[Member], from_ms: int, to_ms: int) -> list[Member]:
     """Return the members that may have kept the others waiting: all but those that reported polls all the while."""
     ages = _poll_ages(history, members, from_ms, to_ms)
     return [each for each in members if ages.get(each.member_id, _POLLS_STOPPED_MS) >= _POLLS_STOPPED_MS]
 
 
-def _poll_ages(history: GroupHistory, members: list[Member], from_ms: int, to_ms: int) -> dict[str, float]:
+def _poll_ages(history: GroupHistory, members: Sequence[Member], from_ms: int, to_ms: int) -> dict[str, float]:
     """Return how old the last poll of each member got in a stretch of time, of those whose clients told."""
     ages: dict[str, float] = {}
     for member in members if history.clients.known else ():
@@ -124,13 +123,13 @@ def _last_to_poll(history: GroupHistory, members: list[Member], from_ms: int, to
     return next(m for m in members if m.member_id == latest) if known[latest] - max(others) >= 5_000 else None
 
 
-def _nobody_named(episode: Episode, waited: int) -> Verdict:
+def _nobody_named(barrier: Barrier) -> Verdict:
     return Verdict(
         rule="stalled_member_join_barrier",
         confidence=0.5,
-        summary=f"The group waited {seconds(waited)} for a member to rejoin; which one cannot be told.",
-        started_at_ms=(episode.rebalance.join_ended_at_ms or 0) - waited,
-        evidence=(Evidence(LOG, "join barrier", f"at least {seconds(waited)}", "start seen by probes"),),
+        summary=f"The group waited {seconds(barrier.waited_ms)} for a member to rejoin; which one cannot be told.",
+        started_at_ms=barrier.from_ms,
+        evidence=(Evidence(LOG, "join barrier", f"at least {seconds(barrier.waited_ms)}", "start seen by probes"),),
         alternatives=(Alternative("slow_rebalance_callback", "no client reports a slow callback"),),
         missing=("client metrics: age of the last poll per member",),
         advice=stalled_barrier_advice(None),

@@ -15,16 +15,16 @@ def barrier_holder(episode: Episode, departure: Departure) -> Verdict | None:
     confidence = _held_barrier(episode, departure)
     if confidence is None:
         return None
-    member, barrier = departure.member, episode.barrier_min_ms or 0
+    member, barrier = departure.member, episode.barrier_of(departure)
     evidence, waited = departure.evidence, "the others waited until it was out"
-    if departure.in_barrier:
-        evidence = (awaited_evidence(episode.history, episode.rebalance, member), *departure.evidence)
-        waited = f"the others waited {seconds(barrier)}, until it was out"
+    if departure.in_barrier and barrier is not None:
+        evidence = (awaited_evidence(episode.history, episode.rebalance, departure), *departure.evidence)
+        waited = f"the others waited {seconds(barrier.waited_ms)}, until it was out"
     return Verdict(
         rule="stalled_member_join_barrier",
         confidence=confidence,
         summary=f"{name_of(member)} did not call poll() and so did not rejoin; {waited}.",
-        started_at_ms=episode.rebalance.started_before_ms,
+        started_at_ms=episode.rebalance.started_before_ms if barrier is None else barrier.from_ms,
         subject=subject_of(member),
         evidence=evidence,
         alternatives=(Alternative("poll_overrun", "the group was already rebalancing when the member was lost"),),
@@ -42,7 +42,8 @@ def _held_barrier(episode: Episode, departure: Departure) -> float | None:
         return PLAUSIBLE if unseen else None
     if any(each.likely in (POLL_TIMEOUT, SESSION_EXPIRED) for each in triggers):
         return None
-    waited = episode.barrier_min_ms or 0
+    barrier = episode.barrier_of(departure)
+    waited = 0 if barrier is None else barrier.waited_ms
     if waited < episode.long_barrier_ms:
         return None
     if departure.likely == POLL_TIMEOUT:

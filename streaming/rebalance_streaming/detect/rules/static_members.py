@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from rebalance_streaming.detect.barriers import longest_wait_ms
 from rebalance_streaming.detect.departures import SESSION_EXPIRED, session_of
 from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.history import partition_names, places
@@ -248,7 +249,7 @@ def _stalled_by_report(look: Look, member: Member) -> Verdict | None:
 def _stalled_by_barrier(look: Look, member: Member) -> Verdict | None:
     """Judge a static member for which a barrier ran into its time-out, and that has not committed since."""
     last = look.history.in_order()[-1:]
-    if member.group_instance_id is None or not last or not _timed_out(last[0]):
+    if member.group_instance_id is None or not last or not _timed_out(look, last[0]):
         return None
     rebalance, start = last[0], last[0].started_before_ms
     progress, end = look.history.progress, last[0].completed_at_ms or look.now_ms
@@ -260,17 +261,15 @@ def _stalled_by_barrier(look: Look, member: Member) -> Verdict | None:
     if not known or committed or not waiting or not went_on:
         return None
     evidence = (
-        Evidence(LOG, "join barrier", seconds((rebalance.join_ended_at_ms or start) - start), "ended by its time-out"),
+        Evidence(LOG, "join barrier", seconds(longest_wait_ms(look.history, rebalance)), "ended by its time-out"),
         Evidence(COMMITS, "commits", "none since the barrier began", "records wait, the others commit"),
     )
     return _stalled(look, member, start, PLAUSIBLE, evidence)
 
 
-def _timed_out(rebalance: Rebalance) -> bool:
+def _timed_out(look: Look, rebalance: Rebalance) -> bool:
     limit = max((each.rebalance_timeout_ms or 0 for each in rebalance.members_after), default=0)
-    released = rebalance.join_ended_at_ms
-    waited = 0 if released is None else released - rebalance.started_before_ms
-    return limit > 0 and waited >= _WHOLE_BARRIER * limit
+    return limit > 0 and longest_wait_ms(look.history, rebalance) >= _WHOLE_BARRIER * limit
 
 
 def _stalled(look: Look, member: Member, since_ms: int, confidence: float, evidence: tuple[Evidence, ...]) -> Verdict:

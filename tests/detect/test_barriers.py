@@ -1,0 +1,87 @@
+"""How long members waited for each other, in each generation of a rebalance."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from detect.histories import MINUTE, SECOND, T0, history, member, picture, probe, rebalance, report
+from rebalance_streaming.detect.barriers import barriers, longest_wait_ms
+from rebalance_streaming.detect.clients import POLL_AGE
+from rebalance_streaming.detect.config import Thresholds
+from rebalance_streaming.detect.episode import Known, look_at
+from rebalance_streaming.detect.rank import explain
+from rebalance_streaming.groups.events import Generation, Member, Rebalance
+
+FORMED_MS = T0 + MINUTE
+#: The second joins within the six seconds in which rebalances are one, and is let in when the first has been too long.
+HELD_MS, LET_IN_MS = FORMED_MS + 5 * SECOND, FORMED_MS + 25 * SECOND
+FIRST = member("a-1", [0, 1, 2, 3], rebalance_timeout_ms=25_000, session_timeout_ms=45_000)
+NEW = member("n-1", [0, 1, 2, 3])
+
+
+def forming_and_held(before: tuple[Member, ...] = (), **changes: object) -> Rebalance:
+    """Let the first form a group, and the second join at once and wait until the first is out: one rebalance."""
+    rounds = (
+        Generation(1, "first_join", join_ended_at_ms=FORMED_MS - 20, assigned_at_ms=FORMED_MS, joined=("a-1",)),
+        Generation(
+            2,
+            "members_replaced",
+            join_ended_at_ms=LET_IN_MS,
+            assigned_at_ms=LET_IN_MS + 20,
+            joined=("n-1",),
+            left=("a-1",),
+        ),
+    )
+    told = {"generations": rounds, "passing": (FIRST,), "join_ended_at_ms": FORMED_MS - 20, **changes}
+    return rebalance(FORMED_MS - 3 * SECOND, before, [NEW], took_ms=LET_IN_MS - FORMED_MS + 3_020, **told)
+
+
+PREPARING = [probe(at, "PreparingRebalance", [FIRST, NEW]) for at in range(HELD_MS, LET_IN_MS, 5 * SECOND)]
+
+
+def test_every_generation_has_a_barrier_of_its_own():
+    """The first join of an empty group waits by design; what follows is measured from the first sight of it."""
+    of = forming_and_held()
+    (held,) = barriers(history(*PREPARING, of), of)
+    assert (held.from_ms, held.released_ms, held.left, held.stayed) == (HELD_MS, LET_IN_MS, {"a-1"}, ())
+    assert longest_wait_ms(history(*PREPARING, of), of) == 20 * SECOND
+
+
+def test_a_wait_that_nobody_saw_is_not_made_up():
+    """Without probes only the release of a following generation is known; other protocols have no barrier."""
+    of = forming_and_held()
+    assert longest_wait_ms(history(of), of) == 0
+    newer = forming_and_held(generations=(Generation(2, "join"),))
+    assert barriers(history(*PREPARING, newer), newer) == ()
+
+
+def test_a_start_in_the_log_needs_no_probe():
+    """The log tells when the first member of a group new to its coordinator joined."""
+    of = forming_and_held()
+    first, second = of.generations
+    told = forming_and_held(generations=(first, replace(second, started_at_ms=HELD_MS - SECOND)))
+    assert longest_wait_ms(history(told), told) == 21 * SECOND
+
+
+def test_those_who_stayed_are_those_who_were_there():
+    """Whoever came with the generation itself did not keep the others waiting."""
+    old = member("o-1", [4])
+    of = forming_and_held(before=(old,), members_after=(old, NEW))
+    first, second = barriers(history(*PREPARING, of), of)
+    assert (first.waited_ms, first.stayed) == (3 * SECOND - 20, (old,))
+    assert (second.waited_ms, second.stayed) == (20 * SECOND, (old,))
+
+
+@pytest.mark.parametrize("reports", [True, False])
+def test_a_member_that_stops_polling_right_after_the_group_formed_holds_the_newcomer(reports: bool):
+    """Both are one rebalance, and its cause is the wait in its second generation (story B, a hasty newcomer)."""
+    of = forming_and_held()
+    told = [report(at, FIRST, {POLL_AGE: (at - FORMED_MS) / 1000}) for at in range(FORMED_MS, LET_IN_MS, 5 * SECOND)]
+    known = history(picture(T0, FIRST), *(told if reports else ()), *PREPARING, of)
+    primary, *_ = explain(look_at(known, of, Thresholds(), LET_IN_MS + MINUTE, Known()))
+    assert primary.rule == "stalled_member_join_barrier"
+    assert [each.member_id for each in primary.subject.members] == ["a-1"]
+    assert primary.started_at_ms == HELD_MS
+    assert "20.0 s" in primary.summary
