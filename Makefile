@@ -62,10 +62,11 @@ e2e: setup tools ## The whole chain as separate processes
 bench: setup ## Measure; prints the tables of docs/benchmarks.md
 	$(BIN)/rebalance-monitor bench
 
-docs: setup ## Write what is generated from the code: schemas, diagnoses, metrics, dashboards
+docs: setup ## Write what is generated from the code: schemas, diagnoses, metrics, settings, dashboards
 	$(BIN)/python -m rebalance_streaming.groups.schemas docs/schemas
 	$(BIN)/python -m rebalance_streaming.detect.docs docs/diagnoses.md
 	$(BIN)/python -m rebalance_exporters.metrics_docs docs/metrics.md
+	$(BIN)/python -m rebalance_deploy.settings_docs docs/configuration.md
 	$(BIN)/python -m grafana.generate grafana/dashboards
 
 lock: setup ## Resolve requirements/dev.txt again (needs uv on PATH)

@@ -14,39 +14,39 @@ _HIGHEST_PORT = 65535
 
 @dataclass(frozen=True, slots=True)
 class ExportConfig:
-    """Everything `rebalance-monitor export` can be told.
+    """Everything `rebalance-monitor export` can be told."""
 
-    `listen_host` and `listen_port`: where HTTP is served; every interface by default, as exporters do. Port 0 takes
-    any free one. `topic_prefix` stands before `groups`, `rebalances`, `commits` and `status`. `kafka` holds client
-    properties under librdkafka's names; `bootstrap.servers` is required. `group.id` may be set where ACLs ask for a
-    certain name; no group is ever joined and no offset committed under it.
-
-    `stale_after_seconds`: without news from the stream for that long, readiness says so. `group_expiry_seconds`: a
-    deleted group's series vanish that long after the deletion. `limit_groups`: the most groups that get series;
-    those known longest stay, and the rest is counted. `limit_members_per_group`: the same for members within a group,
-    where `collect_members` is on. `commits_lookback_seconds`: how much of the commits topic is
-    read at the start. `keep_rebalances`: how many of the latest rebalances the API can show, over all groups.
-    `collect_partitions`: a lag series per partition too. `collect_members`: heartbeat and poll series per member, where
-    clients report. `read_committed_groups`: a regular expression of groups whose
-    consumers read committed records only; their lag ends at the last stable offset. The log does not tell which do.
-    `owners_file`: which team owns which group, a TOML or YAML file of patterns. `web_config_file`: TLS and passwords,
-    a file in the form of Prometheus's exporter-toolkit. Both are read again at SIGHUP; empty means none.
-    """
-
+    #: Client properties under librdkafka's names; `bootstrap.servers` is required. `group.id` may be set where ACLs
+    #: ask for a certain name; no group is ever joined and no offset committed under it.
     kafka: Mapping[str, str] = field(default_factory=dict)
+    #: Where HTTP is served; every interface by default, as exporters do.
     listen_host: str = "0.0.0.0"  # noqa: S104  Prometheus scrapes from another machine
+    #: Port of HTTP; 0 takes any free one.
     listen_port: int = 9642
+    #: What stands before `groups`, `rebalances` and the other names of the monitor's topics.
     topic_prefix: str = "rebalance-monitor."
+    #: Without news from the stream for that long, readiness says so.
     stale_after_seconds: float = 30.0
+    #: A deleted group's series vanish that long after the deletion.
     group_expiry_seconds: float = 3600.0
+    #: The most groups that get series; those known longest stay, and the rest is counted.
     limit_groups: int = 10_000
+    #: The most members of a group that get series, where `collect_members` is on.
     limit_members_per_group: int = 100
+    #: How much of the commits topic is read at the start.
     commits_lookback_seconds: float = 900.0
+    #: How many of the latest rebalances the API can show, over all groups.
     keep_rebalances: int = 2_000
+    #: A lag series per partition too.
     collect_partitions: bool = False
+    #: Heartbeat and poll series per member, where clients report.
     collect_members: bool = False
+    #: A regular expression of groups whose consumers read committed records only; their lag ends at the last stable
+    #: offset. The log does not tell which do. Empty: none.
     read_committed_groups: str = ""
+    #: Which team owns which group, a TOML or YAML file of patterns; read again at SIGHUP. Empty: none.
     owners_file: str = ""
+    #: TLS and passwords, a file in the form of Prometheus's exporter-toolkit; read again at SIGHUP. Empty: none.
     web_config_file: str = ""
 
     def validate(self) -> list[str]:

@@ -23,21 +23,25 @@ class MetricTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamConfig:
-    """How the Spark application reads, works and writes.
+    """How the Spark application reads, works and writes."""
 
-    `kafka` holds client properties under librdkafka's names; the Spark source and sink get the same translated.
-    `checkpoint` is a path or URI every executor can reach; a local path without scheme means this machine.
-    """
-
+    #: Client properties under librdkafka's names; the Spark source and sink get the same translated.
     kafka: Mapping[str, str] = field(default_factory=dict)
+    #: Name of the watched cluster: a label of every series, part of every key; without `/`.
     cluster: str = "default"
+    #: The log that is read.
     source_topic: str = "__consumer_offsets"
+    #: What stands before `groups`, `rebalances` and the other names of the monitor's topics.
     topic_prefix: str = "rebalance-monitor."
+    #: Path or URI every executor can reach; a local path without scheme means this machine.
     checkpoint: str = "rebalance-monitor-checkpoint"
     #: Replication factor of topics the monitor creates; -1 leaves it to the broker's default.
     topic_replication_factor: int = -1
+    #: How often the query of group records looks for new ones.
     membership_trigger_ms: int = 500
+    #: How often the query of commits looks for new ones.
     commits_trigger_ms: int = 5_000
+    #: How often the diagnosis looks at what is new.
     diagnosis_trigger_ms: int = 1_000
     #: How far back the diagnosis reads commits, probes and client metrics when it starts.
     diagnosis_lookback_minutes: float = 60.0
@@ -55,6 +59,7 @@ class StreamConfig:
     forget_groups_after_hours: float = 24.0
     #: Spark master; empty leaves it, and the memory, to `spark-submit`.
     master: str = "local[2]"
+    #: Heap of the Spark driver, which in local mode is all of it.
     driver_memory: str = "1g"
     #: How long a graceful stop waits for the running batch.
     stop_timeout_seconds: float = 30.0

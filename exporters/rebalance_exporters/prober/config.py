@@ -14,29 +14,29 @@ _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
 
 @dataclass(frozen=True, slots=True)
 class ProbeConfig:
-    """Everything `rebalance-monitor probe` can be told.
+    """Everything `rebalance-monitor probe` can be told."""
 
-    `kafka` holds client properties under librdkafka's names; `bootstrap.servers` is required. `cluster` and
-    `topic_prefix` are those of the stream.
-
-    `period_seconds`: how often groups in an unstable state are looked for; the start of a classic rebalance is known
-    that exactly. `full_list_seconds`: how often all groups are listed. `offsets_seconds`: how often end offsets are
-    asked. `commits_lookback_seconds`: how much of the commits topic is read at the start to learn which topics
-    groups commit to. `zookeeper`: `host:port[,host:port…][/chroot]` of groups that live there; empty for none.
-    `listen_host` and `listen_port`: where the prober's own metrics are; port 0 takes any free one.
-    `topic_replication_factor`: of the probes topic if it must be created; -1 leaves it to the broker's default.
-    """
-
+    #: Client properties under librdkafka's names; `bootstrap.servers` is required.
     kafka: Mapping[str, str] = field(default_factory=dict)
+    #: The same as the stream's.
     cluster: str = "default"
+    #: The same as the stream's.
     topic_prefix: str = "rebalance-monitor."
+    #: How often groups in an unstable state are looked for; the start of a classic rebalance is known that exactly.
     period_seconds: float = 2.0
+    #: How often all groups are listed.
     full_list_seconds: float = 30.0
+    #: How often end offsets are asked.
     offsets_seconds: float = 5.0
+    #: How much of the commits topic is read at the start to learn which topics groups commit to.
     commits_lookback_seconds: float = 900.0
+    #: `host:port[,host:port…][/chroot]` of groups that live in ZooKeeper. Empty: none.
     zookeeper: str = ""
+    #: Where the prober's own metrics are served.
     listen_host: str = "0.0.0.0"  # noqa: S104  Prometheus scrapes from another machine
+    #: Port of the prober's own metrics; 0 takes any free one.
     listen_port: int = 9643
+    #: Of the probes topic if it must be created; -1 leaves it to the broker's default.
     topic_replication_factor: int = -1
 
     @property

@@ -126,19 +126,21 @@ class Quiet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetectConfig:
-    """How the diagnosis judges.
+    """How the diagnosis judges."""
 
-    `window_scale` multiplies every window and hold time longer than a minute. `probe_interval_ms` is how often the
-    prober looks, which bounds what probes can tell. `ignore` are regular expressions of groups never judged.
-    """
-
+    #: Multiplies every window and hold time longer than a minute.
     window_scale: float = 1.0
+    #: How often the prober looks, which bounds what probes can tell.
     probe_interval_ms: int = 5_000
     #: How long after its end a rebalance is judged: late generations, commits and probes have arrived by then.
     settle_ms: int = 20_000
+    #: Regular expressions of groups never judged.
     ignore: tuple[str, ...] = ("console-consumer-.*", "spark-kafka-source-.*", "spark-executor-.*")
+    #: Other thresholds for some groups: tables of `group` (a regular expression) and `thresholds`.
     overrides: tuple[Override, ...] = ()
+    #: Findings that notify nobody: tables of `group` and `rule` (regular expressions), and `until_ms` if they end.
     silences: tuple[Quiet, ...] = ()
+    #: See below.
     thresholds: Thresholds = field(default_factory=Thresholds)
 
     def for_group(self, group: str) -> Thresholds:

@@ -29,9 +29,9 @@ window_scale = 1.0        # all windows and hold times longer than a minute are 
 settle_ms = 20000         # a rebalance is judged this long after its end
 ignore = ["console-consumer-.*", "spark-kafka-source-.*", "spark-executor-.*"]   # groups never judged
 
-[[detect.overrides]]      # other thresholds for all groups: match every name
-group = ".*"
-thresholds = { idle_ms = 3600000, stalled_ms = 600000 }
+[detect.thresholds]       # for all groups
+idle_ms = 3600000
+stalled_ms = 600000
 
 [[detect.overrides]]      # for some; where several match, the last one wins
 group = "billing-.*"      # a regular expression for the whole name

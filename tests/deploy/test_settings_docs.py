@@ -1,0 +1,34 @@
+"""docs/configuration.md lists every setting, and says of each what it decides."""
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rebalance_deploy import settings_docs
+from rebalance_deploy.components import SECTIONS
+from rebalance_deploy.settings import known_keys
+
+PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
+
+
+def test_the_page_is_what_the_code_says() -> None:
+    """Whoever changes a setting writes the page again."""
+    assert PAGE.read_text("utf-8") == settings_docs.render(), (
+        "python -m rebalance_deploy.settings_docs docs/configuration.md"
+    )
+
+
+@pytest.mark.parametrize("component", SECTIONS.values(), ids=lambda each: each.__name__)
+def test_every_setting_says_what_it_decides(component: type[Any]) -> None:
+    """No field is without a comment, and none with an empty one."""
+    found = settings_docs.described(component)
+    assert found.keys() == {each.name for each in fields(component)}
+    assert all(found.values())
+
+
+def test_every_key_stands_on_the_page() -> None:
+    """What may be set may be looked up."""
+    rows = {line.split("`")[1] for line in settings_docs.render().splitlines() if line.startswith("| `")}
+    assert {key.rpartition(".")[2] for key in known_keys(SECTIONS)} - {"thresholds"} <= rows
