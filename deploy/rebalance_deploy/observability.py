@@ -7,14 +7,17 @@ or a template says. It knows neither Kafka nor the exporter.
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -70,6 +73,84 @@ class Server:
     url: str
     log: Path
     process: ChildProcess
+
+
+@dataclass(frozen=True, slots=True)
+class Alerting:
+    """A Prometheus that watches an exporter, and the Alertmanager that it tells."""
+
+    prometheus: Server
+    alertmanager: Server
+
+
+@contextmanager
+def alerting(
+    directory: Path,
+    exporter_url: str,
+    receiver_url: str,
+    *,
+    links: Mapping[str, str] | None = None,
+    scrape_seconds: float = 15,
+    hold_seconds: float | None = None,
+    group_wait_seconds: float = 10,
+    group_interval_seconds: float = 60,
+    ports: tuple[int, int] = (0, 0),
+) -> Iterator[Alerting]:
+    """Run both servers until the block ends; everything is sent to `receiver_url`.
+
+    `ports` are those of Prometheus and of Alertmanager, the rest is as for the two functions that write their files.
+    """
+    pager_config = write_alertmanager_config(
+        directory / "alerts",
+        receiver_url,
+        group_wait_seconds=group_wait_seconds,
+        group_interval_seconds=group_interval_seconds,
+    )
+    with alertmanager(directory, pager_config, ports[1]) as pager:
+        config = write_prometheus_config(
+            directory / "metrics",
+            targets=[urlsplit(exporter_url).netloc],
+            alertmanagers=[urlsplit(pager.url).netloc],
+            links=links,
+            scrape_seconds=scrape_seconds,
+            hold_seconds=hold_seconds,
+        )
+        with prometheus(directory, config, ports[0]) as server:
+            yield Alerting(server, pager)
+
+
+@contextmanager
+def receiving(on_body: Callable[[str, Any], None]) -> Iterator[str]:
+    """Serve as the receiver of notifications on loopback until the block ends; yields its URL, no trailing slash.
+
+    `on_body` gets the path and the JSON of everything that is posted, on a thread of the server.
+    """
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            on_body(self.path, json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            # PagerDuty's API answers 202; webhooks and Slack take any of the two hundreds.
+            self.send_response(202)
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def alerts_of(path: str, body: Any) -> Sequence[Mapping[str, Any]]:
+    """Return the alerts of a notification to the receiver that gets everything, none of any other's."""
+    alerts: Sequence[Mapping[str, Any]] = body["alerts"] if path == "/alerts" else ()
+    return alerts
 
 
 @contextmanager

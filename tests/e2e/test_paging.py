@@ -7,17 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
 from coordinators import committed_offsets
 from e2e.rig import Rig, running_rig
-from prometheus.rig import Inbox, alertmanager, ask, prometheus, webhook_receiver
+from prometheus.rig import Inbox, ask, webhook_receiver
 from rebalance_deploy.counts import fetch
 from rebalance_deploy.demo import workload
 from rebalance_deploy.demo.workload import ConsumerSpec
-from rebalance_deploy.observability import write_alertmanager_config, write_prometheus_config
+from rebalance_deploy.observability import alerting
 from rebalance_deploy.processes import ChildProcess
 from waiting import wait_for
 
@@ -42,20 +41,10 @@ SCALE = "detect.window_scale=0.05"
 def paged(directory: Path, rig: Rig) -> Iterator[tuple[Inbox, str]]:
     """Let Prometheus watch the rig's exporter and Alertmanager page a receiver; yields it and Alertmanager's URL."""
     with webhook_receiver() as inbox:
-        pager_config = write_alertmanager_config(
-            directory / "alerts", inbox.url, group_wait_seconds=1, group_interval_seconds=2
-        )
-        with alertmanager(directory, pager_config) as pager:
-            config = write_prometheus_config(
-                directory / "metrics",
-                targets=[urlsplit(rig.monitor.url).netloc],
-                alertmanagers=[urlsplit(pager.url).netloc],
-                links={"link_monitor": rig.monitor.url},
-                scrape_seconds=1,
-                hold_seconds=2,
-            )
-            with prometheus(directory, config):
-                yield inbox, pager.url
+        options: dict[str, Any] = {"scrape_seconds": 1, "hold_seconds": 2, "group_wait_seconds": 1}
+        links = {"link_monitor": rig.monitor.url}
+        with alerting(directory, rig.monitor.url, inbox.url, links=links, group_interval_seconds=2, **options) as both:
+            yield inbox, both.alertmanager.url
 
 
 def alerts(inbox: Inbox, name: str) -> list[dict[str, Any]]:

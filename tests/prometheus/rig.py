@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import subprocess
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
-from rebalance_deploy.observability import Server, alertmanager, find_tool, prometheus
+from rebalance_deploy.observability import Server, alertmanager, find_tool, prometheus, receiving
 from waiting import wait_for
 
 __all__ = ["Inbox", "Server", "alertmanager", "ask", "post_alerts", "prometheus", "run_tool", "webhook_receiver"]
@@ -36,18 +34,11 @@ class Inbox:
     """What came so far, oldest first. `url` has no trailing slash."""
 
     url: str
-    _received: list[Received] = field(default_factory=list)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def put(self, received: Received) -> None:
-        """Keep a request."""
-        with self._lock:
-            self._received.append(received)
+    _received: list[Received]
 
     def bodies(self, path: str) -> list[Any]:
         """Return the bodies sent to `path`."""
-        with self._lock:
-            return [each.body for each in self._received if each.path == path]
+        return [each.body for each in [*self._received] if each.path == path]
 
     def await_body(self, path: str, text: str, *, seconds: float = 30) -> Any:
         """Return the first body sent to `path` whose JSON has `text`; fail with what came instead."""
@@ -61,28 +52,9 @@ class Inbox:
 @contextmanager
 def webhook_receiver() -> Iterator[Inbox]:
     """Serve on loopback and keep every JSON that is posted, until the block ends."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            text = self.rfile.read(int(self.headers["Content-Length"]))
-            inbox.put(Received(self.path, json.loads(text)))
-            # PagerDuty's API answers 202; webhooks and Slack take any of the two hundreds.
-            self.send_response(202)
-            self.end_headers()
-            self.wfile.write(b"{}")
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class's name
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        inbox = Inbox(f"http://127.0.0.1:{server.server_port}")
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        try:
-            yield inbox
-        finally:
-            server.shutdown()
-            thread.join()
+    received: list[Received] = []
+    with receiving(lambda path, body: received.append(Received(path, body))) as url:
+        yield Inbox(url, received)
 
 
 def run_tool(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:

@@ -6,11 +6,10 @@ import re
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -19,14 +18,8 @@ from rebalance_deploy import local
 from rebalance_deploy.broker import EmbeddedBroker
 from rebalance_deploy.counts import fetch
 from rebalance_deploy.demo import workload
-from rebalance_deploy.demo.alerting import receive_pages
 from rebalance_deploy.errors import UserError
-from rebalance_deploy.observability import (
-    alertmanager,
-    prometheus,
-    write_alertmanager_config,
-    write_prometheus_config,
-)
+from rebalance_deploy.observability import alerting, alerts_of, receiving
 from rebalance_deploy.processes import ChildProcess
 
 _ALERT = "KafkaRebalanceFinding"
@@ -47,9 +40,10 @@ def _run(scrape_seconds: float) -> tuple[float, float]:
     """Return how long the finding and the page took after the sick consumer was first lost, in seconds."""
     paged: list[float] = []
 
-    def on_alert(alert: Mapping[str, Any]) -> None:
-        if alert["labels"]["alertname"] == _ALERT and alert["labels"].get("group") == workload.SICK.group:
-            paged.append(time.monotonic())
+    def on_body(path: str, body: Any) -> None:
+        for labels in (alert["labels"] for alert in alerts_of(path, body)):
+            if labels["alertname"] == _ALERT and labels.get("group") == workload.SICK.group:
+                paged.append(time.monotonic())
 
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
@@ -59,15 +53,8 @@ def _run(scrape_seconds: float) -> tuple[float, float]:
             future.result()
         monitor = stack.enter_context(local.Monitor(local.loopback_sources(broker.bootstrap, directory), directory))
         monitor.wait_until_ready(threading.Event(), lambda _: None)
-        phone = stack.enter_context(receive_pages(on_alert))
-        pager = stack.enter_context(alertmanager(directory, write_alertmanager_config(directory / "alerts", phone)))
-        config = write_prometheus_config(
-            directory / "metrics",
-            targets=[urlsplit(monitor.url).netloc],
-            alertmanagers=[urlsplit(pager.url).netloc],
-            scrape_seconds=scrape_seconds,
-        )
-        stack.enter_context(prometheus(directory, config))
+        phone = stack.enter_context(receiving(on_body))
+        stack.enter_context(alerting(directory, monitor.url, phone, scrape_seconds=scrape_seconds))
         for name, command in _clients(broker.bootstrap).items():
             stack.enter_context(ChildProcess(command, log_path=directory / f"{name}.log"))
         lost = _await(lambda: _is_lost(broker), "the sick consumer to be lost")

@@ -24,8 +24,9 @@ from rebalance_deploy.broker import DEFAULT_VERSION, EmbeddedBroker
 from rebalance_deploy.broker_log import read_truth
 from rebalance_deploy.counts import Counted, expected, read_counts
 from rebalance_deploy.demo import workload
-from rebalance_deploy.demo.alerting import Alerting, alerting
+from rebalance_deploy.demo.alerting import pages_told
 from rebalance_deploy.errors import UserError
+from rebalance_deploy.observability import Alerting
 from rebalance_deploy.processes import ChildProcess
 from rebalance_deploy.terminal.words import describe, describe_finding
 from rebalance_streaming.config import StreamConfig
@@ -80,7 +81,7 @@ def _perform(options: Options, directory: Path, stop: threading.Event, say: Say)
         monitor = stack.enter_context(local.Monitor(settings, directory))
         if not monitor.wait_until_ready(stop, say):
             return 0
-        servers = stack.enter_context(alerting(directory, monitor.url, say))
+        servers = stack.enter_context(pages_told(directory, monitor.url, say))
         show = _Show(broker, monitor, _start_workload(broker.bootstrap, directory, stack), stop, say)
         _say_what_to_try(monitor.url, servers, say)
         return _play(show, options.duration_seconds)
@@ -104,7 +105,7 @@ def _say_what_to_try(url: str, servers: Alerting | None, say: Say) -> None:
     group = workload.SICK.group
     if servers is not None:
         say(
-            f"Prometheus: {servers.prometheus_url}/alerts  Alertmanager: {servers.alertmanager_url}; pages show up here"
+            f"Prometheus: {servers.prometheus.url}/alerts  Alertmanager: {servers.alertmanager.url}; pages show up here"
         )
     say("three things to try in the meantime:")
     say(f"  1. open {url}/#/groups/{StreamConfig().cluster}/{group}")
