@@ -83,6 +83,28 @@ def test_a_silence_is_compared_with_both_time_outs(
     assert {each.source for each in found.evidence} == {COMMITS}
 
 
+@pytest.mark.parametrize(
+    ("life_s", "classes", "confidence"),
+    [
+        (299.5, (CLEAN,), PLAUSIBLE),
+        (300.0, (POLL_TIMEOUT, CLEAN), PLAUSIBLE),
+        (301.0, (POLL_TIMEOUT, CLEAN), PLAUSIBLE),
+        (301.5, (CLEAN,), PLAUSIBLE),
+    ],
+)
+def test_who_commits_to_the_end_may_still_have_stopped_polling(
+    life_s: float, classes: tuple[str, ...], confidence: float
+):
+    """The only member, which commits from a thread of its own, leaves the moment its limit is over."""
+    from_ms = LOST_MS - round(life_s * SECOND)
+    formed = rebalance(from_ms - 3 * SECOND, [], [B], took_ms=3 * SECOND)
+    emptied = rebalance(LOST_MS, [B], [], took_ms=0, join_ended_at_ms=LOST_MS)
+    beats = [commits(at, dict.fromkeys([2, 3], at // 100)) for at in range(from_ms + 2_000, LOST_MS, 5 * SECOND)]
+    found = judged(emptied, formed, *beats)
+    assert (found.classes, found.confidence) == (classes, confidence)
+    assert ("rebalance_timeout" in {each.field for each in found.evidence}) == (POLL_TIMEOUT in classes)
+
+
 ENDS = {2: LOST_MS // 100, 3: LOST_MS // 100}
 
 

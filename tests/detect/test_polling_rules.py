@@ -83,6 +83,13 @@ def test_time_outs_that_are_alike_are_told_apart_by_nobody():
     assert [each.parameter for each in found.advice] == ["code"]
 
 
+def test_a_leave_that_only_looks_orderly_is_named_as_the_alternative():
+    """It committed up to the moment its limit was over: an orderly leave would look the same."""
+    found = poll_overrun(episode(of := gone(classes=(POLL_TIMEOUT, CLEAN))), of)
+    assert found is not None
+    assert [each.rule for each in found.alternatives] == ["scale_in"]
+
+
 def test_a_limit_that_nobody_told_has_no_number():
     """Records of old brokers lack it: no made-up limit, and the client's own word where there is one."""
     who = replace(B, rebalance_timeout_ms=None)

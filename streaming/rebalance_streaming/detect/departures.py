@@ -288,6 +288,10 @@ def _class_by_silence(of: Departure) -> _Classes | None:
     if not of.due and classes == (SESSION_EXPIRED,) and of.silence_ms <= 2 * (of.rhythm.gap_ms or _COMMIT_GAP_MS):
         # Commits of changes only: none may have been due yet.
         return (UNKNOWN,), 0.3, evidence
+    at_limit = _left_at_its_limit(of) if classes == (CLEAN,) else None
+    if at_limit is not None:
+        # Commits need no poll: librdkafka sends them from a thread of its own, others one per record of a batch.
+        return (POLL_TIMEOUT, CLEAN), PLAUSIBLE, (*evidence, at_limit)
     label = STRONG if of.due else PLAUSIBLE
     return (classes, label if len(classes) == 1 else label - 0.3, evidence) if classes else None
 
@@ -302,8 +306,7 @@ def _class_by_life(of: Departure) -> _Classes:
     as_session = -500 <= life - session <= _LIFE_SLACK_MS
     as_poll = past_poll is not None and -500 <= past_poll <= _POLL_SLACK_MS
     if as_poll and (not as_session or 0 <= (past_poll or 0) <= _POLL_TIGHT_MS):
-        text = f"left {seconds(life)} after it got its partitions, with a limit of {seconds(poll or 0)}"
-        return (POLL_TIMEOUT,), PLAUSIBLE, (*evidence, Evidence(LOG, "rebalance_timeout", text, "one poll, no other"))
+        return (POLL_TIMEOUT,), PLAUSIBLE, (*evidence, _limit_evidence(life, poll or 0))
     if as_session:
         text = f"lost {seconds(life)} after it got its partitions, with a session of {seconds(session)}"
         told = (*evidence, Evidence(LOG, "session_timeout", text, "never a heartbeat"))
@@ -313,6 +316,21 @@ def _class_by_life(of: Departure) -> _Classes:
             else ((SESSION_EXPIRED,), PLAUSIBLE, told)
         )
     return (UNKNOWN,), 0.3, evidence
+
+
+def _left_at_its_limit(of: Departure) -> Evidence | None:
+    """Return that a member left just when its poll limit was over since it got its partitions; null if it did not."""
+    if of.joined_ms is None or not of.poll_ms or not of.client.enforces_poll:
+        return None
+    life = of.to_ms - of.joined_ms
+    if not 0 <= life - of.poll_ms <= _POLL_TIGHT_MS:
+        return None
+    return _limit_evidence(life, of.poll_ms)
+
+
+def _limit_evidence(life_ms: int, poll_ms: int) -> Evidence:
+    text = f"left {seconds(life_ms)} after it got its partitions, with a limit of {seconds(poll_ms)}"
+    return Evidence(LOG, "rebalance_timeout", text, "one poll, no other")
 
 
 def _classes_of(of: Departure, silence: int) -> tuple[str, ...]:

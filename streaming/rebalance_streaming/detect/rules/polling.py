@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from rebalance_streaming.detect.advice import poll_limit, poll_overrun_advice, stalled_barrier_advice
-from rebalance_streaming.detect.departures import POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure, awaited_evidence
+from rebalance_streaming.detect.departures import (
+    CLEAN,
+    POLL_TIMEOUT,
+    SESSION_EXPIRED,
+    UNKNOWN,
+    Departure,
+    awaited_evidence,
+)
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.rules.circumstances import client_of, missing_reports
 from rebalance_streaming.detect.verdict import PLAUSIBLE, STRONG, Verdict, name_of, seconds, subject_of
@@ -82,6 +89,8 @@ def poll_overrun(episode: Episode, departure: Departure) -> Verdict | None:
     back = "" if departure.back_ms is None else f"; it came back {seconds(departure.back_ms - departure.to_ms)} later"
     by_session = Alternative("heartbeat_starvation", "its silence matches max.poll.interval, not the session")
     others: tuple[Alternative, ...] = (by_session,)
+    if CLEAN in departure.classes:
+        others = (Alternative("scale_in", "it left at the very moment its poll limit was over"),)
     if SESSION_EXPIRED in departure.classes:
         why = "its silence is about as long as its session, too"
         others = (Alternative("member_crash", why), Alternative("heartbeat_starvation", why))
