@@ -20,7 +20,7 @@ from rebalance_deploy.observability import alerting
 from rebalance_deploy.processes import ChildProcess
 from waiting import wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 GROUP = "payments-enricher"
 SICK = ConsumerSpec(

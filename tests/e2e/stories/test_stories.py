@@ -109,8 +109,7 @@ def holds_owner_lock(run: StoryRun) -> None:
 
 
 SICK = (
-    # Live, two of nine runs told its cause as secondary; recordings of it are judged right every time.
-    pytest.param(join_barrier.STORY, 2, holds_join_barrier, id="join_barrier", marks=pytest.mark.slow),
+    pytest.param(join_barrier.STORY, 2, holds_join_barrier, id="join_barrier"),
     pytest.param(owner_lock.STORY, 2, holds_owner_lock, id="owner_lock"),
     pytest.param(idle_lock.FAST, 4, holds_idle_lock, id="idle_lock", marks=pytest.mark.slow),
     pytest.param(long_batches.STORY, 2, holds_long_batches, id="long_batches", marks=pytest.mark.slow),
