@@ -238,7 +238,13 @@ def _per_window(read: Callable[[Window], float]) -> Callable[[Windows], Samples]
 
 def _read_member_changes(group: GroupFacts) -> Samples:
     counters = group.snapshot.counters
-    changes = {"joined": counters.members_joined, "left": counters.members_left, "replaced": counters.members_replaced}
+    changes = {
+        "joined": counters.members_joined,
+        "left": counters.members_left,
+        "expired": counters.members_expired,
+        "poll_timeout": counters.members_poll_timeout,
+        "replaced": counters.members_replaced,
+    }
     return [((change,), count) for change, count in changes.items()]
 
 
@@ -401,8 +407,9 @@ GROUP_METRICS: tuple[Metric[GroupFacts], ...] = (
     Metric(
         "member_changes_total",
         "counter",
-        "Members that joined, left or were replaced (a static member that came back under a new id). Leaving covers "
-        "every way to go, expired sessions and poll time-outs included: the log does not tell them apart.",
+        "Members that joined, left or were replaced (a static member that came back under a new id). `left` covers "
+        "every way to go; `expired` (its session was over) and `poll_timeout` (its poll limit was) are among them, as "
+        "the diagnosis finds 20 s later, and not for groups it ignores.",
         ("change",),
         _read_member_changes,
     ),

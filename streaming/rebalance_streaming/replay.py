@@ -25,6 +25,7 @@ from rebalance_streaming.groups import episodes, events
 from rebalance_streaming.groups.commits import LogColumns, summarise
 from rebalance_streaming.groups.fold import FOLDED_TYPES, GROUP_METADATA, fold, settle
 from rebalance_streaming.groups.lagging import note_lag
+from rebalance_streaming.groups.leaving import note_timed_out
 from rebalance_streaming.groups.model import GroupRecord, GroupState, new_state
 from rebalance_streaming.groups.probing import observe
 from rebalance_streaming.groups.silences import CommitRhythm, note_silences
@@ -124,14 +125,16 @@ class Replay:
         for state in self.states.values():
             if state.episode is not None:
                 self.states[state.picture.group] = settle(state, self._now_ms + episodes.SETTLE_AFTER_MS)
+        if self.detector is not None:
+            self._judge_until(self._now_ms)
+            self.detector.finish()
+            self.detector.disturbances()
+            self._note_timed_out(self.detector)
         for rebalance in sorted(self._rebalances.values(), key=_end_of):
             yield _row("rebalance", rebalance)
         for group in sorted(self.states):
             yield _row("group", self.states[group].picture)
         if self.detector is not None:
-            self._judge_until(self._now_ms)
-            self.detector.finish()
-            self.detector.disturbances()
             for finding in self.detector.book.findings():
                 yield _row("finding", finding)
 
@@ -202,6 +205,13 @@ class Replay:
             self._judged_ms += step
             self.detector.advance(self._judged_ms)
             self.detector.disturbances()
+            self._note_timed_out(self.detector)
+
+    def _note_timed_out(self, detector: Detector) -> None:
+        """Count how members left, as far as that is known by now."""
+        for left in detector.timed_out():
+            before = self.states[left.group]
+            self._keep(left.group, before, note_timed_out(before, left), ())
 
     def _hear(self, until_ms: int | None) -> None:
         """Note the gaps between commits that ended before a time, or all."""
@@ -345,7 +355,8 @@ def replay(
     """
     wanted = OUTPUTS[output]
     state = Replay()
-    if "finding" in wanted:
+    if {"finding", "group"} & set(wanted):
+        # A group's totals tell how members left, which only the diagnosis finds out.
         state.detector = Detector(state.cluster, detect)
     for row in itertools.chain(state.feed(read_lines(files, until_ms)), state.finish()):
         if row["kind"] in wanted:

@@ -224,11 +224,11 @@ def without_bounds(row: Row) -> Row:
 
 
 def totals(row: Row) -> Row:
-    """Return a group's totals but for its durations."""
+    """Return a group's totals but for its durations, and how members left: both are judged on the evidence so far."""
     return {
         name: value
         for name, value in row["counters"].items()
-        if name not in ("durations", "duration_ms", "lost_partition_ms")
+        if name not in ("durations", "duration_ms", "lost_partition_ms", "members_expired", "members_poll_timeout")
     }
 
 

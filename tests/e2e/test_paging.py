@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from coordinators import committed_offsets
-from e2e.rig import Rig, running_rig
+from e2e.rig import Rig, running_rig, samples
 from prometheus.rig import Inbox, ask, webhook_receiver
 from rebalance_deploy.counts import fetch
 from rebalance_deploy.demo import workload
@@ -65,6 +65,7 @@ def test_a_sick_consumer_pages_and_its_cure_resolves(tmp_path: Path) -> None:
             told = page["annotations"]
             assert page["labels"] | {"cluster": "default", "group": GROUP} == page["labels"]
             wait_for(lambda: "poll_overrun" in _causes(rig), lambda: _causes(rig), 60)
+            wait_for(lambda: _poll_timeouts(rig), "the departure in the totals of its group")
             assert all(told[line] for line in ("cause", "since", "impact", "scope", "now"))
             assert told["explain_url"] == f"{rig.monitor.url}/#/groups/default/{GROUP}"
             assert inbox.bodies("/pagerduty"), "a critical alert wakes somebody"
@@ -91,6 +92,12 @@ def _critical(inbox: Inbox) -> dict[str, Any] | None:
 def _causes(rig: Rig) -> set[str]:
     findings = json.loads(fetch(f"{rig.monitor.url}/api/v1/findings?group={GROUP}")[1])["findings"]
     return {each["rule"] for each in findings if each["primary"]}
+
+
+def _poll_timeouts(rig: Rig) -> float:
+    wanted = {"cluster": "default", "group": GROUP, "change": "poll_timeout"}
+    name = "kafka_rebalance_member_changes_total"
+    return sum(value for each, labels, value in samples(rig.monitor.url) if each == name and labels == wanted)
 
 
 def _is_over(inbox: Inbox) -> bool:

@@ -95,7 +95,9 @@ kafka_rebalance_duration_seconds_count{cluster="prod",group="payments"} 6
 kafka_rebalance_lost_partition_seconds_total{cluster="prod",group="payments"} 0.0
 kafka_rebalance_moved_partitions_total{cluster="prod",group="payments"} 9
 kafka_rebalance_member_changes_total{cluster="prod",group="payments",change="joined"} 5
-kafka_rebalance_member_changes_total{cluster="prod",group="payments",change="left"} 2
+kafka_rebalance_member_changes_total{cluster="prod",group="payments",change="left"} 4
+kafka_rebalance_member_changes_total{cluster="prod",group="payments",change="expired"} 2
+kafka_rebalance_member_changes_total{cluster="prod",group="payments",change="poll_timeout"} 1
 kafka_rebalance_member_changes_total{cluster="prod",group="payments",change="replaced"} 3
 kafka_rebalance_last_rebalance_timestamp_seconds{cluster="prod",group="payments"} 1789999909.5
 kafka_rebalance_group_info{cluster="prod",group="payments",protocol_type="consumer",protocol="range",\

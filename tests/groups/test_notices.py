@@ -10,8 +10,20 @@ from rebalance_streaming.groups.counts import SourceCounts
 from rebalance_streaming.groups.events import CommitSummary, QueryStatus, Silence, encode
 from rebalance_streaming.groups.fold import fold
 from rebalance_streaming.groups.lagging import LagAround
+from rebalance_streaming.groups.leaving import TimedOut
 from rebalance_streaming.groups.model import GroupState, new_state
-from rebalance_streaming.groups.notices import Commits, Counted, Lagging, Notice, Silent, by_group, dump, load, note
+from rebalance_streaming.groups.notices import (
+    Commits,
+    Counted,
+    Lagging,
+    Left,
+    Notice,
+    Silent,
+    by_group,
+    dump,
+    load,
+    note,
+)
 from rebalance_streaming.groups.silences import GroupSilences
 from rebalance_streaming.groups.simple import Committing
 
@@ -33,6 +45,7 @@ NOTICES: dict[str, Notice] = {
     "committing": Commits((Committing("g", 7, 5, 1_000_000), Committing("h", 8, 6, 2_000_000))),
     "silences": Silent((GroupSilences("g", (GAP,)), GroupSilences("h/with/slashes", ()))),
     "lag": Lagging((LagAround("g", LATEST, 10, 90), LagAround("ü 🚀", "other", 0, 3, 1_000_000))),
+    "left": Left((TimedOut("g", LATEST, ("a-1",)), TimedOut("ü 🚀", "other", (), ("b-1", "c-1")))),
 }
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from rebalance_streaming.detect.book import Book, Statement
 from rebalance_streaming.detect.catalogue import diagnosis
 from rebalance_streaming.detect.config import DetectConfig, Thresholds
-from rebalance_streaming.detect.departures import SESSION_EXPIRED, Departure
+from rebalance_streaming.detect.departures import POLL_TIMEOUT, SESSION_EXPIRED, Departure
 from rebalance_streaming.detect.episode import Elsewhere, Known, Past, look_at
 from rebalance_streaming.detect.heartbeats import time_group
 from rebalance_streaming.detect.history import GroupHistory
@@ -39,6 +39,7 @@ from rebalance_streaming.groups.events import (
     Rebalance,
 )
 from rebalance_streaming.groups.lagging import WATCHED_MS, LagAround, watch_lag
+from rebalance_streaming.groups.leaving import TimedOut
 from rebalance_streaming.wire.metrics.report import Report
 
 _ONGOING = "ongoing"
@@ -118,6 +119,7 @@ class Detector:
         #: When a rebalance is to be judged, without anything else happening to its group.
         self._appointments: list[tuple[int, str]] = []
         self._lags: dict[str, LagAround] = {}
+        self._timed_out: list[TimedOut] = []
         self._committing: set[str] = set()
         self._last_commit_ms = 0
         self.book = Book(cluster)
@@ -206,6 +208,11 @@ class Detector:
         """Return, once, what changed of the lag around groups' latest rebalances."""
         changed, self._lags = tuple(self._lags.values()), {}
         return changed
+
+    def timed_out(self) -> tuple[TimedOut, ...]:
+        """Return, once, members of judged rebalances that left because a time-out was over."""
+        told, self._timed_out = tuple(self._timed_out), []
+        return told
 
     def take_report(self, report: Report) -> None:
         """Take up what a client said of itself; one whose group cannot be told yet is kept for a while."""
@@ -392,6 +399,19 @@ class Detector:
             if first_time and each.likely == SESSION_EXPIRED:
                 self._losses.append((case.history.group, past))
         case.past.sort(key=lambda each: each.left_ms)
+        self._note_timed_out(rebalance, departures, {} if known is None else known.departures)
+
+    def _note_timed_out(
+        self, rebalance: Rebalance, departures: Mapping[str, Departure], known: Mapping[str, Departure]
+    ) -> None:
+        """Tell of members that a time-out removed; what a later look makes of one that was told does not count."""
+        new = {name: each.likely for name, each in departures.items() if name not in known}
+        expired, poll_timeout = (
+            tuple(sorted(name for name, likely in new.items() if likely == wanted))
+            for wanted in (SESSION_EXPIRED, POLL_TIMEOUT)
+        )
+        if expired or poll_timeout:
+            self._timed_out.append(TimedOut(rebalance.group, rebalance.rebalance_id, expired, poll_timeout))
 
     def _followed(self, case: _Case, rebalance: Rebalance, verdict: Verdict) -> Verdict:
         """Give a rebalance that only continues the one before that one's cause."""

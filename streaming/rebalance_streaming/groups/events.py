@@ -85,6 +85,8 @@ class Counters:
     those that never did. `resets` counts how often numbering began anew: the group was deleted and came back.
     `durations` counts ended rebalances per bucket of `DURATION_BUCKETS_MS` (not cumulative) and `duration_ms` is
     their sum; where only bounds of a duration are known, the lower one counts.
+    `members_left` counts all that left; `members_expired` and `members_poll_timeout` are those among them of which the
+    diagnosis found that their session, or their poll limit, was over. They follow `settle_ms` after the rebalance.
     """
 
     rebalances: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REASONS, 0))
@@ -92,6 +94,8 @@ class Counters:
     generations_aborted: int = 0
     members_joined: int = 0
     members_left: int = 0
+    members_expired: int = 0
+    members_poll_timeout: int = 0
     members_replaced: int = 0
     partitions_moved: int = 0
     resets: int = 0

@@ -119,7 +119,8 @@ class GroupState:
     `joining_since_ms` is set while a classic group is in a join phase whose start the log shows.
     `revoked_unassigned` says that a cooperative assignor left partitions unassigned that members gave up, so that a
     follow-up generation is due. `last_generation` outlives a deletion. `topic_names` maps topic ids to names.
-    `metadata_hash` and `topology_epoch` are the last ones of groups that have them.
+    `metadata_hash` and `topology_epoch` are the last ones of groups that have them. `timed_out` are departures that
+    were counted by how they came about, as digests.
     """
 
     picture: GroupSnapshot
@@ -133,6 +134,7 @@ class GroupState:
     topic_names: dict[str, str] = field(default_factory=dict)
     metadata_hash: int | None = None
     topology_epoch: int | None = None
+    timed_out: tuple[int, ...] = ()
 
 
 def new_state(cluster: str, group: str) -> GroupState:

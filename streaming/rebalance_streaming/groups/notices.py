@@ -12,6 +12,7 @@ import msgspec
 from rebalance_streaming.groups.counts import SourceCounts
 from rebalance_streaming.groups.events import Rebalance
 from rebalance_streaming.groups.lagging import LagAround, note_lag
+from rebalance_streaming.groups.leaving import TimedOut, note_timed_out
 from rebalance_streaming.groups.model import GroupState
 from rebalance_streaming.groups.silences import GroupSilences, note_silences
 from rebalance_streaming.groups.simple import Committing, note_commit
@@ -41,7 +42,13 @@ class Lagging(msgspec.Struct, frozen=True, tag="lag", tag_field="notice"):
     lags: tuple[LagAround, ...]
 
 
-Notice = Counted | Commits | Silent | Lagging
+class Left(msgspec.Struct, frozen=True, tag="left", tag_field="notice"):
+    """Members that left because a time-out was over."""
+
+    left: tuple[TimedOut, ...]
+
+
+Notice = Counted | Commits | Silent | Lagging | Left
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Notice)
@@ -67,6 +74,8 @@ def by_group(notice: Notice) -> Iterator[tuple[str, Notice]]:
             yield from ((each.group, Silent((each,))) for each in silences)
         case Lagging(lags):
             yield from ((each.group, Lagging((each,))) for each in lags)
+        case Left(left):
+            yield from ((each.group, Left((each,))) for each in left)
 
 
 def note(state: GroupState, notice: Notice) -> tuple[GroupState, tuple[Rebalance, ...]]:
@@ -79,4 +88,6 @@ def note(state: GroupState, notice: Notice) -> tuple[GroupState, tuple[Rebalance
             return note_silences(state, [gap for each in silences for gap in each.silences])
         case Lagging((around,)):
             return note_lag(state, around)
+        case Left((each,)):
+            return note_timed_out(state, each), ()
     return state, ()

@@ -91,15 +91,20 @@ class Diagnosis:
             for key, finding in self._unpublished.items():
                 self._publish((self._config.findings_topic, key, events.encode(finding)))
             self._unpublished.clear()
-            lags = self._detector.lags()
-            if lags:
-                self._publish((self._config.commits_topic, None, notices.dump(notices.Lagging(lags))))
+            if lags := self._detector.lags():
+                self._tell(notices.Lagging(lags))
+            if left := self._detector.timed_out():
+                self._tell(notices.Left(left))
             if now_ms - self._timed_ms >= _TIMING_MS:
                 self._timed_ms = now_ms
                 self._publish_timing(now_ms)
             if now_ms - self._counted_ms >= _TOTALS_MS:
                 self._counted_ms = now_ms
                 self._publish_totals()
+
+    def _tell(self, notice: notices.Notice) -> None:
+        """Let the folds know."""
+        self._publish((self._config.commits_topic, None, notices.dump(notice)))
 
     def _take(self, row: _Row) -> None:
         self._judge(row.timestamp_ms)
