@@ -175,6 +175,22 @@ def test_a_round_that_follows_nothing_known_is_undetermined():
     assert run.causes() == {after.rebalance_id: "undetermined"}
 
 
+@pytest.mark.parametrize(
+    ("times", "lost_minutes", "severity"),
+    [(1, 0, INFO), (2, 0, INFO), (3, 0, TICKET), (1, 57, INFO), (1, 58, TICKET)],
+    ids=["once", "twice", "three times", "below 1 % of a day", "1 % of a day"],
+)
+def test_what_nothing_explains_is_a_ticket_when_it_recurs_or_costs_much(times: int, lost_minutes: int, severity: str):
+    """Four partitions have 96 hours a day, of which 57.6 minutes are one in a hundred."""
+    there = [A, B]
+    rounds = [
+        rebalance(T0 + (1 + n) * 10 * MINUTE, there, there, reason="metadata", lost_partition_ms=lost_minutes * MINUTE)
+        for n in range(times)
+    ]
+    run = Run().live(T0 + 45 * MINUTE, picture(T0, A, B), *rounds, step_ms=5 * SECOND)
+    assert {each.severity for each in run.detector.book.findings() if each.rule == "undetermined"} == {severity}
+
+
 @pytest.mark.parametrize("name", [each.name for each in recordings()])
 def test_live_every_rebalance_has_one_primary_at_any_time(name: str):
     """Not only at the end: whenever somebody looks, no rebalance has two causes."""

@@ -24,6 +24,7 @@ class Thresholds:
     #: Reasons recur within this, or the finding is resolved.
     resolve_after_ms: int = 10 * _MINUTE
     recurring_per_day: int = 3
+    churn_share: float = 0.01
     deploy_window_ms: int = 30 * _MINUTE
     deploy_per_member_ms: int = 5 * _MINUTE
     stay_ms: int = 10 * _MINUTE

@@ -20,7 +20,7 @@ from rebalance_streaming.detect.departures import POLL_TIMEOUT, SESSION_EXPIRED,
 from rebalance_streaming.detect.episode import Elsewhere, Known, Past, look_at
 from rebalance_streaming.detect.heartbeats import time_group
 from rebalance_streaming.detect.history import GroupHistory
-from rebalance_streaming.detect.look import Look
+from rebalance_streaming.detect.look import DAY_MS, Look
 from rebalance_streaming.detect.rank import explain
 from rebalance_streaming.detect.routing import Routing
 from rebalance_streaming.detect.rules.aggregate import cluster_wide
@@ -48,7 +48,6 @@ _SWEEP_MS = 30_000
 #: Rebalances judged again when something new is known of their group.
 _RECONSIDERED = 30
 _SAME_TIME_MS = 5_000
-_DAY_MS = 24 * 3_600_000
 #: Diagnoses of a group that cannot get on, seen only while it cannot.
 _HOLDING = frozenset(
     {"stalled_member_join_barrier", "reconciliation_stuck", "assigning_stuck", "coordinator_stuck_rebalance"}
@@ -335,7 +334,7 @@ class Detector:
             for each in standing
         ]
         statements += [Statement(each, False, self._last_of(case, each)) for each in storms]
-        return self._publish(case, statements, harmed=harmed)
+        return self._publish(case, look, statements, harmed=harmed)
 
     def _is_behind(self, verdict: Verdict) -> bool:
         """Whether a standstill may be the monitor's own: no group at all is known to have committed since it began."""
@@ -484,16 +483,19 @@ class Detector:
         ]
         return max(times, default=self.now_ms)
 
-    def _publish(self, case: _Case, statements: Iterable[Statement], *, harmed: bool) -> list[Finding]:
+    def _publish(self, case: _Case, look: Look, statements: Iterable[Statement], *, harmed: bool) -> list[Finding]:
         group, kept = case.history.group, list(statements)
-        recurs = self._unexplained_today(kept) >= case.thresholds.recurring_per_day
+        unexplained = self._unexplained_today(kept)
+        recurs = unexplained >= case.thresholds.recurring_per_day
+        if unexplained and not recurs:
+            recurs = look.churn() >= case.thresholds.churn_share
         weighed = [replace(each, verdict=self._weigh(group, each, harmed=harmed, recurs=recurs)) for each in kept]
         changed, withdrawn = self.book.update(group, weighed, self.now_ms, case.thresholds.resolve_after_ms)
         self._withdrawn += withdrawn
         return changed
 
     def _unexplained_today(self, statements: Iterable[Statement]) -> int:
-        since_ms = self.now_ms - _DAY_MS
+        since_ms = self.now_ms - DAY_MS
         unexplained = [each for each in statements if each.primary and each.verdict.rule == UNDETERMINED]
         return sum((each.last_ms or 0) >= since_ms for each in unexplained)
 

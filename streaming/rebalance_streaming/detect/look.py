@@ -11,6 +11,8 @@ from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.groups.events import Member, Rebalance
 
+DAY_MS = 24 * 3_600_000
+
 
 @dataclass(frozen=True, slots=True)
 class Look:
@@ -46,6 +48,17 @@ class Look:
     def recent(self, window_ms: int) -> list[Rebalance]:
         """Return the rebalances that began within a window that ends now, oldest first."""
         return self.history.since_ms(self.now_ms - window_ms)
+
+    def churn(self) -> float:
+        """Return the share of the last day that partitions stood still for rebalances.
+
+        It is a share of the whole day, so a lower bound for a group that was watched for less; 0 without members.
+        """
+        partitions = sum(len(numbers) for each in self.members for numbers in (each.partitions or {}).values())
+        lost_ms = sum(
+            each.lost_partition_ms for each in self.recent(DAY_MS) if each.members_before and each.members_after
+        )
+        return lost_ms / (partitions * DAY_MS) if partitions else 0.0
 
     def stable_since_ms(self) -> int | None:
         """Return since when members and assignment have been what they are; null while there is no picture."""

@@ -9,9 +9,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from rebalance_streaming.detect.fingerprints import JAVA, LIBRDKAFKA, fingerprint
-from rebalance_streaming.detect.look import ConditionRule, Look
+from rebalance_streaming.detect.look import DAY_MS, ConditionRule, Look
 from rebalance_streaming.detect.rules.standing import (
-    DAY_MS,
     STREAMS_ASSIGNOR,
     client_of,
     is_consumer_group,
@@ -31,12 +30,10 @@ from rebalance_streaming.detect.verdict import (
     seconds,
     subject_of,
 )
-from rebalance_streaming.groups.events import Advice, Alternative, Evidence, Member, Rebalance
+from rebalance_streaming.groups.events import Advice, Alternative, Evidence, Member
 from rebalance_streaming.groups.identity import client_stem
 
 _EAGER = frozenset({"range", "roundrobin", "sticky"})
-#: Share of all partitions' time that rebalances may take.
-_CHURN_A_DAY = 0.01
 #: How far the largest share may exceed the fair one before somebody should look at it.
 _UNFAIR = 1.5
 _NUMBER = re.compile(r"[-_.]?\d+")
@@ -52,8 +49,8 @@ def eager_assignor(look: Look) -> Iterator[Verdict]:
         return
     recent = [each for each in look.recent(DAY_MS) if each.members_before and each.members_after]
     kept = sum(each.moves.kept for each in recent if each.moves is not None)
-    churn = _churn(look, recent)
-    if len(look.members) < look.thresholds.eager_members and churn < _CHURN_A_DAY:
+    churn = look.churn()
+    if len(look.members) < look.thresholds.eager_members and churn < look.thresholds.churn_share:
         return
     partitions = sum(size_of(each.partitions) for each in look.members)
     cost = f"{kept} partitions stopped without moving in {len(recent)} rebalances of the last day"
@@ -73,12 +70,6 @@ def eager_assignor(look: Look) -> Iterator[Verdict]:
         ),
         advice=_cooperate(look),
     )
-
-
-def _churn(look: Look, recent: Sequence[Rebalance]) -> float:
-    """Return the share of a whole day that partitions stood still: a lower bound for a group watched for less."""
-    partitions = sum(size_of(each.partitions) for each in look.members)
-    return sum(each.lost_partition_ms for each in recent) / (partitions * DAY_MS) if partitions else 0.0
 
 
 def _cooperate(look: Look) -> tuple[Advice, ...]:

@@ -15,11 +15,10 @@ from rebalance_streaming.detect.departures import SESSION_EXPIRED, slot_of
 from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.fingerprints import fingerprint
 from rebalance_streaming.detect.liveness import GONE, RESTARTED
-from rebalance_streaming.detect.look import ConditionRule, Look
+from rebalance_streaming.detect.look import DAY_MS, ConditionRule, Look
 from rebalance_streaming.detect.rules import assignors, joining, poll_risk
 from rebalance_streaming.detect.rules.standing import (
     CONNECT_PROTOCOL,
-    DAY_MS,
     came_back_ms,
     client_of,
     names_of,

@@ -10,8 +10,8 @@ from itertools import pairwise
 
 from rebalance_streaming.detect.bugs import upgrade_advice
 from rebalance_streaming.detect.fingerprints import fingerprint
-from rebalance_streaming.detect.look import ConditionRule, Look
-from rebalance_streaming.detect.rules.standing import DAY_MS, client_of, size_of
+from rebalance_streaming.detect.look import DAY_MS, ConditionRule, Look
+from rebalance_streaming.detect.rules.standing import client_of, size_of
 from rebalance_streaming.detect.verdict import (
     CERTAIN,
     INFO,

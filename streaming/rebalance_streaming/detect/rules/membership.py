@@ -12,9 +12,9 @@ from rebalance_streaming.detect.departures import CLEAN, slot_of
 from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.fingerprints import fingerprint
 from rebalance_streaming.detect.history import partition_names
-from rebalance_streaming.detect.look import ConditionRule, Look
+from rebalance_streaming.detect.look import DAY_MS, ConditionRule, Look
 from rebalance_streaming.detect.rules import static_members, static_names
-from rebalance_streaming.detect.rules.standing import DAY_MS, came_back_ms, client_of, positions_of, recent_past
+from rebalance_streaming.detect.rules.standing import came_back_ms, client_of, positions_of, recent_past
 from rebalance_streaming.detect.verdict import (
     COMMITS,
     LOG,

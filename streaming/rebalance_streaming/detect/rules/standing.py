@@ -16,7 +16,6 @@ from rebalance_streaming.detect.progress import Position
 from rebalance_streaming.detect.verdict import name_of, subject_of
 from rebalance_streaming.groups.events import Member, Partitions, Subject
 
-DAY_MS = 24 * 3_600_000
 CONSUMER_PROTOCOL, CONNECT_PROTOCOL, STREAMS_ASSIGNOR = "consumer", "connect", "stream"
 _NAMED = 3
 

@@ -14,9 +14,8 @@ from rebalance_streaming.detect.barriers import longest_wait_ms
 from rebalance_streaming.detect.departures import SESSION_EXPIRED, session_of
 from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.history import partition_names, places
-from rebalance_streaming.detect.look import ConditionRule, Look
+from rebalance_streaming.detect.look import DAY_MS, ConditionRule, Look
 from rebalance_streaming.detect.rules.standing import (
-    DAY_MS,
     came_back_ms,
     client_of,
     is_harmed,

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from rebalance_streaming.detect.clients import ClientHistory
-from rebalance_streaming.detect.look import ConditionRule, Look
-from rebalance_streaming.detect.rules.standing import DAY_MS, is_reporting
+from rebalance_streaming.detect.look import DAY_MS, ConditionRule, Look
+from rebalance_streaming.detect.rules.standing import is_reporting
 from rebalance_streaming.detect.verdict import (
     CERTAIN,
     CLIENT_METRICS,
