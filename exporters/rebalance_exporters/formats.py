@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
-from rebalance_exporters.metrics import Exemplar, Metric, Samples
+from rebalance_exporters.series import Exemplar, Metric, Samples
 
 # Higher levels cost several times the CPU of the whole scrape and save little on text as repetitive as this; the
 # smaller table of hashes stays in the processor's cache.

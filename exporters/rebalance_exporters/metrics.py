@@ -7,27 +7,23 @@ rebalances. HELP texts are for the person on call. Labels never hold member ids,
 from __future__ import annotations
 
 import itertools
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Generic, Literal, Self, TypeVar
+from typing import Self
 
-from rebalance_exporters.health import Readiness, ReadProgress, status_age_seconds
 from rebalance_exporters.kept import FIRING, Example, Examples, GroupFindings
-from rebalance_exporters.view import DELETED, CommitProgress, LagProgress, Picture
+from rebalance_exporters.series import COUNT, SUM, Exemplar, Metric, Sample, Samples, in_seconds, one_sample
+from rebalance_exporters.view import DELETED, CommitProgress, LagProgress
 from rebalance_streaming.groups.events import (
     DURATION_BUCKETS_MS,
     REASONS,
     GroupSnapshot,
     GroupTiming,
     MemberTiming,
-    QueryStatus,
     TimingWindow,
 )
 from rebalance_streaming.groups.lag import LagWindow
 from rebalance_streaming.groups.windows import Window
-
-PREFIX = "kafka_rebalance_"
 
 #: The labels that every metric of a group begins with.
 GROUP_LABELS = ("cluster", "group")
@@ -52,81 +48,8 @@ STATES_OF = {
     "streams": ("Empty", "NotReady", "Assigning", "Reconciling", "Stable"),
 }
 
-#: Record types of `__consumer_offsets` by Kafka's names in snake case; 0 and 1 are two key versions of one thing.
-RECORD_TYPES = {
-    None: "none",
-    0: "offset_commit",
-    1: "offset_commit",
-    2: "group_metadata",
-    3: "consumer_group_metadata",
-    4: "consumer_group_partition_metadata",
-    5: "consumer_group_member_metadata",
-    6: "consumer_group_target_assignment_metadata",
-    7: "consumer_group_target_assignment_member",
-    8: "consumer_group_current_member_assignment",
-    9: "share_group_partition_metadata",
-    10: "share_group_member_metadata",
-    11: "share_group_metadata",
-    12: "share_group_target_assignment_metadata",
-    13: "share_group_target_assignment_member",
-    14: "share_group_current_member_assignment",
-    15: "share_group_state_partition_metadata",
-    16: "consumer_group_regular_expression",
-    17: "streams_group_metadata",
-    19: "streams_group_member_metadata",
-    20: "streams_group_target_assignment_metadata",
-    21: "streams_group_target_assignment_member",
-    22: "streams_group_current_member_assignment",
-    23: "streams_group_topology",
-}
-
 #: A group's sliding windows by name, summed up to now: they slide although nothing happens.
 Windows = Mapping[str, Window]
-
-Sample = tuple[tuple[str, ...], float]
-Samples = Sequence[Sample]
-_S = TypeVar("_S")
-
-
-@dataclass(frozen=True, slots=True)
-class Exemplar:
-    """An event that stands for a sample: its value, and when it was, in seconds since 1970."""
-
-    rebalance_id: str
-    value: float
-    timestamp: float
-
-
-@dataclass(frozen=True, slots=True)
-class Metric(Generic[_S]):
-    """One metric: `name` without the prefix, `read` gives (label values, value) in the order of `labels`.
-
-    No sample means that the value cannot be known; a counter's name ends in `_total`. A histogram's readings are those
-    of its buckets, cumulative with the label `le`, and two last ones with `SUM` and `COUNT` in its place.
-    `exemplify` gives exemplars by label values (a histogram's by the bound), which only OpenMetrics can show; null
-    where there are none.
-    """
-
-    name: str
-    type: Literal["counter", "gauge", "histogram"]
-    help: str
-    labels: tuple[str, ...]
-    read: Callable[[_S], Samples]
-    exemplify: Callable[[_S], Mapping[tuple[str, ...], Exemplar]] | None = None
-
-    @property
-    def full_name(self) -> str:
-        """The name of its samples."""
-        return PREFIX + self.name
-
-    @property
-    def family_name(self) -> str:
-        """The name OpenMetrics gives the family: a counter's without its ending."""
-        return self.full_name.removesuffix("_total")
-
-
-#: Stand for a histogram's `_sum` and `_count` where its readings have the bucket's bound.
-SUM, COUNT = "sum", "count"
 
 #: The buckets of a duration as labels, in seconds.
 _BOUNDS = (*((str(bound / 1000),) for bound in DURATION_BUCKETS_MS), ("+Inf",))
@@ -158,35 +81,6 @@ class CommitMoment:
 
     progress: CommitProgress
     now_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Reload:
-    """How the last reading of a settings file went, and when it last went well, in epoch milliseconds."""
-
-    file: str
-    successful: bool
-    succeeded_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class MonitorState:
-    """What the monitor's own metrics are read from; groups and series are those of the exposition being written."""
-
-    picture: Picture
-    progress: ReadProgress
-    readiness: Readiness
-    now_ms: int
-    version: str
-    exported_groups: int
-    dropped_groups: int
-    series: int
-    dropped_series: Mapping[str, int]
-    reloads: tuple[Reload, ...] = ()
-
-
-def _one(value: float | None) -> Samples:
-    return [] if value is None else [((), value)]
 
 
 def _read_rebalances(group: GroupFacts) -> Samples:
@@ -273,15 +167,15 @@ def count_partitions(group: GroupSnapshot) -> list[int] | None:
 
 
 def _read_assigned(group: GroupFacts) -> Samples:
-    return _one(None if group.partitions is None else sum(group.partitions))
+    return one_sample(None if group.partitions is None else sum(group.partitions))
 
 
 def _read_largest(group: GroupFacts) -> Samples:
-    return _one(max(group.partitions) if group.partitions else None)
+    return one_sample(max(group.partitions) if group.partitions else None)
 
 
 def _read_idle(group: GroupFacts) -> Samples:
-    return _one(None if group.partitions is None else group.partitions.count(0))
+    return one_sample(None if group.partitions is None else group.partitions.count(0))
 
 
 def _per_lag_window(read: Callable[[LagWindow], float | None]) -> Callable[[LagProgress], Samples]:
@@ -340,7 +234,7 @@ def member_labels(member: MemberTiming) -> tuple[str, str]:
 
 
 def _read_commit_age(moment: CommitMoment) -> Samples:
-    return _one(max(0, moment.now_ms - moment.progress.last_commit_ms) / 1000)
+    return one_sample(max(0, moment.now_ms - moment.progress.last_commit_ms) / 1000)
 
 
 def _read_state_seconds(spent: Mapping[str, float]) -> Samples:
@@ -351,10 +245,6 @@ def complete_states(group: GroupSnapshot, seconds: Mapping[str, float]) -> dict[
     """Return seconds for every state the group's type can be in, and others it was in, always in one order."""
     states = {*STATES_OF.get(group.type or "", ()), *seconds} - {DELETED}
     return {state: seconds.get(state, 0.0) for state in sorted(states)}
-
-
-def _seconds(milliseconds: float | None) -> float | None:
-    return None if milliseconds is None else milliseconds / 1000
 
 
 _STATE_LIST = ", ".join(f"{code} {state}" for state, code in STATE_CODES.items())
@@ -394,7 +284,7 @@ GROUP_METRICS: tuple[Metric[GroupFacts], ...] = (
         "Partition-seconds that passed during rebalances without a commit, from gaps of 7.5 s or more: an upper bound "
         "by up to a commit interval each, and nothing for shorter ones.",
         (),
-        lambda group: _one(group.snapshot.counters.lost_partition_ms / 1000),
+        lambda group: one_sample(group.snapshot.counters.lost_partition_ms / 1000),
     ),
     Metric(
         "moved_partitions_total",
@@ -402,7 +292,7 @@ GROUP_METRICS: tuple[Metric[GroupFacts], ...] = (
         "Partitions that changed from one member to another, a restarted member being the same. Counted 20 s after the "
         "end of the rebalance.",
         (),
-        lambda group: _one(group.snapshot.counters.partitions_moved),
+        lambda group: one_sample(group.snapshot.counters.partitions_moved),
     ),
     Metric(
         "member_changes_total",
@@ -419,7 +309,7 @@ GROUP_METRICS: tuple[Metric[GroupFacts], ...] = (
         "When the group's last rebalance was completed, or began if it goes on, in seconds since 1970. Absent while "
         "none was seen.",
         (),
-        lambda group: _one(_seconds(group.snapshot.last_rebalance_ms)),
+        lambda group: one_sample(in_seconds(group.snapshot.last_rebalance_ms)),
     ),
     Metric(
         "group_info",
@@ -434,14 +324,14 @@ GROUP_METRICS: tuple[Metric[GroupFacts], ...] = (
         "gauge",
         "The group's present generation. It starts again when a group is deleted and made anew: do not take rates.",
         (),
-        lambda group: _one(group.snapshot.generation),
+        lambda group: one_sample(group.snapshot.generation),
     ),
     Metric(
         "group_members",
         "gauge",
         "Members of the group after its last rebalance.",
         (),
-        lambda group: _one(None if group.snapshot.state is None else len(group.snapshot.members)),
+        lambda group: one_sample(None if group.snapshot.state is None else len(group.snapshot.members)),
     ),
     Metric(
         "group_state_code",
@@ -449,7 +339,7 @@ GROUP_METRICS: tuple[Metric[GroupFacts], ...] = (
         f"The group's last known state as a number, as decoration for tables: {_STATE_LIST}. "
         "Sampled at scrapes it misses most rebalances: alert on kafka_rebalance_rebalances_total instead.",
         (),
-        lambda group: _one(STATE_CODES.get(group.snapshot.state or "")),
+        lambda group: one_sample(STATE_CODES.get(group.snapshot.state or "")),
     ),
     Metric(
         "group_assigned_partitions",
@@ -510,7 +400,7 @@ LAG_METRICS: tuple[Metric[LagProgress], ...] = (
         "Records between what the group committed and the end of its partitions, as of the last probe. Absent while no "
         "end offset is known: without `rebalance-monitor probe` nobody knows.",
         (),
-        lambda progress: _one(progress.total),
+        lambda progress: one_sample(progress.total),
     ),
     Metric("topic_lag", "gauge", "The group's lag per topic, in records.", ("topic",), _read_topic_lag),
     Metric(
@@ -519,7 +409,7 @@ LAG_METRICS: tuple[Metric[LagProgress], ...] = (
         "How long the oldest record that the group has not committed has been there: at most this, and less by no more "
         "than an eighth or one probe interval. A lower bound only for records older than the prober's memory.",
         (),
-        lambda progress: _one(None if progress.lag is None else progress.lag.time_ms / 1000),
+        lambda progress: one_sample(None if progress.lag is None else progress.lag.time_ms / 1000),
     ),
     Metric(
         "window_commits",
@@ -577,7 +467,7 @@ TIMING_METRICS: tuple[Metric[GroupTiming], ...] = (
         "gauge",
         "Oldest last heartbeat that a member reported in the last 1, 5 and 15 minutes.",
         _WINDOW,
-        _per_timing_window(lambda window: _seconds(window.heartbeat_age_max_ms)),
+        _per_timing_window(lambda window: in_seconds(window.heartbeat_age_max_ms)),
     ),
     Metric(
         "window_heartbeat_headroom_ratio",
@@ -593,7 +483,7 @@ TIMING_METRICS: tuple[Metric[GroupTiming], ...] = (
         "Longest time since a member's last poll in the last 1, 5 and 15 minutes. Close to max.poll.interval: its "
         "batches are too large.",
         _WINDOW,
-        _per_timing_window(lambda window: _seconds(window.poll_gap_max_ms)),
+        _per_timing_window(lambda window: in_seconds(window.poll_gap_max_ms)),
     ),
     Metric(
         "window_poll_headroom_ratio",
@@ -614,7 +504,7 @@ MEMBER_METRICS: tuple[Metric[GroupTiming], ...] = (
         "gauge",
         "Age of the member's last heartbeat when it last reported.",
         _MEMBER,
-        _per_member(lambda member: _seconds(member.heartbeat_age_ms)),
+        _per_member(lambda member: in_seconds(member.heartbeat_age_ms)),
     ),
     Metric(
         "member_heartbeat_headroom_ratio",
@@ -628,7 +518,7 @@ MEMBER_METRICS: tuple[Metric[GroupTiming], ...] = (
         "gauge",
         "Time since the member's last poll when it last reported.",
         _MEMBER,
-        _per_member(lambda member: _seconds(member.poll_age_ms)),
+        _per_member(lambda member: in_seconds(member.poll_age_ms)),
     ),
 )
 
@@ -651,236 +541,4 @@ COMMIT_AGE: Metric[CommitMoment] = Metric(
     "while no commit was read: after a start only the last minutes of commits are.",
     (),
     _read_commit_age,
-)
-
-
-def _read_records(state: MonitorState) -> Samples:
-    totals: Counter[tuple[str, ...]] = Counter()
-    for row in state.picture.records:
-        for record in row.records:
-            kind = RECORD_TYPES.get(record.type, str(record.type))
-            version = "none" if record.value_version is None else str(record.value_version)
-            totals[row.cluster, record.query, kind, version, record.outcome] += record.count
-    return sorted(totals.items())
-
-
-def _per_query(read: Callable[[QueryStatus], float | None]) -> Callable[[MonitorState], Samples]:
-    """Make a reading of one query's status a reading of all of them."""
-
-    def read_all(state: MonitorState) -> Samples:
-        values = [((status.cluster, status.query), read(status)) for status in state.picture.queries]
-        return [(labels, value) for labels, value in values if value is not None]
-
-    return read_all
-
-
-def _read_status_age(state: MonitorState) -> Samples:
-    return [
-        ((status.cluster, status.query), status_age_seconds(status, state.now_ms)) for status in state.picture.queries
-    ]
-
-
-def _read_late(groups: Iterable[GroupSnapshot]) -> Samples:
-    totals: Counter[tuple[str, ...]] = Counter()
-    for group in groups:
-        totals[group.cluster, "late"] += group.windows.late
-        totals[group.cluster, "future"] += group.windows.future
-    return sorted(totals.items())
-
-
-_QUERY = ("cluster", "query")
-
-#: The monitor's own few hundred series.
-MONITOR_METRICS: tuple[Metric[MonitorState], ...] = (
-    Metric(
-        "monitor_ready",
-        "gauge",
-        "1 when the picture is complete and fresh. At 0 trust no other series: /-/ready says what is awaited.",
-        (),
-        lambda state: _one(int(state.readiness.ready)),
-    ),
-    Metric(
-        "monitor_records_total",
-        "counter",
-        "Records of the offsets topic by how decoding ended. Unsupported or corrupt ones that grow mean that part of "
-        "the log is not understood.",
-        ("cluster", "query", "type", "version", "outcome"),
-        _read_records,
-    ),
-    Metric(
-        "monitor_caught_up",
-        "gauge",
-        "1 once a query has processed all that was in the log when it started.",
-        _QUERY,
-        _per_query(lambda status: int(status.caught_up)),
-    ),
-    Metric(
-        "monitor_source_lag_records",
-        "gauge",
-        "Log positions between a query's last batch and the end of the log, an upper bound of unread records.",
-        _QUERY,
-        _per_query(lambda status: status.source_lag_records),
-    ),
-    Metric(
-        "monitor_event_delay_seconds",
-        "gauge",
-        "Time from the newest processed record to the end of its batch: how late the monitor learns of things.",
-        _QUERY,
-        _per_query(lambda status: _seconds(status.event_delay_ms)),
-    ),
-    Metric(
-        "monitor_batch_seconds",
-        "gauge",
-        "How long a query's last batch took. Longer than its trigger for a while: the stream needs more cores.",
-        _QUERY,
-        _per_query(lambda status: _seconds(status.batch_ms)),
-    ),
-    Metric(
-        "monitor_batch_rows",
-        "gauge",
-        "Records read by a query's last batch.",
-        _QUERY,
-        _per_query(lambda status: status.input_rows),
-    ),
-    Metric(
-        "monitor_trigger_seconds",
-        "gauge",
-        "How often a query means to run a batch.",
-        _QUERY,
-        _per_query(lambda status: _seconds(status.trigger_ms)),
-    ),
-    Metric(
-        "monitor_last_batch_timestamp_seconds",
-        "gauge",
-        "When a query last finished a batch or found nothing new to read, in seconds since 1970.",
-        _QUERY,
-        _per_query(lambda status: _seconds(status.last_batch_at_ms)),
-    ),
-    Metric(
-        "monitor_status_age_seconds",
-        "gauge",
-        "Time since a query last gave a sign of life. When it grows, the stream is down and all series are stale.",
-        _QUERY,
-        _read_status_age,
-    ),
-    Metric(
-        "monitor_start_timestamp_seconds",
-        "gauge",
-        "When a query started, in seconds since 1970.",
-        _QUERY,
-        _per_query(lambda status: _seconds(status.started_at_ms)),
-    ),
-    Metric(
-        "monitor_state_rows",
-        "gauge",
-        "Rows of state a query holds, about one per group.",
-        _QUERY,
-        _per_query(lambda status: status.state_rows),
-    ),
-    Metric(
-        "monitor_state_bytes",
-        "gauge",
-        "Memory a query's state takes.",
-        _QUERY,
-        _per_query(lambda status: status.state_bytes),
-    ),
-    Metric(
-        "monitor_client_metrics_total",
-        "counter",
-        "Messages of client metrics by topic and outcome: `decoded`, or why they were not understood.",
-        ("cluster", "topic", "outcome"),
-        lambda state: [
-            ((totals.cluster, each.topic, each.outcome), each.count)
-            for totals in state.picture.reports
-            for each in totals.reports
-        ],
-    ),
-    Metric(
-        "monitor_late_events_total",
-        "counter",
-        "Rebalances and generations whose records carry a time too far in the past (late) or ahead (future) for the "
-        "sliding windows; future ones count as of now. Rising: a broker's clock is wrong.",
-        ("cluster", "kind"),
-        lambda state: _read_late(state.picture.groups.values()),
-    ),
-    Metric(
-        "monitor_rows_total",
-        "counter",
-        "Rows the exporter read from each of the stream's topics.",
-        ("topic",),
-        lambda state: [((topic,), count) for topic, count in state.picture.rows.items()],
-    ),
-    Metric(
-        "monitor_contract_errors_total",
-        "counter",
-        "Rows the exporter could not understand and left out: update it, or look for what else writes to the topic.",
-        ("topic",),
-        lambda state: [((topic,), count) for topic, count in state.picture.contract_errors.items()],
-    ),
-    Metric(
-        "monitor_kafka_errors_total",
-        "counter",
-        "Errors the exporter's Kafka client reported; while not ready, /-/ready shows the latest.",
-        (),
-        lambda state: _one(state.progress.kafka_errors),
-    ),
-    Metric(
-        "monitor_groups",
-        "gauge",
-        "Known groups, by whether they have series here or were dropped because of the limit.",
-        ("outcome",),
-        lambda state: [(("exported",), state.exported_groups), (("dropped",), state.dropped_groups)],
-    ),
-    Metric(
-        "monitor_series",
-        "gauge",
-        "Series of groups in this exposition.",
-        (),
-        lambda state: _one(state.series),
-    ),
-    Metric(
-        "monitor_dropped_series_total",
-        "counter",
-        "Series left out because of a limit, counted once when their group or member is first left out. Any rise "
-        "means that something is not watched: raise the limit.",
-        ("limit",),
-        lambda state: [((limit,), count) for limit, count in state.dropped_series.items()],
-    ),
-    Metric(
-        "monitor_last_probe_timestamp_seconds",
-        "gauge",
-        "When the newest probe that was read was made, in seconds since 1970. Absent: nobody probes, and lag, "
-        "coordinators and the states within a classic rebalance are not known.",
-        ("cluster",),
-        lambda state: [((cluster,), totals.last_ms / 1000) for cluster, totals in sorted(state.picture.probes.items())],
-    ),
-    Metric(
-        "monitor_probe_complaints_total",
-        "counter",
-        "Complaints that came with probes, such as a coordinator that refused to answer, as far as the exporter has "
-        "read. The prober's own metrics count what it could not ask at all.",
-        ("cluster",),
-        lambda state: [((cluster,), totals.errors) for cluster, totals in sorted(state.picture.probes.items())],
-    ),
-    Metric(
-        "monitor_config_reload_successful",
-        "gauge",
-        "1 when the file was understood when it was last read. At 0 the former content is in force; the log says why.",
-        ("file",),
-        lambda state: [((reload.file,), int(reload.successful)) for reload in state.reloads],
-    ),
-    Metric(
-        "monitor_config_reload_success_timestamp_seconds",
-        "gauge",
-        "When the file was last read successfully, in seconds since 1970. SIGHUP reads it again.",
-        ("file",),
-        lambda state: [((reload.file,), reload.succeeded_ms / 1000) for reload in state.reloads],
-    ),
-    Metric(
-        "monitor_build_info",
-        "gauge",
-        "Always 1: the exporter's version.",
-        ("version",),
-        lambda state: [((state.version,), 1)],
-    ),
 )

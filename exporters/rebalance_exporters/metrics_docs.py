@@ -17,22 +17,21 @@ from rebalance_exporters.metrics import (
     GROUP_METRICS,
     LAG_METRICS,
     MEMBER_METRICS,
-    MONITOR_METRICS,
     PARTITION_LAG,
-    PREFIX,
     STATE_CODES,
     STATE_SECONDS,
     STATES_OF,
     TIMING_METRICS,
     WINDOW_METRICS,
-    Metric,
 )
+from rebalance_exporters.monitor_metrics import MONITOR_METRICS
+from rebalance_exporters.series import PREFIX, Metric
 from rebalance_streaming.groups.events import DURATION_BUCKETS_MS, REASONS
 
 _INTRODUCTION = """\
 # Metrics
 
-Everything `/metrics` serves. This page is generated from the table in `exporters/rebalance_exporters/metrics.py`;
+Everything `/metrics` serves. This page is generated from the tables in `exporters/rebalance_exporters/metrics.py` and `monitor_metrics.py`;
 change the text there, then run `python -m rebalance_exporters.metrics_docs docs/metrics.md`.
 
 All names begin with `{prefix}`. Units are base units. Where a value cannot be known its series is absent; it is never 0

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from rebalance_exporters.auth import PasswordCheck
 from rebalance_exporters.errors import ExporterError
-from rebalance_exporters.metrics import Reload
+from rebalance_exporters.monitor_metrics import Reload
 from rebalance_exporters.owners import Owners, load_owners
 from rebalance_exporters.web_config import WebConfig, load_web_config, make_tls_context
 

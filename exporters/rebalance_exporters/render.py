@@ -29,20 +29,18 @@ from rebalance_exporters.metrics import (
     GROUP_METRICS,
     LAG_METRICS,
     MEMBER_METRICS,
-    MONITOR_METRICS,
     PARTITION_LAG,
     STATE_SECONDS,
     TIMING_METRICS,
     WINDOW_METRICS,
     CommitMoment,
     GroupFacts,
-    Metric,
-    MonitorState,
-    Reload,
     complete_states,
     member_labels,
 )
+from rebalance_exporters.monitor_metrics import MONITOR_METRICS, MonitorState, Reload
 from rebalance_exporters.owners import Owners
+from rebalance_exporters.series import Metric
 from rebalance_exporters.state_times import StateTimes, seconds_by_state
 from rebalance_exporters.view import DELETED, Picture
 from rebalance_streaming.groups.events import PANE_MS, GroupSnapshot, GroupTiming, Panes

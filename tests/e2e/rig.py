@@ -22,7 +22,7 @@ from rebalance_deploy.counts import Counted, expected, fetch, read_counts
 from rebalance_deploy.demo import workload
 from rebalance_deploy.demo.workload import ConsumerSpec
 from rebalance_deploy.processes import ChildProcess
-from rebalance_exporters.metrics import RECORD_TYPES
+from rebalance_exporters.monitor_metrics import RECORD_TYPES
 from rebalance_streaming.groups.counts import counted_as
 from rebalance_streaming.wire.decode import decode_record
 from waiting import wait_for

@@ -3,36 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import pytest
 
+from exporters.tables import every_metric
 from grafana.boards import Asked, boards, expand, queries, read_list, selectors
 from prometheus.rig import RULES
-from rebalance_exporters import metrics
-from rebalance_exporters.metrics import GROUP_LABELS, PREFIX, Metric
+from rebalance_exporters.metrics import GROUP_LABELS
+from rebalance_exporters.series import PREFIX
 
 #: What Prometheus adds at the scrape.
 TARGET = {"job", "instance"}
-
-
-def _tables() -> Iterator[Metric[object]]:
-    for name in sorted(vars(metrics)):
-        value = getattr(metrics, name)
-        yield from (each for each in (value if isinstance(value, tuple) else (value,)) if isinstance(each, Metric))
 
 
 def exported() -> Mapping[str, set[str]]:
     """Return the labels of every metric of the exporter by its full name."""
     return {
         metric.full_name: {*metric.labels, *(() if metric.name.startswith("monitor_") else GROUP_LABELS)}
-        for metric in _tables()
+        for metric in every_metric()
     }
 
 
 def samples() -> Mapping[str, set[str]]:
     """Return the same by the names of samples: a histogram has three."""
-    histograms = {metric.full_name for metric in _tables() if metric.type == "histogram"}
+    histograms = {metric.full_name for metric in every_metric() if metric.type == "histogram"}
     found = {name: labels for name, labels in exported().items() if name not in histograms}
     for name in histograms:
         found |= {name + end: exported()[name] | {"le"} for end in ("_bucket", "_sum", "_count")}

@@ -57,10 +57,10 @@ def webhook_receiver() -> Iterator[Inbox]:
         yield Inbox(url, received)
 
 
-def run_tool(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run promtool or amtool to its end; its exit code is for the test to judge."""
+def run_tool(name: str, *arguments: str | Path, text: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run promtool or amtool to its end, with `text` as its input; its exit code is for the test to judge."""
     command = [str(find_tool(name)), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, input=text, capture_output=True, text=True, timeout=120, check=False)
 
 
 def post_alerts(url: str, *alerts: Mapping[str, Any]) -> None:

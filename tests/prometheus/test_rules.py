@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
+from exporters.tables import every_metric
 from prometheus.rig import DEPLOY, RULES, run_tool
 from rebalance_deploy import observability
 from rebalance_deploy.errors import UserError
-from rebalance_exporters import metrics
 
 RULE_FILES = sorted(RULES.glob("*.yml"))
 TEST_FILES = sorted((DEPLOY / "prometheus" / "tests").glob("*.yml"))
@@ -135,11 +135,7 @@ def test_blindness_is_told_before_silence_is_taken_for_the_end() -> None:
 
 def test_rules_use_what_the_exporter_exports() -> None:
     """Every metric and every label matched or summed by in a rule is in the exporter's table, or a rule's record."""
-    exported = {
-        metric.full_name: {*metric.labels, "cluster", "group", "instance", "job"}
-        for name in dir(metrics)
-        for metric in flatten(getattr(metrics, name))
-    }
+    exported = {metric.full_name: {*metric.labels, "cluster", "group", "instance", "job"} for metric in every_metric()}
     for histogram in [name for name in exported if name.endswith("duration_seconds")]:
         exported |= {histogram + end: exported[histogram] | {"le"} for end in ("_bucket", "_count", "_sum")}
     text = "".join(file.read_text() for file in RULE_FILES)
@@ -148,14 +144,6 @@ def test_rules_use_what_the_exporter_exports() -> None:
     for name, matchers in re.findall(r"\b(kafka_rebalance_[a-z0-9_]+)\{([a-z_]+[=!][^{}%]*)\}", text):
         wanted = set(re.findall(r'([a-z_]+)(?:=|!=|=~|!~)"', matchers))
         assert wanted <= exported[name], (name, wanted - exported[name])
-
-
-def flatten(value: object) -> Iterator[metrics.Metric[Any]]:
-    """Yield the metrics that a name of the table's module stands for."""
-    if isinstance(value, metrics.Metric):
-        yield value
-    elif isinstance(value, tuple):
-        yield from (each for each in value if isinstance(each, metrics.Metric))
 
 
 def test_rules_know_the_catalogue() -> None:

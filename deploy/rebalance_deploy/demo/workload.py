@@ -15,12 +15,17 @@ import threading
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from rebalance_exporters.reporters import confluent, kafka_python
+
 TOPICS = {"orders": 6, "payments": 6, "shipments": 4}
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSpec:
-    """One consumer process: the library it uses, its identity, and how long it sits on what it polled."""
+    """One consumer process: the library it uses, its identity, and how long it sits on what it polled.
+
+    `reports`: it tells the monitor of its heartbeats and polls.
+    """
 
     library: str
     group: str
@@ -31,6 +36,7 @@ class ConsumerSpec:
     max_poll_interval_ms: int = 300_000
     seconds_per_poll: float = 0.0
     group_instance_id: str | None = None
+    reports: bool = False
 
 
 #: The consumer the demo is about: it processes longer than its max.poll.interval, is removed from its group, comes
@@ -46,9 +52,9 @@ SICK = ConsumerSpec(
 )
 
 CONSUMERS = (
-    ConsumerSpec("confluent-kafka", "orders-billing", "orders", "billing-1"),
-    ConsumerSpec("confluent-kafka", "orders-billing", "orders", "billing-2"),
-    ConsumerSpec("kafka-python", "payments-audit", "payments", "audit-1"),
+    ConsumerSpec("confluent-kafka", "orders-billing", "orders", "billing-1", reports=True),
+    ConsumerSpec("confluent-kafka", "orders-billing", "orders", "billing-2", reports=True),
+    ConsumerSpec("kafka-python", "payments-audit", "payments", "audit-1", reports=True),
     ConsumerSpec("confluent-kafka", "shipments-search", "shipments", "search-1", assignor="cooperative-sticky"),
     ConsumerSpec("confluent-kafka", "shipments-search", "shipments", "search-2", assignor="cooperative-sticky"),
     ConsumerSpec("kafka-python", "payments-enricher", "payments", "enricher-1", session_timeout_ms=6_000),
@@ -107,7 +113,7 @@ def _open_confluent(bootstrap: str, spec: ConsumerSpec) -> tuple[Any, Any]:
     }
     if spec.group_instance_id is not None:
         settings["group.instance.id"] = spec.group_instance_id
-    consumer = Consumer(settings)
+    consumer = confluent.report(Consumer, settings) if spec.reports else Consumer(settings)
     consumer.subscribe([spec.topic])
     return (lambda: [m for m in consumer.consume(100, 0.5) if m.error() is None]), consumer.close
 
@@ -126,6 +132,8 @@ def _open_kafka_python(bootstrap: str, spec: ConsumerSpec) -> tuple[Any, Any]:
         max_poll_interval_ms=spec.max_poll_interval_ms,
         auto_offset_reset="earliest",
     )
+    if spec.reports:
+        kafka_python.report(consumer)
     return (lambda: consumer.poll(timeout_ms=500)), consumer.close
 
 

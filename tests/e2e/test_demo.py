@@ -1,0 +1,68 @@
+"""`rebalance-monitor demo`, as a person starts it: what it says, what it serves, and that it counted everything."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from exporters.tables import every_metric
+from prometheus.rig import run_tool
+from rebalance_deploy.counts import fetch
+from rebalance_deploy.processes import ChildProcess
+from waiting import wait_for
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(420)]
+
+_READY = re.compile(r"the monitor is ready: (http://\S+)/metrics")
+#: Long enough for a diagnosis, which comes 20 s after the first rebalance that the sick consumer caused.
+_SECONDS = 60
+
+
+@contextmanager
+def demo(log: Path) -> Iterator[ChildProcess]:
+    """Start a demo that ends by itself, with the exporter on a free port."""
+    command = [sys.executable, "-m", "rebalance_deploy", "demo", "--duration", str(_SECONDS), "--port", "0"]
+    with ChildProcess(command, log_path=log, grace_seconds=60) as running:
+        yield running
+
+
+def url_of(log: Path) -> str:
+    """Return where the exporter of a demo serves, by the demo's own word; empty before it said so."""
+    match = _READY.search(log.read_text()) if log.exists() else None
+    return "" if match is None else match[1]
+
+
+def test_the_demo_shows_every_metric_and_counts_every_rebalance(tmp_path: Path) -> None:
+    """Exit code 0, the sick consumer explained, every metric of the table on /metrics, nothing for promtool to mend."""
+    log, text = tmp_path / "demo.log", ""
+    with demo(log) as running:
+        url = wait_for(lambda: url_of(log), log.read_text, 240)
+        missing = {metric.family_name for metric in every_metric()}
+
+        def all_there() -> bool:
+            nonlocal text
+            text = fetch(f"{url}/metrics")[1]
+            # A family without a sample is a heading only.
+            missing.difference_update(each.name for each in text_string_to_metric_families(text + "\n") if each.samples)
+            return not missing
+
+        wait_for(all_there, lambda: f"{sorted(missing)} on /metrics", _SECONDS - 5)
+        checked = check_metrics(text)
+        assert running.wait(180) == 0, log.read_text()
+    said = log.read_text()
+    assert re.search(r"FIRING (ticket|page): poll_overrun", said)
+    assert (count := re.search(r"counted (\d+) of (\d+) rebalances", said))
+    assert count[1] == count[2]
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
+
+
+def check_metrics(text: str) -> subprocess.CompletedProcess[str]:
+    """Let promtool judge names, types and texts of a live page."""
+    return run_tool("promtool", "check", "metrics", text=text)
