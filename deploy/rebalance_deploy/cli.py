@@ -101,11 +101,11 @@ def export(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | 
 @_configured
 @_exporting
 def up(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | None, **settings: object) -> None:
-    """Run stream, prober and exporter on this machine against any cluster."""
+    """Run stream, prober and exporter on this machine against any cluster. SIGHUP goes to the exporter."""
     from rebalance_deploy import local  # noqa: PLC0415
 
     flags = (*_export_settings(settings), *flags)
-    local.run(_sources(config, flags, bootstrap_server), _stop_event(), _say)
+    local.run(_sources(config, flags, bootstrap_server), _stop_event(), _reload_event(), _say)
 
 
 @cli.command()
@@ -252,6 +252,13 @@ def _stop_event() -> threading.Event:
     signal.signal(signal.SIGTERM, on_signal)
     signal.signal(signal.SIGINT, on_signal)
     return stop
+
+
+def _reload_event() -> threading.Event:
+    """Return an event that SIGHUP sets."""
+    reload = threading.Event()
+    signal.signal(signal.SIGHUP, lambda *_: reload.set())
+    return reload
 
 
 def _interrupt_on_signals() -> None:

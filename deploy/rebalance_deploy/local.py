@@ -76,8 +76,11 @@ class Supervised:
             self.start()
 
 
-def run(sources: Sources, stop: threading.Event, say: Say) -> None:
-    """Run all processes until `stop` is set, then stop them side by side."""
+def run(sources: Sources, stop: threading.Event, reload: threading.Event, say: Say) -> None:
+    """Run all processes until `stop` is set, then stop them side by side.
+
+    Whenever `reload` is set the exporter is told to read its settings files again.
+    """
     # Wrong settings are told once, here, and not by every child.
     components.stream_config(sources)
     components.probe_config(sources)
@@ -87,6 +90,9 @@ def run(sources: Sources, stop: threading.Event, say: Say) -> None:
         while not stop.wait(1):
             for child in children:
                 child.restart_if_ended(stop, say)
+            if reload.is_set():
+                reload.clear()
+                next(child for child in children if child.name == "export").process.request_reload()
     finally:
         _stop_all(children)
 

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import IO, Self
 
 # What parent and guard say to each other on their socket, one byte each.
-_TERMINATE, _KILL = b"T", b"K"
+_TERMINATE, _KILL, _RELOAD = b"T", b"K", b"H"
 _STARTED, _FAILED = "started", "failed"
 _ANSWER_BYTES = 4096
 _PR_SET_PDEATHSIG = 1
@@ -90,6 +90,10 @@ class ChildProcess:
             return self._guard.wait(timeout_seconds)
         except subprocess.TimeoutExpired:
             raise TimeoutError(f"{self.command[0]} still runs after {timeout_seconds} s") from None
+
+    def request_reload(self) -> None:
+        """Send SIGHUP to the command, by which servers read their settings files again; others it ends."""
+        self._tell(_RELOAD)
 
     def request_stop(self) -> None:
         """Send SIGTERM to the command's group and return at once: to stop several commands side by side."""
@@ -169,6 +173,9 @@ def _attend(child: "subprocess.Popen[bytes]", parent: socket.socket, grace_secon
         order = parent.recv(1)
         if order == _KILL:
             return
+        if order == _RELOAD:
+            os.kill(child.pid, signal.SIGHUP)
+            continue
         os.killpg(child.pid, signal.SIGTERM)
         if order != _TERMINATE:
             poll.unregister(parent)

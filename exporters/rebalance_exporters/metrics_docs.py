@@ -31,8 +31,8 @@ from rebalance_streaming.groups.events import DURATION_BUCKETS_MS, REASONS
 _INTRODUCTION = """\
 # Metrics
 
-Everything `/metrics` serves. This page is generated from the tables in `exporters/rebalance_exporters/metrics.py` and `monitor_metrics.py`;
-change the text there, then run `python -m rebalance_exporters.metrics_docs docs/metrics.md`.
+Everything `/metrics` serves. This page is generated from the tables in `exporters/rebalance_exporters/`, `metrics.py`
+and `monitor_metrics.py`; change the text there, then run `python -m rebalance_exporters.metrics_docs docs/metrics.md`.
 
 All names begin with `{prefix}`. Units are base units. Where a value cannot be known its series is absent; it is never 0
 for that reason. Rebalances, generations and members are counted by the stream, at the source, and every child of those

@@ -45,6 +45,18 @@ def test_unknown_command_is_an_error_at_once(tmp_path: Path) -> None:
         ChildProcess([tmp_path / "no-such-command"])
 
 
+def test_a_request_to_reload_reaches_the_command_alone(tmp_path: Path) -> None:
+    """SIGHUP goes to the command, not to its children, and neither it nor its guard ends by it."""
+    log = tmp_path / "log"
+    script = "sleep 300 & child=$!; trap 'echo told; kill -0 $child && echo both there' HUP; echo ready; wait; wait"
+    with ChildProcess(["sh", "-c", script], log_path=log) as child:
+        wait_for(lambda: log.exists() and "ready" in log.read_text(), "the command's start")
+        child.request_reload()
+        wait_for(lambda: "both there" in log.read_text(), log.read_text)
+        assert child.is_running
+    assert log.read_text() == "ready\ntold\nboth there\n"
+
+
 def test_terminate_ends_the_whole_family(tmp_path: Path) -> None:
     """Stopping a command stops what it started, too."""
     log = tmp_path / "log"
