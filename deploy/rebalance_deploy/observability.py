@@ -128,11 +128,12 @@ def receiving(on_body: Callable[[str, Any], None]) -> Iterator[str]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            on_body(self.path, json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             # PagerDuty's API answers 202; webhooks and Slack take any of the two hundreds.
             self.send_response(202)
             self.end_headers()
             self.wfile.write(b"{}")
+            on_body(self.path, body)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
             pass

@@ -297,9 +297,9 @@ GROUP_METRICS: tuple[Metric[GroupFacts], ...] = (
     Metric(
         "member_changes_total",
         "counter",
-        "Members that joined, left or were replaced (a static member that came back under a new id). `left` covers "
-        "every way to go; `expired` (its session was over) and `poll_timeout` (its poll limit was) are among them, as "
-        "the diagnosis finds 20 s later, and not for groups it ignores.",
+        "Members that joined, left or were replaced (came back under a new id within the rebalance). Those whose "
+        "session (`expired`) or poll limit (`poll_timeout`) was over count there as well, as soon as the diagnosis "
+        "knows: 20 s later, never of groups it ignores. So do not sum over `change`.",
         ("change",),
         _read_member_changes,
     ),

@@ -90,8 +90,8 @@ def _show_changes() -> dashboard.Panel:
     return show_lines(
         "Members that came and went",
         About(
-            "Members per minute that joined, left or were replaced. Leaving covers every way to go; who left because "
-            "the session or the poll limit was over is shown once more, as soon as the diagnosis knows.",
+            "Members per minute that joined, left or were replaced. Of the latter two, those whose session or poll "
+            "limit was over are shown once more, as soon as the diagnosis knows.",
             "bars at deploys only.",
             "left and joined in pairs: the same process returns under a new id. What was found tells why it went.",
         ),

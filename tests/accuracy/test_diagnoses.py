@@ -39,6 +39,15 @@ def test_every_rebalance_has_one_primary_cause(recording: Recording) -> None:
     assert max(Counter(primary).values(), default=1) == 1
 
 
+@pytest.mark.parametrize("recording", RECORDINGS, ids=lambda each: each.name)
+def test_only_those_who_left_timed_out(recording: Recording) -> None:
+    """Nobody is counted as timed out who neither left nor was replaced, nor twice."""
+    for group in recording.groups():
+        counters = group.counters
+        timed_out = counters.members_expired + counters.members_poll_timeout
+        assert timed_out <= counters.members_left + counters.members_replaced, group.group
+
+
 @pytest.mark.slow
 def test_the_report_is_written() -> None:
     """`make test-all` writes docs/accuracy-diagnoses.md from what it found."""

@@ -30,7 +30,7 @@ from rebalance_streaming.detect.rules.assignors import (
     shared_group_id,
 )
 from rebalance_streaming.detect.verdict import CERTAIN, INFO, PLAUSIBLE, STRONG, TICKET
-from rebalance_streaming.groups.events import Member, Moves
+from rebalance_streaming.groups.events import Member, Moves, Silence
 
 NOW = T0 + 2 * HOUR
 
@@ -42,11 +42,11 @@ def members(count: int, **changes: Any) -> list[Member]:
 # --- Eager assignors ---
 
 
-def cost(who: list[Member], *, kept: int = 4, lost_ms: int = 0, count: int = 1) -> list[Event]:
-    return [
-        rebalance(NOW - (i + 1) * HOUR, who, who, moves=Moves(kept=kept), lost_partition_ms=lost_ms)
-        for i in range(count)
-    ]
+def cost(who: list[Member], *, kept: int = 4, took_ms: int = 3 * SECOND, count: int = 1) -> list[Event]:
+    """Let four partitions stand still for as long as a rebalance takes."""
+    begins = [NOW - (i + 1) * HOUR for i in range(count)]
+    gaps = {at: tuple(Silence("orders", p, at, at + took_ms) for p in range(4)) for at in begins}
+    return [rebalance(at, who, who, moves=Moves(kept=kept), took_ms=took_ms, silences=gaps[at]) for at in begins]
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def cost(who: list[Member], *, kept: int = 4, lost_ms: int = 0, count: int = 1) 
         pytest.param([picture(T0, *members(6))], INFO, id="six members, no rebalance yet"),
         pytest.param([picture(T0, *members(4)), *cost(members(4))], None, id="four members, little lost"),
         pytest.param(
-            [picture(T0, *members(4)), *cost(members(4), lost_ms=2 * HOUR, count=2)], TICKET, id="churn of 4 %"
+            [picture(T0, *members(4)), *cost(members(4), took_ms=30 * MINUTE, count=2)], TICKET, id="churn of 4 %"
         ),
         pytest.param([picture(T0, *members(6), protocol="cooperative-sticky")], None, id="cooperative"),
         pytest.param([picture(T0, *members(6), protocol=None, type="consumer")], None, id="newer protocol"),

@@ -7,14 +7,15 @@ from dataclasses import replace
 import pytest
 
 from detect.histories import MINUTE, SECOND, T0, history, member, picture, probe, rebalance, report
-from rebalance_streaming.detect.barriers import barriers, longest_wait_ms
+from rebalance_streaming.detect.barriers import Barrier, barriers, longest_barrier
 from rebalance_streaming.detect.clients import POLL_AGE
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.episode import Known, look_at
 from rebalance_streaming.detect.rank import explain
-from rebalance_streaming.groups.events import Generation, Member, Rebalance
+from rebalance_streaming.groups.events import Generation, Member, Probe, Rebalance
 
 FORMED_MS = T0 + MINUTE
+PREPARES = "PreparingRebalance"
 #: The second joins within the six seconds in which rebalances are one, and is let in when the first has been too long.
 HELD_MS, LET_IN_MS = FORMED_MS + 5 * SECOND, FORMED_MS + 25 * SECOND
 FIRST = member("a-1", [0, 1, 2, 3], rebalance_timeout_ms=25_000, session_timeout_ms=45_000)
@@ -38,6 +39,11 @@ def forming_and_held(before: tuple[Member, ...] = (), **changes: object) -> Reba
     return rebalance(FORMED_MS - 3 * SECOND, before, [NEW], took_ms=LET_IN_MS - FORMED_MS + 3_020, **told)
 
 
+def waits(of: Rebalance, *probes: Probe) -> list[int]:
+    """Return how long members waited in each barrier, in milliseconds."""
+    return [each.waited_ms for each in barriers(history(*probes, of), of)]
+
+
 PREPARING = [probe(at, "PreparingRebalance", [FIRST, NEW]) for at in range(HELD_MS, LET_IN_MS, 5 * SECOND)]
 
 
@@ -46,15 +52,17 @@ def test_every_generation_has_a_barrier_of_its_own():
     of = forming_and_held()
     (held,) = barriers(history(*PREPARING, of), of)
     assert (held.from_ms, held.released_ms, held.left, held.stayed) == (HELD_MS, LET_IN_MS, {"a-1"}, ())
-    assert longest_wait_ms(history(*PREPARING, of), of) == 20 * SECOND
+    assert longest_barrier(history(*PREPARING, of), of) == held
+    assert held.waited_ms == 20 * SECOND
 
 
 def test_a_wait_that_nobody_saw_is_not_made_up():
     """Without probes only the release of a following generation is known; other protocols have no barrier."""
     of = forming_and_held()
-    assert longest_wait_ms(history(of), of) == 0
+    assert waits(of) == [0]
     newer = forming_and_held(generations=(Generation(2, "join"),))
     assert barriers(history(*PREPARING, newer), newer) == ()
+    assert longest_barrier(history(*PREPARING, newer), newer) is None
 
 
 def test_a_start_in_the_log_needs_no_probe():
@@ -62,7 +70,7 @@ def test_a_start_in_the_log_needs_no_probe():
     of = forming_and_held()
     first, second = of.generations
     told = forming_and_held(generations=(first, replace(second, started_at_ms=HELD_MS - SECOND)))
-    assert longest_wait_ms(history(told), told) == 21 * SECOND
+    assert waits(told) == [21 * SECOND]
 
 
 def test_those_who_stayed_are_those_who_were_there():
@@ -72,6 +80,37 @@ def test_those_who_stayed_are_those_who_were_there():
     first, second = barriers(history(*PREPARING, of), of)
     assert (first.waited_ms, first.stayed) == (3 * SECOND - 20, (old,))
     assert (second.waited_ms, second.stayed) == (20 * SECOND, (old,))
+
+
+def test_a_round_that_failed_is_not_part_of_the_wait():
+    """The group prepared, its leader did not hand out the assignment, it prepared again: only that is the barrier."""
+    first, second = forming_and_held().generations
+    of = forming_and_held(generations=(first, replace(second, aborted_before=1)))
+    states = {HELD_MS: "PreparingRebalance", HELD_MS + 2_000: "CompletingRebalance", LET_IN_MS - 1_000: PREPARES}
+    assert waits(of, *(probe(at, state) for at, state in states.items())) == [1_000]
+    alone = rebalance(HELD_MS, [FIRST], [FIRST, NEW], took_ms=20_020, generations=(replace(second, aborted_before=1),))
+    assert waits(alone, *(probe(at, state) for at, state in states.items())) == [1_000]
+
+
+def test_a_probe_dated_late_belongs_to_the_barrier_before():
+    """It is stamped when the last answer is in: a moment after the assignment it may still say what was before."""
+    late = [probe(FORMED_MS + 300, PREPARES, [FIRST]), probe(FORMED_MS + 2_300, "Stable")]
+    assert waits(forming_and_held(), *late) == [0]
+    assert waits(forming_and_held(), *late, *PREPARING) == [20 * SECOND]
+
+
+def test_a_member_that_left_later_was_there_before():
+    """Whoever leaves in the next generation was among those that the others may have waited for."""
+    one, two = member("o-1", [4]), member("o-2", [5])
+    rounds = (
+        Generation(2, "join", join_ended_at_ms=HELD_MS + 40_000, assigned_at_ms=HELD_MS + 40_020, joined=("n-1",)),
+        Generation(3, "departure", join_ended_at_ms=HELD_MS + 44_000, assigned_at_ms=HELD_MS + 44_020, left=("o-1",)),
+    )
+    of = rebalance(HELD_MS, [one, two], [two, NEW], took_ms=44_020, generations=rounds)
+    longest = longest_barrier(history(of), of)
+    assert longest == Barrier(HELD_MS, HELD_MS + 40_000, (one, two), frozenset())
+    primary, *_ = explain(look_at(history(of), of, Thresholds(), HELD_MS + 2 * MINUTE, Known()))
+    assert [each.member_id for each in primary.subject.members] != ["o-2"]
 
 
 @pytest.mark.parametrize("reports", [True, False])

@@ -10,7 +10,7 @@ import pytest
 
 from detect.histories import MINUTE, SECOND, T0, Event, commits, history, member, picture, probe, rebalance, report
 from detect.turnover import joined, lost, pulse
-from rebalance_streaming.detect.clients import HEARTBEAT_AGE
+from rebalance_streaming.detect.clients import HEARTBEAT_AGE, POLL_AGE
 from rebalance_streaming.detect.departures import (
     CLEAN,
     FENCED,
@@ -103,6 +103,36 @@ def test_who_commits_to_the_end_may_still_have_stopped_polling(
     found = judged(emptied, formed, *beats)
     assert (found.classes, found.confidence) == (classes, confidence)
     assert ("rebalance_timeout" in {each.field for each in found.evidence}) == (POLL_TIMEOUT in classes)
+
+
+def test_a_client_that_tells_of_its_polls_is_believed():
+    """It polled to the end, so it left in order however long it had been there: a deploy every five minutes, say."""
+    from_ms = LOST_MS - 300_500
+    formed = rebalance(from_ms - 3 * SECOND, [], [B], took_ms=3 * SECOND)
+    emptied = rebalance(LOST_MS, [B], [], took_ms=0, join_ended_at_ms=LOST_MS)
+    beats = [commits(at, dict.fromkeys([2, 3], at // 100)) for at in range(from_ms + 2_000, LOST_MS, 5 * SECOND)]
+    told = [report(at, B, {POLL_AGE: 0.2, HEARTBEAT_AGE: 1.0}) for at in range(from_ms, LOST_MS, 5 * SECOND)]
+    assert judged(emptied, formed, *beats).likely == POLL_TIMEOUT
+    assert judged(emptied, formed, *beats, *told).likely == CLEAN
+
+
+def test_an_uncertain_moment_tells_no_limit():
+    """Of several members one left sometime within seconds: that its limit was over among them is no sign."""
+    formed = joined(LOST_MS - 300_500 - 3_000, B, [STAYS])
+    beats = [commits(at, dict.fromkeys([2, 3], at // 100)) for at in range(LOST_MS - 300_000, LOST_MS, 5 * SECOND)]
+    assert judged(left(), formed, *beats).likely == POLL_TIMEOUT
+    assert judged(left(started_after_ms=LOST_MS - 10_000), formed, *beats).likely == CLEAN
+
+
+def test_a_member_that_came_left_and_came_back_in_one_rebalance_has_left():
+    """KIP-848 clients return under their own id: it is there before and after all the same."""
+    rounds = (
+        Generation(2, "join", joined=("b-1",), assigned_at_ms=LOST_MS - 5_000),
+        Generation(3, "departure", left=("b-1",), assigned_at_ms=LOST_MS - 2_000),
+        Generation(4, "join", joined=("b-1",), assigned_at_ms=LOST_MS),
+    )
+    of = joined(LOST_MS - 6_000, B, [STAYS], took_ms=6_000, type="consumer", join_ended_at_ms=None, generations=rounds)
+    assert judged(of).member == B
 
 
 ENDS = {2: LOST_MS // 100, 3: LOST_MS // 100}

@@ -31,6 +31,7 @@ from detect.histories import (
     report,
 )
 from detect.turnover import Run, hear, joined, lost, pulse
+from rebalance_streaming.detect.clients import HEARTBEAT_AGE, POLL_AGE
 from rebalance_streaming.detect.config import DetectConfig, Override, Quiet
 from rebalance_streaming.detect.detector import Detector
 from rebalance_streaming.detect.verdict import INFO, PAGE, TICKET
@@ -41,6 +42,7 @@ from rebalance_streaming.groups.events import (
     GroupSnapshot,
     Probe,
     Rebalance,
+    Silence,
     decode,
     encode,
 )
@@ -175,20 +177,57 @@ def test_a_round_that_follows_nothing_known_is_undetermined():
     assert run.causes() == {after.rebalance_id: "undetermined"}
 
 
-@pytest.mark.parametrize(
-    ("times", "lost_minutes", "severity"),
-    [(1, 0, INFO), (2, 0, INFO), (3, 0, TICKET), (1, 57, INFO), (1, 58, TICKET)],
-    ids=["once", "twice", "three times", "below 1 % of a day", "1 % of a day"],
-)
-def test_what_nothing_explains_is_a_ticket_when_it_recurs_or_costs_much(times: int, lost_minutes: int, severity: str):
-    """Four partitions have 96 hours a day, of which 57.6 minutes are one in a hundred."""
-    there = [A, B]
-    rounds = [
-        rebalance(T0 + (1 + n) * 10 * MINUTE, there, there, reason="metadata", lost_partition_ms=lost_minutes * MINUTE)
-        for n in range(times)
-    ]
+@pytest.mark.parametrize(("times", "severity"), [(1, INFO), (2, INFO), (3, TICKET)])
+def test_what_nothing_explains_is_a_ticket_when_it_recurs(times: int, severity: str):
+    """Three within a day."""
+    rounds = [unexplained(T0 + (1 + n) * 10 * MINUTE) for n in range(times)]
     run = Run().live(T0 + 45 * MINUTE, picture(T0, A, B), *rounds, step_ms=5 * SECOND)
     assert {each.severity for each in run.detector.book.findings() if each.rule == "undetermined"} == {severity}
+
+
+@pytest.mark.parametrize(
+    ("took_minutes", "silent_minutes", "severity"),
+    [(14, 14, INFO), (15, 15, TICKET), (1, 240, INFO)],
+    ids=["below 1 % of a day", "1 % of a day", "an idle night"],
+)
+def test_what_nothing_explains_is_a_ticket_where_rebalances_cost_much(
+    took_minutes: int, silent_minutes: int, severity: str
+):
+    """A hundredth of a day is 14.4 minutes; a topic to which nothing was written for hours is no cost."""
+    began_ms = T0 + 2 * MINUTE
+    gaps = tuple(Silence("orders", p, began_ms, began_ms + silent_minutes * MINUTE) for p in range(4))
+    costly = joined(began_ms, B, [A], took_ms=took_minutes * MINUTE, silences=gaps)
+    after = unexplained(T0 + 20 * MINUTE)
+    run = Run().live(T0 + 22 * MINUTE, picture(T0, A), picture(T0 + 19 * MINUTE, A, B), costly, after)
+    found = {each.severity for each in run.detector.book.findings() if after.rebalance_id in each.rebalance_ids}
+    assert (run.causes()[after.rebalance_id], found) == ("undetermined", {severity})
+
+
+def unexplained(at_ms: int) -> Rebalance:
+    """Make a rebalance in which nothing changed."""
+    return rebalance(at_ms, [A, B], [A, B], reason="metadata")
+
+
+def test_members_that_timed_out_are_told_once():
+    """As soon as it is known how they left, however often the rebalance is judged again."""
+    run = Run().live(T0 + 4 * MINUTE, *overrun())
+    (told,) = run.detector.timed_out()
+    assert (told.group, told.expired, told.poll_timeout) == (GROUP, (), ("b-1",))
+    run.live(T0 + 8 * MINUTE, picture(T0 + 5 * MINUTE, A))
+    assert run.detector.timed_out() == ()
+
+
+def test_a_departure_understood_later_is_told_then():
+    """First only that it is gone; when its client has not reported for long enough, that its session was over."""
+    slow = replace(B, session_timeout_ms=45_000)
+    reports = [report(at, slow, {POLL_AGE: 0.5, HEARTBEAT_AGE: 1.0}, interval_ms=60_000) for at in (T0, T0 + MINUTE)]
+    gone = lost(T0 + 110 * SECOND, slow, [A, slow])
+    run = Run().live(T0 + 140 * SECOND, picture(T0, A, slow), *reports, gone)
+    assert run.causes() == {gone.rebalance_id: "undetermined"}
+    assert run.detector.timed_out() == ()
+    run.live(T0 + 6 * MINUTE, picture(T0 + 5 * MINUTE, A))
+    assert run.causes() == {gone.rebalance_id: "member_crash"}
+    assert [each.expired for each in run.detector.timed_out()] == [("b-1",)]
 
 
 @pytest.mark.parametrize("name", [each.name for each in recordings()])

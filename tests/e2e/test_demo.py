@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(420)]
 
 _READY = re.compile(r"the monitor is ready: (http://\S+)/metrics")
 #: Long enough for a diagnosis, which comes 20 s after the first rebalance that the sick consumer caused.
-_SECONDS = 60
+_SECONDS = 75
 
 
 @contextmanager
@@ -44,6 +44,7 @@ def test_the_demo_shows_every_metric_and_counts_every_rebalance(tmp_path: Path) 
     log, text = tmp_path / "demo.log", ""
     with demo(log) as running:
         url = wait_for(lambda: url_of(log), log.read_text, 240)
+        wait_for(lambda: "client processes started" in log.read_text(), log.read_text, 120)
         missing = {metric.family_name for metric in every_metric()}
 
         def all_there() -> bool:
@@ -53,7 +54,7 @@ def test_the_demo_shows_every_metric_and_counts_every_rebalance(tmp_path: Path) 
             missing.difference_update(each.name for each in text_string_to_metric_families(text + "\n") if each.samples)
             return not missing
 
-        wait_for(all_there, lambda: f"{sorted(missing)} on /metrics", _SECONDS - 5)
+        wait_for(all_there, lambda: f"{sorted(missing)} on /metrics", _SECONDS)
         checked = check_metrics(text)
         assert running.wait(180) == 0, log.read_text()
     said = log.read_text()

@@ -20,7 +20,8 @@ def lost() -> GroupState:
 
 
 STATE = lost()
-LEFT = TimedOut("g", "7-1", expired=("b-1",), poll_timeout=("c-1",))
+HOUR_MS = 3_600_000
+LEFT = TimedOut("g", "7-1", 5 * HOUR_MS, expired=("b-1",), poll_timeout=("c-1",))
 
 
 def counted(state: GroupState) -> tuple[int, int, int]:
@@ -47,13 +48,34 @@ def test_no_departure_counts_twice() -> None:
     assert counted(again) == (2, 3, 2)
 
 
-def test_what_is_remembered_is_bounded() -> None:
-    """A group that loses members all day does not grow."""
+def test_an_hour_told_twice_counts_once() -> None:
+    """After a restart the diagnosis tells everything of its look-back again, however much that is."""
+    told = [
+        TimedOut("g", f"7-{n}", HOUR_MS + n * 12 * 60_000, expired=tuple(f"m-{each}" for each in range(300)))
+        for n in range(5)
+    ]
     state = STATE
-    for number in range(3_000):
-        state = note_timed_out(state, TimedOut("g", f"7-{number}", expired=("b-1",)))
-    assert counted(state)[1] == 3_000
-    assert len(dump_state(state)) < 20_000
+    for each in (*told, *told):
+        state = note_timed_out(state, each)
+    assert counted(state)[1] == 1_500
+
+
+def test_what_is_remembered_is_bounded_by_time() -> None:
+    """A group that loses members all day does not grow, and what is older than all that is remembered was told."""
+    state = STATE
+    for minute in range(24 * 60):
+        state = note_timed_out(state, TimedOut("g", f"7-{minute}", minute * 60_000, expired=("b-1",)))
+    assert counted(state)[1] == 24 * 60
+    assert len(state.timed_out) <= 121
+    assert note_timed_out(state, TimedOut("g", "7-5", 5 * 60_000, expired=("b-1",))) is state
+
+
+def test_a_group_deleted_at_once_still_counts() -> None:
+    """Its last member died, an operator deleted the empty group before the diagnosis spoke."""
+    state = new_state("test", "g")
+    for record in Log().write(1, member("a-1")).write(2).delete().records:
+        state, _ = fold(state, record)
+    assert counted(note_timed_out(state, TimedOut("g", "7-2", 0, expired=("a-1",)))) == (1, 1, 0)
 
 
 def test_a_forgotten_group_does_not_come_back() -> None:

@@ -45,7 +45,7 @@ NOTICES: dict[str, Notice] = {
     "committing": Commits((Committing("g", 7, 5, 1_000_000), Committing("h", 8, 6, 2_000_000))),
     "silences": Silent((GroupSilences("g", (GAP,)), GroupSilences("h/with/slashes", ()))),
     "lag": Lagging((LagAround("g", LATEST, 10, 90), LagAround("ü 🚀", "other", 0, 3, 1_000_000))),
-    "left": Left((TimedOut("g", LATEST, ("a-1",)), TimedOut("ü 🚀", "other", (), ("b-1", "c-1")))),
+    "left": Left((TimedOut("g", LATEST, DONE_MS, ("a-1",)), TimedOut("ü 🚀", "other", 0, (), ("b-1", "c-1")))),
 }
 
 

@@ -307,6 +307,18 @@ def test_lag_around_a_rebalance_goes_back_to_its_group():
     assert story.tick(T0 + 90 * SECOND).published(CONFIG.commits_topic) == []
 
 
+def test_what_many_groups_lose_at_once_fits_into_messages():
+    """Members that timed out go back to their groups as well; a broker takes no message of more than a megabyte."""
+    groups = {f"g{n:04}" for n in range(450)}
+    events = [replace(each, group=group) for group in groups for each in overrun()]  # type: ignore[type-var]
+    told = Story().tell(*events).tick(T0 + 3 * MINUTE).published(CONFIG.commits_topic)
+    news = [notice for _, value in told if isinstance(notice := notices.load(value), notices.Left)]
+    assert {each.group for notice in news for each in notice.left} == groups
+    assert {key for key, _ in told} == {None}
+    assert max(len(value) for _, value in told) < 100_000
+    assert len(news) > 1
+
+
 # --- From Spark ---
 
 

@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from rebalance_streaming.detect.history import PREPARING, GroupHistory
 from rebalance_streaming.groups.events import Member, Rebalance
 
+#: A probe's clock and the coordinator's are not the same.
+SAME_MS = 500
+
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
     """Members waited for each other at least from `from_ms` until `released_ms`.
 
-    `stayed` are the members there before it that are there after the rebalance; `left` those it went on without.
+    `stayed` are the members there before it with which it went on, `left` those without which it did.
     """
 
     from_ms: int
@@ -37,26 +40,37 @@ def barriers(history: GroupHistory, rebalance: Rebalance) -> tuple[Barrier, ...]
     The first join of an empty group is none: it waits by design (group.initial.rebalance.delay.ms).
     """
     found = []
+    known = {m.member_id: m for m in (*rebalance.members_after, *rebalance.passing, *rebalance.members_before)}
     there, settled_ms = {member.member_id for member in rebalance.members_before}, None
     for generation in rebalance.generations:
         released_ms = generation.join_ended_at_ms
         if there and released_ms is not None:
             from_ms = rebalance.started_before_ms
-            if settled_ms is not None:
-                from_ms = generation.started_at_ms or _seen_preparing(history, settled_ms, released_ms)
-            stayed = tuple(each for each in rebalance.members_after if each.member_id in there)
+            if settled_ms is not None or generation.aborted_before:
+                seen_ms = preparing_since(history, settled_ms or from_ms, released_ms)
+                from_ms = generation.started_at_ms or seen_ms or released_ms
+            stayed = tuple(known[name] for name in sorted(there - set(generation.left)) if name in known)
             found.append(Barrier(min(from_ms, released_ms), released_ms, stayed, frozenset(generation.left)))
         there = (there | set(generation.joined)) - set(generation.left)
         settled_ms = generation.assigned_at_ms or released_ms
     return tuple(found)
 
 
-def longest_wait_ms(history: GroupHistory, rebalance: Rebalance) -> int:
-    """Return how long members waited at least in the longest barrier of a rebalance; 0 without any."""
-    return max((each.waited_ms for each in barriers(history, rebalance)), default=0)
+def preparing_since(history: GroupHistory, after_ms: int, until_ms: int) -> int | None:
+    """Return since when probes saw a group prepare without a break up to a time; null when the last one did not.
+
+    A probe may be dated a little after what it saw, so one close to `after_ms` belongs to what was before.
+    """
+    since = None
+    for each in reversed([*history.sightings_between(after_ms + SAME_MS, until_ms)]):
+        if each.state is None:
+            continue
+        if each.state != PREPARING:
+            break
+        since = each.at_ms
+    return since
 
 
-def _seen_preparing(history: GroupHistory, after_ms: int, released_ms: int) -> int:
-    """Return when a probe first saw the group prepare; its release when none did."""
-    seen = (each.at_ms for each in history.sightings_between(after_ms, released_ms) if each.state == PREPARING)
-    return next(seen, released_ms)
+def longest_barrier(history: GroupHistory, rebalance: Rebalance) -> Barrier | None:
+    """Return the barrier in which members waited longest; null where there was none to be told of."""
+    return max(barriers(history, rebalance), key=lambda each: each.waited_ms, default=None)

@@ -119,8 +119,9 @@ def find_departures(
     """
     after = {member.member_id for member in rebalance.members_after}
     meanwhile = {name for generation in rebalance.generations for name in generation.left}
-    there = (*rebalance.members_before, *rebalance.passing)
-    gone = [m for m in there if m.member_id not in after or m.member_id in meanwhile]
+    returned = (member for member in rebalance.members_after if member.member_id in meanwhile)
+    there = {member.member_id: member for member in (*returned, *rebalance.passing, *rebalance.members_before)}
+    gone = [m for m in there.values() if m.member_id not in after or m.member_id in meanwhile]
     return tuple(_find(history, rebalance, member, known.get(member.member_id), now_ms=now_ms) for member in gone)
 
 
@@ -319,8 +320,13 @@ def _class_by_life(of: Departure) -> _Classes:
 
 
 def _left_at_its_limit(of: Departure) -> Evidence | None:
-    """Return that a member left just when its poll limit was over since it got its partitions; null if it did not."""
+    """Return that a member left just when its poll limit was over since it got its partitions; null if it did not.
+
+    Only where the moment is known, and where its client tells nothing: one that reports tells when it polled.
+    """
     if of.joined_ms is None or not of.poll_ms or not of.client.enforces_poll:
+        return None
+    if of.stretch is not None or of.to_ms - of.from_ms > _POLL_TIGHT_MS:
         return None
     life = of.to_ms - of.joined_ms
     if not 0 <= life - of.poll_ms <= _POLL_TIGHT_MS:

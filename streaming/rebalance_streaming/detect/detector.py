@@ -82,6 +82,8 @@ class _Judged:
     rebalance: Rebalance
     verdicts: tuple[Verdict, ...]
     departures: dict[str, Departure]
+    #: Departures that were told to be a time-out's.
+    told: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -389,7 +391,8 @@ class Detector:
         )
         verdicts = tuple(self._followed(case, rebalance, each) for each in explain(episode))
         departures = {each.member.member_id: each for each in episode.departures}
-        case.judged[rebalance.rebalance_id] = _Judged(rebalance, verdicts, departures)
+        told = self._tell_timed_out(rebalance, departures, frozenset() if known is None else known.told)
+        case.judged[rebalance.rebalance_id] = _Judged(rebalance, verdicts, departures, told)
         case.past = [each for each in case.past if each.rebalance_id != rebalance.rebalance_id]
         for each in episode.departures:
             cause = _verdict_of(each, verdicts)
@@ -398,19 +401,23 @@ class Detector:
             if first_time and each.likely == SESSION_EXPIRED:
                 self._losses.append((case.history.group, past))
         case.past.sort(key=lambda each: each.left_ms)
-        self._note_timed_out(rebalance, departures, {} if known is None else known.departures)
 
-    def _note_timed_out(
-        self, rebalance: Rebalance, departures: Mapping[str, Departure], known: Mapping[str, Departure]
-    ) -> None:
-        """Tell of members that a time-out removed; what a later look makes of one that was told does not count."""
-        new = {name: each.likely for name, each in departures.items() if name not in known}
+    def _tell_timed_out(
+        self, rebalance: Rebalance, departures: Mapping[str, Departure], told: frozenset[str]
+    ) -> frozenset[str]:
+        """Tell of members that a time-out removed, each once: what a later look makes of one does not count.
+
+        Returns all that were told.
+        """
+        new = {name: each.likely for name, each in departures.items() if name not in told}
         expired, poll_timeout = (
             tuple(sorted(name for name, likely in new.items() if likely == wanted))
             for wanted in (SESSION_EXPIRED, POLL_TIMEOUT)
         )
         if expired or poll_timeout:
-            self._timed_out.append(TimedOut(rebalance.group, rebalance.rebalance_id, expired, poll_timeout))
+            at_ms = rebalance.completed_at_ms or rebalance.started_before_ms
+            self._timed_out.append(TimedOut(rebalance.group, rebalance.rebalance_id, at_ms, expired, poll_timeout))
+        return told.union(expired, poll_timeout)
 
     def _followed(self, case: _Case, rebalance: Rebalance, verdict: Verdict) -> Verdict:
         """Give a rebalance that only continues the one before that one's cause."""

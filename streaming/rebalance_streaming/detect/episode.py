@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rebalance_streaming.detect.barriers import Barrier, barriers
+from rebalance_streaming.detect.barriers import Barrier, barriers, longest_barrier
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import Departure, find_departures, slot_of
 from rebalance_streaming.detect.history import GroupHistory
@@ -62,7 +62,7 @@ class Episode:
     @property
     def longest_barrier(self) -> Barrier | None:
         """The barrier in which members waited longest; null where there was none to be told of."""
-        return max(barriers(self.history, self.rebalance), key=lambda each: each.waited_ms, default=None)
+        return longest_barrier(self.history, self.rebalance)
 
     def barrier_of(self, departure: Departure) -> Barrier | None:
         """The barrier after which the group went on without this member; null where the log does not tell."""
@@ -79,12 +79,6 @@ class Episode:
     def has_reports(self) -> bool:
         """Whether any client of the group reports."""
         return bool(self.history.clients.known)
-
-    @property
-    def group_poll_ms(self) -> int:
-        """The longest rebalance time-out of the members, which bounds the join barrier."""
-        members = (*self.rebalance.members_before, *self.rebalance.members_after)
-        return max((m.rebalance_timeout_ms or 0 for m in members), default=0)
 
     @property
     def long_barrier_ms(self) -> int:

@@ -12,6 +12,8 @@ from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.groups.events import Member, Rebalance
 
 DAY_MS = 24 * 3_600_000
+#: After a rebalance whoever has work commits within this: three intervals of auto-commit.
+_COMMIT_GAP_MS = 15_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +52,17 @@ class Look:
         return self.history.since_ms(self.now_ms - window_ms)
 
     def churn(self) -> float:
-        """Return the share of the last day that partitions stood still for rebalances.
+        """Return the share of the last day that partitions stood still for rebalances; 0 without members.
 
-        It is a share of the whole day, so a lower bound for a group that was watched for less; 0 without members.
+        A gap between commits counts up to a little after the rebalance: what comes later is an idle topic. It is a
+        share of the whole day, so a lower bound for a group that was watched for less.
         """
-        partitions = sum(len(numbers) for each in self.members for numbers in (each.partitions or {}).values())
-        lost_ms = sum(
-            each.lost_partition_ms for each in self.recent(DAY_MS) if each.members_before and each.members_after
-        )
-        return lost_ms / (partitions * DAY_MS) if partitions else 0.0
+        # A group that lost its last member is down; that is no rebalance's cost.
+        of_day = [each for each in self.recent(DAY_MS) if each.members_before and each.members_after]
+        assigned = (sum(map(len, (each.partitions or {}).values())) for each in self.members)
+        # While members reconcile they own less than they will.
+        partitions = max([sum(assigned), *(len(each.silences) for each in of_day)])
+        return sum(map(_stood_still_ms, of_day)) / (partitions * DAY_MS) if partitions else 0.0
 
     def stable_since_ms(self) -> int | None:
         """Return since when members and assignment have been what they are; null while there is no picture."""
@@ -66,6 +70,18 @@ class Look:
         if picture is None:
             return None
         return picture.last_rebalance_ms or self.history.first_ms
+
+
+def _stood_still_ms(rebalance: Rebalance) -> int:
+    """Return for how long partitions stood still for a rebalance, all together."""
+    began_ms, ended_ms = rebalance.started_before_ms, rebalance.completed_at_ms
+    if ended_ms is None:
+        return 0
+    spans = (
+        min(each.resumed_at_ms, ended_ms + _COMMIT_GAP_MS) - max(each.last_commit_ms, began_ms)
+        for each in rebalance.silences
+    )
+    return sum(max(0, span) for span in spans)
 
 
 #: Says what stands, of any number of subjects, as long as it stands.

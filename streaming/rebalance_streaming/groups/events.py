@@ -85,8 +85,9 @@ class Counters:
     those that never did. `resets` counts how often numbering began anew: the group was deleted and came back.
     `durations` counts ended rebalances per bucket of `DURATION_BUCKETS_MS` (not cumulative) and `duration_ms` is
     their sum; where only bounds of a duration are known, the lower one counts.
-    `members_left` counts all that left; `members_expired` and `members_poll_timeout` are those among them of which the
-    diagnosis found that their session, or their poll limit, was over. They follow `settle_ms` after the rebalance.
+    A member that came back under a new id within its rebalance is in `members_replaced`, not in `members_left`. Of both
+    kinds, `members_expired` and `members_poll_timeout` count those of which the diagnosis found that their session, or
+    their poll limit, was over; they follow `settle_ms` after the rebalance, or later.
     """
 
     rebalances: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REASONS, 0))

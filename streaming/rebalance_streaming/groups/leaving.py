@@ -11,16 +11,21 @@ from dataclasses import dataclass, replace
 
 from rebalance_streaming.groups.model import GroupState
 
-#: Departures remembered per group. After a restart the diagnosis tells those of its look-back (an hour) once more.
-_REMEMBERED = 1_000
+#: Departures are remembered for this long after their rebalance: after a restart the diagnosis tells those of its
+#: look-back once more, an hour by default. What is older was told, or will never be.
+_REMEMBERED_MS = 2 * 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
 class TimedOut:
-    """Members, by id, that left a group in one rebalance because a time-out was over: the session, or max.poll."""
+    """Members, by id, that left a group in one rebalance because a time-out was over: the session, or max.poll.
+
+    `at_ms` is when the rebalance ended.
+    """
 
     group: str
     rebalance_id: str
+    at_ms: int
     expired: tuple[str, ...] = ()
     poll_timeout: tuple[str, ...] = ()
 
@@ -30,9 +35,10 @@ def note_timed_out(state: GroupState, left: TimedOut) -> GroupState:
 
     A group that was forgotten meanwhile does not come back for them.
     """
-    if state.episode is None:
+    newest_ms = max((at_ms for at_ms, _ in state.timed_out), default=left.at_ms)
+    if state.picture.first_seen_ms is None or left.at_ms < newest_ms - _REMEMBERED_MS:
         return state
-    known = set(state.timed_out)
+    known = {name for _, name in state.timed_out}
     expired, poll_timeout = (
         [name for each in members if (name := _digest(left.rebalance_id, each)) not in known]
         for members in (left.expired, left.poll_timeout)
@@ -47,7 +53,8 @@ def note_timed_out(state: GroupState, left: TimedOut) -> GroupState:
     )
     after = copy(state)
     after.picture = replace(state.picture, counters=counters)
-    after.timed_out = (*state.timed_out, *expired, *poll_timeout)[-_REMEMBERED:]
+    kept = [each for each in state.timed_out if each[0] >= left.at_ms - _REMEMBERED_MS]
+    after.timed_out = (*kept, *((left.at_ms, name) for name in (*expired, *poll_timeout)))
     return after
 
 

@@ -120,7 +120,7 @@ class GroupState:
     `revoked_unassigned` says that a cooperative assignor left partitions unassigned that members gave up, so that a
     follow-up generation is due. `last_generation` outlives a deletion. `topic_names` maps topic ids to names.
     `metadata_hash` and `topology_epoch` are the last ones of groups that have them. `timed_out` are departures that
-    were counted by how they came about, as digests.
+    were counted by how they came about: when their rebalance ended, and a digest.
     """
 
     picture: GroupSnapshot
@@ -134,7 +134,7 @@ class GroupState:
     topic_names: dict[str, str] = field(default_factory=dict)
     metadata_hash: int | None = None
     topology_epoch: int | None = None
-    timed_out: tuple[int, ...] = ()
+    timed_out: tuple[tuple[int, int], ...] = ()
 
 
 def new_state(cluster: str, group: str) -> GroupState:

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from confluent_kafka import Consumer, TopicPartition
@@ -33,6 +33,9 @@ from rebalance_streaming.wire.metrics.formats import decode_metrics
 DIAGNOSIS = "diagnosis"
 _TIMING_MS = 10_000
 _TOTALS_MS = 5_000
+_PER_NOTICE = 100
+
+_N = TypeVar("_N")
 
 #: Topic, key, and value; null is a tombstone.
 Output = tuple[str, str | None, bytes | None]
@@ -91,9 +94,10 @@ class Diagnosis:
             for key, finding in self._unpublished.items():
                 self._publish((self._config.findings_topic, key, events.encode(finding)))
             self._unpublished.clear()
-            if lags := self._detector.lags():
+            # What a whole cluster suffers at once must fit into messages.
+            for lags in _in_batches(self._detector.lags()):
                 self._tell(notices.Lagging(lags))
-            if left := self._detector.timed_out():
+            for left in _in_batches(self._detector.timed_out()):
                 self._tell(notices.Left(left))
             if now_ms - self._timed_ms >= _TIMING_MS:
                 self._timed_ms = now_ms
@@ -199,6 +203,10 @@ def _starting_offsets(cluster: Cluster, config: StreamConfig) -> StartingOffsets
     recent = (config.commits_topic, config.probes_topic, *(each.name for each in config.all_metric_topics))
     found = {topic: dict.fromkeys(cluster.offsets_at(topic, since_ms), EARLIEST) for topic in whole}
     return {**found, **{topic: cluster.offsets_at(topic, since_ms) for topic in recent}}
+
+
+def _in_batches(news: tuple[_N, ...]) -> Iterator[tuple[_N, ...]]:
+    return (news[start : start + _PER_NOTICE] for start in range(0, len(news), _PER_NOTICE))
 
 
 def _lookback_start(config: StreamConfig) -> int:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -135,7 +135,7 @@ def _run_queries(
     spark.streams.addListener(listener)
     listener.watch(_initial_status(config, MEMBERSHIP), CatchUp(config.source_topic, inputs.ends.visible))
     listener.watch(_initial_status(config, COMMITS), CatchUp(config.source_topic, inputs.ends.stable))
-    diagnosis = Diagnosis(config, inputs.detect, _row_publisher(producer))
+    diagnosis = Diagnosis(config, inputs.detect, _row_publisher(producer, notify))
     diagnosis.restore(read_open_findings(config))
     # One after the other: each first batch starts Python processes and wants the whole machine.
     queries = [_start_patiently(lambda: _start_membership(spark, config, inputs), stop)]
@@ -264,7 +264,7 @@ def _publisher(producer: Producer, config: StreamConfig) -> Callable[[events.Que
     return publish
 
 
-def _row_publisher(producer: Producer) -> Callable[[Output], None]:
+def _row_publisher(producer: Producer, notify: Callable[[str], None]) -> Callable[[Output], None]:
     def publish(row: Output) -> None:
         topic, key, value = row
         while True:
@@ -273,6 +273,9 @@ def _row_publisher(producer: Producer) -> Callable[[Output], None]:
             except BufferError:
                 producer.poll(0.1)
                 continue
+            except KafkaException as error:
+                # The stream outlives a row that no broker would take.
+                notify(f"a row of {topic} with key {key} was left out: {error}")
             producer.poll(0)
             return
 

@@ -57,7 +57,8 @@ class GroupProcessor(StatefulProcessor):
         ordered = sorted(rows, key=lambda row: (row["type"] in (PROBE, NOTICE), row["partition"], row["offset"]))
         step = self._fold_group if scope == GROUP_SCOPE else self._fold_counts
         blob, outputs = step(name, blob, ordered)
-        self._state.update((blob,))
+        if blob is not None:
+            self._state.update((blob,))
         return _rows(outputs)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802, N803
@@ -83,7 +84,8 @@ class GroupProcessor(StatefulProcessor):
     def close(self) -> None:
         """Nothing to release."""
 
-    def _fold_group(self, group: str, blob: bytes | None, rows: list[Row]) -> tuple[bytes, list[Output]]:
+    def _fold_group(self, group: str, blob: bytes | None, rows: list[Row]) -> tuple[bytes | None, list[Output]]:
+        """Return the state to keep, null for a group of which there still is nothing to know, and what to publish."""
         before = state = new_state(self._config.cluster, group) if blob is None else load_state(bytes(blob))
         changed: dict[str, events.Rebalance] = {}
         now_ms = _now_ms()
@@ -99,7 +101,7 @@ class GroupProcessor(StatefulProcessor):
         outputs = [self._rebalance_row(each) for each in changed.values()]
         if state.picture != before.picture:
             outputs.append(self._group_row(state))
-        return dump_state(state), outputs
+        return None if blob is None and state == before else dump_state(state), outputs
 
     def _remind(self, before: GroupState, after: GroupState) -> None:
         """Ask to be called when something is due that was not due before."""

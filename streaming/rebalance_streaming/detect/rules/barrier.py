@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rebalance_streaming.detect.advice import stalled_barrier_advice
-from rebalance_streaming.detect.barriers import Barrier
+from rebalance_streaming.detect.barriers import SAME_MS, Barrier, preparing_since
 from rebalance_streaming.detect.clients import ASSIGNED_LATENCY, REVOKED_LATENCY, ClientHistory
 from rebalance_streaming.detect.episode import Episode, long_barrier_ms
 from rebalance_streaming.detect.history import PREPARING, GroupHistory
@@ -22,8 +22,6 @@ from rebalance_streaming.detect.verdict import (
 )
 from rebalance_streaming.groups.events import Advice, Alternative, Evidence, Member
 
-#: A probe's clock and the coordinator's are not the same.
-_SAME_MS = 500
 #: Whoever polls does so more often than this.
 _POLLS_STOPPED_MS = 5_000
 _WAITS_FOR_APPLICATION = ("wait-unassign-call", "wait-assign-call")
@@ -146,14 +144,10 @@ def waiting_now(
     seen = list(history.sightings)
     if not seen or seen[-1].state != PREPARING or history.picture is None or not history.picture.members:
         return None
-    since = seen[-1].at_ms
-    for each in reversed(seen):
-        if each.state != PREPARING:
-            break
-        since = each.at_ms
+    since = preparing_since(history, 0, seen[-1].at_ms) or seen[-1].at_ms
     waited = now_ms - since
     told_ms = history.picture.last_rebalance_ms
-    if told_ms is not None and told_ms >= seen[-1].at_ms - _SAME_MS:
+    if told_ms is not None and told_ms >= seen[-1].at_ms - SAME_MS:
         return None  # the log knows better: it has been released meanwhile
     if waited < long_barrier_ms(history, history.picture.members, barrier_ms) or now_ms - seen[-1].at_ms > 90_000:
         return None

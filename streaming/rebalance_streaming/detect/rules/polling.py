@@ -42,14 +42,15 @@ def barrier_holder(episode: Episode, departure: Departure) -> Verdict | None:
 
 def _held_barrier(episode: Episode, departure: Departure) -> float | None:
     """Return how sure it is that the others waited for this member; null if something else was the matter."""
-    triggers = [each for each in episode.departures if not each.in_barrier]
+    barrier = episode.barrier_of(departure)
+    together = frozenset() if barrier is None else barrier.left
+    triggers = [each for each in episode.departures if not each.in_barrier and each.member.member_id in together]
     newcomers = [each for each in episode.arrivals if each.returned_from is None]
     if not departure.in_barrier:
         unseen = bool(newcomers) and not episode.is_probed and departure.likely == POLL_TIMEOUT
         return PLAUSIBLE if unseen else None
     if any(each.likely in (POLL_TIMEOUT, SESSION_EXPIRED) for each in triggers):
         return None
-    barrier = episode.barrier_of(departure)
     waited = 0 if barrier is None else barrier.waited_ms
     if waited < episode.long_barrier_ms:
         return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from rebalance_streaming.detect.barriers import longest_wait_ms
+from rebalance_streaming.detect.barriers import Barrier, longest_barrier
 from rebalance_streaming.detect.departures import SESSION_EXPIRED, session_of
 from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.history import partition_names, places
@@ -43,7 +43,6 @@ from rebalance_streaming.groups.events import (
     Alternative,
     Evidence,
     Member,
-    Rebalance,
 )
 
 #: The brokers' limit of a session: no longer absence can be bridged.
@@ -248,27 +247,27 @@ def _stalled_by_report(look: Look, member: Member) -> Verdict | None:
 def _stalled_by_barrier(look: Look, member: Member) -> Verdict | None:
     """Judge a static member for which a barrier ran into its time-out, and that has not committed since."""
     last = look.history.in_order()[-1:]
-    if member.group_instance_id is None or not last or not _timed_out(look, last[0]):
+    barrier = longest_barrier(look.history, last[0]) if member.group_instance_id is not None and last else None
+    if barrier is None or not _timed_out(look, barrier):
         return None
-    rebalance, start = last[0], last[0].started_before_ms
-    progress, end = look.history.progress, last[0].completed_at_ms or look.now_ms
-    known = any(each.member_id == member.member_id for each in rebalance.members_before)
-    committed = progress.commits_between(member.partitions or {}, start, look.now_ms)
+    progress = look.history.progress
+    known = any(each.member_id == member.member_id for each in barrier.stayed)
+    committed = progress.commits_between(member.partitions or {}, barrier.from_ms, look.now_ms)
     waiting = any(position.lag for position in positions_of(look, member.partitions))
     others = {place for each in look.members if each is not member for place in places(each.partitions)}
-    went_on = any((progress.position(*place).committed_ms or 0) > end for place in others)
+    went_on = any((progress.position(*place).committed_ms or 0) > barrier.released_ms for place in others)
     if not known or committed or not waiting or not went_on:
         return None
     evidence = (
-        Evidence(LOG, "join barrier", seconds(longest_wait_ms(look.history, rebalance)), "ended by its time-out"),
+        Evidence(LOG, "join barrier", seconds(barrier.waited_ms), "ended by its time-out"),
         Evidence(COMMITS, "commits", "none since the barrier began", "records wait, the others commit"),
     )
-    return _stalled(look, member, start, PLAUSIBLE, evidence)
+    return _stalled(look, member, barrier.from_ms, PLAUSIBLE, evidence)
 
 
-def _timed_out(look: Look, rebalance: Rebalance) -> bool:
-    limit = max((each.rebalance_timeout_ms or 0 for each in rebalance.members_after), default=0)
-    return limit > 0 and longest_wait_ms(look.history, rebalance) >= _WHOLE_BARRIER * limit
+def _timed_out(look: Look, barrier: Barrier) -> bool:
+    limit = max((each.rebalance_timeout_ms or 0 for each in look.members), default=0)
+    return limit > 0 and barrier.waited_ms >= _WHOLE_BARRIER * limit
 
 
 def _stalled(look: Look, member: Member, since_ms: int, confidence: float, evidence: tuple[Evidence, ...]) -> Verdict:
