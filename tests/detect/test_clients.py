@@ -110,6 +110,12 @@ def test_the_last_poll_tells_its_age():
     assert [each.poll_age_ms for each in client.sights] == [2_500, 0]
 
 
+def test_a_client_that_waits_for_records_polls():
+    """However long it has been waiting inside poll(); one that tells neither leaves it open."""
+    client = known(report(T0, WHO, waiting_since_ms=T0 - 90_000), report(T0 + 1, WHO))
+    assert [each.poll_age_ms for each in client.sights] == [0, None]
+
+
 # --- The time before a loss ---
 
 

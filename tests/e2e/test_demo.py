@@ -55,7 +55,7 @@ def test_the_demo_shows_every_metric_and_counts_every_rebalance(tmp_path: Path) 
             return not missing
 
         wait_for(all_there, lambda: f"{sorted(missing)} on /metrics", _SECONDS)
-        checked = check_metrics(text)
+        checked = check_metrics(text + "\n")
         assert running.wait(180) == 0, log.read_text()
     said = log.read_text()
     assert re.search(r"FIRING (ticket|page): poll_overrun", said)

@@ -37,6 +37,15 @@ Say = Callable[[str], None]
 #: Longer than the sick consumer's pause, so that it can leave its group in order.
 _LEAVE_SECONDS = 25.0
 _SETTLE_SECONDS = 60.0
+_OWNERS = """\
+[[owners]]
+group = "payments-.*"
+team = "payments"
+
+[[owners]]
+group = ".*"
+team = "shop"
+"""
 #: A demo has few groups and shows every metric there is.
 _EVERYTHING = ("export.collect_partitions=true", "export.collect_members=true")
 
@@ -79,8 +88,15 @@ def _perform(options: Options, directory: Path, stop: threading.Event, say: Say)
         broker = stack.enter_context(EmbeddedBroker(kafka_version=options.kafka_version, data_dir=directory / "kafka"))
         say(f"Kafka {options.kafka_version} runs at {broker.bootstrap}")
         _create_topics(broker.bootstrap)
+        owners = directory / "owners.toml"
+        owners.write_text(_OWNERS)
         settings = local.loopback_sources(
-            broker.bootstrap, directory, *_EVERYTHING, port=options.port, environment=dict(os.environ)
+            broker.bootstrap,
+            directory,
+            *_EVERYTHING,
+            f"export.owners_file={owners}",
+            port=options.port,
+            environment=dict(os.environ),
         )
         monitor = stack.enter_context(local.Monitor(settings, directory))
         if not monitor.wait_until_ready(stop, say):

@@ -221,6 +221,8 @@ def _sight(report: Report, values: dict[str, float], *, never: bool) -> Sight:
     polled_ms = report.last_poll_return_ms
     if poll_age is None and polled_ms is not None:
         poll_age = max(0.0, (report.emitted_ms - polled_ms) / 1000)
+    if poll_age is None and report.waiting_since_ms is not None:
+        poll_age = 0.0  # it is in poll() this very moment
     return Sight(
         emitted_ms=report.emitted_ms,
         observed_ms=report.observed_ms,

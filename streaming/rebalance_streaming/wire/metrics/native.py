@@ -62,6 +62,7 @@ def decode(document: _Object, observed_ms: int) -> tuple[Report, ...]:
         cpu_s=as_float(process.get("cpu_s")),
         voluntary_switches=as_int(process.get("voluntary_switches")),
         last_poll_return_ms=as_epoch_ms(app.get("last_poll_return_ms")),
+        waiting_since_ms=as_epoch_ms(app.get("waiting_since_ms")),
         records_in_last_poll=as_int(app.get("records_in_last_poll")),
         records_done=as_int(app.get("records_done")),
         statistics_age_ms=as_int(document.get("statistics_age_ms")),

@@ -56,8 +56,9 @@ class Report:
     `tick_late_ms` how much later than due its reporting thread woke. `process_start_ms` with `host` and `pid` identify
     a process; formats that only tell an age have the start computed from it. `cpu_s` is processor time used so far,
     `voluntary_switches` how often its threads gave the processor up.
-    `last_poll_return_ms` is when the application last got records, null when not told; `records_in_last_poll` how
-    many, `records_done` how many of them are done. `reason` is librdkafka's text of why it last rebalanced and
+    `last_poll_return_ms` is when the application last got records, null when not told or while it waits inside the
+    client, since `waiting_since_ms`; `records_in_last_poll` how many it got, `records_done` how many of them are done.
+    `reason` is librdkafka's text of why it last rebalanced and
     `join_state` its own state, both verbatim. `statistics_age_ms` says how old the metrics were when sent.
     """
 
@@ -81,6 +82,7 @@ class Report:
     cpu_s: float | None = None
     voluntary_switches: int | None = None
     last_poll_return_ms: int | None = None
+    waiting_since_ms: int | None = None
     records_in_last_poll: int | None = None
     records_done: int | None = None
     statistics_age_ms: int | None = None
