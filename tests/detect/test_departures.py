@@ -116,12 +116,39 @@ def test_a_client_that_tells_of_its_polls_is_believed():
     assert judged(emptied, formed, *beats, *told).likely == CLEAN
 
 
-def test_an_uncertain_moment_tells_no_limit():
-    """Of several members one left sometime within seconds: that its limit was over among them is no sign."""
-    formed = joined(LOST_MS - 300_500 - 3_000, B, [STAYS])
-    beats = [commits(at, dict.fromkeys([2, 3], at // 100)) for at in range(LOST_MS - 300_000, LOST_MS, 5 * SECOND)]
-    assert judged(left(), formed, *beats).likely == POLL_TIMEOUT
-    assert judged(left(started_after_ms=LOST_MS - 10_000), formed, *beats).likely == CLEAN
+@pytest.mark.parametrize(
+    ("life_s", "classes", "confidence"),
+    [
+        (299.5, (CLEAN,), PLAUSIBLE),
+        (300.5, (POLL_TIMEOUT, CLEAN), PLAUSIBLE - 0.1),
+        (304.5, (POLL_TIMEOUT, CLEAN), PLAUSIBLE - 0.1),
+        (305.5, (CLEAN,), PLAUSIBLE),
+    ],
+)
+def test_of_several_members_the_moment_is_known_less_well(life_s: float, classes: tuple[str, ...], confidence: float):
+    """It left at some moment of four seconds: that its limit was over among them is a weaker sign."""
+    formed = joined(LOST_MS - round(life_s * SECOND) - 3_000, B, [STAYS])
+    beats = [commits(at, dict.fromkeys([2, 3], at // 100)) for at in range(LOST_MS - 290_000, LOST_MS, 5 * SECOND)]
+    found = judged(left(started_after_ms=LOST_MS - 10_000), formed, *beats)
+    assert found.to_ms - found.from_ms == 4_000
+    assert (found.classes, round(found.confidence, 2)) == (classes, round(confidence, 2))
+
+
+def test_a_limit_of_seconds_needs_a_moment_known_to_the_second():
+    """Any departure would lie within seconds of a limit of four."""
+    who = replace(B, rebalance_timeout_ms=4_000)
+    formed = joined(LOST_MS - 4_300 - 3_000, who, [STAYS])
+    beats = [commits(at, dict.fromkeys([2, 3], at // 100)) for at in range(LOST_MS - 4_000, LOST_MS, 1_000)]
+    assert judged(left(who), formed, *beats).likely == POLL_TIMEOUT
+    assert judged(left(who, started_after_ms=LOST_MS - 10_000), formed, *beats).likely != POLL_TIMEOUT
+
+
+def test_a_commit_on_the_way_does_not_hide_the_limit():
+    """The demo's consumer: batches of eleven seconds, a limit of six, a session as long, commits of changes only."""
+    who = replace(B, session_timeout_ms=6_000, rebalance_timeout_ms=6_000)
+    formed = joined(LOST_MS - 6_300 - 3_000, who, [STAYS])
+    found = judged(left(who, started_after_ms=LOST_MS - 2_000), formed, commits(LOST_MS - 4_500, {2: 7, 3: 7}))
+    assert (found.likely, found.silence_ms) == (POLL_TIMEOUT, 3_500)
 
 
 def test_a_member_that_came_left_and_came_back_in_one_rebalance_has_left():

@@ -286,13 +286,15 @@ def _class_by_silence(of: Departure) -> _Classes | None:
     if of.silence_ms is None:
         return None
     classes, evidence = _classes_of(of, of.silence_ms), _silence_evidence(of)
-    if not of.due and classes == (SESSION_EXPIRED,) and of.silence_ms <= 2 * (of.rhythm.gap_ms or _COMMIT_GAP_MS):
-        # Commits of changes only: none may have been due yet.
-        return (UNKNOWN,), 0.3, evidence
-    at_limit = _left_at_its_limit(of) if classes == (CLEAN,) else None
-    if at_limit is not None:
+    # Of a client that commits changes only, none may have been due yet.
+    expired = classes == (SESSION_EXPIRED,)
+    open_still = expired and not of.due and of.silence_ms <= 2 * (of.rhythm.gap_ms or _COMMIT_GAP_MS)
+    if (open_still or classes == (CLEAN,)) and (at_limit := _left_at_its_limit(of)) is not None:
         # Commits need no poll: librdkafka sends them from a thread of its own, others one per record of a batch.
-        return (POLL_TIMEOUT, CLEAN), PLAUSIBLE, (*evidence, at_limit)
+        label = PLAUSIBLE if of.to_ms - of.from_ms <= _POLL_TIGHT_MS else PLAUSIBLE - 0.1
+        return (POLL_TIMEOUT, *classes), label, (*evidence, at_limit)
+    if open_still:
+        return (UNKNOWN,), 0.3, evidence
     label = STRONG if of.due else PLAUSIBLE
     return (classes, label if len(classes) == 1 else label - 0.3, evidence) if classes else None
 
@@ -322,13 +324,15 @@ def _class_by_life(of: Departure) -> _Classes:
 def _left_at_its_limit(of: Departure) -> Evidence | None:
     """Return that a member left just when its poll limit was over since it got its partitions; null if it did not.
 
-    Only where the moment is known, and where its client tells nothing: one that reports tells when it polled.
+    Its client must tell nothing, as one that reports tells when it polled, and the moment must be known well enough
+    for a limit that short.
     """
-    if of.joined_ms is None or not of.poll_ms or not of.client.enforces_poll:
+    if of.joined_ms is None or not of.poll_ms or not of.client.enforces_poll or of.stretch is not None:
         return None
-    if of.stretch is not None or of.to_ms - of.from_ms > _POLL_TIGHT_MS:
+    if of.to_ms - of.from_ms > of.poll_ms - _POLL_TIGHT_MS:
         return None
-    life = of.to_ms - of.joined_ms
+    # Between the two it left; the first moment at which its limit was over is the likely one.
+    life = max(of.from_ms - of.joined_ms, min(of.poll_ms, of.to_ms - of.joined_ms))
     if not 0 <= life - of.poll_ms <= _POLL_TIGHT_MS:
         return None
     return _limit_evidence(life, of.poll_ms)
