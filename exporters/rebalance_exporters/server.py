@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import difflib
+import gc
 import logging
 import re
 import signal
@@ -53,6 +54,14 @@ _PATHS = (
     "/api/v1/findings",
     "/api/v1/stream",
 )
+
+
+def collect_rarely() -> None:
+    """Let Python look for cycles less often: the picture is many objects that live long and have none.
+
+    A full collection in a scrape doubles what it costs (`rebalance-monitor bench exposition`).
+    """
+    gc.set_threshold(100_000, 50, 100)
 
 
 def read_version() -> str:
@@ -161,6 +170,7 @@ def run(
     problems = config.validate()
     if problems:
         raise ExporterError("; ".join(problems))
+    collect_rarely()
     settings = Settings(config.owners_file, config.web_config_file, now_ms)
     signals = Signals(stop or threading.Event(), reload or threading.Event())
     view = make_view(config)

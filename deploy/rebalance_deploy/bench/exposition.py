@@ -25,7 +25,7 @@ from rebalance_exporters.formats import Style, compress
 from rebalance_exporters.health import Readiness, ReadProgress
 from rebalance_exporters.reloading import Settings
 from rebalance_exporters.render import Exposition
-from rebalance_exporters.server import Signals, make_app, make_view, now_ms, serve
+from rebalance_exporters.server import Signals, collect_rarely, make_app, make_view, now_ms, serve
 from rebalance_exporters.view import COMMITS, GROUPS, HEARTBEATS, PROBES, REBALANCES, STATUS, Row, View
 from rebalance_streaming.groups.events import (
     CommitSummary,
@@ -55,6 +55,7 @@ _CONFIG = ExportConfig(kafka={"bootstrap.servers": "unused:9092"})
 
 def measure() -> Iterator[str]:
     """Yield the tables' lines."""
+    collect_rarely()
     view = _fill()
     yield from _measure_costs(view)
     yield ""
