@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rebalance_streaming.detect.advice import poll_limit, poll_overrun_advice, stalled_barrier_advice
+from rebalance_streaming.detect.barriers import Barrier
 from rebalance_streaming.detect.departures import (
     CLEAN,
     POLL_TIMEOUT,
@@ -19,10 +20,11 @@ from rebalance_streaming.groups.events import Alternative
 
 def barrier_holder(episode: Episode, departure: Departure) -> Verdict | None:
     """A rebalance that had begun for another reason waited for this member until its time-out (story B)."""
-    confidence = _held_barrier(episode, departure)
+    barrier = episode.barrier_of(departure)
+    confidence = _held_barrier(episode, departure, barrier)
     if confidence is None:
         return None
-    member, barrier = departure.member, episode.barrier_of(departure)
+    member = departure.member
     evidence, waited = departure.evidence, "the others waited until it was out"
     if departure.in_barrier and barrier is not None:
         evidence = (awaited_evidence(episode.history, episode.rebalance, departure), *departure.evidence)
@@ -40,24 +42,21 @@ def barrier_holder(episode: Episode, departure: Departure) -> Verdict | None:
     )
 
 
-def _held_barrier(episode: Episode, departure: Departure) -> float | None:
+def _held_barrier(episode: Episode, departure: Departure, barrier: Barrier | None) -> float | None:
     """Return how sure it is that the others waited for this member; null if something else was the matter."""
-    barrier = episode.barrier_of(departure)
-    together = frozenset() if barrier is None else barrier.left
-    triggers = [each for each in episode.departures if not each.in_barrier and each.member.member_id in together]
-    newcomers = [each for each in episode.arrivals if each.returned_from is None]
     if not departure.in_barrier:
-        unseen = bool(newcomers) and not episode.is_probed and departure.likely == POLL_TIMEOUT
+        newcomer = any(each.returned_from is None for each in episode.arrivals)
+        unseen = newcomer and not episode.is_probed and departure.likely == POLL_TIMEOUT
         return PLAUSIBLE if unseen else None
-    if any(each.likely in (POLL_TIMEOUT, SESSION_EXPIRED) for each in triggers):
+    if barrier is None or barrier.waited_ms < episode.long_barrier_ms:
         return None
-    waited = 0 if barrier is None else barrier.waited_ms
-    if waited < episode.long_barrier_ms:
+    triggers = [each for each in episode.departures if not each.in_barrier and each.member.member_id in barrier.left]
+    if any(each.likely in (POLL_TIMEOUT, SESSION_EXPIRED) for each in triggers):
         return None
     if departure.likely == POLL_TIMEOUT:
         return STRONG
     # Whoever sends no heartbeat is out after its session: this one did, and yet did not join.
-    if waited > departure.session_ms + 3_000:
+    if barrier.waited_ms > departure.session_ms + 3_000:
         return STRONG
     poll = departure.poll_ms
     return 0.7 if departure.likely == UNKNOWN and poll is not None and poll < departure.session_ms else None

@@ -219,8 +219,12 @@ def static_stalled_member(look: Look) -> Iterator[Verdict]:
     """A static member that stops polling keeps its partitions until max.poll.interval plus its session (KIP-345)."""
     if look.is_young:
         return
-    for member in look.members:
-        verdict = _stalled_by_report(look, member) or _stalled_by_barrier(look, member)
+    static = [member for member in look.members if member.group_instance_id is not None]
+    barrier = _barrier_that_ran_out(look) if static else None
+    for member in static:
+        verdict = _stalled_by_report(look, member)
+        if verdict is None and barrier is not None:
+            verdict = _stalled_by_barrier(look, member, barrier)
         if verdict is not None:
             yield verdict
 
@@ -233,7 +237,7 @@ def _is_stall(past: Past) -> bool:
 
 def _stalled_by_report(look: Look, member: Member) -> Verdict | None:
     limit = member.rebalance_timeout_ms
-    client = client_of(look, member) if member.group_instance_id is not None else None
+    client = client_of(look, member)
     latest = None if client is None else client.latest()
     if limit is None or client is None or latest is None:
         return None
@@ -244,12 +248,17 @@ def _stalled_by_report(look: Look, member: Member) -> Verdict | None:
     return _stalled(look, member, round(latest.emitted_ms - age), STRONG, (evidence,))
 
 
-def _stalled_by_barrier(look: Look, member: Member) -> Verdict | None:
+def _barrier_that_ran_out(look: Look) -> Barrier | None:
+    """Return the longest barrier of the latest rebalance if it ended by its time-out."""
+    latest = look.history.latest()
+    barrier = None if latest is None else longest_barrier(look.history, latest)
+    limit = max((each.rebalance_timeout_ms or 0 for each in look.members), default=0)
+    ran_out = barrier is not None and limit > 0 and barrier.waited_ms >= _WHOLE_BARRIER * limit
+    return barrier if ran_out else None
+
+
+def _stalled_by_barrier(look: Look, member: Member, barrier: Barrier) -> Verdict | None:
     """Judge a static member for which a barrier ran into its time-out, and that has not committed since."""
-    last = look.history.in_order()[-1:]
-    barrier = longest_barrier(look.history, last[0]) if member.group_instance_id is not None and last else None
-    if barrier is None or not _timed_out(look, barrier):
-        return None
     progress = look.history.progress
     known = any(each.member_id == member.member_id for each in barrier.stayed)
     committed = progress.commits_between(member.partitions or {}, barrier.from_ms, look.now_ms)
@@ -263,11 +272,6 @@ def _stalled_by_barrier(look: Look, member: Member) -> Verdict | None:
         Evidence(COMMITS, "commits", "none since the barrier began", "records wait, the others commit"),
     )
     return _stalled(look, member, barrier.from_ms, PLAUSIBLE, evidence)
-
-
-def _timed_out(look: Look, barrier: Barrier) -> bool:
-    limit = max((each.rebalance_timeout_ms or 0 for each in look.members), default=0)
-    return limit > 0 and barrier.waited_ms >= _WHOLE_BARRIER * limit
 
 
 def _stalled(look: Look, member: Member, since_ms: int, confidence: float, evidence: tuple[Evidence, ...]) -> Verdict:
