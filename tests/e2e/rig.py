@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
 from rebalance_deploy import local
@@ -22,6 +20,7 @@ from rebalance_deploy.counts import Counted, expected, fetch, read_counts
 from rebalance_deploy.demo import workload
 from rebalance_deploy.demo.workload import ConsumerSpec
 from rebalance_deploy.processes import ChildProcess
+from rebalance_deploy.topics import create_topics
 from rebalance_exporters.monitor_metrics import RECORD_TYPES
 from rebalance_streaming.groups.counts import counted_as
 from rebalance_streaming.wire.decode import decode_record
@@ -174,19 +173,12 @@ def count_log(bootstrap: str) -> Counter[RecordKind]:
     return found
 
 
-def create_topics(bootstrap: str, **partitions: int) -> None:
-    """Create topics with so many partitions each."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    for future in admin.create_topics([NewTopic(name, count, 1) for name, count in partitions.items()]).values():
-        future.result()
-
-
 @contextmanager
 def running_rig(directory: Path, *flags: str, **broker_settings: str) -> Iterator[Rig]:
     """Start a broker and the monitor, and wait until the monitor is ready."""
     with ExitStack() as stack:
         broker = stack.enter_context(EmbeddedBroker(config=broker_settings))
-        create_topics(broker.bootstrap, orders=4, payments=4)
+        create_topics(broker.bootstrap, {"orders": 4, "payments": 4})
         sources = local.loopback_sources(broker.bootstrap, directory, *flags)
         monitor = stack.enter_context(local.Monitor(sources, directory))
         monitor.wait_until_ready(threading.Event(), print)

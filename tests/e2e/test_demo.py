@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from e2e.demos import demo
 from exporters.tables import every_metric
 from prometheus.rig import run_tool
 from rebalance_deploy.counts import fetch
-from rebalance_deploy.processes import ChildProcess
 from waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(420)]
@@ -23,14 +20,6 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(420)]
 _READY = re.compile(r"the monitor is ready: (http://\S+)/metrics")
 #: Long enough for a diagnosis, which comes 20 s after the first rebalance that the sick consumer caused.
 _SECONDS = 75
-
-
-@contextmanager
-def demo(log: Path) -> Iterator[ChildProcess]:
-    """Start a demo that ends by itself, with the exporter on a free port."""
-    command = [sys.executable, "-m", "rebalance_deploy", "demo", "--duration", str(_SECONDS), "--port", "0"]
-    with ChildProcess(command, log_path=log, grace_seconds=60) as running:
-        yield running
 
 
 def url_of(log: Path) -> str:
@@ -42,7 +31,7 @@ def url_of(log: Path) -> str:
 def test_the_demo_shows_every_metric_and_counts_every_rebalance(tmp_path: Path) -> None:
     """Exit code 0, the sick consumer explained, every metric of the table on /metrics, nothing for promtool to mend."""
     log, text = tmp_path / "demo.log", ""
-    with demo(log) as running:
+    with demo(log, "--duration", str(_SECONDS)) as running:
         url = wait_for(lambda: url_of(log), log.read_text, 240)
         wait_for(lambda: "client processes started" in log.read_text(), log.read_text, 120)
         missing = {metric.family_name for metric in every_metric()}

@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 import re
 import signal
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from e2e.demos import demo
 from rebalance_deploy.demo.acts import ACTS
-from rebalance_deploy.processes import ChildProcess
 from waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
@@ -22,14 +19,6 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 _QUICK = "b"
 
 _DIRECTORY = re.compile(r"logs and data in (\S+),")
-
-
-@contextmanager
-def demo(letter: str, log: Path) -> Iterator[ChildProcess]:
-    """Start a story with the exporter on a free port."""
-    command = [sys.executable, "-m", "rebalance_deploy", "demo", "--story", letter, "--port", "0"]
-    with ChildProcess(command, log_path=log, grace_seconds=60) as running:
-        yield running
 
 
 def directory_of(log: Path) -> str:
@@ -65,7 +54,7 @@ def assert_nothing_left(log: Path) -> None:
 def test_a_story_ends_well_by_itself(letter: str, tmp_path: Path):
     """The cause is found and said, the fix is followed by quiet, and nothing is left behind."""
     log = tmp_path / "demo.log"
-    with demo(letter, log) as running:
+    with demo(log, "--story", letter) as running:
         assert running.wait(840) == 0, log.read_text()
     text, diagnosis = log.read_text(), ACTS[letter].expected.diagnosis
     incident, fixed = text.index("1. The incident"), text.index("2. The fix")
@@ -82,7 +71,7 @@ def test_a_story_ends_well_by_itself(letter: str, tmp_path: Path):
 def test_an_interrupted_story_leaves_nothing_behind(words: str, tmp_path: Path):
     """Ctrl-C while the monitor starts, and in the middle of the play."""
     log = tmp_path / "demo.log"
-    with demo(_QUICK, log) as running:
+    with demo(log, "--story", _QUICK) as running:
         wait_for(lambda: log.exists() and words in log.read_text(), log.read_text, 180)
         assert left_of(directory_of(log))
         os.kill(running.pid, signal.SIGINT)

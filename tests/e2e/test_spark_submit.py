@@ -11,11 +11,11 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from e2e.rig import create_topics
 from rebalance_deploy import jars
 from rebalance_deploy.broker import EmbeddedBroker, find_free_port
 from rebalance_deploy.jdk import find_java
 from rebalance_deploy.processes import ChildProcess
+from rebalance_deploy.topics import create_topics
 from rebalance_streaming.groups.events import GroupSnapshot, decode
 from waiting import wait_for
 
@@ -68,7 +68,7 @@ def test_a_groups_picture_arrives(broker: EmbeddedBroker, tmp_path: Path, make_m
     """Submitted from outside, the same job publishes the same pictures, and SIGTERM ends it in order."""
     prefix = f"{make_master.__name__}."
     topic, group = f"{prefix}input", f"{prefix}group"
-    create_topics(broker.bootstrap, **{topic: 1})
+    create_topics(broker.bootstrap, {topic: 1})
     _ENVIRONMENT["JAVA_HOME"] = str(find_java().home)
     with make_master(tmp_path) as master:
         command = [

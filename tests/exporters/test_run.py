@@ -13,9 +13,10 @@ from typing import Any
 import httpx
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from exporters.contract_rows import commits_row, group_row, query_row, rebalance_row
+from rebalance_deploy.topics import create_topics
 from rebalance_exporters.config import ExportConfig
 from rebalance_exporters.consumer import TopicReader
 from rebalance_exporters.errors import ExporterError
@@ -64,11 +65,9 @@ def make_config(bootstrap: str, prefix: str) -> ExportConfig:
     return ExportConfig(kafka=kafka, listen_host="127.0.0.1", listen_port=0, topic_prefix=prefix)
 
 
-def create_topics(bootstrap: str, prefix: str, names: tuple[str, ...] = TOPICS, partitions: int = 2) -> None:
+def create_own_topics(bootstrap: str, prefix: str, partitions: int = 2) -> None:
     """Create the stream's topics as the stream would."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for future in admin.create_topics([NewTopic(prefix + name, partitions, 1) for name in names]).values():
-        future.result()
+    create_topics(bootstrap, {prefix + name: partitions for name in TOPICS})
 
 
 def produce(bootstrap: str, prefix: str, *rows: Row, **properties: str) -> None:
@@ -128,7 +127,7 @@ def prefix() -> str:
 @pytest.mark.broker
 def test_rows_become_series_over_real_http(broker: Any, prefix: str) -> None:
     """What the stream writes to Kafka is scraped from /metrics a moment later, tombstones and broken rows included."""
-    create_topics(broker.bootstrap, prefix)
+    create_own_topics(broker.bootstrap, prefix)
     rows = [
         group_row(),
         group_row(group="gone"),
@@ -168,7 +167,7 @@ def test_missing_topics_are_waited_for(broker: Any, prefix: str) -> None:
         assert client.get("/-/healthy").status_code == 200
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         assert not [name for name in admin.list_topics(timeout=10).topics if name.startswith(prefix)]
-        create_topics(broker.bootstrap, prefix)
+        create_own_topics(broker.bootstrap, prefix)
         produce(broker.bootstrap, prefix, fresh_status())
         wait_for(lambda: client.get("/-/ready").status_code == 200, lambda: client.get("/-/ready").text)
 
@@ -176,7 +175,7 @@ def test_missing_topics_are_waited_for(broker: Any, prefix: str) -> None:
 @pytest.mark.broker
 def test_a_topic_may_end_without_a_record(broker: Any, prefix: str) -> None:
     """Empty partitions and ends that are transaction markers or emptied logs do not keep the picture from loading."""
-    create_topics(broker.bootstrap, prefix, partitions=1)
+    create_own_topics(broker.bootstrap, prefix, partitions=1)
     produce(broker.bootstrap, prefix, group_row(), fresh_status(), **{"transactional.id": prefix})
     produce(broker.bootstrap, prefix, *(rebalance_row(str(number)) for number in range(3)))
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
@@ -190,7 +189,7 @@ def test_a_topic_may_end_without_a_record(broker: Any, prefix: str) -> None:
 @pytest.mark.broker
 def test_only_recent_commits_are_read(broker: Any, prefix: str) -> None:
     """A day of commit summaries does not hold up the start: rows older than the look-back are skipped."""
-    create_topics(broker.bootstrap, prefix, partitions=1)
+    create_own_topics(broker.bootstrap, prefix, partitions=1)
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     old, new = commits_row(1, group="old"), commits_row(2, group="new")
     producer.produce(prefix + COMMITS, key=old.key, value=old.value, timestamp=now_ms() - 3_600_000)
@@ -210,7 +209,7 @@ def test_only_recent_commits_are_read(broker: Any, prefix: str) -> None:
 def test_new_partitions_are_found(broker: Any, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of partitions added later are read, and those already read are not read again."""
     monkeypatch.setattr("rebalance_exporters.consumer._LOOK_FOR_GROWTH_SECONDS", 0.2)
-    create_topics(broker.bootstrap, prefix, partitions=1)
+    create_own_topics(broker.bootstrap, prefix, partitions=1)
     produce(broker.bootstrap, prefix, group_row(), fresh_status())
     view = View(group_expiry_seconds=1e9, keep_rebalances=0)
     reader = TopicReader(make_config(broker.bootstrap, prefix), view, now_ms)
@@ -235,7 +234,7 @@ def test_new_partitions_are_found(broker: Any, prefix: str, monkeypatch: pytest.
 def test_topics_made_anew_are_read_anew(broker: Any, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """When somebody deletes the topics, readiness says so, the last picture stays, and new ones replace it."""
     monkeypatch.setattr("rebalance_exporters.consumer._LOOK_FOR_GROWTH_SECONDS", 0.2)
-    create_topics(broker.bootstrap, prefix, partitions=1)
+    create_own_topics(broker.bootstrap, prefix, partitions=1)
     produce(broker.bootstrap, prefix, group_row(), fresh_status())
     with serving(make_config(broker.bootstrap, prefix)) as client:
         wait_for(lambda: client.get("/-/ready").status_code == 200, lambda: client.get("/-/ready").text)
@@ -244,7 +243,7 @@ def test_topics_made_anew_are_read_anew(broker: Any, prefix: str, monkeypatch: p
             future.result()
         wait_for(lambda: "waiting for topic" in client.get("/-/ready").text, lambda: client.get("/-/ready").text)
         assert client.get("/api/v1/groups/payments").json()["generation"] == 7
-        create_topics(broker.bootstrap, prefix, partitions=1)
+        create_own_topics(broker.bootstrap, prefix, partitions=1)
         produce(broker.bootstrap, prefix, group_row(generation=8), fresh_status())
         wait_for(lambda: client.get("/api/v1/groups/payments").json()["generation"] == 8, lambda: "not read anew")
         wait_for(lambda: client.get("/-/ready").status_code == 200, lambda: client.get("/-/ready").text)
@@ -272,7 +271,7 @@ def test_signals_end_it_cleanly(broker: Any, prefix: str, number: signal.Signals
 @pytest.mark.broker
 def test_the_exporter_leaves_no_consumer_group(broker: Any, prefix: str) -> None:
     """A monitor of groups must not become one: no group is known to the brokers, no record is in the log of groups."""
-    create_topics(broker.bootstrap, prefix)
+    create_own_topics(broker.bootstrap, prefix)
     produce(broker.bootstrap, prefix, group_row(), fresh_status())
     name = f"{prefix}exporter"
     config = make_config(broker.bootstrap, prefix)

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from rebalance_deploy.local import loopback_sources
 from rebalance_deploy.settings import Sources
+from rebalance_deploy.topics import create_topics
 from rebalance_streaming.wire.partitioner import partition_for_group
 
 #: Partitions of the offsets topic, as brokers make it by default.
@@ -79,14 +78,7 @@ def commits(
 
 def create_log(bootstrap: str, topic: str) -> None:
     """Create a topic like the offsets topic under another name, which anybody may write to."""
-    create_topic(bootstrap, topic, LOG_PARTITIONS)
-
-
-def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
-    """Create a topic and wait until it is there."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
-        future.result()
+    create_topics(bootstrap, {topic: LOG_PARTITIONS})
 
 
 def monitor_settings(bootstrap: str, topic: str, directory: str) -> Sources:

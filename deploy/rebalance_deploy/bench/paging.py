@@ -11,9 +11,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
-
 from rebalance_deploy import local
 from rebalance_deploy.broker import EmbeddedBroker
 from rebalance_deploy.counts import fetch
@@ -21,6 +18,7 @@ from rebalance_deploy.demo import workload
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.observability import alerting, alerts_of, receiving
 from rebalance_deploy.processes import ChildProcess
+from rebalance_deploy.topics import create_topics
 
 _ALERT = "KafkaRebalanceFinding"
 _PATIENCE_SECONDS = 300.0
@@ -48,9 +46,7 @@ def _run(scrape_seconds: float) -> tuple[float, float]:
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
         broker = stack.enter_context(EmbeddedBroker(data_dir=directory / "kafka"))
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
-        for future in admin.create_topics([NewTopic(name, n, 1) for name, n in workload.TOPICS.items()]).values():
-            future.result()
+        create_topics(broker.bootstrap, workload.TOPICS)
         monitor = stack.enter_context(local.Monitor(local.loopback_sources(broker.bootstrap, directory), directory))
         monitor.wait_until_ready(threading.Event(), lambda _: None)
         phone = stack.enter_context(receiving(on_body))

@@ -14,6 +14,7 @@ from rebalance_deploy import local
 from rebalance_deploy.bench import fill
 from rebalance_deploy.broker import EmbeddedBroker
 from rebalance_deploy.errors import UserError
+from rebalance_deploy.topics import create_topics
 from rebalance_streaming.wire.partitioner import partition_for_group
 
 _GROUPS, _PARTITIONS, _MEMBERS = 10_000, 100, 4
@@ -27,7 +28,7 @@ def measure() -> Iterator[str]:
     """Yield the table's lines: every group gets two generations and every partition commits, then all is looked at."""
     with EmbeddedBroker(jvm_options=("-Xmx1g",)) as broker, tempfile.TemporaryDirectory() as directory:
         fill.create_log(broker.bootstrap, _TOPIC)
-        fill.create_topic(broker.bootstrap, "orders", _PARTITIONS)
+        create_topics(broker.bootstrap, {"orders": _PARTITIONS})
         sources = fill.monitor_settings(broker.bootstrap, _TOPIC, directory)
         with local.Monitor(sources, Path(directory)) as monitor:
             monitor.wait_until_ready(threading.Event(), lambda _: None)

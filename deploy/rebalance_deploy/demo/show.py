@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from rebalance_deploy import local
 from rebalance_deploy.broker import DEFAULT_VERSION, EmbeddedBroker
@@ -29,6 +27,7 @@ from rebalance_deploy.errors import UserError
 from rebalance_deploy.observability import Alerting
 from rebalance_deploy.processes import ChildProcess
 from rebalance_deploy.terminal.words import describe, describe_finding
+from rebalance_deploy.topics import create_topics
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.groups.events import Finding, Rebalance, decode
 
@@ -87,7 +86,7 @@ def _perform(options: Options, directory: Path, stop: threading.Event, say: Say)
     with ExitStack() as stack:
         broker = stack.enter_context(EmbeddedBroker(kafka_version=options.kafka_version, data_dir=directory / "kafka"))
         say(f"Kafka {options.kafka_version} runs at {broker.bootstrap}")
-        _create_topics(broker.bootstrap)
+        create_topics(broker.bootstrap, workload.TOPICS)
         owners = directory / "owners.toml"
         owners.write_text(_OWNERS)
         settings = local.loopback_sources(
@@ -131,14 +130,6 @@ def _say_what_to_try(url: str, servers: Alerting | None, say: Say) -> None:
     say(f"  1. open {url}/#/groups/{StreamConfig().cluster}/{group}")
     say(f"  2. rebalance-monitor explain {group} --url {url}")
     say(f"  3. rebalance-monitor top --url {url}")
-
-
-def _create_topics(bootstrap: str) -> None:
-    topics = [NewTopic(name, partitions, 1) for name, partitions in workload.TOPICS.items()]
-    # The client must outlive its futures.
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    for future in admin.create_topics(topics).values():
-        future.result()
 
 
 def _start_workload(bootstrap: str, directory: Path, stack: ExitStack) -> list[ChildProcess]:

@@ -25,7 +25,6 @@ from typing import Any
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.processes import ChildProcess
@@ -33,6 +32,7 @@ from rebalance_deploy.stories.play import StoryRun, playing
 from rebalance_deploy.stories.programme import find_story
 from rebalance_deploy.stories.stage import Stage, open_stage
 from rebalance_deploy.stories.story import CONFLUENT, KAFKA_PYTHON, Event, Story
+from rebalance_deploy.topics import create_topics
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.groups.events import CommitSummary, GroupSnapshot, Member, TopicCommits, encode
 
@@ -133,10 +133,8 @@ def _record_on(stage: Stage, wanted: Wanted, directory: Path) -> StoryRun:
 
 def _prepare(stage: Stage, topics: Iterable[str]) -> None:
     """Make the topics that the recorder looks for when it starts."""
-    admin = AdminClient({"bootstrap.servers": stage.bootstrap, "log_level": 0})
     names = (*topics, StreamConfig().groups_topic, StreamConfig().commits_topic)
-    for future in admin.create_topics([NewTopic(name, 1, 1) for name in names]).values():
-        future.result(30)
+    create_topics(stage.bootstrap, dict.fromkeys(names, 1))
 
 
 def tell_interest(bootstrap: str, story: Story, group: str) -> None:

@@ -18,10 +18,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from e2e.rig import create_topics
 from rebalance_deploy.broker import EmbeddedBroker
 from rebalance_deploy.broker_log import read_truth
 from rebalance_deploy.clients import client_environment
+from rebalance_deploy.topics import create_topics
 from rebalance_streaming.wire.metrics.formats import decode_metrics
 from waiting import wait_for as wait_up_to
 
@@ -186,7 +186,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
     """All clients at once: they join, consume, stall, lose their broker for a while, and close."""
     directory = tmp_path_factory.mktemp("clients")
     with EmbeddedBroker() as broker:
-        create_topics(broker.bootstrap, **{f"orders-{name}": 2 for name in CASES})
+        create_topics(broker.bootstrap, {f"orders-{name}": 2 for name in CASES})
         create_reports_topic(broker.bootstrap)
         topic = Topic(broker.bootstrap)
         clients = {name: Client(name, case, broker.bootstrap, directory) for name, case in CASES.items()}
