@@ -391,16 +391,25 @@ def test_a_plain_metric_reporter_tells_what_it_can(played):
 
 @pytest.mark.parametrize("name", TOLD)
 def test_the_monitor_understands_every_report(played, name):
-    """Its decoder reads who it is, and heartbeats or their count."""
+    """Its decoder reads who it is, and heartbeats or, once librdkafka has joined, their count."""
     group = f"group-{name}"
-    known = {"coordinator_heartbeat_rate"} if name != "confluent" else {"coordinator_heartbeat_total"}
+    heartbeats = {}
     for at, value in played.topic.records[group]:
         (report,) = decode_metrics(group.encode(), value, at)
         said = json.loads(value)
         assert (report.format, report.group_id, report.seq) == ("native", group, said["seq"])
         assert report.member_id == said["client"]["member_id"]
         assert report.last_poll_return_ms == said["app"]["last_poll_return_ms"]
-        assert known <= {point.metric for point in report.points} or said["seq"] == 0 or "statistics" not in said
+        points = {point.metric: point.value for point in report.points}
+        if name != "confluent":
+            assert "coordinator_heartbeat_rate" in points or not said["client"]["member_id"]
+        elif said.get("statistics", {}).get("cgrp", {}).get("join_state") == "steady":
+            heartbeats[said["seq"]] = points["coordinator_heartbeat_total"]
+    if name == "confluent":
+        counted = [heartbeats[seq] for seq in sorted(heartbeats)]
+        assert len(counted) >= 4
+        assert counted == sorted(counted)
+        assert counted[-1] > 0
 
 
 LOCKED = """
