@@ -70,14 +70,16 @@ def windows_at(panes: Panes, now_ms: int, rebalancing_since_ms: int | None = Non
 
 def _sum(panes: Panes, now_ms: int, length_ms: int, since_ms: int | None) -> Window:
     oldest = now_ms - length_ms
-    inside = [pane for pane in panes.panes if pane.start_ms + PANE_MS > oldest]
+    completed = aborted = rebalances = rebalancing_ms = 0
+    # One pass by hand: an exporter does this three times per group that changed.
+    for pane in panes.panes:
+        if pane.start_ms + PANE_MS > oldest:
+            completed += pane.generations_completed
+            aborted += pane.generations_aborted
+            rebalances += pane.rebalances
+            rebalancing_ms += pane.rebalancing_ms
     going_on = 0 if since_ms is None else max(0, now_ms - max(since_ms, oldest))
-    return Window(
-        generations_completed=sum(pane.generations_completed for pane in inside),
-        generations_aborted=sum(pane.generations_aborted for pane in inside),
-        rebalances=sum(pane.rebalances for pane in inside),
-        rebalancing_ratio=min(1.0, (sum(pane.rebalancing_ms for pane in inside) + going_on) / length_ms),
-    )
+    return Window(completed, aborted, rebalances, min(1.0, (rebalancing_ms + going_on) / length_ms))
 
 
 def _clamp(at_ms: int, now_ms: int) -> int:
