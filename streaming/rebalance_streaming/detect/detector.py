@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from rebalance_streaming.detect.book import Book, Statement
+from rebalance_streaming.detect.case import SAME_TIME_MS, Case, Judged
 from rebalance_streaming.detect.catalogue import diagnosis
-from rebalance_streaming.detect.config import DetectConfig, Thresholds
+from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.detect.departures import POLL_TIMEOUT, SESSION_EXPIRED, Departure
 from rebalance_streaming.detect.episode import Elsewhere, Known, Past, look_at
 from rebalance_streaming.detect.heartbeats import time_group
@@ -38,7 +39,7 @@ from rebalance_streaming.groups.events import (
     Probe,
     Rebalance,
 )
-from rebalance_streaming.groups.lagging import WATCHED_MS, LagAround, watch_lag
+from rebalance_streaming.groups.lagging import LagAround
 from rebalance_streaming.groups.leaving import TimedOut
 from rebalance_streaming.wire.metrics.report import Report
 
@@ -47,59 +48,8 @@ _ONGOING = "ongoing"
 _SWEEP_MS = 30_000
 #: Rebalances judged again when something new is known of their group.
 _RECONSIDERED = 30
-_SAME_TIME_MS = 5_000
-#: Diagnoses of a group that cannot get on, seen only while it cannot.
-_HOLDING = frozenset(
-    {"stalled_member_join_barrier", "reconciliation_stuck", "assigning_stuck", "coordinator_stuck_rebalance"}
-)
-_KEPT_HELD = 20
 #: Diagnoses that rest on commits that do not come.
 _SEEN_BY_COMMITS = frozenset({"stalled_consumer", "slow_consumer_group", "no_progress_loop"})
-#: What goes wrong without a rebalance: a cause, although there is none to cause.
-_CAUSES_OF_NO_REBALANCE = frozenset(
-    {
-        "static_member_restart",
-        "static_id_conflict",
-        "coordinator_failover",
-        "coordinator_overload",
-        "offsets_topic_unhealthy",
-        "stalled_consumer",
-        "slow_consumer_group",
-        "orphan_partition",
-        "partition_skew",
-        "empty_group_with_lag",
-        "offset_rewind",
-        "offset_skip",
-        "offsets_expired",
-    }
-)
-
-
-@dataclass(slots=True)
-class _Judged:
-    """A rebalance's verdicts, the primary first, and how its members left."""
-
-    rebalance: Rebalance
-    verdicts: tuple[Verdict, ...]
-    departures: dict[str, Departure]
-    #: Departures that were told to be a time-out's.
-    told: frozenset[str] = frozenset()
-
-
-@dataclass(slots=True)
-class _Case:
-    """One group under judgement."""
-
-    history: GroupHistory
-    thresholds: Thresholds
-    judged: dict[str, _Judged] = field(default_factory=dict)
-    waiting: dict[str, int] = field(default_factory=dict)
-    past: list[Past] = field(default_factory=list)
-    #: What was seen holding the group up, and when last.
-    held: list[tuple[Verdict, int]] = field(default_factory=list)
-    looked_ms: int = 0
-    lag: LagAround | None = None
-    lag_before: int | None = None
 
 
 class Detector:
@@ -108,7 +58,7 @@ class Detector:
     def __init__(self, cluster: str, config: DetectConfig | None = None, judge_from_ms: int = 0) -> None:
         self._cluster, self._config = cluster, config or DetectConfig()
         self._judge_from_ms = judge_from_ms
-        self._cases: dict[str, _Case] = {}
+        self._cases: dict[str, Case] = {}
         self._dirty: set[str] = set()
         self._routing = Routing()
         #: Groups by the hosts on which they have members now.
@@ -159,13 +109,13 @@ class Detector:
         self._await(case, rebalance)
         self._dirty.add(rebalance.group)
 
-    def _await(self, case: _Case, rebalance: Rebalance) -> None:
+    def _await(self, case: Case, rebalance: Rebalance) -> None:
         """Put a rebalance down for judgement; one that goes on and on is judged on the way, not at its last end."""
         end_ms = rebalance.completed_at_ms
         if rebalance.outcome == _ONGOING or end_ms is None or end_ms < self._judge_from_ms:
             return
         again = rebalance.rebalance_id in case.judged
-        due_ms = self.now_ms + _SAME_TIME_MS if again else end_ms + self._config.settle_ms
+        due_ms = self.now_ms + SAME_TIME_MS if again else end_ms + self._config.settle_ms
         if rebalance.rebalance_id not in case.waiting:
             case.waiting[rebalance.rebalance_id] = due_ms
             heapq.heappush(self._appointments, (due_ms, rebalance.group))
@@ -184,26 +134,10 @@ class Detector:
         if case is None:
             return
         case.history.take_probe(probe)
-        self._watch_lag(case, probe)
+        if (lag := case.watch_lag(probe)) is not None:
+            self._lags[probe.group] = lag
         if isinstance(probe.state, str) or isinstance(probe.owners, dict):
             self._dirty.add(probe.group)
-
-    def _watch_lag(self, case: _Case, probe: Probe) -> None:
-        """Measure the group's lag if the probe allows, and hold it against that before its latest rebalance."""
-        if not isinstance(probe.end_offsets, dict) or (lag := case.history.progress.total_lag()) is None:
-            return
-        at_ms, latest = probe.probed_at_ms, case.history.latest()
-        if latest is None or at_ms < latest.started_before_ms:
-            case.lag_before = lag
-            return
-        if at_ms - (latest.completed_at_ms or at_ms) > WATCHED_MS:
-            case.lag_before = lag
-            return
-        around = watch_lag(case.lag, latest, lag, case.lag_before, at_ms)
-        case.lag_before = lag
-        if around is not None and around != case.lag:
-            case.lag = around
-            self._lags[case.history.group] = around
 
     def lags(self) -> tuple[LagAround, ...]:
         """Return, once, what changed of the lag around groups' latest rebalances."""
@@ -222,7 +156,7 @@ class Detector:
             if case is not None:
                 case.history.clients.take(each)
 
-    def _note_members(self, case: _Case, members: Iterable[Member]) -> None:
+    def _note_members(self, case: Case, members: Iterable[Member]) -> None:
         """Learn who is in a group, and take up what its clients said before that was known."""
         group = case.history.group
         if self._routing.note_members(group, members):
@@ -275,14 +209,14 @@ class Detector:
     def causes(self, group: str) -> Mapping[str, str]:
         """Return the primary cause of every judged rebalance of a group, by rebalance id."""
         case = self._cases.get(group)
-        return {} if case is None else {name: each.verdicts[0].rule for name, each in case.judged.items()}
+        return {} if case is None else case.causes()
 
-    def _case(self, group: str) -> _Case | None:
+    def _case(self, group: str) -> Case | None:
         case = self._cases.get(group)
         if case is None:
             if self._config.ignores(group):
                 return None
-            case = self._cases[group] = _Case(
+            case = self._cases[group] = Case(
                 GroupHistory(self._cluster, group), self._config.for_group(group), looked_ms=self.now_ms
             )
             heapq.heappush(self._overdue, (self.now_ms + _SWEEP_MS, group))
@@ -310,56 +244,34 @@ class Detector:
     def _judge(self, group: str) -> list[Finding]:
         case = self._cases[group]
         case.looked_ms = self.now_ms
-        ready = {name for name, due_ms in case.waiting.items() if due_ms <= self.now_ms}
-        for name in ready:
-            del case.waiting[name]
-        self._explain(case, ready)
+        self._explain(case, case.take_ready(self.now_ms))
         look = self._look(case)
         found = [verdict for rule in CONDITIONS for verdict in rule(look)]
-        statements = self._statements(case, [each for each in found if each.claims])
-        standing = [each for each in found if not each.claims and not self._is_behind(each)]
+        statements = case.state([each for each in found if each.claims], self.now_ms)
         causes = {name: each.verdict.rule for each in statements if each.primary for name in each.verdict.rebalance_ids}
-        look, harmed = replace(look, causes=causes), lag_grows(look)
-        waiting = waiting_now(
-            case.history,
-            self.now_ms,
-            case.thresholds.barrier_ms,
-            case.thresholds.barrier_page_ms,
-            lag_grows=harmed,
-        )
-        standing += [waiting] if waiting else []
-        self._note_held(case, standing)
-        standing += self._released(case, standing)
-        storms = [verdict for rule in AGGREGATES for verdict in rule(look)]
-        statements += [
-            Statement(each, each.rule in _CAUSES_OF_NO_REBALANCE or diagnosis(each.rule).family == "zookeeper", None)
-            for each in standing
-        ]
-        statements += [Statement(each, False, self._last_of(case, each)) for each in storms]
+        look = replace(look, causes=causes)
+        harmed = lag_grows(look)
+        standing = [each for each in found if not each.claims and not self._is_behind(each)]
+        standing += self._holding(case, standing, harmed=harmed)
+        statements += case.state_standing(standing)
+        statements += case.state_storms([verdict for rule in AGGREGATES for verdict in rule(look)], self.now_ms)
         return self._publish(case, look, statements, harmed=harmed)
+
+    def _holding(self, case: Case, standing: Sequence[Verdict], *, harmed: bool) -> list[Verdict]:
+        """Return what else holds the group up, now or until a moment ago."""
+        limits = case.thresholds
+        waiting = waiting_now(case.history, self.now_ms, limits.barrier_ms, limits.barrier_page_ms, lag_grows=harmed)
+        now = [] if waiting is None else [waiting]
+        case.note_held([*standing, *now], self.now_ms)
+        since_ms = self.now_ms - self._config.settle_ms - 2 * SAME_TIME_MS
+        return [*now, *case.released([*standing, *now], since_ms)]
 
     def _is_behind(self, verdict: Verdict) -> bool:
         """Whether a standstill may be the monitor's own: no group at all is known to have committed since it began."""
         of_commits = verdict.rule in _SEEN_BY_COMMITS
         return of_commits and len(self._committing) > 1 and self._last_commit_ms <= verdict.started_at_ms
 
-    def _note_held(self, case: _Case, standing: Iterable[Verdict]) -> None:
-        """Remember what holds the group up, for when the rebalance it belongs to is judged."""
-        for verdict in standing:
-            if verdict.rule in _HOLDING:
-                case.held = [each for each in case.held if each[0].started_at_ms != verdict.started_at_ms]
-                case.held.append((verdict, self.now_ms))
-        del case.held[:-_KEPT_HELD]
-
-    def _released(self, case: _Case, standing: Iterable[Verdict]) -> list[Verdict]:
-        """Return what held the group up until a moment ago, as long as the rebalance it belongs to awaits judgement."""
-        if not case.waiting:
-            return []
-        since_ms = self.now_ms - self._config.settle_ms - 2 * _SAME_TIME_MS
-        stated = {each.rule for each in standing}
-        return [each for each, last_ms in case.held[-1:] if last_ms >= since_ms and each.rule not in stated]
-
-    def _explain(self, case: _Case, ready: set[str]) -> None:
+    def _explain(self, case: Case, ready: set[str]) -> None:
         """Judge rebalances that are ready, and those before them again: a return sheds light on a departure."""
         order = [each for each in case.history.in_order() if each.rebalance_id in ready | case.judged.keys()]
         if not order:
@@ -369,11 +281,9 @@ class Detector:
         for rebalance in order:
             if rebalance.rebalance_id in ready or rebalance in again:
                 self._explain_one(case, rebalance)
-        kept = {each.rebalance_id for each in order}
-        case.judged = {name: each for name, each in case.judged.items() if name in kept}
-        case.past = [each for each in case.past if each.rebalance_id in kept]
+        case.keep(order)
 
-    def _explain_one(self, case: _Case, rebalance: Rebalance) -> None:
+    def _explain_one(self, case: Case, rebalance: Rebalance) -> None:
         known = case.judged.get(rebalance.rebalance_id)
         first_time = known is None
         earlier = [each for each in case.past if each.left_ms <= (rebalance.completed_at_ms or self.now_ms)]
@@ -385,22 +295,17 @@ class Detector:
             Known(
                 earlier,
                 {} if known is None else known.departures,
-                _held_during(case, rebalance),
+                case.held_during(rebalance),
                 self._elsewhere(case.history.group, rebalance),
             ),
         )
         verdicts = tuple(self._followed(case, rebalance, each) for each in explain(episode))
         departures = {each.member.member_id: each for each in episode.departures}
         told = self._tell_timed_out(rebalance, departures, frozenset() if known is None else known.told)
-        case.judged[rebalance.rebalance_id] = _Judged(rebalance, verdicts, departures, told)
-        case.past = [each for each in case.past if each.rebalance_id != rebalance.rebalance_id]
-        for each in episode.departures:
-            cause = _verdict_of(each, verdicts)
-            past = Past(cause.rule, cause.confidence, each.to_ms, each.member, each, rebalance.rebalance_id)
-            case.past.append(past)
-            if first_time and each.likely == SESSION_EXPIRED:
-                self._losses.append((case.history.group, past))
-        case.past.sort(key=lambda each: each.left_ms)
+        left = case.put(Judged(rebalance, verdicts, departures, told))
+        if first_time:
+            group = case.history.group
+            self._losses.extend((group, each) for each in left if each.departure.likely == SESSION_EXPIRED)
 
     def _tell_timed_out(
         self, rebalance: Rebalance, departures: Mapping[str, Departure], told: frozenset[str]
@@ -419,7 +324,7 @@ class Detector:
             self._timed_out.append(TimedOut(rebalance.group, rebalance.rebalance_id, at_ms, expired, poll_timeout))
         return told.union(expired, poll_timeout)
 
-    def _followed(self, case: _Case, rebalance: Rebalance, verdict: Verdict) -> Verdict:
+    def _followed(self, case: Case, rebalance: Rebalance, verdict: Verdict) -> Verdict:
         """Give a rebalance that only continues the one before that one's cause."""
         if verdict.rule != FOLLOWS:
             return verdict
@@ -436,7 +341,7 @@ class Detector:
     def _elsewhere(self, group: str, rebalance: Rebalance) -> Elsewhere:
         at_ms = rebalance.started_before_ms
         near = [
-            (name, past) for name, past in self._losses if name != group and abs(past.left_ms - at_ms) <= _SAME_TIME_MS
+            (name, past) for name, past in self._losses if name != group and abs(past.left_ms - at_ms) <= SAME_TIME_MS
         ]
         together = {group, *(name for name, _ in near)}
         # A host on which some other group lost nobody is not the reason.
@@ -452,45 +357,11 @@ class Detector:
             tuple(sorted(coordinators)),
         )
 
-    def _look(self, case: _Case) -> Look:
-        causes = {name: each.verdicts[0].rule for name, each in case.judged.items()}
-        return Look(
-            case.history, case.thresholds, self.now_ms, tuple(case.past), causes, self._config.probe_interval_ms
-        )
+    def _look(self, case: Case) -> Look:
+        past, probe_ms = tuple(case.past), self._config.probe_interval_ms
+        return Look(case.history, case.thresholds, self.now_ms, past, case.causes(), probe_ms)
 
-    def _statements(self, case: _Case, claims: list[Verdict]) -> list[Statement]:
-        """Return one primary statement per judged rebalance, and what else was found beside them."""
-        claimed: dict[str, Verdict] = {}
-        for claim in sorted(claims, key=lambda each: -each.confidence):
-            for name in claim.rebalance_ids:
-                if name in case.judged:
-                    claimed.setdefault(name, claim)
-        statements = []
-        for claim in claims:
-            mine = tuple(name for name in claim.rebalance_ids if claimed.get(name) is claim)
-            if mine:
-                own = replace(claim, rebalance_ids=mine)
-                statements.append(Statement(own, True, self._last_of(case, own)))
-        for name, judged in case.judged.items():
-            primary, *others = judged.verdicts
-            if name not in claimed:
-                statements.append(Statement(primary, True, self._last_of(case, primary)))
-            statements += [
-                Statement(each, False, self._last_of(case, each))
-                for each in others
-                if diagnosis(each.rule).family not in ("benign", UNDETERMINED) and each.rule != primary.rule
-            ]
-        return statements
-
-    def _last_of(self, case: _Case, verdict: Verdict) -> int:
-        times = [
-            each.completed_at_ms or each.started_before_ms
-            for name in verdict.rebalance_ids
-            if (each := case.history.rebalances.get(name)) is not None
-        ]
-        return max(times, default=self.now_ms)
-
-    def _publish(self, case: _Case, look: Look, statements: Iterable[Statement], *, harmed: bool) -> list[Finding]:
+    def _publish(self, case: Case, look: Look, statements: Iterable[Statement], *, harmed: bool) -> list[Finding]:
         group, kept = case.history.group, list(statements)
         unexplained = self._unexplained_today(kept)
         recurs = unexplained >= case.thresholds.recurring_per_day
@@ -529,20 +400,3 @@ class Detector:
         )
         self._withdrawn += withdrawn
         return changed
-
-
-def _held_during(case: _Case, rebalance: Rebalance) -> tuple[Verdict, ...]:
-    """Return what was seen holding a group up during a rebalance, the latest first."""
-    end_ms = rebalance.completed_at_ms or rebalance.started_before_ms
-    start_ms = rebalance.started_before_ms - _SAME_TIME_MS
-    return tuple(
-        verdict for verdict, last_ms in reversed(case.held) if verdict.started_at_ms <= end_ms and last_ms >= start_ms
-    )
-
-
-def _verdict_of(departure: Departure, verdicts: tuple[Verdict, ...]) -> Verdict:
-    """Return the verdict that is about this departure, else the primary one."""
-    for verdict in verdicts:
-        if any(each.member_id == departure.member.member_id for each in verdict.subject.members):
-            return verdict
-    return verdicts[0]

@@ -1,0 +1,206 @@
+"""One group under judgement: what is known of it, what was found of its rebalances, and what holds it up now.
+
+Receives verdicts; hands on statements of them, one primary per rebalance. Other groups and the clock are its owner's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from rebalance_streaming.detect.book import Statement
+from rebalance_streaming.detect.catalogue import diagnosis
+from rebalance_streaming.detect.config import Thresholds
+from rebalance_streaming.detect.departures import Departure
+from rebalance_streaming.detect.episode import Past
+from rebalance_streaming.detect.history import GroupHistory
+from rebalance_streaming.detect.verdict import UNDETERMINED, Verdict
+from rebalance_streaming.groups.events import Probe, Rebalance
+from rebalance_streaming.groups.lagging import WATCHED_MS, LagAround, watch_lag
+
+#: Things this close happened together, as far as anybody can tell.
+SAME_TIME_MS = 5_000
+#: Diagnoses of a group that cannot get on, seen only while it cannot.
+_HOLDING = frozenset(
+    {"stalled_member_join_barrier", "reconciliation_stuck", "assigning_stuck", "coordinator_stuck_rebalance"}
+)
+_KEPT_HELD = 20
+#: What goes wrong without a rebalance: a cause, although there is none to cause.
+_CAUSES_OF_NO_REBALANCE = frozenset(
+    {
+        "static_member_restart",
+        "static_id_conflict",
+        "coordinator_failover",
+        "coordinator_overload",
+        "offsets_topic_unhealthy",
+        "stalled_consumer",
+        "slow_consumer_group",
+        "orphan_partition",
+        "partition_skew",
+        "empty_group_with_lag",
+        "offset_rewind",
+        "offset_skip",
+        "offsets_expired",
+    }
+)
+
+
+@dataclass(slots=True)
+class Judged:
+    """A rebalance's verdicts, the primary first, and how its members left, by member id.
+
+    `told` are the departures that were told to be a time-out's.
+    """
+
+    rebalance: Rebalance
+    verdicts: tuple[Verdict, ...]
+    departures: dict[str, Departure]
+    told: frozenset[str] = frozenset()
+
+    def past(self) -> list[Past]:
+        """Return how its members left, each with the verdict that is about it, else with the primary one."""
+        return [self._past(each) for each in self.departures.values()]
+
+    def _past(self, departure: Departure) -> Past:
+        member = departure.member
+        about = (each for each in self.verdicts if any(m.member_id == member.member_id for m in each.subject.members))
+        cause = next(about, self.verdicts[0])
+        return Past(cause.rule, cause.confidence, departure.to_ms, member, departure, self.rebalance.rebalance_id)
+
+
+@dataclass(slots=True)
+class Case:
+    """One group under judgement.
+
+    `judged` and `waiting` are by rebalance id, the latter with the time at which to judge. `held` is what was seen
+    holding the group up, and when last; `lag_before` the lag before its latest rebalance.
+    """
+
+    history: GroupHistory
+    thresholds: Thresholds
+    judged: dict[str, Judged] = field(default_factory=dict)
+    waiting: dict[str, int] = field(default_factory=dict)
+    past: list[Past] = field(default_factory=list)
+    held: list[tuple[Verdict, int]] = field(default_factory=list)
+    looked_ms: int = 0
+    lag: LagAround | None = None
+    lag_before: int | None = None
+
+    def causes(self) -> dict[str, str]:
+        """Return the primary cause of every judged rebalance, by rebalance id."""
+        return {name: each.verdicts[0].rule for name, each in self.judged.items()}
+
+    def take_ready(self, now_ms: int) -> set[str]:
+        """Return the rebalances whose judgement is due; they wait no longer."""
+        ready = {name for name, due_ms in self.waiting.items() if due_ms <= now_ms}
+        for name in ready:
+            del self.waiting[name]
+        return ready
+
+    def watch_lag(self, probe: Probe) -> LagAround | None:
+        """Measure the group's lag if the probe allows, and hold it against that before its latest rebalance.
+
+        Returns what is known of it now; null when that did not change.
+        """
+        if not isinstance(probe.end_offsets, dict) or (lag := self.history.progress.total_lag()) is None:
+            return None
+        at_ms, latest = probe.probed_at_ms, self.history.latest()
+        before, self.lag_before = self.lag_before, lag
+        if latest is None or at_ms < latest.started_before_ms or at_ms - (latest.completed_at_ms or at_ms) > WATCHED_MS:
+            return None
+        around = watch_lag(self.lag, latest, lag, before, at_ms)
+        if around is None or around == self.lag:
+            return None
+        self.lag = around
+        return around
+
+    def put(self, judged: Judged) -> list[Past]:
+        """Take up the verdicts of a rebalance in the place of earlier ones; returns how its members left."""
+        name, left = judged.rebalance.rebalance_id, judged.past()
+        self.judged[name] = judged
+        others = [each for each in self.past if each.rebalance_id != name]
+        self.past = sorted([*others, *left], key=lambda each: each.left_ms)
+        return left
+
+    def keep(self, rebalances: Iterable[Rebalance]) -> None:
+        """Forget what was found of all other rebalances."""
+        kept = {each.rebalance_id for each in rebalances}
+        self.judged = {name: each for name, each in self.judged.items() if name in kept}
+        self.past = [each for each in self.past if each.rebalance_id in kept]
+
+    # --- What holds it up ---
+
+    def note_held(self, standing: Iterable[Verdict], now_ms: int) -> None:
+        """Remember what holds the group up, for when the rebalance it belongs to is judged."""
+        for verdict in standing:
+            if verdict.rule in _HOLDING:
+                self.held = [each for each in self.held if each[0].started_at_ms != verdict.started_at_ms]
+                self.held.append((verdict, now_ms))
+        del self.held[:-_KEPT_HELD]
+
+    def released(self, standing: Iterable[Verdict], since_ms: int) -> list[Verdict]:
+        """Return what held the group up until a moment ago, as long as the rebalance it belongs to awaits judgement."""
+        if not self.waiting:
+            return []
+        stated = {each.rule for each in standing}
+        return [each for each, last_ms in self.held[-1:] if last_ms >= since_ms and each.rule not in stated]
+
+    def held_during(self, rebalance: Rebalance) -> tuple[Verdict, ...]:
+        """Return what was seen holding the group up during a rebalance, the latest first."""
+        end_ms = rebalance.completed_at_ms or rebalance.started_before_ms
+        start_ms = rebalance.started_before_ms - SAME_TIME_MS
+        return tuple(
+            verdict
+            for verdict, last_ms in reversed(self.held)
+            if verdict.started_at_ms <= end_ms and last_ms >= start_ms
+        )
+
+    # --- What is stated of it ---
+
+    def state(self, claims: Sequence[Verdict], now_ms: int) -> list[Statement]:
+        """Return one primary statement per judged rebalance, and what else was found beside them.
+
+        `claims` are causes found across several rebalances; the surest has a rebalance that more than one claims.
+        """
+        claimed: dict[str, Verdict] = {}
+        for claim in sorted(claims, key=lambda each: -each.confidence):
+            for name in claim.rebalance_ids:
+                if name in self.judged:
+                    claimed.setdefault(name, claim)
+        return [*self._of_claims(claims, claimed, now_ms), *self._of_rebalances(claimed, now_ms)]
+
+    def _of_claims(self, claims: Iterable[Verdict], claimed: dict[str, Verdict], now_ms: int) -> Iterator[Statement]:
+        for claim in claims:
+            mine = tuple(name for name in claim.rebalance_ids if claimed.get(name) is claim)
+            if mine:
+                own = replace(claim, rebalance_ids=mine)
+                yield Statement(own, True, self._last_of(own, now_ms))
+
+    def _of_rebalances(self, claimed: dict[str, Verdict], now_ms: int) -> Iterator[Statement]:
+        for name, judged in self.judged.items():
+            primary, *others = judged.verdicts
+            if name not in claimed:
+                yield Statement(primary, True, self._last_of(primary, now_ms))
+            for each in others:
+                if diagnosis(each.rule).family not in ("benign", UNDETERMINED) and each.rule != primary.rule:
+                    yield Statement(each, False, self._last_of(each, now_ms))
+
+    def state_standing(self, standing: Iterable[Verdict]) -> list[Statement]:
+        """Return what is so now, whatever rebalances there were."""
+        return [
+            Statement(each, each.rule in _CAUSES_OF_NO_REBALANCE or diagnosis(each.rule).family == "zookeeper", None)
+            for each in standing
+        ]
+
+    def state_storms(self, storms: Iterable[Verdict], now_ms: int) -> list[Statement]:
+        """Return what many rebalances make together."""
+        return [Statement(each, False, self._last_of(each, now_ms)) for each in storms]
+
+    def _last_of(self, verdict: Verdict, now_ms: int) -> int:
+        """Return when the last rebalance of a verdict ended; now where none is known any more."""
+        times = [
+            each.completed_at_ms or each.started_before_ms
+            for name in verdict.rebalance_ids
+            if (each := self.history.rebalances.get(name)) is not None
+        ]
+        return max(times, default=now_ms)
