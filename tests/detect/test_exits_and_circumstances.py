@@ -205,13 +205,14 @@ def test_how_sure_a_crash_is(of: Departure, after_s: int, expected: float | None
         assert (found.missing == ()) == (of.liveness is not None or of.confidence >= STRONG)
 
 
-def test_who_came_back_before_may_come_back_again():
-    """It was lost and back earlier: that it is away now is no crash yet, and never more than a guess."""
+@pytest.mark.parametrize(("liveness", "sure"), [(None, 0.5), (GONE, CERTAIN)])
+def test_who_came_back_before_may_come_back_again(liveness: str | None, sure: float):
+    """It was lost and back earlier: that it is away now is no crash yet, reports or not, and later a guess without."""
     earlier = departed(LOST_MS - 5 * MINUTE, B, SESSION_EXPIRED, rule=UNDETERMINED, back_ms=LOST_MS - 4 * MINUTE)
-    of = gone()
+    of = gone(liveness=liveness)
     assert crash(losing(of, past=[earlier]), of) is None
     found = crash(losing(of, after_s=120, past=[earlier]), of)
-    assert said(found) == ("member_crash", 0.5)
+    assert said(found) == ("member_crash", sure)
 
 
 # --- What nothing separates ---

@@ -67,6 +67,18 @@ def test_bounds_do_not_depend_on_what_arrives_first(data: st.DataObject):
     assert list(mixed.values())[-1] == list(in_time.values())[-1]
 
 
+@given(st.data())
+def test_what_is_one_rebalance_does_not_depend_on_what_arrives_first(data: st.DataObject):
+    """The second barrier was seen 3 s after the first rebalance and released 17 s later: two, by the log alone."""
+    records = Log().write(1, A).write(2, A, B, after_ms=20_000).records
+    end_ms = records[0].timestamp_ms
+    seen = [probe(end_ms + at, "PreparingRebalance") for at in range(3_000, 20_000, 2_000)]
+    late = data.draw(st.integers(0, len(seen)))
+    state, rebalances = run(records[0], *seen[:late], records[1], *seen[late:])
+    assert len(rebalances) == 2
+    assert sum(state.picture.counters.rebalances.values()) == 2
+
+
 def test_a_running_rebalance_shows():
     """The picture says so, since when, and forgets it with the record or with a probe that saw it over."""
     (first, second), seen = story()

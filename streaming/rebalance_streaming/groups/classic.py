@@ -176,6 +176,7 @@ def _step(state: GroupState, record: GroupRecord, value: GroupMetadataValue) -> 
         generation=generation,
         started_after_ms=started_after if joining is None else joining,
         started_before_ms=started_before if joining is None else joining,
+        known_ms=latest if joining is None else joining,
         members_before=members_before,
         members_after=state.picture.members,
         merge_within_ms=_merge_within_ms(reason, state.picture.members),

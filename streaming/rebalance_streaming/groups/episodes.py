@@ -2,7 +2,8 @@
 
 Consecutive generations are one rebalance when the group was never really stable between them: the next join barrier
 was released (or the next group epoch began) within two heartbeats of the last assignment, or a cooperative assignor's
-second round was due. Receives steps from the two kinds of groups; changes the given copy of the state.
+second round was due. Only the log decides that: probes come in their own time, and counters must not. Receives steps
+from the two kinds of groups; changes the given copy of the state.
 """
 
 from __future__ import annotations
@@ -143,7 +144,7 @@ def _continues(rebalance: Rebalance, step: Step) -> bool:
         return True
     if rebalance.outcome == ABORTED:
         return False
-    return step.started_before_ms - rebalance.completed_at_ms <= step.merge_within_ms
+    return step.known_ms - rebalance.completed_at_ms <= step.merge_within_ms
 
 
 def _opened(state: GroupState, record: GroupRecord, step: Step) -> Rebalance:

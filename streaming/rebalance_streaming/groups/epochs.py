@@ -260,6 +260,7 @@ def _step(state: GroupState, record: GroupRecord, kind: _Kind, *, hash_changed: 
         generation=generation,
         started_after_ms=record.timestamp_ms,
         started_before_ms=record.timestamp_ms,
+        known_ms=record.timestamp_ms,
         members_before=before,
         members_after=state.picture.members,
         merge_within_ms=episodes.MERGE_WITHIN_MS,

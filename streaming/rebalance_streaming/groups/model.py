@@ -99,13 +99,16 @@ class Sighting:
 class Step:
     """One generation as its kind of group describes it, on the way into an episode.
 
-    The start lies between `started_after_ms` (null: unknown) and `started_before_ms`. `offender` is the member that set
-    it off, null when several came into question.
+    The start lies between `started_after_ms` (null: unknown) and `started_before_ms`, which probes may have narrowed.
+    `known_ms` is the earliest sign of it in the log: whether it goes on with the rebalance before must not depend on
+    which probe happened to come in time. `offender` is the member that set it off, null when several came into
+    question.
     """
 
     generation: Generation
     started_after_ms: int | None
     started_before_ms: int
+    known_ms: int
     members_before: tuple[Member, ...]
     members_after: tuple[Member, ...]
     merge_within_ms: int

@@ -169,7 +169,7 @@ def crash(episode: Episode, departure: Departure) -> Verdict | None:
 
 def _crash_confidence(episode: Episode, departure: Departure) -> float | None:
     """Return how sure a crash is; null where it is no likelier than something else."""
-    if departure.liveness in (GONE, RESTARTED):
+    if departure.liveness == RESTARTED or (departure.liveness == GONE and not _may_come_back(episode, departure)):
         return CERTAIN
     known = departure.client.may_starve is False
     if departure.back_ms is None:
@@ -183,12 +183,24 @@ def _crash_confidence(episode: Episode, departure: Departure) -> float | None:
 
 def _absence_confidence(episode: Episode, departure: Departure, *, known: bool) -> float | None:
     """Judge by how long it has been away: what starved or stood still is back within minutes."""
-    waited_long = episode.now_ms - departure.to_ms >= episode.thresholds.formation_window_ms
-    if any(past.back_ms is not None for past in same_slot(episode, departure)):
-        return 0.5 if waited_long else None
-    if waited_long:
-        return 0.85
+    if _may_come_back(episode, departure):
+        return None
+    if _waited_long(episode, departure):
+        return 0.5 if _came_back_before(episode, departure) else 0.85
     return 0.65 if known else 0.5
+
+
+def _may_come_back(episode: Episode, departure: Departure) -> bool:
+    """Whether it was lost before, came back then, and has not been away for long."""
+    return _came_back_before(episode, departure) and not _waited_long(episode, departure)
+
+
+def _came_back_before(episode: Episode, departure: Departure) -> bool:
+    return any(past.back_ms is not None for past in same_slot(episode, departure))
+
+
+def _waited_long(episode: Episode, departure: Departure) -> bool:
+    return episode.now_ms - departure.to_ms >= episode.thresholds.formation_window_ms
 
 
 def frozen_or_starved(episode: Episode, departure: Departure) -> Verdict | None:
