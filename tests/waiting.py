@@ -10,14 +10,19 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def wait_for(condition: Callable[[], T], what: str | Callable[[], object], seconds: float = 60) -> T:
-    """Return the condition's value once it is true; fail with what was awaited, or what is there instead."""
+def wait_for(
+    condition: Callable[[], T], what: str | Callable[[], object], seconds: float = 120, every: float = 0.05
+) -> T:
+    """Return the condition's value once it is true; fail with what was awaited, or what is there instead.
+
+    It is asked again `every` so many seconds.
+    """
     deadline = time.monotonic() + seconds
     pause = threading.Event()
     while not (found := condition()):
         if time.monotonic() > deadline:
             raise AssertionError(f"waited {seconds} s in vain for: {what if isinstance(what, str) else what()}")
-        pause.wait(0.05)
+        pause.wait(every)
     return found
 
 

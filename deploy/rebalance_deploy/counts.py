@@ -6,6 +6,7 @@ import urllib.error
 import urllib.request
 from collections import defaultdict
 from dataclasses import dataclass
+from http import HTTPStatus
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -35,7 +36,9 @@ def expected(truth: GroupTruth) -> Counted:
 def read_counts(url: str) -> dict[str, Counted]:
     """Return the counts of every group that a /metrics page under `url` shows; none when nobody answers."""
     sums: dict[tuple[str, str], float] = defaultdict(float)
-    _, text = fetch(f"{url}/metrics")
+    status, text = fetch(f"{url}/metrics")
+    if status != HTTPStatus.OK:
+        return {}
     for family in text_string_to_metric_families(text + "\n"):
         for sample in family.samples:
             if group := sample.labels.get("group"):

@@ -28,7 +28,7 @@ class Spec:
     protocol: str = "classic"
     assignor: str = "range"
     instance: str | None = None
-    session_ms: int = 6_000
+    session_ms: int = 20_000
     max_poll_ms: int = 300_000
     stall_seconds: float = 0.0
     revoke_seconds: float = 0.0
@@ -81,7 +81,7 @@ def open_rdk(spec: Spec, teller: Teller) -> tuple[Any, Any]:
         settings |= {
             "partition.assignment.strategy": spec.assignor,
             "session.timeout.ms": spec.session_ms,
-            "heartbeat.interval.ms": spec.session_ms // 3,
+            "heartbeat.interval.ms": min(2_000, spec.session_ms // 3),
         }
     if spec.instance is not None:
         settings["group.instance.id"] = spec.instance
@@ -123,7 +123,7 @@ def open_kp(spec: Spec, teller: Teller) -> tuple[Any, Any]:
         client_id=spec.name,
         group_instance_id=spec.instance,
         session_timeout_ms=spec.session_ms,
-        heartbeat_interval_ms=spec.session_ms // 3,
+        heartbeat_interval_ms=min(2_000, spec.session_ms // 3),
         max_poll_interval_ms=spec.max_poll_ms,
         auto_offset_reset="earliest",
         partition_assignment_strategy=[assignors[spec.assignor]],

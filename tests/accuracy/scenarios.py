@@ -79,7 +79,7 @@ def static_conflict(stage: Stage) -> None:
 def sigkill(stage: Stage) -> None:
     """A member is killed; its session expires."""
     stage.start("a")
-    stage.start("b")
+    stage.start("b", session_ms=6_000)
     stage.kill("b")
     stage.leave("a")
 
@@ -87,7 +87,7 @@ def sigkill(stage: Stage) -> None:
 def sigstop(stage: Stage) -> None:
     """A member's process stands still for longer than its session, then goes on."""
     stage.start("a")
-    stage.start("b")
+    stage.start("b", session_ms=6_000)
     stage.pause("b")
     stage.resume("b")
     stage.leave("a", "b")
@@ -186,12 +186,12 @@ def transactions(stage: Stage) -> None:
     stage.start("a")
     producer = Producer({"bootstrap.servers": stage.broker.bootstrap, "transactional.id": stage.group, "log_level": 0})
     consumer = Consumer({"bootstrap.servers": stage.broker.bootstrap, "group.id": f"{stage.group}-txn"})
-    producer.init_transactions(10)
+    producer.init_transactions(60)
     for offset, commit in ((3, True), (5, False)):
         producer.begin_transaction()
         position = TopicPartition(stage.topic, 0, offset)
-        producer.send_offsets_to_transaction([position], consumer.consumer_group_metadata(), 10)
-        (producer.commit_transaction if commit else producer.abort_transaction)(10)
+        producer.send_offsets_to_transaction([position], consumer.consumer_group_metadata(), 60)
+        (producer.commit_transaction if commit else producer.abort_transaction)(60)
     consumer.close()
     stage.leave("a")
 

@@ -25,8 +25,17 @@ Place = tuple[str, int]
 
 #: Two heartbeats of 3 s: a group stable for less was not stable (the catalogue's rule for one logical rebalance).
 MERGE_WITHIN_MS = 6_000
-#: A client that closes gives its partitions up a moment before the broker hears of it.
-_BEFORE_MS = 500
+#: A client that closes gives its partitions up before the broker hears of it; rebalances are farther apart.
+_BEFORE_MS = 4_000
+
+
+@dataclass(slots=True)
+class Stretch:
+    """From the first sign of a generation to its assignment; between them its join barrier was released."""
+
+    begin_ms: int
+    released_ms: int
+    end_ms: int
 
 
 @dataclass(slots=True)
@@ -34,24 +43,28 @@ class Steps:
     """One group's generations and epochs by the broker's log, and the stretches of time in which it rebalanced."""
 
     generations: int = 0
-    busy: list[list[int]] = field(default_factory=list)
+    busy: list[Stretch] = field(default_factory=list)
     preparing_ms: int | None = None
+    released_ms: int | None = None
 
-    def touch(self, begin_ms: int, end_ms: int) -> None:
+    def touch(self, begin_ms: int, released_ms: int, end_ms: int) -> None:
         """Note a stretch of rebalancing; one that goes on from the last lengthens it."""
-        if self.busy and begin_ms - self.busy[-1][1] <= 0:
-            self.busy[-1][1] = max(self.busy[-1][1], end_ms)
+        if self.busy and begin_ms - self.busy[-1].end_ms <= 0:
+            self.busy[-1].end_ms = max(self.busy[-1].end_ms, end_ms)
         else:
-            self.busy.append([begin_ms, end_ms])
+            self.busy.append(Stretch(begin_ms, released_ms, end_ms))
 
     def logical(self) -> list[tuple[int, int]]:
-        """Return the logical rebalances: stretches, put together where the group was hardly stable between."""
+        """Return the logical rebalances: stretches, put together where the next one was released soon after the last.
+
+        That is the definition, not the time in which the group was stable: of that the monitor's log has no record.
+        """
         found: list[tuple[int, int]] = []
-        for begin, end in self.busy:
-            if found and begin - found[-1][1] <= MERGE_WITHIN_MS:
-                found[-1] = (found[-1][0], end)
+        for stretch in self.busy:
+            if found and stretch.released_ms - found[-1][1] <= MERGE_WITHIN_MS:
+                found[-1] = (found[-1][0], stretch.end_ms)
             else:
-                found.append((begin, end))
+                found.append((stretch.begin_ms, stretch.end_ms))
         return found
 
 
@@ -73,20 +86,22 @@ def _read_classic(steps: Steps, line: str, group: str, at_ms: int) -> None:
         steps.preparing_ms = at_ms
     elif (match := _STABILIZED.search(line)) and match["group"] == group:
         steps.generations += 1
+        steps.released_ms = at_ms
     elif (match := _ASSIGNED.search(line) or _EMPTIED.search(line)) and match["group"] == group:
         # A generation without members has no join phase that could end.
         steps.generations += _EMPTIED.search(line) is not None
-        steps.touch(at_ms if steps.preparing_ms is None else steps.preparing_ms, at_ms)
-        steps.preparing_ms = None
+        begin_ms = at_ms if steps.preparing_ms is None else steps.preparing_ms
+        steps.touch(begin_ms, at_ms if steps.released_ms is None else steps.released_ms, at_ms)
+        steps.preparing_ms = steps.released_ms = None
 
 
 def _read_epochs(steps: Steps, line: str, group: str, at_ms: int) -> None:
     if (match := _BUMPED.search(line) or _LEFT_SHARE.search(line)) and match["group"] == group:
         steps.generations += 1
-        steps.touch(at_ms, at_ms)
+        steps.touch(at_ms, at_ms, at_ms)
     elif (match := _MOVED_ON.search(line) or _EPOCH_TARGET.search(line)) and match["group"] == group and steps.busy:
         # A member moves on to an epoch only while the group converges.
-        steps.busy[-1][1] = max(steps.busy[-1][1], at_ms)
+        steps.busy[-1].end_ms = max(steps.busy[-1].end_ms, at_ms)
 
 
 def moved_partitions(events: Sequence[dict[str, object]], logical: Sequence[tuple[int, int]]) -> int:

@@ -13,10 +13,11 @@ from pathlib import Path
 from confluent_kafka import Consumer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
+from e2e.pages import page
 from rebalance_deploy import local
 from rebalance_deploy.broker import EmbeddedBroker
 from rebalance_deploy.broker_log import GroupTruth, read_truth
-from rebalance_deploy.counts import Counted, expected, fetch, read_counts
+from rebalance_deploy.counts import Counted, expected, read_counts
 from rebalance_deploy.demo import workload
 from rebalance_deploy.demo.workload import ConsumerSpec
 from rebalance_deploy.processes import ChildProcess
@@ -26,7 +27,9 @@ from rebalance_streaming.groups.counts import counted_as
 from rebalance_streaming.wire.decode import decode_record
 from waiting import wait_for
 
-DEADLINE_SECONDS = 60.0
+#: A start of Spark may be in it.
+DEADLINE_SECONDS = 180.0
+READY_SECONDS = 300.0
 OFFSETS_TOPIC = "__consumer_offsets"
 
 #: Labels of a record count: query, type, version, outcome.
@@ -69,7 +72,7 @@ class Rig:
 
     def await_generation(self, group: str, before: set[int]) -> None:
         """Wait until the broker's log shows a completed generation that was not there before."""
-        wait_for(lambda: self.truth(group).completed - before, f"a new generation of {group}")
+        wait_for(lambda: self.truth(group).completed - before, f"a new generation of {group}", DEADLINE_SECONDS)
 
     def truth(self, group: str) -> GroupTruth:
         """Return what the broker's log says of a group."""
@@ -115,8 +118,7 @@ class Rig:
 
 def samples(url: str) -> Iterator[tuple[str, dict[str, str], float]]:
     """Yield (name, labels, value) of every sample of a /metrics page."""
-    _, text = fetch(f"{url}/metrics")
-    for family in text_string_to_metric_families(text + "\n"):
+    for family in text_string_to_metric_families(page(f"{url}/metrics") + "\n"):
         for sample in family.samples:
             yield sample.name, sample.labels, sample.value
 
@@ -181,7 +183,7 @@ def running_rig(directory: Path, *flags: str, **broker_settings: str) -> Iterato
         create_topics(broker.bootstrap, {"orders": 4, "payments": 4})
         sources = local.loopback_sources(broker.bootstrap, directory, *flags)
         monitor = stack.enter_context(local.Monitor(sources, directory))
-        monitor.wait_until_ready(threading.Event(), print)
+        monitor.wait_until_ready(threading.Event(), print, timeout_seconds=READY_SECONDS)
         rig = Rig(broker, monitor, directory)
         stack.callback(rig.close)
         yield rig

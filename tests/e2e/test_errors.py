@@ -21,7 +21,7 @@ from rebalance_deploy.broker import EmbeddedBroker, find_free_port
 from rebalance_streaming.spark.checkpoint import LAYOUT, Baseline
 from waiting import wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 MakeBroker = Callable[..., EmbeddedBroker]
 
@@ -29,7 +29,7 @@ MakeBroker = Callable[..., EmbeddedBroker]
 def run(*arguments: str) -> tuple[int, str]:
     """Run the console script's module; return the exit code and everything it wrote."""
     done = subprocess.run(
-        [sys.executable, "-m", "rebalance_deploy", *arguments], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-m", "rebalance_deploy", *arguments], capture_output=True, text=True, timeout=300, check=False
     )
     return done.returncode, done.stdout + done.stderr
 
@@ -50,7 +50,8 @@ def assert_one_sentence(result: tuple[int, str], *parts: str) -> None:
 def test_an_unreachable_broker_is_named(command: str):
     """Nobody answers: every command says at which address and what to check."""
     port = find_free_port()
-    code, output = run(command, "--bootstrap-server", f"127.0.0.1:{port}", "--set", "export.listen_port=0")
+    ports = ("--set", "export.listen_port=0", "--set", "probe.listen_port=0")
+    code, output = run(command, "--bootstrap-server", f"127.0.0.1:{port}", *ports)
     assert code == 1
     assert f"127.0.0.1:{port}" in output
     assert "Traceback" not in output

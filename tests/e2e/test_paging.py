@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from coordinators import committed_offsets
+from e2e.pages import page
 from e2e.rig import Rig, running_rig, samples
 from prometheus.rig import Inbox, ask, webhook_receiver
-from rebalance_deploy.counts import fetch
 from rebalance_deploy.demo import workload
 from rebalance_deploy.demo.workload import ConsumerSpec
 from rebalance_deploy.observability import alerting
 from rebalance_deploy.processes import ChildProcess
 from waiting import wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 
 GROUP = "payments-enricher"
 SICK = ConsumerSpec(
@@ -64,24 +64,24 @@ def test_a_sick_consumer_pages_and_its_cure_resolves(tmp_path: Path) -> None:
             page = wait_for(lambda: _critical(inbox), lambda: json.dumps(inbox.bodies("/alerts"))[-2_000:], 240)
             told = page["annotations"]
             assert page["labels"] | {"cluster": "default", "group": GROUP} == page["labels"]
-            wait_for(lambda: "poll_overrun" in _causes(rig), lambda: _causes(rig), 60)
-            wait_for(lambda: _poll_timeouts(rig), "the departure in the totals of its group")
+            # A timer that fires late makes one departure look like another; the next one comes 46 s later.
+            wait_for(lambda: "poll_overrun" in _causes(rig), lambda: _causes(rig), 200)
+            wait_for(lambda: _poll_timeouts(rig), "the departure in the totals of its group", 200)
             assert all(told[line] for line in ("cause", "since", "impact", "scope", "now"))
             assert told["explain_url"] == f"{rig.monitor.url}/#/groups/default/{GROUP}"
-            assert inbox.bodies("/pagerduty"), "a critical alert wakes somebody"
+            wait_for(lambda: inbox.bodies("/pagerduty"), "somebody to be woken")
 
             rig.clients.pop("sick").kill()
             rig.start(WELL)
             wait_for(lambda: _is_over(inbox), lambda: [_short(each) for each in alerts(inbox, FINDING)], 240)
 
+            before = len(alerts(inbox, DOWN))
             rig.monitor.export.process.kill()
-            wait_for(lambda: alerts(inbox, "KafkaRebalanceMonitorDown"), "the page about blindness", 60)
-            open_alerts = ask(f"{pager_url}/api/v2/alerts")
-            heard = {each["labels"]["alertname"] for each in open_alerts if each["status"]["state"] == "active"}
-            assert heard <= {"KafkaRebalanceMonitorDown", "KafkaRebalanceWatchdog"}, heard
+            wait_for(lambda: _fires(alerts(inbox, DOWN)[before:]), "the page about blindness", 60)
+            wait_for(lambda: _heard(pager_url) == {DOWN, "KafkaRebalanceWatchdog"}, lambda: _heard(pager_url), 20)
 
 
-FINDING = "KafkaRebalanceFinding"
+FINDING, DOWN = "KafkaRebalanceFinding", "KafkaRebalanceMonitorDown"
 
 
 def _critical(inbox: Inbox) -> dict[str, Any] | None:
@@ -89,8 +89,18 @@ def _critical(inbox: Inbox) -> dict[str, Any] | None:
     return next((each for each in found if each["labels"].get("group") == GROUP), None)
 
 
+def _fires(told: list[dict[str, Any]]) -> bool:
+    return any(each["status"] == "firing" for each in told)
+
+
+def _heard(pager_url: str) -> set[str]:
+    """Return the alerts that nothing mutes."""
+    open_alerts = ask(f"{pager_url}/api/v2/alerts")
+    return {each["labels"]["alertname"] for each in open_alerts if each["status"]["state"] == "active"}
+
+
 def _causes(rig: Rig) -> set[str]:
-    findings = json.loads(fetch(f"{rig.monitor.url}/api/v1/findings?group={GROUP}")[1])["findings"]
+    findings = json.loads(page(f"{rig.monitor.url}/api/v1/findings?group={GROUP}"))["findings"]
     return {each["rule"] for each in findings if each["primary"]}
 
 

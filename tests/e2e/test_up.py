@@ -4,17 +4,17 @@ import os
 import re
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from e2e.pages import page
 from rebalance_deploy.broker import EmbeddedBroker
 from rebalance_deploy.counts import fetch
 from rebalance_deploy.processes import ChildProcess
 from waiting import wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.broker, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.broker, pytest.mark.timeout(600)]
 
 #: The prober says the same of itself.
 SERVING = re.compile(r"export: serving on (\S+)/metrics")
@@ -27,26 +27,24 @@ def test_up_gets_ready_and_stops_in_order(broker: EmbeddedBroker, tmp_path: Path
     owners.write_text("")
     command = [
         *(sys.executable, "-m", "rebalance_deploy", "up", "--bootstrap-server", broker.bootstrap),
-        *("--set", "export.listen_host=127.0.0.1", "--set", "export.listen_port=0"),
+        *("--set", "export.listen_host=127.0.0.1", "--set", "export.listen_port=0", "--set", "probe.listen_port=0"),
         *("--owners.file", str(owners)),
         *("--set", f"stream.checkpoint={tmp_path / 'checkpoint'}", "--set", "topic_prefix=up."),
     ]
     with ChildProcess(command, log_path=log, grace_seconds=60) as up:
         found = wait_for(lambda: SERVING.search(log.read_text()), log.read_text)
         url = found[1]
-        wait_for(lambda: fetch(f"{url}/-/ready")[0] == 200, lambda: fetch(f"{url}/-/ready"), 120)
+        wait_for(lambda: fetch(f"{url}/-/ready")[0] == 200, lambda: fetch(f"{url}/-/ready"), 300)
         read_ms = last_read(url)
         os.kill(up.pid, signal.SIGHUP)
         wait_for(lambda: last_read(url) > read_ms, log.read_text)
-        began = time.monotonic()
         assert up.terminate(60) == 0, log.read_text()
-        assert time.monotonic() - began < 60
     assert "Traceback" not in log.read_text()
 
 
 def last_read(url: str) -> float:
     """Return when the exporter last read the owner file, in seconds since 1970."""
     name = 'kafka_rebalance_monitor_config_reload_success_timestamp_seconds{file="owners"}'
-    found = re.search(rf"^{re.escape(name)} (\S+)$", fetch(f"{url}/metrics")[1], re.MULTILINE)
+    found = re.search(rf"^{re.escape(name)} (\S+)$", page(f"{url}/metrics"), re.MULTILINE)
     assert found, name
     return float(found[1])

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -41,25 +41,29 @@ STORIES = Path(__file__).parents[1] / "golden" / "stories"
 RECORDINGS = ("held_interpreter-sick-1.jsonl", "poll_overrun-1.jsonl.gz", "reconciliation_stuck-1.jsonl.gz")
 
 CLUSTER = "default"
-_DEADLINE_SECONDS = 60
+_DEADLINE_SECONDS = 180
 _TOPICS = {"rebalance": REBALANCES, "group": GROUPS, "commits": COMMITS, "finding": FINDINGS}
 
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """A Prometheus to ask, and the view behind what it scraped."""
+    """A Prometheus to ask, and the view behind what it scraped.
+
+    `at` is the time as of which to ask, in seconds since 1970: after a scrape that was in time. Null: now.
+    """
 
     url: str
     view: View
+    at: float | None = None
 
     def instant(self, expr: str) -> list[dict[str, Any]]:
-        """Return the series of an expression as of now, without those that are no number."""
-        found = self._ask("query", query=expr)["result"]
+        """Return the series of an expression, without those that are no number."""
+        found = self._ask("query", query=expr, time=self.at or time.time())["result"]
         return [series for series in found if series["value"][1] != "NaN"]
 
     def over_time(self, expr: str) -> list[dict[str, Any]]:
         """Return the series of an expression over the last half minute that have a number at any time."""
-        now = time.time()
+        now = self.at or time.time()
         found = self._ask("query_range", query=expr, start=now - 30, end=now, step=2)["result"]
         return [series for series in found if any(value != "NaN" for _, value in series["values"])]
 
@@ -99,7 +103,8 @@ def live(directory: Path) -> Iterator[Live]:
         # What only the second part brought must have been seen often enough for a rate.
         _await_scrapes(here, 'kafka_rebalance_findings_total{rule="poll_overrun"}')
         _await_scrapes(here, 'kafka_rebalance_findings_total{rule="reconciliation_stuck"}')
-        yield here
+        scraped = wait_for(lambda: here.instant("timestamp(up) and up == 1"), "a scrape in time", _DEADLINE_SECONDS)
+        yield replace(here, at=float(scraped[0]["value"][1]) + 0.001)
 
 
 def _await_scrapes(here: Live, selector: str) -> None:

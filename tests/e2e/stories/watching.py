@@ -10,8 +10,9 @@ from pathlib import Path
 
 import msgspec
 
+from e2e.pages import page
+from e2e.rig import READY_SECONDS
 from rebalance_deploy import local
-from rebalance_deploy.counts import fetch
 from rebalance_deploy.stories.stage import Stage
 from rebalance_streaming.groups.events import Finding
 
@@ -28,8 +29,7 @@ class Watcher:
 
     def findings(self) -> list[Finding]:
         """Return what the API says now."""
-        _, text = fetch(f"{self.url}/api/v1/findings")
-        return msgspec.json.decode(text, type=_Answer).findings
+        return msgspec.json.decode(page(f"{self.url}/api/v1/findings"), type=_Answer).findings
 
 
 def watching(directory: Path, stage: Stage) -> AbstractContextManager[Watcher]:
@@ -42,5 +42,5 @@ def _watch(directory: Path, stage: Stage) -> Iterator[Watcher]:
     directory.mkdir(parents=True, exist_ok=True)
     settings = local.loopback_sources(stage.bootstrap, directory, zookeeper=stage.zookeeper)
     with local.Monitor(settings, directory) as monitor:
-        monitor.wait_until_ready(threading.Event(), print)
+        monitor.wait_until_ready(threading.Event(), print, timeout_seconds=READY_SECONDS)
         yield Watcher(monitor.url)

@@ -1,0 +1,20 @@
+"""Pages of a running monitor, as tests read them: an answer that is slow to come is no answer yet."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from rebalance_deploy.counts import fetch
+from waiting import wait_for
+
+
+def page(url: str) -> str:
+    """Return the text of a page, once it is served."""
+    status, text = wait_for(lambda: _served(url), lambda: f"{url}, which answers {fetch(url)}", 120)
+    assert status == HTTPStatus.OK
+    return text
+
+
+def _served(url: str) -> tuple[int, str] | None:
+    answer = fetch(url)
+    return answer if answer[0] == HTTPStatus.OK else None
