@@ -15,7 +15,7 @@ from rebalance_deploy.stories.play import StoryRun
 from rebalance_deploy.stories.programme import find_story
 from rebalance_deploy.stories.story import Expected
 from rebalance_streaming.detect.config import DetectConfig
-from rebalance_streaming.groups.events import Finding, GroupSnapshot
+from rebalance_streaming.groups.events import Finding, GroupSnapshot, Rebalance
 from rebalance_streaming.replay import replay
 
 FOLDER = Path(__file__).parents[1] / "golden" / "stories"
@@ -57,6 +57,11 @@ class Recording:
         """Return the groups as a replay leaves them."""
         rows = replay([self.lines(())], output="groups")
         return [msgspec.json.decode(row, type=GroupSnapshot) for row in rows]
+
+    def rebalances(self) -> list[Rebalance]:
+        """Return the rebalances as a replay leaves them."""
+        rows = replay([self.lines(())], output="rebalances")
+        return [msgspec.json.decode(row, type=Rebalance) for row in rows]
 
     def judge(self, sources: str = "all") -> list[Finding]:
         """Return what a replay finds with these sources."""

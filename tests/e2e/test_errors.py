@@ -34,6 +34,12 @@ def run(*arguments: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+def run_stream(broker: EmbeddedBroker, directory: Path, *arguments: str) -> tuple[int, str]:
+    """Run the stream with its checkpoint in a directory."""
+    checkpoint = f"stream.checkpoint={directory / 'checkpoint'}"
+    return run("stream", "--bootstrap-server", broker.bootstrap, "--set", checkpoint, *arguments)
+
+
 def assert_one_sentence(result: tuple[int, str], *parts: str) -> None:
     """Check that a command failed with its last line as explanation, and with no trace of Python or the JVM."""
     code, output = result
@@ -63,9 +69,9 @@ def test_missing_and_misspelt_settings_are_said_with_a_hint():
     assert_one_sentence(run("up", "--set", "stream.chekpoint=x"), "did you mean 'stream.checkpoint'")
 
 
-def test_a_topic_that_does_not_exist_is_named(broker: EmbeddedBroker):
+def test_a_topic_that_does_not_exist_is_named(broker: EmbeddedBroker, tmp_path: Path):
     """A typing error in the watched topic's name."""
-    result = run("stream", "--bootstrap-server", broker.bootstrap, "--set", "stream.source_topic=no-such-topic")
+    result = run_stream(broker, tmp_path, "--set", "stream.source_topic=no-such-topic")
     assert_one_sentence(result, "no-such-topic", "stream.source_topic")
 
 
@@ -76,7 +82,7 @@ def test_a_port_in_use_is_named(broker: EmbeddedBroker):
     assert_one_sentence(result, taken, "listen_port")
 
 
-def test_missing_permissions_are_named(make_broker: MakeBroker):
+def test_missing_permissions_are_named(make_broker: MakeBroker, tmp_path: Path):
     """Reading the offsets topic, and creating the monitor's own, need rights: the sentence says which."""
     broker = make_broker(
         **{
@@ -87,13 +93,9 @@ def test_missing_permissions_are_named(make_broker: MakeBroker):
     # The right to create topics anywhere would do as well.
     deny(broker, "kafka-cluster", AclOperation.CREATE, ResourceType.BROKER)
     deny(broker, "rebalance-monitor.groups", AclOperation.CREATE)
-    assert_one_sentence(
-        run("stream", "--bootstrap-server", broker.bootstrap), "rebalance-monitor.groups", "kafka-topics --create"
-    )
+    assert_one_sentence(run_stream(broker, tmp_path), "rebalance-monitor.groups", "kafka-topics --create")
     deny(broker, "__consumer_offsets", AclOperation.READ)
-    assert_one_sentence(
-        run("stream", "--bootstrap-server", broker.bootstrap), "reading __consumer_offsets is not allowed", "kafka-acls"
-    )
+    assert_one_sentence(run_stream(broker, tmp_path), "reading __consumer_offsets is not allowed", "kafka-acls")
 
 
 def deny(broker: EmbeddedBroker, name: str, operation: AclOperation, kind: ResourceType = ResourceType.TOPIC) -> None:
@@ -135,5 +137,5 @@ def test_a_bad_checkpoint_is_named(broker: EmbeddedBroker, tmp_path: Path, spoil
     """A checkpoint that cannot be used is never silently replaced."""
     checkpoint = tmp_path / "checkpoint"
     said = spoil(checkpoint)
-    result = run("stream", "--bootstrap-server", broker.bootstrap, "--set", f"stream.checkpoint={checkpoint}")
+    result = run_stream(broker, tmp_path)
     assert_one_sentence(result, said, str(checkpoint))
