@@ -67,4 +67,4 @@ def claimed_causes(findings: list[Finding], group: str) -> dict[str, Finding]:
 
 
 def _is_hint(finding: Finding) -> bool:
-    return finding.severity != "info" or finding.rule == "member_crash"
+    return finding.rule != "undetermined" and (finding.severity != "info" or finding.rule == "member_crash")
