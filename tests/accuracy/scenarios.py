@@ -96,7 +96,7 @@ def sigstop(stage: Stage) -> None:
 def poll_overrun(stage: Stage) -> None:
     """A member does not poll for longer than it may, leaves by itself and comes back."""
     stage.start("a")
-    stage.start("b", max_poll_ms=8_000, stall_seconds=24.0)
+    stage.start("b", session_ms=6_000, max_poll_ms=8_000, stall_seconds=24.0)
     before = stage.progress()
     stage.signal("b", signal.SIGUSR1)
     wait_for(lambda: stage.progress() != before, "b to leave", 60)

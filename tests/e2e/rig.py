@@ -149,11 +149,11 @@ def read_topic(
     }
     consumer = Consumer(settings)
     try:
-        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
         consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
         left = set(partitions)
         while left:
-            message = consumer.poll(10)
+            message = consumer.poll(60)
             assert message is not None, f"partitions {left} did not reach their end"
             if message.error():
                 left.discard(message.partition())
