@@ -5,6 +5,7 @@ nothing of what is written to the broker. The broker is a guarded child: it cann
 """
 
 import contextlib
+import itertools
 import random
 import re
 import shutil
@@ -15,7 +16,7 @@ import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 from confluent_kafka import KafkaException
@@ -32,6 +33,9 @@ VERSIONS = (DEFAULT_VERSION, "3.9.2")
 # A broker of a demo or a test lives for minutes: the quick compiler alone starts it in 2.5 instead of 3.1 s, and with
 # 1.9 instead of 3.4 s of CPU. For a benchmark of the broker itself drop the last option.
 QUICK_START = ("-Xmx512m", "-XX:TieredStopAtLevel=1")
+# Settings for who kills brokers. The controller takes a broker for alive, and refuses its return, until its session is
+# over: it is back in 5 s, not 11. The price is that a machine that stalls for 3 s puts it out too.
+SHORT_SESSION = MappingProxyType({"broker.session.timeout.ms": "3000"})
 # Ports the kernel gives to nobody by itself: one above could be taken by an outgoing connection while the broker is
 # down, even by a client that retries to reach this very broker and connects to itself.
 _PORTS = range(20_000, 32_000)
@@ -54,9 +58,8 @@ _DEFAULTS = {
     "group.min.session.timeout.ms": "1000",
     # A misspelt topic is an error here, not a new topic.
     "auto.create.topics.enable": "false",
-    # After a crash the controller refuses the broker's return until the old session is over: a restart in 5 s, not 11.
+    # Often enough for a short session too.
     "broker.heartbeat.interval.ms": "500",
-    "broker.session.timeout.ms": "3000",
 }
 
 _LOG4J2 = """<Configuration status="WARN" shutdownHook="disable">
@@ -194,7 +197,8 @@ class EmbeddedBroker:
         """Choose ports and write the configuration files."""
         (self.directory / "data").mkdir(parents=True, exist_ok=True)
         if self._ports is None:
-            self._ports = (self._wanted_port or find_free_port(), find_free_port())
+            port, controller_port = find_free_ports(2, but=self._wanted_port)
+            self._ports = (self._wanted_port or port, controller_port)
         # Asked before the start: if it is a Kafka that listens there, it would answer in the new broker's name.
         if not is_free(port := self._ports[0]):
             raise UserError(f"port {port} is in use: stop what listens on 127.0.0.1:{port} or choose another port")
@@ -269,10 +273,17 @@ def telling_line(log: Path) -> str:
 
 def find_free_port() -> int:
     """Return a port of 127.0.0.1 that nobody listens on at this moment."""
-    for port in random.SystemRandom().sample(_PORTS, 200):
-        if is_free(port):
-            return port
-    raise UserError(f"no free port between {_PORTS.start} and {_PORTS.stop - 1}: stop some servers of this machine")
+    (port,) = find_free_ports(1)
+    return port
+
+
+def find_free_ports(count: int, *, but: int | None = None) -> list[int]:
+    """Return so many different ports, none of them `but`, of 127.0.0.1 that nobody listens on at this moment."""
+    candidates = random.SystemRandom().sample(_PORTS, 200)
+    found = list(itertools.islice((port for port in candidates if port != but and is_free(port)), count))
+    if len(found) < count:
+        raise UserError(f"no free port between {_PORTS.start} and {_PORTS.stop - 1}: stop some servers of this machine")
+    return found
 
 
 def is_free(port: int) -> bool:

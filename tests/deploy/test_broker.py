@@ -13,7 +13,16 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from rebalance_deploy.broker import VERSIONS, EmbeddedBroker, find_free_port, render_properties, telling_line
+from rebalance_deploy import broker as broker_module
+from rebalance_deploy.broker import (
+    SHORT_SESSION,
+    VERSIONS,
+    EmbeddedBroker,
+    find_free_port,
+    find_free_ports,
+    render_properties,
+    telling_line,
+)
 from rebalance_deploy.errors import UserError
 from waiting import is_alive, wait_for
 
@@ -57,6 +66,16 @@ def test_free_ports_are_below_the_kernels_own() -> None:
     """A broker's port cannot be taken by an outgoing connection while the broker is down."""
     first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     assert find_free_port() < first
+
+
+def test_ports_chosen_together_are_different(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody listens on any of them yet, so each could be found again; one that is taken already can be left out."""
+    assert len(set(find_free_ports(100))) == 100
+    monkeypatch.setattr(broker_module, "_PORTS", range(20_000, 20_200))
+    monkeypatch.setattr(broker_module, "is_free", lambda port: port < 20_003)
+    assert set(find_free_ports(2, but=20_001)) == {20_000, 20_002}
+    with pytest.raises(UserError, match="no free port between 20000 and 20199"):
+        find_free_ports(3, but=20_001)
 
 
 def test_last_cause_is_the_telling_line(tmp_path: Path) -> None:
@@ -144,7 +163,7 @@ def test_broker_serves_and_stops(make_broker: MakeBroker, version: str) -> None:
 @pytest.mark.broker
 def test_killed_broker_starts_again_with_its_data(make_broker: MakeBroker) -> None:
     """A crash of the broker, unclean shutdown included, loses neither port nor acknowledged records."""
-    broker = make_broker()
+    broker = make_broker(**SHORT_SESSION)
     address = broker.bootstrap
     create_topic(address, "kept")
     write(address, "kept", b"before")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -251,9 +252,9 @@ def test_a_finding_is_told_in_full_once_and_its_changes_in_a_line(answers: list[
     with Commentary("", "cured", {"scale_out"}, said.append) as speaker:
         answers += [finding(severity="info", rule="scale_out"), finding(finding_id="b", group="another")]
         answers += [finding(finding_id="c", severity="info", rule="scale_in")]
-        wait_for(lambda: said, lambda: "nothing was said", 10)
+        wait_for(lambda: said, lambda: "nothing was said")
         answers[0] = finding(severity="info", rule="scale_out", state="resolved")
-        wait_for(lambda: len(said) == 2, lambda: said, 10)
+        wait_for(lambda: len(said) >= 2, lambda: said)
         speaker.hear(told("started", 1))
     speaker.hear(told("started", 2, "c2"))
     in_full, in_short, of_client = said
@@ -271,8 +272,19 @@ def test_quiet_is_told_with_the_work_that_goes_on_in_it(answers: list[Finding], 
     with Commentary("", "cured", (), said.append) as speaker:
         speaker.hear(records(1, 0, 9))
         speaker.hear(records(2, 10, 12))
-        wait_for(lambda: len(said) == 2, lambda: said, 10)
-    assert said[1].endswith("... no news for 0 s, 3 records read meanwhile")
+        # A busy machine may come to it between the two, and later than after half a second.
+        wait_for(lambda: re.search(r"\.\.\. no news for \d+ s, 3 records read meanwhile$", said[-1]), lambda: said)
+
+
+def test_a_quiet_that_went_on_unsaid_is_told_once(answers: list[Finding]):
+    """After a pause of the machine there is one line for all of it."""
+    assert answers == []
+    said: list[str] = []
+    speaker = Commentary("", "cured", (), said.append)
+    speaker._news_at -= 46
+    with speaker:
+        wait_for(lambda: said, lambda: said)
+    assert said[0].endswith("... no news for 45 s, 0 records read meanwhile")
 
 
 def test_blocks_are_set_apart_by_one_empty_line(answers: list[Finding]):
@@ -280,7 +292,7 @@ def test_blocks_are_set_apart_by_one_empty_line(answers: list[Finding]):
     said: list[str] = []
     answers += [finding(), finding(finding_id="b")]
     with Commentary("", "cured", (), said.append):
-        wait_for(lambda: len(said) == 2, lambda: said, 10)
+        wait_for(lambda: len(said) >= 2, lambda: said)
     first, second = said
     assert first.startswith("\nthe")
     assert second.startswith("the")

@@ -26,8 +26,12 @@ def admin_of(cluster: EmbeddedCluster) -> AdminClient:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[EmbeddedCluster]:
-    """Two brokers that replicate the offsets topic."""
-    config = {"offsets.topic.replication.factor": "2", "offsets.topic.num.partitions": "2"}
+    """Two brokers that replicate the offsets topic; a machine that stalls for seconds puts none of them out."""
+    config = {
+        "offsets.topic.replication.factor": "2",
+        "offsets.topic.num.partitions": "2",
+        "broker.session.timeout.ms": "9000",
+    }
     with EmbeddedCluster(tmp_path, brokers=2, config=config) as running:
         yield running
 
@@ -35,7 +39,7 @@ def cluster(tmp_path: Path) -> Iterator[EmbeddedCluster]:
 def test_partitions_lie_where_they_are_put(cluster: EmbeddedCluster) -> None:
     """Clients see every broker, and a topic's leader is the one that was chosen."""
     admin = admin_of(cluster)
-    assert sorted(admin.list_topics(timeout=10).brokers) == [1, 2]
+    wait_for(lambda: sorted(admin.list_topics(timeout=10).brokers) == [1, 2], "both brokers")
     admin.create_topics([NewTopic("placed", 1, replica_assignment=[[2]])])["placed"].result(20)
     wait_for(lambda: _leaders(admin, "placed") == {0: 2}, "the leader")
 
@@ -47,11 +51,17 @@ def _leaders(admin: AdminClient, topic: str) -> dict[int, int]:
 
 def test_groups_move_when_their_broker_stops_and_live_on_when_it_is_back(cluster: EmbeddedCluster) -> None:
     """The other broker coordinates them meanwhile; afterwards both are there again."""
-    group = next(name for number in range(50) if find_coordinator(cluster.bootstrap, name := f"g{number}") == 2)
+    names = [f"g{number}" for number in range(50)]
+    group = wait_for(
+        lambda: next((name for name in names if find_coordinator(cluster.bootstrap, name) == 2), None),
+        "a group that broker 2 coordinates",
+    )
+    assert group is not None
     cluster.stop_node(2)
     wait_for(lambda: find_coordinator(cluster.bootstrap, group) == 1, "broker 1 to coordinate the group")
     cluster.start_node(2)
-    assert sorted(admin_of(cluster).list_topics(timeout=10).brokers) == [1, 2]
+    admin = admin_of(cluster)
+    wait_for(lambda: sorted(admin.list_topics(timeout=10).brokers) == [1, 2], "both brokers")
 
 
 def test_nothing_runs_after_the_end(tmp_path: Path) -> None:

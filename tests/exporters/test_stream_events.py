@@ -105,14 +105,16 @@ def test_a_withdrawn_finding_is_told_as_resolved() -> None:
 
 def test_a_filter_lets_through_what_is_wanted() -> None:
     """One cluster, or one group of it."""
-    view = make_view()
-    found = follow(view, group_row(), group_row(cluster="test"), group_row(group="b"), wanted=Filter("prod"))
-    assert {event.data["cluster"] for event in found[2:]} == {"prod"}
-    events = make_source(view).follow(Filter("prod", "b"), None)
-    wanted = Filter("prod", "b")
-    assert wanted.wants(changes.Thing("group", "prod", "b"))
-    assert not wanted.wants(changes.Thing("group", "prod", "payments"))
-    asyncio.run(read_until(events, "status"))
+    rows = (group_row(), group_row(cluster="test"), group_row(group="b"), group_row(cluster="test", group="b"))
+    of_cluster = follow(make_view(), *rows, wanted=Filter("prod"))[2:]
+    assert [(event.data["cluster"], event.data["group"]) for event in of_cluster] == [
+        ("prod", "payments"),
+        ("prod", "b"),
+        ("prod", "the last one"),
+    ]
+    elsewhere = group_row(cluster="test", group="the last one")
+    (of_group,) = follow(make_view(), *rows, elsewhere, wanted=Filter("prod", "the last one"))[2:]
+    assert (of_group.data["cluster"], of_group.data["group"]) == ("prod", "the last one")
 
 
 def test_following_resumes_where_it_ended() -> None:

@@ -112,8 +112,9 @@ class Commentary:
     def _say_quiet(self) -> None:
         """Say now and then that nothing happens, lest it seem that nothing runs."""
         with self._speaking:
-            if time.monotonic() - self._news_at >= self._quiet_seconds + _QUIET_STEP_SECONDS:
-                self._quiet_seconds += _QUIET_STEP_SECONDS
+            quiet_seconds = time.monotonic() - self._news_at
+            if quiet_seconds >= self._quiet_seconds + _QUIET_STEP_SECONDS:
+                self._quiet_seconds = quiet_seconds // _QUIET_STEP_SECONDS * _QUIET_STEP_SECONDS
                 now = at(int(time.time() * 1000))
                 read = count(self._narrator.handed_out - self._handed_out, "record")
                 self._speak(f"{now}  ... no news for {self._quiet_seconds:.0f} s, {read} read meanwhile")

@@ -19,7 +19,14 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from rebalance_deploy import jars
-from rebalance_deploy.broker import DEFAULT_VERSION, QUICK_START, find_free_port, render_properties, telling_line
+from rebalance_deploy.broker import (
+    DEFAULT_VERSION,
+    QUICK_START,
+    SHORT_SESSION,
+    find_free_ports,
+    render_properties,
+    telling_line,
+)
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.jdk import find_java
 from rebalance_deploy.processes import ChildProcess
@@ -39,8 +46,9 @@ log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n
 class EmbeddedCluster:
     """Brokers 1 to `brokers` in child processes, each with a directory of its own below `directory`.
 
-    Replication factors are 1: a broker that is down takes its partitions along. `config` goes over the defaults of
-    `EmbeddedBroker`. Leaving the context stops all; data and ports are kept.
+    Replication factors are 1: a broker that is down takes its partitions along. One that was killed is missed after
+    3 s. `config` goes over that and the defaults of `EmbeddedBroker`. Leaving the context stops all; data and ports are
+    kept.
     """
 
     def __init__(
@@ -56,10 +64,10 @@ class EmbeddedCluster:
         self.kafka_version = kafka_version
         self.directory = directory.absolute()
         self.nodes = tuple(range(1, brokers + 1))
-        self._config = dict(config or {})
+        self._config = {**SHORT_SESSION, **(config or {})}
         self._start_deadline_seconds = start_deadline_seconds
         self._cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        self._controller_port = find_free_port()
+        self._controller_port = 0
         self._ports: dict[int, int] = {}
         self._processes: dict[int, ChildProcess] = {}
 
@@ -94,7 +102,10 @@ class EmbeddedCluster:
         return tuple(self._processes[node].pid for node in self.nodes if node in self._processes)
 
     def start(self) -> None:
-        """Start all brokers and return when a client sees all of them. Raises UserError when that does not happen."""
+        """Start all brokers and return when each knows all of them. Raises UserError when that does not happen."""
+        if not self._ports:
+            self._controller_port, *ports = find_free_ports(1 + len(self.nodes))
+            self._ports = dict(zip(self.nodes, ports, strict=True))
         for node in self.nodes:
             self._prepare(node)
         self._format()
@@ -111,7 +122,7 @@ class EmbeddedCluster:
         self._processes.pop(node).kill()
 
     def start_node(self, node: int) -> None:
-        """Start a broker again and return when a client sees all of them."""
+        """Start a broker again and return when each knows all of them."""
         self._processes[node] = self._run(node, "kafka.Kafka", self._home(node) / "server.properties")
         self.await_brokers()
 
@@ -125,17 +136,18 @@ class EmbeddedCluster:
                 self._processes.pop(node).terminate(20)
 
     def await_brokers(self) -> None:
-        """Return when a client sees every broker. Raises UserError with a log's last word if one ended or is slow."""
+        """Return when each broker knows them all. Raises UserError with a log's last word if one ended or is slow."""
         deadline = time.monotonic() + self._start_deadline_seconds
         # Refused connections are to be expected until the brokers are up.
-        settings: dict[str, Any] = {"bootstrap.servers": self.bootstrap, "log_level": 0, "error_cb": lambda _: None}
-        client = AdminClient({**settings, "reconnect.backoff.max.ms": 200})
+        settings: dict[str, Any] = {"reconnect.backoff.max.ms": 200, "log_level": 0, "error_cb": lambda _: None}
+        # What a broker has not heard of yet, clients that ask it do not learn.
+        clients = [AdminClient({**settings, "bootstrap.servers": address}) for address in self.bootstrap.split(",")]
         while time.monotonic() < deadline:
             for node, process in self._processes.items():
                 if not process.is_running:
                     raise self._failure(node, "ended while starting")
             with contextlib.suppress(KafkaException):
-                if len(client.list_topics(timeout=0.5).brokers) == len(self.nodes):
+                if all(len(each.list_topics(timeout=0.5).brokers) == len(self.nodes) for each in clients):
                     return
         raise self._failure(self.nodes[0], f"saw no whole cluster within {self._start_deadline_seconds:.0f} s")
 
@@ -145,7 +157,7 @@ class EmbeddedCluster:
     def _prepare(self, node: int) -> None:
         home = self._home(node)
         (home / "data").mkdir(parents=True, exist_ok=True)
-        port = self._ports.setdefault(node, find_free_port())
+        port = self._ports[node]
         text = render_properties(port, self._controller_port, home / "data", {**self._config, "node.id": str(node)})
         # Of a key that stands twice the last line counts.
         text += f"controller.quorum.voters={self.nodes[0]}@127.0.0.1:{self._controller_port}\n"

@@ -9,6 +9,14 @@ import pytest
 
 from deploy.terminal.pictures import CALM_ROW, HOSTILE, OVERVIEW
 
+#: The program, more patient than somebody at a key: the exporter is a thread of a process with other things to do.
+PROGRAM = """
+from rebalance_deploy.cli import cli
+from rebalance_deploy.terminal import completion
+completion._TIMEOUT_SECONDS = 30
+cli(prog_name='rebalance-monitor')
+"""
+
 
 def complete(line, url, *options):
     """What click offers bash for the last word of a line."""
@@ -18,8 +26,7 @@ def complete(line, url, *options):
         "COMP_CWORD": str(len(line.split()) - (not line.endswith(" "))),
         "REBALANCE_MONITOR_URL": url,
     }
-    command = [sys.executable, "-c", "from rebalance_deploy.cli import cli; cli(prog_name='rebalance-monitor')"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True)
     assert done.stderr == ""
     return [each.partition(",")[2] for each in done.stdout.splitlines() if each]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -71,7 +72,10 @@ class Browser:
 
     def texts(self, selector: str) -> list[str]:
         """Return the texts of what a CSS selector finds, as they are seen."""
-        return [each.text for each in self.find(selector)]
+        while True:
+            # Between finding and reading the page may have put another element in its place.
+            with contextlib.suppress(StaleElementReferenceException):
+                return [each.text for each in self.find(selector)]
 
     def text(self, selector: str) -> str:
         """Return the text of the first element found, nothing where there is none."""
@@ -87,8 +91,7 @@ class Browser:
 
     def focused(self) -> str:
         """Return id or text of what has the focus."""
-        element = self.driver.switch_to.active_element
-        return element.get_attribute("id") or element.text
+        return str(self.run("const e = document.activeElement; return e.id || e.innerText.trim()"))
 
     def wait(self, condition: Callable[[], _T]) -> _T:
         """Wait until a condition holds, and return what it returned."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import shlex
 import time
@@ -11,7 +12,6 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import (
     AclBinding,
-    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -29,7 +29,7 @@ from rebalance_exporters.consumer import TopicReader
 from rebalance_exporters.view import TOPICS, View
 from waiting import wait_for
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("patient")]
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "permissions.md"
 PREFIX = "rebalance-monitor."
@@ -52,9 +52,24 @@ def read_bindings(command: list[str]) -> list[AclBinding]:
     return [make_binding(kind, name, pattern, operation) for operation in operations]
 
 
-def make_binding(kind: ResourceType, name: str, pattern: ResourcePatternType, operation: AclOperation) -> AclBinding:
-    """One operation allowed to the tests' only principal."""
-    return AclBinding(kind, name, pattern, "User:ANONYMOUS", "*", operation, AclPermissionType.ALLOW)
+def make_binding(
+    kind: ResourceType,
+    name: str,
+    pattern: ResourcePatternType,
+    operation: AclOperation,
+    *,
+    permission: AclPermissionType = AclPermissionType.ALLOW,
+    principal: str = "User:ANONYMOUS",
+) -> AclBinding:
+    """One operation, allowed to the tests' only principal unless said otherwise."""
+    return AclBinding(kind, name, pattern, principal, "*", operation, permission)
+
+
+def create_bindings(bootstrap: str, *bindings: AclBinding) -> None:
+    """Put bindings in force."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.create_acls(list(bindings)).values():
+        future.result()
 
 
 def grant_only(bootstrap: str, process: str) -> None:
@@ -62,25 +77,25 @@ def grant_only(bootstrap: str, process: str) -> None:
 
     The cluster itself allows only what the broker and the test need.
     """
-    cluster = [
-        make_binding(ResourceType.BROKER, "kafka-cluster", ResourcePatternType.LITERAL, operation)
-        for operation in (AclOperation.CLUSTER_ACTION, AclOperation.ALTER)
+    cluster = functools.partial(make_binding, ResourceType.BROKER, "kafka-cluster", ResourcePatternType.LITERAL)
+    own = [
+        cluster(AclOperation.CLUSTER_ACTION),
+        cluster(AclOperation.ALTER),
+        # Who may alter a resource may describe it, and who may describe the cluster sees every group.
+        cluster(AclOperation.DESCRIBE, permission=AclPermissionType.DENY),
     ]
-    # A group nobody has: so that groups without a grant are refused as well.
-    nobody = make_binding(ResourceType.GROUP, "*", ResourcePatternType.LITERAL, AclOperation.DELETE)
+    # Somebody else's: so that topics and groups without a grant are refused as well.
+    others = [
+        make_binding(kind, "*", ResourcePatternType.LITERAL, AclOperation.READ, principal="User:nobody")
+        for kind in KINDS.values()
+    ]
     granted = [binding for command in read_commands(process) for binding in read_bindings(command)]
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for future in admin.create_acls([*granted, nobody, *cluster]).values():
-        future.result()
+    create_bindings(bootstrap, *granted, *others, *own)
 
 
-def grant_all(bootstrap: str) -> None:
-    """Take all grants back: then everything is allowed."""
-    everything = AclBindingFilter(
-        ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
-    )
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.delete_acls([everything])[everything].result()
+def grant_reading(bootstrap: str, topic: str) -> None:
+    """Grant what a reader of a topic needs more than the prober."""
+    create_bindings(bootstrap, make_binding(ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, AclOperation.READ))
 
 
 def read_metric(probed: Probed, name: str) -> float:
@@ -112,7 +127,7 @@ def test_the_prober_can_do_with_what_is_documented(make_broker):
     with probing(config) as probed:
         # The group and its offsets, both before more is granted, which the reader below needs.
         wait_for(lambda: read_metric(probed, "published_total") >= 2, lambda: probed.said)
-        grant_all(broker.bootstrap)
+        grant_reading(broker.bootstrap, config.probes_topic)
         wait_for(lambda: any(p.end_offsets == {"t": {"0": 0}} for p in probed.of("g")), lambda: probed.of("g"))
         wait_for(lambda: any(p.members == () for p in probed.of("g")), lambda: probed.of("g"))
         assert [line for line in probed.said if "serving on" not in line] == []

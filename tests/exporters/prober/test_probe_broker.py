@@ -27,6 +27,8 @@ from confluent_kafka.admin import (
 )
 
 from exporters.prober.probing import DEADLINE_SECONDS, Probed, make_config, probing
+from rebalance_deploy.broker import SHORT_SESSION
+from rebalance_deploy.stories.stage import find_coordinator
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.prober.run import run
 from rebalance_streaming.groups.events import CommitSummary, GroupSnapshot, Member, Probe, TopicCommits, encode
@@ -158,20 +160,22 @@ def first(probed: Probed, group: str, state: str, members: int) -> tuple[float, 
 
 
 def test_a_running_rebalance_is_seen(broker, name):
-    """A member that does not poll keeps a classic group in PreparingRebalance: seen within 5 s, with both members."""
+    """A member that does not poll keeps a classic group in PreparingRebalance: seen among the unstable, with both."""
     create_topic(broker.bootstrap, name, partitions=3)
     with ExitStack() as stack:
-        probed = stack.enter_context(probing(make_config(broker.bootstrap, f"{name}.")))
+        probed = stack.enter_context(probing(make_config(broker.bootstrap, f"{name}.", full_list_seconds=600)))
         busy = stack.enter_context(GroupMember(broker.bootstrap, name, name, "busy"))
         wait_for(lambda: busy.partitions == [0, 1, 2], "the first assignment")
         busy.hold()
         begun = time.monotonic()
         joining = stack.enter_context(GroupMember(broker.bootstrap, name, name, "joining"))
         seen_at, seen = first(probed, name, "PreparingRebalance", members=2)
-        assert seen_at - begun < 5
+        assert seen_at - begun < 20
         assert (seen.type, seen.coordinator_id, seen.errors) == ("classic", 1, ())
         busy.release()
-        wait_for(lambda: joining.partitions and busy.partitions != [0, 1, 2], "the second assignment")
+        wait_for(
+            lambda: joining.partitions and busy.partitions and busy.partitions != [0, 1, 2], "the second assignment"
+        )
         # The client knows its member id only when it is in the group. Who was in before still shows what it had.
         assert members_of(seen) == {
             "busy": (busy.member_id, {name: [0, 1, 2]}),
@@ -220,6 +224,7 @@ def test_newer_groups_tell_state_type_and_topic_ids(broker, name):
     assert ids == read_topic_id(broker.bootstrap, name)
 
 
+@pytest.mark.usefixtures("patient")
 def test_ends_and_stable_offsets_with_an_open_transaction(broker, name):
     """The end lies behind all records, the stable offset before the open transaction; both move when it commits.
 
@@ -253,6 +258,7 @@ def test_ends_and_stable_offsets_with_an_open_transaction(broker, name):
         assert all(p.errors is msgspec.UNSET for p in later)
 
 
+@pytest.mark.usefixtures("patient")
 def test_new_partitions_and_unknown_topics(broker, name, monkeypatch):
     """Partitions added later are found; a topic that does not exist is an error in the probe, not of the prober."""
     for module in ("topics", "run"):
@@ -290,8 +296,11 @@ def test_a_topic_known_by_id_only_is_named(broker, name):
         assert (probe.end_offsets, probe.topic_ids) == ({name: {"0": 0}}, {name: topic_id})
 
 
+@pytest.mark.usefixtures("patient")
 def test_it_leaves_no_group_and_serves_its_metrics(broker, name):
     """Nothing is known to the brokers under its name, nor is a record in the log of groups; cycles are counted."""
+    # Until there is a log of groups, asking who coordinates one is an error.
+    find_coordinator(broker.bootstrap, "anybody")
     prefix = f"{name}."
     for topic in ("groups", "commits"):
         create_topic(broker.bootstrap, prefix + topic)
@@ -301,10 +310,16 @@ def test_it_leaves_no_group_and_serves_its_metrics(broker, name):
     with probing(config) as probed:
         wait_for(lambda: probed.of(name), "the first probe")
         (line,) = [line for line in probed.said if "serving on" in line]
-        with urllib.request.urlopen(line.partition("serving on ")[2]) as response:
-            text = response.read().decode()
-        for what in ("groups", "offsets", "interests"):
-            assert f'kafka_rebalance_monitor_probe_last_success_timestamp_seconds{{what="{what}"}}' in text
+
+        def served() -> str:
+            with urllib.request.urlopen(line.partition("serving on ")[2]) as response:
+                return response.read().decode()
+
+        tasks = ("groups", "offsets", "interests")
+        times = [f'kafka_rebalance_monitor_probe_last_success_timestamp_seconds{{what="{what}"}}' for what in tasks]
+        wait_for(lambda: all(time in served() for time in times), served)
+        text = served()
+        for what in tasks:
             assert f'kafka_rebalance_monitor_probe_errors_total{{what="{what}"}} 0.0' in text
         assert "kafka_rebalance_monitor_probe_partitions 1.0" in text
         assert probed.said == [line]
@@ -315,11 +330,11 @@ def test_it_leaves_no_group_and_serves_its_metrics(broker, name):
 
 
 def log_keys(bootstrap: str) -> list[bytes]:
-    """The keys of all records in `__consumer_offsets`, which exists only if any group ever did."""
+    """The keys of all records in `__consumer_offsets`."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False})
     try:
-        log = consumer.list_topics(timeout=DEADLINE_SECONDS).topics.get("__consumer_offsets")
-        partitions = [TopicPartition("__consumer_offsets", number, 0) for number in (log.partitions if log else ())]
+        log = consumer.list_topics(timeout=DEADLINE_SECONDS).topics["__consumer_offsets"]
+        partitions = [TopicPartition("__consumer_offsets", number, 0) for number in log.partitions]
         ends = {p.partition: consumer.get_watermark_offsets(p, timeout=DEADLINE_SECONDS)[1] for p in partitions}
         consumer.assign(partitions)
         keys: list[bytes] = []
@@ -337,7 +352,7 @@ def log_keys(bootstrap: str) -> list[bytes]:
 
 def test_a_broker_that_goes_and_comes_back(make_broker, name):
     """It outlives an outage, counts it, and probes again once the broker is back."""
-    broker = make_broker()
+    broker = make_broker(**SHORT_SESSION)
     prefix = f"{name}."
     for topic in (name, prefix + "groups", prefix + "commits"):
         create_topic(broker.bootstrap, topic)

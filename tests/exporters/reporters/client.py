@@ -2,12 +2,12 @@
 
     python client.py '{"library": "kafka-python", "bootstrap": …, "group": …, "topic": …, "settings": {…}, …}'
 
-It consumes until told `stall SECONDS`, `close` or `exit`, and writes one JSON line per event. It runs with whatever
-version of the client is on its path.
+It consumes until told `stall SECONDS`, `close` or `exit`, and writes one JSON line per event; `late` says that the
+machine let the whole process wait. It runs with whatever version of the client is on its path.
 """
 
 # It runs as a script, with the one library it is to show.
-# ruff: noqa: PLC0415, T201
+# ruff: noqa: PLC0415
 from __future__ import annotations
 
 import json
@@ -19,10 +19,25 @@ from queue import Empty, Queue
 
 SPEC = json.loads(sys.argv[1])
 REPORTS = {"topic": SPEC["reports"], "interval_seconds": SPEC["interval_seconds"]}
+LOOK_SECONDS = 0.05
+CLOSE_SECONDS = 20.0
+THREADS_END_SECONDS = 10.0
 
 
 def tell(event, **more):
-    print(json.dumps(dict(more, event=event, t_ms=int(time.time() * 1000))), flush=True)
+    """Write an event, in one piece, since two threads do."""
+    sys.stdout.write(json.dumps(dict(more, event=event, t_ms=int(time.time() * 1000))) + "\n")
+    sys.stdout.flush()
+
+
+def watch_machine():
+    """Tell of this thread's waking late, which has nothing else to do: then others may be as late."""
+    while True:
+        began = time.monotonic()
+        time.sleep(LOOK_SECONDS)
+        late_ms = int((time.monotonic() - began - LOOK_SECONDS) * 1000)
+        if late_ms > 200:
+            tell("late", late_ms=late_ms)
 
 
 def read_orders(orders):
@@ -32,6 +47,13 @@ def read_orders(orders):
 
 def thread_names():
     return sorted(each.name for each in threading.enumerate() if each.name.startswith("rebalance-monitor"))
+
+
+def await_threads_end():
+    """Wait until no thread of a reporter is left, or for long enough."""
+    deadline = time.monotonic() + THREADS_END_SECONDS
+    while thread_names() and time.monotonic() < deadline:
+        time.sleep(LOOK_SECONDS)
 
 
 def client_errors():
@@ -46,9 +68,13 @@ def client_errors():
 
 
 def time_reporter():
-    """Return a list of the seconds that the reporter spends on closing; the client may be slow for its own reasons."""
-    from rebalance_exporters.reporters.reporter import Reporter
+    """Return a list of the seconds that the reporter spends on closing; the client may be slow for its own reasons.
 
+    It may take long, so that no last report is given up because the machine is busy.
+    """
+    from rebalance_exporters.reporters import reporter
+
+    reporter.CLOSE_SECONDS = CLOSE_SECONDS
     spent = []
 
     def timed(method):
@@ -60,7 +86,7 @@ def time_reporter():
         return call
 
     for name in ("announce_close", "await_end"):
-        setattr(Reporter, name, timed(getattr(Reporter, name)))
+        setattr(reporter.Reporter, name, timed(getattr(reporter.Reporter, name)))
     return spent
 
 
@@ -130,6 +156,7 @@ def poll(consumer):
 
 
 def main():
+    threading.Thread(target=watch_machine, daemon=True).start()
     logging.getLogger().addHandler(TellingHandler())
     spent = time_reporter()
     orders = Queue()
@@ -149,7 +176,7 @@ def main():
             tell("goes on")
         elif order[0] == "close":
             consumer.close()
-            time.sleep(float(order[1]))
+            await_threads_end()
             tell("closed", reporter_seconds=sum(spent), threads=thread_names())
             return
         elif order[0] == "exit":

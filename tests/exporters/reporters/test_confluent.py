@@ -11,6 +11,7 @@ import confluent_kafka
 import pytest
 
 from rebalance_exporters.reporters.confluent import make_producer_settings, read_config, report, slim_statistics
+from rebalance_exporters.reporters.polls import wall_ms
 from waiting import wait_for
 
 STATISTICS = '{ "name": "orders-1#consumer-1", "type": "consumer", "brokers": {}, "topics": {}, "replyq": 0 }'
@@ -74,8 +75,8 @@ class Sent:
     @property
     def last(self) -> dict[str, Any]:
         """A report that was made after this was asked."""
-        seen = len(self.reports)
-        wait_for(lambda: len(self.reports) > seen + 1, "a report")
+        since_ms = wall_ms()
+        wait_for(lambda: self.reports and self.reports[-1]["emitted_ms"] > since_ms, "a report")
         return self.reports[-1]
 
 

@@ -18,21 +18,21 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from rebalance_deploy.broker import EmbeddedBroker
+from rebalance_deploy.broker import SHORT_SESSION, EmbeddedBroker
 from rebalance_deploy.broker_log import read_truth
 from rebalance_deploy.clients import client_environment
 from rebalance_deploy.topics import create_topics
 from rebalance_streaming.wire.metrics.formats import decode_metrics
 from waiting import wait_for as wait_up_to
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(900)]
 
 CLIENT = Path(__file__).with_name("client.py")
 REPORTS = "rebalance-monitor.client-metrics"
 INTERVAL_MS = 1000
-#: How much later than due this machine, busy with other tests, may wake a thread.
+#: How much later than due a thread may wake, beside what a process tells of its machine.
 LATE_MS = 1500
-STALL_SECONDS = 4.0
+STALL_SECONDS = 6.0
 OUTAGE_SECONDS = 4.0
 
 #: Many processes start at once, on a machine that may have other things to do.
@@ -117,6 +117,11 @@ class Client:
         return [each for each in self.events if each["event"] == event]
 
     @property
+    def machine_late_ms(self) -> int:
+        """By how much the machine once held up the whole process, as a thread of it that does nothing else found."""
+        return max((each["late_ms"] for each in self.told("late")), default=0)
+
+    @property
     def errors(self) -> str:
         """What it wrote on standard error."""
         return self._log.read_text(errors="replace")
@@ -185,7 +190,7 @@ class Played:
 def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
     """All clients at once: they join, consume, stall, lose their broker for a while, and close."""
     directory = tmp_path_factory.mktemp("clients")
-    with EmbeddedBroker() as broker:
+    with EmbeddedBroker(config=SHORT_SESSION) as broker:
         create_topics(broker.bootstrap, {f"orders-{name}": 2 for name in CASES})
         create_reports_topic(broker.bootstrap)
         topic = Topic(broker.bootstrap)
@@ -211,9 +216,7 @@ def play(broker: EmbeddedBroker, clients: dict[str, Client], topic: Topic) -> Pl
     for name in TOLD:
         wait_for(lambda name=name: joined(topic.of(clients[name])), lambda name=name: clients[name].errors)
     members = ask_members(broker.bootstrap, [clients[name].group for name in TOLD])
-    with broker.log_path.open(errors="replace") as lines:
-        generations = {group: truth.generation for group, truth in read_truth(lines).items()}
-    wait_for(lambda: len(topic.of(clients["starved"])) >= 12, "twelve seconds of starvation")
+    wait_for(lambda: len(owning(topic.of(clients["starved"]))) >= 12, "twelve seconds of starvation")
 
     for client in lively.values():
         client.order(f"stall {STALL_SECONDS}")
@@ -221,6 +224,8 @@ def play(broker: EmbeddedBroker, clients: dict[str, Client], topic: Topic) -> Pl
     produce_until(broker.bootstrap, lively, lambda client, _: client.told("stalls"))
     wait_for(lambda: all(client.told("goes on") for client in lively.values()), "the end of the stalls")
 
+    with broker.log_path.open(errors="replace") as lines:
+        generations = {group: truth.generation for group, truth in read_truth(lines).items()}
     outage_ms = take_away(broker)
     for name in TOLD:
         after = outage_ms[1] + INTERVAL_MS
@@ -229,7 +234,7 @@ def play(broker: EmbeddedBroker, clients: dict[str, Client], topic: Topic) -> Pl
             lambda name=name: (name, clients[name].events[-3:], clients[name].errors),
         )
     for client in lively.values():
-        client.order("close 0.2")
+        client.order("close")
     produce_until(broker.bootstrap, lively, lambda client, _: client.told("closed"))
     wait_for(lambda: all(topic.of(each)[-1].get("closing") for each in lively.values()), "the last reports")
     return Played(clients, topic, members, generations, outage_ms)
@@ -238,6 +243,11 @@ def play(broker: EmbeddedBroker, clients: dict[str, Client], topic: Topic) -> Pl
 def joined(reports: list[dict[str, Any]]) -> bool:
     """Whether the client knows its member id, and had time for a heartbeat."""
     return len([each for each in reports if each["client"].get("member_id")]) >= 4
+
+
+def owning(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return kafka-python's reports of a member that has its partitions, and could fetch."""
+    return [each for each in reports if each["client"]["member_id"] and coordinator(each)["assigned-partitions"] == 2]
 
 
 def ask_members(bootstrap: str, groups: list[str]) -> dict[str, str]:
@@ -266,8 +276,8 @@ def produce_until(bootstrap: str, clients: dict[str, Client], done: Any) -> None
 
 def take_away(broker: EmbeddedBroker) -> tuple[int, int]:
     """Kill the broker, bring it back a while later; return from when till when it was away, in epoch ms."""
-    began_ms = time.time_ns() // 1_000_000
     broker.kill()
+    began_ms = time.time_ns() // 1_000_000
     # The length of the outage is what the clients are to live through.
     threading.Event().wait(OUTAGE_SECONDS)
     ended_ms = time.time_ns() // 1_000_000
@@ -276,9 +286,9 @@ def take_away(broker: EmbeddedBroker) -> tuple[int, int]:
 
 
 def stalled(client: Client, reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the reports that were made while the application slept."""
+    """Return the reports that were made while the application slept; one begun just before its end may see beyond."""
     (began,), (ended,) = client.told("stalls"), client.told("goes on")
-    return [each for each in reports if began["t_ms"] < each["emitted_ms"] < ended["t_ms"]]
+    return [each for each in reports if began["t_ms"] < each["emitted_ms"] < ended["t_ms"] - 500]
 
 
 def coordinator(report: dict[str, Any]) -> dict[str, Any]:
@@ -309,21 +319,28 @@ def test_a_report_names_the_generation(played, name):
 
 @pytest.mark.parametrize("name", TOLD)
 def test_reports_come_every_interval_and_none_is_lost(played, name):
-    """Through join, stall and outage; what came late says by how much."""
-    reports = sorted(played.reports(name), key=lambda each: each["seq"])
+    """Through join, stall and outage; what came late says by how much.
+
+    The one that the broker died on may be there twice: written, and sent again since that was not told.
+    """
+    client = played.clients[name]
+    raw = [value for _, value in played.topic.records[client.group]]
+    assert len(raw) - len(set(raw)) <= 1
+    reports = sorted(map(json.loads, set(raw)), key=lambda each: each["seq"])
     assert [each["seq"] for each in reports] == list(range(len(reports)))
     assert {each["dropped"] for each in reports} == {0}
     due_ms = [each["emitted_ms"] - each["tick_late_ms"] for each in reports[:-1]]
     gaps_ms = [(later - earlier) % INTERVAL_MS for earlier, later in itertools.pairwise(due_ms)]
     assert all(min(gap, INTERVAL_MS - gap) < 250 for gap in gaps_ms)
-    assert max(each["tick_late_ms"] for each in reports) < LATE_MS
+    assert max(each["tick_late_ms"] for each in reports) < LATE_MS + client.machine_late_ms
 
 
 @pytest.mark.parametrize("name", TOLD)
 def test_a_stalled_application_shows(played, name):
     """Reports go on, the last poll's return stands still, and heartbeats do not wait for the application."""
-    reports = stalled(played.clients[name], played.reports(name))
-    assert len(reports) >= STALL_SECONDS - 1
+    client = played.clients[name]
+    reports = stalled(client, played.reports(name))
+    assert len(reports) >= max(1, STALL_SECONDS - 2 - client.machine_late_ms / INTERVAL_MS)
     apps = [each["app"] for each in reports]
     assert {(each["last_poll_return_ms"], each["waiting_since_ms"]) for each in apps} == {
         (apps[0]["last_poll_return_ms"], None)
@@ -336,19 +353,18 @@ def test_a_stalled_application_shows(played, name):
         assert ages[-1] - ages[0] >= INTERVAL_MS * (len(ages) - 2)
     else:
         ages = [coordinator(each)["last-heartbeat-seconds-ago"] * 1000 for each in reports]
-        assert max(ages) < HEARTBEAT_MS + LATE_MS
+        assert max(ages) < HEARTBEAT_MS + LATE_MS + client.machine_late_ms
 
 
 def test_starved_heartbeats_show(played):
     """Never sent, while the reporter, which needs none of the client's locks, is on time and the process is fine."""
-    reports = played.reports("starved")
-    held = [each for each in reports if each["client"]["member_id"]][:8]
-    assert len(held) == 8
-    assert {coordinator(each)["last-heartbeat-seconds-ago"] for each in held} == {"Infinity"}
-    assert all(coordinator(each)["assigned-partitions"] == 2 for each in held[1:])
-    assert max(each["tick_late_ms"] for each in held) < LATE_MS
+    owned = owning(played.reports("starved"))
+    held = list(itertools.takewhile(lambda each: coordinator(each)["last-heartbeat-seconds-ago"] == "Infinity", owned))
+    assert held
+    assert held[-1]["emitted_ms"] - held[0]["emitted_ms"] >= SESSION_MS
+    assert max(each["tick_late_ms"] for each in held) < LATE_MS + played.clients["starved"].machine_late_ms
     assert {each["app"]["last_poll_return_ms"] for each in held} == {None}
-    assert held[0]["app"]["waiting_since_ms"] is not None
+    assert held[1]["app"]["waiting_since_ms"] is not None
 
 
 @pytest.mark.parametrize("name", TOLD)
@@ -358,7 +374,7 @@ def test_an_outage_harms_neither_client_nor_reports(played, name):
     client = played.clients[name]
     records = [(at, json.loads(value)) for at, value in played.topic.records[client.group]]
     meanwhile = [(at, each) for at, each in records if began_ms < each["emitted_ms"] < ended_ms]
-    assert len(meanwhile) >= OUTAGE_SECONDS - 1
+    assert len(meanwhile) >= OUTAGE_SECONDS - 1 - client.machine_late_ms / INTERVAL_MS
     assert all(at >= ended_ms for at, _ in meanwhile)
     assert "Traceback" not in client.errors
 
@@ -370,7 +386,7 @@ def test_closing_the_consumer_ends_the_reporter_at_once(played, name):
     (started,), (closed,) = client.told("started"), client.told("closed")
     assert len(started["threads"]) == 2
     assert closed["threads"] == []
-    assert closed["reporter_seconds"] < 1
+    assert closed["reporter_seconds"] < 5
     assert played.reports(name)[-1]["closing"] is True
 
 
@@ -382,7 +398,7 @@ def test_the_users_statistics_callback_is_called(played):
 
 def test_a_plain_metric_reporter_tells_what_it_can(played):
     """Group, client and metrics; no member, no polls."""
-    last = played.reports("plain")[-2]
+    *_, last = (each for each in played.reports("plain") if each["emitted_ms"] < played.outage_ms[0])
     assert (last["client"]["client_id"], last["client"]["group_id"]) == ("client-plain", "group-plain")
     assert coordinator(last)["assigned-partitions"] == 2
     assert "member_id" not in last["client"]
