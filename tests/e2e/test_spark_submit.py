@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from rebalance_deploy import jars
-from rebalance_deploy.broker import EmbeddedBroker, find_free_port
+from rebalance_deploy.broker import EmbeddedBroker, find_free_ports
 from rebalance_deploy.jdk import find_java
 from rebalance_deploy.processes import ChildProcess
 from rebalance_deploy.topics import create_topics
@@ -42,16 +42,16 @@ def local_master(_directory: Path) -> Iterator[str]:
 @contextlib.contextmanager
 def standalone_master(directory: Path) -> Iterator[str]:
     """Start a master and one worker as separate processes."""
-    port, address = find_free_port(), "127.0.0.1"
+    (port, master_ui, worker_ui), address = find_free_ports(3), "127.0.0.1"
     start = [_SPARK / "bin" / "spark-class"]
     master = [*start, "org.apache.spark.deploy.master.Master", "--host", address, "--port", str(port)]
     worker = [*start, "org.apache.spark.deploy.worker.Worker", "--host", address, "--cores", "2", "--memory", "2g"]
     url = f"spark://{address}:{port}"
     log = directory / "master.log"
     with (
-        ChildProcess([*master, "--webui-port", str(find_free_port())], log_path=log, env=_ENVIRONMENT),
+        ChildProcess([*master, "--webui-port", str(master_ui)], log_path=log, env=_ENVIRONMENT),
         ChildProcess(
-            [*worker, "--webui-port", str(find_free_port()), "--work-dir", str(directory / "work"), url],
+            [*worker, "--webui-port", str(worker_ui), "--work-dir", str(directory / "work"), url],
             log_path=directory / "worker.log",
             env=_ENVIRONMENT,
         ),
