@@ -92,7 +92,7 @@ def test_a_groups_picture_arrives(broker: EmbeddedBroker, tmp_path: Path, make_m
                 seen = partial(picture, broker.bootstrap, f"{prefix}groups", group)
                 wait_for(lambda: seen() == "Stable", lambda: f"Stable, not {seen()}")
             # The JVM takes the signal: what was in flight is done again from the checkpoint.
-            assert job.terminate(45) == 128 + signal.SIGTERM, read(log)
+            assert job.terminate(120) == 128 + signal.SIGTERM, read(log)
 
 
 @contextlib.contextmanager
