@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -17,6 +17,8 @@ from rebalance_deploy.stories.story import Expected
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.groups.events import Finding, GroupSnapshot, Rebalance
 from rebalance_streaming.replay import replay
+
+_T = TypeVar("_T")
 
 FOLDER = Path(__file__).parents[1] / "golden" / "stories"
 
@@ -55,19 +57,22 @@ class Recording:
 
     def groups(self) -> list[GroupSnapshot]:
         """Return the groups as a replay leaves them."""
-        rows = replay([self.lines(())], output="groups")
-        return [msgspec.json.decode(row, type=GroupSnapshot) for row in rows]
+        return self._replayed("groups", GroupSnapshot)
 
     def rebalances(self) -> list[Rebalance]:
         """Return the rebalances as a replay leaves them."""
-        rows = replay([self.lines(())], output="rebalances")
-        return [msgspec.json.decode(row, type=Rebalance) for row in rows]
+        return self._replayed("rebalances", Rebalance)
 
     def judge(self, sources: str = "all") -> list[Finding]:
         """Return what a replay finds with these sources."""
         config = DetectConfig(window_scale=SCALES.get(self.run.story, 1.0))
-        rows = replay([self.lines(SOURCES[sources])], output="findings", detect=config)
-        return [msgspec.json.decode(row, type=Finding) for row in rows]
+        return self._replayed("findings", Finding, sources, config)
+
+    def _replayed(
+        self, output: str, kind: type[_T], sources: str = "all", config: DetectConfig | None = None
+    ) -> list[_T]:
+        rows = replay([self.lines(SOURCES[sources])], output=output, detect=config)
+        return [msgspec.json.decode(row, type=kind) for row in rows]
 
 
 def recordings() -> list[Recording]:

@@ -24,7 +24,7 @@ from rebalance_deploy.jdk import find_java
 from rebalance_deploy.processes import ChildProcess
 from waiting import wait_for
 
-#: Longer than the gap within which two generations count as one rebalance, the monitor's probes included.
+#: Longer than the gap within which two generations count as one rebalance.
 QUIET_SECONDS = 9.0
 
 

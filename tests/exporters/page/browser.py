@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -72,10 +71,9 @@ class Browser:
 
     def texts(self, selector: str) -> list[str]:
         """Return the texts of what a CSS selector finds, as they are seen."""
-        while True:
-            # Between finding and reading the page may have put another element in its place.
-            with contextlib.suppress(StaleElementReferenceException):
-                return [each.text for each in self.find(selector)]
+        # Between finding and reading the page may have put another element in its place, which waiting allows for.
+        (found,) = self.wait(lambda: ([each.text for each in self.find(selector)],))
+        return found
 
     def text(self, selector: str) -> str:
         """Return the text of the first element found, nothing where there is none."""
