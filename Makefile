@@ -62,8 +62,9 @@ e2e: setup tools ## The whole chain as separate processes
 bench: setup ## Measure; prints the tables of docs/benchmarks.md
 	$(BIN)/rebalance-monitor bench
 
-docs: setup ## Write what is generated from the code: schemas, diagnoses, metrics, settings, dashboards
-	$(BIN)/python -m rebalance_streaming.groups.schemas docs/schemas
+docs: setup ## Write what is generated from the code: schemas, data flow, diagnoses, metrics, settings, dashboards
+	$(BIN)/python -m rebalance_contract.schemas docs/schemas
+	$(BIN)/python -m rebalance_contract.flow docs/data-flow.md
 	$(BIN)/python -m rebalance_streaming.detect.docs docs/diagnoses.md
 	$(BIN)/python -m rebalance_exporters.metrics_docs docs/metrics.md
 	$(BIN)/python -m rebalance_deploy.settings_docs docs/configuration.md

@@ -249,13 +249,17 @@ class EmbeddedBroker:
 
 
 def render_properties(port: int, controller_port: int, data: Path, config: Mapping[str, str]) -> str:
-    """Return server.properties: the defaults, `config` over them, and the ports and directory over both."""
+    """Return server.properties: the defaults, `config` over them, and the ports and directory over both.
+
+    Listeners that `config` names stand beside the plain one.
+    """
+    listeners = f"{config['listeners']}," if "listeners" in config else ""
     settings = {
         **_DEFAULTS,
         **config,
         "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "listeners": f"{listeners}PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        "advertised.listeners": f"{listeners}PLAINTEXT://127.0.0.1:{port}",
         "log.dirs": str(data),
     }
     return "".join(f"{key}={value}\n" for key, value in settings.items())

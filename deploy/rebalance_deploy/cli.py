@@ -14,6 +14,7 @@ import click
 
 from rebalance_deploy import __version__
 from rebalance_deploy.terminal.commands import COMMANDS
+from rebalance_streaming.outputs import OUTPUTS
 
 if TYPE_CHECKING:
     from rebalance_deploy.settings import Sources
@@ -70,10 +71,19 @@ def cli() -> None:
 
 @cli.command()
 @_configured
-def stream(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | None) -> None:
+@click.option(
+    "--query",
+    "queries",
+    multiple=True,
+    type=click.Choice(["membership", "activity", "diagnosis"]),
+    help="Run this query only; may be given several times. Without it all three run.",
+)
+def stream(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | None, queries: tuple[str, ...]) -> None:
     """Run the Spark application that reads __consumer_offsets."""
     from rebalance_deploy import components  # noqa: PLC0415
 
+    if queries:
+        flags = (*flags, f"stream.queries={','.join(dict.fromkeys(queries))}")
     components.run_stream(_sources(config, flags, bootstrap_server), _stop_event(), _say)
 
 
@@ -193,10 +203,10 @@ def record(
 @click.option("--until", "until_ms", type=int, metavar="MS", help="Leave out what is younger (epoch milliseconds).")
 @click.option(
     "--output",
-    type=click.Choice(["findings", "rebalances", "groups", "commits", "all"]),
+    type=click.Choice(list(OUTPUTS)),
     default="rebalances",
     show_default=True,
-    help="Which rows to write.",
+    help="Which rows to write. impact: what rebalances cost; timing: heartbeats of members; all: each with its kind.",
 )
 @_CONFIG_FLAGS[0]
 @_CONFIG_FLAGS[1]
@@ -220,13 +230,38 @@ def jars(set_name: str) -> None:
     click.echo(",".join(str(path) for path in resolve(set_name)))
 
 
+_COLD_START_FLAGS = (
+    click.option("--groups", type=int, help="Groups in the log that a cold start reads."),
+    click.option("--partitions", type=int, help="Partitions that each group reads."),
+    click.option("--commits", type=int, help="Commits in that log."),
+    click.option("--source-partitions", type=int, help="Partitions of that log."),
+    click.option("--seed", type=int, help="Of that log."),
+    click.option("--keep", type=click.Path(path_type=Path), help="Keep filled brokers here for the next time."),
+    click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write the figures here too."),
+    click.option("--logs", type=click.Path(path_type=Path), help="Leave the logs of what was measured here."),
+    click.option("--peer", envvar="PEER", metavar="kminion:PATH", help="Measure this beside it (environment: PEER)."),
+    click.option("--deadline", "deadline_seconds", type=float, help="Most seconds until ready and right."),
+    click.option("--settle", "settle_seconds", type=float, help="Seconds between right and idle."),
+    click.option("--idle", "idle_seconds", type=float, help="Seconds of idling that are measured."),
+    click.option("--live", "live_seconds", type=float, help="Seconds of commits at the end."),
+    click.option("--live-rate", type=float, help="Commits per second at the end."),
+)
+
+
+def _cold_starting(command: F) -> F:
+    for option in reversed(_COLD_START_FLAGS):
+        command = option(command)
+    return command
+
+
 @cli.command()
 @click.argument("names", nargs=-1)
-def bench(names: tuple[str, ...]) -> None:
-    """Measure decode and catch-up rates and the live batch time on this machine."""
+@_cold_starting
+def bench(names: tuple[str, ...], **cold_start: object) -> None:
+    """Measure rates, times, memory and load on this machine. Options are those of the cold start."""
     from rebalance_deploy.bench import run  # noqa: PLC0415
 
-    run(names, click.echo)
+    run(names, cold_start, click.echo)
 
 
 for _command in COMMANDS:

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from rebalance_deploy import jars
 from rebalance_deploy.errors import UserError
@@ -13,17 +14,19 @@ from rebalance_deploy.jdk import find_java
 from rebalance_deploy.settings import Sources, load
 from rebalance_exporters.config import ExportConfig
 from rebalance_exporters.prober.config import ProbeConfig
+from rebalance_kafka.checks import refused_by_librdkafka
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.detect.config import DetectConfig
 
 SECTIONS = {"stream": StreamConfig, "detect": DetectConfig, "probe": ProbeConfig, "export": ExportConfig}
 
 Say = Callable[[str], None]
+_C = TypeVar("_C", StreamConfig, ExportConfig, ProbeConfig)
 
 
 def stream_config(sources: Sources) -> StreamConfig:
     """Return the stream's settings. Raises UserError naming everything that is wrong with them."""
-    return load(StreamConfig, "stream", sources, SECTIONS)
+    return _accepted(load(StreamConfig, "stream", sources, SECTIONS))
 
 
 def detect_config(sources: Sources) -> DetectConfig:
@@ -33,12 +36,20 @@ def detect_config(sources: Sources) -> DetectConfig:
 
 def export_config(sources: Sources) -> ExportConfig:
     """Return the exporter's settings. Raises UserError naming everything that is wrong with them."""
-    return load(ExportConfig, "export", sources, SECTIONS)
+    return _accepted(load(ExportConfig, "export", sources, SECTIONS))
 
 
 def probe_config(sources: Sources) -> ProbeConfig:
     """Return the prober's settings. Raises UserError naming everything that is wrong with them."""
-    return load(ProbeConfig, "probe", sources, SECTIONS)
+    return _accepted(load(ProbeConfig, "probe", sources, SECTIONS))
+
+
+def _accepted(config: _C) -> _C:
+    """Return settings whose client properties librdkafka itself accepts. Raises UserError with what it says of them."""
+    problems = refused_by_librdkafka(config.kafka)
+    if problems:
+        raise UserError("; ".join(problems))
+    return config
 
 
 def run_stream(sources: Sources, stop: threading.Event, say: Say) -> None:
@@ -48,7 +59,7 @@ def run_stream(sources: Sources, stop: threading.Event, say: Say) -> None:
     # Under spark-submit the JVM runs already and the connector comes with --jars.
     if config.master:
         os.environ["JAVA_HOME"] = str(find_java().home)
-        connector = jars.resolve("connector")
+        connector = (*jars.resolve("connector"), *map(Path, config.extra_jars))
     from rebalance_streaming.spark import job  # noqa: PLC0415
 
     job.run(config, detect, jars=connector, stop=stop, notify=lambda line: say(f"stream: {line}"))

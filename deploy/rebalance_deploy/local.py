@@ -81,10 +81,13 @@ def run(sources: Sources, stop: threading.Event, reload: threading.Event, say: S
 
     Whenever `reload` is set the exporter is told to read its settings files again.
     """
-    # Wrong settings are told once, here, and not by every child.
-    components.stream_config(sources)
+    # Wrong settings, and brokers that do not answer, are told once, here, and not by every child.
+    stream = components.stream_config(sources)
     components.probe_config(sources)
     components.export_config(sources)
+    from rebalance_streaming.cluster import Cluster  # noqa: PLC0415
+
+    Cluster(stream).check_reachable()
     children = _start_all(sources, None)
     try:
         while not stop.wait(1):

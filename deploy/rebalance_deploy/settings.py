@@ -8,29 +8,42 @@
 
 `kafka`, `cluster` and `topic_prefix` are shared by all components; the rest belongs to the component its section
 names. An environment variable with `_FILE` appended names a file that holds the value. Secrets are refused as flags,
-which every user of a machine can read.
+which every user of a machine can read. What Kubernetes puts into the environment for services is no setting.
 """
 
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, get_origin, get_type_hints
+from types import UnionType
+from typing import Any, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from rebalance_deploy.errors import UserError
+from rebalance_kafka.checks import SECRET_WORDS
 
 ENV_PREFIX = "REBALANCE_MONITOR_"
 KAFKA = "kafka"
 #: Mean one thing for the whole deployment, so they stand outside the sections.
 SHARED = frozenset({KAFKA, "cluster", "topic_prefix"})
-#: Read by other parts of the package, not settings of a component.
-_OTHER_VARIABLES = frozenset({f"{ENV_PREFIX}CACHE", f"{ENV_PREFIX}CONFIG"})
-_SECRET_WORDS = ("password", "secret", "jaas", "key.pem", "token")
+#: Read by other commands and other parts of the package, not settings of a component.
+OTHER_VARIABLES = frozenset(
+    f"{ENV_PREFIX}{name}"
+    for name in ("CACHE", "CONFIG", "IVY_SETTINGS", "URL", "USER", "PASSWORD_FILE", "CA_FILE", "COMPLETE")
+)
+#: What Kubernetes tells every container of every service whose name begins like the variables here.
+_SERVICE_VARIABLE = re.compile(
+    r"_SERVICE_HOST$|_SERVICE_PORT(_[A-Z0-9_]+)?$|_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?$"
+)
+_SERVICE_ADDRESS = re.compile(r"(tcp|udp|sctp)://")
+#: More names than these help nobody.
+_LISTED_NAMES = 12
+_ALL_SETTINGS = "docs/configuration.md lists all"
 
 
 class Component(Protocol):
@@ -61,8 +74,7 @@ def load(component: type[_C], section: str, sources: Sources, known: Mapping[str
     values = _read_file(sources.file)
     values |= _read_environment(sources.environment or {}, known)
     values |= _read_flags(sources.flags)
-    names = known_keys(known)
-    problems = [_unknown(key, names) for key in values if key not in names and not key.startswith(f"{KAFKA}.")]
+    problems = [*_unknown_keys(values, known), *_unknown_inside(values, known)]
     if problems:
         raise UserError("; ".join(problems))
     return _build(component, section, values)
@@ -96,11 +108,13 @@ def _read_file(file: Path | None) -> dict[str, Any]:
     if file is None:
         return {}
     try:
-        return _flatten(tomllib.loads(file.read_text()))
+        return _flatten(tomllib.loads(file.read_text("utf-8")))
     except OSError as error:
         raise UserError(f"cannot read {file} ({error.strerror}); check --config") from None
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{file} is not valid TOML: {error}") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{file} is not UTF-8, as TOML must be: see byte {error.start}") from None
 
 
 def _flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -114,12 +128,12 @@ def _read_environment(environment: Mapping[str, str], known: Mapping[str, type[A
     by_variable = {ENV_PREFIX + key.upper().replace(".", "_"): key for key in known_keys(known)}
     values = {}
     for variable, text in environment.items():
-        if not variable.startswith(ENV_PREFIX) or variable in _OTHER_VARIABLES:
+        if not variable.startswith(ENV_PREFIX) or variable in OTHER_VARIABLES or _is_of_kubernetes(variable, text):
             continue
         name = variable.removesuffix("_FILE")
         value = _read_secret(variable, text) if variable.endswith("_FILE") else text
         if name.startswith(f"{ENV_PREFIX}KAFKA_"):
-            values[f"{KAFKA}.{name.removeprefix(f'{ENV_PREFIX}KAFKA_').lower().replace('_', '.')}"] = value
+            values[f"{KAFKA}.{_property_name(name.removeprefix(f'{ENV_PREFIX}KAFKA_'))}"] = value
         elif name in by_variable:
             values[by_variable[name]] = value
         else:
@@ -127,11 +141,24 @@ def _read_environment(environment: Mapping[str, str], known: Mapping[str, type[A
     return values
 
 
+def _is_of_kubernetes(variable: str, text: str) -> bool:
+    # A port of ours is a number, a service's is an address.
+    by_value = variable.endswith("_PORT") and _SERVICE_ADDRESS.match(text)
+    return bool(by_value or _SERVICE_VARIABLE.search(variable))
+
+
+def _property_name(name: str) -> str:
+    """Return the client property of a variable; one only has no dot where the variable has a line."""
+    return name.lower().replace("_", ".").replace("oauth.cb", "oauth_cb")
+
+
 def _read_secret(variable: str, path: str) -> str:
     try:
-        return Path(path).read_text().strip()
+        return Path(path).read_text("utf-8").strip()
     except OSError as error:
         raise UserError(f"cannot read {path} named by {variable} ({error.strerror})") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{path} named by {variable} is not UTF-8") from None
 
 
 def _read_flags(flags: Iterable[str]) -> dict[str, Any]:
@@ -140,7 +167,7 @@ def _read_flags(flags: Iterable[str]) -> dict[str, Any]:
         key, equals, value = flag.partition("=")
         if not equals:
             raise UserError(f"--set takes KEY=VALUE, got {flag!r}")
-        if key.startswith(f"{KAFKA}.") and any(word in key for word in _SECRET_WORDS):
+        if key.startswith(f"{KAFKA}.") and any(word in key.lower() for word in SECRET_WORDS):
             variable = ENV_PREFIX + key.upper().replace(".", "_")
             raise UserError(
                 f"{key} is a secret and flags can be read by others: use {variable}, {variable}_FILE "
@@ -150,13 +177,55 @@ def _read_flags(flags: Iterable[str]) -> dict[str, Any]:
     return values
 
 
-def _unknown(key: str, names: list[str]) -> str:
-    return f"unknown setting {key!r}{_nearest(key, names)}"
+def _unknown_keys(values: Mapping[str, Any], known: Mapping[str, type[Any]]) -> Iterator[str]:
+    names, sections = known_keys(known), [*known, KAFKA]
+    told: set[str] = set()
+    for key in values:
+        section, dot, _ = key.partition(".")
+        if key in names or section == KAFKA:
+            continue
+        if not dot or section in sections:
+            yield f"unknown setting {key!r}{_nearest_key(key, names)}"
+        elif section not in told:
+            told.add(section)
+            yield f"unknown section [{section}]{_nearest(section, sections, '[{}]')}"
 
 
-def _nearest(name: str, names: list[str]) -> str:
+def _unknown_inside(values: Mapping[str, Any], known: Mapping[str, type[Any]]) -> Iterator[str]:
+    """Tell what is unknown inside lists of tables, of whichever component."""
+    for section, component in known.items():
+        for name, hint in get_type_hints(component).items():
+            yield from _unknown_fields(values.get(_key(section, name)), hint, _key(section, name))
+
+
+def _unknown_fields(value: Any, hint: Any, place: str) -> Iterator[str]:
+    if isinstance(value, list) and get_origin(hint) is tuple:
+        for number, each in enumerate(value, start=1):
+            yield from _unknown_fields(each, get_args(hint)[0], f"{place} number {number}")
+    elif isinstance(value, dict) and get_origin(hint) in (Union, UnionType):
+        for choice in get_args(hint):
+            yield from _unknown_fields(value, choice, place)
+    elif isinstance(value, dict) and is_dataclass(hint):
+        names = [each.name for each in fields(hint)]
+        yield from (f"unknown key {key!r} in {place}{_nearest(key, names)}" for key in value if key not in names)
+
+
+def _nearest(name: str, names: list[str], form: str = "{!r}") -> str:
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(names)}"
+    if close:
+        return f"; did you mean {form.format(close[0])}?"
+    return f"; known are {', '.join(names)}" if len(names) <= _LISTED_NAMES else f"; {_ALL_SETTINGS}"
+
+
+def _nearest_key(key: str, names: list[str]) -> str:
+    """Return the hint for a key that has sections: what stands last says more than what they have in common."""
+
+    def likeness(name: str) -> tuple[float, float]:
+        last = difflib.SequenceMatcher(None, key.rpartition(".")[2], name.rpartition(".")[2]).ratio()
+        return last, difflib.SequenceMatcher(None, key, name).ratio()
+
+    best = max(names, key=likeness, default="")
+    return f"; did you mean {best!r}?" if best and max(likeness(best)) >= 0.6 else f"; {_ALL_SETTINGS}"
 
 
 def _listed(value: Any, hint: Any) -> Any:
@@ -166,8 +235,15 @@ def _listed(value: Any, hint: Any) -> Any:
     return value
 
 
+def _text(value: Any) -> str:
+    """Return a client property as clients want it, whatever TOML made of it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(_text, value)) if isinstance(value, list) else str(value)
+
+
 def _build(component: type[_C], section: str, values: Mapping[str, Any]) -> _C:
-    own: dict[str, Any] = {KAFKA: {k.partition(".")[2]: str(v) for k, v in values.items() if k.startswith("kafka.")}}
+    own: dict[str, Any] = {KAFKA: {k.partition(".")[2]: _text(v) for k, v in values.items() if k.startswith("kafka.")}}
     hints = get_type_hints(component)
     for name, inners in _names(component).items():
         key = _key(section, name)

@@ -16,9 +16,11 @@ from typing import Any, get_type_hints
 import msgspec
 
 from rebalance_deploy.components import SECTIONS
-from rebalance_deploy.settings import ENV_PREFIX, KAFKA, SHARED
+from rebalance_deploy.settings import ENV_PREFIX, KAFKA, OTHER_VARIABLES, SHARED
 from rebalance_streaming.detect.catalogue import THRESHOLD_TEXTS, in_words
 from rebalance_streaming.detect.config import Thresholds
+
+_OTHERS = ", ".join(f"`{name}`" for name in sorted(OTHER_VARIABLES))
 
 _INTRODUCTION = f"""\
 # Configuration
@@ -36,6 +38,10 @@ that names the nearest one. A flag beats the environment, which beats the file, 
 | file | `--config FILE` or `{ENV_PREFIX}CONFIG`: TOML, a table per section |
 
 Durations end in their unit. A list is separated by commas in a flag or a variable. Secrets are refused as flags.
+
+Variables that begin with `{ENV_PREFIX}` and are none of these are errors too, but for those of other commands
+({_OTHERS}) and those that Kubernetes makes of services
+(`…_SERVICE_HOST`, `…_SERVICE_PORT`, `…_PORT` with an address, `…_PORT_9092_TCP` and the like), which mean nothing here.
 """
 
 _SHARED = """
@@ -46,9 +52,11 @@ Outside the sections, because they mean one thing for the whole deployment.
 """
 
 _KAFKA = f"""
-`[kafka]` is handed to the clients as it is, under librdkafka's names (`security.protocol`, `ssl.ca.location`,
-`sasl.mechanism`, …). In the environment `{ENV_PREFIX}KAFKA_SASL_PASSWORD` is `sasl.password`. Properties that would
-make a process wrong, such as `enable.auto.commit`, are refused with a sentence that says so.
+`[kafka]` holds client properties under librdkafka's names (`security.protocol`, `ssl.ca.location`, `sasl.mechanism`,
+…), which are translated for the other clients; `[kafka.java]` and `[kafka.librdkafka]` hold what only one of them is to
+be told. In the environment `{ENV_PREFIX}KAFKA_SASL_PASSWORD` is `sasl.password`. Properties that would make a process
+wrong, such as `enable.auto.commit`, and those that cannot work are refused with a sentence that says so. TLS, SASL,
+OAUTHBEARER and MSK IAM, each with an example: [authentication.md](authentication.md).
 """
 
 _OF = {

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -13,13 +13,13 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from rebalance_exporters.health import Readiness
+import rebalance_contract as contract
+from rebalance_exporters.health import Readiness, read_until_ms
 from rebalance_exporters.kept import GroupKey
 from rebalance_exporters.overview import make_overview
 from rebalance_exporters.owners import Owners
 from rebalance_exporters.stream_events import EventSource, Filter
 from rebalance_exporters.view import Picture, View
-from rebalance_streaming.groups import events
 
 _BAD_REQUEST = 400
 _NOT_FOUND = 404
@@ -31,7 +31,7 @@ _REBALANCES = "rebalances"
 
 def json_response(body: object, status_code: int = 200) -> Response:
     """Answer with an object of the contract, or anything made of them."""
-    return _raw_json(events.encode(body), status_code)
+    return _raw_json(contract.encode(body), status_code)
 
 
 def _raw_json(text: bytes, status_code: int = 200) -> Response:
@@ -82,15 +82,17 @@ def make_routes(sources: Sources) -> list[Route]:
             sources.clock_ms(),
             version=sources.version,
             owners=sources.read_owners(),
-            read_lost=view.lost_ms,
             cluster=request.query_params.get("cluster"),
         )
         return json_response(overview)
 
     def list_groups(request: Request) -> Response:
         cluster = request.query_params.get("cluster")
-        groups = view.picture().groups
-        chosen = [groups[key] for key in sorted(groups) if cluster in {None, key[0]}]
+        picture = view.picture()
+        read_until = read_until_ms(picture)
+        chosen = [
+            _settle(picture.groups[key], read_until) for key in sorted(picture.groups) if cluster in {None, key[0]}
+        ]
         return json_response({"groups": chosen})
 
     def show_group(request: Request) -> Response:
@@ -98,9 +100,9 @@ def make_routes(sources: Sources) -> list[Route]:
         key = _find_group(target.group, request, picture)
         if target.rebalance_id is not None:
             return _show_rebalance(view, picture, key, target.rebalance_id)
-        return (
-            _list_rebalances(view, key, request) if target.is_about_rebalances else json_response(picture.groups[key])
-        )
+        if target.is_about_rebalances:
+            return _list_rebalances(view, key, request)
+        return json_response(_settle(picture.groups[key], read_until_ms(picture)))
 
     def list_findings(request: Request) -> Response:
         wanted = {name: request.query_params.get(name) for name in ("cluster", "group", "rule", "severity", "state")}
@@ -127,6 +129,12 @@ def make_routes(sources: Sources) -> list[Route]:
         Route(_GROUPS_PATH, list_groups),
         Route(f"{_GROUPS_PATH}/{{rest:name}}", show_group),
     ]
+
+
+def _settle(group: contract.GroupSnapshot, read_until: Mapping[str, int]) -> contract.GroupSnapshot:
+    """Return a group with the totals that are certain now."""
+    counters = contract.counters_at(group, read_until.get(group.cluster))
+    return group if counters is group.counters else replace(group, counters=counters, settlement=None)
 
 
 class _Name(Convertor[str]):
@@ -167,7 +175,7 @@ def read_target(request: Request) -> Target:
 def _list_rebalances(view: View, key: GroupKey, request: Request) -> Response:
     limit, since_ms = _read_number(request, "limit"), _read_number(request, "since_ms")
     found = [
-        kept.text
+        kept.document
         for kept in view.rebalances(key)
         if since_ms is None or kept.completed_ms is None or kept.completed_ms >= since_ms
     ]
@@ -194,7 +202,7 @@ def _show_rebalance(view: View, picture: Picture, key: GroupKey, rebalance_id: s
     of_group = picture.findings.get(key)
     found = [each for each in (of_group.findings if of_group else ()) if rebalance_id in each.rebalance_ids]
     found.sort(key=lambda each: not each.primary)
-    return _raw_json(b'{"rebalance":%s,"findings":%s}' % (kept.text, events.encode(found)))
+    return _raw_json(b'{"rebalance":%s,"findings":%s}' % (kept.document, contract.encode(found)))
 
 
 def _find_group(name: str, request: Request, picture: Picture) -> GroupKey:

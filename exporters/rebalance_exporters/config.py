@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+from rebalance_kafka.checks import librdkafka_problems
+from rebalance_kafka.properties import librdkafka_view
 
 #: Client properties that the exporter sets itself, because another value would make it wrong or leave traces.
 RESERVED_PROPERTIES = ("auto.offset.reset", "enable.auto.commit", "enable.auto.offset.store", "enable.partition.eof")
@@ -25,7 +27,7 @@ class ExportConfig:
     listen_port: int = 9642
     #: What stands before `groups`, `rebalances` and the other names of the monitor's topics.
     topic_prefix: str = "rebalance-monitor."
-    #: Without news from the stream for that long, readiness says so.
+    #: Without news from the stream for that long, readiness says so, and lag and windows are no longer shown.
     stale_after_seconds: float = 30.0
     #: A deleted group's series vanish that long after the deletion.
     group_expiry_seconds: float = 3600.0
@@ -33,17 +35,12 @@ class ExportConfig:
     limit_groups: int = 10_000
     #: The most members of a group that get series, where `collect_members` is on.
     limit_members_per_group: int = 100
-    #: How much of the commits topic is read at the start.
-    commits_lookback_seconds: float = 900.0
     #: How many of the latest rebalances the API can show, over all groups.
     keep_rebalances: int = 2_000
     #: A lag series per partition too.
     collect_partitions: bool = False
     #: Heartbeat and poll series per member, where clients report.
     collect_members: bool = False
-    #: A regular expression of groups whose consumers read committed records only; their lag ends at the last stable
-    #: offset. The log does not tell which do. Empty: none.
-    read_committed_groups: str = ""
     #: Which team owns which group, a TOML or YAML file of patterns; read again at SIGHUP. Empty: none.
     owners_file: str = ""
     #: TLS and passwords, a file in the form of Prometheus's exporter-toolkit; read again at SIGHUP. Empty: none.
@@ -60,9 +57,9 @@ class ExportConfig:
         problems += [
             f"kafka.{name} is set by the exporter itself: leave it out"
             for name in RESERVED_PROPERTIES
-            if name in self.kafka
+            if name in librdkafka_view(self.kafka)
         ]
-        return problems
+        return problems + librdkafka_problems(self.kafka)
 
     def _listen_problems(self) -> list[str]:
         problems = []
@@ -76,7 +73,6 @@ class ExportConfig:
         positive = (
             "stale_after_seconds",
             "group_expiry_seconds",
-            "commits_lookback_seconds",
             "limit_groups",
             "limit_members_per_group",
         )
@@ -85,17 +81,6 @@ class ExportConfig:
             for name in positive
             if not getattr(self, name) > 0
         ]
-        error = _pattern_error(self.read_committed_groups)
-        if error is not None:
-            problems.append(f"read_committed_groups is no regular expression: {error}")
         if self.keep_rebalances < 0:
             problems.append(f"keep_rebalances is {self.keep_rebalances}: it must be 0 (keep none) or more")
         return problems
-
-
-def _pattern_error(pattern: str) -> str | None:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        return str(error)
-    return None

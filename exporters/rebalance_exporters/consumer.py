@@ -19,7 +19,8 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Kafka
 from rebalance_exporters.config import ExportConfig
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.health import ReadProgress
-from rebalance_exporters.view import RECENT_TOPICS, TOPICS, Row, View
+from rebalance_exporters.view import TOPICS, Row, View
+from rebalance_kafka.properties import librdkafka_properties
 
 _BATCH = 2_000
 # Also the longest a row waits here: consume() returns when the batch is full or this has passed.
@@ -52,7 +53,6 @@ class TopicReader:
         """Make the Kafka client; raises ExporterError when it refuses its properties."""
         self._view = view
         self._clock_ms = clock_ms
-        self._lookback_ms = int(config.commits_lookback_seconds * 1000)
         self._topics = {config.topic_prefix + topic: topic for topic in TOPICS}
         self._servers = config.kafka.get("bootstrap.servers", "")
         self._readings: dict[_PartitionKey, _Reading] = {}
@@ -100,7 +100,7 @@ class TopicReader:
             "client.id": "rebalance-monitor-export",
             "group.id": "rebalance-monitor-export",  # the client insists on one; nothing ever joins or commits
             "log_level": 2,  # what it would log besides comes to error_cb too, without end while a broker is away
-            **config.kafka,
+            **librdkafka_properties(config.kafka),
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "enable.partition.eof": True,
@@ -132,7 +132,6 @@ class TopicReader:
             if time.monotonic() >= next_expiry:
                 next_expiry = time.monotonic() + _EXPIRE_SECONDS
                 self._view.forget_expired(self._clock_ms())
-                self._view.slide_windows(self._clock_ms())
             self._publish()
 
     def _look_for_topics(self) -> float:
@@ -161,21 +160,15 @@ class TopicReader:
         self._readings = readings
 
     def _begin(self, key: _PartitionKey) -> _Reading:
-        """Find where to start in a partition and where it ends now."""
-        partition = TopicPartition(*key)
-        marks = self._consumer.get_watermark_offsets(partition, timeout=_REQUEST_SECONDS)
+        """Find where a partition begins and where it ends now."""
+        marks = self._consumer.get_watermark_offsets(TopicPartition(*key), timeout=_REQUEST_SECONDS)
         if marks is None:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         start, end = marks
-        if self._topics[key[0]] in RECENT_TOPICS:
-            partition.offset = self._clock_ms() - self._lookback_ms
-            (found,) = self._consumer.offsets_for_times([partition], timeout=_REQUEST_SECONDS)
-            # A negative answer means that nothing is as young as that.
-            start = found.offset if found.offset >= 0 else end
         return _Reading(start=start, end=end, position=start, loaded=start >= end)
 
     def _take(self, messages: Iterable[Message]) -> None:
-        rows = []
+        rows, now_ms = [], self._clock_ms()
         for message in messages:
             error = message.error()
             if error is not None and error.code() != KafkaError._PARTITION_EOF:
@@ -184,7 +177,7 @@ class TopicReader:
             self._kafka_error = None
             topic = self._advance(message, at_end=error is not None)
             if error is None and topic is not None:
-                rows.append(Row(topic, message.key(), message.value(), _written_ms(message)))
+                rows.append(Row(topic, message.key(), message.value(), _written_ms(message, now_ms)))
         if rows:
             self._view.apply(rows)
 
@@ -220,9 +213,10 @@ class TopicReader:
         )
 
 
-def _written_ms(message: Message) -> int | None:
+def _written_ms(message: Message, now_ms: int) -> int | None:
+    """Return when a record was written; its writer's clock may be ahead, which must not outlast the record."""
     kind, at_ms = message.timestamp()
-    return None if kind == TIMESTAMP_NOT_AVAILABLE else at_ms
+    return None if kind == TIMESTAMP_NOT_AVAILABLE else min(at_ms, now_ms)
 
 
 def _describe(error: KafkaException) -> str:

@@ -23,6 +23,8 @@ _EXEMPLAR_ID = re.compile(r"[\w.:-]{1,100}", re.ASCII)
 _BUCKET = ("le",)
 #: Topics, partitions and members of all groups may be many.
 _REMEMBERED = 100_000
+#: Longer than any name that Kafka allows, but for groups; whoever invents longer ones must not fill the memory.
+_REMEMBERED_LENGTH = 1_000
 #: What a histogram's samples end with: SUM and COUNT.
 _TOTALS = 2
 _S = TypeVar("_S")
@@ -81,7 +83,9 @@ class _Rests(dict[tuple[str, ...], str]):
     def __missing__(self, values: tuple[str, ...]) -> str:
         if len(self) >= _REMEMBERED:
             self.clear()
-        rest = self[values] = f",{render_labels(self._names, values)}}} "
+        rest = f",{render_labels(self._names, values)}}} "
+        if len(rest) <= _REMEMBERED_LENGTH:
+            self[values] = rest
         return rest
 
 

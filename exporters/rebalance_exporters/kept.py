@@ -8,17 +8,12 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from rebalance_streaming.groups.events import (
-    DURATION_BUCKETS_MS,
-    KEPT_PANES,
-    PANE_MS,
-    Finding,
-    Rebalance,
-)
+from rebalance_contract import DURATION_BUCKETS_MS, Finding, Rebalance
+from rebalance_exporters.rows import RefusedError, expect_room
 
 GroupKey = tuple[str, str]
 
@@ -27,13 +22,24 @@ RESOLVED: Final = "resolved"
 
 _GRAVITY = {"page": 0, "ticket": 1, "info": 2}
 
+#: JSON's own blanks, which may follow an object.
+_BLANKS = b" \t\r\n"
+#: The most that rebalances, and impacts that wait for theirs, may take, whatever their number.
+_KEPT_BYTES = 256 * 1024 * 1024
+#: Impacts that wait for their rebalance, which stands in another topic, per rebalance that is kept.
+_WAITING_PER_KEPT = 10
+#: Bounds of what is open at once, far beyond what rules can find.
+_MAX_FINDINGS, _MAX_OF_GROUP, _MAX_KINDS = 50_000, 1_000, 500
+#: Reasons of rebalances that are told apart per group; the contract has fewer.
+_MAX_REASONS = 32
+
 
 @dataclass(frozen=True, slots=True)
 class KeptRebalance:
     """A rebalance as the API shows it: the JSON text as it came, and what is asked of it without reading that again.
 
     `completed_ms` and `duration_ms` are null while it goes on; where only bounds are known, the duration is the lower.
-    `lost` has (start of a pane, partition-milliseconds without a commit in it), oldest first.
+    `impact` is the JSON text of what it cost, null while the diagnosis has told none.
     """
 
     group: GroupKey
@@ -42,8 +48,19 @@ class KeptRebalance:
     started_ms: int
     completed_ms: int | None
     duration_ms: int | None
-    lost: tuple[tuple[int, int], ...]
     text: bytes
+    impact: bytes | None = None
+
+    @property
+    def document(self) -> bytes:
+        """The rebalance with its `impact` as one JSON object, fields unknown to this version included."""
+        fields = self.text.rstrip(_BLANKS)[:-1]
+        return b'%s,"impact":%s}' % (fields, self.impact or b"null")
+
+    @property
+    def size(self) -> int:
+        """Bytes of text."""
+        return len(self.text) + len(self.impact or b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,30 +103,16 @@ def keep_rebalance(rebalance: Rebalance, text: bytes) -> KeptRebalance:
         started_ms=rebalance.started_before_ms,
         completed_ms=rebalance.completed_at_ms,
         duration_ms=rebalance.duration_min_ms,
-        lost=_lost_by_pane(rebalance),
         text=text,
     )
-
-
-def _lost_by_pane(rebalance: Rebalance) -> tuple[tuple[int, int], ...]:
-    lost: dict[int, int] = {}
-    for silence in rebalance.silences:
-        end = silence.resumed_at_ms
-        # No window looks further back than the panes that are kept.
-        begin = max(silence.last_commit_ms, rebalance.started_before_ms, end - KEPT_PANES * PANE_MS)
-        while begin < end:
-            pane = begin - begin % PANE_MS
-            until = min(end, pane + PANE_MS)
-            lost[pane] = lost.get(pane, 0) + until - begin
-            begin = until
-    return tuple(sorted(lost.items()))
 
 
 def fold_example(examples: Examples, kept: KeptRebalance) -> Examples:
     """Take up a rebalance as an example; the same object comes back when it changes none."""
     example = Example(kept.rebalance_id, kept.started_ms, kept.completed_ms or kept.started_ms, kept.duration_ms)
-    if _is_newer(example, examples.by_reason.get(kept.reason)):
-        examples = replace(examples, by_reason={**examples.by_reason, kept.reason: example})
+    known = examples.by_reason
+    if (kept.reason in known or len(known) < _MAX_REASONS) and _is_newer(example, known.get(kept.reason)):
+        examples = replace(examples, by_reason={**known, kept.reason: example})
     if kept.duration_ms is not None:
         bucket = bisect_left(DURATION_BUCKETS_MS, kept.duration_ms)
         if _is_newer(example, examples.by_bucket.get(bucket)):
@@ -123,8 +126,31 @@ def _is_newer(example: Example, known: Example | None) -> bool:
     return (example.started_ms, example.rebalance_id) >= (known.started_ms, known.rebalance_id)
 
 
+class WaitingImpacts:
+    """Impacts that were read before their rebalance, or after it had to go; those that came first go first."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._texts: dict[tuple[GroupKey, str], bytes] = {}
+        self._bytes = 0
+
+    def put(self, group: GroupKey, rebalance_id: str, text: bytes) -> None:
+        """Take up what a rebalance cost, or the newer form of it."""
+        self.take(group, rebalance_id)
+        self._texts[group, rebalance_id] = text
+        self._bytes += len(text)
+        while len(self._texts) > self._limit or self._bytes > _KEPT_BYTES:
+            self.take(*next(iter(self._texts)))
+
+    def take(self, group: GroupKey, rebalance_id: str) -> bytes | None:
+        """Hand out what a rebalance cost, and forget it here; null when nothing waits."""
+        text = self._texts.pop((group, rebalance_id), None)
+        self._bytes -= len(text or b"")
+        return text
+
+
 class KeptRebalances:
-    """The latest rebalances of all groups, no more than `limit`.
+    """The latest rebalances of all groups, no more than `limit`, and what each cost.
 
     Those that began first go first, in whatever order they were heard of, so that two exporters keep the same.
     """
@@ -133,41 +159,77 @@ class KeptRebalances:
         self._limit = limit
         self._groups: dict[GroupKey, dict[str, KeptRebalance]] = {}
         self._count = 0
+        self._bytes = 0
         #: (start, group, id), the earliest first; what is no longer kept like that is passed over.
         self._earliest: list[tuple[int, GroupKey, str]] = []
-        self._gone_until_ms: dict[GroupKey, int] = {}
+        self._waiting = WaitingImpacts(_WAITING_PER_KEPT * limit)
         self.examples: dict[GroupKey, Examples] = {}
 
     def put(self, kept: KeptRebalance) -> None:
-        """Take up a rebalance, or the newer form of one."""
+        """Take up a rebalance, or the newer form of one, which leaves what it cost as it was told."""
         self.examples[kept.group] = fold_example(self.examples.get(kept.group, Examples()), kept)
+        known = self.get(kept.group, kept.rebalance_id)
+        waiting = self._waiting.take(kept.group, kept.rebalance_id) if known is None else known.impact
+        self._set(replace(kept, impact=waiting))
+        if known is None or known.started_ms != kept.started_ms:
+            heapq.heappush(self._earliest, (kept.started_ms, kept.group, kept.rebalance_id))
+        if len(self._earliest) > 2 * self._count + self._limit:
+            self._tidy()
+        while self._count > self._limit or self._bytes > _KEPT_BYTES:
+            self._drop_earliest()
+
+    def put_impact(self, group: GroupKey, rebalance_id: str, text: bytes) -> bool:
+        """Take up what a rebalance cost; returns whether that changed one that is kept."""
+        known = self.get(group, rebalance_id)
+        if known is None:
+            self._waiting.put(group, rebalance_id, text)
+        elif known.impact != text:
+            self._set(replace(known, impact=text))
+            return True
+        return False
+
+    def drop_impact(self, group: GroupKey, rebalance_id: str) -> None:
+        """Forget what a rebalance cost."""
+        self._waiting.take(group, rebalance_id)
+        known = self.get(group, rebalance_id)
+        if known is not None:
+            self._set(replace(known, impact=None))
+
+    def _set(self, kept: KeptRebalance) -> None:
         known = self.get(kept.group, kept.rebalance_id)
         self._groups.setdefault(kept.group, {})[kept.rebalance_id] = kept
         self._count += known is None
-        if known is None or known.started_ms != kept.started_ms:
-            heapq.heappush(self._earliest, (kept.started_ms, kept.group, kept.rebalance_id))
-        while self._count > self._limit:
-            self._drop_earliest()
+        self._bytes += kept.size - (0 if known is None else known.size)
+
+    def _tidy(self) -> None:
+        """Forget former starts: one rebalance whose start changes again and again must not fill the memory."""
+        kept = (each for of_group in self._groups.values() for each in of_group.values())
+        self._earliest = [(each.started_ms, each.group, each.rebalance_id) for each in kept]
+        heapq.heapify(self._earliest)
 
     def _drop_earliest(self) -> None:
         started_ms, group, rebalance_id = heapq.heappop(self._earliest)
         gone = self.get(group, rebalance_id)
         if gone is not None and gone.started_ms == started_ms:
-            ended_ms = gone.started_ms if gone.completed_ms is None else gone.completed_ms
-            self._gone_until_ms[group] = max(ended_ms, self._gone_until_ms.get(group, 0))
             self.drop(group, rebalance_id)
 
     def drop(self, group: GroupKey, rebalance_id: str) -> None:
         """Forget one rebalance, if it is known."""
-        if self._groups.get(group, {}).pop(rebalance_id, None) is not None:
+        gone = self._groups.get(group, {}).pop(rebalance_id, None)
+        if gone is not None:
             self._count -= 1
+            self._bytes -= gone.size
             if not self._groups[group]:
                 del self._groups[group]
 
     def forget_group(self, group: GroupKey) -> None:
         """Forget what stands for a group that is gone; its rebalances stay to be read about."""
         self.examples.pop(group, None)
-        self._gone_until_ms.pop(group, None)
+
+    def forget_examples(self, groups: Container[GroupKey]) -> None:
+        """Forget what stands for groups that are neither known nor have rebalances to be read about."""
+        for group in [each for each in self.examples if each not in groups and each not in self._groups]:
+            del self.examples[group]
 
     def get(self, group: GroupKey, rebalance_id: str) -> KeptRebalance | None:
         """Return one rebalance, null when it is not kept."""
@@ -177,13 +239,6 @@ class KeptRebalances:
         """Return a group's rebalances, newest first."""
         found = self._groups.get(group, {}).values()
         return sorted(found, key=lambda each: (each.started_ms, each.rebalance_id), reverse=True)
-
-    def lost_ms(self, group: GroupKey, oldest_ms: int) -> int | None:
-        """Return the partition-milliseconds lost in panes that end after a time; null when not all of that is kept."""
-        if self._gone_until_ms.get(group, -1) > oldest_ms:
-            return None
-        spans = (span for kept in self._groups.get(group, {}).values() for span in kept.lost)
-        return sum(lost for start, lost in spans if start + PANE_MS > oldest_ms)
 
 
 class KeptFindings:
@@ -195,8 +250,13 @@ class KeptFindings:
         self.by_group: dict[GroupKey, GroupFindings] = {}
 
     def put(self, key: str, finding: Finding) -> None:
-        """Take up a finding; it counts as fired when it was not firing before."""
+        """Take up a finding; it counts as fired when it was not firing before. Raises RefusedError for too many."""
         group = (finding.cluster, finding.group)
+        if self._groups.get(key, group) != group:
+            raise RefusedError("key", f"the key {key[:200]!r} is that of another group's finding")
+        expect_room(self._groups, key, _MAX_FINDINGS)
+        expect_room(self._findings.get(group, {}), key, _MAX_OF_GROUP)
+        expect_room(self.by_group, group, _MAX_FINDINGS)
         of_group = self._findings.setdefault(group, {})
         known = of_group.get(key)
         of_group[key] = finding
@@ -217,13 +277,13 @@ class KeptFindings:
         """Return one finding, null when it is not known."""
         return self._findings.get(group, {}).get(key)
 
-    def resolved_before(self, horizon_ms: int) -> list[str]:
-        """Return the keys of findings that were resolved at or before a time."""
+    def resolved(self) -> list[tuple[str, int]]:
+        """Return the keys of findings that are resolved, and since when."""
         return [
-            key
+            (key, finding.updated_at_ms if finding.resolved_at_ms is None else finding.resolved_at_ms)
             for of_group in self._findings.values()
             for key, finding in of_group.items()
-            if finding.resolved_at_ms is not None and finding.resolved_at_ms <= horizon_ms
+            if finding.resolved_at_ms is not None or finding.state != FIRING
         ]
 
     def forget_group(self, group: GroupKey) -> None:
@@ -235,7 +295,7 @@ class KeptFindings:
     def _put_together(self, group: GroupKey, fired: tuple[str, str] | None = None) -> None:
         before = self.by_group.get(group)
         counts = dict(before.fired) if before else {}
-        if fired is not None:
+        if fired is not None and (fired in counts or len(counts) < _MAX_KINDS):
             counts[fired] = counts.get(fired, 0) + 1
         ordered = sorted(self._findings[group].values(), key=lambda each: (each.started_at_ms, each.finding_id))
         self.by_group[group] = GroupFindings(tuple(ordered), counts)

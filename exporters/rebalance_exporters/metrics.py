@@ -11,19 +11,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from rebalance_exporters.kept import FIRING, Example, Examples, GroupFindings
-from rebalance_exporters.series import COUNT, SUM, Exemplar, Metric, Sample, Samples, in_seconds, one_sample
-from rebalance_exporters.view import DELETED, CommitProgress, LagProgress
-from rebalance_streaming.groups.events import (
+from rebalance_contract import (
     DURATION_BUCKETS_MS,
     REASONS,
+    WINDOWS_MS,
+    CountedImpact,
+    Counters,
+    GroupLag,
     GroupSnapshot,
     GroupTiming,
+    GroupWindow,
     MemberTiming,
     TimingWindow,
+    counters_at,
 )
-from rebalance_streaming.groups.lag import LagWindow
-from rebalance_streaming.groups.windows import Window
+from rebalance_exporters.kept import FIRING, Example, Examples, GroupFindings
+from rebalance_exporters.series import COUNT, SUM, Exemplar, Metric, Sample, Samples, in_seconds, one_sample
+from rebalance_exporters.view import DELETED
 
 #: The labels that every metric of a group begins with.
 GROUP_LABELS = ("cluster", "group")
@@ -48,48 +52,77 @@ STATES_OF = {
     "streams": ("Empty", "NotReady", "Assigning", "Reconciling", "Stable"),
 }
 
-#: A group's sliding windows by name, summed up to now: they slide although nothing happens.
-Windows = Mapping[str, Window]
-
 #: The buckets of a duration as labels, in seconds.
 _BOUNDS = (*((str(bound / 1000),) for bound in DURATION_BUCKETS_MS), ("+Inf",))
 _SUM, _COUNT = (SUM,), (COUNT,)
 _REASONS = {reason: (reason,) for reason in REASONS}
+#: More reasons than a newer stream can know of; any beyond them count as one.
+_MAX_FOREIGN_REASONS, _OTHER = 16, "other"
 
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
     """One group as its series tell it; `owner` is null where the owner file names none.
 
-    `partitions` are those of each member; null when one assignment cannot be read or no group record was.
+    `counters` and `cost` are its totals. `settles_ms` is when the latest rebalance adds to the counters what is not in
+    them yet, null when nothing is due. `partitions` are those of each member; null when one assignment cannot be read
+    or no group record was.
     """
 
     snapshot: GroupSnapshot
     owner: str | None
     examples: Examples
     partitions: list[int] | None
+    counters: Counters
+    cost: CountedImpact
+    settles_ms: int | None
 
     @classmethod
-    def about(cls, snapshot: GroupSnapshot, owner: str | None = None, examples: Examples | None = None) -> Self:
-        """Put the facts about a group together."""
-        return cls(snapshot, owner, examples or Examples(), count_partitions(snapshot))
+    def about(
+        cls,
+        snapshot: GroupSnapshot,
+        owner: str | None = None,
+        examples: Examples | None = None,
+        cost: CountedImpact | None = None,
+        read_until_ms: int | None = None,
+    ) -> Self:
+        """Put the facts about a group together, as of when the log has been read up to a time."""
+        counters = counters_at(snapshot, read_until_ms)
+        due = snapshot.settlement if counters is snapshot.counters else None
+        return cls(
+            snapshot,
+            owner,
+            examples or Examples(),
+            count_partitions(snapshot),
+            counters,
+            cost or CountedImpact(),
+            None if due is None else due.at_ms,
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class CommitMoment:
-    """A group's commits seen from now: a reading that changes although nothing happened."""
+class LagMoment:
+    """A group's lag seen from now: a reading that changes although nothing happened."""
 
-    progress: CommitProgress
+    lag: GroupLag
     now_ms: int
 
 
 def _read_rebalances(group: GroupFacts) -> Samples:
     # A reason that a newer stream knows is shown too; those known here exist from the first scrape on, at 0.
-    known = group.snapshot.counters.rebalances
+    known = group.counters.rebalances
     samples: list[Sample] = [(labels, known.get(reason, 0)) for reason, labels in _REASONS.items()]
     if not known.keys() <= _REASONS.keys():
-        samples += [((reason,), known[reason]) for reason in sorted(known.keys() - _REASONS.keys())]
+        samples = _add_foreign(samples, known)
     return samples
+
+
+def _add_foreign(samples: list[Sample], known: Mapping[str, int]) -> list[Sample]:
+    """Add reasons that this version does not know; whoever invents them by the thousand gets no series for each."""
+    foreign = sorted(known.keys() - _REASONS.keys())
+    rest = sum(known[reason] for reason in foreign[_MAX_FOREIGN_REASONS:])
+    told = [(labels, count + rest * (labels == _REASONS[_OTHER])) for labels, count in samples]
+    return [*told, *(((reason,), known[reason]) for reason in foreign[:_MAX_FOREIGN_REASONS])]
 
 
 def _exemplify_rebalances(group: GroupFacts) -> Mapping[tuple[str, ...], Exemplar]:
@@ -101,12 +134,12 @@ def _exemplar(example: Example, value: float) -> Exemplar:
 
 
 def _read_generations(group: GroupFacts) -> Samples:
-    counters = group.snapshot.counters
+    counters = group.counters
     return [(("completed",), counters.generations_completed), (("aborted",), counters.generations_aborted)]
 
 
 def _read_durations(group: GroupFacts) -> Samples:
-    counters = group.snapshot.counters
+    counters = group.counters
     # A stream of another version may have other buckets; what cannot be placed must not be shown in a wrong one.
     if len(counters.durations) != len(_BOUNDS):
         return []
@@ -121,22 +154,24 @@ def _exemplify_durations(group: GroupFacts) -> Mapping[tuple[str, ...], Exemplar
     }
 
 
-def _per_window(read: Callable[[Window], float]) -> Callable[[Windows], Samples]:
-    """Make a reading of one window a reading of all of them."""
+def _per_window(read: Callable[[GroupWindow], float | None]) -> Callable[[GroupLag], Samples]:
+    """Make a reading of one window a reading of all of them, by the names that there are."""
 
-    def read_all(windows: Windows) -> Samples:
-        return [((name,), read(window)) for name, window in windows.items()]
+    def read_all(lag: GroupLag) -> Samples:
+        known = lag.windows
+        windows = [(name, known[name]) for name in WINDOWS_MS if name in known]
+        return [((name,), value) for name, window in windows if (value := read(window)) is not None]
 
     return read_all
 
 
 def _read_member_changes(group: GroupFacts) -> Samples:
-    counters = group.snapshot.counters
+    counters = group.counters
     changes = {
         "joined": counters.members_joined,
         "left": counters.members_left,
-        "expired": counters.members_expired,
-        "poll_timeout": counters.members_poll_timeout,
+        "expired": group.cost.members_expired,
+        "poll_timeout": group.cost.members_poll_timeout,
         "replaced": counters.members_replaced,
     }
     return [((change,), count) for change, count in changes.items()]
@@ -154,9 +189,19 @@ def _read_info(group: GroupFacts) -> Samples:
     return [(tuple(label or "" for label in labels), 1)]
 
 
-def count_partitions(group: GroupSnapshot) -> list[int] | None:
-    """Return the partitions of each member; null when one assignment cannot be read or no group record was."""
+def count_members(group: GroupSnapshot) -> int | None:
+    """Return how many members a group has, those left out of its row included; null while no group record was read."""
     if group.state is None:
+        return None
+    return len(group.members) if group.member_count is None else group.member_count
+
+
+def count_partitions(group: GroupSnapshot) -> list[int] | None:
+    """Return the partitions of each member.
+
+    Null when one assignment cannot be read, no group record was, or the row had no room for all of them.
+    """
+    if group.state is None or group.is_truncated:
         return None
     counts = []
     for member in group.members:
@@ -178,23 +223,17 @@ def _read_idle(group: GroupFacts) -> Samples:
     return one_sample(None if group.partitions is None else group.partitions.count(0))
 
 
-def _per_lag_window(read: Callable[[LagWindow], float | None]) -> Callable[[LagProgress], Samples]:
-    def read_all(progress: LagProgress) -> Samples:
-        windows = progress.windows.items()
-        return [((name,), value) for name, window in windows if (value := read(window)) is not None]
-
-    return read_all
+def _read_topic_lag(lag: GroupLag) -> Samples:
+    topics = lag.topics
+    return [((name,), total) for name in sorted(topics) if (total := topics[name].total) is not None]
 
 
-def _read_topic_lag(progress: LagProgress) -> Samples:
-    return [((topic,), lag) for topic, lag in progress.by_topic]
-
-
-def _read_partition_lag(progress: LagProgress) -> Samples:
+def _read_partition_lag(lag: GroupLag) -> Samples:
     return [
-        ((name, str(partition)), lag)
-        for name, topic in (sorted(progress.lag.topics.items()) if progress.lag else ())
-        for partition, lag in zip(topic.partitions, topic.lags, strict=True)
+        ((name, str(partition)), records)
+        for name, topic in sorted(lag.topics.items())
+        for partition, records in zip(topic.partitions, topic.lags, strict=True)
+        if records is not None
     ]
 
 
@@ -208,7 +247,8 @@ def _read_active(of: GroupFindings) -> Samples:
 
 def _per_timing_window(read: Callable[[TimingWindow], float | None]) -> Callable[[GroupTiming], Samples]:
     def read_all(timing: GroupTiming) -> Samples:
-        windows = timing.windows.items()
+        known = timing.windows
+        windows = [(name, known[name]) for name in WINDOWS_MS if name in known]
         return [((name,), value) for name, window in windows if (value := read(window)) is not None]
 
     return read_all
@@ -233,8 +273,13 @@ def member_labels(member: MemberTiming) -> tuple[str, str]:
     return member.client_id or "", member.host or ""
 
 
-def _read_commit_age(moment: CommitMoment) -> Samples:
-    return one_sample(max(0, moment.now_ms - moment.progress.last_commit_ms) / 1000)
+def _read_commit_age(moment: LagMoment) -> Samples:
+    last_ms = moment.lag.last_commit_ms
+    return one_sample(None if last_ms is None else max(0, moment.now_ms - last_ms) / 1000)
+
+
+def _read_time_lag(moment: LagMoment) -> Samples:
+    return one_sample(in_seconds(moment.lag.time_lag_ms(moment.now_ms)))
 
 
 def _read_state_seconds(spent: Mapping[str, float]) -> Samples:
@@ -284,7 +329,7 @@ GROUP_METRICS: tuple[Metric[GroupFacts], ...] = (
         "Partition-seconds that passed during rebalances without a commit, from gaps of 7.5 s or more: an upper bound "
         "by up to a commit interval each, and nothing for shorter ones.",
         (),
-        lambda group: one_sample(group.snapshot.counters.lost_partition_ms / 1000),
+        lambda group: one_sample(group.cost.lost_partition_ms / 1000),
     ),
     Metric(
         "moved_partitions_total",
@@ -292,7 +337,7 @@ GROUP_METRICS: tuple[Metric[GroupFacts], ...] = (
         "Partitions that changed from one member to another, a restarted member being the same. Counted 20 s after the "
         "end of the rebalance.",
         (),
-        lambda group: one_sample(group.snapshot.counters.partitions_moved),
+        lambda group: one_sample(group.counters.partitions_moved),
     ),
     Metric(
         "member_changes_total",
@@ -331,7 +376,7 @@ GROUP_METRICS: tuple[Metric[GroupFacts], ...] = (
         "gauge",
         "Members of the group after its last rebalance.",
         (),
-        lambda group: one_sample(None if group.snapshot.state is None else len(group.snapshot.members)),
+        lambda group: one_sample(count_members(group.snapshot)),
     ),
     Metric(
         "group_state_code",
@@ -367,8 +412,8 @@ GROUP_METRICS: tuple[Metric[GroupFacts], ...] = (
 
 _WINDOW = ("window",)
 
-#: Rendered at every scrape for groups in which something happened lately.
-WINDOW_METRICS: tuple[Metric[Windows], ...] = (
+#: Rendered once per lag row of a group.
+WINDOW_METRICS: tuple[Metric[GroupLag], ...] = (
     Metric(
         "window_generation_changes",
         "gauge",
@@ -392,50 +437,42 @@ WINDOW_METRICS: tuple[Metric[Windows], ...] = (
     ),
 )
 
-#: Rendered once per probe of a group.
-LAG_METRICS: tuple[Metric[LagProgress], ...] = (
+#: Rendered once per lag row of a group.
+LAG_METRICS: tuple[Metric[GroupLag], ...] = (
     Metric(
         "group_lag",
         "gauge",
         "Records between what the group committed and the end of its partitions, as of the last probe. Absent while no "
         "end offset is known: without `rebalance-monitor probe` nobody knows.",
         (),
-        lambda progress: one_sample(progress.total),
+        lambda lag: one_sample(lag.total),
     ),
     Metric("topic_lag", "gauge", "The group's lag per topic, in records.", ("topic",), _read_topic_lag),
-    Metric(
-        "group_time_lag_seconds",
-        "gauge",
-        "How long the oldest record that the group has not committed has been there: at most this, and less by no more "
-        "than an eighth or one probe interval. A lower bound only for records older than the prober's memory.",
-        (),
-        lambda progress: one_sample(None if progress.lag is None else progress.lag.time_ms / 1000),
-    ),
     Metric(
         "window_commits",
         "gauge",
         "Offset commits of the last 1, 5 and 15 minutes.",
         _WINDOW,
-        _per_lag_window(lambda window: window.commits),
+        _per_window(lambda window: window.commits),
     ),
     Metric(
         "window_lag_max",
         "gauge",
         "Largest lag probed in the last 1, 5 and 15 minutes, in records.",
         _WINDOW,
-        _per_lag_window(lambda window: window.lag_max),
+        _per_window(lambda window: window.lag_max),
     ),
     Metric(
         "window_lag_slope",
         "gauge",
         "How fast the lag grows (or, below 0, shrinks) over the last 1, 5 and 15 minutes, in records per second.",
         _WINDOW,
-        _per_lag_window(lambda window: window.lag_slope),
+        _per_window(lambda window: window.lag_slope),
     ),
 )
 
 #: Off by default: a series per committed partition.
-PARTITION_LAG: Metric[LagProgress] = Metric(
+PARTITION_LAG: Metric[GroupLag] = Metric(
     "partition_lag", "gauge", "The group's lag per partition, in records.", ("topic", "partition"), _read_partition_lag
 )
 
@@ -534,11 +571,21 @@ STATE_SECONDS: Metric[Mapping[str, float]] = Metric(
 )
 
 #: Rendered at every scrape.
-COMMIT_AGE: Metric[CommitMoment] = Metric(
+COMMIT_AGE: Metric[LagMoment] = Metric(
     "group_commit_age_seconds",
     "gauge",
     "Time since the group's last offset commit. A group that has work and whose age grows does not get on. Absent "
-    "while no commit was read: after a start only the last minutes of commits are.",
+    "while no commit was read, and while the diagnosis is silent.",
     (),
     _read_commit_age,
+)
+
+#: Rendered at every scrape.
+TIME_LAG: Metric[LagMoment] = Metric(
+    "group_time_lag_seconds",
+    "gauge",
+    "How long the oldest record that the group has not committed has been there: at most this, and less by no more "
+    "than an eighth or one probe interval. A lower bound only for records older than the prober's memory.",
+    (),
+    _read_time_lag,
 )

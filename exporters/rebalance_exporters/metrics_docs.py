@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from rebalance_contract import DURATION_BUCKETS_MS, REASONS
 from rebalance_exporters.metrics import (
     COMMIT_AGE,
     FINDING_METRICS,
@@ -21,12 +22,12 @@ from rebalance_exporters.metrics import (
     STATE_CODES,
     STATE_SECONDS,
     STATES_OF,
+    TIME_LAG,
     TIMING_METRICS,
     WINDOW_METRICS,
 )
 from rebalance_exporters.monitor_metrics import MONITOR_METRICS
 from rebalance_exporters.series import PREFIX, Metric
-from rebalance_streaming.groups.events import DURATION_BUCKETS_MS, REASONS
 
 _INTRODUCTION = """\
 # Metrics
@@ -47,8 +48,16 @@ A deleted group keeps its counters for `export.group_expiry_seconds` and then va
 
 _SECTIONS: tuple[tuple[str, str, tuple[Metric[Any], ...]], ...] = (
     ("Groups", "From the log: every group has these.", (*GROUP_METRICS, STATE_SECONDS)),
-    ("Windows", "From the log, summed up to the moment of the scrape.", WINDOW_METRICS),
-    ("Commits and lag", "From commits and, for lag, from the prober.", (COMMIT_AGE, *LAG_METRICS)),
+    (
+        "Windows",
+        "As the diagnosis last summed them up, at most a minute ago; absent while it is silent.",
+        WINDOW_METRICS,
+    ),
+    (
+        "Commits and lag",
+        "From commits and, for lag, from the prober, as the diagnosis publishes them; absent while it is silent.",
+        (COMMIT_AGE, TIME_LAG, *LAG_METRICS),
+    ),
     ("Partitions", "Off by default: `export.collect_partitions`.", (PARTITION_LAG,)),
     ("Findings", "What the diagnosis says.", FINDING_METRICS),
     ("Heartbeats and polls", "Only where clients report.", TIMING_METRICS),

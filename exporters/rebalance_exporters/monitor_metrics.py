@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from rebalance_exporters.health import Readiness, ReadProgress, status_age_seconds
+from rebalance_contract import DiagnosisStatus, GroupSnapshot, QuarantineTotals, QueryStatus, WatchedTopic
+from rebalance_exporters.health import Readiness, ReadProgress, read_share, status_age_seconds
 from rebalance_exporters.series import Metric, Samples, in_seconds, one_sample
 from rebalance_exporters.view import Picture
-from rebalance_streaming.groups.events import GroupSnapshot, QueryStatus
 
 #: Record types of `__consumer_offsets` by Kafka's names in snake case; 0 and 1 are two key versions of one thing.
 RECORD_TYPES = {
@@ -91,6 +91,63 @@ def _read_status_age(state: MonitorState) -> Samples:
     ]
 
 
+def _per_cluster(read: Callable[[DiagnosisStatus, int], float | None]) -> Callable[[MonitorState], Samples]:
+    """Make a reading of one cluster's diagnosis, and of the time, a reading of all of them."""
+
+    def read_all(state: MonitorState) -> Samples:
+        values = [((name,), read(status, state.now_ms)) for name, status in sorted(state.picture.diagnoses.items())]
+        return [(labels, value) for labels, value in values if value is not None]
+
+    return read_all
+
+
+def _read_quarantined(state: MonitorState) -> Samples:
+    """Add up what the diagnosis set aside since its start, and what other queries did, part by part of their state.
+
+    Stages of the diagnosis are not those of the other queries: a restart of the one takes nothing from the other.
+    """
+    totals: Counter[tuple[str, ...]] = Counter()
+    told: list[DiagnosisStatus | QuarantineTotals] = [*state.picture.diagnoses.values(), *state.picture.quarantines]
+    for status in told:
+        for each in status.quarantined:
+            totals[status.cluster, each.stage, each.reason] += each.count
+    return sorted(totals.items())
+
+
+def _per_input(read: Callable[[WatchedTopic], int]) -> Callable[[MonitorState], Samples]:
+    """Make a reading of one input of a query a reading of all inputs of all queries."""
+
+    def read_all(state: MonitorState) -> Samples:
+        totals: Counter[tuple[str, ...]] = Counter()
+        for log in state.picture.logs:
+            for topic in log.topics:
+                totals[log.cluster, log.query, topic.topic] += read(topic)
+        return sorted(totals.items())
+
+    return read_all
+
+
+def _read_diagnosed(state: MonitorState) -> Samples:
+    return [
+        ((cluster, kind), count)
+        for cluster, status in sorted(state.picture.diagnoses.items())
+        for kind, count in (
+            ("known", status.groups),
+            ("committing", status.committing_groups),
+            ("with_lag", status.groups_with_lag),
+            ("awaiting_ends", status.groups_awaiting_ends),
+        )
+    ]
+
+
+def _read_reports(state: MonitorState) -> Samples:
+    totals: Counter[tuple[str, ...]] = Counter()
+    for row in state.picture.reports:
+        for each in row.reports:
+            totals[row.cluster, each.topic, each.outcome] += each.count
+    return sorted(totals.items())
+
+
 def _read_late(groups: Iterable[GroupSnapshot]) -> Samples:
     totals: Counter[tuple[str, ...]] = Counter()
     for group in groups:
@@ -100,6 +157,7 @@ def _read_late(groups: Iterable[GroupSnapshot]) -> Samples:
 
 
 _QUERY = ("cluster", "query")
+_INPUT = (*_QUERY, "topic")
 
 #: The monitor's own few hundred series.
 MONITOR_METRICS: tuple[Metric[MonitorState], ...] = (
@@ -124,6 +182,35 @@ MONITOR_METRICS: tuple[Metric[MonitorState], ...] = (
         "1 once a query has processed all that was in the log when it started.",
         _QUERY,
         _per_query(lambda status: int(status.caught_up)),
+    ),
+    Metric(
+        "monitor_read_ratio",
+        "gauge",
+        "Share of what was in the log when a query started that it has processed, 0 to 1. Absent where nothing was.",
+        _QUERY,
+        _per_query(read_share),
+    ),
+    Metric(
+        "monitor_restarts_total",
+        "counter",
+        "How often a query ended and was started again since the stream's process started. Again and again: it is "
+        "late at best, and /-/ready or the stream's log says why it ends.",
+        _QUERY,
+        _per_query(lambda status: status.restarts),
+    ),
+    Metric(
+        "monitor_failed",
+        "gauge",
+        "1 while a query does not run because of an error, which /-/ready tells.",
+        _QUERY,
+        _per_query(lambda status: int(status.error is not None)),
+    ),
+    Metric(
+        "monitor_stalled",
+        "gauge",
+        "1 while a batch of a query makes no progress.",
+        _QUERY,
+        _per_query(lambda status: int(status.is_stalled)),
     ),
     Metric(
         "monitor_source_lag_records",
@@ -196,15 +283,55 @@ MONITOR_METRICS: tuple[Metric[MonitorState], ...] = (
         _per_query(lambda status: status.state_bytes),
     ),
     Metric(
+        "monitor_log_skipped_positions_total",
+        "counter",
+        "Positions of an input that were gone before a query had read them, an upper bound of records: retention or "
+        "somebody who deletes records is faster than the stream, or the log was cut and went on before it looked.",
+        _INPUT,
+        _per_input(lambda topic: topic.skipped_records),
+    ),
+    Metric(
+        "monitor_log_lost_positions_total",
+        "counter",
+        "Positions of an input that a query had read and that were cut from the log later, an upper bound of records.",
+        _INPUT,
+        _per_input(lambda topic: topic.lost_positions),
+    ),
+    Metric(
+        "monitor_log_rewinds_total",
+        "counter",
+        "How often a partition of an input was cut below what was known of it. Any rise: an unclean election, or "
+        "somebody restored the topic. The query reads on from the cut.",
+        _INPUT,
+        _per_input(lambda topic: topic.rewinds),
+    ),
+    Metric(
+        "monitor_log_recreations_total",
+        "counter",
+        "How often an input was deleted and made anew. The query reads it from its beginning.",
+        _INPUT,
+        _per_input(lambda topic: topic.recreations),
+    ),
+    Metric(
+        "monitor_log_partitions_added_total",
+        "counter",
+        "Partitions that came to an input while it was watched.",
+        _INPUT,
+        _per_input(lambda topic: topic.added_partitions),
+    ),
+    Metric(
+        "monitor_log_partitions_removed_total",
+        "counter",
+        "Partitions that an input lost: it was deleted, or made anew with fewer.",
+        _INPUT,
+        _per_input(lambda topic: topic.removed_partitions),
+    ),
+    Metric(
         "monitor_client_metrics_total",
         "counter",
         "Messages of client metrics by topic and outcome: `decoded`, or why they were not understood.",
         ("cluster", "topic", "outcome"),
-        lambda state: [
-            ((totals.cluster, each.topic, each.outcome), each.count)
-            for totals in state.picture.reports
-            for each in totals.reports
-        ],
+        _read_reports,
     ),
     Metric(
         "monitor_late_events_total",
@@ -224,9 +351,19 @@ MONITOR_METRICS: tuple[Metric[MonitorState], ...] = (
     Metric(
         "monitor_contract_errors_total",
         "counter",
-        "Rows the exporter could not understand and left out: update it, or look for what else writes to the topic.",
+        "Rows the exporter left out, by what was wrong with them: `contract` (not the fields that are expected, or a "
+        "kind only a newer stream writes), `key`, `text` (no UTF-8), `number`, `time`, `size`, `limit` (more groups or "
+        "findings than are held), `failed` (a defect, see the log). Update it, or look for what else writes there.",
+        ("topic", "reason"),
+        lambda state: list(state.picture.refused.items()),
+    ),
+    Metric(
+        "monitor_truncated_rows_total",
+        "counter",
+        "Rows read that lack members, partitions or silences because they would have been too large; counts of them "
+        "are complete. Lag counts a topic at a time.",
         ("topic",),
-        lambda state: [((topic,), count) for topic, count in state.picture.contract_errors.items()],
+        lambda state: [((topic,), count) for topic, count in state.picture.truncated.items()],
     ),
     Metric(
         "monitor_kafka_errors_total",
@@ -258,20 +395,44 @@ MONITOR_METRICS: tuple[Metric[MonitorState], ...] = (
         lambda state: [((limit,), count) for limit, count in state.dropped_series.items()],
     ),
     Metric(
+        "monitor_diagnosis_age_seconds",
+        "gauge",
+        "Time since the diagnosis last gave a sign of life. While it is silent, lag and windows of groups are absent.",
+        ("cluster",),
+        _per_cluster(lambda status, now_ms: max(0, now_ms - status.updated_at_ms) / 1000),
+    ),
+    Metric(
+        "monitor_diagnosis_delay_seconds",
+        "gauge",
+        "How old the newest of what the diagnosis has taken up is. Absent while that is not known.",
+        ("cluster",),
+        _per_cluster(
+            lambda status, now_ms: max(0, now_ms - status.read_until_ms) / 1000 if status.read_until_ms else None
+        ),
+    ),
+    Metric(
+        "monitor_diagnosis_groups",
+        "gauge",
+        "Groups in the diagnosis: all that are `known`, those `committing`, those of them `with_lag`, and those "
+        "`awaiting_ends`, some of whose topics no probe has told the ends of yet.",
+        ("cluster", "kind"),
+        _read_diagnosed,
+    ),
+    Metric(
+        "monitor_quarantined_total",
+        "counter",
+        "Records, rows, groups or rules that the stream set aside so that the rest goes on, by stage and reason. Any "
+        "rise means that something is not counted or not judged.",
+        ("cluster", "stage", "reason"),
+        _read_quarantined,
+    ),
+    Metric(
         "monitor_last_probe_timestamp_seconds",
         "gauge",
         "When the newest probe that was read was made, in seconds since 1970. Absent: nobody probes, and lag, "
         "coordinators and the states within a classic rebalance are not known.",
         ("cluster",),
-        lambda state: [((cluster,), totals.last_ms / 1000) for cluster, totals in sorted(state.picture.probes.items())],
-    ),
-    Metric(
-        "monitor_probe_complaints_total",
-        "counter",
-        "Complaints that came with probes, such as a coordinator that refused to answer, as far as the exporter has "
-        "read. The prober's own metrics count what it could not ask at all.",
-        ("cluster",),
-        lambda state: [((cluster,), totals.errors) for cluster, totals in sorted(state.picture.probes.items())],
+        _per_cluster(lambda status, _: in_seconds(status.probed_at_ms)),
     ),
     Metric(
         "monitor_config_reload_successful",

@@ -5,32 +5,28 @@ Receives a picture and the time; hands on objects that become JSON. Nothing here
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from rebalance_contract import WINDOWS_MS, Finding, GroupLag, GroupSnapshot, GroupWindow
 from rebalance_exporters.health import MEMBERSHIP, Readiness
 from rebalance_exporters.kept import GroupKey
-from rebalance_exporters.metrics import assignor_of, count_partitions
+from rebalance_exporters.metrics import assignor_of, count_members, count_partitions
 from rebalance_exporters.owners import Owners
 from rebalance_exporters.view import DELETED, Picture
-from rebalance_streaming.groups.events import Finding, GroupSnapshot
-from rebalance_streaming.groups.windows import WINDOWS_MS, Window, windows_at
 
 #: The window of what a row shows once: long enough to see a trend, short enough to be about now.
 _SHOWN_WINDOW = "5m"
 
-#: Tells how many partition-milliseconds a group lost since a time, null where that is not known.
-ReadLost = Callable[[GroupKey, int], int | None]
-
 
 @dataclass(frozen=True, slots=True)
 class OverviewWindow:
-    """Sums over one sliding window. `lost_partition_seconds` is null where older rebalances are no longer kept."""
+    """Sums over one sliding window, which ends when the diagnosis last looked at the group."""
 
     rebalances: int
     generation_changes: int
     rebalancing_ratio: float
-    lost_partition_seconds: float | None
+    lost_partition_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +50,7 @@ class OverviewRow:
     `state_since_ms`: when its rebalance began or, if none goes on, when the last one ended. `members`, `idle_members`
     and `assigned_partitions` are null while no group record was read, the latter two also where an assignment is in no
     known form. `coordinator` is a broker's id. Lag is in records, `lag_slope` in records per second over five minutes;
+    both, the windows and the age of commits are absent while the diagnosis is silent.
     `heartbeat_headroom_ratio` (1 to 0) and `poll_gap_max_seconds` are the worst any member reported in five minutes.
     `findings` are those that fire, gravest first.
     """
@@ -102,7 +99,6 @@ def make_overview(
     *,
     version: str,
     owners: Owners,
-    read_lost: ReadLost,
     cluster: str | None = None,
 ) -> Overview:
     """Put the overview of all groups together, or of those of one cluster."""
@@ -113,7 +109,7 @@ def make_overview(
         ready=readiness.ready,
         ready_text=readiness.text,
         data_age_ms=data_age_ms(picture, now_ms, cluster),
-        groups=tuple(make_row(key, picture, now_ms, owners, read_lost) for key in keys),
+        groups=tuple(make_row(key, picture, now_ms, owners) for key in keys),
     )
 
 
@@ -123,13 +119,15 @@ def data_age_ms(picture: Picture, now_ms: int, cluster: str | None = None) -> in
     return max(0, now_ms - min(told)) if told else None
 
 
-def make_row(key: GroupKey, picture: Picture, now_ms: int, owners: Owners, read_lost: ReadLost) -> OverviewRow:
+def make_row(key: GroupKey, picture: Picture, now_ms: int, owners: Owners) -> OverviewRow:
     """Return the row of a group that the picture has."""
     group, findings = picture.groups[key], picture.findings.get(key)
     present = group.state != DELETED
     counts = count_partitions(group)
-    lags, commits, timing = picture.lags.get(key), picture.commits.get(key), picture.timings.get(key)
-    lag = lags.lag if lags and present else None
+    told, timing = picture.live_lag(key, now_ms), picture.timings.get(key)
+    lag = told if present else None
+    shown = lag.windows.get(_SHOWN_WINDOW) if lag else None
+    last_commit_ms = lag.last_commit_ms if lag else None
     reported = timing.windows.get(_SHOWN_WINDOW) if timing and present else None
     gap_ms = reported.poll_gap_max_ms if reported else None
     return OverviewRow(
@@ -140,19 +138,19 @@ def make_row(key: GroupKey, picture: Picture, now_ms: int, owners: Owners, read_
         type=group.type,
         protocol=assignor_of(group),
         generation=group.generation,
-        members=None if group.state is None else len(group.members),
+        members=count_members(group),
         idle_members=None if counts is None else counts.count(0),
         assigned_partitions=None if counts is None else sum(counts),
         coordinator=group.coordinator,
         owner=owners.team_of(*key),
-        windows=_windows(group, now_ms, read_lost),
+        windows=_windows(told),
         rebalances_total=sum(group.counters.rebalances.values()),
-        lost_partition_seconds_total=group.counters.lost_partition_ms / 1000,
+        lost_partition_seconds_total=picture.cost(key).lost_partition_ms / 1000,
         last_rebalance_ms=group.last_rebalance_ms,
-        lag=lags.total if lags and present else None,
-        time_lag_ms=None if lag is None else lag.time_ms,
-        commit_age_ms=max(0, now_ms - commits.last_commit_ms) if commits and present else None,
-        lag_slope=lags.windows[_SHOWN_WINDOW].lag_slope if lags and present else None,
+        lag=lag.total if lag else None,
+        time_lag_ms=lag.time_lag_ms(now_ms) if lag else None,
+        commit_age_ms=None if last_commit_ms is None else max(0, now_ms - last_commit_ms),
+        lag_slope=shown.lag_slope if shown else None,
         heartbeat_headroom_ratio=reported.heartbeat_headroom if reported else None,
         poll_gap_max_seconds=None if gap_ms is None else gap_ms / 1000,
         findings=_marks(findings.firing() if findings else ()),
@@ -165,18 +163,17 @@ def _since_ms(group: GroupSnapshot) -> int | None:
     return group.last_rebalance_ms if group.rebalancing_since_ms is None else group.rebalancing_since_ms
 
 
-def _windows(group: GroupSnapshot, now_ms: int, read_lost: ReadLost) -> dict[str, OverviewWindow]:
-    sums = windows_at(group.windows, now_ms, group.rebalancing_since_ms)
-    key = (group.cluster, group.group)
-    return {name: _window(sums[name], read_lost(key, now_ms - length)) for name, length in WINDOWS_MS.items()}
+def _windows(lag: GroupLag | None) -> dict[str, OverviewWindow]:
+    known = lag.windows if lag else {}
+    return {name: _window(known[name]) for name in WINDOWS_MS if name in known}
 
 
-def _window(window: Window, lost_ms: int | None) -> OverviewWindow:
+def _window(window: GroupWindow) -> OverviewWindow:
     return OverviewWindow(
         rebalances=window.rebalances,
         generation_changes=window.generations_completed + window.generations_aborted,
         rebalancing_ratio=round(window.rebalancing_ratio, 4),
-        lost_partition_seconds=None if lost_ms is None else lost_ms / 1000,
+        lost_partition_seconds=window.lost_partition_ms / 1000,
     )
 
 

@@ -19,8 +19,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.registry import Collector
 
+from rebalance_contract import SIMPLE, GroupLag, GroupSnapshot, GroupTiming
 from rebalance_exporters.formats import Style, Writer, render_header, render_labels
-from rebalance_exporters.health import Readiness, ReadProgress
+from rebalance_exporters.health import Readiness, ReadProgress, read_until_ms
 from rebalance_exporters.kept import Examples, GroupFindings, GroupKey
 from rebalance_exporters.metrics import (
     COMMIT_AGE,
@@ -31,10 +32,11 @@ from rebalance_exporters.metrics import (
     MEMBER_METRICS,
     PARTITION_LAG,
     STATE_SECONDS,
+    TIME_LAG,
     TIMING_METRICS,
     WINDOW_METRICS,
-    CommitMoment,
     GroupFacts,
+    LagMoment,
     complete_states,
     member_labels,
 )
@@ -43,13 +45,11 @@ from rebalance_exporters.owners import Owners
 from rebalance_exporters.series import Metric
 from rebalance_exporters.state_times import StateTimes, seconds_by_state
 from rebalance_exporters.view import DELETED, Picture
-from rebalance_streaming.groups.events import PANE_MS, GroupSnapshot, GroupTiming, Panes
-from rebalance_streaming.groups.windows import WINDOWS_MS, windows_at
 
 _S = TypeVar("_S")
 _NO_EXAMPLES = Examples()
 _GROUP_WRITERS = tuple(Writer(metric) for metric in GROUP_METRICS)
-_STATE_WRITER, _AGE_WRITER = Writer(STATE_SECONDS), Writer(COMMIT_AGE)
+_STATE_WRITER, _AGE_WRITER, _TIME_LAG_WRITER = Writer(STATE_SECONDS), Writer(COMMIT_AGE), Writer(TIME_LAG)
 
 #: The limits that leave series out, by their names in metrics.
 GROUPS_LIMIT, MEMBERS_LIMIT = "groups", "members_per_group"
@@ -59,31 +59,28 @@ GROUPS_LIMIT, MEMBERS_LIMIT = "groups", "members_per_group"
 class GroupBlock:
     """One group as written: a chunk per member of GROUP_METRICS, empty where the value is not known.
 
-    The two formats share most chunks. `facts` is null for a group of which only commits are known.
+    The two formats share most chunks.
     """
 
-    facts: GroupFacts | None
+    facts: GroupFacts
     labels: str
     text: tuple[bytes, ...]
     openmetrics: tuple[bytes, ...]
     series: int
 
     @property
-    def snapshot(self) -> GroupSnapshot | None:
-        """The group, null when only its commits are known."""
-        return None if self.facts is None else self.facts.snapshot
+    def snapshot(self) -> GroupSnapshot:
+        """The group."""
+        return self.facts.snapshot
 
     def chunks(self, style: Style) -> tuple[bytes, ...]:
         """Return the chunks of one format."""
         return self.openmetrics if style is Style.OPENMETRICS else self.text
 
 
-def render_group(key: GroupKey, facts: GroupFacts | None) -> GroupBlock:
-    """Write a group; without facts every chunk is empty."""
+def render_group(key: GroupKey, facts: GroupFacts) -> GroupBlock:
+    """Write a group."""
     labels = render_labels(GROUP_LABELS, key)
-    if facts is None:
-        empty = (b"",) * len(GROUP_METRICS)
-        return GroupBlock(None, labels, empty, empty, 0)
     texts = [writer.write_both(labels, facts) for writer in _GROUP_WRITERS]
     plain = tuple([text.encode() for text, _ in texts])
     rich = tuple([chunk if rich is text else rich.encode() for chunk, (text, rich) in zip(plain, texts, strict=True)])
@@ -139,53 +136,8 @@ class Pieces(Generic[_S]):
         return self._joined
 
 
-class WindowPieces:
-    """The sliding windows of every group, which are written again when a pane has left one of them."""
-
-    def __init__(self) -> None:
-        self._writers = tuple(Writer(metric) for metric in WINDOW_METRICS)
-        self._written: dict[GroupKey, tuple[GroupSnapshot, int, float, tuple[bytes, ...]]] = {}
-        self._joined = (b"",) * len(WINDOW_METRICS)
-        self.series = 0
-
-    def render(self, blocks: Mapping[GroupKey, GroupBlock], now_ms: int) -> tuple[bytes, ...]:
-        """Write all groups as of now, a text per member of WINDOW_METRICS."""
-        written = {}
-        changed = False
-        for key, block in blocks.items():
-            if block.facts is None:
-                continue
-            snapshot, known = block.facts.snapshot, self._written.get(key)
-            if known is None or known[0] is not snapshot or not known[1] <= now_ms < known[2]:
-                known = (
-                    snapshot,
-                    now_ms,
-                    _unchanged_until(snapshot, now_ms),
-                    self._write(block.labels, snapshot, now_ms),
-                )
-                changed = True
-            written[key] = known
-        if changed or len(written) != len(self._written):
-            self._joined = join_columns([texts for _, _, _, texts in written.values()], len(WINDOW_METRICS))
-            self.series = _count_lines(self._joined)
-        self._written = written
-        return self._joined
-
-    def _write(self, labels: str, group: GroupSnapshot, now_ms: int) -> tuple[bytes, ...]:
-        windows = windows_at(group.windows, now_ms, group.rebalancing_since_ms)
-        return tuple([writer.write(labels, windows).encode() for writer in self._writers])
-
-
 def _count_lines(texts: Iterable[bytes]) -> int:
     return sum(text.count(b"\n") for text in texts)
-
-
-def _unchanged_until(group: GroupSnapshot, now_ms: int) -> float:
-    """Return when the next pane leaves a window; now while a rebalance goes on, which fills them all the time."""
-    if group.rebalancing_since_ms is not None:
-        return now_ms
-    ends = [pane.start_ms + PANE_MS + length for pane in group.windows.panes for length in WINDOWS_MS.values()]
-    return min([end for end in ends if end > now_ms], default=float("inf"))
 
 
 class StateClock:
@@ -225,26 +177,34 @@ class StateClock:
 
 
 class MomentPieces:
-    """What changes with the clock: the time spent in states, and the age of commits."""
+    """What changes with the clock: the time spent in states, the age of commits, and of what is unread."""
 
-    metrics: tuple[Metric[Any], ...] = (STATE_SECONDS, COMMIT_AGE)
+    metrics: tuple[Metric[Any], ...] = (STATE_SECONDS, COMMIT_AGE, TIME_LAG)
 
     def __init__(self) -> None:
         self._clocks: dict[GroupKey, StateClock] = {}
         self.series = 0
 
-    def render(self, picture: Picture, blocks: Mapping[GroupKey, GroupBlock], now_ms: int) -> tuple[bytes, ...]:
-        """Write all groups as of now, a text per metric. A deleted group has no age of commits."""
-        states, ages, clocks = [], [], {}
+    def render(
+        self,
+        states: Mapping[GroupKey, StateTimes],
+        blocks: Mapping[GroupKey, GroupBlock],
+        lags: Iterable[tuple[GroupKey, str, GroupLag]],
+        now_ms: int,
+    ) -> tuple[bytes, ...]:
+        """Write all groups as of now, a text per metric."""
+        spent, clocks, ages, time_lags = [], {}, [], []
         for key, block in blocks.items():
-            group, times, commits = block.snapshot, picture.states.get(key), picture.commits.get(key)
-            if group is not None and times is not None:
+            times = states.get(key)
+            if times is not None:
                 clock = clocks[key] = self._clocks.get(key) or StateClock()
-                states.append(clock.write(block.labels, group, times, now_ms))
-            if commits is not None and not (group is not None and group.state == DELETED):
-                ages.append(_AGE_WRITER.write(block.labels, CommitMoment(commits, now_ms)))
+                spent.append(clock.write(block.labels, block.snapshot, times, now_ms))
+        for _, labels, lag in lags:
+            moment = LagMoment(lag, now_ms)
+            ages.append(_AGE_WRITER.write(labels, moment))
+            time_lags.append(_TIME_LAG_WRITER.write(labels, moment))
         self._clocks = clocks
-        texts = ("".join(states).encode(), "".join(ages).encode())
+        texts = ("".join(spent).encode(), "".join(ages).encode(), "".join(time_lags).encode())
         self.series = _count_lines(texts)
         return texts
 
@@ -296,10 +256,10 @@ class Exposition:
         collect_partitions: bool = False,
         collect_members: bool = False,
     ) -> None:
-        self._lags = Pieces((*LAG_METRICS, PARTITION_LAG) if collect_partitions else LAG_METRICS)
+        per_partition = (PARTITION_LAG,) if collect_partitions else ()
+        self._lags = Pieces((*WINDOW_METRICS, *LAG_METRICS, *per_partition))
         self._findings = Pieces(FINDING_METRICS)
         self._timings = Pieces((*TIMING_METRICS, *MEMBER_METRICS) if collect_members else TIMING_METRICS)
-        self._windows = WindowPieces()
         self._moments = MomentPieces()
         self._members = MemberLimit(limit_members_per_group) if collect_members else None
         self._limit_groups = limit_groups
@@ -310,6 +270,7 @@ class Exposition:
         self._dropped_series = 0
         self._joined: dict[Style, tuple[bytes, ...]] = {}
         self._state: MonitorState | None = None
+        self._read_until: dict[str, int] = {}
         self._registry = CollectorRegistry()
         self._registry.register(MonitorCollector(self._read_state))
 
@@ -326,15 +287,16 @@ class Exposition:
     ) -> bytes:
         """Return the whole body of /metrics."""
         with self._lock:
+            self._note_read_until(picture, now_ms)
             self._refresh(picture, owners or Owners())
+            lags = list(self._present(lambda key: picture.live_lag(key, now_ms)))
             pieces = (
-                *self._windows.render(self._blocks, now_ms),
-                *self._lags.render(self._present(picture.lags)),
+                *self._lags.render(lags),
                 *self._findings.render(self._with_findings(picture.findings)),
                 *self._timings.render(self._limited(picture.timings)),
-                *self._moments.render(picture, self._blocks, now_ms),
+                *self._moments.render(picture.states, self._blocks, lags, now_ms),
             )
-            clocked = (self._windows, self._lags, self._findings, self._timings, self._moments)
+            clocked = (self._lags, self._findings, self._timings, self._moments)
             series = sum([block.series for block in self._blocks.values()]) + sum([each.series for each in clocked])
             self._state = MonitorState(
                 picture=picture,
@@ -356,7 +318,6 @@ class Exposition:
     def _put_together(self, texts: tuple[bytes, ...], style: Style) -> bytes:
         table: tuple[Metric[Any], ...] = (
             *GROUP_METRICS,
-            *WINDOW_METRICS,
             *self._lags.metrics,
             *self._findings.metrics,
             *self._timings.metrics,
@@ -388,40 +349,39 @@ class Exposition:
         blocks, changed = {}, order is not self._blocks
         for key in order:
             block = self._blocks.get(key)
-            if block is None or not _is_current(block, key, picture, owners):
-                block, changed = render_group(key, _facts(key, picture, owners)), True
+            if block is None or not self._is_current(block, key, picture, owners):
+                block, changed = render_group(key, self._facts(key, picture, owners)), True
             blocks[key] = block
         if changed:
             self._blocks, self._joined = blocks, {}
 
     def _select(self, picture: Picture) -> tuple[set[GroupKey], frozenset[GroupKey]]:
         """Split the known groups at the limit. Those known longest stay, so that newcomers replace nobody's series."""
-        known = picture.groups.keys() | picture.commits.keys()
+        known = set(picture.groups)
         if len(known) <= self._limit_groups:
             return known, frozenset()
 
         def rank(key: GroupKey) -> tuple[float, GroupKey]:
-            snapshot = picture.groups.get(key)
-            first_seen = None if snapshot is None else snapshot.first_seen_ms
+            first_seen = picture.groups[key].first_seen_ms
             return (float("inf") if first_seen is None else first_seen, key)
 
         exported = set(heapq.nsmallest(self._limit_groups, known, key=rank))
         return exported, frozenset(known - exported)
 
-    def _present(self, values: Mapping[GroupKey, _S]) -> Iterator[tuple[GroupKey, str, _S]]:
+    def _present(self, read: Callable[[GroupKey], _S | None]) -> Iterator[tuple[GroupKey, str, _S]]:
         """Yield what is known of exported groups that are not deleted."""
         for key, block in self._blocks.items():
-            value = values.get(key)
-            if value is not None and not (block.snapshot and block.snapshot.state == DELETED):
+            value = read(key)
+            if value is not None and block.snapshot.state != DELETED:
                 yield key, block.labels, value
 
     def _limited(self, timings: Mapping[GroupKey, GroupTiming]) -> Iterator[tuple[GroupKey, str, GroupTiming]]:
         """Yield the timings of exported groups, without the members beyond the limit."""
         if self._members is None:
-            yield from self._present(timings)
+            yield from self._present(timings.get)
             return
         self._members.forget(timings.keys())
-        for key, labels, timing in self._present(timings):
+        for key, labels, timing in self._present(timings.get):
             yield key, labels, self._members.apply(key, timing)
 
     def _with_findings(
@@ -432,35 +392,41 @@ class Exposition:
             if key in self._blocks or not key[1]:
                 yield key, render_labels(GROUP_LABELS, key), findings[key]
 
+    def _note_read_until(self, picture: Picture, now_ms: int) -> None:
+        """Take up how far the log was read; totals that were shown never go back, so neither does this."""
+        for cluster, until_ms in read_until_ms(picture).items():
+            self._read_until[cluster] = max(min(until_ms, now_ms), self._read_until.get(cluster, 0))
 
-def _facts(key: GroupKey, picture: Picture, owners: Owners) -> GroupFacts | None:
-    snapshot = picture.groups.get(key)
-    if snapshot is None:
-        return None
-    return GroupFacts.about(snapshot, owners.team_of(*key), picture.examples.get(key, _NO_EXAMPLES))
+    def _facts(self, key: GroupKey, picture: Picture, owners: Owners) -> GroupFacts:
+        examples = picture.examples.get(key, _NO_EXAMPLES)
+        read_until_ms = self._read_until.get(key[0])
+        return GroupFacts.about(picture.groups[key], owners.team_of(*key), examples, picture.cost(key), read_until_ms)
+
+    def _is_current(self, block: GroupBlock, key: GroupKey, picture: Picture, owners: Owners) -> bool:
+        facts = block.facts
+        return (
+            _shows_the_same(facts.snapshot, picture.groups[key])
+            and facts.examples is picture.examples.get(key, _NO_EXAMPLES)
+            and facts.cost is picture.cost(key)
+            and (facts.settles_ms is None or self._read_until.get(key[0], 0) < facts.settles_ms)
+            and facts.owner == owners.team_of(*key)
+        )
 
 
-def _is_current(block: GroupBlock, key: GroupKey, picture: Picture, owners: Owners) -> bool:
-    if block.facts is None:
-        return key not in picture.groups
-    return (
-        block.facts.snapshot is picture.groups.get(key)
-        and block.facts.examples is picture.examples.get(key, _NO_EXAMPLES)
-        and block.facts.owner == owners.team_of(*key)
-    )
+def _shows_the_same(shown: GroupSnapshot, now: GroupSnapshot) -> bool:
+    """Tell whether two snapshots have the same series; with every commit of a simple group only its time changes."""
+    if shown is now:
+        return True
+    return now.type == SIMPLE and replace(now, updated_at_ms=shown.updated_at_ms) == shown
 
 
 def _count_series(key: GroupKey, picture: Picture) -> int:
-    """Return about how many series a group that was left out would have: those of its snapshot, windows and commits."""
-    snapshot = picture.groups.get(key)
-    if snapshot is None:
-        return int(key in picture.commits)
-    group = render_group(key, GroupFacts.about(snapshot))
-    windows = windows_at(Panes(), 0)
-    states = complete_states(snapshot, {})
+    """Return about how many series a group that was left out would have: those of its snapshot, lag and states."""
+    snapshot, lag = picture.groups[key], picture.lags.get(key)
+    moment = None if lag is None else LagMoment(lag, lag.at_ms)
     return (
-        group.series
-        + sum(len(list(metric.read(windows))) for metric in WINDOW_METRICS)
-        + len(states)
-        + (key in picture.commits)
+        render_group(key, GroupFacts.about(snapshot)).series
+        + len(complete_states(snapshot, {}))
+        + (0 if lag is None else sum(len(metric.read(lag)) for metric in (*WINDOW_METRICS, *LAG_METRICS)))
+        + (0 if moment is None else sum(len(metric.read(moment)) for metric in (COMMIT_AGE, TIME_LAG)))
     )

@@ -7,7 +7,6 @@ import contextlib
 import difflib
 import gc
 import logging
-import re
 import signal
 import socket
 import threading
@@ -24,13 +23,13 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from rebalance_exporters.api import RequestError, Sources, error_response, make_routes
+from rebalance_exporters.api import RequestError, Sources, error_response, json_response, make_routes
 from rebalance_exporters.auth import BasicAuth
 from rebalance_exporters.config import ExportConfig
 from rebalance_exporters.consumer import TopicReader
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.formats import Style, accepts_gzip, choose_style
-from rebalance_exporters.health import Readiness, ReadProgress, judge_readiness
+from rebalance_exporters.health import Judge, Readiness, ReadProgress
 from rebalance_exporters.page import page_routes
 from rebalance_exporters.reloading import Settings
 from rebalance_exporters.render import Exposition
@@ -42,6 +41,8 @@ _log = logging.getLogger(__name__)
 
 _UNAVAILABLE = 503
 _SHUTDOWN_SECONDS = 5
+#: Groups beyond the limit are known to page and API; how many at most keeps invented ones from filling the memory.
+_GROUPS_PER_EXPORTED, _LEAST_MAX_GROUPS = 5, 1_000
 _PATHS = (
     "/",
     "/metrics",
@@ -100,8 +101,10 @@ def make_app(
         collect_members=config.collect_members,
     )
 
+    judging = Judge(config.stale_after_seconds)
+
     def judge() -> Readiness:
-        return judge_readiness(view.picture(), read_progress(), clock_ms(), config.stale_after_seconds)
+        return judging.judge(view.picture(), read_progress(), clock_ms())
 
     def render(style: Style) -> bytes:
         owners, reloads = settings.read_owners(), settings.reloads
@@ -143,9 +146,12 @@ def _make_health_pages(judge: Callable[[], Readiness], read_progress: Callable[[
             return PlainTextResponse(f"the reader stopped: {failure}\n", _UNAVAILABLE)
         return PlainTextResponse("healthy\n")
 
-    def serve_ready(_: Request) -> Response:
+    def serve_ready(request: Request) -> Response:
         verdict = judge()
-        return PlainTextResponse(f"{verdict.text}\n", 200 if verdict.ready else _UNAVAILABLE)
+        status_code = 200 if verdict.ready else _UNAVAILABLE
+        if "application/json" in request.headers.get("accept", ""):
+            return json_response(verdict, status_code)
+        return PlainTextResponse(f"{verdict.text}\n", status_code)
 
     return [
         Route("/-/healthy", serve_healthy),
@@ -187,11 +193,11 @@ def run(
 
 def make_view(config: ExportConfig) -> View:
     """Return an empty view that follows the settings."""
-    reads_committed = re.compile(config.read_committed_groups) if config.read_committed_groups else None
     return View(
         group_expiry_seconds=config.group_expiry_seconds,
         keep_rebalances=config.keep_rebalances,
-        reads_committed=lambda group: reads_committed is not None and reads_committed.fullmatch(group) is not None,
+        stale_after_seconds=config.stale_after_seconds,
+        max_groups=max(_LEAST_MAX_GROUPS, _GROUPS_PER_EXPORTED * config.limit_groups),
     )
 
 

@@ -13,12 +13,12 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from rebalance_exporters.changes import Thing
+import rebalance_contract as contract
+from rebalance_exporters.changes import KEPT_CHANGES, Thing
 from rebalance_exporters.health import Readiness
 from rebalance_exporters.overview import data_age_ms, make_row
 from rebalance_exporters.owners import Owners
 from rebalance_exporters.view import Picture, View
-from rebalance_streaming.groups import events
 
 #: How often changes are looked for: below what a person notices, and changes in between are told together.
 LOOK_SECONDS = 0.5
@@ -26,6 +26,8 @@ LOOK_SECONDS = 0.5
 STATUS_SECONDS = 5.0
 #: A version from before the first one.
 _UNKNOWN = -1
+#: As many as versions can have, counted a million a second for ever.
+_ID_DIGITS = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ class EventSource:
         """Yield events until the exporter stops, from the one after `last_event_id` on or, without it, from now on."""
         known = self.view.version if last_event_id is None else self._read_id(last_event_id)
         hello = Hello(self.clock_ms(), self.version)
-        yield write_event("hello", events.encode(hello), None if known is None else self._id(known))
+        yield write_event("hello", contract.encode(hello), None if known is None else self._id(known))
         said, said_at = None, 0.0
         while not self.is_stopping():
             # In a thread: the view may be busy with a batch, and everybody else's requests must go on.
@@ -124,17 +126,17 @@ class EventSource:
         else:
             chosen = [(version, thing) for version, thing in changes.things if wanted.wants(thing)]
             news = [text for version, thing in chosen if (text := self._write(version, thing, picture))]
-        return _Look(changes.version, news, readiness, write_event("status", events.encode(status)))
+        return _Look(changes.version, news, readiness, write_event("status", contract.encode(status)))
 
     def _write(self, version: int, thing: Thing, picture: Picture) -> bytes:
         """Write what a change led to; nothing when it was forgotten meanwhile."""
         key, event_id = (thing.cluster, thing.group), self._id(version)
         if thing.kind == "rebalance":
             kept = self.view.rebalance(key, thing.name)
-            return write_event("rebalance", kept.text, event_id) if kept else b""
+            return write_event("rebalance", kept.document, event_id) if kept else b""
         if thing.kind == "finding":
             finding = self.view.finding(thing)
-            return write_event("finding", events.encode(finding), event_id) if finding else b""
+            return write_event("finding", contract.encode(finding), event_id) if finding else b""
         return self._write_group(version, thing, picture)
 
     def _write_group(self, version: int, thing: Thing, picture: Picture) -> bytes:
@@ -143,11 +145,14 @@ class EventSource:
             return known[1]
         key = (thing.cluster, thing.group)
         if key in picture.groups:
-            row = make_row(key, picture, self.clock_ms(), self.read_owners(), self.view.lost_ms)
-            text = write_event("group", events.encode(row), self._id(version))
+            row = make_row(key, picture, self.clock_ms(), self.read_owners())
+            text = write_event("group", contract.encode(row), self._id(version))
         else:
-            # Commits may come of groups that were never shown; to say that they are gone does no harm.
-            text = write_event("gone", events.encode(Gone(*key)), self._id(version))
+            # Lag may come of groups that were never shown; to say that they are gone does no harm.
+            text = write_event("gone", contract.encode(Gone(*key)), self._id(version))
+        if len(self._rows) >= KEPT_CHANGES:
+            # Groups come and go: what no follower asks for any more must not stay.
+            self._rows.clear()
         self._rows[thing] = (version, text)
         return text
 
@@ -157,4 +162,5 @@ class EventSource:
     def _read_id(self, text: str) -> int | None:
         """Return the version an id stands for, null for one of another run."""
         run_id, _, version = text.partition("-")
-        return int(version) if run_id == self.run_id and version.isascii() and version.isdigit() else None
+        is_number = version.isascii() and version.isdigit() and len(version) <= _ID_DIGITS
+        return int(version) if run_id == self.run_id and is_number else None

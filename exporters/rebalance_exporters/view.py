@@ -2,15 +2,21 @@
 
 It knows the output contract and nothing of Kafka clients, HTTP or the clock: `now` is an argument. What it holds
 depends on the rows only, not on how they were batched, so two exporters that read the same topics show the same.
+Whoever may write to the topics may write anything: no row gets out of `View.apply` as an exception, and what is held
+of each kind is bounded.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
+import rebalance_contract as contract
+from rebalance_exporters.ages import Ages
 from rebalance_exporters.changes import ChangeLog, Kind, Thing
 from rebalance_exporters.kept import (
     FIRING,
@@ -23,28 +29,46 @@ from rebalance_exporters.kept import (
     KeptRebalances,
     keep_rebalance,
 )
+from rebalance_exporters.rows import (
+    REFUSALS,
+    RefusedError,
+    Weights,
+    check_key,
+    check_size,
+    expect_room,
+    read_impact,
+    read_row,
+    reason_of,
+)
 from rebalance_exporters.state_times import StateTimes, fold_state
-from rebalance_streaming.groups import events
-from rebalance_streaming.groups.events import KEPT_PANES, PANE_MS
-from rebalance_streaming.groups.lag import GroupLag, LagTable, LagWindow
 
-GROUPS: Final = "groups"
-REBALANCES: Final = "rebalances"
-COMMITS: Final = "commits"
-STATUS: Final = "status"
-PROBES: Final = "probes"
-FINDINGS: Final = "findings"
-HEARTBEATS: Final = "heartbeats"
+GROUPS: Final = contract.topics.GROUPS.name
+REBALANCES: Final = contract.topics.REBALANCES.name
+STATUS: Final = contract.topics.STATUS.name
+FINDINGS: Final = contract.topics.FINDINGS.name
+HEARTBEATS: Final = contract.topics.HEARTBEATS.name
+LAG: Final = contract.topics.LAG.name
+IMPACT: Final = contract.topics.IMPACT.name
 
 #: The topics read, without their prefix.
-TOPICS: Final = (GROUPS, REBALANCES, COMMITS, STATUS, PROBES, FINDINGS, HEARTBEATS)
-#: Those of which only the latest part is read at a start.
-RECENT_TOPICS: Final = (COMMITS, PROBES)
+TOPICS: Final = (GROUPS, REBALANCES, STATUS, FINDINGS, HEARTBEATS, LAG, IMPACT)
+#: Those whose rows may have been cut so that they fit.
+CUT_TOPICS: Final = (GROUPS, REBALANCES, LAG, IMPACT)
 
-DELETED: Final = "Deleted"
+DELETED: Final = contract.DELETED
 
 #: As many withdrawn findings are remembered; who has not asked by then learns from the group's row.
 _KEPT_WITHDRAWN = 1_000
+#: More queries than all clusters that one exporter reads of have.
+_MAX_STATUS = 1_000
+#: The most groups of which something is held, exported or not.
+_MAX_GROUPS = 100_000
+#: The most text of groups, lag, heartbeats and findings: several times what 10,000 groups of 100 partitions take.
+_MAX_BYTES = 512 * 1024 * 1024
+
+_NO_COST: Final = contract.CountedImpact()
+
+_log = logging.getLogger(__name__)
 
 
 class Row(NamedTuple):
@@ -60,61 +84,45 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class CommitProgress:
-    """What the commit summaries of one group come to; `commits` counts since the exporter started to read."""
+class Picture:
+    """All that is known at one moment. `groups` is the same object for as long as no group changed.
 
-    last_commit_ms: int
-    commits: int
-    log_partition: int
-    last_log_offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class LagProgress:
-    """Lag of one group as last probed, null while its ends are unknown, and its windows as last summed up.
-
-    `by_topic` has (topic, lag in records) in order, and `total` their sum, null where `lag` is.
+    `lags` are as they were published last; what may be shown of them now is for `live_lag` to say. `caught_up_until`
+    has, by cluster and query, up to where a query had read when it was first seen caught up.
     """
 
-    lag: GroupLag | None
-    windows: Mapping[str, LagWindow]
-    by_topic: tuple[tuple[str, int], ...]
-    total: int | None
-
-    @classmethod
-    def about(cls, lag: GroupLag | None, windows: Mapping[str, LagWindow]) -> Self:
-        """Sum up what is asked for at every scrape."""
-        if lag is None:
-            return cls(None, windows, (), None)
-        by_topic = tuple(sorted((name, topic.total) for name, topic in lag.topics.items()))
-        return cls(lag, windows, by_topic, sum(each for _, each in by_topic))
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeTotals:
-    """Probes read of one cluster: the newest one's time, and how many complained of something."""
-
-    last_ms: int
-    errors: int
-
-
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """All that is known at one moment. `groups` is the same object for as long as no group changed."""
-
-    groups: Mapping[GroupKey, events.GroupSnapshot]
+    groups: Mapping[GroupKey, contract.GroupSnapshot]
     states: Mapping[GroupKey, StateTimes]
-    commits: Mapping[GroupKey, CommitProgress]
-    lags: Mapping[GroupKey, LagProgress]
+    lags: Mapping[GroupKey, contract.GroupLag]
+    costs: Mapping[GroupKey, contract.CountedImpact]
     findings: Mapping[GroupKey, GroupFindings]
-    timings: Mapping[GroupKey, events.GroupTiming]
+    timings: Mapping[GroupKey, contract.GroupTiming]
     examples: Mapping[GroupKey, Examples]
-    probes: Mapping[str, ProbeTotals]
-    reports: tuple[events.ReportTotals, ...]
-    records: tuple[events.DecodeTotals, ...]
-    queries: tuple[events.QueryStatus, ...]
+    reports: tuple[contract.ReportTotals, ...]
+    records: tuple[contract.DecodeTotals, ...]
+    logs: tuple[contract.LogTotals, ...]
+    quarantines: tuple[contract.QuarantineTotals, ...]
+    queries: tuple[contract.QueryStatus, ...]
+    diagnoses: Mapping[str, contract.DiagnosisStatus]
+    caught_up_until: Mapping[tuple[str, str], int]
     rows: Mapping[str, int]
-    contract_errors: Mapping[str, int]
+    refused: Mapping[tuple[str, str], int]
+    truncated: Mapping[str, int]
+    stale_after_ms: int
+
+    def live_lag(self, key: GroupKey, now_ms: int) -> contract.GroupLag | None:
+        """Return a group's lag and windows; null when unknown, and while the diagnosis is silent.
+
+        What nobody measures any more must not look as if it were so now.
+        """
+        diagnosis = self.diagnoses.get(key[0])
+        if diagnosis is None or abs(now_ms - diagnosis.updated_at_ms) > self.stale_after_ms:
+            return None
+        return self.lags.get(key)
+
+    def cost(self, key: GroupKey) -> contract.CountedImpact:
+        """Return what rebalances cost a group in all, as far as the diagnosis told."""
+        return self.costs.get(key, _NO_COST)
 
 
 class Changes(NamedTuple):
@@ -122,23 +130,6 @@ class Changes(NamedTuple):
 
     version: int
     things: list[tuple[int, Thing]] | None
-
-
-def fold_summary(progress: CommitProgress | None, summary: events.CommitSummary) -> CommitProgress:
-    """Add one commit summary. A repeated one counts no commits; the time never goes back.
-
-    A group lives in one partition of the log, so another `log_partition` means that the log was made anew.
-    """
-    topics = summary.topics.values()
-    last_commit_ms = max((max(t.committed_at_ms, default=0) for t in topics), default=0) or summary.pane_start_ms
-    commits = sum(sum(t.commits) for t in topics)
-    if progress is None:
-        return CommitProgress(last_commit_ms, commits, summary.log_partition, summary.last_log_offset)
-    last_commit_ms = max(last_commit_ms, progress.last_commit_ms)
-    same_log = summary.log_partition == progress.log_partition
-    if same_log and summary.last_log_offset <= progress.last_log_offset:
-        return CommitProgress(last_commit_ms, progress.commits, progress.log_partition, progress.last_log_offset)
-    return CommitProgress(last_commit_ms, progress.commits + commits, summary.log_partition, summary.last_log_offset)
 
 
 class View:
@@ -149,101 +140,97 @@ class View:
         *,
         group_expiry_seconds: float,
         keep_rebalances: int,
-        reads_committed: Callable[[str], bool] = lambda _: False,
+        stale_after_seconds: float = 30.0,
+        max_groups: int = _MAX_GROUPS,
+        max_bytes: int = _MAX_BYTES,
     ) -> None:
         self._expiry_ms = int(group_expiry_seconds * 1000)
+        self._stale_after_ms = int(stale_after_seconds * 1000)
+        self._max_groups = max_groups
+        self._weights = Weights(max_bytes)
         self._lock = threading.Lock()
-        self._groups: dict[GroupKey, events.GroupSnapshot] = {}
-        self._frozen_groups: Mapping[GroupKey, events.GroupSnapshot] | None = None
+        self._snapshots: dict[GroupKey, contract.GroupSnapshot] = {}
+        #: As they are shown: those of snapshots, and those that only commits tell of.
+        self._groups: dict[GroupKey, contract.GroupSnapshot] = {}
+        self._frozen_groups: Mapping[GroupKey, contract.GroupSnapshot] | None = None
         self._states: dict[GroupKey, StateTimes] = {}
-        self._commits: dict[GroupKey, CommitProgress] = {}
-        self._reads_committed = reads_committed
-        self._tables: dict[str, LagTable] = {}
-        self._lags: dict[GroupKey, LagProgress] = {}
-        self._probes: dict[str, ProbeTotals] = {}
+        self._lags: dict[GroupKey, contract.GroupLag] = {}
+        self._costs: dict[GroupKey, contract.CountedImpact] = {}
         self._rebalances = KeptRebalances(keep_rebalances)
         self._findings = KeptFindings()
-        self._status: dict[bytes, events.Status] = {}
-        self._timings: dict[GroupKey, events.GroupTiming] = {}
+        self._status: dict[bytes, contract.Status] = {}
+        self._caught_up_until: dict[tuple[str, str], tuple[int, int]] = {}
+        self._timings: dict[GroupKey, contract.GroupTiming] = {}
+        self._ages = Ages()
         self._changes = ChangeLog()
         #: Findings that were withdrawn, for whoever has been told of them.
-        self._withdrawn: dict[Thing, events.Finding] = {}
+        self._withdrawn: dict[Thing, contract.Finding] = {}
         self._rows = dict.fromkeys(TOPICS, 0)
-        self._contract_errors = dict.fromkeys(TOPICS, 0)
+        self._refused = Counter({(topic, reason): 0 for topic in TOPICS for reason in REFUSALS})
+        self._truncated = dict.fromkeys(CUT_TOPICS, 0)
         self._apply_to: Mapping[str, Callable[[bytes, bytes | None], None]] = {
             REBALANCES: self._apply_rebalance,
-            COMMITS: self._apply_commits,
             STATUS: self._apply_status,
-            PROBES: self._apply_probe,
             FINDINGS: self._apply_finding,
             HEARTBEATS: self._apply_timing,
+            LAG: self._apply_lag,
+            IMPACT: self._apply_impact,
         }
 
     # --- What is read ---
 
     def apply(self, rows: Iterable[Row]) -> None:
-        """Take over a batch of rows; a broken one is counted by topic and changes nothing else."""
+        """Take over a batch of rows; one that cannot be is counted by topic and reason and changes nothing else."""
         with self._lock:
             for row in rows:
                 self._rows[row.topic] += 1
-                if row.key is None:
-                    # In the commits topic such rows are the stream's own; nowhere else may a key be missing.
-                    self._contract_errors[row.topic] += row.topic != COMMITS
-                    continue
+                # The one place where everything is caught: whatever a row does, it does it to itself alone.
                 try:
-                    self._apply(row, row.key)
-                except (events.ContractError, UnicodeDecodeError):
-                    self._contract_errors[row.topic] += 1
+                    self._apply(row)
+                except Exception as error:
+                    self._refuse(row.topic, error)
 
-    def _apply(self, row: Row, key: bytes) -> None:
+    def _apply(self, row: Row) -> None:
+        if row.key is None:
+            raise RefusedError("key", "the row has no key")
+        check_size(row.key, row.value)
         if row.value is not None:
             # The decoder skips fields it does not know, so it does not notice what would break the API's JSON there.
             row.value.decode()
         if row.topic == GROUPS:
-            self._apply_group(key, row.value, row.at_ms)
+            self._apply_group(row.key, row.value, row.at_ms)
         else:
-            self._apply_to[row.topic](key, row.value)
+            self._apply_to[row.topic](row.key, row.value)
+
+    def _refuse(self, topic: str, error: Exception) -> None:
+        reason = reason_of(error)
+        if not self._refused[topic, reason]:
+            # Once is enough for people; how often is a metric.
+            text = " ".join(str(error).split())[:300]
+            _log.warning("a row of topic %s was left out (%s): %s", topic, reason, text)
+        self._refused[topic, reason] += 1
 
     def forget_expired(self, now_ms: int) -> None:
-        """Drop groups deleted longer ago than the expiry, and commits of unknown groups as old as that."""
+        """Drop groups deleted, findings resolved and heartbeats told longer ago than the expiry.
+
+        A time that lies ahead counts from when it was first looked at, so that nothing stays for ever.
+        """
         horizon_ms = now_ms - self._expiry_ms
-        with self._lock:
+        with self._lock, self._ages.looking(now_ms) as age:
             for key, group in list(self._groups.items()):
-                if group.state == DELETED and (group.updated_at_ms or 0) <= horizon_ms:
+                if group.state == DELETED and age(("group", key), group.updated_at_ms or 0) <= horizon_ms:
                     self._forget_group(key)
-            for key, progress in list(self._commits.items()):
-                if key not in self._groups and progress.last_commit_ms <= horizon_ms:
-                    self._forget_commits(key)
-            for name in self._findings.resolved_before(horizon_ms):
-                self._findings.drop(name)
+            for name, resolved_ms in self._findings.resolved():
+                if age(("finding", name), resolved_ms) <= horizon_ms:
+                    self._findings.drop(name)
+                    self._weights.drop((FINDINGS, name))
             for key, of_group in list(self._findings.by_group.items()):
                 if key[1] and key not in self._groups and not of_group.findings:
                     self._findings.forget_group(key)
             for key, timing in list(self._timings.items()):
-                if timing.at_ms <= horizon_ms:
-                    del self._timings[key]
-
-    def slide_windows(self, now_ms: int) -> None:
-        """Bring lag and windows of all groups up to now: what nobody reads grows older, and windows slide."""
-        with self._lock:
-            for cluster, table in self._tables.items():
-                for group in table.groups():
-                    self._slide_lag((cluster, group), table, now_ms)
-            for key, snapshot in self._groups.items():
-                panes = snapshot.windows.panes
-                if panes and panes[-1].start_ms > now_ms - (KEPT_PANES + 2) * PANE_MS:
-                    self._note("group", key)
-
-    def _slide_lag(self, key: GroupKey, table: LagTable, now_ms: int) -> None:
-        known = self._lags.get(key)
-        lag = None if known is None else known.lag
-        if lag is not None and known is not None and known.total:
-            lag = table.measure(key[1], now_ms)
-        progress = LagProgress.about(lag, table.windows(key[1], now_ms))
-        # What is equal stays the same object, which is how others know that it need not be written again.
-        if progress != known:
-            self._lags[key] = progress
-            self._note("group", key)
+                if age(("timing", key), timing.at_ms) <= horizon_ms:
+                    self._forget_timing(key)
+            self._rebalances.forget_examples(self._groups.keys())
 
     # --- What is known ---
 
@@ -256,17 +243,22 @@ class View:
             return Picture(
                 groups=self._frozen_groups,
                 states=dict(self._states),
-                commits=dict(self._commits),
                 lags=dict(self._lags),
+                costs=dict(self._costs),
                 findings=dict(self._findings.by_group),
                 timings=dict(self._timings),
                 examples=dict(self._rebalances.examples),
-                probes=dict(self._probes),
-                reports=tuple(s for s in status if isinstance(s, events.ReportTotals)),
-                records=tuple(s for s in status if isinstance(s, events.DecodeTotals)),
-                queries=tuple(s for s in status if isinstance(s, events.QueryStatus)),
+                reports=tuple(s for s in status if isinstance(s, contract.ReportTotals)),
+                records=tuple(s for s in status if isinstance(s, contract.DecodeTotals)),
+                logs=tuple(s for s in status if isinstance(s, contract.LogTotals)),
+                quarantines=tuple(s for s in status if isinstance(s, contract.QuarantineTotals)),
+                queries=tuple(s for s in status if isinstance(s, contract.QueryStatus)),
+                diagnoses={s.cluster: s for s in status if isinstance(s, contract.DiagnosisStatus)},
+                caught_up_until={query: until for query, (_, until) in self._caught_up_until.items()},
                 rows=dict(self._rows),
-                contract_errors=dict(self._contract_errors),
+                refused=dict(self._refused),
+                truncated=dict(self._truncated),
+                stale_after_ms=self._stale_after_ms,
             )
 
     def rebalances(self, group: GroupKey) -> list[KeptRebalance]:
@@ -279,12 +271,7 @@ class View:
         with self._lock:
             return self._rebalances.get(group, rebalance_id)
 
-    def lost_ms(self, group: GroupKey, oldest_ms: int) -> int | None:
-        """Return the partition-milliseconds a group lost since a time; null when not all of that is kept."""
-        with self._lock:
-            return self._rebalances.lost_ms(group, oldest_ms)
-
-    def finding(self, thing: Thing) -> events.Finding | None:
+    def finding(self, thing: Thing) -> contract.Finding | None:
         """Return a finding that changed. One that was withdrawn comes resolved, at a time that nobody told."""
         with self._lock:
             return self._findings.get((thing.cluster, thing.group), thing.name) or self._withdrawn.get(thing)
@@ -306,43 +293,59 @@ class View:
 
     def _apply_group(self, key: bytes, value: bytes | None, at_ms: int | None) -> None:
         if value is None:
-            cluster, _, group = key.decode(errors="replace").partition("/")
-            self._forget_group((cluster, group))
+            self._forget_group(_split(key))
             return
-        snapshot = events.decode(value, events.GroupSnapshot)
-        _check_key(key, snapshot.cluster, snapshot.group)
+        snapshot = read_row(value, contract.GroupSnapshot)
+        check_key(key, snapshot.cluster, snapshot.group)
         identity = (snapshot.cluster, snapshot.group)
-        if self._groups.get(identity) == snapshot:
+        self._truncated[GROUPS] += snapshot.is_truncated
+        if self._snapshots.get(identity) == snapshot:
             return
+        expect_room(self._snapshots, identity, self._max_groups)
+        self._weights.put((GROUPS, identity), len(value))
         told_ms = at_ms if at_ms is not None else max(snapshot.updated_at_ms or 0, snapshot.rebalancing_since_ms or 0)
         self._states[identity] = fold_state(self._states.get(identity), snapshot.state, told_ms)
-        self._groups[identity] = snapshot
-        self._frozen_groups = None
+        self._snapshots[identity] = snapshot
+        self._show(identity)
         self._note("group", identity)
-        if snapshot.state == DELETED:
-            self._forget_commits(identity)
+
+    def _show(self, key: GroupKey) -> None:
+        """Put a group's picture together anew: whoever commits without being a member is known by the lag alone."""
+        snapshot, lag = self._snapshots.get(key), self._lags.get(key)
+        shown = snapshot if lag is None else contract.with_commits(snapshot, lag)
+        if shown is None or (snapshot is None and shown.type is None):
+            if self._groups.pop(key, None) is not None:
+                self._frozen_groups = None
+        elif self._groups.get(key) is not shown:
+            self._groups[key] = shown
+            self._frozen_groups = None
 
     def _forget_group(self, key: GroupKey) -> None:
         if self._groups.pop(key, None) is not None:
             self._frozen_groups = None
             self._note("group", key)
-        self._states.pop(key, None)
+        for of_group in (self._snapshots, self._states, self._costs):
+            of_group.pop(key, None)
+        self._weights.drop((GROUPS, key))
+        self._forget_lag(key)
+        self._forget_timing(key)
         self._rebalances.forget_group(key)
-        self._forget_commits(key)
-        self._timings.pop(key, None)
 
-    def _forget_commits(self, key: GroupKey) -> None:
-        self._commits.pop(key, None)
-        self._lags.pop(key, None)
-        if key[0] in self._tables:
-            self._tables[key[0]].forget_group(key[1])
+    def _forget_lag(self, key: GroupKey) -> bool:
+        self._weights.drop((LAG, key))
+        return self._lags.pop(key, None) is not None
+
+    def _forget_timing(self, key: GroupKey) -> None:
+        self._weights.drop((HEARTBEATS, key))
+        self._timings.pop(key, None)
 
     def _apply_rebalance(self, key: bytes, value: bytes | None) -> None:
         if value is None:
-            self._forget_rebalance(key.decode(errors="replace"))
+            self._rebalances.drop(*_split_rebalance(key))
             return
-        rebalance = events.decode(value, events.Rebalance)
-        _check_key(key, rebalance.cluster, rebalance.group, rebalance.rebalance_id)
+        rebalance = read_row(value, contract.Rebalance)
+        check_key(key, rebalance.cluster, rebalance.group, rebalance.rebalance_id)
+        self._truncated[REBALANCES] += rebalance.is_truncated
         kept = keep_rebalance(rebalance, value)
         known = self._rebalances.get(kept.group, kept.rebalance_id)
         self._rebalances.put(kept)
@@ -350,60 +353,77 @@ class View:
             self._note("rebalance", kept.group, kept.rebalance_id)
             self._note("group", kept.group)
 
-    def _forget_rebalance(self, key: str) -> None:
-        path, _, rebalance_id = key.rpartition("/")
-        cluster, _, group = path.partition("/")
-        self._rebalances.drop((cluster, group), rebalance_id)
-
-    def _apply_commits(self, key: bytes, value: bytes | None) -> None:
+    def _apply_lag(self, key: bytes, value: bytes | None) -> None:
         if value is None:
-            name = key.decode(errors="replace")
-            for identity in [i for i in self._commits if i[1] == name]:
-                self._forget_commits(identity)
+            identity = _split(key)
+            if self._forget_lag(identity):
+                self._show(identity)
+                self._note("group", identity)
             return
-        summary = events.decode(value, events.CommitSummary)
-        identity = (summary.cluster, summary.group)
-        progress = self._commits[identity] = fold_summary(self._commits.get(identity), summary)
-        table, known = self._table(summary.cluster), self._lags.get(identity)
-        table.commit(summary)
-        if known is not None:
-            since_ms = 0 if known.lag is None else known.lag.at_ms
-            lag = table.measure(summary.group, max(since_ms, progress.last_commit_ms))
-            self._lags[identity] = LagProgress.about(lag, known.windows)
+        lag = read_row(value, contract.GroupLag)
+        check_key(key, lag.cluster, lag.group)
+        identity = (lag.cluster, lag.group)
+        for topic in lag.topics.values():
+            self._truncated[LAG] += topic.is_truncated
+            if not len(topic.partitions) == len(topic.lags) == len(topic.committed):
+                raise RefusedError("contract", "the lists of a topic's lag are of different lengths")
+        expect_room(self._lags, identity, self._max_groups)
+        known = self._lags.get(identity)
+        if known is not None and replace(known, at_ms=lag.at_ms) == lag:
+            # Told again, as quiet groups are every minute: who shows it need not write it again.
+            return
+        self._weights.put((LAG, identity), len(value))
+        self._lags[identity] = lag
+        self._show(identity)
         self._note("group", identity)
 
-    def _apply_probe(self, _key: bytes, value: bytes | None) -> None:
+    def _apply_impact(self, key: bytes, value: bytes | None) -> None:
         if value is None:
+            # The key of a group's totals may look like that of a rebalance, where names have slashes.
+            self._costs.pop(_split(key), None)
+            self._rebalances.drop_impact(*_split_rebalance(key))
             return
-        probe = events.decode(value, events.Probe)
-        table, identity = self._table(probe.cluster), (probe.cluster, probe.group)
-        totals = self._probes.get(probe.cluster, ProbeTotals(0, 0))
-        errors = probe.errors if isinstance(probe.errors, tuple) else ()
-        self._probes[probe.cluster] = ProbeTotals(max(probe.probed_at_ms, totals.last_ms), totals.errors + len(errors))
-        lag = table.probe(probe)
-        if lag is not None:
-            self._lags[identity] = LagProgress.about(lag, table.windows(probe.group, probe.probed_at_ms))
-            self._note("group", identity)
+        impact = read_impact(value)
+        identity = (impact.cluster, impact.group)
+        if isinstance(impact, contract.GroupImpact):
+            check_key(key, *identity)
+            expect_room(self._costs, identity, self._max_groups)
+            totals = impact.totals()
+            if totals != self._costs.get(identity):
+                self._costs[identity] = totals
+                self._note("group", identity)
+            return
+        check_key(key, *identity, impact.rebalance_id)
+        self._truncated[IMPACT] += impact.is_truncated
+        if self._rebalances.put_impact(identity, impact.rebalance_id, value):
+            self._note("rebalance", identity, impact.rebalance_id)
 
     def _apply_finding(self, key: bytes, value: bytes | None) -> None:
         name = key.decode(errors="backslashreplace")
         if value is None:
             gone = self._findings.drop(name)
+            self._weights.drop((FINDINGS, name))
             if gone is not None:
                 self._note_withdrawal(name, gone)
             return
-        finding = events.decode(value, events.Finding)
+        finding = read_row(value, contract.Finding)
         if not key.startswith(f"{finding.cluster}/{finding.group}/{finding.rule}/".encode()):
-            raise events.ContractError(f"the key {key!r} is not that of a {finding.rule} of group {finding.group!r}")
+            raise RefusedError("key", f"the key {key!r} is not that of a {finding.rule} of group {finding.group!r}")
         identity = (finding.cluster, finding.group)
         known = self._findings.get(identity, name)
-        self._findings.put(name, finding)
+        self._weights.put((FINDINGS, name), len(value))
+        try:
+            self._findings.put(name, finding)
+        except RefusedError:
+            if known is None:
+                self._weights.drop((FINDINGS, name))
+            raise
         self._withdrawn.pop(Thing("finding", *identity, name), None)
         if finding != known:
             self._note("finding", identity, name)
             self._note("group", identity)
 
-    def _note_withdrawal(self, name: str, gone: events.Finding) -> None:
+    def _note_withdrawal(self, name: str, gone: contract.Finding) -> None:
         identity = (gone.cluster, gone.group)
         if gone.state == FIRING:
             self._withdrawn[Thing("finding", *identity, name)] = replace(gone, state=RESOLVED)
@@ -414,35 +434,63 @@ class View:
 
     def _apply_timing(self, key: bytes, value: bytes | None) -> None:
         if value is None:
-            cluster, _, group = key.decode(errors="replace").partition("/")
-            self._timings.pop((cluster, group), None)
+            self._forget_timing(_split(key))
             return
-        timing = events.decode(value, events.GroupTiming)
-        _check_key(key, timing.cluster, timing.group)
+        timing = read_row(value, contract.GroupTiming)
+        check_key(key, timing.cluster, timing.group)
         identity = (timing.cluster, timing.group)
         if self._timings.get(identity) != timing:
+            expect_room(self._timings, identity, self._max_groups)
+            self._weights.put((HEARTBEATS, identity), len(value))
             self._timings[identity] = timing
             self._note("group", identity)
 
-    def _table(self, cluster: str) -> LagTable:
-        return self._tables.setdefault(cluster, LagTable(self._reads_committed))
-
     def _apply_status(self, key: bytes, value: bytes | None) -> None:
         if value is None:
-            self._status.pop(key, None)
+            gone = self._status.pop(key, None)
+            if isinstance(gone, contract.QueryStatus):
+                self._caught_up_until.pop((gone.cluster, gone.query), None)
             return
-        status = events.decode_status(value)
-        if isinstance(status, events.DecodeTotals):
-            _check_key(key, status.cluster, "records")
-        elif isinstance(status, events.ReportTotals):
-            _check_key(key, status.cluster, "client_metrics")
-        else:
-            _check_key(key, status.cluster, "query", status.query)
+        # A kind that only a newer stream knows is a ContractError: counted like any other row that is not understood.
+        status = read_row(value, contract.Status)
+        check_key(key, status.cluster, *_status_path(status))
+        expect_room(self._status, key, _MAX_STATUS)
+        if isinstance(status, contract.QueryStatus):
+            self._note_caught_up(status)
         self._status[key] = status
 
+    def _note_caught_up(self, status: contract.QueryStatus) -> None:
+        query = (status.cluster, status.query)
+        if not status.caught_up:
+            self._caught_up_until.pop(query, None)
+        elif self._caught_up_until.get(query, (None, 0))[0] != status.started_at_ms:
+            self._caught_up_until[query] = (status.started_at_ms, status.read_until_ms)
 
-def _check_key(key: bytes, *parts: str) -> None:
-    """Raise ContractError unless the key says what the value says: else one group could be stored twice."""
-    expected = "/".join(parts).encode()
-    if key != expected:
-        raise events.ContractError(f"the key is {key!r} where the value says {expected!r}")
+
+def _status_path(status: contract.Status) -> tuple[str, ...]:
+    """Return what follows the cluster in the key of a status: one entry per kind that there is."""
+    match status:
+        case contract.DecodeTotals():
+            return ("records", status.query)
+        case contract.ReportTotals():
+            return ("client_metrics",)
+        case contract.DiagnosisStatus():
+            return ("diagnosis",)
+        case contract.QueryStatus():
+            return ("query", status.query)
+        case contract.LogTotals():
+            return ("log", status.query)
+        case contract.QuarantineTotals():
+            return ("quarantine", status.query, str(status.part))
+
+
+def _split(key: bytes) -> GroupKey:
+    """Return the group that a key names."""
+    cluster, _, group = key.decode(errors="replace").partition("/")
+    return cluster, group
+
+
+def _split_rebalance(key: bytes) -> tuple[GroupKey, str]:
+    """Return the group and the rebalance that a key names."""
+    path, _, rebalance_id = key.rpartition(b"/")
+    return _split(path), rebalance_id.decode(errors="replace")

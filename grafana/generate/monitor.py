@@ -26,10 +26,26 @@ def make() -> Board:
             Row(
                 "Does it keep up",
                 8,
-                tuple((12, panel) for panel in (_show_lag(), _show_delay(), _show_batches(), _show_ages())),
+                tuple(
+                    (12, panel)
+                    for panel in (
+                        _show_lag(),
+                        _show_delay(),
+                        _show_batches(),
+                        _show_ages(),
+                        _show_reading(),
+                        _show_diagnosis(),
+                        _show_lost(),
+                        _show_inputs(),
+                    )
+                ),
             ),
             Row("Does it understand", 8, tuple((8, panel) for panel in _show_understanding())),
-            Row("Does it show all", 8, tuple((8, panel) for panel in (_show_groups(), _show_series(), _show_drops()))),
+            Row(
+                "Does it show all",
+                8,
+                tuple((6, panel) for panel in (_show_groups(), _show_diagnosed(), _show_series(), _show_drops())),
+            ),
             Row(
                 "What runs",
                 8,
@@ -100,7 +116,7 @@ def _show_unread() -> dashboard.Panel:
         About(
             "Log positions that no query has processed yet, an upper bound of records.",
             "near 0, or falling after a start.",
-            "it rises: more cores, or a longer commits.trigger.",
+            "it rises: more cores, or a longer stream.activity_trigger_ms.",
         ),
         f"sum({_of_query('source_lag_records')})",
         unit=units.Short,
@@ -148,7 +164,7 @@ def _show_left_out() -> dashboard.Panel:
             "0.",
             "update the exporter, or find what else writes to the topic.",
         ),
-        f"sum({_grown(of_exporters('monitor_contract_errors_total'), 'instance, topic')})",
+        f"sum({_grown(of_exporters('monitor_contract_errors_total'), 'instance, topic, reason')})",
         unit=units.Short,
         empty=NO_EXPORTER,
         steps=_ANY_IS_BAD,
@@ -191,7 +207,7 @@ def _show_lag() -> dashboard.Panel:
         About(
             "Positions between a query's last batch and the end of the log.",
             "flat and low; falling after a start.",
-            "rising for long: the stream needs more cores, or commits.trigger is too short.",
+            "rising for long: the stream needs more cores, or stream.activity_trigger_ms is too short.",
         ),
         (Query(_of_query("source_lag_records"), _QUERY),),
         unit=units.Short,
@@ -250,13 +266,106 @@ def _show_ages() -> dashboard.Panel:
     )
 
 
+def _show_reading() -> dashboard.Panel:
+    return show_lines(
+        "Read of what was there at the start",
+        About(
+            "Share of the log, as it was when a query started, that it has processed.",
+            "rising to 100 % after a start, and there it stays.",
+            "it stands still below: see Batches, and the end of the stream's log.",
+        ),
+        (Query(_of_query("read_ratio"), _QUERY),),
+        unit=units.PercentUnit,
+        empty="nothing was there",
+    )
+
+
+def _show_diagnosis() -> dashboard.Panel:
+    def of_diagnosis(metric: str) -> str:
+        return f"min by (cluster) ({of_clusters(f'monitor_diagnosis_{metric}_seconds')})"
+
+    return show_lines(
+        "How old the diagnosis is",
+        About(
+            "Age of the newest of what the diagnosis has taken up, and of its last sign of life.",
+            "seconds.",
+            "signs age: it is down, and lag and windows are not shown. Only the other grows: it does not keep up.",
+        ),
+        (
+            Query(of_diagnosis("delay"), "{{cluster}}: taken up"),
+            Query(of_diagnosis("age"), "{{cluster}}: sign of life"),
+        ),
+        unit=units.Seconds,
+        empty=_NO_STREAM,
+        limit=(60, BAD),
+    )
+
+
+def _grown_per_input(metric: str, what: str) -> Query:
+    grown = f"max by (cluster, query, topic) (increase({of_clusters(f'monitor_log_{metric}_total')}[$__rate_interval]))"
+    return Query(grown, f"{_QUERY}: {{{{topic}}}}, {what}")
+
+
+def _show_lost() -> dashboard.Panel:
+    return show_lines(
+        "Log positions lost",
+        About(
+            "Positions of an input that were gone before a query had read them (unread), and those that it had read "
+            "and that were cut from the log later (cut).",
+            "nothing but a flat line.",
+            "unread: counts of that time are too low; keep the topic longer, or the stream running. cut: see Inputs "
+            "that changed.",
+        ),
+        (_grown_per_input("skipped_positions", "unread"), _grown_per_input("lost_positions", "cut")),
+        unit=units.Short,
+        empty=_NO_STREAM,
+        stacked=True,
+    )
+
+
+def _show_inputs() -> dashboard.Panel:
+    return show_lines(
+        "Inputs that changed",
+        About(
+            "Partitions of an input that were cut, came or went, and topics made anew. The stream goes on by itself.",
+            "nothing but a flat line; partitions that somebody added.",
+            "cut: an election took a replica that lacked records. made anew, went: somebody deleted the topic.",
+        ),
+        (
+            _grown_per_input("rewinds", "cut"),
+            _grown_per_input("recreations", "made anew"),
+            _grown_per_input("partitions_added", "came"),
+            _grown_per_input("partitions_removed", "went"),
+        ),
+        unit=units.Short,
+        empty=_NO_STREAM,
+        stacked=True,
+    )
+
+
+def _show_diagnosed() -> dashboard.Panel:
+    return show_lines(
+        "Groups in the diagnosis",
+        About(
+            "Groups that the diagnosis knows, those that commit, those of them whose lag is known, and those whose "
+            "topics no probe has told the ends of yet.",
+            "with_lag meets committing; nobody awaits ends for long.",
+            "groups await ends: see the prober's log and its own metrics.",
+        ),
+        (Query(f"max by (cluster, kind) ({of_clusters('monitor_diagnosis_groups')})", "{{cluster}}: {{kind}}"),),
+        unit=units.Short,
+        empty=_NO_STREAM,
+    )
+
+
 def _per_second(metric: str, labels: str, where: str = "") -> str:
     """Return a rate; of two exporters that read the same totals one counts."""
     return f"max by (cluster, {labels}) (rate({of_clusters(f'monitor_{metric}', where)}[$__rate_interval]))"
 
 
-def _per_exporter(metric: str) -> str:
-    return f"sum by (instance, topic) (rate({of_exporters(f'monitor_{metric}')}[$__rate_interval]))"
+def _per_exporter(metric: str, *labels: str) -> str:
+    selected = of_exporters(f"monitor_{metric}")
+    return f"sum by ({', '.join(('instance', *labels))}) (rate({selected}[$__rate_interval]))"
 
 
 def _show_understanding() -> tuple[dashboard.Panel, ...]:
@@ -266,7 +375,7 @@ def _show_understanding() -> tuple[dashboard.Panel, ...]:
         _show_client_metrics(),
         _show_rows(),
         _show_late(),
-        _show_complaints(),
+        _show_quarantine(),
     )
 
 
@@ -327,13 +436,18 @@ def _show_rows() -> dashboard.Panel:
     return show_lines(
         "Rows read and left out",
         About(
-            "Rows per second that exporters read from the stream's topics, and those they could not understand.",
+            "Rows per second that exporters read from the stream's topics, those they left out, by the reason, and "
+            "those that lack members or partitions because they would have been too large.",
             "no row left out.",
-            "update the exporter, or find what else writes to the topic.",
+            "update the exporter, or find what else writes to the topic. failed is a defect: see the exporter's log.",
         ),
         (
-            Query(_per_exporter("rows_total"), "{{instance}}: {{topic}}"),
-            Query(f"{_per_exporter('contract_errors_total')} > 0", "{{instance}}: {{topic}}, left out"),
+            Query(_per_exporter("rows_total", "topic"), "{{instance}}: {{topic}}"),
+            Query(
+                f"{_per_exporter('contract_errors_total', 'topic', 'reason')} > 0",
+                "{{instance}}: {{topic}}, {{reason}}",
+            ),
+            Query(f"{_per_exporter('truncated_rows_total', 'topic')} > 0", "{{instance}}: {{topic}}, cut"),
         ),
         unit=units.CountsPerSecond,
         empty=NO_EXPORTER,
@@ -361,22 +475,24 @@ def _show_late() -> dashboard.Panel:
     )
 
 
-def _show_complaints() -> dashboard.Panel:
+def _show_quarantine() -> dashboard.Panel:
+    set_aside = of_clusters("monitor_quarantined_total")
     return show_lines(
-        "Complaints of probes",
+        "Set aside",
         About(
-            "Complaints per minute that came with probes, such as a coordinator that refused to answer.",
-            "0, or a few while a broker restarts.",
-            "the prober's log and its own metrics say what it could not ask; docs/permissions.md what it needs.",
+            "When records, rows, groups or rules were set aside so that the rest could go on, by stage and reason.",
+            "nothing but a flat line.",
+            "bars: something is not counted or not judged; stage and reason say what.",
         ),
         (
             Query(
-                f"60 * max by (cluster) (rate({of_clusters('monitor_probe_complaints_total')}[$__rate_interval]))",
-                "{{cluster}}",
+                f"max by (cluster, stage, reason) (increase({set_aside}[$__rate_interval]))",
+                "{{cluster}}: {{stage}}, {{reason}}",
             ),
         ),
-        unit=units.CountsPerMinute,
-        empty=NO_PROBE,
+        unit=units.Short,
+        empty="nothing was set aside",
+        stacked=True,
     )
 
 
@@ -457,14 +573,18 @@ def _show_queries() -> dashboard.Panel:
     return show_table(
         "Queries",
         About(
-            "The stream's queries: since when they run, and whether they have read what was there when they started.",
+            "The stream's queries: since when they run, whether they have read what was there when they started, and "
+            "how often each was started again since.",
             "caught up, and a start that you remember.",
-            "a start again and again: the end of the stream's log says why it ends.",
+            "restarts that grow: /-/ready and the stream's log say why it ends.",
         ),
         (
             Column("cluster"),
             Column("query"),
             Column("Caught up", _of_query("caught_up"), texts={"0": ("no", WORSE), "1": ("yes", GOOD)}),
+            Column("Runs", _of_query("failed"), texts={"0": ("yes", GOOD), "1": ("no", BAD)}),
+            Column("Progress", _of_query("stalled"), texts={"0": ("yes", GOOD), "1": ("none", BAD)}),
+            Column("Restarts", _grown(of_clusters("monitor_restarts_total"), "cluster, query"), units.Short),
             Column("Started", f"1000 * {_of_query('start_timestamp_seconds')}", units.DateTimeFromNow),
         ),
         empty=_NO_STREAM,

@@ -7,20 +7,36 @@ these come within seconds and say what to do.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
+from rebalance_contract.topics import TOPICS, Topic
+from rebalance_kafka.properties import librdkafka_properties
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.errors import StreamError
+from rebalance_streaming.log_watch import Ends, TopicLook
+from rebalance_streaming.topic_settings import check_topic
 
 REQUEST_SECONDS = 10.0
+#: What brokers older than 2.8 tell as a topic's id: sixteen zero bytes.
+_NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 OFFSETS_TOPIC = "__consumer_offsets"
 
 #: librdkafka repeats connection failures on stderr every second; what matters of them is raised instead.
@@ -54,7 +70,7 @@ class Cluster:
 
     def __init__(self, config: StreamConfig) -> None:
         self._config = config
-        self._client: dict[str, Any] = {**config.kafka, **QUIET}
+        self._client = {**librdkafka_properties(config.kafka), **QUIET}
         self._admin = AdminClient(self._client)
 
     def check_reachable(self) -> str:
@@ -166,6 +182,42 @@ class Cluster:
         ends = self._offsets(partitions, _LATEST, IsolationLevel.READ_UNCOMMITTED)
         return {partition: offset if offset >= 0 else ends[partition] for partition, offset in found.items()}
 
+    def look_at(self, topics: Collection[str]) -> dict[str, TopicLook]:
+        """Return how topics stand now, in three requests for all of them together.
+
+        One that cannot be looked at (no broker answers, not allowed) is left out, and so are the ends of partitions
+        without a leader. Never raises: the brokers may be away while the stream runs.
+        """
+        if not topics:
+            return {}
+        found = {name: each for name, each in self._describe(topics).items() if each is not None}
+        places = [TopicPartition(name, p) for name, each in found.items() for p in range(each.partition_count)]
+        earliest, latest = self._ends_now(places, _EARLIEST), self._ends_now(places, _LATEST)
+        ends: dict[str, dict[int, Ends]] = {name: {} for name in found}
+        for name, partition in earliest.keys() & latest.keys():
+            ends[name][partition] = Ends(earliest[name, partition], latest[name, partition])
+        return {name: replace(each, ends=ends[name]) for name, each in found.items()}
+
+    def _describe(self, topics: Collection[str]) -> dict[str, TopicLook | None]:
+        described = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=REQUEST_SECONDS)
+        return {name: _topic_of(future) for name, future in described.items()}
+
+    def _ends_now(self, places: list[TopicPartition], spec: OffsetSpec) -> dict[tuple[str, int], int]:
+        if not places:
+            return {}
+        asked = self._admin.list_offsets(
+            dict.fromkeys(places, spec),
+            isolation_level=IsolationLevel.READ_UNCOMMITTED,
+            request_timeout=REQUEST_SECONDS,
+        )
+        told = {(at.topic, at.partition): _offset_of(future) for at, future in asked.items()}
+        return {place: offset for place, offset in told.items() if offset is not None}
+
+    def recent_offsets(self, topic: str, rows: int) -> dict[int, int]:
+        """Return each partition's position so many rows before its end, its first one where it has fewer."""
+        ends = self.log_ends(topic)
+        return {p: max(ends.earliest[p], end - rows) for p, end in ends.visible.items()}
+
     def check_metric_topics(self) -> None:
         """Make sure that every topic of client metrics exists. Raises StreamError naming the first that does not."""
         for topic in self._config.all_metric_topics:
@@ -175,21 +227,61 @@ class Cluster:
                     "create it, grant DESCRIBE and READ on it, or take it out"
                 )
 
-    def ensure_topics(self) -> None:
-        """Create the monitor's topics that are missing. Raises StreamError naming what to create by hand."""
+    def ensure_topics(self, notify: Callable[[str], None] = lambda _: None) -> None:
+        """Create the monitor's topics that are missing, and check the settings of those that exist.
+
+        `notify` receives a sentence on each setting that is not as it should be. Raises StreamError naming what to
+        create by hand, and what to mend where rows would be lost.
+        """
         existing = self._admin.list_topics(timeout=REQUEST_SECONDS).topics
-        policies = output_topics(self._config)
-        missing = [self._new_topic(name, policy) for name, policy in policies.items() if name not in existing]
-        if not missing:
-            return
+        own = own_topics(self._config)
+        self._check_settings({name: topic for name, topic in own.items() if name in existing}, notify)
+        missing = [self._new_topic(name, topic) for name, topic in own.items() if name not in existing]
+        if missing:
+            self._create(missing, own)
+
+    def _check_settings(self, own: Mapping[str, Topic], notify: Callable[[str], None]) -> None:
+        found, failures = self._describe_settings(own)
+        if failures:
+            error = next(iter(failures.values()))
+            notify(
+                f"the settings of {', '.join(sorted(failures))} cannot be checked ({_text(error)}); to have that done, "
+                "grant it: kafka-acls --add --operation DescribeConfigs --topic "
+                f"{self._config.topic_prefix} --resource-pattern-type prefixed --allow-principal User:..."
+            )
+        wrong = [each for name, settings in found.items() if (each := check_topic(name, own[name], settings))]
+        for each in wrong:
+            if not each.is_fatal:
+                notify(each.sentence)
+        fatal = [each.sentence for each in wrong if each.is_fatal]
+        if fatal:
+            raise StreamError("; ".join(fatal))
+
+    def _describe_settings(self, names: Iterable[str]) -> tuple[dict[str, dict[str, str]], dict[str, KafkaException]]:
+        """Return the settings of topics by name, and why those of others could not be had."""
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+        if not resources:
+            return {}, {}
+        found: dict[str, dict[str, str]] = {}
+        failures: dict[str, KafkaException] = {}
+        for resource, future in self._admin.describe_configs(resources, request_timeout=REQUEST_SECONDS).items():
+            try:
+                settings = future.result()
+                found[resource.name] = {
+                    name: entry.value for name, entry in settings.items() if entry.value is not None
+                }
+            except KafkaException as error:
+                failures[resource.name] = error
+        return found, failures
+
+    def _create(self, missing: list[NewTopic], own: Mapping[str, Topic]) -> None:
         created: dict[str, Future[Any]] = self._admin.create_topics(missing, request_timeout=REQUEST_SECONDS)
         for topic in missing:
             error = _failure(created[topic.topic])
             if error is not None and error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                settings = " ".join(f"--config {name}={value}" for name, value in policies[topic.topic].items())
+                command = own[topic.topic].create_command(self._config.topic_prefix)
                 raise StreamError(
-                    f"topic {topic.topic} is missing and could not be created ({error.str()}); create it: kafka-topics "
-                    f"--create --topic {topic.topic} --partitions 1 {settings}"
+                    f"topic {topic.topic} is missing and could not be created ({error.str()}); create it: {command}"
                 )
         self._await_topics({topic.topic for topic in missing})
 
@@ -202,8 +294,30 @@ class Cluster:
                 return
             time.sleep(0.1)
 
-    def _new_topic(self, name: str, policy: dict[str, str]) -> NewTopic:
-        return NewTopic(name, num_partitions=1, replication_factor=self._config.topic_replication_factor, config=policy)
+    def _new_topic(self, name: str, topic: Topic) -> NewTopic:
+        return NewTopic(
+            name,
+            num_partitions=topic.partitions,
+            replication_factor=self._config.topic_replication_factor,
+            config=dict(topic.settings),
+        )
+
+
+def _topic_of(future: Future[Any]) -> TopicLook | None:
+    """Return what was told of a topic, its ends left to be looked up; null when nothing was."""
+    try:
+        topic = future.result()
+    except KafkaException as error:
+        return TopicLook(0, {}) if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART else None
+    topic_id = str(topic.topic_id)
+    return TopicLook(len(topic.partitions), {}, None if topic_id == _NO_TOPIC_ID else topic_id)
+
+
+def _offset_of(future: Future[Any]) -> int | None:
+    try:
+        return int(future.result().offset)
+    except KafkaException:
+        return None
 
 
 def _failure(future: Future[Any]) -> KafkaError | None:
@@ -216,41 +330,6 @@ def _text(error: KafkaException) -> str:
     return "time-out" if kafka_error.code() in _UNREACHABLE else str(kafka_error.str())
 
 
-def output_topics(config: StreamConfig) -> dict[str, dict[str, str]]:
-    """Return the topics the stream writes, with the clean-up policy each needs."""
-    day, month = str(86_400_000), str(30 * 86_400_000)
-    return {
-        config.groups_topic: {"cleanup.policy": "compact"},
-        config.rebalances_topic: {"cleanup.policy": "compact,delete", "retention.ms": month},
-        config.findings_topic: {"cleanup.policy": "compact,delete", "retention.ms": month},
-        config.heartbeats_topic: {"cleanup.policy": "compact,delete", "retention.ms": day},
-        config.commits_topic: {"cleanup.policy": "delete", "retention.ms": day},
-        config.probes_topic: {"cleanup.policy": "delete", "retention.ms": day},
-        config.metrics_topic: {"cleanup.policy": "delete", "retention.ms": day},
-        config.status_topic: {"cleanup.policy": "compact"},
-    }
-
-
-def java_properties(kafka: Mapping[str, str]) -> dict[str, str]:
-    """Translate client properties from librdkafka's names to those of the Java client inside Spark.
-
-    Most are the same; credentials and PEM files are not.
-    """
-    passed = {k: v for k, v in kafka.items() if k not in _LIBRDKAFKA_ONLY}
-    mechanism = kafka.get("sasl.mechanism") or kafka.get("sasl.mechanisms")
-    if mechanism:
-        passed["sasl.mechanism"] = mechanism
-    if "sasl.username" in kafka:
-        passed["sasl.jaas.config"] = _jaas(mechanism or "PLAIN", kafka["sasl.username"], kafka["sasl.password"])
-    if "ssl.ca.location" in kafka:
-        passed |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": kafka["ssl.ca.location"]}
-    return passed
-
-
-_LIBRDKAFKA_ONLY = frozenset({"sasl.mechanisms", "sasl.username", "sasl.password", "ssl.ca.location", "log_level"})
-
-
-def _jaas(mechanism: str, username: str, password: str) -> str:
-    module = "scram.ScramLoginModule" if mechanism.startswith("SCRAM") else "plain.PlainLoginModule"
-    quoted = [value.replace("\\", "\\\\").replace('"', '\\"') for value in (username, password)]
-    return f'org.apache.kafka.common.security.{module} required username="{quoted[0]}" password="{quoted[1]}";'
+def own_topics(config: StreamConfig) -> dict[str, Topic]:
+    """Return the monitor's topics by their names in this deployment."""
+    return {each.full_name(config.topic_prefix): each for each in TOPICS}

@@ -5,8 +5,13 @@ Where a value comes from (flag, environment, file) is the launcher's business.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from rebalance_contract import topics
+from rebalance_kafka.checks import java_problems, librdkafka_problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +30,8 @@ class MetricTopic:
 class StreamConfig:
     """How the Spark application reads, works and writes."""
 
-    #: Client properties under librdkafka's names; the Spark source and sink get the same translated.
+    #: Client properties under librdkafka's names; the Spark source and sink get the same translated, and what stands
+    #: behind `java.`.
     kafka: Mapping[str, str] = field(default_factory=dict)
     #: Name of the watched cluster: a label of every series, part of every key; without `/`.
     cluster: str = "default"
@@ -39,12 +45,19 @@ class StreamConfig:
     topic_replication_factor: int = -1
     #: How often the query of group records looks for new ones.
     membership_trigger_ms: int = 500
-    #: How often the query of commits looks for new ones.
-    commits_trigger_ms: int = 5_000
+    #: How often the query of commits, probes and client metrics looks for new ones.
+    activity_trigger_ms: int = 1_000
     #: How often the diagnosis looks at what is new.
-    diagnosis_trigger_ms: int = 1_000
-    #: How far back the diagnosis reads commits, probes and client metrics when it starts.
-    diagnosis_lookback_minutes: float = 60.0
+    diagnosis_trigger_ms: int = 500
+    #: How far back the diagnosis reads packed activity when it starts.
+    diagnosis_lookback_minutes: float = 15.0
+    #: Rows of activity read at most per partition when the diagnosis starts, the newest ones.
+    diagnosis_lookback_rows: int = 100_000
+    #: A batch that is not over after this long is ended, and its query started again.
+    stall_seconds: float = 600.0
+    #: Groups whose consumers read committed records only, as a regular expression: their lag ends at the last stable
+    #: offset. No protocol tells which ones do.
+    read_committed_groups: str = ""
     #: Topics of client metrics beside the monitor's own, by name or with their format and defaults.
     metric_topics: tuple[MetricTopic | str, ...] = ()
     #: Width of a commit summary; the sliding windows are multiples of it.
@@ -57,47 +70,52 @@ class StreamConfig:
     shuffle_partitions: int = 1
     #: How long a deleted group's totals are kept, should it come back; then its state is dropped.
     forget_groups_after_hours: float = 24.0
-    #: Spark master; empty leaves it, and the memory, to `spark-submit`.
-    master: str = "local[2]"
+    #: The queries this process runs; a big cluster spreads them over machines.
+    queries: tuple[str, ...] = ("membership", "activity", "diagnosis")
+    #: Spark master, by default two cores and up to four attempts of a task; empty leaves it, and the memory, to
+    #: `spark-submit`.
+    master: str = "local[2,4]"
     #: Heap of the Spark driver, which in local mode is all of it.
-    driver_memory: str = "1g"
+    driver_memory: str = "700m"
+    #: Further jars for Spark, such as a cloud's login module; under `spark-submit` they come with `--jars`.
+    extra_jars: tuple[str, ...] = ()
     #: How long a graceful stop waits for the running batch.
     stop_timeout_seconds: float = 30.0
 
     @property
     def groups_topic(self) -> str:
         """Compacted topic of group snapshots."""
-        return f"{self.topic_prefix}groups"
+        return topics.GROUPS.full_name(self.topic_prefix)
 
     @property
     def rebalances_topic(self) -> str:
         """Topic of rebalances."""
-        return f"{self.topic_prefix}rebalances"
+        return topics.REBALANCES.full_name(self.topic_prefix)
 
     @property
-    def commits_topic(self) -> str:
-        """Topic of commit summaries."""
-        return f"{self.topic_prefix}commits"
+    def activity_topic(self) -> str:
+        """Topic of what groups did, packed."""
+        return topics.ACTIVITY.full_name(self.topic_prefix)
 
     @property
     def probes_topic(self) -> str:
         """Topic of what the prober asked the brokers."""
-        return f"{self.topic_prefix}probes"
+        return topics.PROBES.full_name(self.topic_prefix)
 
     @property
     def metrics_topic(self) -> str:
         """Topic that the reporters write client metrics to."""
-        return f"{self.topic_prefix}client-metrics"
+        return topics.CLIENT_METRICS.full_name(self.topic_prefix)
 
     @property
     def findings_topic(self) -> str:
         """Topic of findings."""
-        return f"{self.topic_prefix}findings"
+        return topics.FINDINGS.full_name(self.topic_prefix)
 
     @property
     def heartbeats_topic(self) -> str:
         """Compacted topic of heartbeat timing per group."""
-        return f"{self.topic_prefix}heartbeats"
+        return topics.HEARTBEATS.full_name(self.topic_prefix)
 
     @property
     def all_metric_topics(self) -> tuple[MetricTopic, ...]:
@@ -108,19 +126,40 @@ class StreamConfig:
     @property
     def status_topic(self) -> str:
         """Compacted topic of the monitor's own health."""
-        return f"{self.topic_prefix}status"
+        return topics.STATUS.full_name(self.topic_prefix)
+
+    @property
+    def lag_topic(self) -> str:
+        """Compacted topic of lag and windows per group."""
+        return topics.LAG.full_name(self.topic_prefix)
+
+    @property
+    def impact_topic(self) -> str:
+        """Topic of what rebalances cost."""
+        return topics.IMPACT.full_name(self.topic_prefix)
+
+    def without_secrets(self) -> StreamConfig:
+        """Return the settings that workers get, which need no credentials."""
+        return replace(self, kafka={})
 
     def validate(self) -> list[str]:
         """Return every problem of these settings as a sentence; none means usable."""
         problems = []
         if not self.kafka.get("bootstrap.servers"):
             problems.append("kafka.bootstrap.servers is not set; pass --bootstrap-server HOST:PORT")
+        problems += [*librdkafka_problems(self.kafka), *java_problems(self.kafka)]
+        problems += [
+            f"stream.extra_jars names {jar}, which is no file: check the path"
+            for jar in self.extra_jars
+            if not Path(jar).is_file()
+        ]
         if not self.cluster or "/" in self.cluster:
             problems.append(f"cluster must be a name without '/', got {self.cluster!r}")
         for name in (
             "membership_trigger_ms",
-            "commits_trigger_ms",
+            "activity_trigger_ms",
             "diagnosis_trigger_ms",
+            "diagnosis_lookback_rows",
             "max_offsets_per_trigger",
             "source_tasks",
             "shuffle_partitions",
@@ -133,6 +172,15 @@ class StreamConfig:
             problems.append(
                 f"stream.diagnosis_lookback_minutes must not be negative, got {self.diagnosis_lookback_minutes}"
             )
+        unknown = sorted(set(self.queries) - set(topics.QUERIES))
+        if unknown or not self.queries:
+            problems.append(f"stream.queries must name some of {', '.join(topics.QUERIES)}, got {unknown or 'none'}")
+        try:
+            re.compile(self.read_committed_groups)
+        except re.error as error:
+            problems.append(f"stream.read_committed_groups is no regular expression: {error}")
+        if not self.stall_seconds > 0:
+            problems.append(f"stream.stall_seconds must be above 0, got {self.stall_seconds}")
         if self.pane_ms < 1_000 or 60_000 % self.pane_ms:
             problems.append(f"stream.pane_ms must divide a minute and be at least 1000, got {self.pane_ms}")
         return problems

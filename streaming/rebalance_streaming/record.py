@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from rebalance_kafka.properties import librdkafka_properties
 from rebalance_streaming.errors import StreamError
 
 _OFFSET_COMMIT_PREFIXES = (b"\x00\x00", b"\x00\x01")
@@ -68,7 +69,7 @@ class _Reading:
         settings: dict[str, Any] = {
             "group.id": "rebalance-monitor-record",  # the client insists on one; nothing joins or commits
             "log_level": 0,
-            **kafka,
+            **librdkafka_properties(kafka),
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "enable.partition.eof": True,

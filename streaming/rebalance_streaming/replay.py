@@ -11,49 +11,43 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import zlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
+import rebalance_contract as contract
+from rebalance_contract import bounds, topics
+from rebalance_streaming.activity.clients import Message, pack_messages
+from rebalance_streaming.activity.commits import LogColumns, pack_commits
+from rebalance_streaming.activity.probes import unpack_probe
 from rebalance_streaming.detect.config import DetectConfig
-from rebalance_streaming.detect.detector import Detector
-from rebalance_streaming.groups import episodes, events
-from rebalance_streaming.groups.commits import LogColumns, summarise
-from rebalance_streaming.groups.fold import FOLDED_TYPES, GROUP_METADATA, fold, settle
-from rebalance_streaming.groups.lagging import note_lag
-from rebalance_streaming.groups.leaving import note_timed_out
+from rebalance_streaming.engine.engine import Engine, EngineConfig
+from rebalance_streaming.engine.rows import Input
+from rebalance_streaming.groups.fold import FOLDED_TYPES, GROUP_METADATA, fold
 from rebalance_streaming.groups.model import GroupRecord, GroupState, new_state
 from rebalance_streaming.groups.probing import observe
-from rebalance_streaming.groups.silences import CommitRhythm, note_silences
-from rebalance_streaming.groups.simple import Committing, note_commit
+from rebalance_streaming.outputs import OUTPUTS
 from rebalance_streaming.wire.commits import KeyCache, decode_commits
 from rebalance_streaming.wire.decode import Outcome, decode_record
-from rebalance_streaming.wire.metrics.errors import UndecodableError
-from rebalance_streaming.wire.metrics.formats import decode_metrics
 
 OFFSETS_TOPIC = "__consumer_offsets"
-PROBES_SUFFIX = "probes"
-#: Ends of the names of topics the monitor writes: a replay makes them itself.
-_OWN_SUFFIXES = (".groups", ".rebalances", ".commits", ".findings", ".status", ".heartbeats")
-
-#: What may be asked for, and the kinds of rows each answers with.
-OUTPUTS = {
-    "findings": ("finding",),
-    "rebalances": ("rebalance",),
-    "groups": ("group",),
-    "commits": ("commits",),
-    "all": ("rebalance", "group", "commits", "finding"),
-}
+PROBES_SUFFIX = topics.PROBES.name
+#: Ends of the names of topics the stream writes: a replay makes them itself.
+_OWN_SUFFIXES = tuple(f".{each.name}" for each in topics.TOPICS if set(each.writers) <= set(topics.QUERIES))
 
 _CHUNK = 20_000
 _COMMIT_KEYS = ("0000", "0001")
 _CACHED_KEYS = 1_000_000
 #: How often a diagnosis looks at what happened, in the recording's own time; less often where nothing is recorded.
 _TICK_MS, _IDLE_TICKS = 1_000, 500
+
+
+_GZIP, _GZIP_WINDOW, _READ_BYTES = b"\x1f\x8b", 31, 1 << 16
 
 
 class ReplayError(ValueError):
@@ -80,27 +74,28 @@ _line_decoder = msgspec.json.Decoder(Line)
 
 @dataclass(slots=True)
 class Replay:
-    """Feeds lines into the folds. `cluster` is the name the rows carry, `pane_ms` the width of a commit summary."""
+    """Drives the folds and the engine from lines. `cluster` is the name the rows carry, `pane_ms` a commit row's width.
+
+    `engine`: null leaves the diagnosis out, and with it lag, impact and findings.
+    """
 
     cluster: str = "default"
     pane_ms: int = 5_000
-    detector: Detector | None = None
+    engine: Engine | None = None
     states: dict[str, GroupState] = field(default_factory=dict)
     lines: int = 0
     skipped: int = 0
-    _rebalances: dict[tuple[str, str], events.Rebalance] = field(default_factory=dict)
-    _due: list[tuple[int, str]] = field(default_factory=list)
-    _rhythm: CommitRhythm = field(default_factory=CommitRhythm)
-    _silences: list[tuple[int, str, events.Silence]] = field(default_factory=list)
-    _committing: dict[str, Committing] = field(default_factory=dict)
+    _rebalances: dict[tuple[str, str], contract.Rebalance] = field(default_factory=dict)
+    _impacts: dict[tuple[str, str], contract.RebalanceImpact | contract.GroupImpact] = field(default_factory=dict)
     _sources: dict[tuple[str, int], list[Line]] = field(default_factory=dict)
     _cache: KeyCache = field(default_factory=lambda: KeyCache(_CACHED_KEYS))
-    _summaries: list[tuple[int, events.CommitSummary]] = field(default_factory=list)
+    _commits: list[contract.CommitActivity] = field(default_factory=list)
+    _committing: dict[str, contract.GroupLag] = field(default_factory=dict)
     _now_ms: int = 0
     _judged_ms: int = 0
 
     def feed(self, lines: Iterable[Line]) -> Iterator[dict[str, Any]]:
-        """Take lines; yields commit summaries, the contract's objects with their `kind`, and keeps what else there is.
+        """Take lines; yields packed commits as they come, and keeps what else there is.
 
         A recorder reads topics and partitions in turns, so that only all lines together tell what came first.
         """
@@ -112,31 +107,44 @@ class Replay:
                     self._sources.setdefault((line.topic, line.partition), []).append(line)
 
     def finish(self) -> Iterator[dict[str, Any]]:
-        """Yield rebalances in the order of their end, as they stand at the recording's end, groups, and findings."""
-        self._silences.sort(key=lambda each: each[0], reverse=True)
-        self._summaries.sort(key=lambda each: each[0], reverse=True)
+        """Yield rebalances in the order of their end, groups, lag, impact and findings as they stand at the end."""
+        self._commits.sort(key=lambda each: each.last_commit_ms, reverse=True)
         for line in heapq.merge(*self._sources.values(), key=lambda line: line.timestamp_ms):
-            self._hear(line.timestamp_ms)
+            self._take_commits(line.timestamp_ms)
+            self._judge_until(line.timestamp_ms)
             self._take(line)
-        self._hear(None)
-        self._hear_commits(None)
-        for group, commit in self._committing.items():
-            self.states[group] = note_commit(self.states.get(group) or new_state(self.cluster, group), commit)
-        for state in self.states.values():
-            if state.episode is not None:
-                self.states[state.picture.group] = settle(state, self._now_ms + episodes.SETTLE_AFTER_MS)
-        if self.detector is not None:
-            self._judge_until(self._now_ms)
-            self.detector.finish()
-            self.detector.disturbances()
-            self._note_timed_out(self.detector)
+        self._take_commits(None)
+        self._end()
         for rebalance in sorted(self._rebalances.values(), key=_end_of):
             yield _row("rebalance", rebalance)
-        for group in sorted(self.states):
-            yield _row("group", self.states[group].picture)
-        if self.detector is not None:
-            for finding in self.detector.book.findings():
+        lags = {} if self.engine is None else {each.group: each for each in self.engine.lags(self._now_ms)}
+        for group in sorted({*self.states, *self._committing}):
+            yield _row("group", self._group(group))
+        for lag in lags.values():
+            yield _row("lag", lag)
+        for impact in self._impacts.values():
+            yield _row(impact.kind, impact)
+        if self.engine is not None:
+            for timing in self.engine.detector.timings(self._now_ms):
+                yield _row("timing", timing)
+            for finding in self.engine.detector.book.findings():
                 yield _row("finding", finding)
+
+    def _group(self, group: str) -> contract.GroupSnapshot:
+        """Return a group's picture at the end, with what the end of its last rebalance adds to the totals."""
+        state, commits = self.states.get(group), self._committing.get(group)
+        picture = new_state(self.cluster, group).picture if state is None else state.picture
+        if commits is not None:
+            picture = contract.with_commits(picture, commits)
+        if picture.settlement is None:
+            return picture
+        return replace(picture, counters=contract.settled(picture.counters, picture.settlement), settlement=None)
+
+    def _end(self) -> None:
+        if self.engine is not None:
+            self._judge_until(self._now_ms)
+            self.engine.finish()
+            self._keep_impacts(self.engine)
 
     def _pack(self, lines: list[Line]) -> Iterator[dict[str, Any]]:
         visible = [line for line in lines if line.read_committed and not line.control]
@@ -151,83 +159,56 @@ class Replay:
             np.array([line.timestamp_ms for line in visible], dtype=np.int64),
         )
         commits = decode_commits(keys, values, self._cache)
-        for ended in self._rhythm.take(commits, log):
-            for each in ended.silences:
-                self._silences.append((each.resumed_at_ms, ended.group, each))
-        for summary in summarise(commits, log, self.cluster, self.pane_ms):
-            self._committing.setdefault(
-                summary.group,
-                Committing(summary.group, summary.log_partition, summary.last_log_offset, summary.pane_start_ms),
-            )
-            if self.detector is not None:
-                self._summaries.append((_last_commit_ms(summary), summary))
-            yield _row("commits", summary)
+        for row in pack_commits(commits, log, self.cluster, self.pane_ms):
+            self._commits.append(row)
+            self._note_committing(row)
+            yield _row("commits", row)
+
+    def _note_committing(self, row: contract.CommitActivity) -> None:
+        """Keep what makes a group known of which there is nothing but commits."""
+        known, times = self._committing.get(row.group), [min(each.first_at_ms) for each in row.topics.values()]
+        self._committing[row.group] = contract.GroupLag(
+            self.cluster,
+            row.group,
+            row.last_commit_ms,
+            first_commit_ms=min(times) if known is None else known.first_commit_ms,
+            last_commit_ms=row.last_commit_ms,
+            log_partition=row.log_partition,
+            last_log_offset=row.last_log_offset,
+        )
 
     def _take(self, line: Line) -> None:
-        self._settle_until(line.timestamp_ms)
-        self._hear_commits(line.timestamp_ms)
-        self._judge_until(line.timestamp_ms)
+        self._now_ms = max(self._now_ms, line.timestamp_ms)
         if line.topic == OFFSETS_TOPIC:
             self._fold(line)
         elif line.topic.endswith(PROBES_SUFFIX):
             self._observe(line)
-        elif self.detector is not None and not line.topic.endswith(_OWN_SUFFIXES):
-            self._report(line, self.detector)
+        elif self.engine is not None and not line.topic.endswith(_OWN_SUFFIXES):
+            self._report(line, self.engine)
         else:
             self.skipped += 1
 
-    def _report(self, line: Line, detector: Detector) -> None:
-        try:
-            reports = decode_metrics(_bytes(line.key_hex), _bytes(line.value_hex), line.timestamp_ms, _headers(line))
-        except UndecodableError:
-            self.skipped += 1
-            return
-        for report in reports:
-            detector.take_report(report)
-
-    def _hear_commits(self, until_ms: int | None) -> None:
-        """Tell the diagnosis of commits up to a time, or all."""
-        while self._summaries and (until_ms is None or self._summaries[-1][0] < until_ms):
-            at_ms, summary = self._summaries.pop()
-            if self.detector is not None:
-                self._judge_until(at_ms)
-                self.detector.take_commits(summary)
+    def _take_commits(self, until_ms: int | None) -> None:
+        """Tell the engine of commits up to a time, or all."""
+        while self._commits and (until_ms is None or self._commits[-1].last_commit_ms < until_ms):
+            row = self._commits.pop()
+            at_ms = row.last_commit_ms
+            self._judge_until(at_ms)
+            self._tell(row, at_ms)
             self._now_ms = max(self._now_ms, at_ms)
 
-    def _judge_until(self, now_ms: int) -> None:
-        """Let the diagnosis look at every moment up to a time, as the clock would have."""
-        if self.detector is None:
-            return
-        if self._judged_ms == 0:
-            self._judged_ms = self.detector.now_ms = now_ms
-        step = max(_TICK_MS, (now_ms - self._judged_ms) // _IDLE_TICKS)
-        while self._judged_ms + step <= now_ms:
-            self._judged_ms += step
-            self.detector.advance(self._judged_ms)
-            self.detector.disturbances()
-            self._note_timed_out(self.detector)
-
-    def _note_timed_out(self, detector: Detector) -> None:
-        """Count how members left, as far as that is known by now."""
-        for left in detector.timed_out():
-            before = self.states[left.group]
-            self._keep(left.group, before, note_timed_out(before, left), ())
-
-    def _hear(self, until_ms: int | None) -> None:
-        """Note the gaps between commits that ended before a time, or all."""
-        while self._silences and (until_ms is None or self._silences[-1][0] < until_ms):
-            _, group, silence = self._silences.pop()
-            if group in self.states:
-                before = self.states[group]
-                self._keep(group, before, *note_silences(before, [silence]))
+    def _report(self, line: Line, engine: Engine) -> None:
+        message = Message(line.topic, _bytes(line.key_hex), _bytes(line.value_hex), line.timestamp_ms, _headers(line))
+        packed = pack_messages([message], {}, cluster=self.cluster, pane_ms=self.pane_ms, seconds=None)
+        self.skipped += not packed.rows
+        for _, row in packed.rows:
+            engine.apply(row, line.timestamp_ms)
 
     def _fold(self, line: Line) -> None:
         record = decode_record(_bytes(line.key_hex), _bytes(line.value_hex))
         if record.record_type not in FOLDED_TYPES or record.outcome not in (Outcome.DECODED, Outcome.TOMBSTONE):
             self.skipped += 1
             return
-        group = record.key.group if record.record_type == GROUP_METADATA else record.key.group_id
-        before = self.states.get(group) or new_state(self.cluster, group)
         at = GroupRecord(
             partition=line.partition,
             offset=line.offset,
@@ -238,63 +219,125 @@ class Replay:
             member_id=getattr(record.key, "member_id", None),
             received_at_ms=line.received_at_ms,
         )
-        self._keep(group, before, *fold(before, at))
+        group = record.key.group if record.record_type == GROUP_METADATA else record.key.group_id
+        self._keep(group, at, line.timestamp_ms)
 
     def _observe(self, line: Line) -> None:
-        text = _bytes(line.value_hex)
         try:
-            probe = events.decode(text or b"", events.Probe)
-        except events.ContractError:
+            probe = contract.decode(_bytes(line.value_hex) or b"", contract.Probe)
+            rows = list(unpack_probe(_bytes(line.value_hex) or b"", probe.cluster, line.timestamp_ms))
+        except contract.ContractError:
             self.skipped += 1
             return
-        before = self.states.get(probe.group) or new_state(self.cluster, probe.group)
-        self._keep(probe.group, before, *observe(before, probe))
-        if self.detector is not None:
-            self.detector.take_probe(probe)
-            for around in self.detector.lags():
-                state = self.states[around.group]
-                self._keep(around.group, state, *note_lag(state, around))
+        for group, row in rows:
+            # A recording's cluster may have had another name.
+            if isinstance(row, contract.ProbeActivity):
+                self._keep(group, row.probe, line.timestamp_ms)
+                self._tell(replace(row, probe=replace(row.probe, cluster=self.cluster)), line.timestamp_ms)
+            else:
+                self._tell(replace(row, cluster=self.cluster), line.timestamp_ms)
 
-    def _keep(
-        self, group: str, before: GroupState, after: GroupState, rebalances: tuple[events.Rebalance, ...]
-    ) -> None:
+    def _keep(self, group: str, each: GroupRecord | contract.Probe, at_ms: int) -> None:
+        before = self.states.get(group) or new_state(self.cluster, group)
+        after, rebalances = observe(before, each) if isinstance(each, contract.Probe) else fold(before, each)
+        if after is before and not rebalances:
+            return
         self.states[group] = after
         for rebalance in rebalances:
             self._rebalances[group, rebalance.rebalance_id] = rebalance
-            if self.detector is not None:
-                self.detector.take_rebalance(rebalance)
-        if self.detector is not None and after.picture != before.picture:
-            self.detector.take_group(after.picture)
-        due = episodes.settles_at_ms(after)
-        if due is not None and due != episodes.settles_at_ms(before):
-            heapq.heappush(self._due, (due, group))
+            self._tell(rebalance, at_ms)
+        if after.picture != before.picture:
+            self._tell(after.picture, at_ms)
 
-    def _settle_until(self, now_ms: int) -> None:
-        """Do what the stream's timers would have done by now."""
-        self._now_ms = max(self._now_ms, now_ms)
-        while self._due and self._due[0][0] <= self._now_ms:
-            _, group = heapq.heappop(self._due)
-            self.states[group] = settle(self.states[group], self._now_ms)
+    def _tell(self, row: Input, at_ms: int) -> None:
+        if self.engine is not None:
+            self.engine.apply(row, at_ms)
+
+    def _judge_until(self, now_ms: int) -> None:
+        """Let the engine look at every moment up to a time, as the clock would have."""
+        if self.engine is None:
+            return
+        if self._judged_ms == 0:
+            self._judged_ms = self.engine.detector.now_ms = now_ms
+        step = max(_TICK_MS, (now_ms - self._judged_ms) // _IDLE_TICKS)
+        while self._judged_ms + step <= now_ms:
+            self._judged_ms += step
+            self.engine.judge(self._judged_ms)
+        self._keep_impacts(self.engine)
+
+    def _keep_impacts(self, engine: Engine) -> None:
+        for row in engine.take_impacts():
+            name = row.rebalance_id if isinstance(row, contract.RebalanceImpact) else ""
+            self._impacts[row.group, name] = row
 
 
-def read_lines(files: Iterable[Iterable[bytes | str]], until_ms: int | None = None) -> Iterator[Line]:
-    """Read recordings, several merged by time, up to and including `until_ms`. Raises ReplayError for a bad line."""
-    readings = [_parse(file) for file in files]
+def read_lines(
+    files: Iterable[Iterable[bytes | str]],
+    until_ms: int | None = None,
+    notify: Callable[[str], None] = lambda _: None,
+) -> Iterator[Line]:
+    """Read recordings, compressed by gzip or not, several merged by time, up to and including `until_ms`.
+
+    A last line that is cut off is left out and told to `notify`. Raises ReplayError for any other bad line.
+    """
+    readings = [_parse(file, notify) for file in files]
     lines = readings[0] if len(readings) == 1 else heapq.merge(*readings, key=lambda line: line.timestamp_ms)
     return (line for line in lines if until_ms is None or line.timestamp_ms <= until_ms)
 
 
-def _parse(file: Iterable[bytes | str]) -> Iterator[Line]:
+def _parse(file: Iterable[bytes | str], notify: Callable[[str], None]) -> Iterator[Line]:
     name = getattr(file, "name", "the input")
-    for number, text in enumerate(file, start=1):
+    numbered = enumerate(_uncompressed(file, name), start=1)
+    for number, text in numbered:
         if not text.strip():
             continue
         try:
-            yield _line_decoder.decode(text)
+            yield _checked(_line_decoder.decode(text))
         except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError) as error:
+            if not text.endswith(_line_end(text)) and next(numbered, None) is None:
+                notify(f"{name} line {number} is cut off and left out; the recorder was stopped while it wrote")
+                return
             raise ReplayError(
                 f"{name} line {number}: {error}; a recording has partition, offset, timestamp_ms, key_hex and value_hex"
             ) from None
+        except ReplayError as error:
+            raise ReplayError(f"{name} line {number}: {error}") from None
+
+
+def _line_end(text: bytes | str) -> Any:
+    return b"\n" if isinstance(text, bytes) else "\n"
+
+
+def _checked(line: Line) -> Line:
+    """Return the line; raises ReplayError here, where its number is known, for what is no hexadecimal text."""
+    for text in (line.key_hex, line.value_hex):
+        _bytes(text)
+    if line.headers:
+        _headers(line)
+    return line
+
+
+def _uncompressed(file: Iterable[bytes | str], name: str) -> Iterable[bytes | str]:
+    """Return the lines of a file, of what gzip made of it if its first bytes say so."""
+    peek = getattr(file, "peek", None)
+    return _unzipped(file, name) if peek is not None and peek(2)[:2] == _GZIP else file
+
+
+def _unzipped(file: Any, name: str) -> Iterator[bytes]:
+    """Yield lines as far as they can be had: unlike the gzip module up to the last byte of a file that was cut."""
+    rest, stream = b"", zlib.decompressobj(_GZIP_WINDOW)
+    while data := file.read(_READ_BYTES):
+        while data:
+            try:
+                *lines, rest = (rest + stream.decompress(data)).split(b"\n")
+            except zlib.error as error:
+                raise ReplayError(f"{name} is damaged: {error}") from None
+            yield from (line + b"\n" for line in lines)
+            data = stream.unused_data
+            if stream.eof:
+                stream = zlib.decompressobj(_GZIP_WINDOW)
+    if rest:
+        yield rest
 
 
 def _chunks(lines: Iterable[Line]) -> Iterator[list[Line]]:
@@ -317,14 +360,10 @@ def _bytes(text: str | None) -> bytes | None:
         raise ReplayError(f"key_hex or value_hex is not hexadecimal: {error}") from None
 
 
-def _end_of(rebalance: events.Rebalance) -> tuple[bool, int, str]:
+def _end_of(rebalance: contract.Rebalance) -> tuple[bool, int, str]:
     """Sort rebalances by their end, those that go on last."""
     end_ms = rebalance.completed_at_ms
     return end_ms is None, rebalance.started_before_ms if end_ms is None else end_ms, rebalance.rebalance_id
-
-
-def _last_commit_ms(summary: events.CommitSummary) -> int:
-    return max(max(topic.committed_at_ms) for topic in summary.topics.values())
 
 
 def _headers(line: Line) -> dict[str, bytes | None]:
@@ -338,7 +377,20 @@ def _headers(line: Line) -> dict[str, bytes | None]:
 
 
 def _row(kind: str, row: Any) -> dict[str, Any]:
-    return {"kind": kind, **msgspec.to_builtins(row)}
+    """Return a row as the stream publishes it: bounded, with what is counted on the way."""
+    encode_row = _BOUNDED.get(type(row))
+    fields = msgspec.to_builtins(row) if encode_row is None else msgspec.json.decode(encode_row(row))
+    # Rows of some topics have a `kind` of their own; of a replay's output this one tells.
+    return {**fields, "kind": kind}
+
+
+_BOUNDED: dict[type[Any], Callable[[Any], bytes]] = {
+    contract.GroupSnapshot: bounds.encode_group,
+    contract.Rebalance: bounds.encode_rebalance,
+    contract.GroupLag: bounds.encode_lag,
+    contract.RebalanceImpact: bounds.encode_impact,
+    contract.Finding: bounds.encode_finding,
+}
 
 
 def replay(
@@ -351,14 +403,18 @@ def replay(
 ) -> Iterator[bytes]:
     """Yield the rows of a replay as JSON lines without line ends. Raises ReplayError for what is no recording.
 
-    Findings come last, each once, as it stood at the end.
+    `output` is a name of OUTPUTS. Findings come last, each once, as it stood at the end.
     """
     wanted = OUTPUTS[output]
     state = Replay()
-    if {"finding", "group"} & set(wanted):
-        # A group's totals tell how members left, which only the diagnosis finds out.
-        state.detector = Detector(state.cluster, detect)
-    for row in itertools.chain(state.feed(read_lines(files, until_ms)), state.finish()):
+    if {"finding", "lag", "rebalance_impact", "timing"} & set(wanted):
+        state.engine = make_engine(state.cluster, detect)
+    for row in itertools.chain(state.feed(read_lines(files, until_ms, notify)), state.finish()):
         if row["kind"] in wanted:
             yield msgspec.json.encode(row)
     notify(f"replayed {state.lines} lines, {len(state.states)} groups, {state.skipped} lines that tell nothing here")
+
+
+def make_engine(cluster: str, detect: DetectConfig | None = None) -> Engine:
+    """Return an engine for recordings."""
+    return Engine(EngineConfig(cluster=cluster, source_topic=OFFSETS_TOPIC, detect=detect or DetectConfig()))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from rebalance_streaming.groups.events import Finding
+from rebalance_contract import Finding
 from rebalance_streaming.replay import replay
 
 FOLDER = Path(__file__).parents[1] / "golden"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from accuracy.recordings import Recording
+from rebalance_contract import Finding
 from rebalance_deploy.stories.judging import mistakes_of_cured, mistakes_of_sick
 from rebalance_streaming.detect.catalogue import diagnosis
-from rebalance_streaming.groups.events import Finding
 
 RIGHT, HINTED, ABSTAINED, WRONG = "right", "hinted", "abstained", "wrong"
 

@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from rebalance_contract import Finding, GroupImpact, GroupSnapshot, Rebalance
 from rebalance_deploy.stories.play import StoryRun
 from rebalance_deploy.stories.programme import find_story
 from rebalance_deploy.stories.story import Expected
 from rebalance_streaming.detect.config import DetectConfig
-from rebalance_streaming.groups.events import Finding, GroupSnapshot, Rebalance
 from rebalance_streaming.replay import replay
 
 _T = TypeVar("_T")
@@ -62,6 +62,11 @@ class Recording:
     def rebalances(self) -> list[Rebalance]:
         """Return the rebalances as a replay leaves them."""
         return self._replayed("rebalances", Rebalance)
+
+    def impacts(self) -> list[GroupImpact]:
+        """Return what rebalances cost their groups, as a replay leaves it."""
+        rows = replay([self.lines(())], output="impact")
+        return [msgspec.json.decode(row, type=GroupImpact) for row in rows if b'"kind":"group_impact"' in row]
 
     def judge(self, sources: str = "all") -> list[Finding]:
         """Return what a replay finds with these sources."""

@@ -9,12 +9,13 @@ import json
 import os
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import rebalance_contract as contract
 from accuracy import truth
 from accuracy.scenarios import SCENARIOS, Scenario
 from accuracy.stage import Stage
@@ -120,8 +121,17 @@ def monitored_facts(rig: Rig, group: str) -> Facts:
 
 def _groups(rig: Rig) -> dict[str, dict[str, Any]]:
     topic = f"{StreamConfig().topic_prefix}groups"
-    rows = (json.loads(value) for _, value in read_topic(rig.broker.bootstrap, topic) if value)
+    rows = (_settled(value) for _, value in read_topic(rig.broker.bootstrap, topic) if value)
     return {row["group"]: row for row in rows}
+
+
+def _settled(value: bytes) -> dict[str, Any]:
+    """Return a group's row with its last rebalance in its totals, as readers show it when that has settled."""
+    group = contract.decode(value, contract.GroupSnapshot)
+    if group.settlement is not None:
+        group = replace(group, counters=contract.settled(group.counters, group.settlement))
+    row: dict[str, Any] = json.loads(contract.encode(group))
+    return row
 
 
 def _is_settled(rig: Rig, group: str) -> bool:

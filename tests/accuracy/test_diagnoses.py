@@ -12,6 +12,7 @@ import pytest
 from accuracy.fixtures import EXPECTED
 from accuracy.outcomes import ABSTAINED, HINTED, RIGHT, WRONG, Outcome, mistakes, outcome_of
 from accuracy.recordings import SOURCES, Recording, recordings
+from rebalance_contract import CountedImpact
 
 RECORDINGS = recordings()
 REPORT = Path(__file__).parents[2] / "docs" / "accuracy-diagnoses.md"
@@ -43,9 +44,10 @@ def test_every_rebalance_has_one_primary_cause(recording: Recording) -> None:
 @pytest.mark.parametrize("recording", RECORDINGS, ids=lambda each: each.name)
 def test_only_those_who_left_timed_out(recording: Recording) -> None:
     """Nobody is counted as timed out who neither left nor was replaced, nor twice."""
+    costs = {each.group: each.totals() for each in recording.impacts()}
     for group in recording.groups():
-        counters = group.counters
-        timed_out = counters.members_expired + counters.members_poll_timeout
+        counters, cost = group.counters, costs.get(group.group, CountedImpact())
+        timed_out = cost.members_expired + cost.members_poll_timeout
         assert timed_out <= counters.members_left + counters.members_replaced, group.group
 
 

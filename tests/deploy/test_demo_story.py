@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from groups.records import Log, member
+from rebalance_contract import Finding, Rebalance, Subject
 from rebalance_deploy.demo import commentary
 from rebalance_deploy.demo.acts import ACTS, describe_expected
 from rebalance_deploy.demo.commentary import Commentary
@@ -26,7 +27,6 @@ from rebalance_deploy.errors import UserError
 from rebalance_deploy.stories.play import StoryRun
 from rebalance_deploy.stories.programme import FOUNDING
 from rebalance_deploy.stories.story import JAVA, Advice, ClientSpec, Expected
-from rebalance_streaming.groups.events import Finding, Rebalance, Subject
 from rebalance_streaming.groups.fold import fold
 from rebalance_streaming.groups.model import new_state
 from waiting import wait_for

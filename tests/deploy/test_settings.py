@@ -1,12 +1,18 @@
 """Where settings come from and what is said about wrong ones."""
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from rebalance_deploy.components import SECTIONS, export_config, probe_config, stream_config
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.settings import Sources, known_keys, load
+from rebalance_exporters.config import ExportConfig
+from rebalance_streaming.detect.config import DetectConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,3 +109,144 @@ def test_a_file_that_cannot_be_used_is_one_sentence(tmp_path: Path, content: str
 def test_shared_keys_stand_outside_the_sections():
     """What means one thing for the whole deployment is set once."""
     assert known_keys(KNOWN) == ["cluster", "engine.speed_ms", "lamp.port"]
+
+
+def kubernetes(service: str, *ports: tuple[str, int]) -> dict[str, str]:
+    """What a container is told of one service."""
+    name = service.upper().replace("-", "_")
+    found = {f"{name}_SERVICE_HOST": "10.0.0.1", f"{name}_SERVICE_PORT": "9092", f"{name}_PORT": "tcp://10.0.0.1:9092"}
+    for port_name, port in ports:
+        one = f"{name}_PORT_{port}_TCP"
+        found |= {
+            f"{name}_SERVICE_PORT_{port_name.upper().replace('-', '_')}": str(port),
+            one: f"tcp://10.0.0.1:{port}",
+            f"{one}_PROTO": "tcp",
+            f"{one}_PORT": str(port),
+            f"{one}_ADDR": "10.0.0.1",
+        }
+    return found
+
+
+@pytest.mark.parametrize("configured", [stream_config, probe_config, export_config])
+def test_every_process_starts_among_kubernetes_services(configured: Callable[[Sources], Any]):
+    """Services of whatever name put variables into each container: none is a setting, none a client property."""
+    environment = {"REBALANCE_MONITOR_KAFKA_BOOTSTRAP_SERVERS": "kafka:9092"}
+    plain = configured(Sources(environment=environment))
+    for service in (
+        "rebalance-monitor",
+        "rebalance-monitor-kafka",
+        "rebalance-monitor-kafka-bootstrap",
+        "rebalance-monitor-export",
+        "rebalance-monitor-export-listen",
+        "rebalance-monitor-probe-file",
+    ):
+        environment |= kubernetes(service, ("http-metrics", 9642), ("file", 443))
+    assert configured(Sources(environment=environment)) == plain
+
+
+def test_variables_of_other_commands_are_no_settings():
+    """They are documented, and may stand in the environment of any process."""
+    names = ("CACHE", "CONFIG", "IVY_SETTINGS", "URL", "USER", "PASSWORD_FILE", "CA_FILE")
+    assert load_engine(environment={f"REBALANCE_MONITOR_{name}": "/x" for name in names}) == Engine()
+
+
+def test_a_misspelt_port_is_no_service():
+    """Only an address tells that Kubernetes wrote it."""
+    with pytest.raises(UserError, match="did you mean 'REBALANCE_MONITOR_LAMP_PORT'"):
+        load_engine(environment={"REBALANCE_MONITOR_LMP_PORT": "9642"})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[[detect.silences]]\ngrup = "x"', "unknown key 'grup' in detect.silences number 1; did you mean 'group'?"),
+        (
+            '[[detect.overrides]]\ngroup = "x"\n[detect.overrides.threshold]\nstalled_ms = 1',
+            "unknown key 'threshold' in detect.overrides number 1; did you mean 'thresholds'?",
+        ),
+        (
+            '[stream]\nmetric_topics = ["a", {name = "b", formt = "otlp"}]',
+            "unknown key 'formt' in stream.metric_topics number 2; did you mean 'format'?",
+        ),
+        ('[kafak]\n"client.id" = "x"\n"client.rack" = "y"', "unknown section [kafak]; did you mean [kafka]?"),
+        ("[xyzzy]\na = 1", "unknown section [xyzzy]; known are stream, detect, probe, export, kafka"),
+        ("[detect]\nstalled_m = 1", "unknown setting 'detect.stalled_m'; did you mean 'detect.thresholds.stalled_ms'?"),
+        ("[export]\nlistn_port = 1", "unknown setting 'export.listn_port'; did you mean 'export.listen_port'?"),
+        ("[export]\nqqqq = 1", "unknown setting 'export.qqqq'; docs/configuration.md lists all"),
+    ],
+)
+def test_an_unknown_key_is_one_sentence_wherever_it_stands(tmp_path: Path, text: str, said: str):
+    """In lists of tables too, and also for a process that would not read it."""
+    file = tmp_path / "m.toml"
+    file.write_text(text)
+    with pytest.raises(UserError) as caught:
+        load(ExportConfig, "export", Sources(file), SECTIONS)
+    assert str(caught.value) == said
+
+
+def test_known_keys_inside_lists_of_tables_are_taken(tmp_path: Path):
+    """The check knows what the settings know."""
+    file = tmp_path / "m.toml"
+    file.write_text(
+        '[[detect.silences]]\ngroup = "g"\nrule = "poll_overrun"\nuntil_ms = 5\n'
+        '[[detect.overrides]]\ngroup = "g"\n[detect.overrides.thresholds]\nstalled_ms = 1\n'
+        '[stream]\nmetric_topics = ["a", {name = "b", format = "otlp", defaults = {host = "h"}}]'
+    )
+    loaded = load(DetectConfig, "detect", Sources(file), SECTIONS)
+    assert (loaded.silences[0].until_ms, loaded.overrides[0].thresholds) == (5, {"stalled_ms": 1})
+
+
+def test_a_file_in_another_encoding_is_named(tmp_path: Path):
+    """As an editor on Windows may save it."""
+    file = tmp_path / "m.toml"
+    file.write_bytes('cluster = "ü"'.encode("latin-1"))
+    with pytest.raises(UserError, match=r"m\.toml is not UTF-8, as TOML must be: see byte 11"):
+        load_engine(file)
+
+
+def test_client_properties_keep_their_form(tmp_path: Path):
+    """TOML has truth values, lists and tables, clients have text."""
+    file = tmp_path / "m.toml"
+    file.write_text(
+        '[kafka]\nbootstrap.servers = ["a:1", "b:2"]\n"enable.ssl.certificate.verification" = false\n'
+        '[kafka.java]\n"max.request.size" = 9\n[kafka.librdkafka]\noauth_cb = "m:f"'
+    )
+    assert load_engine(file, {"REBALANCE_MONITOR_KAFKA_JAVA_CLIENT_RACK": "r"}).kafka == {
+        "bootstrap.servers": "a:1,b:2",
+        "enable.ssl.certificate.verification": "false",
+        "java.max.request.size": "9",
+        "librdkafka.oauth_cb": "m:f",
+        "java.client.rack": "r",
+    }
+
+
+@pytest.mark.parametrize("key", ["kafka.SASL.PASSWORD", "kafka.java.sasl.jaas.config", "kafka.librdkafka.ssl.key.pem"])
+def test_secrets_are_refused_as_flags_however_written(key: str):
+    """Whichever table and case, the value is not repeated."""
+    with pytest.raises(UserError, match="is a secret") as caught:
+        load_engine(flags=(f"{key}=hunter2",))
+    assert "hunter2" not in str(caught.value)
+
+
+def test_what_librdkafka_would_refuse_is_told_before_anything_starts():
+    """A misspelt property, in the same words for each process."""
+    sources = Sources(flags=("kafka.bootstrap.servers=b:1", "kafka.client.rac=r"))
+    for configured in (stream_config, probe_config, export_config):
+        with pytest.raises(UserError, match=r"there is no kafka\.client\.rac, did you mean kafka\.client\.rack\?"):
+            configured(sources)
+
+
+EXAMPLES = re.findall(
+    r"```toml\n(.*?)```", (Path(__file__).parents[2] / "docs" / "authentication.md").read_text("utf-8"), re.DOTALL
+)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
+def test_documented_ways_to_log_in_are_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, example: str):
+    """Each example is taken as it stands, but for the files that it names."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "msk.py").write_text("def token(region):\n    return region, 0")
+    file = tmp_path / "m.toml"
+    file.write_text(re.sub(r'"ssl\.\w+\.location" = .*\n|extra_jars = .*\n', "", example), "utf-8")
+    for configured in (stream_config, probe_config, export_config):
+        assert configured(Sources(file)).kafka["bootstrap.servers"]

@@ -7,36 +7,46 @@ of the topic `orders` unless a dictionary says otherwise. Times are milliseconds
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import msgspec
 
+from rebalance_contract import (
+    ClientActivity,
+    CommitActivity,
+    Generation,
+    GroupSnapshot,
+    Member,
+    OffsetActivity,
+    Partitions,
+    Probe,
+    ProbeActivity,
+    ProbedMember,
+    Rebalance,
+    RebalanceImpact,
+    Silence,
+    TopicCommits,
+    encode,
+)
+from rebalance_streaming.activity.clients import pack_reports
+from rebalance_streaming.activity.probes import unpack_probe
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import POLL_TIMEOUT, Departure
 from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.fingerprints import fingerprint
 from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.look import Look
+from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.progress import Rhythm
-from rebalance_streaming.groups.events import (
-    CommitSummary,
-    Generation,
-    GroupSnapshot,
-    Member,
-    Partitions,
-    Probe,
-    ProbedMember,
-    Rebalance,
-    TopicCommits,
-)
+from rebalance_streaming.detect.rules.registry import RECOLLECTIONS
 from rebalance_streaming.wire.metrics.report import Point, Report
 
 T0 = 1_000_000_000_000
 SECOND, MINUTE, HOUR = 1_000, 60_000, 3_600_000
 CLUSTER, GROUP, TOPIC = "prod", "g", "orders"
 
-Event = GroupSnapshot | Rebalance | CommitSummary | Probe | Report
+Event = GroupSnapshot | Rebalance | CommitActivity | OffsetActivity | RebalanceImpact | Probe | Report | ClientActivity
 Numbers = Sequence[int] | Partitions | None
 
 
@@ -125,16 +135,18 @@ def rebalance_id(at_ms: int) -> str:
     return f"r{at_ms}"
 
 
-def commits(at_ms: int, offsets: Mapping[int, int | None], *, topic: str = TOPIC) -> CommitSummary:
+def commits(at_ms: int, offsets: Mapping[int, int | None], *, topic: str = TOPIC) -> CommitActivity:
     """Make a pane with one commit per partition, all at `at_ms`; null deletes. Later panes come later in the log."""
     rows = TopicCommits(
         partitions=list(offsets),
         offsets=list(offsets.values()),
         committed_at_ms=[at_ms] * len(offsets),
+        first_at_ms=[at_ms] * len(offsets),
         log_offsets=[at_ms] * len(offsets),
         commits=[1] * len(offsets),
     )
-    return CommitSummary(CLUSTER, GROUP, at_ms // 5_000 * 5_000, 5_000, 7, at_ms, at_ms, {topic: rows})
+    counts = ((at_ms // 10_000 * 10_000, len(offsets)),)
+    return CommitActivity(CLUSTER, GROUP, 7, at_ms, at_ms, 5_000, counts, {topic: rows})
 
 
 def probe(
@@ -183,6 +195,24 @@ def report(at_ms: int, of: Member, values: Mapping[str, float | None] | None = N
     return Report("native", at_ms, at_ms, **{**described, **changes})
 
 
+def packed(event: Report | ClientActivity) -> ClientActivity:
+    """Return what a report becomes on its way to the diagnosis."""
+    if isinstance(event, ClientActivity):
+        return event
+    ((_, row),) = pack_reports([event], 5 * SECOND, CLUSTER)
+    return row
+
+
+def unpacked(event: Probe) -> list[OffsetActivity | ProbeActivity]:
+    """Return what a probe becomes on its way to the diagnosis."""
+    return [row for _, row in unpack_probe(encode(event), event.cluster, event.probed_at_ms)]
+
+
+def silenced(of: Rebalance, *silences: Silence) -> RebalanceImpact:
+    """Make what a rebalance cost: gaps in commits."""
+    return RebalanceImpact(CLUSTER, GROUP, of.rebalance_id, silences)
+
+
 def history(*events: Event) -> GroupHistory:
     """Return the history that these events leave, taken in the order given."""
     found = GroupHistory(CLUSTER, GROUP)
@@ -197,17 +227,38 @@ def take(known: GroupHistory, event: Event) -> None:
         known.take_group(event, event.updated_at_ms or T0)
     elif isinstance(event, Rebalance):
         known.take_rebalance(event)
-    elif isinstance(event, CommitSummary):
+    elif isinstance(event, CommitActivity):
         known.progress.take_commits(event)
+    elif isinstance(event, RebalanceImpact):
+        known.take_impact(event)
+    elif isinstance(event, OffsetActivity):
+        known.take_offsets(event)
     elif isinstance(event, Probe):
-        known.take_probe(event)
+        for row in unpacked(event):
+            if isinstance(row, ProbeActivity):
+                known.take_probe(row.probe)
+            else:
+                known.take_offsets(row)
     else:
-        known.clients.take(event)
+        known.clients.take(packed(event))
+
+
+#: What rules remember of the histories that were looked at, which a case would keep.
+_memories: dict[int, tuple[GroupHistory, Memory]] = {}
 
 
 def look(known: GroupHistory, now_ms: int, **changes: Any) -> Look:
-    """Look at a group with the default thresholds."""
-    return Look(known, **{"thresholds": Thresholds(), "now_ms": now_ms, **changes})
+    """Look at a group with the default thresholds; what is to be remembered is, from one look to the next."""
+    seen = Look(known, **{"thresholds": Thresholds(), "now_ms": now_ms, "memory": memory_of(known), **changes})
+    for each in RECOLLECTIONS:
+        seen = replace(seen, memory=each.recollect(seen))
+    _memories[id(known)] = known, seen.memory
+    return seen
+
+
+def memory_of(known: GroupHistory) -> Memory:
+    """Return what was remembered of a history at the latest look."""
+    return _memories.get(id(known), (known, Memory()))[1]
 
 
 def past(

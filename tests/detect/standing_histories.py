@@ -10,12 +10,12 @@ import msgspec
 
 from detect.histories import rebalance_id, take
 from goldens import data_records
+from rebalance_contract import CommitActivity, GroupSnapshot, Member, Rebalance
 from rebalance_streaming.detect.departures import Departure
 from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.fingerprints import fingerprint
 from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.progress import Rhythm
-from rebalance_streaming.groups.events import CommitSummary, GroupSnapshot, Member, Rebalance
 from rebalance_streaming.replay import Replay, read_lines
 
 
@@ -61,8 +61,8 @@ def replayed(scenario: str, until_ms: int | None = None) -> GroupHistory:
     return max(known.values(), key=lambda each: len(each.rebalances))
 
 
-_KINDS: dict[str, type[GroupSnapshot | Rebalance | CommitSummary]] = {
+_KINDS: dict[str, type[GroupSnapshot | Rebalance | CommitActivity]] = {
     "group": GroupSnapshot,
     "rebalance": Rebalance,
-    "commits": CommitSummary,
+    "commits": CommitActivity,
 }

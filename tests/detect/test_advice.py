@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from detect.histories import SECOND, T0, member, report
+from detect.histories import SECOND, T0, member, packed, report
 from detect.standing_histories import departed
+from rebalance_contract import Advice, Member
 from rebalance_streaming.detect.advice import (
     blocked_heartbeat_advice,
     fewer_records,
@@ -23,7 +24,6 @@ from rebalance_streaming.detect.advice import (
 )
 from rebalance_streaming.detect.clients import ClientHistory
 from rebalance_streaming.detect.departures import POLL_TIMEOUT, SESSION_EXPIRED, Departure
-from rebalance_streaming.groups.events import Advice, Member
 from rebalance_streaming.wire.metrics.report import ClientConfig
 
 LEFT_MS = T0 + 600 * SECOND
@@ -41,7 +41,8 @@ def gone(who: Member = B, likely: str = POLL_TIMEOUT, **changes: Any) -> Departu
 def telling(**settings: int) -> ClientHistory:
     """Make a client that told its settings."""
     found = ClientHistory()
-    found.take(report(T0, B, config=ClientConfig(**settings)))
+    row = packed(report(T0, B, config=ClientConfig(**settings)))
+    found.take(row, row.samples[0])
     return found
 
 

@@ -20,7 +20,9 @@ from detect.histories import (
     probe,
     rebalance,
     report,
+    silenced,
 )
+from rebalance_contract import Member, Moves, Silence
 from rebalance_streaming.detect.rules.assignors import (
     CONDITIONS,
     assignment_imbalance,
@@ -30,7 +32,6 @@ from rebalance_streaming.detect.rules.assignors import (
     shared_group_id,
 )
 from rebalance_streaming.detect.verdict import CERTAIN, INFO, PLAUSIBLE, STRONG, TICKET
-from rebalance_streaming.groups.events import Member, Moves, Silence
 
 NOW = T0 + 2 * HOUR
 
@@ -46,7 +47,8 @@ def cost(who: list[Member], *, kept: int = 4, took_ms: int = 3 * SECOND, count: 
     """Let four partitions stand still for as long as a rebalance takes."""
     begins = [NOW - (i + 1) * HOUR for i in range(count)]
     gaps = {at: tuple(Silence("orders", p, at, at + took_ms) for p in range(4)) for at in begins}
-    return [rebalance(at, who, who, moves=Moves(kept=kept), took_ms=took_ms, silences=gaps[at]) for at in begins]
+    made = [rebalance(at, who, who, moves=Moves(kept=kept), took_ms=took_ms) for at in begins]
+    return [*made, *(silenced(each, *gaps[each.started_before_ms]) for each in made)]
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from detect.histories import CLUSTER, MINUTE, SECOND, T0, member
+from rebalance_contract import Advice, Evidence, Finding, Member, Subject, decode, encode
 from rebalance_streaming.detect.book import Book, Statement, subject_key, topic_key
 from rebalance_streaming.detect.verdict import LOG, PAGE, PROBES, TICKET, Verdict, subject_of
-from rebalance_streaming.groups.events import Advice, Evidence, Finding, Member, Subject, decode, encode
 
 A, B = member("a-1"), member("b-1")
 AFTER_MS = 10 * MINUTE

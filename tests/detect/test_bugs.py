@@ -2,6 +2,7 @@
 
 import pytest
 
+from rebalance_contract import Advice
 from rebalance_streaming.detect import fingerprints
 from rebalance_streaming.detect.bugs import (
     BROKER,
@@ -16,7 +17,6 @@ from rebalance_streaming.detect.bugs import (
 )
 from rebalance_streaming.detect.catalogue import DIAGNOSES
 from rebalance_streaming.detect.fingerprints import JAVA, KAFKA_PYTHON, LIBRDKAFKA, SARAMA, parse_version
-from rebalance_streaming.groups.events import Advice
 
 CLIENTS = {BROKER, CONNECT, PYKAFKA, RUBY_KAFKA, STREAMS} | {
     *(fingerprints.JAVA, fingerprints.LIBRDKAFKA, fingerprints.KAFKA_PYTHON, fingerprints.AIOKAFKA),

@@ -13,8 +13,11 @@ from rebalance_streaming.detect.catalogue import (
     FAMILIES,
     GENERAL_THRESHOLDS,
     THRESHOLD_TEXTS,
+    TRAITS,
     diagnosis,
     in_words,
+    of_family,
+    with_trait,
 )
 from rebalance_streaming.detect.config import THRESHOLD_NAMES, DetectConfig
 from rebalance_streaming.detect.docs import SETTINGS_EXAMPLE, render, write
@@ -30,7 +33,7 @@ IDS = {
     "polling": """poll_overrun poll_overrun_risk no_progress_loop poison_record stalled_member_join_barrier
         rebalance_timeout_excessive slow_rebalance_callback""",
     "heartbeats": """heartbeat_starvation processing_blocks_heartbeat process_pause member_crash crash_loop
-        ungraceful_shutdown network_partition idle_connection_drop short_lived_consumers member_flapping""",
+        ungraceful_shutdown network_partition short_lived_consumers member_flapping""",
     "configuration": """session_heartbeat_ratio session_timeout_too_short join_rejected static_membership_missing
         static_session_too_short static_id_conflict static_member_ghost static_stalled_member eager_assignor
         assignor_migration_error cooperative_livelock initial_delay_too_short idle_members assignment_imbalance
@@ -81,6 +84,26 @@ def test_the_rules_speak_of_known_diagnoses_only():
     }
     assert written
     assert {each for each in written if each[1] not in DIAGNOSES} == set()
+
+
+def test_every_diagnosis_is_said_by_some_rule():
+    """What the catalogue explains can be found: each id is the rule of a verdict that some code makes."""
+    names = {"UNDETERMINED": "undetermined"}
+    said = {
+        names.get(found, found.strip('"'))
+        for path in PACKAGE.rglob("*.py")
+        for found in re.findall(r"\brule=(\"\w+\"|[A-Z]+)", path.read_text())
+    }
+    # These two share a verdict, which is given the name.
+    said |= set(re.findall(r'_jump_verdict\(look, burst, "(\w+)"', (PACKAGE / "rules" / "offsets.py").read_text()))
+    assert DIAGNOSES.keys() - said == set()
+
+
+def test_traits_are_known_and_had_by_some_diagnosis():
+    """A trait that nobody has any more is dropped with the code that asks for it."""
+    assert {trait for each in DIAGNOSES.values() for trait in each.traits} == TRAITS.keys()
+    assert with_trait("gathers") == {"cluster_wide_disturbance", "rebalance_storm"}
+    assert "rolling_deploy" in of_family("benign")
 
 
 def test_a_diagnosis_is_found_by_its_id():

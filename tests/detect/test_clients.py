@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
-from detect.histories import MINUTE, SECOND, T0, member, report
+from detect.histories import MINUTE, SECOND, T0, member, packed, report
+from rebalance_contract.clients import COMMIT_TOTAL
+from rebalance_streaming.detect import clients as clients_module
 from rebalance_streaming.detect.clients import (
+    ASSIGNED,
     HEARTBEAT_AGE,
     HEARTBEAT_TOTAL,
     POLL_AGE,
@@ -26,7 +29,9 @@ def known(*reports: Report) -> ClientHistory:
     """Return one client's history."""
     client = ClientHistory()
     for each in reports:
-        client.take(each)
+        row = packed(each)
+        client.take(row, row.samples[0])
+        client.take_offsets(row.app_offsets)
     return client
 
 
@@ -94,14 +99,32 @@ def test_deltas_are_added_up():
 def test_points_of_partitions_are_kept_apart():
     """Lag per partition is no value of the client; a label that is no partition is left out."""
     points = (
-        Point("records_lag", 7.0, {"topic": "orders", "partition": "3"}),
-        Point("records_lag", 9.0, {"topic": "orders", "partition": "all"}),
-        Point("records_lag", None, {"topic": "orders", "partition": "4"}),
+        Point("app_offset", 7.0, {"topic": "orders", "partition": "3"}),
+        Point("app_offset", 9.0, {"topic": "orders", "partition": "all"}),
+        Point("app_offset", None, {"topic": "orders", "partition": "4"}),
+        Point("consumer_lag", 1.0, {"topic": "orders", "partition": "5"}),
         Point("incoming_bytes", 1.0, {"node_id": "1"}),
     )
     client = known(replace(report(T0, WHO), points=points))
-    assert client.lag == {("orders", 3): {"records_lag": 7.0}}
+    assert client.lag == {("orders", 3): {"app_offset": 7.0}}
     assert client.sights[0].values == {}
+
+
+def test_what_is_told_twice_is_added_up_once():
+    """Delivery is at least once; pieces of one moment with other counters are no repetition."""
+    one = replace(report(T0, WHO), points=(Point(HEARTBEAT_TOTAL, 2.0, temporality=Temporality.DELTA),))
+    other = replace(report(T0, WHO), points=(Point(COMMIT_TOTAL, 5.0, temporality=Temporality.DELTA),))
+    client = known(one, other, one, other, replace(one, emitted_ms=T0 + 1))
+    assert [each.values for each in client.sights] == [
+        {HEARTBEAT_TOTAL: 2.0, COMMIT_TOTAL: 5.0},
+        {HEARTBEAT_TOTAL: 4.0},
+    ]
+
+
+def test_a_piece_may_say_zero():
+    """The later piece of a moment counts, also where it tells 0."""
+    client = known(report(T0, WHO, {ASSIGNED: 3.0}), report(T0, WHO, {ASSIGNED: 0.0}))
+    assert [each.assigned for each in client.sights] == [0.0]
 
 
 def test_the_last_poll_tells_its_age():
@@ -213,7 +236,7 @@ def test_a_process_keeps_its_history_over_a_rejoin():
     """The old id and the new one lead to the same reports."""
     clients, again = Clients(), replace(WHO, member_id="b-2")
     for at, who in ((0, WHO), (10, WHO), (20, again)):
-        clients.take(report(T0 + at * SECOND, who))
+        clients.take(packed(report(T0 + at * SECOND, who)))
     (client,) = clients
     assert clients.of("b-1", "b", "/host-b", None) is client is clients.of("b-2", "x", "/y", None)
     assert len(client.sights) == 3
@@ -223,7 +246,7 @@ def test_a_client_without_a_member_id_is_the_one_it_was():
     """While it is out of its group it reports without one: that is no second client."""
     clients = Clients()
     for at, member_id in ((0, "b-1"), (5, None), (10, "b-2")):
-        clients.take(report(T0 + at * SECOND, WHO, member_id=member_id))
+        clients.take(packed(report(T0 + at * SECOND, WHO, member_id=member_id)))
     (client,) = clients
     assert [each.member_id for each in client.sights] == ["b-1", None, "b-2"]
 
@@ -232,14 +255,14 @@ def test_two_consumers_of_one_process_may_share_a_client_id():
     """They report side by side under two member ids; one that is silent lately has got a new one."""
     clients = Clients()
     for at in (0, 5, 10):
-        clients.take(report(T0 + at * SECOND, WHO))
-        clients.take(report(T0 + at * SECOND + 1, replace(WHO, member_id="c-1")))
+        clients.take(packed(report(T0 + at * SECOND, WHO)))
+        clients.take(packed(report(T0 + at * SECOND + 1, replace(WHO, member_id="c-1"))))
     one, other = clients.of("b-1", "b", "/host-b", None), clients.of("c-1", "b", "/host-b", None)
     assert one is not None
     assert other is not None
     assert (len(one.sights), len(other.sights)) == (3, 3)
-    clients.take(report(T0 + 15 * SECOND, WHO))
-    clients.take(report(T0 + 15 * SECOND, replace(WHO, member_id="c-2")))
+    clients.take(packed(report(T0 + 15 * SECOND, WHO)))
+    clients.take(packed(report(T0 + 15 * SECOND, replace(WHO, member_id="c-2"))))
     assert clients.of("c-2", "b", "/host-b", None) is other
     assert len(list(clients)) == 2
 
@@ -248,7 +271,7 @@ def test_a_late_report_of_an_old_id_goes_to_its_own_client():
     """It does not open a history of its own."""
     clients = Clients()
     for at, member_id in ((0, "b-1"), (10, "b-2"), (3, "b-1")):
-        clients.take(report(T0 + at * SECOND, WHO, member_id=member_id))
+        clients.take(packed(report(T0 + at * SECOND, WHO, member_id=member_id)))
     (client,) = clients
     assert client.member_id == "b-2"
 
@@ -282,5 +305,35 @@ def test_a_member_finds_its_reports(told: list[dict[str, Any]], asked: tuple[str
     """By the surest sign there is; rather nobody than the wrong one."""
     clients = Clients()
     for each in told:
-        clients.take(report(T0, WHO, **each))
+        clients.take(packed(report(T0, WHO, **each)))
     assert (clients.of(*asked) is not None) == found
+
+
+def test_processes_are_bounded(monkeypatch: pytest.MonkeyPatch):
+    """Names may be invented, and every restart makes a new one: those silent longest are forgotten, ids and all."""
+    monkeypatch.setattr(clients_module, "_KEPT_CLIENTS", 20)
+    clients = Clients()
+    for number in range(100):
+        clients.take(packed(report(T0 + number, WHO, client_id=f"c{number}", member_id=f"m{number}")))
+    assert 18 <= len(list(clients)) <= 20
+    assert clients.of("m99", "x", "/x", None) is not None
+    assert clients.of("m0", "x", "/x", None) is None
+    assert len(clients.by_member) <= 20
+
+
+def test_consumers_alike_are_bounded(monkeypatch: pytest.MonkeyPatch):
+    """Many member ids of one process at once."""
+    monkeypatch.setattr(clients_module, "_KEPT_ALIKE", 10)
+    monkeypatch.setattr(clients_module, "_KEPT_MEMBER_IDS", 10)
+    clients = Clients()
+    for number in range(100):
+        clients.take(packed(report(T0 + number, WHO, member_id=f"m{number}")))
+    assert (len(list(clients)), len(clients.by_member)) == (10, 10)
+
+
+def test_partitions_are_bounded(monkeypatch: pytest.MonkeyPatch):
+    """Positions of partitions that were told longest ago go first."""
+    monkeypatch.setattr(clients_module, "_KEPT_PLACES", 3)
+    client = ClientHistory()
+    client.take_offsets({"t": {str(number): number for number in range(5)} | {"x": 1, "²": 1, "9" * 30: 1}})
+    assert client.lag == {("t", number): {"app_offset": number} for number in (2, 3, 4)}

@@ -23,6 +23,7 @@ from detect.histories import (
     report,
 )
 from detect.standing_histories import departed
+from rebalance_contract import Generation, Member
 from rebalance_streaming.detect.clients import (
     ASSIGNED,
     FAILED_REBALANCES,
@@ -45,7 +46,6 @@ from rebalance_streaming.detect.rules.configuration import (
 from rebalance_streaming.detect.rules.joining import initial_delay_too_short, join_rejected
 from rebalance_streaming.detect.rules.poll_risk import poll_overrun_risk
 from rebalance_streaming.detect.verdict import CERTAIN, HINT, INFO, PAGE, PLAUSIBLE, STRONG, TICKET, UNDETERMINED
-from rebalance_streaming.groups.events import Generation, Member
 from rebalance_streaming.wire.metrics.report import ClientConfig
 
 A, B = member("a-1", [0, 1]), member("b-1", [2, 3])

@@ -24,6 +24,7 @@ from detect.histories import (
     report,
 )
 from detect.standing_histories import departed, replayed
+from rebalance_contract import Generation, Member, Moves, Rebalance
 from rebalance_streaming.detect.clients import RESPONSE_MAX
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN
@@ -37,7 +38,6 @@ from rebalance_streaming.detect.rules.coordinator import (
 )
 from rebalance_streaming.detect.rules.leader import assignor_slow_or_failing, leader_rejoin_loop
 from rebalance_streaming.detect.verdict import CERTAIN, HINT, INFO, PAGE, PLAUSIBLE, STRONG, TICKET
-from rebalance_streaming.groups.events import Generation, Member, Moves, Rebalance
 
 A, B, C = member("a-1", [0, 1]), member("b-1", [2, 3]), member("c-1", [4])
 NOW = T0 + HOUR

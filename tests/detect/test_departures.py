@@ -10,6 +10,7 @@ import pytest
 
 from detect.histories import MINUTE, SECOND, T0, Event, commits, history, member, picture, probe, rebalance, report
 from detect.turnover import joined, lost, pulse
+from rebalance_contract import Generation, Member, Rebalance
 from rebalance_streaming.detect.clients import HEARTBEAT_AGE, POLL_AGE
 from rebalance_streaming.detect.departures import (
     CLEAN,
@@ -25,7 +26,6 @@ from rebalance_streaming.detect.departures import (
 )
 from rebalance_streaming.detect.liveness import GONE, STARVED
 from rebalance_streaming.detect.verdict import CERTAIN, CLIENT_METRICS, COMMITS, LOG, PLAUSIBLE, PROBES, STRONG
-from rebalance_streaming.groups.events import Generation, Member, Rebalance
 
 #: The member whose departure is looked at, and one that stays; the loss is seen ten minutes into the story.
 B = member("b-1", [2, 3])

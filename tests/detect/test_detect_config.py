@@ -107,8 +107,35 @@ def test_all_problems_are_told_at_once():
     assert len(problems) == 7
     assert "detect.window_scale must be above 0, got 0" in problems
     assert [re.search(r"'(.+?)' is not a regular expression", each) is not None for each in problems].count(True) == 4
-    assert "detect.overrides for '[': unknown threshold 'barrier'" in problems
-    assert "detect.overrides for '[': unknown threshold 'nonsense'" in problems
+    assert "detect.overrides for '[': unknown threshold 'barrier'; did you mean 'barrier_ms'?" in problems
+    assert "detect.overrides for '[': unknown threshold 'nonsense'; docs/diagnoses.md lists all" in problems
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (
+            DetectConfig(silences=(Quiet(rule="pol_overrun"),)),
+            "detect.silences: no diagnosis is named 'pol_overrun'; did you mean 'poll_overrun'?",
+        ),
+        (
+            DetectConfig(thresholds=Thresholds(stalled_ms=-5)),
+            "detect.thresholds.stalled_ms must not be negative, got -5",
+        ),
+        (
+            DetectConfig(overrides=(Override("g", {"stalled_ms": -1}),)),
+            "detect.overrides for 'g': stalled_ms must not be negative, got -1",
+        ),
+    ],
+)
+def test_what_would_silence_or_fire_always_is_refused(config: DetectConfig, said: str):
+    """A misspelt rule silences nothing, and a negative threshold is passed by everything."""
+    assert config.validate() == [said]
+
+
+def test_a_pattern_of_rules_may_match_several():
+    """What matches one diagnosis at least is no typing error."""
+    assert DetectConfig(silences=(Quiet(rule="poll_.*"), Quiet(rule=".*"))).validate() == []
 
 
 def test_a_scale_that_is_no_number_is_refused():

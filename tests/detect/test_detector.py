@@ -29,25 +29,28 @@ from detect.histories import (
     rebalance,
     rebalance_id,
     report,
+    silenced,
 )
 from detect.turnover import Run, hear, joined, lost, pulse
-from rebalance_streaming.detect.clients import HEARTBEAT_AGE, POLL_AGE
-from rebalance_streaming.detect.config import DetectConfig, Override, Quiet
-from rebalance_streaming.detect.detector import Detector
-from rebalance_streaming.detect.verdict import INFO, PAGE, TICKET
-from rebalance_streaming.groups.events import (
-    CommitSummary,
+from rebalance_contract import (
+    ClientActivity,
+    CommitActivity,
     Finding,
     Generation,
     GroupSnapshot,
+    OffsetActivity,
     Probe,
     Rebalance,
+    RebalanceImpact,
     Silence,
     decode,
     encode,
 )
-from rebalance_streaming.replay import Replay, read_lines
-from rebalance_streaming.wire.metrics.report import Report
+from rebalance_streaming.detect.clients import HEARTBEAT_AGE, POLL_AGE
+from rebalance_streaming.detect.config import DetectConfig, Override, Quiet
+from rebalance_streaming.detect.detector import Detector, Judgement
+from rebalance_streaming.detect.verdict import INFO, PAGE, TICKET
+from rebalance_streaming.replay import Replay, make_engine, read_lines
 
 A, B, C = member("a-1", [0, 1]), member("b-1", [2, 3]), member("c-1", [4, 5])
 A2 = member("a-2", [0, 1])
@@ -75,8 +78,8 @@ def test_a_rebalance_is_judged_once_late_rows_are_there():
 def test_an_end_judges_everything_at_once():
     """`finish` waits for nothing: no more will come."""
     run = Run().live(T0 + MINUTE + 4 * SECOND, picture(T0, A), joined(T0 + MINUTE, B, [A]))
-    assert [each.rule for each in run.detector.finish()] == ["scale_out"]
-    assert run.detector.finish() == []
+    assert [each.rule for each in run.detector.finish().findings] == ["scale_out"]
+    assert run.detector.finish() == Judgement()
 
 
 def test_a_rebalance_that_goes_on_and_on_is_judged_on_the_way():
@@ -196,9 +199,11 @@ def test_what_nothing_explains_is_a_ticket_where_rebalances_cost_much(
     """A hundredth of a day is 14.4 minutes; a topic to which nothing was written for hours is no cost."""
     began_ms = T0 + 2 * MINUTE
     gaps = tuple(Silence("orders", p, began_ms, began_ms + silent_minutes * MINUTE) for p in range(4))
-    costly = joined(began_ms, B, [A], took_ms=took_minutes * MINUTE, silences=gaps)
+    costly = joined(began_ms, B, [A], took_ms=took_minutes * MINUTE)
     after = unexplained(T0 + 20 * MINUTE)
-    run = Run().live(T0 + 22 * MINUTE, picture(T0, A), picture(T0 + 19 * MINUTE, A, B), costly, after)
+    run = Run().live(
+        T0 + 22 * MINUTE, picture(T0, A), picture(T0 + 19 * MINUTE, A, B), costly, silenced(costly, *gaps), after
+    )
     found = {each.severity for each in run.detector.book.findings() if after.rebalance_id in each.rebalance_ids}
     assert (run.causes()[after.rebalance_id], found) == ("undetermined", {severity})
 
@@ -211,10 +216,10 @@ def unexplained(at_ms: int) -> Rebalance:
 def test_members_that_timed_out_are_told_once():
     """As soon as it is known how they left, however often the rebalance is judged again."""
     run = Run().live(T0 + 4 * MINUTE, *overrun())
-    (told,) = run.detector.timed_out()
+    (told,) = run.timed_out
     assert (told.group, told.expired, told.poll_timeout) == (GROUP, (), ("b-1",))
     run.live(T0 + 8 * MINUTE, picture(T0 + 5 * MINUTE, A))
-    assert run.detector.timed_out() == ()
+    assert run.timed_out == [told]
 
 
 def test_a_departure_understood_later_is_told_then():
@@ -224,10 +229,10 @@ def test_a_departure_understood_later_is_told_then():
     gone = lost(T0 + 110 * SECOND, slow, [A, slow])
     run = Run().live(T0 + 140 * SECOND, picture(T0, A, slow), *reports, gone)
     assert run.causes() == {gone.rebalance_id: "undetermined"}
-    assert run.detector.timed_out() == ()
+    assert run.timed_out == []
     run.live(T0 + 6 * MINUTE, picture(T0 + 5 * MINUTE, A))
     assert run.causes() == {gone.rebalance_id: "member_crash"}
-    assert [each.expired for each in run.detector.timed_out()] == [("b-1",)]
+    assert [each.expired for each in run.timed_out] == [("b-1",)]
 
 
 @pytest.mark.parametrize("name", [each.name for each in recordings()])
@@ -242,6 +247,48 @@ def test_live_every_rebalance_has_one_primary_at_any_time(name: str):
         detector.advance(at_ms)
         firing = [each for each in detector.book.findings() if each.primary]
         assert max(Counter(each for of in firing for each in of.rebalance_ids).values(), default=1) == 1
+
+
+# --- Standing conditions ---
+
+
+def standing_still(until_ms: int) -> list[Event]:
+    """Commits stop after a minute; probes go on to see records come."""
+    worked = [commits(T0 + at * SECOND, dict.fromkeys(range(4), 100 + at)) for at in range(0, 61, 5)]
+    ends = [probe(at, ends=dict.fromkeys(range(4), 200 + (at - T0) // SECOND)) for at in range(T0, until_ms, 7_000)]
+    return [picture(T0 - HOUR, member("a-1", range(4))), *worked, *ends]
+
+
+def test_a_condition_is_told_within_a_second_of_its_time():
+    """Five minutes after the last commit, whenever rows came in between; over as soon as commits are taken up again."""
+    due_ms = T0 + MINUTE + 5 * MINUTE
+    run = Run().live(T0 + 8 * MINUTE, *standing_still(T0 + 8 * MINUTE))
+    found = run.finding("stalled_consumer")
+    assert due_ms <= found.detected_at_ms <= due_ms + SECOND
+    again = [commits(T0 + 8 * MINUTE + at * SECOND, dict.fromkeys(range(4), 9_000)) for at in (1, 6)]
+    run.live(T0 + 8 * MINUTE + 20 * SECOND, *again)
+    over = run.finding("stalled_consumer")
+    assert over.state == "resolved"
+    assert over.resolved_at_ms is not None
+    assert over.resolved_at_ms <= T0 + 8 * MINUTE + 15 * SECOND
+
+
+def test_a_group_at_rest_is_left_alone(monkeypatch: pytest.MonkeyPatch):
+    """Once nothing is to be expected of it, no rule is asked until something changes or the next sweep is due."""
+    asked: list[int] = []
+    monkeypatch.setattr(Detector, "_judge", _counting(Detector._judge, asked))
+    run = Run().live(T0 + 10 * MINUTE, picture(T0 - HOUR, A, B), commits(T0, dict.fromkeys(range(4), 5)))
+    assert len(asked) <= 4
+    run.live(T0 + 11 * MINUTE, *[probe(T0 + 10 * MINUTE + at * SECOND, "Stable") for at in range(1, 60, 5)])
+    assert len(asked) <= 6
+
+
+def _counting(judge: Callable[..., list[Finding]], asked: list[int]) -> Callable[..., list[Finding]]:
+    def counted(detector: Detector, case: object) -> list[Finding]:
+        asked.append(detector.now_ms)
+        return judge(detector, case)
+
+    return counted
 
 
 # --- Settings ---
@@ -342,21 +389,6 @@ def test_a_restart_ends_what_does_not_hold_any_more():
     assert [each.finding_id for each in after.withdrawn] == [stale.finding_id]
 
 
-def test_lag_around_a_rebalance_is_told_once_per_change():
-    """From before it, over its peak, to when it was made up; not again while it stays the same."""
-    events: list[Event] = [picture(T0, A), *pulse(T0, T0 + 10 * SECOND, [0, 1])]
-    run = Run().live(T0 + 20 * SECOND, *events, probe(T0 + 15 * SECOND, ends={0: 105, 1: 105}))
-    assert run.detector.lags() == ()
-    ends = [probe(T0 + at * SECOND, ends={0: 120, 1: 120}) for at in (70, 75)]
-    caught_up = [commits(T0 + 80 * SECOND, {0: 120, 1: 120}), probe(T0 + 90 * SECOND, ends={0: 120, 1: 120})]
-    run.live(T0 + 76 * SECOND, joined(T0 + MINUTE, B, [A]), *ends)
-    (around,) = run.detector.lags()
-    assert (around.before, around.peak, around.recovered_at_ms) == (10, 40, None)
-    assert run.detector.lags() == ()
-    run.live(T0 + 95 * SECOND, *caught_up)
-    assert [each.recovered_at_ms for each in run.detector.lags()] == [T0 + 90 * SECOND]
-
-
 # --- Several groups ---
 
 
@@ -381,15 +413,14 @@ def outage(groups: int, brokers: int, *, together: bool = True) -> list[Event]:
 def test_what_several_groups_suffer_at_once_is_the_clusters(groups: int, brokers: int, together: bool, wide: bool):
     """Three groups on two hosts and two coordinators within a minute: one finding without a group, with all hosts."""
     run = Run().live(T0 + 12 * MINUTE, *outage(groups, brokers, together=together), step_ms=5 * SECOND)
-    found = run.detector.disturbances()
+    found = [each for each in run.told if not each.group]
     assert [(each.rule, each.group) for each in found] == ([("cluster_wide_disturbance", "")] if wide else [])
     if wide:
         assert found[0].subject.hosts == ("/host-m0", "/host-m1", "/host-m2")
         assert len(found[0].rebalance_ids) == 3
         assert not found[0].primary
-        assert run.detector.disturbances() == []
         run.live(T0 + 14 * MINUTE)
-        assert [each.state for each in run.detector.disturbances()] == ["resolved"]
+        assert [each.state for each in run.told if not each.group] == ["firing", "resolved"]
 
 
 # --- Delivery ---
@@ -421,26 +452,34 @@ class _Recorder(Detector):
     def take_rebalance(self, rebalance: Rebalance) -> None:
         self.tape.append((self.now_ms, rebalance))
 
-    def take_commits(self, summary: CommitSummary) -> None:
-        self.tape.append((self.now_ms, summary))
+    def take_commits(self, row: CommitActivity) -> None:
+        self.tape.append((self.now_ms, row))
+
+    def take_offsets(self, row: OffsetActivity) -> None:
+        self.tape.append((self.now_ms, row))
+
+    def take_impact(self, impact: RebalanceImpact) -> None:
+        self.tape.append((self.now_ms, impact))
 
     def take_probe(self, probe: Probe) -> None:
         self.tape.append((self.now_ms, probe))
 
-    def take_report(self, report: Report) -> None:
-        self.tape.append((self.now_ms, report))
+    def take_clients(self, row: ClientActivity) -> None:
+        self.tape.append((self.now_ms, row))
 
-    def advance(self, now_ms: int) -> list[Finding]:
+    def advance(self, now_ms: int, most: int | None = None) -> Judgement:
         self.now_ms = now_ms
         self.tape.append((now_ms, None))
-        return []
+        return Judgement()
 
 
 @cache
 def taped(name: str) -> Tape:
     """Return what a recording tells a detector, each second apart."""
     recorder = _Recorder()
-    replay = Replay(detector=recorder)
+    replay = Replay(engine=make_engine("default"))
+    assert replay.engine is not None
+    replay.engine.detector = recorder
     (recording,) = [each for each in recordings() if each.name == name]
     list(replay.feed(read_lines([recording.lines(())])))
     list(replay.finish())
@@ -454,11 +493,9 @@ def judged(tape: Tape) -> list[Finding]:
         detector.now_ms = detector.now_ms or at_ms
         if event is None:
             detector.advance(at_ms)
-            detector.disturbances()
         else:
             hear(detector, event)
     detector.finish()
-    detector.disturbances()
     return detector.book.findings()
 
 
@@ -493,7 +530,7 @@ def mixed(rows: Tape, chance: random.Random) -> Tape:
 
 
 def _lane(event: Event | None) -> tuple[Any, ...]:
-    if isinstance(event, Report):
+    if isinstance(event, ClientActivity):
         return ("report", event.host, event.pid, event.client_id, event.member_id)
     assert event is not None
     return (type(event), event.group, getattr(event, "rebalance_id", None))
@@ -531,7 +568,7 @@ def test_findings_are_the_same_after_the_contract(name: str):
 
 
 def through_json(event: Event | None) -> Event | None:
-    return event if event is None or isinstance(event, Report) else decode(encode(event), type(event))
+    return event if event is None else decode(encode(event), type(event))
 
 
 @pytest.mark.parametrize("name", TAPED)

@@ -10,6 +10,7 @@ import pytest
 from detect.histories import MINUTE, SECOND, T0, Event, history, member, probe, rebalance, rebalance_id, report
 from detect.standing_histories import departed
 from detect.turnover import joined, lost, pulse
+from rebalance_contract import Generation, Member, Rebalance
 from rebalance_streaming.detect.clients import HEARTBEAT_AGE
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import CLEAN, FENCED, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure
@@ -27,7 +28,6 @@ from rebalance_streaming.detect.rules.exits import (
     unknown_loss,
 )
 from rebalance_streaming.detect.verdict import CERTAIN, PLAUSIBLE, STRONG, UNDETERMINED, Verdict
-from rebalance_streaming.groups.events import Generation, Member, Rebalance
 
 LOST_MS = T0 + 20 * MINUTE
 A, B = member("a-1", [0, 1]), member("b-1", [2, 3])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from detect.histories import T0, member, report
+from detect.histories import T0, member, packed, report
 from rebalance_streaming.detect.clients import ClientHistory
 from rebalance_streaming.detect.fingerprints import (
     AIOKAFKA,
@@ -27,7 +27,8 @@ B = member("b-1", [0])
 def told(**changes: Any) -> ClientHistory:
     """Make a client that reported once."""
     found = ClientHistory()
-    found.take(report(T0, B, **changes))
+    row = packed(report(T0, B, **changes))
+    found.take(row, row.samples[0])
     return found
 
 

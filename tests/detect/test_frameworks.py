@@ -8,6 +8,7 @@ import pytest
 
 from detect.histories import MINUTE, SECOND, T0, Event, history, look, member, picture, rebalance
 from detect.standing_histories import replayed
+from rebalance_contract import Generation, Rebalance
 from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.rules.frameworks import (
     CONDITIONS,
@@ -15,7 +16,6 @@ from rebalance_streaming.detect.rules.frameworks import (
     streams_probing_rebalance,
 )
 from rebalance_streaming.detect.verdict import INFO, PLAUSIBLE, STRONG, TICKET
-from rebalance_streaming.groups.events import Generation, Rebalance
 
 A, B = member("a-StreamThread-1", [0]), member("b-StreamThread-1", [1])
 

@@ -9,6 +9,7 @@ import pytest
 
 from detect.histories import MINUTE, SECOND, T0, Event, history, member, rebalance, report
 from detect.standing_histories import departed
+from rebalance_contract import Member
 from rebalance_streaming.detect.clients import Stretch
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, Departure
@@ -23,7 +24,6 @@ from rebalance_streaming.detect.rules.heartbeats import (
 )
 from rebalance_streaming.detect.rules.losses import explain_loss
 from rebalance_streaming.detect.verdict import CERTAIN, PLAUSIBLE, STRONG, Verdict
-from rebalance_streaming.groups.events import Member
 from rebalance_streaming.wire.metrics.report import ClientConfig
 
 LOST_MS = T0 + 20 * MINUTE

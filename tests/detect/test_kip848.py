@@ -24,6 +24,7 @@ from detect.histories import (
     report,
 )
 from detect.standing_histories import replayed
+from rebalance_contract import Generation, GroupSnapshot, Member, Rebalance
 from rebalance_streaming.detect.clients import POLL_AGE
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import FENCED, find_departures
@@ -37,7 +38,6 @@ from rebalance_streaming.detect.rules.kip848 import (
 )
 from rebalance_streaming.detect.rules.livelock import cooperative_livelock
 from rebalance_streaming.detect.verdict import CERTAIN, INFO, PAGE, STRONG, TICKET
-from rebalance_streaming.groups.events import Generation, GroupSnapshot, Member, Rebalance
 
 NOW = T0 + HOUR
 NEW = {"session_timeout_ms": None, "epoch": 3}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from detect.histories import MINUTE, SECOND, T0, member, report
+from detect.histories import MINUTE, SECOND, T0, member, packed, report
 from rebalance_streaming.detect.clients import (
     FETCH_RATE,
     HEARTBEAT_AGE,
@@ -138,7 +138,7 @@ def told(at_ms: int, values: dict[str, float | None] | None = None, **changes: A
 def known(*reports: Report) -> Clients:
     clients = Clients()
     for each in reports:
-        clients.take(each)
+        clients.take(packed(each))
     return clients
 
 

@@ -20,12 +20,12 @@ from detect.histories import (
     rebalance_id,
     report,
 )
+from rebalance_contract import Member
 from rebalance_streaming.detect.departures import CLEAN, SESSION_EXPIRED
 from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.rules.loops import CONDITIONS, no_progress_loop, poison_record
 from rebalance_streaming.detect.verdict import CERTAIN, PAGE, PLAUSIBLE, STRONG, TICKET
-from rebalance_streaming.groups.events import Member
 
 CONSUMED = "fetch_manager_records_consumed_total"
 #: Story C in minutes: what began when, between whom; the partitions wander from member to member.

@@ -10,13 +10,13 @@ import pytest
 
 from detect.histories import MINUTE, SECOND, T0, Event, commits, history, member, picture, probe, rebalance, report
 from detect.turnover import Run, joined, lost, pulse
+from rebalance_contract import Generation, Member, Rebalance
 from rebalance_streaming.detect.clients import HEARTBEAT_AGE
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import Departure
 from rebalance_streaming.detect.episode import Elsewhere, Episode, Known, look_at
 from rebalance_streaming.detect.rules.losses import explain_loss
 from rebalance_streaming.detect.verdict import CERTAIN, PLAUSIBLE, STRONG, Verdict
-from rebalance_streaming.groups.events import Generation, Member, Rebalance
 
 LOST_MS = T0 + 20 * MINUTE
 STAYS = member("a-1", [0, 1])

@@ -26,6 +26,7 @@ from detect.histories import (
     report,
 )
 from detect.standing_histories import departed, replayed
+from rebalance_contract import Member, Replacement
 from rebalance_streaming.detect.clients import POLL_AGE
 from rebalance_streaming.detect.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN
 from rebalance_streaming.detect.episode import Past
@@ -47,7 +48,6 @@ from rebalance_streaming.detect.rules.static_names import (
     static_member_restart,
 )
 from rebalance_streaming.detect.verdict import CERTAIN, HINT, INFO, PAGE, PLAUSIBLE, STRONG, TICKET
-from rebalance_streaming.groups.events import Member, Replacement
 
 A, B = member("a-1", [0, 1]), member("b-1", [2, 3])
 SA, SB = replace(A, group_instance_id="ia"), replace(B, group_instance_id="ib")

@@ -16,6 +16,7 @@ from detect.histories import (
     history,
     look,
     member,
+    memory_of,
     past,
     picture,
     probe,
@@ -121,7 +122,7 @@ def test_what_was_judged_once_stays_so(offset, expected):
         take(known, commits(T0 + MINUTE + (turn + 1) * 5 * SECOND, dict.fromkeys(range(4), 20_000 + turn)))
     assert len(verdicts(offset_rewind, known, 3 * MINUTE)) == expected
     assert verdicts(offset_rewind, known, 12 * MINUTE) == []
-    assert known.since == {}
+    assert memory_of(known).jumps == {}
 
 
 def test_a_jump_after_a_long_absence_is_an_expiry():

@@ -11,6 +11,7 @@ import pytest
 from detect.histories import MINUTE, SECOND, T0, Event, commits, history, look, member, picture, probe, rebalance
 from detect.standing_histories import departed
 from detect.turnover import joined, lost
+from rebalance_contract import Rebalance
 from rebalance_streaming.detect.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN
 from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.liveness import GONE
@@ -26,7 +27,6 @@ from rebalance_streaming.detect.rules.patterns import (
     short_lived_consumers,
 )
 from rebalance_streaming.detect.verdict import PAGE, PLAUSIBLE, STRONG, TICKET, UNDETERMINED, Verdict
-from rebalance_streaming.groups.events import Rebalance
 
 START_MS = T0 + 20 * MINUTE
 A = member("a-1", [0, 1])

@@ -9,6 +9,7 @@ import pytest
 
 from detect.histories import MINUTE, SECOND, T0, Event, history, look, member, picture, probe, rebalance, report
 from detect.standing_histories import departed
+from rebalance_contract import Evidence, Member
 from rebalance_streaming.detect.clients import POLL_GAP_MAX
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure
@@ -16,7 +17,6 @@ from rebalance_streaming.detect.episode import Episode, Known, look_at
 from rebalance_streaming.detect.rules.poll_risk import longest_told_gap, poll_overrun_risk
 from rebalance_streaming.detect.rules.polling import barrier_holder, poll_overrun, static_stall
 from rebalance_streaming.detect.verdict import CERTAIN, LOG, PLAUSIBLE, PROBES, STRONG, Verdict
-from rebalance_streaming.groups.events import Evidence, Member
 from rebalance_streaming.wire.metrics.report import ClientConfig
 
 LOST_MS = T0 + 20 * MINUTE

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from detect.histories import T0, member, report
+from detect.histories import CLUSTER, SECOND, T0, member, packed, picture, probe, report
+from rebalance_contract import ClientActivity
+from rebalance_contract.clients import HEARTBEAT_AGE
+from rebalance_streaming.detect import routing as routing_module
+from rebalance_streaming.detect.config import DetectConfig
+from rebalance_streaming.detect.detector import Detector
 from rebalance_streaming.detect.routing import Routing
-from rebalance_streaming.wire.metrics.report import Report
 
 A = member("a-1")
 
 
-def said(at_ms: int = T0, **changes: Any) -> Report:
-    """Make a report that names no group and no member unless told."""
-    return report(at_ms, A, **{"group_id": None, "member_id": None, "client_id": None, **changes})
+def said(at_ms: int = T0, **changes: Any) -> ClientActivity:
+    """Make a row that names no group and no member unless told."""
+    told = {"group_id": None, "member_id": None, "client_id": None, **changes}
+    return packed(report(at_ms, A, **told))
 
 
-def routed(routing: Routing, each: Report) -> list[str]:
+def routed(routing: Routing, each: ClientActivity) -> list[str]:
     return [group for group, _ in routing.route(each)]
 
 
@@ -33,7 +39,8 @@ def known(**groups: list[str]) -> Routing:
 @pytest.mark.parametrize(
     ("changes", "group"),
     [
-        ({"group_id": "named", "member_id": "a-1", "client_id": "b"}, "named"),
+        ({"group_id": "two", "member_id": "a-1", "client_id": "b"}, "two"),
+        ({"group_id": "invented", "member_id": "a-1", "client_id": "b"}, None),
         ({"member_id": "a-1", "client_id": "b"}, "one"),
         ({"client_id": "a"}, "one"),
         ({"member_id": "a-9", "client_id": "a"}, "one"),
@@ -41,13 +48,22 @@ def known(**groups: list[str]) -> Routing:
         ({"client_id": "nobody"}, None),
         ({}, None),
     ],
-    ids=["group", "member", "client", "a new member id", "of two groups", "unknown", "says nothing"],
+    ids=[
+        "group",
+        "a group that nobody saw",
+        "member",
+        "client",
+        "a new member id",
+        "of two groups",
+        "unknown",
+        "says nothing",
+    ],
 )
 def test_the_surest_name_decides(changes: dict[str, Any], group: str | None):
     """Group before member before client; a client id that two groups use tells nothing."""
     routing = known(one=["a-1", "both-1"], two=["b-1", "both-2"])
     assert routed(routing, said(**changes)) == ([] if group is None else [group])
-    assert len(routing.unknown) == (group is None)
+    assert routing.waiting() + routing.dropped == (group is None)
 
 
 def test_a_routed_report_carries_its_group():
@@ -79,9 +95,19 @@ def test_reports_that_came_too_early_are_kept():
     other = said(member_id="x-1", client_id="x")
     assert [found for each in (*early, other) for found in routing.route(each)] == []
     assert routing.note_members("one", [A])
-    assert routing.waiting_for("one") == early
-    assert routing.waiting_for("one") == []
-    assert list(routing.unknown) == [other]
+    assert routing.waiting_for("one", [A]) == early
+    assert routing.waiting_for("one", [A]) == []
+    assert routing.waiting() == 1
+
+
+@pytest.mark.parametrize("changes", [{"group_id": "one"}, {"client_id": "a"}, {"client_id": "consumer-one-1"}])
+def test_a_row_waits_under_everything_that_may_tell_its_group(changes: dict[str, Any]):
+    """The group it names, its client, or the group that Java put into the client's name."""
+    routing = Routing()
+    assert routed(routing, said(**changes)) == []
+    assert routing.note_members("one", [A])
+    assert len(routing.waiting_for("one", [A])) == 1
+    assert (routing.waiting(), routing.kept_bytes) == (0, 0)
 
 
 def test_only_news_is_news():
@@ -94,10 +120,66 @@ def test_only_news_is_news():
     assert routing.note_members("two", [A])
 
 
-def test_what_nobody_claims_is_bounded():
-    """Producers and strangers report as well: the oldest of them are forgotten."""
+def test_what_nobody_claims_is_bounded(monkeypatch: pytest.MonkeyPatch):
+    """Producers and strangers report as well: the oldest of them are forgotten, and counted."""
+    monkeypatch.setattr(routing_module, "_KEPT_ROWS", 100)
     routing = Routing()
-    for number in range(2_500):
+    for number in range(150):
         assert routed(routing, said(T0 + number, client_id="stranger")) == []
-    assert len(routing.unknown) == 2_000
-    assert routing.unknown[0].emitted_ms == T0 + 500
+    assert (routing.waiting(), routing.dropped) == (100, 50)
+    routing.note_members("one", [member("stranger-1")])
+    assert routing.waiting_for("one", [member("stranger-1")])[0].samples[0].emitted_ms == T0 + 50
+
+
+def test_long_rows_are_bounded_by_their_length(monkeypatch: pytest.MonkeyPatch):
+    """Few rows may be as large as many."""
+    monkeypatch.setattr(routing_module, "_KEPT_BYTES", 20_000)
+    routing = Routing()
+    for number in range(100):
+        routed(routing, said(T0, group_id=f"invented-{number}", member_id="x" * 900))
+    assert 10 < routing.waiting() < 25
+    assert routing.waiting() + routing.dropped == 100
+    assert routing.kept_bytes <= 20_000
+
+
+def test_invented_groups_are_bounded_too():
+    """20,000 groups that only clients speak of: what is kept stays within its bounds, the rest is counted."""
+    routing = Routing()
+    row = said(group_id="x", member_id="m")
+    for number in range(60_000):
+        list(routing.route(replace(row, group_id=f"invented-{number % 20_000}")))
+    assert routing.waiting() + routing.dropped == 60_000
+    assert routing.kept_bytes <= 16_000_000
+
+
+# --- In the detector ---
+
+
+def test_a_group_that_only_clients_speak_of_is_none():
+    """Whoever may write client metrics must not be able to make groups; once the log tells of one, nothing is lost."""
+    detector = Detector(CLUSTER)
+    detector.advance(T0)
+    for at_ms in (T0, T0 + SECOND):
+        detector.take_clients(packed(report(at_ms, A, {HEARTBEAT_AGE: 1.0})))
+    assert list(detector.timings(T0 + SECOND)) == []
+    detector.take_group(picture(T0, A))
+    (timing,) = detector.timings(T0 + SECOND)
+    assert {window.reports for window in timing.windows.values()} == {2}
+
+
+def test_clients_of_a_group_without_members_are_taken_up_once_anything_tells_of_it():
+    """A probe is enough: groups whose members all fail to join are in no log."""
+    detector = Detector(CLUSTER)
+    detector.advance(T0)
+    detector.take_clients(packed(report(T0, A)))
+    detector.take_probe(probe(T0, "Empty", ()))
+    detector.take_group(picture(T0 + SECOND, A))
+    (timing,) = detector.timings(T0 + SECOND)
+    assert timing.members
+
+
+def test_clients_of_ignored_groups_are_not_kept():
+    """They would wait for ever and push out others."""
+    detector = Detector(CLUSTER, DetectConfig(ignore=("g",)))
+    detector.take_clients(packed(report(T0, A)))
+    assert detector._routing.waiting() == 0

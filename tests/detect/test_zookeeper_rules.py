@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from detect.histories import MINUTE, SECOND, T0, commits, history, look, probe
+from rebalance_contract import Probe, ProbedMember
 from rebalance_streaming.detect.rules.zookeeper import (
     CONDITIONS,
     zk_orphan_partition,
@@ -14,7 +15,6 @@ from rebalance_streaming.detect.rules.zookeeper import (
     zk_session_flap,
 )
 from rebalance_streaming.detect.verdict import CERTAIN, PLAUSIBLE, STRONG, TICKET, Verdict
-from rebalance_streaming.groups.events import Probe, ProbedMember
 
 A, B, C, D, E = (f"node-{number}:{letter * 8}" for number, letter in enumerate("abcde", 1))
 

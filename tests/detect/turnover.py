@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from detect.histories import CLUSTER, SECOND, T0, Event, commits, rebalance
-from rebalance_streaming.detect.config import DetectConfig
-from rebalance_streaming.detect.detector import Detector
-from rebalance_streaming.groups.events import (
-    CommitSummary,
+from detect.histories import CLUSTER, MINUTE, SECOND, T0, Event, commits, packed, rebalance, unpacked
+from rebalance_contract import (
+    CommitActivity,
     Finding,
     GroupSnapshot,
     Member,
+    OffsetActivity,
     Probe,
+    ProbeActivity,
     Rebalance,
+    RebalanceImpact,
 )
+from rebalance_streaming.detect.config import DetectConfig
+from rebalance_streaming.detect.detector import Detector, TimedOut
 
 
 def hear(detector: Detector, event: Event) -> None:
@@ -24,12 +27,20 @@ def hear(detector: Detector, event: Event) -> None:
         detector.take_group(event)
     elif isinstance(event, Rebalance):
         detector.take_rebalance(event)
-    elif isinstance(event, CommitSummary):
+    elif isinstance(event, CommitActivity):
         detector.take_commits(event)
+    elif isinstance(event, RebalanceImpact):
+        detector.take_impact(event)
+    elif isinstance(event, OffsetActivity):
+        detector.take_offsets(event)
     elif isinstance(event, Probe):
-        detector.take_probe(event)
+        for row in unpacked(event):
+            if isinstance(row, ProbeActivity):
+                detector.take_probe(row.probe)
+            else:
+                detector.take_offsets(row)
     else:
-        detector.take_report(event)
+        detector.take_clients(packed(event))
 
 
 def told_ms(event: Event) -> int:
@@ -38,9 +49,14 @@ def told_ms(event: Event) -> int:
         return event.updated_at_ms or T0
     if isinstance(event, Rebalance):
         return event.completed_at_ms or event.started_before_ms
-    if isinstance(event, CommitSummary):
-        return event.pane_start_ms + event.pane_ms
-    return event.probed_at_ms if isinstance(event, Probe) else event.observed_ms
+    if isinstance(event, CommitActivity):
+        return event.last_commit_ms // event.pane_ms * event.pane_ms + event.pane_ms
+    if isinstance(event, RebalanceImpact):
+        # After its rebalance, which took a quarter of an hour at most.
+        return max(each.last_commit_ms for each in event.silences) + 16 * MINUTE
+    if isinstance(event, OffsetActivity):
+        return event.probed_at_ms
+    return event.probed_at_ms if isinstance(event, Probe) else packed(event).samples[-1].observed_ms
 
 
 class Run:
@@ -51,6 +67,7 @@ class Run:
         self.detector.now_ms = self.now_ms = T0
         self.told: list[Finding] = []
         self.withdrawn: list[Finding] = []
+        self.timed_out: list[TimedOut] = []
 
     def live(self, until_ms: int, *events: Event, step_ms: int = SECOND) -> Run:
         """Let the clock run to a time, with events as they become known."""
@@ -59,8 +76,10 @@ class Run:
             self.now_ms = min(until_ms, self.now_ms + step_ms)
             while due and told_ms(due[0]) <= self.now_ms:
                 hear(self.detector, due.pop(0))
-            self.told += self.detector.advance(self.now_ms)
-            self.withdrawn += self.detector.withdrawn()
+            changed = self.detector.advance(self.now_ms)
+            self.told += changed.findings
+            self.withdrawn += changed.withdrawn
+            self.timed_out += changed.timed_out
         assert not due, "events later than the end of the story"
         return self
 
@@ -92,6 +111,6 @@ def joined(at_ms: int, who: Member, before: Sequence[Member], **changes: Any) ->
     return rebalance(at_ms, before, [*before, who], **changes)
 
 
-def pulse(from_ms: int, to_ms: int, numbers: Sequence[int], first: int = 100) -> list[CommitSummary]:
+def pulse(from_ms: int, to_ms: int, numbers: Sequence[int], first: int = 100) -> list[CommitActivity]:
     """Commit every five seconds, positions unchanged, as a client does that commits in its poll loop."""
     return [commits(at, dict.fromkeys(numbers, first)) for at in range(from_ms, to_ms, 5 * SECOND)]

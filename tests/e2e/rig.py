@@ -6,7 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -116,6 +116,20 @@ class Rig:
         self.clients.clear()
 
 
+def family(ancestor: int) -> list[int]:
+    """Return a process and all that descend from it, parents first."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):
+            if entry.name.isdigit():
+                parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+                children.setdefault(parent, []).append(int(entry.name))
+    found = [ancestor]
+    for each in found:
+        found += children.get(each, [])
+    return found
+
+
 def samples(url: str) -> Iterator[tuple[str, dict[str, str], float]]:
     """Yield (name, labels, value) of every sample of a /metrics page."""
     for family in text_string_to_metric_families(page(f"{url}/metrics") + "\n"):
@@ -132,8 +146,8 @@ def kind_of(query: str, key: bytes | None, value: bytes | None) -> RecordKind:
 
 
 def query_of(key: bytes | None) -> str:
-    """Return which of the two queries reads records with this key."""
-    return "commits" if key is not None and key[:2] in (b"\x00\x00", b"\x00\x01") else "membership"
+    """Return which of the two queries that read the log counts records with this key."""
+    return "activity" if key is not None and key[:2] in (b"\x00\x00", b"\x00\x01") else "membership"
 
 
 def read_topic(
@@ -166,7 +180,7 @@ def read_topic(
 def count_log(bootstrap: str) -> Counter[RecordKind]:
     """Count the log's records by kind as the two queries must: commits read committed, the rest uncommitted."""
     found: Counter[RecordKind] = Counter()
-    for query, isolation in (("membership", "read_uncommitted"), ("commits", "read_committed")):
+    for query, isolation in (("membership", "read_uncommitted"), ("activity", "read_committed")):
         found.update(
             kind_of(query, key, value)
             for key, value in read_topic(bootstrap, OFFSETS_TOPIC, isolation=isolation)

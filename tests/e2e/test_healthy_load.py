@@ -26,13 +26,13 @@ from confluent_kafka import Producer
 from e2e.rig import read_topic
 from e2e.stories.performing import performing
 from e2e.stories.watching import Watcher, watching
+from rebalance_contract import Finding, decode, encode
 from rebalance_deploy.processes import ChildProcess
 from rebalance_deploy.stories.play import Play
 from rebalance_deploy.stories.record import METRICS_TOPIC
 from rebalance_deploy.stories.stage import Stage
 from rebalance_deploy.stories.story import CONFLUENT, KAFKA_PYTHON, ClientSpec, Expected, Story
 from rebalance_streaming.config import StreamConfig
-from rebalance_streaming.groups.events import Finding, decode, encode
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(45 * 60)]
 

@@ -25,7 +25,7 @@ Place = tuple[str, int]
 
 def test_lag_is_what_the_brokers_say(tmp_path: Path):
     """1,000 partitions with commits anywhere; transactions, aborted and open; a topic deleted and made anew."""
-    flags = ("export.collect_partitions=true", f"export.read_committed_groups={TRANSACTIONAL}")
+    flags = ("export.collect_partitions=true", f"stream.read_committed_groups={TRANSACTIONAL}")
     with running_rig(tmp_path, *flags) as rig:
         admin = AdminClient({"bootstrap.servers": rig.broker.bootstrap, "log_level": 0})
         names = [f"lag-{number}" for number in range(TOPICS)]

@@ -13,12 +13,12 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from rebalance_contract import GroupSnapshot, decode
 from rebalance_deploy import jars
 from rebalance_deploy.broker import EmbeddedBroker, find_free_ports
 from rebalance_deploy.jdk import find_java
 from rebalance_deploy.processes import ChildProcess
 from rebalance_deploy.topics import create_topics
-from rebalance_streaming.groups.events import GroupSnapshot, decode
 from waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]

@@ -5,22 +5,31 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from rebalance_exporters.view import COMMITS, GROUPS, REBALANCES, STATUS, Row, View
-from rebalance_streaming.groups.events import (
-    CommitSummary,
+from rebalance_contract import (
+    CountedImpact,
     Counters,
     DecodeTotals,
+    DiagnosisStatus,
     Generation,
+    GroupImpact,
+    GroupLag,
     GroupSnapshot,
+    GroupWindow,
+    LogTotals,
     Member,
     Pane,
     Panes,
+    QuarantineCount,
+    QuarantineTotals,
     QueryStatus,
     Rebalance,
+    RebalanceImpact,
     RecordCount,
-    TopicCommits,
+    TopicLag,
+    WatchedTopic,
     encode,
 )
+from rebalance_exporters.view import GROUPS, IMPACT, LAG, REBALANCES, STATUS, TOPICS, Row, View
 
 NOW_MS = 1_790_000_000_000
 
@@ -44,8 +53,6 @@ PAYMENTS = GroupSnapshot(
         generations_aborted=1,
         members_joined=5,
         members_left=4,
-        members_expired=2,
-        members_poll_timeout=1,
         members_replaced=3,
         partitions_moved=9,
         durations=[0, 2, 0, 3, 0, 0, 0, 1, 0, 0, 0],
@@ -79,24 +86,84 @@ def group_row(snapshot: GroupSnapshot = PAYMENTS, **changes: Any) -> Row:
     return Row(GROUPS, f"{snapshot.cluster}/{snapshot.group}".encode(), encode(snapshot))
 
 
-def commits_row(last_log_offset: int, committed_at_ms: int = NOW_MS, commits: int = 10, **changes: Any) -> Row:
-    """A summary with two partitions; the later commit is of `committed_at_ms`."""
-    topic = TopicCommits([0, 1], [5, None], [committed_at_ms - 100, committed_at_ms], [1, 2], [commits - 1, 1])
-    summary = CommitSummary("prod", "payments", NOW_MS - 5000, 5000, 3, 0, last_log_offset, {"orders": topic})
-    summary = replace(summary, **changes)
-    return Row(COMMITS, summary.group.encode(), encode(summary))
+#: The windows of PAYMENTS at NOW_MS.
+WINDOWS = {
+    "1m": GroupWindow(1, 0, 1, 0.05, 4, 1_000, 2.5, 0),
+    "5m": GroupWindow(3, 1, 2, 0.03, 10, 1_000, -0.5, 12_000),
+    "15m": GroupWindow(3, 1, 2, 0.01, 10, 1_000, None, 12_000),
+}
+
+
+def lag_row(last_log_offset: int | None = 40, last_commit_ms: int | None = NOW_MS, **changes: Any) -> Row:
+    """Lag and windows of PAYMENTS with changes; it commits, and nobody tells ends."""
+    lag = GroupLag(
+        "prod",
+        "payments",
+        NOW_MS,
+        topics={"orders": TopicLag([0, 1], [5, 9], [None, None], None)},
+        commits=10,
+        first_commit_ms=NOW_MS - 3_600_000,
+        last_commit_ms=last_commit_ms,
+        log_partition=3,
+        last_log_offset=last_log_offset,
+        windows=WINDOWS,
+    )
+    lag = replace(lag, **changes)
+    return Row(LAG, f"{lag.cluster}/{lag.group}".encode(), encode(lag))
+
+
+def probed_lag_row(total: int = 1_000, **changes: Any) -> Row:
+    """The same with all of the lag on one partition, whose oldest unread record was written 30 s ago."""
+    topics = {"orders": TopicLag([0, 1], [5, 9], [total, None], total)}
+    return lag_row(**({"total": total, "topics": topics, "oldest_unread_ms": NOW_MS - 30_000} | changes))
+
+
+def totals_row(cost: CountedImpact, group: str = "payments", **counted: CountedImpact) -> Row:
+    """What rebalances cost a group in all: `cost`, and that of rebalances by id."""
+    totals = GroupImpact("prod", group, cost, {name.replace("_", "-"): each for name, each in counted.items()})
+    return Row(IMPACT, f"prod/{group}".encode(), encode(totals))
+
+
+def impact_row(rebalance_id: str, group: str = "payments", **fields: Any) -> Row:
+    """What one rebalance cost."""
+    impact = RebalanceImpact(**({"cluster": "prod", "group": group, "rebalance_id": rebalance_id} | fields))
+    return Row(IMPACT, f"{impact.cluster}/{group}/{rebalance_id}".encode(), encode(impact))
+
+
+def diagnosis_row(**changes: Any) -> Row:
+    """The status of a diagnosis that is well and hears from a prober, with changes."""
+    status = DiagnosisStatus("prod", NOW_MS - 1_000, read_until_ms=NOW_MS - 2_000, probed_at_ms=NOW_MS - 3_000)
+    status = replace(status, **changes)
+    return Row(STATUS, f"{status.cluster}/diagnosis".encode(), encode(status))
+
+
+def stream_rows(**changes: Any) -> list[Row]:
+    """The status of all parts of a stream that is well; changes hold for both queries."""
+    clusters = {name: changes[name] for name in changes.keys() & {"cluster"}}
+    return [query_row(**changes), query_row("activity", **changes), diagnosis_row(**clusters)]
 
 
 def query_row(query: str = "membership", **changes: Any) -> Row:
     """The status of a query that is well, with changes."""
     status = QueryStatus("prod", query, True, NOW_MS - 60_000, NOW_MS - 1_000, 500, last_batch_at_ms=NOW_MS - 1_000)
-    status = replace(status, **changes)
+    status = replace(status, **({"read_until_ms": NOW_MS - 1_500} | changes))
     return Row(STATUS, f"{status.cluster}/query/{status.query}".encode(), encode(status))
 
 
-def records_row(*counts: RecordCount, cluster: str = "prod") -> Row:
-    """Decode totals of one cluster."""
-    return Row(STATUS, f"{cluster}/records".encode(), encode(DecodeTotals(cluster, counts)))
+def records_row(*counts: RecordCount, cluster: str = "prod", query: str = "membership") -> Row:
+    """Decode totals of one query."""
+    return Row(STATUS, f"{cluster}/records/{query}".encode(), encode(DecodeTotals(cluster, query, counts)))
+
+
+def log_row(*topics: WatchedTopic, cluster: str = "prod", query: str = "membership") -> Row:
+    """What befell the inputs of one query."""
+    return Row(STATUS, f"{cluster}/log/{query}".encode(), encode(LogTotals(cluster, query, NOW_MS, topics)))
+
+
+def quarantine_row(*counts: QuarantineCount, part: int = 0) -> Row:
+    """What one part of the state of the membership query set aside."""
+    totals = QuarantineTotals("prod", "membership", part, counts)
+    return Row(STATUS, f"prod/quarantine/membership/{part}".encode(), encode(totals))
 
 
 def rebalance_row(rebalance_id: str, completed_at_ms: int = NOW_MS, group: str = "payments") -> Row:
@@ -127,3 +194,9 @@ def rebalance_row(rebalance_id: str, completed_at_ms: int = NOW_MS, group: str =
         left=(),
     )
     return Row(REBALANCES, f"prod/{group}/{rebalance_id}".encode(), encode(rebalance))
+
+
+def refused(view: View) -> dict[str, int]:
+    """How many rows were left out, by topic, for whatever reason."""
+    counts = view.picture().refused
+    return {topic: sum(count for (of, _), count in counts.items() if of == topic) for topic in TOPICS}

@@ -10,7 +10,16 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from exporters.contract_rows import NOW_MS, commits_row, group_row, make_view, query_row, rebalance_row
+from exporters.contract_rows import (
+    NOW_MS,
+    diagnosis_row,
+    group_row,
+    lag_row,
+    make_view,
+    query_row,
+    rebalance_row,
+    stream_rows,
+)
 from exporters.test_overview import finding_row
 from rebalance_exporters.config import ExportConfig
 from rebalance_exporters.formats import Style, compress
@@ -42,7 +51,7 @@ def make_get(view: View, progress: ReadProgress = LOADED, clock_ms: Callable[[],
 
 def test_metrics_come_as_text_and_as_openmetrics() -> None:
     """/metrics answers in the format asked for, says which it is, and both carry the group."""
-    get = make_get(make_view(group_row(), commits_row(3), query_row()))
+    get = make_get(make_view(group_row(), lag_row(3), *stream_rows()))
     text, openmetrics = get("/metrics"), get("/metrics", accept="application/openmetrics-text;version=1.0.0")
     assert text.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     assert openmetrics.headers["content-type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -64,14 +73,24 @@ def test_metrics_are_compressed_on_request() -> None:
 def test_ready_answers_503_until_caught_up(path: str) -> None:
     """Load balancers and people get a status and one line that says what is awaited."""
     now_ms = NOW_MS
-    view = make_view(query_row(caught_up=False, source_lag_records=7))
+    view = make_view(*stream_rows(caught_up=False, source_lag_records=7))
     get = make_get(view, clock_ms=lambda: now_ms)
     waiting = get(path)
     assert (waiting.status_code, waiting.text) == (503, "stream not caught up: 7 log positions behind [cluster prod]\n")
-    view.apply([query_row()])
+    view.apply(stream_rows())
     assert (get(path).status_code, get(path).text) == (200, "ready\n")
     now_ms += 31_000
     assert get(path).status_code == 503
+
+
+def test_ready_answers_machines_too() -> None:
+    """Whoever asks for JSON gets the verdict, the reason, and the share that is done as a number."""
+    get = make_get(make_view(*stream_rows(caught_up=False, read_records=1, wanted_records=8)))
+    answer = get("/-/ready", accept="application/json")
+    text = "reading the log: 12 % of 8 records (membership 12 %, activity 12 %) [cluster prod]"
+    assert (answer.status_code, answer.json()) == (503, {"ready": False, "text": text, "share": 0.125})
+    well = make_get(make_view(*stream_rows()))("/-/ready", accept="application/json")
+    assert (well.status_code, well.json()) == (200, {"ready": True, "text": "ready", "share": 1.0})
 
 
 def test_stale_data_is_still_served() -> None:
@@ -94,7 +113,7 @@ def test_health_is_about_the_process_only(path: str) -> None:
 
 def test_the_front_page_links_to_pages_that_exist() -> None:
     """Every link of / answers."""
-    get = make_get(make_view(query_row()))
+    get = make_get(make_view(*stream_rows()))
     page = get("/")
     assert page.headers["content-type"].startswith("text/html")
     links = [part.split('"')[0] for part in page.text.split('href="')[1:]]
@@ -157,10 +176,12 @@ def test_an_unknown_path_gets_a_hint() -> None:
 
 def test_the_overview_has_a_row_per_group() -> None:
     """Version, readiness and age stand beside the rows, which come in order or of one cluster only."""
-    get = make_get(make_view(group_row(group="b"), group_row(), group_row(cluster="test"), query_row()))
+    get = make_get(
+        make_view(group_row(group="b"), group_row(), group_row(cluster="test"), query_row(), diagnosis_row(), lag_row())
+    )
     answer = get("/api/v1/overview").json()
     assert (answer["ready"], answer["data_age_ms"], answer["at_ms"]) == (False, 1_000, NOW_MS)
-    assert answer["ready_text"].startswith("no word yet from the stream of cluster test")
+    assert answer["ready_text"].startswith("no word yet from the activity of the stream")
     assert [(row["cluster"], row["group"]) for row in answer["groups"]] == [
         ("prod", "b"),
         ("prod", "payments"),

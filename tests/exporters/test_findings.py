@@ -11,14 +11,8 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from exporters.contract_rows import NOW_MS, group_row, make_view, query_row
-from rebalance_exporters.config import ExportConfig
-from rebalance_exporters.formats import Style
-from rebalance_exporters.health import Readiness, ReadProgress
-from rebalance_exporters.render import Exposition
-from rebalance_exporters.server import make_app
-from rebalance_exporters.view import FINDINGS, HEARTBEATS, Row, View
-from rebalance_streaming.groups.events import (
+from exporters.contract_rows import NOW_MS, group_row, make_view, query_row, refused
+from rebalance_contract import (
     Advice,
     Alternative,
     Evidence,
@@ -31,6 +25,12 @@ from rebalance_streaming.groups.events import (
     decode,
     encode,
 )
+from rebalance_exporters.config import ExportConfig
+from rebalance_exporters.formats import Style
+from rebalance_exporters.health import Readiness, ReadProgress
+from rebalance_exporters.render import Exposition
+from rebalance_exporters.server import make_app
+from rebalance_exporters.view import FINDINGS, HEARTBEATS, Row, View
 
 KEY = ("prod", "payments")
 HOUR_MS = 3_600_000
@@ -147,7 +147,7 @@ def test_a_tombstone_forgets_a_finding_and_not_that_it_fired():
     view.apply([Row(FINDINGS, finding_row().key, None), Row(FINDINGS, b"prod/payments/never/known", None)])
     assert states(view) == {}
     assert fired(view) == {("poll_overrun", "ticket"): 1}
-    assert view.picture().contract_errors[FINDINGS] == 0
+    assert refused(view)[FINDINGS] == 0
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_a_broken_row_is_counted_and_changes_nothing(row: Row):
     """What says another thing than its key, or nothing at all, is somebody else's."""
     view = make_view(finding_row(), timing_row(), row)
     picture = view.picture()
-    assert picture.contract_errors[row.topic] == 1
+    assert refused(view)[row.topic] == 1
     assert states(view) == {"poll_overrun": "firing"}
     assert picture.timings == {KEY: TIMING}
 

@@ -9,26 +9,36 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from exporters.contract_rows import NOW_MS, commits_row, group_row, make_view, query_row, rebalance_row
+from exporters.contract_rows import (
+    NOW_MS,
+    diagnosis_row,
+    group_row,
+    impact_row,
+    lag_row,
+    make_view,
+    probed_lag_row,
+    query_row,
+    rebalance_row,
+    refused,
+)
 from exporters.test_overview import FINDING
 from prometheus.rig import run_tool
+from rebalance_contract import (
+    GroupTiming,
+    Member,
+    MemberTiming,
+    Silence,
+    TimingWindow,
+    TopicLag,
+    encode,
+)
 from rebalance_exporters.config import ExportConfig
 from rebalance_exporters.formats import Style
 from rebalance_exporters.health import Readiness, ReadProgress
 from rebalance_exporters.owners import load_owners
 from rebalance_exporters.render import Exposition
 from rebalance_exporters.server import make_app
-from rebalance_exporters.view import FINDINGS, GROUPS, HEARTBEATS, PROBES, Row, View
-from rebalance_streaming.groups.events import (
-    CommitSummary,
-    GroupTiming,
-    Member,
-    MemberTiming,
-    Probe,
-    TimingWindow,
-    TopicCommits,
-    encode,
-)
+from rebalance_exporters.view import FINDINGS, GROUPS, HEARTBEATS, TOPICS, Row, View
 
 NAMES = [
     'quotes " and more ""',
@@ -54,8 +64,6 @@ NAMES = [
 
 def fill(name: str) -> View:
     """A view in which everything that has a name has this one."""
-    commits = CommitSummary("prod", name, NOW_MS, 5000, 3, 0, 9, {name: TopicCommits([0], [5], [NOW_MS], [1], [1])})
-    probe = Probe(probed_at_ms=NOW_MS, cluster="prod", group=name, end_offsets={name: {"0": 9}}, errors=(name,))
     timed = (MemberTiming(name, name, name, name, NOW_MS, 1.0, 0.5, poll_age_ms=2.0),)
     timing = GroupTiming("prod", name, NOW_MS, {"1m": TimingWindow(1.0, 0.5, 2.0, 0.5)}, timed)
     finding = {**json.loads(encode(FINDING)), "group": name, "summary": name, "rule": name, "severity": name}
@@ -63,10 +71,11 @@ def fill(name: str) -> View:
     key = f"prod/{name}".encode()
     return make_view(
         group_row(group=name, protocol=name, members=members),
-        commits_row(5, group="plain"),
+        diagnosis_row(),
+        lag_row(None, None, group="plain"),
         rebalance_row(name[:99], group=name),
-        Row("commits", name.encode(), encode(commits)),
-        Row(PROBES, name.encode(), encode(probe)),
+        impact_row(name[:99], group=name, silences=(Silence(name, 0, NOW_MS - 9, NOW_MS),)),
+        probed_lag_row(9, group=name, topics={name: TopicLag([0], [5], [9], 9)}),
         Row(HEARTBEATS, key, encode(timing)),
         Row(FINDINGS, f"prod/{name}/{name}/x".encode(), json.dumps(finding).encode()),
         query_row(),
@@ -76,7 +85,6 @@ def fill(name: str) -> View:
 def expose(name: str, style: Style) -> str:
     """The body of /metrics with everything switched on."""
     view = fill(name)
-    view.slide_windows(NOW_MS)
     exposition = Exposition(limit_groups=9, version="1", collect_partitions=True, collect_members=True)
     ready, loaded = Readiness(True, "ready"), ReadProgress(loaded=True)
     return exposition.render(view.picture(), loaded, ready, NOW_MS, style).decode()
@@ -121,7 +129,7 @@ def test_every_name_comes_back_from_the_api(name: str) -> None:
     if name:  # a path cannot end in nothing
         assert asyncio.run(ask(f"/api/v1/groups/{group}")).json()["members"][0]["client_id"] == name
         found = asyncio.run(ask(f"/api/v1/groups/{group}/rebalances")).json()["rebalances"]
-        assert [each["rebalance_id"] for each in found] == [name[:99]]
+        assert [(each["rebalance_id"], each["impact"]["silences"][0]["topic"]) for each in found] == [(name[:99], name)]
     assert asyncio.run(ask(f"/api/v1/groups/x{group}y")).status_code == 404
 
 
@@ -138,12 +146,12 @@ def test_what_is_no_utf8_is_left_out(value: bytes) -> None:
     """A row whose text could not be shown again is counted as broken; it stops neither the reader nor an answer."""
     view = make_view(Row(GROUPS, b"prod/payments", value), group_row(group="after"))
     assert list(view.picture().groups) == [("prod", "after")]
-    assert view.picture().contract_errors[GROUPS] == 1
+    assert refused(view)[GROUPS] == 1
 
 
 def test_a_key_of_any_bytes_is_harmless() -> None:
     """Keys that are no text are refused in every topic, tombstones and values alike."""
-    for topic in ("groups", "rebalances", "commits", "status", "probes", "findings", "heartbeats"):
+    for topic in TOPICS:
         view = make_view(Row(topic, b"\xff/\xfe", None), Row(topic, b"\xff", b"{}"), group_row())
         assert list(view.picture().groups) == [("prod", "payments")]
 

@@ -3,24 +3,20 @@ from typing import Any
 
 import pytest
 
-from exporters.contract_rows import NOW_MS, commits_row, group_row, make_view, query_row, rebalance_row
-from rebalance_exporters.health import Readiness
-from rebalance_exporters.kept import KeptRebalances, keep_rebalance
-from rebalance_exporters.overview import Overview, OverviewRow, make_overview
-from rebalance_exporters.owners import Owners
-from rebalance_exporters.view import FINDINGS, HEARTBEATS, PROBES, Row, View
-from rebalance_streaming.groups.events import (
+from exporters.contract_rows import NOW_MS, diagnosis_row, group_row, make_view, probed_lag_row, query_row, totals_row
+from rebalance_contract import (
+    CountedImpact,
     Finding,
     GroupTiming,
     Member,
-    Probe,
-    Rebalance,
-    Silence,
     Subject,
     TimingWindow,
-    decode,
     encode,
 )
+from rebalance_exporters.health import Readiness
+from rebalance_exporters.overview import Overview, OverviewRow, make_overview
+from rebalance_exporters.owners import Owners
+from rebalance_exporters.view import FINDINGS, HEARTBEATS, Row, View
 
 FINDING = Finding(
     finding_id="f1",
@@ -50,7 +46,7 @@ def overview(view: View, now_ms: int = NOW_MS, cluster: str | None = None) -> Ov
     """The overview as of a time."""
     ready = Readiness(True, "ready")
     picture = view.picture()
-    return make_overview(picture, ready, now_ms, version="1", owners=Owners(), read_lost=view.lost_ms, cluster=cluster)
+    return make_overview(picture, ready, now_ms, version="1", owners=Owners(), cluster=cluster)
 
 
 def row_of(view: View, now_ms: int = NOW_MS) -> OverviewRow:
@@ -59,24 +55,15 @@ def row_of(view: View, now_ms: int = NOW_MS) -> OverviewRow:
     return row
 
 
-def silent_rebalance(*silences: Silence, started_ms: int = NOW_MS - 60_000) -> Rebalance:
-    """A rebalance that partitions were silent in."""
-    value = rebalance_row("1").value
-    assert value is not None
-    return replace(decode(value, Rebalance), started_before_ms=started_ms, silences=silences)
-
-
 def test_a_row_says_all_that_is_known() -> None:
     """Counts, windows, lag, heartbeats and open findings of one group, from all the topics."""
-    ends = {"orders": {"0": 1_005, "1": None}}
     worst = TimingWindow(heartbeat_age_max_ms=2_000, heartbeat_headroom=0.8, poll_gap_max_ms=12_500)
     timing = GroupTiming("prod", "payments", NOW_MS, {"5m": worst}, ())
     view = make_view(
         group_row(coordinator=3),
-        commits_row(5, NOW_MS - 4_000),
-        Row(
-            PROBES, b"payments", encode(Probe(probed_at_ms=NOW_MS, cluster="prod", group="payments", end_offsets=ends))
-        ),
+        diagnosis_row(),
+        probed_lag_row(1_000, last_commit_ms=NOW_MS - 4_000),
+        totals_row(CountedImpact(lost_partition_ms=12_500)),
         Row(HEARTBEATS, b"prod/payments", encode(timing)),
         finding_row(),
     )
@@ -84,6 +71,8 @@ def test_a_row_says_all_that_is_known() -> None:
     assert (row.state, row.state_since_ms, row.protocol, row.coordinator) == ("Stable", NOW_MS - 90_500, "range", 3)
     assert (row.members, row.idle_members, row.assigned_partitions) == (3, 1, 4)
     assert (row.rebalances_total, row.lag, row.commit_age_ms) == (6, 1_000, 4_000)
+    assert (row.time_lag_ms, row.lag_slope, row.lost_partition_seconds_total) == (30_000, -0.5, 12.5)
+    assert [window.lost_partition_seconds for window in row.windows.values()] == [0, 12, 12]
     assert (row.heartbeat_headroom_ratio, row.poll_gap_max_seconds) == (0.8, 12.5)
     assert (row.windows["5m"].rebalances, row.windows["5m"].generation_changes) == (2, 4)
     assert row.windows["1m"].rebalancing_ratio == 0.05
@@ -137,30 +126,25 @@ def test_a_withdrawn_finding_is_gone() -> None:
     assert row_of(view).findings == ()
 
 
-def test_lost_time_is_summed_per_window() -> None:
-    """Only what was lost after the rebalance began counts, in the windows in which it was lost."""
-    since_ms = NOW_MS - NOW_MS % 10_000
-    silences = (
-        Silence("orders", 0, since_ms - 95_000, since_ms - 80_000),
-        Silence("orders", 1, since_ms - 85_000, since_ms - 80_000),
-        Silence("orders", 2, since_ms - 40_000, since_ms - 31_000),
-    )
-    kept = KeptRebalances(10)
-    kept.put(keep_rebalance(silent_rebalance(*silences, started_ms=since_ms - 90_000), b"{}"))
-    group = ("prod", "payments")
-    assert kept.lost_ms(group, since_ms - 900_000) == 10_000 + 5_000 + 9_000
-    assert kept.lost_ms(group, since_ms - 60_000) == 9_000
-    assert kept.lost_ms(("prod", "other"), 0) == 0
+def test_what_the_diagnosis_no_longer_tells_is_unknown() -> None:
+    """While it is silent lag, windows and the age of commits are null; what the log alone tells stays."""
+    view = make_view(group_row(), diagnosis_row(), probed_lag_row())
+    for row in (row_of(view, NOW_MS + 60_000), row_of(make_view(group_row(), probed_lag_row()))):
+        assert (row.windows, row.lag, row.time_lag_ms, row.commit_age_ms, row.lag_slope) == ({}, None, None, None, None)
+        assert (row.state, row.members, row.rebalances_total) == ("Stable", 3, 6)
 
 
-def test_what_was_lost_in_forgotten_rebalances_is_unknown() -> None:
-    """When rebalances of the window had to go, their lost time is null and not less."""
-    kept = KeptRebalances(1)
-    for number in range(2):
-        rebalance = replace(silent_rebalance(), rebalance_id=str(number), completed_at_ms=NOW_MS - 30_000 + number)
-        kept.put(keep_rebalance(rebalance, b"{}"))
-    assert kept.lost_ms(("prod", "payments"), NOW_MS - 60_000) is None
-    assert kept.lost_ms(("prod", "payments"), NOW_MS - 20_000) == 0
+def test_a_deleted_group_has_no_lag() -> None:
+    """Its last windows stay, nobody waits for its records any more."""
+    row = row_of(make_view(group_row(state="Deleted"), diagnosis_row(), probed_lag_row()))
+    assert (row.lag, row.time_lag_ms, row.commit_age_ms) == (None, None, None)
+    assert set(row.windows) == {"1m", "5m", "15m"}
+
+
+def test_members_that_a_row_had_no_room_for_count() -> None:
+    """Their number is known, what they own is not."""
+    row = row_of(make_view(group_row(is_truncated=True, member_count=10_000)))
+    assert (row.members, row.idle_members, row.assigned_partitions) == (10_000, None, None)
 
 
 def test_the_age_is_that_of_the_stalest_stream() -> None:

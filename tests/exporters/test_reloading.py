@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from exporters.contract_rows import group_row, make_view, query_row
+from exporters.contract_rows import group_row, make_view, stream_rows
 from exporters.serving import Served, hash_password, make_certificate, serving
 from rebalance_exporters.server import Signals, _obeying
 from waiting import wait_for
@@ -73,7 +73,7 @@ def reload(served: Served, name: str, *, successful: bool) -> None:
 @pytest.mark.parametrize("path", PATHS)
 def test_every_path_asks_for_the_password(tmp_path: Path, path: str) -> None:
     """As with exporter-toolkit no path is open, health pages included; the answer says how to log in."""
-    with serving(make_view(query_row()), web_config_file=write_web_config(tmp_path, alice="secret")) as served:
+    with serving(make_view(*stream_rows()), web_config_file=write_web_config(tmp_path, alice="secret")) as served:
         refused = ask(served, path)
         assert refused.status_code == 401
         assert refused.headers["www-authenticate"].startswith("Basic realm=")
@@ -83,7 +83,7 @@ def test_every_path_asks_for_the_password(tmp_path: Path, path: str) -> None:
 
 def test_the_right_password_opens_every_page(tmp_path: Path) -> None:
     """Once and again, with and without the memory of it."""
-    with serving(make_view(query_row()), web_config_file=write_web_config(tmp_path, alice="secret")) as served:
+    with serving(make_view(*stream_rows()), web_config_file=write_web_config(tmp_path, alice="secret")) as served:
         for _ in range(2):
             assert ask(served, "/metrics", ("alice", "secret")).status_code == 200
             assert ask(served, "/-/ready", ("alice", "secret")).status_code == 200

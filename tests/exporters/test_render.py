@@ -11,14 +11,33 @@ from prometheus_client.samples import Sample
 from exporters.contract_rows import (
     NOW_MS,
     PAYMENTS,
-    commits_row,
+    WINDOWS,
+    diagnosis_row,
     group_row,
+    lag_row,
+    log_row,
     make_view,
+    probed_lag_row,
+    quarantine_row,
     query_row,
     rebalance_row,
     records_row,
+    totals_row,
 )
 from prometheus.rig import run_tool
+from rebalance_contract import (
+    REASONS,
+    CountedImpact,
+    Counters,
+    GroupTiming,
+    Member,
+    MemberTiming,
+    QuarantineCount,
+    RecordCount,
+    Settlement,
+    WatchedTopic,
+    encode,
+)
 from rebalance_exporters import render
 from rebalance_exporters.formats import Style, accepts_gzip, choose_style, compress
 from rebalance_exporters.health import Readiness, ReadProgress
@@ -28,24 +47,15 @@ from rebalance_exporters.metrics import (
     GROUP_METRICS,
     LAG_METRICS,
     STATE_SECONDS,
+    TIME_LAG,
     TIMING_METRICS,
     WINDOW_METRICS,
+    GroupFacts,
 )
 from rebalance_exporters.monitor_metrics import MONITOR_METRICS, RECORD_TYPES
 from rebalance_exporters.render import Exposition
 from rebalance_exporters.series import Metric
-from rebalance_exporters.view import HEARTBEATS, PROBES, GroupKey, Row, View
-from rebalance_streaming.groups.events import (
-    REASONS,
-    Counters,
-    GroupSnapshot,
-    GroupTiming,
-    Member,
-    MemberTiming,
-    Probe,
-    RecordCount,
-    encode,
-)
+from rebalance_exporters.view import HEARTBEATS, GroupKey, Row, View
 
 READY = Readiness(True, "ready")
 LOADED = ReadProgress(loaded=True)
@@ -58,6 +68,7 @@ ALL_METRICS: tuple[Metric[Any], ...] = (
     *TIMING_METRICS,
     STATE_SECONDS,
     COMMIT_AGE,
+    TIME_LAG,
     *MONITOR_METRICS,
 )
 
@@ -91,7 +102,7 @@ kafka_rebalance_duration_seconds_bucket{cluster="prod",group="payments",le="900.
 kafka_rebalance_duration_seconds_bucket{cluster="prod",group="payments",le="+Inf"} 6
 kafka_rebalance_duration_seconds_sum{cluster="prod",group="payments"} 45.25
 kafka_rebalance_duration_seconds_count{cluster="prod",group="payments"} 6
-kafka_rebalance_lost_partition_seconds_total{cluster="prod",group="payments"} 0.0
+kafka_rebalance_lost_partition_seconds_total{cluster="prod",group="payments"} 12.5
 kafka_rebalance_moved_partitions_total{cluster="prod",group="payments"} 9
 kafka_rebalance_member_changes_total{cluster="prod",group="payments",change="joined"} 5
 kafka_rebalance_member_changes_total{cluster="prod",group="payments",change="left"} 4
@@ -116,15 +127,26 @@ kafka_rebalance_window_rebalances{cluster="prod",group="payments",window="15m"} 
 kafka_rebalance_window_rebalancing_ratio{cluster="prod",group="payments",window="1m"} 0.05
 kafka_rebalance_window_rebalancing_ratio{cluster="prod",group="payments",window="5m"} 0.03
 kafka_rebalance_window_rebalancing_ratio{cluster="prod",group="payments",window="15m"} 0.01
+kafka_rebalance_group_lag{cluster="prod",group="payments"} 1000
+kafka_rebalance_topic_lag{cluster="prod",group="payments",topic="orders"} 1000
+kafka_rebalance_window_commits{cluster="prod",group="payments",window="1m"} 4
+kafka_rebalance_window_commits{cluster="prod",group="payments",window="5m"} 10
+kafka_rebalance_window_commits{cluster="prod",group="payments",window="15m"} 10
+kafka_rebalance_window_lag_max{cluster="prod",group="payments",window="1m"} 1000
+kafka_rebalance_window_lag_max{cluster="prod",group="payments",window="5m"} 1000
+kafka_rebalance_window_lag_max{cluster="prod",group="payments",window="15m"} 1000
+kafka_rebalance_window_lag_slope{cluster="prod",group="payments",window="1m"} 2.5
+kafka_rebalance_window_lag_slope{cluster="prod",group="payments",window="5m"} -0.5
 kafka_rebalance_state_seconds_total{cluster="prod",group="payments",state="CompletingRebalance"} 0.0
 kafka_rebalance_state_seconds_total{cluster="prod",group="payments",state="Empty"} 0.0
 kafka_rebalance_state_seconds_total{cluster="prod",group="payments",state="PreparingRebalance"} 0.0
 kafka_rebalance_state_seconds_total{cluster="prod",group="payments",state="Stable"} 90.0
 kafka_rebalance_group_commit_age_seconds{cluster="prod",group="payments"} 12.5
+kafka_rebalance_group_time_lag_seconds{cluster="prod",group="payments"} 30.0
 """
 
-#: Series of a group without commits.
-SERIES = PAYMENTS_GOLDEN.count("\n") - 1
+#: Series of a group without a lag row: no window, no lag, no age of commits.
+SERIES = PAYMENTS_GOLDEN.count("\n") - 3 * len(WINDOW_METRICS) - 2 - 8 - 2
 
 HOSTILE_NAMES = [
     'quotes " and more ""',
@@ -167,7 +189,8 @@ def value_of(text: str, name: str, **labels: str) -> float | None:
 
 def test_a_group_is_written_as_recorded() -> None:
     """Every series of a group, byte by byte: names, labels and their order, values in base units."""
-    text = expose(make_view(group_row(), commits_row(5, NOW_MS - 12_500)))
+    cost = totals_row(CountedImpact(2, 1, 12_500))
+    text = expose(make_view(group_row(), diagnosis_row(), probed_lag_row(last_commit_ms=NOW_MS - 12_500), cost))
     written = [line for line in text.splitlines(keepends=True) if 'group="payments"' in line]
     assert "".join(written) == PAYMENTS_GOLDEN
 
@@ -175,7 +198,7 @@ def test_a_group_is_written_as_recorded() -> None:
 @pytest.mark.parametrize("style", Style)
 def test_official_parsers_read_both_formats_alike(style: Style) -> None:
     """prometheus-client's parsers find the same samples in the text format and in OpenMetrics."""
-    view = make_view(group_row(), commits_row(5), query_row(), records_row(RecordCount("membership", 2, 3, "ok", 7)))
+    view = make_view(group_row(), lag_row(5), diagnosis_row(), records_row(RecordCount("membership", 2, 3, "ok", 7)))
     samples = samples_of(parse(expose(view, style), style))
     reference = samples_of(parse(expose(view)))
     assert [(s.name, s.labels, s.value) for s in samples] == [(s.name, s.labels, s.value) for s in reference]
@@ -184,7 +207,7 @@ def test_official_parsers_read_both_formats_alike(style: Style) -> None:
 @pytest.mark.parametrize("style", Style)
 def test_each_family_is_declared_once_and_in_one_piece(style: Style) -> None:
     """The format wants a family's samples together behind one HELP and one TYPE, those of the table."""
-    view = make_view(group_row(), group_row(group="b"), commits_row(5), commits_row(5, group="b"), query_row())
+    view = make_view(group_row(), group_row(group="b"), lag_row(5), lag_row(5, group="b"), query_row())
     families = parse(expose(view, style), style)
     assert [f.name for f in families] == [m.family_name for m in ALL_METRICS]
     assert [(f.type, f.documentation) for f in families] == [(m.type, m.help) for m in ALL_METRICS]
@@ -203,7 +226,7 @@ def test_openmetrics_names_counters_without_their_ending_and_says_where_it_ends(
 @pytest.mark.parametrize("name", HOSTILE_NAMES)
 def test_hostile_names_survive(name: str, style: Style) -> None:
     """Whatever a client calls its group comes back from the parser as it was, and breaks no other series."""
-    view = make_view(group_row(group=name, protocol=name), commits_row(5, group=name), group_row())
+    view = make_view(group_row(group=name, protocol=name), lag_row(5, group=name), group_row())
     families = parse(expose(view, style), style)
     samples = samples_of(families)
     assert {s.labels["group"] for s in samples if "group" in s.labels} == {name, "payments"}
@@ -239,42 +262,97 @@ def test_the_unknown_is_absent_and_not_zero() -> None:
         "lost_partition_seconds_total",
     }
     timed = {f"duration_seconds_{part}" for part in ("bucket", "sum", "count")}
-    assert names == {*counted, *timed, *(metric.name for metric in WINDOW_METRICS), "group_info"}
+    assert names == {*counted, *timed, "group_info"}
 
 
-def probe_row(at_ms: int = NOW_MS, group: str = "payments", **fields: Any) -> Row:
-    """A probe of one group."""
-    return Row(PROBES, group.encode(), encode(Probe(probed_at_ms=at_ms, cluster="prod", group=group, **fields)))
-
-
-def test_lag_comes_from_commits_and_probes() -> None:
+def test_lag_is_shown_as_the_diagnosis_tells_it() -> None:
     """Per group and topic, per partition when asked for; gone with the group; absent where no end is known."""
-    ends = {"orders": {"0": 1_000_007, "1": 1_000_000}}
-    view = make_view(group_row(), commits_row(5), probe_row(end_offsets=ends, stable_offsets=ends))
-    view.slide_windows(NOW_MS)
+    view = make_view(group_row(), diagnosis_row(), probed_lag_row(1_000_002))
     text = expose(view, exposition=Exposition(limit_groups=9, version="1", collect_partitions=True))
     assert value_of(text, "kafka_rebalance_group_lag") == 1_000_002
     assert value_of(text, "kafka_rebalance_topic_lag", topic="orders") == 1_000_002
     lags = [value_of(text, "kafka_rebalance_partition_lag", partition=str(p)) for p in (0, 1)]
-    assert lags == [1_000_002, None], "the second partition's commit was a deletion"
-    assert value_of(text, "kafka_rebalance_window_lag_max", window="1m") == 1_000_002
-    assert value_of(text, "kafka_rebalance_window_commits", window="5m") == 10
+    assert lags == [1_000_002, None], "the second partition's end is not known"
     view.apply([group_row(state="Deleted")])
     assert "_lag{" not in expose(view)
-    unprobed = make_view(group_row(), commits_row(5))
-    assert value_of(expose(unprobed), "kafka_rebalance_group_lag") is None
+    unprobed = expose(make_view(group_row(), diagnosis_row(), lag_row()))
+    assert value_of(unprobed, "kafka_rebalance_group_lag") is None
+    assert value_of(unprobed, "kafka_rebalance_group_time_lag_seconds") is None
+    assert value_of(unprobed, "kafka_rebalance_group_commit_age_seconds") == 0
 
 
-def test_windows_empty_themselves() -> None:
-    """Nothing new came from the stream, and still the windows slide; a rebalance that goes on fills them."""
-    view, exposition = make_view(group_row()), Exposition(limit_groups=10, version="1")
-    ratio, changes = "kafka_rebalance_window_rebalancing_ratio", "kafka_rebalance_window_generation_changes"
-    later = [expose(view, exposition=exposition, now_ms=NOW_MS + passed) for passed in (0, 120_000, 1_200_000)]
-    assert [value_of(text, changes, window="1m") for text in later] == [1, 0, 0]
-    assert [value_of(text, changes, window="15m") for text in later] == [4, 4, 0]
-    assert [value_of(text, ratio, window="1m") for text in later] == [0.05, 0, 0]
-    busy = make_view(group_row(rebalancing_since_ms=NOW_MS - 30_000))
-    assert value_of(expose(busy, now_ms=NOW_MS + 600_000), ratio, window="1m") == 1
+def test_what_is_unread_grows_older_without_news() -> None:
+    """The time lag is that of the moment of the scrape; without lag it is 0."""
+    view, exposition = (
+        make_view(group_row(), diagnosis_row(), probed_lag_row()),
+        Exposition(limit_groups=9, version="1"),
+    )
+    name = "kafka_rebalance_group_time_lag_seconds"
+    ages = [value_of(expose(view, exposition=exposition, now_ms=NOW_MS + ms), name) for ms in (0, 1_500, 20_000)]
+    assert ages == [30, 31.5, 50]
+    view.apply([probed_lag_row(0, oldest_unread_ms=None)])
+    assert value_of(expose(view, exposition=exposition), name) == 0
+
+
+def test_nothing_pretends_while_the_diagnosis_is_silent() -> None:
+    """Its windows, lag and ages end with its last word; counters stay, and all is back with the next one."""
+    view, exposition = (
+        make_view(group_row(), diagnosis_row(), probed_lag_row()),
+        Exposition(limit_groups=9, version="1"),
+    )
+
+    def names(now_ms: int) -> set[str]:
+        text = expose(view, exposition=exposition, now_ms=now_ms)
+        return {sample.name for sample in samples_of(parse(text)) if "group" in sample.labels}
+
+    there, gone = names(NOW_MS), names(NOW_MS + 60_000)
+    told = {metric.full_name for metric in (*WINDOW_METRICS, *LAG_METRICS, COMMIT_AGE, TIME_LAG)}
+    assert there - gone == told
+    view.apply([diagnosis_row(updated_at_ms=NOW_MS + 60_000)])
+    assert names(NOW_MS + 60_000) == there
+
+
+def test_the_latest_rebalance_counts_when_the_log_was_read_past_it() -> None:
+    """Its duration and moves are added once nothing more can belong to it, without a new row, and never taken back."""
+    due = Settlement(NOW_MS, duration_ms=400, partitions_moved=4)
+    view, exposition = make_view(group_row(settlement=due)), Exposition(limit_groups=9, version="1")
+
+    def told(read_until_ms: int) -> tuple[float | None, ...]:
+        view.apply([query_row(read_until_ms=read_until_ms)])
+        text = expose(view, exposition=exposition, now_ms=NOW_MS + 60_000)
+        names = ("moved_partitions_total", "duration_seconds_count", "duration_seconds_sum")
+        return tuple(value_of(text, f"kafka_rebalance_{name}") for name in names)
+
+    assert told(NOW_MS - 1) == (9, 6, 45.25)
+    assert told(NOW_MS) == (13, 7, 45.65)
+    assert told(0) == (13, 7, 45.65), "a query that was started again does not know yet how far it is"
+    view.apply([group_row(settlement=due, coordinator=3)])
+    assert told(0) == (13, 7, 45.65)
+
+
+def test_commits_of_a_simple_group_do_not_write_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With each commit its time changes, which no series shows."""
+    view, exposition = make_view(diagnosis_row(), lag_row(5, group="s")), Exposition(limit_groups=9, version="1")
+    assert value_of(expose(view, exposition=exposition), "kafka_rebalance_group_state_code", group="s") == 1
+    view.apply([lag_row(6, NOW_MS + 5, group="s")])
+    monkeypatch.setattr(render, "render_group", None)
+    assert value_of(expose(view, exposition=exposition), "kafka_rebalance_group_state_code", group="s") == 1
+
+
+def test_invented_reasons_get_no_series_each() -> None:
+    """A row may claim thousands of reasons: some are shown as they are, the rest counts as one."""
+    invented = {f"r{n:04}": 1 for n in range(1_000)}
+    text = expose(make_view(group_row(counters=Counters(rebalances=invented | {"other": 5}))))
+    told = {s.labels["reason"]: s.value for s in samples_of(parse(text)) if s.name.endswith("rebalances_total")}
+    assert len(told) == len(REASONS) + 16
+    assert (told["r0000"], told["other"], sum(told.values())) == (1, 5 + 984, 1_005)
+
+
+def test_only_windows_with_known_names_are_shown() -> None:
+    """Names come with the row: whoever invents some gets no series."""
+    view = make_view(group_row(), diagnosis_row(), lag_row(windows={"1m": WINDOWS["1m"], "99y": WINDOWS["5m"]}))
+    windows = {s.labels["window"] for s in samples_of(parse(expose(view))) if "window" in s.labels}
+    assert windows == {"1m"}
 
 
 @pytest.mark.parametrize(
@@ -302,14 +380,17 @@ def test_only_consumers_have_an_assignor() -> None:
 
 def test_commit_age_grows_without_news() -> None:
     """The age is that of the moment of the scrape, and a clock that is behind never makes it negative."""
-    view, exposition = make_view(group_row(), commits_row(5, NOW_MS)), Exposition(limit_groups=9, version="1")
+    view, exposition = (
+        make_view(group_row(), diagnosis_row(), lag_row(5, NOW_MS)),
+        Exposition(limit_groups=9, version="1"),
+    )
     ages = [
         value_of(
             expose(view, exposition=exposition, now_ms=NOW_MS + wait_ms), "kafka_rebalance_group_commit_age_seconds"
         )
-        for wait_ms in (-5_000, 0, 1_500, 90_000)
+        for wait_ms in (-5_000, 0, 1_500, 20_000)
     ]
-    assert ages == [0, 0, 1.5, 90]
+    assert ages == [0, 0, 1.5, 20]
 
 
 def test_a_changed_group_is_rendered_again_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,7 +398,7 @@ def test_a_changed_group_is_rendered_again_and_no_other(monkeypatch: pytest.Monk
     rendered: list[GroupKey] = []
     original = render.render_group
 
-    def note_and_render(key: GroupKey, group: GroupSnapshot | None) -> render.GroupBlock:
+    def note_and_render(key: GroupKey, group: GroupFacts) -> render.GroupBlock:
         rendered.append(key)
         return original(key, group)
 
@@ -335,7 +416,7 @@ def test_a_changed_group_is_rendered_again_and_no_other(monkeypatch: pytest.Monk
 
 def test_a_deleted_groups_series_end() -> None:
     """A deleted group stays at its last counters for a while, without an age of commits, and then is gone."""
-    view, exposition = make_view(group_row(), commits_row(5)), Exposition(limit_groups=9, version="1")
+    view, exposition = make_view(group_row(), diagnosis_row(), lag_row(5)), Exposition(limit_groups=9, version="1")
     expose(view, exposition=exposition)
     view.apply([group_row(state="Deleted", members=(), updated_at_ms=NOW_MS)])
     text = expose(view, exposition=exposition)
@@ -392,6 +473,10 @@ def test_a_querys_status_becomes_series() -> None:
     values = {s.name: s.value for s in samples_of(parse(text)) if s.labels == labels}
     assert values == {
         "kafka_rebalance_monitor_caught_up": 1,
+        "kafka_rebalance_monitor_restarts_total": 0,
+        "kafka_rebalance_monitor_failed": 0,
+        "kafka_rebalance_monitor_stalled": 0,
+        "kafka_rebalance_monitor_read_ratio": 1,
         "kafka_rebalance_monitor_source_lag_records": 12,
         "kafka_rebalance_monitor_event_delay_seconds": 0.25,
         "kafka_rebalance_monitor_batch_seconds": 1.5,
@@ -408,7 +493,10 @@ def test_an_empty_picture_is_a_valid_exposition() -> None:
     """Before anything is known, both formats parse and the errors by topic exist at 0."""
     for style in Style:
         assert len(parse(expose(make_view(), style), style)) == len(ALL_METRICS)
-    assert value_of(expose(make_view()), "kafka_rebalance_monitor_contract_errors_total", topic="groups") == 0
+    assert (
+        value_of(expose(make_view()), "kafka_rebalance_monitor_contract_errors_total", topic="groups", reason="key")
+        == 0
+    )
     assert value_of(expose(make_view()), "kafka_rebalance_monitor_build_info", version="1.2.3") == 1
 
 
@@ -483,7 +571,7 @@ def test_compression_is_lossless() -> None:
 def test_promtool_has_no_complaint() -> None:
     """Prometheus's own linter accepts names, types and HELP."""
     counts = RecordCount("membership", 2, 3, "decoded", 1)
-    view = make_view(group_row(PAYMENTS), commits_row(5), query_row(), records_row(counts))
+    view = make_view(group_row(PAYMENTS), lag_row(5), query_row(), records_row(counts))
     result = run_tool("promtool", "check", "metrics", text=expose(view))
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
@@ -570,17 +658,96 @@ def test_the_coordinator_is_known_where_somebody_probes() -> None:
 
 
 def test_probes_are_told_of() -> None:
-    """When the newest one was made and how much they complained of; nothing where nobody probes."""
-    view = make_view(probe_row(errors=("no answer", "refused")), probe_row(NOW_MS - 5_000), probe_row(NOW_MS + 1_000))
-    text = expose(view)
-    assert value_of(text, "kafka_rebalance_monitor_last_probe_timestamp_seconds", cluster="prod") == NOW_MS / 1000 + 1
-    assert value_of(text, "kafka_rebalance_monitor_probe_complaints_total", cluster="prod") == 2
-    assert value_of(expose(make_view()), "kafka_rebalance_monitor_last_probe_timestamp_seconds") is None
+    """When the newest one was made; nothing where nobody probes."""
+    name = "kafka_rebalance_monitor_last_probe_timestamp_seconds"
+    assert value_of(expose(make_view(diagnosis_row(probed_at_ms=NOW_MS + 1_000))), name) == NOW_MS / 1000 + 1
+    assert value_of(expose(make_view(diagnosis_row(probed_at_ms=None))), name) is None
+
+
+def test_what_the_diagnosis_has_in_hand_becomes_series() -> None:
+    """Its groups by what is known of them, what it set aside, how old it is; all by cluster."""
+    aside = (QuarantineCount("rules", "KeyError", 2), QuarantineCount("rules", "KeyError", 1))
+    text = expose(make_view(diagnosis_row(groups=9, committing_groups=7, groups_with_lag=5, quarantined=aside)))
+    own = [s for s in samples_of(parse(text)) if "diagnosis" in s.name or "quarantined" in s.name]
+    assert [
+        (
+            s.name.rpartition("monitor_")[2],
+            *(s.labels[name] for name in ("cluster", "kind", "stage", "reason") if name in s.labels),
+            s.value,
+        )
+        for s in own
+    ] == [
+        ("diagnosis_age_seconds", "prod", 1),
+        ("diagnosis_delay_seconds", "prod", 2),
+        ("diagnosis_groups", "prod", "known", 9),
+        ("diagnosis_groups", "prod", "committing", 7),
+        ("diagnosis_groups", "prod", "with_lag", 5),
+        ("diagnosis_groups", "prod", "awaiting_ends", 0),
+        ("quarantined_total", "prod", "rules", "KeyError", 3),
+    ]
+
+
+def test_what_any_part_of_the_stream_set_aside_is_added_up() -> None:
+    """Every part of a query's state counts, beside what the diagnosis tells."""
+    rows = (
+        quarantine_row(QuarantineCount("record", "KeyError", 2), QuarantineCount("group", "ValueError", 5)),
+        quarantine_row(QuarantineCount("record", "KeyError", 4), part=11),
+        diagnosis_row(quarantined=(QuarantineCount("rules", "KeyError", 1),)),
+    )
+    own = [s for s in samples_of(parse(expose(make_view(*rows)))) if "quarantined" in s.name]
+    told = {(s.labels["cluster"], s.labels["stage"], s.labels["reason"]): s.value for s in own}
+    assert told == {
+        ("prod", "group", "ValueError"): 5,
+        ("prod", "record", "KeyError"): 6,
+        ("prod", "rules", "KeyError"): 1,
+    }
+
+
+def test_what_befell_the_inputs_is_told_by_query_and_topic() -> None:
+    """Each total of a topic has its series, 0 included, so that the first loss is a rise."""
+    calm = WatchedTopic("probes", 1)
+    torn = WatchedTopic(
+        "log",
+        50,
+        skipped_records=7,
+        lost_positions=6,
+        rewinds=5,
+        recreations=4,
+        added_partitions=3,
+        removed_partitions=2,
+    )
+    text = expose(make_view(log_row(torn, calm), log_row(torn, query="activity")))
+    prefix = "kafka_rebalance_monitor_log_"
+    told = {
+        (s.name.removeprefix(prefix), s.labels["query"], s.labels["topic"]): s.value
+        for s in samples_of(parse(text))
+        if s.name.startswith(prefix)
+    }
+    totals = {
+        "skipped_positions_total": 7,
+        "lost_positions_total": 6,
+        "rewinds_total": 5,
+        "recreations_total": 4,
+        "partitions_added_total": 3,
+        "partitions_removed_total": 2,
+    }
+    assert told == {
+        **{(name, query, "log"): count for name, count in totals.items() for query in ("membership", "activity")},
+        **{(name, "membership", "probes"): 0 for name in totals},
+    }
+
+
+def test_a_query_in_trouble_is_told_of() -> None:
+    """Restarts, a failure, a batch that hangs and the share that was read each have a series."""
+    text = expose(make_view(query_row(restarts=4, error="boom", is_stalled=True, read_records=30, wanted_records=40)))
+    told = {name: value_of(text, f"kafka_rebalance_monitor_{name}") for name in ("failed", "stalled", "read_ratio")}
+    assert told == {"failed": 1, "stalled": 1, "read_ratio": 0.75}
+    assert value_of(text, "kafka_rebalance_monitor_restarts_total", query="membership") == 4
 
 
 def test_many_series_are_counted_as_they_are() -> None:
     """The monitor's count of series is the number of lines of groups."""
-    view = make_view(group_row(), commits_row(5), timing_row(3), query_row(), rebalance_row("1"))
+    view = make_view(group_row(), diagnosis_row(), lag_row(5), timing_row(3), query_row(), rebalance_row("1"))
     text = expose(view, exposition=Exposition(limit_groups=9, version="1", collect_members=True))
     lines = [line for line in text.splitlines() if 'group="' in line]
     assert value_of(text, "kafka_rebalance_monitor_series") == len(lines)

@@ -5,15 +5,26 @@ from collections.abc import Iterable
 
 import pytest
 
-from exporters.contract_rows import NOW_MS, commits_row, group_row, make_view, query_row, rebalance_row, records_row
+from exporters.contract_rows import (
+    NOW_MS,
+    diagnosis_row,
+    group_row,
+    impact_row,
+    make_view,
+    probed_lag_row,
+    query_row,
+    rebalance_row,
+    records_row,
+    totals_row,
+)
 from exporters.test_overview import finding_row
+from rebalance_contract import CountedImpact, GroupTiming, MemberTiming, RecordCount, TopicLag, encode
 from rebalance_exporters.formats import Style
 from rebalance_exporters.health import Readiness, ReadProgress
 from rebalance_exporters.overview import make_overview
 from rebalance_exporters.owners import Owners
 from rebalance_exporters.render import Exposition
-from rebalance_exporters.view import COMMITS, PROBES, Row, View
-from rebalance_streaming.groups.events import GroupTiming, MemberTiming, Probe, RecordCount, encode
+from rebalance_exporters.view import Row, View
 
 CLUSTERS, GROUPS = ("prod", "test"), ("a", "payments", "z/slash", "grüße")
 
@@ -21,15 +32,15 @@ CLUSTERS, GROUPS = ("prod", "test"), ("a", "payments", "z/slash", "grüße")
 def rows_of(cluster: str, group: str) -> list[Row]:
     """What the stream says of one group in the course of time."""
     key = f"{cluster}/{group}".encode()
-    ends = {topic: {"0": 900, "1": 900} for topic in ("orders", "b", "a")}
+    topics = {topic: TopicLag([0, 1], [5, 5], [895, 895], 1_790) for topic in ("orders", "b", "a")}
     members = tuple(MemberTiming(None, f"c-{i}", "h", "java", NOW_MS, 5.0 * i) for i in (2, 0, 1))
-    probe = Probe(probed_at_ms=NOW_MS, cluster=cluster, group=group, end_offsets=ends)
     rows = [group_row(cluster=cluster, group=group, generation=n)._replace(at_ms=NOW_MS + n) for n in range(3)]
-    rows += [commits_row(n, NOW_MS + n, cluster=cluster, group=group) for n in range(3)]
+    rows += [probed_lag_row(n, topics=topics, last_log_offset=n, cluster=cluster, group=group) for n in range(3)]
     rows += [Row("heartbeats", key, encode(GroupTiming(cluster, group, NOW_MS, {}, members)))]
-    rows += [Row(PROBES, group.encode(), encode(probe))]
     if cluster == "prod":
         rows += [rebalance_row(f"0-{n}", NOW_MS, group=group) for n in range(2)]
+        rows += [impact_row(f"0-{n}", group=group, lag_peak=peak) for n in range(2) for peak in (5, 7)]
+        rows += [totals_row(CountedImpact(lost_partition_ms=lost), group) for lost in (5, 7)]
     if (cluster, group) == ("prod", "payments"):
         rows += [finding_row(str(n), finding_id=f"f{n}", rule=f"rule_{n % 2}") for n in (3, 1, 2)]
     return rows
@@ -41,12 +52,11 @@ def partitions() -> list[list[Row]]:
     for cluster in CLUSTERS:
         for group in GROUPS:
             for row in rows_of(cluster, group):
-                # Commits and probes of one group meet in one table, in the order of their times.
-                topic = COMMITS if row.topic == PROBES else row.topic
-                apart.setdefault((topic, row.key, cluster), []).append(row)
+                apart.setdefault((row.topic, row.key, cluster), []).append(row)
         counts = [RecordCount("membership", kind, 3, "decoded", 7) for kind in (2, 1, 0)]
         apart["status", b"records", cluster] = [records_row(*counts, cluster=cluster)]
-        apart["status", b"query", cluster] = [query_row(name, cluster=cluster) for name in ("membership", "commits")]
+        apart["status", b"query", cluster] = [query_row(name, cluster=cluster) for name in ("membership", "activity")]
+        apart["status", b"diagnosis", cluster] = [diagnosis_row(cluster=cluster)]
     return list(apart.values())
 
 
@@ -61,7 +71,6 @@ def read(chance: random.Random) -> View:
                 batch.append(chosen.pop(0))
                 waiting = [rows for rows in waiting if rows]
         view.apply(batch)
-    view.slide_windows(NOW_MS + 500)
     return view
 
 
@@ -72,8 +81,8 @@ def pages(views: Iterable[View]) -> list[tuple[bytes, bytes, bytes, bytes]]:
         exposition = Exposition(limit_groups=6, version="1", collect_partitions=True, collect_members=True)
         picture = view.picture()
         text, rich = (exposition.render(picture, loaded, ready, NOW_MS + 999, style) for style in Style)
-        rows = make_overview(picture, ready, NOW_MS + 999, version="1", owners=Owners(), read_lost=view.lost_ms)
-        kept = b",".join(each.text for each in view.rebalances(("prod", "payments")))
+        rows = make_overview(picture, ready, NOW_MS + 999, version="1", owners=Owners())
+        kept = b",".join(each.document for each in view.rebalances(("prod", "payments")))
         found.append((text, rich, encode(rows), kept))
     return found
 

@@ -15,16 +15,17 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from exporters.contract_rows import commits_row, group_row, query_row, rebalance_row
+from exporters.contract_rows import diagnosis_row, group_row, impact_row, lag_row, query_row, rebalance_row
 from rebalance_deploy.topics import create_topics
 from rebalance_exporters.config import ExportConfig
 from rebalance_exporters.consumer import TopicReader
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.server import now_ms, run
-from rebalance_exporters.view import COMMITS, GROUPS, STATUS, TOPICS, Row, View
+from rebalance_exporters.view import GROUPS, LAG, STATUS, TOPICS, Row, View
 from waiting import wait_for
 
 DEADLINE_SECONDS = 60
+_QUERIES = ("membership", "activity")
 
 
 @contextmanager
@@ -83,9 +84,11 @@ def produce(bootstrap: str, prefix: str, *rows: Row, **properties: str) -> None:
     assert producer.flush(DEADLINE_SECONDS) == 0
 
 
-def fresh_status(**changes: Any) -> Row:
-    """The status of a membership query that reports now."""
-    return query_row(started_at_ms=now_ms(), updated_at_ms=now_ms(), last_batch_at_ms=None, **changes)
+def fresh_status() -> list[Row]:
+    """The status of a stream of which all parts report now."""
+    now = {"updated_at_ms": now_ms(), "read_until_ms": now_ms()}
+    queries = [query_row(name, started_at_ms=now_ms(), last_batch_at_ms=None, **now) for name in _QUERIES]
+    return [*queries, diagnosis_row(probed_at_ms=now_ms(), **now)]
 
 
 def list_groups(bootstrap: str) -> set[str]:
@@ -134,22 +137,24 @@ def test_rows_become_series_over_real_http(broker: Any, prefix: str) -> None:
         Row(GROUPS, b"prod/gone", None),
         Row(GROUPS, b"prod/broken", b"}"),
         rebalance_row("1"),
-        commits_row(1, now_ms() - 60_000),
-        Row(COMMITS, None, b"internal"),
-        fresh_status(),
+        impact_row("1", lag_peak=5),
+        lag_row(1, now_ms() - 60_000),
+        Row(LAG, None, b"no key"),
+        *fresh_status(),
     ]
     produce(broker.bootstrap, prefix, *rows)
     with serving(make_config(broker.bootstrap, prefix)) as client:
         wait_for(lambda: client.get("/-/ready").status_code == 200, lambda: client.get("/-/ready").text)
         text = client.get("/metrics").text
         assert 'kafka_rebalance_rebalances_total{cluster="prod",group="payments",reason="join"} 4\n' in text
-        assert 'kafka_rebalance_monitor_contract_errors_total{topic="groups"} 1.0\n' in text
-        assert 'kafka_rebalance_monitor_contract_errors_total{topic="commits"} 0.0\n' in text
+        assert 'kafka_rebalance_monitor_contract_errors_total{reason="contract",topic="groups"} 1.0\n' in text
+        assert 'kafka_rebalance_monitor_contract_errors_total{reason="key",topic="lag"} 1.0\n' in text
         assert "kafka_rebalance_monitor_ready 1.0\n" in text
         assert 'group="gone"' not in text
         (age,) = [line for line in text.splitlines() if line.startswith("kafka_rebalance_group_commit_age_seconds{")]
         assert 60 <= float(age.split()[-1]) < 60 + DEADLINE_SECONDS
-        assert len(client.get("/api/v1/groups/payments/rebalances").json()["rebalances"]) == 1
+        (rebalance,) = client.get("/api/v1/groups/payments/rebalances").json()["rebalances"]
+        assert rebalance["impact"]["lag_peak"] == 5
 
         produce(broker.bootstrap, prefix, group_row(generation=8))
         expected = 'kafka_rebalance_group_generation{cluster="prod",group="payments"} 8\n'
@@ -168,7 +173,7 @@ def test_missing_topics_are_waited_for(broker: Any, prefix: str) -> None:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         assert not [name for name in admin.list_topics(timeout=10).topics if name.startswith(prefix)]
         create_own_topics(broker.bootstrap, prefix)
-        produce(broker.bootstrap, prefix, fresh_status())
+        produce(broker.bootstrap, prefix, *fresh_status())
         wait_for(lambda: client.get("/-/ready").status_code == 200, lambda: client.get("/-/ready").text)
 
 
@@ -176,7 +181,7 @@ def test_missing_topics_are_waited_for(broker: Any, prefix: str) -> None:
 def test_a_topic_may_end_without_a_record(broker: Any, prefix: str) -> None:
     """Empty partitions and ends that are transaction markers or emptied logs do not keep the picture from loading."""
     create_own_topics(broker.bootstrap, prefix, partitions=1)
-    produce(broker.bootstrap, prefix, group_row(), fresh_status(), **{"transactional.id": prefix})
+    produce(broker.bootstrap, prefix, group_row(), *fresh_status(), **{"transactional.id": prefix})
     produce(broker.bootstrap, prefix, *(rebalance_row(str(number)) for number in range(3)))
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     for future in admin.delete_records([TopicPartition(f"{prefix}rebalances", 0, 3)]).values():
@@ -187,30 +192,11 @@ def test_a_topic_may_end_without_a_record(broker: Any, prefix: str) -> None:
 
 
 @pytest.mark.broker
-def test_only_recent_commits_are_read(broker: Any, prefix: str) -> None:
-    """A day of commit summaries does not hold up the start: rows older than the look-back are skipped."""
-    create_own_topics(broker.bootstrap, prefix, partitions=1)
-    producer = Producer({"bootstrap.servers": broker.bootstrap})
-    old, new = commits_row(1, group="old"), commits_row(2, group="new")
-    producer.produce(prefix + COMMITS, key=old.key, value=old.value, timestamp=now_ms() - 3_600_000)
-    producer.produce(prefix + COMMITS, key=new.key, value=new.value, timestamp=now_ms() - 60_000)
-    assert producer.flush(DEADLINE_SECONDS) == 0
-    view = View(group_expiry_seconds=1e9, keep_rebalances=0)
-    reader = TopicReader(make_config(broker.bootstrap, prefix), view, now_ms)
-    reader.start()
-    try:
-        wait_for(lambda: reader.progress.loaded, lambda: reader.progress)
-    finally:
-        reader.stop()
-    assert {group for _, group in view.picture().commits} == {"new"}
-
-
-@pytest.mark.broker
 def test_new_partitions_are_found(broker: Any, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of partitions added later are read, and those already read are not read again."""
     monkeypatch.setattr("rebalance_exporters.consumer._LOOK_FOR_GROWTH_SECONDS", 0.2)
     create_own_topics(broker.bootstrap, prefix, partitions=1)
-    produce(broker.bootstrap, prefix, group_row(), fresh_status())
+    produce(broker.bootstrap, prefix, group_row(), *fresh_status())
     view = View(group_expiry_seconds=1e9, keep_rebalances=0)
     reader = TopicReader(make_config(broker.bootstrap, prefix), view, now_ms)
     reader.start()
@@ -227,7 +213,7 @@ def test_new_partitions_are_found(broker: Any, prefix: str, monkeypatch: pytest.
         wait_for(lambda: ("prod", "late") in view.picture().groups, view.picture)
     finally:
         reader.stop()
-    assert view.picture().rows == dict.fromkeys(TOPICS, 0) | {GROUPS: 2, STATUS: 1}
+    assert view.picture().rows == dict.fromkeys(TOPICS, 0) | {GROUPS: 2, STATUS: 3}
 
 
 @pytest.mark.broker
@@ -235,7 +221,7 @@ def test_topics_made_anew_are_read_anew(broker: Any, prefix: str, monkeypatch: p
     """When somebody deletes the topics, readiness says so, the last picture stays, and new ones replace it."""
     monkeypatch.setattr("rebalance_exporters.consumer._LOOK_FOR_GROWTH_SECONDS", 0.2)
     create_own_topics(broker.bootstrap, prefix, partitions=1)
-    produce(broker.bootstrap, prefix, group_row(), fresh_status())
+    produce(broker.bootstrap, prefix, group_row(), *fresh_status())
     with serving(make_config(broker.bootstrap, prefix)) as client:
         wait_for(lambda: client.get("/-/ready").status_code == 200, lambda: client.get("/-/ready").text)
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
@@ -244,7 +230,7 @@ def test_topics_made_anew_are_read_anew(broker: Any, prefix: str, monkeypatch: p
         wait_for(lambda: "waiting for topic" in client.get("/-/ready").text, lambda: client.get("/-/ready").text)
         assert client.get("/api/v1/groups/payments").json()["generation"] == 7
         create_own_topics(broker.bootstrap, prefix, partitions=1)
-        produce(broker.bootstrap, prefix, group_row(generation=8), fresh_status())
+        produce(broker.bootstrap, prefix, group_row(generation=8), *fresh_status())
         wait_for(lambda: client.get("/api/v1/groups/payments").json()["generation"] == 8, lambda: "not read anew")
         wait_for(lambda: client.get("/-/ready").status_code == 200, lambda: client.get("/-/ready").text)
 
@@ -272,7 +258,7 @@ def test_signals_end_it_cleanly(broker: Any, prefix: str, number: signal.Signals
 def test_the_exporter_leaves_no_consumer_group(broker: Any, prefix: str) -> None:
     """A monitor of groups must not become one: no group is known to the brokers, no record is in the log of groups."""
     create_own_topics(broker.bootstrap, prefix)
-    produce(broker.bootstrap, prefix, group_row(), fresh_status())
+    produce(broker.bootstrap, prefix, group_row(), *fresh_status())
     name = f"{prefix}exporter"
     config = make_config(broker.bootstrap, prefix)
     with serving(replace(config, kafka={**config.kafka, "group.id": name})) as client:

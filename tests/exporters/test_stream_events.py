@@ -6,15 +6,15 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
-from exporters.contract_rows import NOW_MS, commits_row, group_row, make_view, query_row, rebalance_row
+from exporters.contract_rows import NOW_MS, group_row, lag_row, make_view, query_row, rebalance_row
 from exporters.serving import serving
 from exporters.test_overview import finding_row
+from rebalance_contract import Finding, Rebalance, decode
 from rebalance_exporters import changes, stream_events
 from rebalance_exporters.health import Readiness
 from rebalance_exporters.owners import Owners
 from rebalance_exporters.stream_events import EventSource, Filter, write_event
 from rebalance_exporters.view import FINDINGS, GROUPS, REBALANCES, Row, View
-from rebalance_streaming.groups.events import Finding, Rebalance, decode
 
 DEADLINE_SECONDS = 30
 
@@ -124,13 +124,24 @@ def test_following_resumes_where_it_ended() -> None:
     async def run() -> tuple[list[Event], list[Event]]:
         source = make_source(view)
         first = await read_until(source.follow(Filter()), "status")
-        view.apply([group_row(), group_row(generation=8), group_row(group="b"), commits_row(5)])
+        view.apply([group_row(), group_row(generation=8), group_row(group="b"), lag_row(5)])
         return first, await read_until(source.follow(Filter(), first[0].event_id), "status")
 
     _, resumed = asyncio.run(run())
     assert [event.name for event in resumed] == ["hello", "group", "group", "status"]
     assert [event.data["group"] for event in resumed[1:3]] == ["b", "payments"]
     assert resumed[2].data["generation"] == 8
+
+
+def test_an_id_that_no_version_can_have_is_one_of_another_run() -> None:
+    """Whoever sends a number of thousands of digits is told to load everything, like anybody else."""
+    view = make_view(group_row())
+    source = make_source(view)
+
+    async def run() -> list[Event]:
+        return await read_until(source.follow(Filter(), f"{source.run_id}-{'9' * 5_000}"), "status")
+
+    assert [event.name for event in asyncio.run(run())] == ["hello", "reset", "status"]
 
 
 @pytest.mark.parametrize("last_id", ["another-5", "", "nonsense", "-", "x-²"])

@@ -18,20 +18,19 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-import msgspec
 import yaml
 
-from exporters.contract_rows import query_row, records_row
+from exporters.contract_rows import diagnosis_row, impact_row, log_row, query_row, records_row
+from exporters.replayed import topic_row
 from prometheus.rig import ask, prometheus
+from rebalance_contract import QuarantineCount, RecordCount, ReportCount, ReportTotals, WatchedTopic, encode
 from rebalance_deploy.observability import write_prometheus_config
 from rebalance_exporters.config import ExportConfig
 from rebalance_exporters.health import ReadProgress
 from rebalance_exporters.reloading import Settings
 from rebalance_exporters.server import Signals, make_app, serve
-from rebalance_exporters.view import COMMITS, FINDINGS, GROUPS, HEARTBEATS, PROBES, REBALANCES, STATUS, Row, View
-from rebalance_streaming.detect.detector import Detector
-from rebalance_streaming.groups.events import RecordCount, ReportCount, ReportTotals, encode
-from rebalance_streaming.replay import Line, Replay, read_lines
+from rebalance_exporters.view import FINDINGS, STATUS, Row, View
+from rebalance_streaming.replay import Line, Replay, make_engine, read_lines
 from waiting import wait_for
 
 STORIES = Path(__file__).parents[1] / "golden" / "stories"
@@ -42,7 +41,6 @@ RECORDINGS = ("held_interpreter-sick-1.jsonl", "poll_overrun-1.jsonl.gz", "recon
 
 CLUSTER = "default"
 _DEADLINE_SECONDS = 180
-_TOPICS = {"rebalance": REBALANCES, "group": GROUPS, "commits": COMMITS, "finding": FINDINGS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,21 +120,54 @@ def _tell(view: View, rows: Sequence[Row], part: int, now_ms: int) -> None:
         RecordCount("membership", 2, None, "tombstone", 10 * part),
         # A record type that no version of Kafka has yet.
         RecordCount("membership", 99, None, "unsupported", part),
-        RecordCount("commits", 1, 3, "decoded", 1_000 * part),
+        RecordCount("activity", 1, 3, "decoded", 1_000 * part),
     ]
     status = [
         _query("membership", now_ms, state_rows=2, state_bytes=200_000),
-        _query("commits", now_ms, state_rows=0, state_bytes=0),
+        _query("activity", now_ms, state_rows=0, state_bytes=0),
+        diagnosis_row(
+            cluster=CLUSTER,
+            updated_at_ms=now_ms,
+            read_until_ms=now_ms - 900,
+            groups=3,
+            committing_groups=3,
+            groups_with_lag=3,
+            probed_at_ms=now_ms - 2_000,
+            quarantined=(QuarantineCount("rules", "KeyError", part),),
+        ),
         records_row(*counts, cluster=CLUSTER),
         _reports(part),
+        log_row(
+            WatchedTopic(
+                "__consumer_offsets",
+                50,
+                skipped_records=part,
+                lost_positions=part,
+                rewinds=part,
+                recreations=part,
+                added_partitions=part,
+                removed_partitions=part,
+            ),
+            cluster=CLUSTER,
+        ),
+        # Too large for a row: it lacks silences.
+        impact_row("0-0", cluster=CLUSTER, group="crowd", is_truncated=True, lag_peak=part),
     ]
     view.apply([*rows, *status, Row(FINDINGS, b"not/a/finding", b"{}")])
-    view.slide_windows(now_ms)
 
 
 def _query(name: str, now_ms: int, **state: int) -> Row:
     times = {"started_at_ms": now_ms - 60_000, "updated_at_ms": now_ms, "last_batch_at_ms": now_ms}
-    row = {"batch_ms": 400, "input_rows": 50, "source_lag_records": 3, "event_delay_ms": 900, **times, **state}
+    row = {
+        "batch_ms": 400,
+        "input_rows": 50,
+        "source_lag_records": 3,
+        "event_delay_ms": 900,
+        "read_records": 9,
+        "wanted_records": 9,
+        **times,
+        **state,
+    }
     return query_row(name, cluster=CLUSTER, **row)
 
 
@@ -152,30 +183,10 @@ def _read(name: str) -> list[Line]:
 
 
 def _rows(lines: Sequence[Line]) -> list[Row]:
-    """Return the rows that the stream would have written of a recording, and the prober's own."""
-    state = Replay(CLUSTER)
-    state.detector = Detector(CLUSTER, None)
-    made = [_row(row) for row in itertools.chain(state.feed(lines), state.finish())]
-    timings = [
-        Row(HEARTBEATS, f"{timing.cluster}/{timing.group}".encode(), encode(timing))
-        for timing in state.detector.timings(lines[-1].timestamp_ms)
-    ]
-    return [*made, *timings, *(_probe(line) for line in lines if line.topic.endswith("probes"))]
-
-
-def _row(row: dict[str, Any]) -> Row:
-    key = {
-        "rebalance": "{cluster}/{group}/{rebalance_id}",
-        "group": "{cluster}/{group}",
-        "commits": "{group}",
-        "finding": "{cluster}/{group}/{rule}/{finding_id}",
-    }[row["kind"]]
-    return Row(_TOPICS[row["kind"]], key.format_map(row).encode(), msgspec.json.encode(row))
-
-
-def _probe(line: Line) -> Row:
-    assert line.value_hex is not None
-    return Row(PROBES, bytes.fromhex(line.key_hex or ""), bytes.fromhex(line.value_hex))
+    """Return the rows that the stream would have written of a recording."""
+    state = Replay(CLUSTER, engine=make_engine(CLUSTER))
+    made = (topic_row(row) for row in itertools.chain(state.feed(lines), state.finish()))
+    return [row for row in made if row is not None]
 
 
 @contextmanager

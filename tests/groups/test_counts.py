@@ -2,16 +2,26 @@
 
 import random
 
-from rebalance_streaming.groups.counts import CountTotals, SourceCounts, dump_totals, fold_counts, load_totals, publish
-from rebalance_streaming.groups.events import RecordCount
+from rebalance_contract import CountActivity, RecordCount, ReportCount
+from rebalance_streaming.groups.counts import (
+    CountTotals,
+    dump_totals,
+    fold_counts,
+    load_totals,
+    publish_records,
+    publish_reports,
+    restore,
+)
+
+LOG = "__consumer_offsets"
 
 
-def counts(partition: int, last_offset: int, count: int, outcome: str = "decoded") -> SourceCounts:
-    return SourceCounts("membership", partition, last_offset, ((2, 3, outcome, count),))
+def counts(partition: int, last_offset: int, count: int, outcome: str = "decoded", era: int = 0) -> CountActivity:
+    return CountActivity("c", LOG, partition, last_offset, ((2, 3, outcome, count),), era)
 
 
 def totals_of(totals: CountTotals) -> dict[str, int]:
-    return {each.outcome: each.count for each in publish("c", totals).records}
+    return {each.outcome: each.count for each in publish_records("c", "membership", totals, LOG).records}
 
 
 def test_stretches_of_the_log_add_up():
@@ -36,6 +46,27 @@ def test_any_order_within_a_batch_gives_the_same_totals():
 
 def test_totals_survive_the_state_store():
     """What is stored between batches is what comes back."""
-    totals = fold_counts(CountTotals(), [SourceCounts("commits", 3, 7, ((None, None, "corrupt", 2),))])
+    totals = fold_counts(CountTotals(), [CountActivity("c", LOG, 3, 7, ((None, None, "corrupt", 2),))])
     assert load_totals(dump_totals(totals)) == totals
-    assert publish("c", totals).records == (RecordCount("commits", None, None, "corrupt", 2),)
+    published = publish_records("c", "activity", totals, LOG)
+    assert published.records == (RecordCount("activity", None, None, "corrupt", 2),)
+    assert published.positions == {f"{LOG}/3": (0, 7)}
+
+
+def test_a_later_era_counts_at_lower_positions():
+    """The watched topic was made anew: its offsets begin at 0 again, and totals go on."""
+    totals = fold_counts(CountTotals(), [counts(0, 900, 10), counts(0, 3, 4, era=1), counts(0, 901, 7)])
+    assert totals_of(totals) == {"decoded": 21}
+    again = fold_counts(totals, [counts(0, 950, 5)])
+    assert again == totals
+
+
+def test_what_was_published_is_taken_up_again():
+    """Both rows together are the totals: a stretch that was counted before a restart is not counted after it."""
+    reports = CountActivity("c", "client-metrics", 0, 20, ((None, None, "decoded", 3),))
+    totals = fold_counts(CountTotals(), [counts(0, 9, 10), reports])
+    records, told = publish_records("c", "activity", totals, LOG), publish_reports("c", totals, LOG)
+    assert told.reports == (ReportCount("client-metrics", "decoded", 3),)
+    again = restore(records, told, LOG)
+    assert fold_counts(again, [counts(0, 9, 10), reports]) == again
+    assert totals_of(again) == {"decoded": 10}

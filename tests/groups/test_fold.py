@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groups.records import Log, member
+from rebalance_contract import REASONS, Rebalance, counters_at
 from rebalance_streaming.groups.classic import DELETED, EMPTY, STABLE
-from rebalance_streaming.groups.events import REASONS, Rebalance
-from rebalance_streaming.groups.fold import fold, settle
+from rebalance_streaming.groups.fold import fold
 from rebalance_streaming.groups.model import GroupRecord, GroupState, dump_state, load_state, new_state
 
 A, B, C = (member(f"{name}-1", client_id=name) for name in "abc")
@@ -183,11 +183,28 @@ def test_durations_and_moves_are_counted_once_no_generation_can_follow():
     assert state.picture.counters.duration_ms == 3_000
     assert sum(state.picture.counters.durations) == 1
     assert swap.completed_at_ms is not None
-    assert settle(state, swap.completed_at_ms + 19_999) is state
-    state = settle(state, swap.completed_at_ms + 20_000)
-    assert state.picture.counters.partitions_moved == 1
-    assert sum(state.picture.counters.durations) == 2
-    assert settle(state, swap.completed_at_ms + 90_000) is state
+    due = state.picture.settlement
+    assert due is not None
+    assert due.at_ms == swap.completed_at_ms + 20_000
+    assert counters_at(state.picture, due.at_ms - 1) == state.picture.counters
+    later = counters_at(state.picture, due.at_ms)
+    assert (later.partitions_moved, sum(later.durations)) == (1, 2)
+
+
+def test_what_readers_have_counted_is_not_counted_again():
+    """A record that comes after that moment finds the totals as readers show them."""
+    a, b = (member(f"{name}-1", client_id=name, assigned={"orders": [0]}) for name in "ab")
+    log = Log().create().write(1, a, after_ms=3_000).write(2, b)
+    state, _ = run(log.records)
+    due = state.picture.settlement
+    assert due is not None
+    shown = counters_at(state.picture, due.at_ms)
+    after, _ = run(log.write(2, b, after_ms=60_000).records)
+    assert after.picture.settlement is None
+    assert (after.picture.counters.durations, after.picture.counters.partitions_moved) == (
+        shown.durations,
+        shown.partitions_moved,
+    )
 
 
 def test_the_one_who_set_it_off_is_named():

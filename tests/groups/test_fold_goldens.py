@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goldens import data_records, key_of, scenarios, timeline, value_of
+from rebalance_contract import Rebalance
 from rebalance_deploy.broker_log import GroupTruth, read_truth
 from rebalance_deploy.counts import Counted, expected
-from rebalance_streaming.groups.events import Rebalance
 from rebalance_streaming.groups.fold import FOLDED_TYPES, fold
 from rebalance_streaming.groups.model import GroupRecord, GroupState, dump_state, load_state, new_state
 from rebalance_streaming.wire.decode import Outcome, decode_record

@@ -1,6 +1,6 @@
 """Pairing members across member ids."""
 
-from rebalance_streaming.groups.events import Member
+from rebalance_contract import Member
 from rebalance_streaming.groups.identity import client_stem, pair_members
 
 

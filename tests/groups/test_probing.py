@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groups.records import Log, member
-from rebalance_streaming.groups.events import Probe, Rebalance
+from rebalance_contract import Probe, Rebalance
 from rebalance_streaming.groups.fold import fold
 from rebalance_streaming.groups.model import GroupRecord, GroupState, new_state
 from rebalance_streaming.groups.probing import observe

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rebalance_streaming.groups.events import KEPT_PANES, PANE_MS, Panes
+from rebalance_contract import KEPT_PANES, PANE_MS, Panes
 from rebalance_streaming.groups.windows import add, add_rebalancing, windows_at
 
 NOW = 1_000_000_000

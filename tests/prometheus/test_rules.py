@@ -38,6 +38,9 @@ PROMISED = {
     ("KafkaRebalanceIdleMembers", "info"): "30m",
     ("KafkaRebalanceMonitorBehind", "critical"): "3m",
     ("KafkaRebalanceMonitorDown", "critical"): "3m",
+    ("KafkaRebalanceMonitorQueryFailing", "warning"): "1m",
+    ("KafkaRebalanceMonitorQuarantine", "warning"): "1m",
+    ("KafkaRebalanceMonitorRecordsLost", "warning"): "1m",
     ("KafkaRebalanceWatchdog", "none"): "0m",
 }
 ALERTS = sorted({name for name, _ in PROMISED})

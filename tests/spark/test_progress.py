@@ -1,81 +1,146 @@
-"""Spark's progress reports become statuses."""
+"""What Spark says of a query becomes its status."""
+
+from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from rebalance_streaming.groups.events import QueryStatus
-from rebalance_streaming.spark.progress import CatchUp, ProgressListener
+import pytest
+
+from rebalance_contract import QueryStatus
+from rebalance_streaming.spark.progress import CatchUp, QueryWatch
 
 TOPIC = "__consumer_offsets"
+CATCH_UP = CatchUp(TOPIC, {0: 0, 1: 0, 2: 0}, {0: 10, 1: 0, 2: 5})
+STARTED = QueryStatus("c", "membership", False, started_at_ms=1, updated_at_ms=1, trigger_ms=500, wanted_records=15)
 
 
-class Published(list[QueryStatus]):
-    """What a listener published, at a time that stands still."""
+@dataclass
+class Query:
+    """A query as far as a watch looks at one, and the watch; its clock goes on a second with each look."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.listener = ProgressListener(self.append, lambda: 1_000)
-        started = QueryStatus("c", "membership", False, started_at_ms=1, updated_at_ms=1, trigger_ms=500)
-        self.listener.watch(started, CatchUp(TOPIC, {0: 10, 1: 0, 2: 5}))
-        self.listener.onQueryStarted(SimpleNamespace(runId="r1", name="membership"))  # type: ignore[arg-type]
+    runId: str = "r1"  # noqa: N815 - as Spark has it
+    watch: QueryWatch = field(default_factory=lambda: QueryWatch(STARTED, CATCH_UP))
+    now_ms: int = 10_000
+    said: str | None = None
+    batch_id: int = 0
+    busy: bool = False
+    data: bool = False
+
+    @property
+    def _jsq(self) -> Any:
+        progress = None if self.said is None else SimpleNamespace(batchId=lambda: self.batch_id, json=lambda: self.said)
+        status = SimpleNamespace(isTriggerActive=lambda: self.busy, isDataAvailable=lambda: self.data)
+        return SimpleNamespace(lastProgress=lambda: progress, status=lambda: status)
 
     def batch(self, processed: dict[str, int], latest: dict[str, int], **more: Any) -> QueryStatus:
-        """Report a batch and return the status it led to."""
+        """Let a batch end and look; returns the status it led to."""
         source = {"endOffset": {TOPIC: processed}, "latestOffset": json.dumps({TOPIC: latest})}
-        progress = {"name": "membership", "batchId": 3, "batchDuration": 120, "numInputRows": 7, "sources": [source]}
-        progress["timestamp"] = "1970-01-01T00:00:00.700Z"
-        event = SimpleNamespace(progress=SimpleNamespace(json=json.dumps({**progress, **more})))
-        self.listener.onQueryProgress(event)  # type: ignore[arg-type]
-        return self[-1]
+        self.batch_id += 1
+        progress = {"batchId": self.batch_id, "batchDuration": 120, "numInputRows": 7, "sources": [source]}
+        self.said = json.dumps({**progress, "timestamp": "1970-01-01T00:00:00.700Z", **more})
+        self.data = True
+        return self.look()
+
+    def look(self) -> QueryStatus:
+        """Look once, a second later."""
+        self.now_ms += 1_000
+        self.watch.look(self, self.now_ms)  # type: ignore[arg-type]
+        return self.watch.status
 
 
 def test_a_query_is_caught_up_once_it_reached_the_ends_it_found():
     """Partitions without records do not count, and what is written later does not undo it."""
-    published = Published()
-    assert not published.batch({"0": 10, "1": 0, "2": 4}, {"0": 10, "2": 5}).caught_up
-    assert published.batch({"0": 10, "1": 0, "2": 5}, {"0": 10, "2": 5}).caught_up
-    assert published.batch({"0": 10, "1": 0, "2": 5}, {"0": 99, "2": 5}).caught_up
-    assert published.listener.caught_up()
+    query = Query()
+    assert not query.batch({"0": 10, "1": 0, "2": 4}, {"0": 10, "2": 5}).caught_up
+    assert query.batch({"0": 10, "1": 0, "2": 5}, {"0": 10, "2": 5}).caught_up
+    assert query.batch({"0": 10, "1": 0, "2": 5}, {"0": 99, "2": 5}).caught_up
+
+
+def test_how_much_of_the_log_is_read_is_told():
+    """Of what was there at the start; what came later does not count."""
+    assert Query().batch({"0": 4, "2": 9}, {"0": 10, "2": 9}).read_records == 9
+    assert CATCH_UP.wanted == 15
 
 
 def test_source_lag_is_what_lies_between_processed_and_latest():
     """Both forms in which Spark reports positions are read."""
-    status = Published().batch({"0": 6, "2": 5}, {"0": 10, "2": 6})
-    assert status.source_lag_records == 5
+    assert Query().batch({"0": 6, "2": 5}, {"0": 10, "2": 6}).source_lag_records == 5
 
 
 def test_a_batch_reports_its_figures():
     """Duration, rows, state and the age of the newest record."""
     state = [{"numRowsTotal": 4, "memoryUsedBytes": 512}]
-    status = Published().batch({"0": 1}, {"0": 1}, stateOperators=state, observedMetrics={"newest": {"newest": 400}})
-    assert (status.batch_id, status.batch_ms, status.input_rows) == (3, 120, 7)
+    status = Query(now_ms=0).batch(
+        {"0": 1}, {"0": 1}, stateOperators=state, observedMetrics={"newest": {"newest": 400}}
+    )
+    assert (status.batch_id, status.batch_ms, status.input_rows) == (1, 120, 7)
     assert (status.state_rows, status.state_bytes, status.event_delay_ms) == (4, 512, 600)
 
 
 def test_the_log_is_read_up_to_the_start_of_a_batch_that_left_nothing():
-    """Of what a batch left over, and of what came while it ran, nothing is known; an idle query knows all."""
-    published = Published()
-    published.batch({"0": 6, "2": 5}, {"0": 10, "2": 5})
-    assert published.listener.read_until_ms() == 0
-    published.batch({"0": 10, "2": 5}, {"0": 10, "2": 5})
-    assert published.listener.read_until_ms() == 700
-    published.listener.onQueryIdle(SimpleNamespace(runId="r1"))  # type: ignore[arg-type]
-    assert published.listener.read_until_ms() == 1_000
+    """Of what a batch left over, and of what came while it ran, nothing is known; an idle one knows all but a look."""
+    query = Query(busy=True)
+    assert query.batch({"0": 6, "2": 5}, {"0": 10, "2": 5}).read_until_ms == 0
+    assert query.batch({"0": 10, "2": 5}, {"0": 10, "2": 5}).read_until_ms == 700
+    query.busy = query.data = False
+    assert query.look().read_until_ms == query.now_ms - STARTED.trigger_ms
 
 
-def test_an_idle_query_has_read_everything():
-    """A restart with nothing new produces no batch at all, and is caught up all the same."""
-    published = Published()
-    published.listener.onQueryIdle(SimpleNamespace(runId="r1"))  # type: ignore[arg-type]
-    published.listener.heartbeat()
-    assert (published[-1].caught_up, published[-1].last_batch_at_ms) == (True, 1_000)
+def test_a_query_that_found_nothing_new_is_caught_up():
+    """A restart with nothing new produces no batch with rows, and is caught up all the same."""
+    query = Query()
+    query.batch({"0": 1}, {"0": 1})
+    query.data = False
+    status = query.look()
+    assert (status.caught_up, status.last_batch_at_ms, status.read_records) == (True, query.now_ms, 15)
 
 
-def test_other_queries_are_ignored():
-    """A session may run queries that are not the monitor's."""
-    published = Published()
-    published.listener.onQueryIdle(SimpleNamespace(runId="other"))  # type: ignore[arg-type]
-    event = SimpleNamespace(progress=SimpleNamespace(json=json.dumps({"name": None, "sources": []})))
-    published.listener.onQueryProgress(event)  # type: ignore[arg-type]
-    assert list(published) == []
+def test_a_query_that_has_said_nothing_yet_is_not_caught_up():
+    """It may not have looked at its inputs at all."""
+    status = Query().look()
+    assert (status.caught_up, status.read_until_ms) == (False, 0)
+
+
+def test_a_batch_that_goes_on_is_told_by_how_long():
+    """The time begins with the end of the batch before, and is over with each batch and while nothing runs."""
+    query = Query(busy=True)
+    query.batch({"0": 1}, {"0": 9})
+    assert query.watch.busy_ms(query.now_ms) == 0
+    query.look()
+    query.look()
+    assert query.watch.busy_ms(query.now_ms) == 2_000
+    query.batch({"0": 2}, {"0": 9})
+    assert query.watch.busy_ms(query.now_ms) == 0
+    query.look()
+    query.busy = False
+    query.look()
+    assert query.watch.busy_ms(query.now_ms) == 0
+
+
+def test_a_first_batch_that_hangs_is_told_too():
+    """A query that has never finished a batch is as busy as any other."""
+    query = Query(busy=True)
+    for _ in range(4):
+        query.look()
+    assert query.watch.busy_ms(query.now_ms) == 3_000
+    query.runId = "r2"
+    query.look()
+    assert query.watch.busy_ms(query.now_ms) == 0
+
+
+def test_another_run_of_the_query_goes_on_where_it_was():
+    """Batch numbers may come again after a restart; what was caught up stays so."""
+    query = Query()
+    assert query.batch({"0": 10, "2": 5}, {"0": 10, "2": 5}).caught_up
+    query.runId, query.batch_id = "r2", 0
+    status = query.batch({"0": 11, "2": 5}, {"0": 12, "2": 5})
+    assert (status.caught_up, status.source_lag_records, status.batch_id) == (True, 1, 1)
+
+
+@pytest.mark.parametrize("sources", [[], [{"endOffset": None, "latestOffset": None}]])
+def test_a_progress_without_positions_is_none_the_worse(sources: list[Any]):
+    """Spark reports so before it has asked the brokers."""
+    assert not Query().batch({}, {}, sources=sources).caught_up

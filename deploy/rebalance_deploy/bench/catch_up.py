@@ -16,11 +16,10 @@ from rebalance_deploy import jars
 from rebalance_deploy.bench import fill
 from rebalance_deploy.broker import EmbeddedBroker
 from rebalance_streaming.config import StreamConfig
-from rebalance_streaming.spark.commit_summaries import summarise_commits
-from rebalance_streaming.spark.envelopes import to_envelopes
+from rebalance_streaming.spark.activity import pack_activity
+from rebalance_streaming.spark.membership import fold_groups
 from rebalance_streaming.spark.session import start_session
 from rebalance_streaming.spark.source import EARLIEST, read_log
-from rebalance_streaming.spark.stateful import fold_groups
 from rebalance_streaming.wire.partitioner import partition_for_group
 
 _COMMITS, _GROUPS, _PARTITIONS = 2_000_000, 1_000, 100
@@ -57,9 +56,9 @@ def _table(spark: SparkSession, config: StreamConfig, written: int) -> Iterator[
     two_tasks = dataclasses.replace(config, source_tasks=2)
     stages: dict[str, tuple[Query, bool]] = {
         "bare: Spark reads and drops": (lambda log: log, True),
-        "commits query, 1 task (default)": (lambda log: summarise_commits(log, config), True),
-        "commits query, 2 tasks": (lambda log: summarise_commits(log, two_tasks), True),
-        "membership query, 1 task (default)": (lambda log: fold_groups(to_envelopes(log, config, {}), config), False),
+        "activity query, 1 task (default)": (lambda log: pack_activity(log, config, {}), True),
+        "activity query, 2 tasks": (lambda log: pack_activity(log, two_tasks, {}), True),
+        "membership query, 1 task (default)": (lambda log: fold_groups(log, config, {}), False),
     }
     rates: dict[str, list[float]] = {stage: [] for stage in stages}
     for number in range(_ROUNDS + 1):

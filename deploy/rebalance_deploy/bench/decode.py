@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pyarrow as pa
 
+from rebalance_contract import encode
 from rebalance_deploy.bench import fill
-from rebalance_streaming.groups.commits import LogColumns, summarise
-from rebalance_streaming.groups.events import encode
+from rebalance_streaming.activity.commits import LogColumns, pack_commits
 from rebalance_streaming.wire.commits import KeyCache, decode_commits
 from rebalance_streaming.wire.decode import decode_record
 
@@ -40,7 +40,7 @@ def _pack(keys: pa.Array, values: pa.Array, cache: KeyCache) -> list[bytes]:
     commits = decode_commits(keys, values, cache)
     rows = np.arange(len(keys))
     log = LogColumns(np.zeros(len(keys), dtype=np.int32), rows, commits.commit_timestamp_ms)
-    return [encode(summary) for summary in summarise(commits, log, "bench", 5_000)]
+    return [encode(row) for row in pack_commits(commits, log, "bench", 5_000)]
 
 
 def _row(name: str, records: int, work: Callable[[], object]) -> str:

@@ -8,19 +8,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from rebalance_streaming.detect.detector import Detector
-from rebalance_streaming.groups.events import (
-    CommitSummary,
+from rebalance_contract import (
+    CommitActivity,
     Generation,
     GroupSnapshot,
     Member,
-    Probe,
+    OffsetActivity,
     Rebalance,
     TopicCommits,
+    TopicOffsets,
 )
+from rebalance_streaming.activity.clients import pack_reports
+from rebalance_streaming.detect.config import DetectConfig
+from rebalance_streaming.engine.engine import Engine, EngineConfig
+from rebalance_streaming.engine.rows import address
+from rebalance_streaming.replay import OFFSETS_TOPIC
 from rebalance_streaming.wire.metrics.report import Point, Report
 
 _GROUPS, _PARTITIONS, _MEMBERS, _SECONDS, _STEP = 1_000, 20, 5, 120, 5
+_QUIET_GROUPS, _QUIET_SECONDS = 10_000, 600
 #: Of these groups one in so many rebalances in each step.
 _REBALANCING = 200
 _START_MS = 1_790_000_000_000
@@ -36,13 +42,13 @@ _REPORTED = (
 def measure() -> Iterator[str]:
     """Yield the table's lines: one thread, everything in memory."""
     spent: dict[str, float] = {}
-    detector = Detector("bench")
+    engine = Engine(EngineConfig(cluster="bench", source_topic=OFFSETS_TOPIC, detect=DetectConfig()))
     groups = [_picture(number) for number in range(_GROUPS)]
-    detector.advance(_START_MS)
+    engine.advance(_START_MS)
     for group in groups:
-        detector.take_group(group)
+        engine.apply(group, _START_MS)
     for second in range(_STEP, _SECONDS + 1, _STEP):
-        _live(detector, groups, second, spent)
+        _live(engine, groups, second, spent)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     yield f"{_GROUPS:,} groups x {_PARTITIONS} partitions, {_MEMBERS} members that report every {_STEP} s;"
     often = f"every {_STEP} s each group commits and is probed, and {_GROUPS // _REBALANCING} rebalance"
@@ -52,29 +58,57 @@ def measure() -> Iterator[str]:
     yield "|---|---:|"
     for what, seconds in {**spent, "together": sum(spent.values())}.items():
         yield f"| {what} | {seconds / _SECONDS:.1%} |"
+    yield ""
+    yield from measure_quiet()
 
 
-def _live(detector: Detector, groups: list[GroupSnapshot], second: int, spent: dict[str, float]) -> None:
+def measure_quiet() -> Iterator[str]:
+    """Yield what groups cost to which nothing happens: when they are taken up, and for ten minutes afterwards."""
+    spent: dict[str, float] = {}
+    engine = Engine(EngineConfig(cluster="bench", source_topic=OFFSETS_TOPIC, detect=DetectConfig()))
+    engine.advance(_START_MS)
+    with _timed("cold", spent):
+        for number in range(_QUIET_GROUPS):
+            _take_up(engine, number)
+        engine.advance(_START_MS + 1_000)
+    with _timed("quiet", spent):
+        for second in range(2, _QUIET_SECONDS + 2):
+            engine.advance(_START_MS + second * 1_000)
+    yield "| diagnosis at rest | |"
+    yield "|---|---:|"
+    yield f"| cold: {_QUIET_GROUPS:,} groups taken up and judged once | {spent['cold']:.1f} s |"
+    yield f"| {_QUIET_GROUPS:,} quiet groups: share of a core | {spent['quiet'] / _QUIET_SECONDS:.1%} |"
+
+
+def _take_up(engine: Engine, number: int) -> None:
+    """Let an engine learn of a group what it learns of one at a start: its picture, last commits, and ends."""
+    picture = _picture(number)
+    ends = {_topic(picture.group): TopicOffsets(list(range(_PARTITIONS)), [10] * _PARTITIONS)}
+    engine.apply(picture, _START_MS)
+    engine.apply(_commits(picture.group, number, 1, _START_MS), _START_MS)
+    engine.apply(OffsetActivity("bench", picture.group, _START_MS, ends=ends), _START_MS)
+
+
+def _live(engine: Engine, groups: list[GroupSnapshot], second: int, spent: dict[str, float]) -> None:
     now_ms = _START_MS + second * 1_000
     with _timed("commits", spent):
         for number, group in enumerate(groups):
-            detector.take_commits(_commits(group.group, number, second, now_ms))
+            engine.apply(_commits(group.group, number, second, now_ms), now_ms)
     with _timed("probes", spent):
         for group in groups:
-            ends: dict[str, dict[str, int | None]] = {
-                _topic(group.group): {str(p): second * 10 + 3 for p in range(_PARTITIONS)}
-            }
-            detector.take_probe(Probe(probed_at_ms=now_ms, cluster="bench", group=group.group, end_offsets=ends))
+            ends = {_topic(group.group): TopicOffsets(list(range(_PARTITIONS)), [second * 10 + 3] * _PARTITIONS)}
+            engine.apply(OffsetActivity("bench", group.group, now_ms, ends=ends), now_ms)
+    reports = [_report(group.group, member, now_ms) for group in groups for member in group.members]
+    rows = pack_reports(reports, _STEP * 1_000, "bench")
     with _timed("client metrics", spent):
-        for group in groups:
-            for member in group.members:
-                detector.take_report(_report(group.group, member, now_ms))
-    with _timed("rules", spent):
+        for _, row in rows:
+            engine.apply(row, now_ms)
+    with _timed("rules, lag and windows, as bytes", spent):
         for number in range(second % _REBALANCING, _GROUPS, _REBALANCING):
-            detector.take_rebalance(_rebalance(groups[number], now_ms))
+            engine.apply(_rebalance(groups[number], now_ms), now_ms)
         for moment in range(_STEP):
-            detector.advance(now_ms + moment * 1_000)
-            detector.disturbances()
+            for output in engine.advance(now_ms + moment * 1_000):
+                address(output)
 
 
 @contextmanager
@@ -120,11 +154,11 @@ def _picture(number: int) -> GroupSnapshot:
     )
 
 
-def _commits(group: str, number: int, second: int, now_ms: int) -> CommitSummary:
-    places = list(range(_PARTITIONS))
-    commits = TopicCommits(places, [second * 10] * len(places), [now_ms - 100] * len(places), places, [1] * len(places))
-    offset = second * _GROUPS + number
-    return CommitSummary("bench", group, now_ms - 5_000, 5_000, 0, offset, offset, {_topic(group): commits})
+def _commits(group: str, number: int, second: int, now_ms: int) -> CommitActivity:
+    places, times = list(range(_PARTITIONS)), [now_ms - 100] * _PARTITIONS
+    commits = TopicCommits(places, [second * 10] * len(places), times, times, places, [1] * len(places))
+    offset, pane = second * _GROUPS + number, (now_ms - now_ms % 5_000, len(places))
+    return CommitActivity("bench", group, 0, offset, offset, 5_000, (pane,), {_topic(group): commits})
 
 
 def _report(group: str, member: Member, now_ms: int) -> Report:

@@ -20,37 +20,39 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from rebalance_contract import (
+    Counters,
+    DiagnosisStatus,
+    Generation,
+    GroupLag,
+    GroupSnapshot,
+    GroupTiming,
+    GroupWindow,
+    Member,
+    MemberTiming,
+    Pane,
+    Panes,
+    QueryStatus,
+    Rebalance,
+    TimingWindow,
+    TopicLag,
+    encode,
+)
 from rebalance_exporters.config import ExportConfig
 from rebalance_exporters.formats import Style, compress
 from rebalance_exporters.health import Readiness, ReadProgress
 from rebalance_exporters.reloading import Settings
 from rebalance_exporters.render import Exposition
 from rebalance_exporters.server import Signals, collect_rarely, make_app, make_view, now_ms, serve
-from rebalance_exporters.view import COMMITS, GROUPS, HEARTBEATS, PROBES, REBALANCES, STATUS, Row, View
-from rebalance_streaming.groups.events import (
-    CommitSummary,
-    Counters,
-    Generation,
-    GroupSnapshot,
-    GroupTiming,
-    Member,
-    MemberTiming,
-    Pane,
-    Panes,
-    Probe,
-    QueryStatus,
-    Rebalance,
-    TimingWindow,
-    TopicCommits,
-    encode,
-)
+from rebalance_exporters.view import GROUPS, HEARTBEATS, LAG, REBALANCES, STATUS, Row, View
 
 _GROUPS, _MEMBERS, _TOPICS, _PARTITIONS = 1_000, 5, 10, 12
 _SHARES = {"none": 0, "2 %": 50, "all": 1}
 _ROUNDS = 15
 _SCRAPERS, _SCRAPES = 20, 15
 _HEADERS = {"Accept": Style.OPENMETRICS.value, "Accept-Encoding": "gzip"}
-_CONFIG = ExportConfig(kafka={"bootstrap.servers": "unused:9092"})
+# Nobody gives signs of life here, so none is missed.
+_CONFIG = ExportConfig(kafka={"bootstrap.servers": "unused:9092"}, stale_after_seconds=1e6)
 
 
 def measure() -> Iterator[str]:
@@ -162,10 +164,11 @@ def _scrape_together(port: int) -> list[float]:
 def _fill() -> View:
     view, at_ms = make_view(_CONFIG), now_ms()
     status = QueryStatus("bench", "membership", True, at_ms, at_ms, 500, last_batch_at_ms=at_ms)
+    diagnosis = DiagnosisStatus("bench", at_ms, probed_at_ms=at_ms)
     view.apply([Row(STATUS, b"bench/query/membership", encode(status))])
+    view.apply([Row(STATUS, b"bench/diagnosis", encode(diagnosis))])
     for number in range(_GROUPS):
         view.apply(_describe(number, 0, at_ms))
-    view.slide_windows(at_ms)
     return view
 
 
@@ -176,15 +179,14 @@ def _change(round_number: int, every: int) -> list[Row]:
 
 
 def _describe(number: int, round_number: int, at_ms: int) -> list[Row]:
-    """Return everything the stream and the prober say when something happened to a group."""
+    """Return everything the stream says when something happened to a group."""
     group = f"payments-enricher-{number:05d}"
     key = f"bench/{group}".encode()
     rebalance = _rebalance(group, round_number, at_ms)
     return [
         Row(GROUPS, key, encode(_snapshot(group, round_number, at_ms)), at_ms),
         Row(REBALANCES, key + f"/{rebalance.rebalance_id}".encode(), encode(rebalance), at_ms),
-        Row(COMMITS, group.encode(), encode(_commits(group, number, round_number, at_ms)), at_ms),
-        Row(PROBES, group.encode(), encode(_probe(group, round_number, at_ms)), at_ms),
+        Row(LAG, key, encode(_lag(group, number, round_number, at_ms)), at_ms),
         Row(HEARTBEATS, key, encode(_timing(group, round_number, at_ms)), at_ms),
     ]
 
@@ -244,19 +246,24 @@ def _topic(number: int) -> str:
     return f"orders-of-region-{number:02d}"
 
 
-def _commits(group: str, number: int, round_number: int, at_ms: int) -> CommitSummary:
+def _lag(group: str, number: int, round_number: int, at_ms: int) -> GroupLag:
     places = list(range(_PARTITIONS))
-    each = TopicCommits(places, [round_number] * len(places), [at_ms] * len(places), places, [1] * len(places))
-    topics = {_topic(i): each for i in range(_TOPICS)}
-    offset = round_number * _GROUPS + number
-    return CommitSummary("bench", group, at_ms - at_ms % 5_000, 5_000, 0, offset, offset, topics)
-
-
-def _probe(group: str, round_number: int, at_ms: int) -> Probe:
-    ends: dict[str, dict[str, int | None]] = {
-        _topic(i): {str(p): round_number + 500 for p in range(_PARTITIONS)} for i in range(_TOPICS)
-    }
-    return Probe(probed_at_ms=at_ms, cluster="bench", group=group, end_offsets=ends)
+    each = TopicLag(places, [round_number] * len(places), [500] * len(places), 500 * len(places))
+    window = GroupWindow(1, 0, 1, 0.03, 120 * (round_number + 1), 6_000, 0.5, 2_000)
+    return GroupLag(
+        "bench",
+        group,
+        at_ms,
+        total=500 * _TOPICS * _PARTITIONS,
+        topics={_topic(i): each for i in range(_TOPICS)},
+        oldest_unread_ms=at_ms - 5_000,
+        commits=120 * (round_number + 1),
+        first_commit_ms=1,
+        last_commit_ms=at_ms,
+        log_partition=0,
+        last_log_offset=round_number * _GROUPS + number,
+        windows=dict.fromkeys(("1m", "5m", "15m"), window),
+    )
 
 
 def _timing(group: str, round_number: int, at_ms: int) -> GroupTiming:

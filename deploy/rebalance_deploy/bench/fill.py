@@ -29,9 +29,9 @@ def commit_key(group: str, topic: str, partition: int) -> bytes:
     return struct.pack(">h", 1) + _text(group) + _text(topic) + struct.pack(">i", partition)
 
 
-def commit_value(offset: int, timestamp_ms: int) -> bytes:
-    """Return a value as Kafka 4.3 writes it: version 4, no metadata, with a topic id."""
-    return struct.pack(">hqibq", 4, offset, 0, 1, timestamp_ms) + b"\x01\x00\x10" + _TOPIC_ID
+def commit_value(offset: int, timestamp_ms: int, topic_id: bytes = _TOPIC_ID) -> bytes:
+    """Return a value as Kafka 4.3 writes it: version 4, no metadata, with a topic id (16 bytes)."""
+    return struct.pack(">hqibq", 4, offset, 0, 1, timestamp_ms) + b"\x01\x00\x10" + topic_id
 
 
 def group_key(group: str) -> bytes:
@@ -39,22 +39,30 @@ def group_key(group: str) -> bytes:
     return struct.pack(">h", 2) + _text(group)
 
 
-def group_value(generation: int, members: int, timestamp_ms: int, partitions: int = 0) -> bytes:
+def group_value(
+    generation: int,
+    members: int,
+    timestamp_ms: int,
+    partitions: int = 0,
+    *,
+    topic: str = "orders",
+    session_timeout_ms: int = 45_000,
+) -> bytes:
     """Return a stable group's value (version 3) whose members subscribe to one topic and share its partitions."""
     head = struct.pack(">h", 3) + _text("consumer") + struct.pack(">i", generation) + _text("range")
     head += _text("member-0") + struct.pack(">qi", timestamp_ms, members)
-    subscription = struct.pack(">hi", 0, 1) + _text("orders") + struct.pack(">i", -1)
+    subscription = struct.pack(">hi", 0, 1) + _text(topic) + struct.pack(">i", -1)
     for number in range(members):
-        assignment = _assignment(range(number, partitions, members))
+        assignment = _assignment(topic, range(number, partitions, members))
         head += _text(f"member-{number}") + struct.pack(">h", -1) + _text("client") + _text("/10.0.0.1")
-        head += struct.pack(">iii", 300_000, 45_000, len(subscription)) + subscription
+        head += struct.pack(">iii", 300_000, session_timeout_ms, len(subscription)) + subscription
         head += struct.pack(">i", len(assignment)) + assignment
     return head
 
 
-def _assignment(partitions: range) -> bytes:
+def _assignment(topic: str, partitions: range) -> bytes:
     numbers = struct.pack(f">i{len(partitions)}i", len(partitions), *partitions)
-    topics = struct.pack(">i", 1) + _text("orders") + numbers if partitions else struct.pack(">i", 0)
+    topics = struct.pack(">i", 1) + _text(topic) + numbers if partitions else struct.pack(">i", 0)
     return struct.pack(">h", 0) + topics + struct.pack(">i", -1)
 
 

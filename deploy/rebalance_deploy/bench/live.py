@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from rebalance_contract import QueryStatus, Rebalance, decode, decode_status
 from rebalance_deploy import local
 from rebalance_deploy.bench import fill
 from rebalance_deploy.broker import EmbeddedBroker
 from rebalance_streaming.config import StreamConfig
-from rebalance_streaming.groups.events import QueryStatus, Rebalance, decode, decode_status
 from rebalance_streaming.wire.partitioner import partition_for_group
 
 _COMMITS_PER_SECOND, _GROUPS, _PARTITIONS = 2_000, 1_000, 100

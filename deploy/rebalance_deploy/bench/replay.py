@@ -24,7 +24,7 @@ def measure() -> Iterator[str]:
     with tempfile.TemporaryDirectory() as directory:
         recording = Path(directory) / "recording.jsonl"
         _write(recording)
-        rates = {output: _rates(recording, output) for output in ("rebalances", "findings")}
+        rates = {output: _rates(recording, output) for output in ("rebalances", "lag", "findings")}
     seconds = _COMMITS // _PER_MS // 1_000
     yield f"{_COMMITS:,} commits and {_GROUPS:,} group records of {seconds} s, median of {_ROUNDS} rounds"
     yield ""

@@ -13,11 +13,11 @@ from typing import Self
 
 import msgspec
 
+from rebalance_contract import Finding, Rebalance
 from rebalance_deploy.counts import fetch
 from rebalance_deploy.demo.narration import Narrator, at, count
 from rebalance_deploy.stories.story import Event
 from rebalance_deploy.terminal.words import describe, describe_finding, headline
-from rebalance_streaming.groups.events import Finding, Rebalance
 
 Say = Callable[[str], None]
 

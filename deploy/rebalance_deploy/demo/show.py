@@ -17,6 +17,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
 
+from rebalance_contract import Finding, Rebalance, decode
 from rebalance_deploy import local
 from rebalance_deploy.broker import DEFAULT_VERSION, EmbeddedBroker
 from rebalance_deploy.broker_log import read_truth
@@ -29,7 +30,6 @@ from rebalance_deploy.processes import ChildProcess
 from rebalance_deploy.terminal.words import describe, describe_finding
 from rebalance_deploy.topics import create_topics
 from rebalance_streaming.config import StreamConfig
-from rebalance_streaming.groups.events import Finding, Rebalance, decode
 
 Say = Callable[[str], None]
 

@@ -19,6 +19,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from rebalance_contract import Finding, Rebalance
 from rebalance_deploy import local
 from rebalance_deploy.demo.acts import ACTS, Act, describe_expected
 from rebalance_deploy.demo.commentary import Commentary, Say, read_findings, read_rebalances
@@ -29,7 +30,6 @@ from rebalance_deploy.stories.play import Play, StoryRun, playing
 from rebalance_deploy.stories.record import METRICS_TOPIC
 from rebalance_deploy.stories.stage import Stage, open_stage
 from rebalance_deploy.terminal.words import describe
-from rebalance_streaming.groups.events import Finding, Rebalance
 
 #: A rebalance is judged 20 s after its end; the rest is the way to the page.
 _JUDGED_SECONDS = 60.0

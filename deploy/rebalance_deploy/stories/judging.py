@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from rebalance_contract import Finding
 from rebalance_deploy.stories.play import StoryRun
 from rebalance_deploy.stories.story import Advice, Expected
 from rebalance_streaming.detect.catalogue import diagnosis
-from rebalance_streaming.groups.events import Finding
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 #: What a cured group may still hear: it is information, not a complaint.

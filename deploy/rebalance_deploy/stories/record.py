@@ -26,6 +26,7 @@ from typing import Any
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+from rebalance_contract import CommitActivity, GroupSnapshot, Member, TopicCommits, encode
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.processes import ChildProcess
 from rebalance_deploy.stories.play import StoryRun, playing
@@ -34,7 +35,6 @@ from rebalance_deploy.stories.stage import Stage, open_stage
 from rebalance_deploy.stories.story import CONFLUENT, KAFKA_PYTHON, Event, Story
 from rebalance_deploy.topics import create_topics
 from rebalance_streaming.config import StreamConfig
-from rebalance_streaming.groups.events import CommitSummary, GroupSnapshot, Member, TopicCommits, encode
 
 METRICS_TOPIC = f"{StreamConfig().topic_prefix}client-metrics"
 
@@ -133,7 +133,7 @@ def _record_on(stage: Stage, wanted: Wanted, directory: Path) -> StoryRun:
 
 def _prepare(stage: Stage, topics: Iterable[str]) -> None:
     """Make the topics that the recorder looks for when it starts."""
-    names = (*topics, StreamConfig().groups_topic, StreamConfig().commits_topic)
+    names = (*topics, StreamConfig().groups_topic, StreamConfig().activity_topic)
     create_topics(stage.bootstrap, dict.fromkeys(names, 1))
 
 
@@ -142,9 +142,9 @@ def tell_interest(bootstrap: str, story: Story, group: str) -> None:
     config, topic, now_ms = StreamConfig(), f"t-{group}", int(time.time() * 1000)
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
     if story.group_type == "zookeeper":
-        commits = {topic: TopicCommits([0], [0], [now_ms], [1], [1])}
-        row = CommitSummary(config.cluster, group, now_ms, config.pane_ms, 0, 1, 1, commits)
-        producer.produce(config.commits_topic, key=group, value=encode(row))
+        commits = {topic: TopicCommits([0], [0], [now_ms], [now_ms], [1], [1])}
+        row = CommitActivity(config.cluster, group, 0, 1, 1, config.pane_ms, ((now_ms, 1),), commits)
+        producer.produce(config.activity_topic, key=group, value=encode(row))
     else:
         members = (Member("unknown", "unknown", "/unknown", topics=(topic,)),)
         snapshot = GroupSnapshot(config.cluster, group, type=story.group_type, state="Stable", members=members)

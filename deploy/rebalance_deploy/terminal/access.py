@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.terminal.escaping import safe
@@ -32,8 +32,8 @@ class Access:
 
     def check(self) -> None:
         """Raise UserError for an address or a pair of options that cannot be right."""
-        parts = urlsplit(self.url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
+        parts = _split(self.url)
+        if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname:
             raise UserError(f"--url {safe(self.url)} is no address: type it as {DEFAULT_URL}")
         if parts.username or parts.password:
             raise UserError("--url must not hold a password, others can see it: use --user NAME --password-file FILE")
@@ -44,7 +44,8 @@ class Access:
     @property
     def is_local(self) -> bool:
         """Whether the exporter is on this machine; no proxy leads there."""
-        return (urlsplit(self.url).hostname or "").startswith(_LOOPBACK)
+        parts = _split(self.url)
+        return parts is not None and (parts.hostname or "").startswith(_LOOPBACK)
 
     def read_password(self) -> str:
         """Return the first line of the password file. Raises UserError when there is none."""
@@ -65,3 +66,13 @@ class Access:
     def suggest(self, command: str, *arguments: str) -> str:
         """Return a command to type next, in the quotes that set it off from a sentence."""
         return f"`{self.command_line(command, *arguments)}`"
+
+
+def _split(url: str) -> SplitResult | None:
+    """Return the parts of an address, None where it has a bracket without its other half or a port beyond all ports."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return None
+    return parts

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rebalance_streaming.groups.events import Finding, Rebalance
+from rebalance_contract import Finding, Rebalance, RebalanceImpact
 
 #: Gravest first; what a word of neither kind weighs is told by `gravity`.
 SEVERITIES = ("page", "ticket", "info")
@@ -23,8 +23,8 @@ def gravity(severity: str) -> int:
 class WindowRow:
     """One sliding window of a group; the ratio is the share of the window spent rebalancing, 0 to 1."""
 
-    rebalances: int = 0
-    generation_changes: int = 0
+    rebalances: int | None = None
+    generation_changes: int | None = None
     rebalancing_ratio: float | None = None
     lost_partition_seconds: float | None = None
 
@@ -92,17 +92,24 @@ class Overview:
 
 
 @dataclass(frozen=True, slots=True)
+class RebalanceRow(Rebalance):
+    """A rebalance and what it cost, which is null while the diagnosis has told nothing."""
+
+    impact: RebalanceImpact | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RebalanceList:
     """The rebalances of a group that the exporter keeps, newest first."""
 
-    rebalances: tuple[Rebalance, ...]
+    rebalances: tuple[RebalanceRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RebalanceAnswer:
     """One rebalance with the findings about it, the primary one first."""
 
-    rebalance: Rebalance
+    rebalance: RebalanceRow
     findings: tuple[Finding, ...] = ()
 
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
+from rebalance_contract import Finding
 from rebalance_deploy.terminal.access import Access
 from rebalance_deploy.terminal.answers import FindingRow, Overview, OverviewRow, gravity
 from rebalance_deploy.terminal.escaping import safe
 from rebalance_deploy.terminal.figures import plural
-from rebalance_streaming.groups.events import Finding
 
 _NAMED = 3
 
@@ -108,7 +108,7 @@ def judge_group(row: OverviewRow, limits: Limits) -> Judgement:
     statuses = [_SEVERITY_STATUS.get(each.severity, Status.CRITICAL) for each in beyond]
     reasons = [_tell_finding(each) for each in beyond[:1]] + [f"{each.rule} ({each.severity})" for each in beyond[1:]]
     count = row.window(limits.window).rebalances
-    if limits.max_rebalances is not None and count > limits.max_rebalances:
+    if limits.max_rebalances is not None and count is not None and count > limits.max_rebalances:
         statuses.append(Status.WARNING)
         reasons.insert(0, f"{plural(count, 'rebalance')} in {limits.window}, allowed {limits.max_rebalances}")
     return Judgement(row.cluster, row.group, max(statuses, default=Status.OK), tuple(reasons))
@@ -134,7 +134,7 @@ def _judge_missing(group: str, overview: Overview) -> Judgement:
 def _tell(judged: Sequence[Judgement], rows: Sequence[OverviewRow], limits: Limits, access: Access) -> str:
     bad = [each for each in judged if each.status is not Status.OK]
     if not bad:
-        total = sum(row.window(limits.window).rebalances for row in rows)
+        total = sum(_rebalances(rows, limits))
         above = f"no finding above {limits.max_severity}"
         return f"{plural(len(rows), 'group')}, {plural(total, 'rebalance')} in {limits.window}, {above}"
     told = ". ".join(f"{each.group or f'cluster {each.cluster}'}: {'; '.join(each.reasons)}" for each in bad[:_NAMED])
@@ -147,8 +147,14 @@ def _next(bad: Sequence[Judgement], access: Access) -> str:
     return f"See {access.suggest('top') if known is None else access.suggest('explain', known)}"
 
 
+def _rebalances(rows: Sequence[OverviewRow], limits: Limits) -> list[int]:
+    """Return how many rebalances each group had, of those of which it is known."""
+    counts = (row.window(limits.window).rebalances for row in rows)
+    return [count for count in counts if count is not None]
+
+
 def _figures(rows: Sequence[OverviewRow], limits: Limits) -> str:
-    most = max((row.window(limits.window).rebalances for row in rows), default=0)
+    most = max(_rebalances(rows, limits), default=0)
     allowed = "" if limits.max_rebalances is None else limits.max_rebalances
     findings = [each for row in rows for each in row.findings]
     pages = sum(gravity(each.severity) == gravity("page") for each in findings)

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import httpx
 
+from rebalance_contract import ContractError, Finding, GroupSnapshot, decode
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.terminal.access import DEFAULT_URL, Access
 from rebalance_deploy.terminal.answers import (
@@ -21,10 +22,10 @@ from rebalance_deploy.terminal.answers import (
     Overview,
     RebalanceAnswer,
     RebalanceList,
+    RebalanceRow,
     Refusal,
 )
 from rebalance_deploy.terminal.escaping import safe
-from rebalance_streaming.groups.events import ContractError, Finding, GroupSnapshot, Rebalance, decode
 
 _T = TypeVar("_T")
 
@@ -83,7 +84,7 @@ class Api:
 
     def rebalances(
         self, group: str, cluster: str | None = None, *, limit: int | None = None, since_ms: int | None = None
-    ) -> tuple[Rebalance, ...]:
+    ) -> tuple[RebalanceRow, ...]:
         """Return the rebalances of a group that the exporter keeps, newest first."""
         path = f"{_path(group)}/rebalances"
         return self._read(path, RebalanceList, cluster=cluster, limit=limit, since_ms=since_ms).rebalances

@@ -8,14 +8,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from rebalance_contract import Advice, Finding, GroupSnapshot, RebalanceImpact
 from rebalance_deploy.terminal.access import Access
-from rebalance_deploy.terminal.answers import OverviewRow, gravity
+from rebalance_deploy.terminal.answers import OverviewRow, RebalanceRow, gravity
 from rebalance_deploy.terminal.assignments import compare_assignments, list_members
 from rebalance_deploy.terminal.figures import Clock, amount, plural, span
 from rebalance_deploy.terminal.phases import tell_phases
 from rebalance_deploy.terminal.report import Grid, Hint, Passage, Report
-from rebalance_deploy.terminal.words import TIGHT_MS, because, bounds, change, generations, name, verdict, why, why_not
-from rebalance_streaming.groups.events import Advice, Finding, GroupSnapshot, Rebalance
+from rebalance_deploy.terminal.words import (
+    TIGHT_MS,
+    because,
+    bounds,
+    change,
+    generations,
+    members,
+    name,
+    verdict,
+    why,
+    why_not,
+)
 
 UNDETERMINED = "undetermined"
 
@@ -37,7 +48,7 @@ class Facts:
     now_ms: int
     snapshot: GroupSnapshot
     rows: tuple[OverviewRow, ...]
-    rebalance: Rebalance | None
+    rebalance: RebalanceRow | None
     findings: tuple[Finding, ...] = ()
     standing: tuple[Finding, ...] = ()
     choice: str | None = None
@@ -50,12 +61,12 @@ class Facts:
         return next((each for each in self.rows if each.group == self.snapshot.group), None)
 
 
-def choose_rebalance(rebalances: Sequence[Rebalance], at_ms: int) -> Rebalance:
+def choose_rebalance(rebalances: Sequence[RebalanceRow], at_ms: int) -> RebalanceRow:
     """Return the rebalance that went on at a time, or the one nearest to it; of several the newest."""
     return min(rebalances, key=lambda each: (distance_ms(each, at_ms), -each.started_before_ms))
 
 
-def distance_ms(rebalance: Rebalance, at_ms: int) -> int:
+def distance_ms(rebalance: RebalanceRow, at_ms: int) -> int:
     """Return how far a time lies outside a rebalance; one without an end goes on."""
     started_ms = began_ms(rebalance)
     if at_ms < started_ms:
@@ -63,7 +74,7 @@ def distance_ms(rebalance: Rebalance, at_ms: int) -> int:
     return 0 if rebalance.completed_at_ms is None else max(0, at_ms - rebalance.completed_at_ms)
 
 
-def began_ms(rebalance: Rebalance) -> int:
+def began_ms(rebalance: RebalanceRow) -> int:
     """Return the latest time at which it can have begun."""
     return rebalance.started_before_ms
 
@@ -132,7 +143,7 @@ def _tell_cause(facts: Facts, cause: Finding | None) -> Iterator[Passage]:
     yield Passage("Cause", (f"{undetermined}{cause.summary}", verdict(cause)))
 
 
-def _unjudged(facts: Facts, rebalance: Rebalance) -> str:
+def _unjudged(facts: Facts, rebalance: RebalanceRow) -> str:
     if rebalance.completed_at_ms is None:
         return "not known yet: a rebalance is judged when it has ended"
     if facts.now_ms - rebalance.completed_at_ms < _JUDGED_AFTER_MS:
@@ -144,22 +155,21 @@ def _tell_rebalance(facts: Facts) -> Iterator[Passage]:
     rebalance = facts.rebalance
     if rebalance is None:
         return
-    members = f"members {len(rebalance.members_before)} -> {len(rebalance.members_after)}"
     count = len(rebalance.generations)
     steps = f" ({count} generations{_aborted(rebalance)})" if count > 1 or rebalance.generations_aborted else ""
     since = f"{_since(rebalance, facts.clock)}: {why(rebalance)}"
-    yield Passage("Since", (since, f"{members}; generation {generations(rebalance)}{steps}"))
+    yield Passage("Since", (since, f"members {members(rebalance)}; generation {generations(rebalance)}{steps}"))
     yield Passage("Impact", tuple(_tell_impact(rebalance)))
     if rebalance.completed_at_ms is None or facts.now_ms - rebalance.completed_at_ms <= _WINDOW_MS:
         yield Passage("Scope", tuple(filter(None, [_tell_scope(facts)])))
 
 
-def _aborted(rebalance: Rebalance) -> str:
+def _aborted(rebalance: RebalanceRow) -> str:
     count = rebalance.generations_aborted
     return f", {count} more without an assignment" if count else ""
 
 
-def _since(rebalance: Rebalance, clock: Clock) -> str:
+def _since(rebalance: RebalanceRow, clock: Clock) -> str:
     latest, earliest = rebalance.started_before_ms, rebalance.started_after_ms
     if earliest == latest:
         return clock.moment(latest)
@@ -168,7 +178,7 @@ def _since(rebalance: Rebalance, clock: Clock) -> str:
     return f"between {clock.moment(earliest)} and {clock.time(latest)}"
 
 
-def _tell_impact(rebalance: Rebalance) -> Iterator[str]:
+def _tell_impact(rebalance: RebalanceRow) -> Iterator[str]:
     moves = rebalance.moves
     if moves is None:
         yield "which partitions moved is not known: the assignments are not in a known form"
@@ -179,23 +189,28 @@ def _tell_impact(rebalance: Rebalance) -> Iterator[str]:
         back = sum(map(len, moves.ping_ponged.values()))
         taken = f"; {back} taken away and given back at once" if back else ""
         yield f"partitions: {told or 'none'}{taken}"
-    if rebalance.silences:
-        stood = span(rebalance.lost_partition_ms)
-        yield f"{plural(len(rebalance.silences), 'partition')} without commits, {stood} in all at most"
+    if rebalance.impact is None:
+        yield "what it cost is not known yet: the diagnosis has not told"
+        return
+    silences = rebalance.impact.silences
+    if silences or rebalance.impact.lost_partition_ms:
+        stood = span(rebalance.impact.lost_partition_ms)
+        more = " or more" if rebalance.impact.is_truncated else ""
+        yield f"{plural(len(silences), 'partition')}{more} without commits, {stood} in all at most"
     else:
         yield "no partition went without commits for unusually long"
-    yield from _tell_lag(rebalance)
+    yield from _tell_lag(rebalance.impact, began_ms(rebalance))
 
 
-def _tell_lag(rebalance: Rebalance) -> Iterator[str]:
-    if rebalance.lag_peak is None:
+def _tell_lag(impact: RebalanceImpact, began_ms: int) -> Iterator[str]:
+    if impact.lag_peak is None:
         return
-    before = "?" if rebalance.lag_before is None else amount(rebalance.lag_before)
-    if rebalance.lag_recovered_at_ms is None:
+    before = "?" if impact.lag_before is None else amount(impact.lag_before)
+    if impact.lag_recovered_at_ms is None:
         ended = "not back before the next rebalance, or not within 15 min"
     else:
-        ended = f"back {span(max(0, rebalance.lag_recovered_at_ms - began_ms(rebalance)))} after the start"
-    yield f"lag {before} -> {amount(rebalance.lag_peak)}, {ended}"
+        ended = f"back {span(max(0, impact.lag_recovered_at_ms - began_ms))} after the start"
+    yield f"lag {before} -> {amount(impact.lag_peak)}, {ended}"
 
 
 def _tell_scope(facts: Facts) -> str | None:
@@ -230,7 +245,8 @@ def _advise(advice: Advice) -> str:
 def _tell_state(facts: Facts) -> str:
     row, snapshot = facts.row, facts.snapshot
     parts = [_state(facts), f"generation {'-' if snapshot.generation is None else snapshot.generation}"]
-    parts.append(plural(len(snapshot.members), "member"))
+    counted = snapshot.member_count
+    parts.append(plural(len(snapshot.members) if counted is None else counted, "member"))
     if row is not None:
         if row.assigned_partitions is not None:
             parts.append(plural(row.assigned_partitions, "partition"))
@@ -254,6 +270,8 @@ def _state(facts: Facts) -> str:
 
 def _last_quarter(row: OverviewRow) -> str:
     window = row.window(_WINDOW)
+    if window.rebalances is None:
+        return "rebalances in the last 15 min not known"
     share = "" if not window.rebalancing_ratio else f" ({window.rebalancing_ratio:.0%} of the time)"
     return f"{plural(window.rebalances, 'rebalance')} in the last 15 min{share}"
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rebalance_deploy.errors import UserError
+from rebalance_deploy.terminal.answers import RebalanceRow
 from rebalance_deploy.terminal.client import Api
 from rebalance_deploy.terminal.escaping import safe
 from rebalance_deploy.terminal.explain import Facts, choose_rebalance, distance_ms
 from rebalance_deploy.terminal.figures import Clock, span
-from rebalance_streaming.groups.events import Rebalance
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def read_time(text: str, now_ms: int, clock: Clock) -> int:
         raise UserError(safe(str(error))) from error
 
 
-def _choose(api: Api, question: Question, cluster: str, now_ms: int) -> tuple[Rebalance | None, str | None]:
+def _choose(api: Api, question: Question, cluster: str, now_ms: int) -> tuple[RebalanceRow | None, str | None]:
     """Return the rebalance to explain, and what to say about the choice."""
     if question.at is None:
         return next(iter(api.rebalances(question.group, cluster, limit=1)), None), None

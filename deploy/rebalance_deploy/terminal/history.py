@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from rebalance_contract import Finding
+from rebalance_deploy.terminal.answers import RebalanceRow
 from rebalance_deploy.terminal.figures import UNKNOWN, Clock, plural, span
 from rebalance_deploy.terminal.report import Column, Grid
-from rebalance_deploy.terminal.words import bounds, generations
-from rebalance_streaming.groups.events import Finding, Rebalance
+from rebalance_deploy.terminal.words import bounds, generations, members
 
 _COLUMNS = (
     Column("START"),
@@ -40,14 +41,14 @@ class Totals:
     unjudged: int
 
 
-def find_causes(rebalances: Iterable[Rebalance], findings: Iterable[Finding]) -> dict[str, Finding]:
+def find_causes(rebalances: Iterable[RebalanceRow], findings: Iterable[Finding]) -> dict[str, Finding]:
     """Return the primary finding by rebalance id, where one is kept."""
     ids = {each.rebalance_id for each in rebalances}
     primary = sorted((each for each in findings if each.primary), key=lambda each: each.updated_at_ms)
     return {of: finding for finding in primary for of in finding.rebalance_ids if of in ids}
 
 
-def add_up(rebalances: Sequence[Rebalance], causes: Mapping[str, Finding]) -> Totals:
+def add_up(rebalances: Sequence[RebalanceRow], causes: Mapping[str, Finding]) -> Totals:
     """Add up rebalances and their causes."""
     slowest = max(rebalances, key=lambda each: each.duration_min_ms or 0, default=None)
     counted = Counter(causes[each.rebalance_id].rule for each in rebalances if each.rebalance_id in causes)
@@ -58,24 +59,24 @@ def add_up(rebalances: Sequence[Rebalance], causes: Mapping[str, Finding]) -> To
         rebalancing_ms=sum(each.duration_min_ms or 0 for each in rebalances),
         slowest_ms=None if slowest is None else slowest.duration_min_ms,
         slowest_id=None if slowest is None else slowest.rebalance_id,
-        lost_partition_ms=sum(each.lost_partition_ms for each in rebalances),
+        lost_partition_ms=sum(each.impact.lost_partition_ms for each in rebalances if each.impact is not None),
         causes=dict(counted.most_common()),
         unjudged=len(rebalances) - counted.total(),
     )
 
 
-def tell_history(rebalances: Iterable[Rebalance], causes: Mapping[str, Finding], clock: Clock) -> Grid:
+def tell_history(rebalances: Iterable[RebalanceRow], causes: Mapping[str, Finding], clock: Clock) -> Grid:
     """Return the table, oldest first, so that the newest stands where the eye ends."""
     ordered = sorted(rebalances, key=lambda each: each.started_before_ms)
     return Grid("", _COLUMNS, tuple(_tell(each, causes.get(each.rebalance_id), clock) for each in ordered))
 
 
-def _tell(rebalance: Rebalance, cause: Finding | None, clock: Clock) -> tuple[str, ...]:
+def _tell(rebalance: RebalanceRow, cause: Finding | None, clock: Clock) -> tuple[str, ...]:
     return (
         clock.moment(rebalance.started_before_ms),
         bounds(rebalance.duration_min_ms, rebalance.duration_max_ms).replace("at least", ">="),
         generations(rebalance),
-        f"{len(rebalance.members_before)} -> {len(rebalance.members_after)}",
+        members(rebalance),
         rebalance.reason.replace("_", " "),
         UNKNOWN if cause is None else f"{cause.rule}{'' if cause.variant is None else f' ({cause.variant})'}",
         rebalance.rebalance_id,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rebalance_contract import Generation, Rebalance
 from rebalance_deploy.terminal.figures import UNKNOWN, Clock, span
 from rebalance_deploy.terminal.report import Column, Grid
 from rebalance_deploy.terminal.words import bounds
-from rebalance_streaming.groups.events import Generation, Rebalance
 
 _COLUMNS = (Column("PHASE"), Column("DURATION", right=True), Column("UNTIL"))
 

@@ -14,13 +14,13 @@ from typing import Any
 
 import msgspec
 
+from rebalance_contract import ContractError, Finding, Rebalance, decode
 from rebalance_deploy.terminal.answers import Gone, OverviewRow, StatusNews
 from rebalance_deploy.terminal.client import Api, ApiError, UnreachableError
 from rebalance_deploy.terminal.escaping import safe, safe_json
 from rebalance_deploy.terminal.figures import Clock
 from rebalance_deploy.terminal.sse import ServerEvent, read_events
 from rebalance_deploy.terminal.words import describe, headline
-from rebalance_streaming.groups.events import ContractError, Finding, Rebalance, decode
 
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 15.0
 #: More things than change at once; older ones may be told again if they do.

@@ -14,6 +14,7 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from rebalance_contract import Finding
 from rebalance_deploy.terminal.access import Access
 from rebalance_deploy.terminal.answers import FindingRow, Overview, OverviewRow, gravity
 from rebalance_deploy.terminal.client import Api, UnreachableError
@@ -21,7 +22,6 @@ from rebalance_deploy.terminal.escaping import safe
 from rebalance_deploy.terminal.figures import UNKNOWN, Clock, amount, plural, span
 from rebalance_deploy.terminal.report import Column
 from rebalance_deploy.terminal.screen import SEVERITY_STYLES, Screen, make_table
-from rebalance_streaming.groups.events import Finding
 
 WINDOW = "15m"
 
@@ -48,7 +48,7 @@ def _lost(row: OverviewRow) -> tuple[Any, ...]:
 #: What rows can be sorted by. Numbers begin with the largest, names with the first.
 SORTS: Mapping[str, _Key] = {
     "lost": _lost,
-    "rebalances": lambda row: (-row.window(WINDOW).rebalances, *_lost(row)),
+    "rebalances": lambda row: (-(row.window(WINDOW).rebalances or 0), *_lost(row)),
     "finding": lambda row: (-max((gravity(each.severity) + 1 for each in row.findings), default=0), *_lost(row)),
     "lag": lambda row: (-(row.lag or 0), *_lost(row)),
     "members": lambda row: (-(row.members or 0), *_name(row)),
@@ -107,7 +107,7 @@ COLUMNS = (
     TopColumn(Column("GENERATION", right=True), 8, lambda row, _: _number(row, "generation")),
     TopColumn(Column("#MEMBERS", right=True), 6, lambda row, _: _number(row, "members")),
     TopColumn(Column("#PARTITIONS", right=True), 9, lambda row, _: _number(row, "assigned_partitions")),
-    TopColumn(Column(f"REBALANCES({WINDOW})", right=True), 3, lambda row, _: str(row.window(WINDOW).rebalances)),
+    TopColumn(Column(f"REBALANCES({WINDOW})", right=True), 3, lambda row, _: amount(row.window(WINDOW).rebalances)),
     TopColumn(Column("LOST", right=True), 1, _lost_span),
     TopColumn(Column("LAG", right=True), 4, lambda row, _: amount(row.lag)),
     TopColumn(Column("COORDINATOR", right=True), 10, lambda row, _: _number(row, "coordinator")),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rebalance_contract import Advice, Alternative, Evidence, Finding, Member, Rebalance, SubjectMember
 from rebalance_deploy.terminal.escaping import safe
 from rebalance_deploy.terminal.figures import Clock
-from rebalance_streaming.groups.events import Advice, Alternative, Evidence, Finding, Member, Rebalance, SubjectMember
 
 #: Bounds this close come from probes and are worth showing.
 TIGHT_MS = 6_000
@@ -23,11 +23,20 @@ def describe(rebalance: Rebalance, clock: Clock = UTC_CLOCK) -> str:
         clock.time(rebalance.completed_at_ms or rebalance.started_before_ms),
         rebalance.group,
         f"generation {generations(rebalance)}",
-        f"members {len(rebalance.members_before)} -> {len(rebalance.members_after)}",
+        f"members {members(rebalance)}",
         why(rebalance),
         duration(rebalance),
     )
     return safe("  ".join(parts))
+
+
+def members(rebalance: Rebalance) -> str:
+    """Say how many members there were before and after, those included that the row had no room for."""
+    before, after = rebalance.members_before_count, rebalance.members_after_count
+    return (
+        f"{len(rebalance.members_before) if before is None else before} -> "
+        f"{len(rebalance.members_after) if after is None else after}"
+    )
 
 
 def describe_finding(finding: Finding, clock: Clock = UTC_CLOCK) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rebalance_streaming.groups.events import ProbedMember
+from rebalance_contract import ProbedMember
 
 #: States of groups of all types that a group does not rest in.
 UNSTABLE = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "NotReady")

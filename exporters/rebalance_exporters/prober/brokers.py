@@ -15,38 +15,13 @@ from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
 from rebalance_exporters.errors import ExporterError
+from rebalance_exporters.prober.kafka_python import kafka_python_settings
 from rebalance_exporters.prober.tasks import describe
 
 REQUEST_SECONDS = 4.0
 _START_SECONDS = 10.0
 
-#: librdkafka's names and kafka-python's.
-_RENAMED = {
-    "security.protocol": "security_protocol",
-    "sasl.mechanism": "sasl_mechanism",
-    "sasl.mechanisms": "sasl_mechanism",
-    "sasl.username": "sasl_plain_username",
-    "sasl.password": "sasl_plain_password",
-    "sasl.kerberos.service.name": "sasl_kerberos_service_name",
-    "ssl.ca.location": "ssl_cafile",
-    "ssl.certificate.location": "ssl_certfile",
-    "ssl.key.location": "ssl_keyfile",
-    "ssl.key.password": "ssl_password",
-    "ssl.crl.location": "ssl_crlfile",
-}
-_UPPER_CASE = ("security_protocol", "sasl_mechanism")
-
 Answer = Any  # a response of kafka.protocol, typed nowhere
-
-
-def kafka_python_settings(kafka: Mapping[str, str]) -> dict[str, Any]:
-    """Translate client properties from librdkafka's names; those without a counterpart are left out."""
-    settings: dict[str, Any] = {_RENAMED[name]: value for name, value in kafka.items() if name in _RENAMED}
-    settings |= {name: settings[name].upper() for name in _UPPER_CASE if name in settings}
-    settings["bootstrap_servers"] = [server.strip() for server in kafka["bootstrap.servers"].split(",")]
-    if kafka.get("ssl.endpoint.identification.algorithm") == "none":
-        settings["ssl_check_hostname"] = False
-    return settings
 
 
 class Brokers:

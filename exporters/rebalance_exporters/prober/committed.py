@@ -1,8 +1,12 @@
-"""What coordinators hold as committed: asked once per group at the start and now and then, for readers that came late.
+"""What coordinators hold as committed of groups of which the stream tells no commit; the rest need not be asked.
 
-A group that commits is followed by its commits; one that has not committed for long, the one worth looking at, is known
-only to its coordinator. The requests are made here: confluent-kafka 2.16's own call ends the process when a coordinator
-answers that it is not ready (librdkafka 2.16.1 looks for a consumer group that an admin client does not have).
+A cold read of the log has the last commit of every partition of every group, and the lag topic keeps them. So what is
+asked here are groups of which neither a commit nor a lag row is known: those whose commits the stream could not read.
+Nothing waits for these answers: they are asked in a thread of their own, a few groups at a time, once the stream has
+had the time to tell of them itself.
+
+The requests are made here: confluent-kafka 2.16's own call ends the process when a coordinator answers that it is not
+ready (librdkafka 2.16.1 looks for a consumer group that an admin client does not have).
 """
 
 from __future__ import annotations
@@ -17,11 +21,14 @@ from kafka.protocol.consumer import OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from rebalance_exporters.prober.brokers import Answer, Brokers
-from rebalance_exporters.prober.publish import Offsets
 from rebalance_exporters.prober.tasks import describe
+from rebalance_exporters.prober.told import Offsets
 
-#: A group is asked about again after this long: often enough for a reader that looks back a quarter of an hour.
+#: A group is asked about again after this long.
 AGAIN_SECONDS = 600.0
+#: A group is first asked about when it has been known for so long without a commit: its row in the groups topic comes
+#: before those of its commits.
+PATIENCE_SECONDS = 30.0
 #: Groups asked about in one round.
 _AT_ONCE = 200
 #: From these versions on one request takes many groups (KIP-699, KIP-709; brokers from 3.0 on).
@@ -39,26 +46,25 @@ class CommittedRound:
 
 
 class CommittedAsker:
-    """Asks for the committed offsets of groups, a few in each round."""
+    """Asks for the committed offsets of groups, a few in each round; remembers when each has its turn."""
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
-        self._asked: dict[str, float] = {}
+        self._due: dict[str, float] = {}
 
     def ask(self, groups: Iterable[str], now: float) -> CommittedRound:
         """Ask about those of the groups whose turn it is; `now` in seconds of a steady clock.
 
         A group whose coordinator cannot answer now has its turn again in the next round.
         """
-        present = set(groups)
-        self._asked = {group: at for group, at in self._asked.items() if group in present}
-        due = sorted(present, key=lambda group: (self._asked.get(group, float("-inf")), group))[:_AT_ONCE]
-        due = [group for group in due if now - self._asked.get(group, float("-inf")) >= AGAIN_SECONDS]
+        first = now + PATIENCE_SECONDS
+        self._due = {group: self._due.get(group, first) for group in groups}
+        due = sorted((at, group) for group, at in self._due.items() if at <= now)[:_AT_ONCE]
         found = CommittedRound()
-        for group, answer in self._fetch(self._coordinators(due)):
+        for group, answer in self._fetch(self._coordinators([group for _, group in due])):
             error = answer if isinstance(answer, Exception) else _error_of(answer)
             if error is None or isinstance(error, GroupAuthorizationFailedError):
-                self._asked[group] = now
+                self._due[group] = now + AGAIN_SECONDS
             if error is None:
                 found.offsets[group] = _read(answer)
             else:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from rebalance_contract import topics
 from rebalance_exporters.config import RESERVED_PROPERTIES
+from rebalance_kafka.checks import librdkafka_problems
+from rebalance_kafka.properties import MECHANISMS, librdkafka_view
 
 _HIGHEST_PORT = 65535
 _SLOWEST_PERIOD_SECONDS = 5.0
-_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
+_MECHANISMS = (*MECHANISMS, "GSSAPI")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +31,6 @@ class ProbeConfig:
     full_list_seconds: float = 30.0
     #: How often end offsets are asked.
     offsets_seconds: float = 5.0
-    #: How much of the commits topic is read at the start to learn which topics groups commit to.
-    commits_lookback_seconds: float = 900.0
     #: `host:port[,host:port…][/chroot]` of groups that live in ZooKeeper. Empty: none.
     zookeeper: str = ""
     #: Where the prober's own metrics are served.
@@ -42,17 +43,22 @@ class ProbeConfig:
     @property
     def probes_topic(self) -> str:
         """Topic of probes, written."""
-        return f"{self.topic_prefix}probes"
+        return topics.PROBES.full_name(self.topic_prefix)
 
     @property
     def groups_topic(self) -> str:
         """Compacted topic of group snapshots, read."""
-        return f"{self.topic_prefix}groups"
+        return topics.GROUPS.full_name(self.topic_prefix)
 
     @property
-    def commits_topic(self) -> str:
-        """Topic of commit summaries, read."""
-        return f"{self.topic_prefix}commits"
+    def lag_topic(self) -> str:
+        """Compacted topic of lag, read for the topics of all groups that ever committed."""
+        return topics.LAG.full_name(self.topic_prefix)
+
+    @property
+    def activity_topic(self) -> str:
+        """Topic of commits as they come, read."""
+        return topics.ACTIVITY.full_name(self.topic_prefix)
 
     def validate(self) -> list[str]:
         """Return every problem found, each as one sentence that names the key; empty when all is well."""
@@ -65,14 +71,9 @@ class ProbeConfig:
         problems += [
             f"kafka.{name} is set by the prober itself: leave it out"
             for name in RESERVED_PROPERTIES
-            if name in self.kafka
+            if name in librdkafka_view(self.kafka)
         ]
-        mechanism = self.kafka.get("sasl.mechanism") or self.kafka.get("sasl.mechanisms")
-        if mechanism and mechanism.upper() not in _MECHANISMS:
-            problems.append(
-                f"kafka.sasl.mechanism {mechanism} cannot be used here: use one of {', '.join(_MECHANISMS)}"
-            )
-        return problems
+        return problems + librdkafka_problems(self.kafka) + _kafka_python_problems(self.kafka)
 
     def _own_problems(self) -> list[str]:
         problems = []
@@ -87,7 +88,7 @@ class ProbeConfig:
     def _time_problems(self) -> list[str]:
         problems = [
             f"probe.{name} is {getattr(self, name)}: it must be greater than 0"
-            for name in ("full_list_seconds", "offsets_seconds", "commits_lookback_seconds")
+            for name in ("full_list_seconds", "offsets_seconds")
             if not getattr(self, name) > 0
         ]
         if not 0 < self.period_seconds <= _SLOWEST_PERIOD_SECONDS:
@@ -96,3 +97,18 @@ class ProbeConfig:
                 f"{_SLOWEST_PERIOD_SECONDS:g}, or short rebalances are missed"
             )
         return problems
+
+
+def _kafka_python_problems(kafka: Mapping[str, str]) -> list[str]:
+    """Return what kafka-python could not be told, beside what no client understands."""
+    view = librdkafka_view(kafka)
+    mechanism = view.get("sasl.mechanism", "PLAIN")
+    if mechanism not in _MECHANISMS:
+        return [f"kafka.sasl.mechanism {mechanism} cannot be used here: use one of {', '.join(_MECHANISMS)}"]
+    grant = view.get("sasl.oauthbearer.grant.type", "client_credentials")
+    if mechanism == "OAUTHBEARER" and grant != "client_credentials" and "oauth_cb" not in view:
+        return [
+            f"kafka.sasl.oauthbearer.grant.type {grant} is nothing the prober can do: use client_credentials, or name "
+            "a function that fetches tokens with oauth_cb under [kafka.librdkafka]"
+        ]
+    return []

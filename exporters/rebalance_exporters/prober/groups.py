@@ -10,10 +10,10 @@ from kafka.errors import GroupAuthorizationFailedError, IncompatibleBrokerVersio
 from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
+from rebalance_contract import Partitions, ProbedMember
 from rebalance_exporters.prober.answers import NEWER_TYPES, UNSTABLE, Described, GroupList, Listed
 from rebalance_exporters.prober.brokers import Brokers
 from rebalance_exporters.prober.tasks import describe
-from rebalance_streaming.groups.events import Partitions, ProbedMember
 
 _DESCRIBED_AT_ONCE = 100
 _GROUP_ID_NOT_FOUND = 69

@@ -1,16 +1,72 @@
-"""Which topics each group subscribes or commits to: what the stream's topics tell. Pure; the reader is elsewhere."""
+"""Which topics each group subscribes or commits to: what the stream's topics tell. Pure; the reader is elsewhere.
+
+Rows are decoded only as far as this question needs; everything else in them is skipped unread.
+"""
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from rebalance_streaming.groups.events import CommitSummary, GroupSnapshot, decode
+from msgspec import Raw
 
-#: A topic that a group committed to counts as the group's for so long, in milliseconds.
+from rebalance_contract import DELETED, decode
+
+#: A topic that a group committed to counts as the group's for so long after the commit was read, in milliseconds; one
+#: that the group's lag row names counts as long as the row does.
 COMMITS_COUNT_MS = 24 * 3_600_000
-_DELETED = "Deleted"
+#: What brokers accept as a topic's name; ids have the same form. Anything else could spoil a request about many topics.
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_LONGEST_GROUP = 32_767
+
+
+@dataclass(frozen=True, slots=True)
+class _MemberRow:
+    topics: tuple[str, ...] = ()
+    partitions: dict[str, Raw] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _GroupRow:
+    """What is needed of a `GroupSnapshot`."""
+
+    cluster: str
+    group: str
+    type: str | None = None
+    state: str | None = None
+    members: tuple[_MemberRow, ...] = ()
+    log_offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _LagRow:
+    """What is needed of a `GroupLag`."""
+
+    cluster: str
+    group: str
+    topics: dict[str, Raw]
+    last_log_offset: int | None = None
+    log_era: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _KindRow:
+    """Which kind of row of the activity topic it is."""
+
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class _CommitRow:
+    """What is needed of a `CommitActivity`."""
+
+    cluster: str
+    group: str
+    topics: dict[str, Raw]
+    last_log_offset: int | None = None
+    log_era: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,85 +88,188 @@ class Interest:
 
 @dataclass(slots=True)
 class _Known:
+    """What is known of one group: its members' topics, its lag row's, those it committed to, and when, and those that
+    its coordinator holds offsets for. Log offsets are those of its log partition, null where no row told one.
+    """
+
     type: str | None = None
     subscribed: frozenset[str] = frozenset()
     has_members: bool = False
+    lagging: frozenset[str] = frozenset()
     committed: dict[str, int] = field(default_factory=dict)
+    held: frozenset[str] = frozenset()
+    committed_until: int | None = None
+    deleted_at: int | None = None
+
+    @property
+    def topics(self) -> frozenset[str]:
+        return self.subscribed | self.lagging | self.committed.keys() | self.held
+
+    def note_commits(self, row: _LagRow | _CommitRow) -> bool:
+        """Take in up to where commits are known; false where the group was deleted since.
+
+        Positions in a log partition that was made anew say nothing of that.
+        """
+        last = row.last_log_offset
+        if last is None or row.log_era:
+            return True
+        if self.deleted_at is not None and last < self.deleted_at:
+            return False
+        self.committed_until = last if self.committed_until is None else max(last, self.committed_until)
+        return True
 
 
 class Interests:
-    """The interests of all groups of one cluster; safe to fill and read from different threads."""
+    """The interests of all groups of one cluster; safe to fill and read from different threads.
+
+    `is_fresh` is set while a group has a topic that `take_fresh` has not returned it for.
+    """
 
     def __init__(self, cluster: str) -> None:
         self._cluster = cluster
         self._groups: dict[str, _Known] = {}
+        self._fresh: set[str] = set()
         self._lock = threading.Lock()
+        self.is_fresh = threading.Event()
 
     def apply_group(self, key: bytes | None, value: bytes | None) -> None:
         """Take in a row of the groups topic. Raises ContractError when it is not one."""
         if value is None:
-            cluster, _, group = (key or b"").decode("utf-8", "replace").partition("/")
-            if cluster == self._cluster:
-                self._drop(group)
+            self._drop(self._group_of(key))
             return
-        snapshot = decode(value, GroupSnapshot)
-        if snapshot.cluster != self._cluster:
-            return
-        if snapshot.state == _DELETED:
-            self._drop(snapshot.group)
+        row = decode(value, _GroupRow)
+        if not self._is_ours(row.cluster, row.group):
             return
         with self._lock:
-            known = self._groups.setdefault(snapshot.group, _Known())
-            known.type = snapshot.type
-            known.subscribed = topics_of(snapshot)
-            known.has_members = bool(snapshot.members)
+            if row.state == DELETED:
+                self._delete(row)
+                return
+            known = self._groups.setdefault(row.group, _Known())
+            before = known.topics
+            known.type, known.has_members = row.type, bool(row.members)
+            known.subscribed = _subscribed(row)
+            self._note_fresh(row.group, before, known)
 
-    def _drop(self, group: str) -> None:
-        with self._lock:
-            self._groups.pop(group, None)
+    def _delete(self, row: _GroupRow) -> None:
+        """Forget a group, except for what it committed after it was deleted: it lives on without members then."""
+        known = self._groups.get(row.group)
+        if known is None or row.log_offset is None or (known.committed_until or -1) < row.log_offset:
+            self._groups[row.group] = _Known(deleted_at=row.log_offset)
+        else:
+            known.type, known.subscribed, known.has_members = None, frozenset(), False
 
-    def apply_commits(self, value: bytes | None) -> None:
-        """Take in a row of the commits topic. Raises ContractError when it is not one."""
+    def apply_lag(self, key: bytes | None, value: bytes | None) -> None:
+        """Take in a row of the lag topic: all topics of a group that ever committed. Raises ContractError."""
         if value is None:
+            self._forget_lag(self._group_of(key))
             return
-        summary = decode(value, CommitSummary)
-        if summary.cluster != self._cluster:
+        row = decode(value, _LagRow)
+        if not self._is_ours(row.cluster, row.group):
             return
         with self._lock:
-            committed = self._groups.setdefault(summary.group, _Known()).committed
-            for topic in summary.topics:
-                committed[topic] = max(committed.get(topic, 0), summary.pane_start_ms)
+            known = self._groups.setdefault(row.group, _Known())
+            if not known.note_commits(row):
+                return
+            before = known.topics
+            known.lagging = _legal(row.topics)
+            self._note_fresh(row.group, before, known)
 
-    def note_committed(self, group: str, topics: Iterable[str], now_ms: int) -> None:
-        """Take in which topics a coordinator holds offsets of a group for, now."""
+    def apply_activity(self, value: bytes | None, now_ms: int) -> None:
+        """Take in a row of the activity topic, of which only commits count. Raises ContractError."""
+        if value is None or decode(value, _KindRow).kind != "commits":
+            return
+        row = decode(value, _CommitRow)
+        if not self._is_ours(row.cluster, row.group):
+            return
+        with self._lock:
+            known = self._groups.setdefault(row.group, _Known())
+            if known.note_commits(row):
+                before = known.topics
+                known.committed |= dict.fromkeys(_legal(row.topics), now_ms)
+                self._note_fresh(row.group, before, known)
+
+    def note_held(self, group: str, topics: Iterable[str]) -> None:
+        """Take in which topics a coordinator holds offsets of a group for."""
+        with self._lock:
+            known = self._groups.get(group)
+            if known is not None:
+                before = known.topics
+                known.held = _legal(topics)
+                self._note_fresh(group, before, known)
+
+    def _is_ours(self, cluster: str, group: str) -> bool:
+        return cluster == self._cluster and len(group) <= _LONGEST_GROUP
+
+    def _group_of(self, key: bytes | None) -> str | None:
+        cluster, _, group = (key or b"").decode("utf-8", "replace").partition("/")
+        return group if cluster == self._cluster else None
+
+    def _drop(self, group: str | None) -> None:
+        with self._lock:
+            if group is not None:
+                self._groups.pop(group, None)
+
+    def _forget_lag(self, group: str | None) -> None:
         with self._lock:
             if group in self._groups:
-                self._groups[group].committed |= dict.fromkeys(topics, now_ms)
+                self._groups[group].lagging = frozenset()
+
+    def _note_fresh(self, group: str, before: frozenset[str], known: _Known) -> None:
+        if not known.topics <= before:
+            self._fresh.add(group)
+            self.is_fresh.set()
+
+    def take_fresh(self) -> set[str]:
+        """Return the groups that have got a topic since this was asked last."""
+        with self._lock:
+            fresh, self._fresh = self._fresh, set()
+            self.is_fresh.clear()
+            return fresh
 
     def names(self) -> set[str]:
-        """Return the groups that are known."""
+        """Return the groups that are known, without those deleted."""
         with self._lock:
-            return set(self._groups)
+            return {name for name, known in self._groups.items() if known.type is not None or known.topics}
+
+    def names_without_commits(self) -> set[str]:
+        """Return the groups of which neither a commit nor a lag row told a topic."""
+        with self._lock:
+            return {
+                name
+                for name, known in self._groups.items()
+                if known.type is not None and not known.lagging and not known.committed
+            }
 
     def now(self, now_ms: int) -> dict[str, Interest]:
         """Return the groups that use any topic; commits that are too old are forgotten."""
         with self._lock:
             for name, known in list(self._groups.items()):
-                known.committed = {topic: at for topic, at in known.committed.items() if now_ms - at < COMMITS_COUNT_MS}
-                if known.type is None and not known.committed:
+                if known.committed:
+                    _forget_old(known, now_ms)
+                if known.type is None and known.deleted_at is None and not known.topics:
                     del self._groups[name]
             return {
-                name: Interest(known.type, known.subscribed | known.committed.keys(), known.has_members)
+                name: Interest(known.type, known.topics, known.has_members)
                 for name, known in self._groups.items()
+                if known.type is not None or known.topics
             }
 
 
-def topics_of(snapshot: GroupSnapshot) -> frozenset[str]:
+def _forget_old(known: _Known, now_ms: int) -> None:
+    if any(now_ms - at >= COMMITS_COUNT_MS for at in known.committed.values()):
+        known.committed = {topic: at for topic, at in known.committed.items() if now_ms - at < COMMITS_COUNT_MS}
+
+
+def _legal(topics: Iterable[str]) -> frozenset[str]:
+    return frozenset(topic for topic in topics if _TOPIC_NAME.fullmatch(topic))
+
+
+def _subscribed(row: _GroupRow) -> frozenset[str]:
     """Return the topics a group's members subscribe to or are assigned; a streams group's assignment names none."""
-    topics = {topic for member in snapshot.members for topic in member.topics}
-    if snapshot.type != "streams":
-        topics |= {topic for member in snapshot.members for topic in member.partitions or ()}
-    return frozenset(topics)
+    topics = {topic for member in row.members for topic in member.topics}
+    if row.type != "streams":
+        topics |= {topic for member in row.members for topic in member.partitions or ()}
+    return _legal(topics)
 
 
 def all_topics(interests: Mapping[str, Interest]) -> frozenset[str]:

@@ -14,7 +14,7 @@ _WHAT = ("what",)
 
 
 class ProbeMetrics:
-    """Counts what the tasks do; `what` is a task's name (groups, offsets, topics, zookeeper, interests, publish)."""
+    """Counts what the tasks do; `what` is a task's name (groups, offsets, committed, zookeeper, interests, publish)."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -41,7 +41,9 @@ class ProbeMetrics:
         )
         self.groups = Gauge(f"{_PREFIX}_groups", "Groups the coordinators list.", registry=self.registry)
         self.partitions = Gauge(
-            f"{_PREFIX}_partitions", "Partitions whose offsets the last round asked.", registry=self.registry
+            f"{_PREFIX}_partitions",
+            "Partitions whose offsets the last round asked, and those new since.",
+            registry=self.registry,
         )
         self.published = Counter(
             f"{_PREFIX}_published", "Probes handed to Kafka and acknowledged.", registry=self.registry

@@ -7,11 +7,13 @@ import threading
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from rebalance_contract import Probe
 from rebalance_exporters.errors import ExporterError
+from rebalance_exporters.prober.bounds import encode_bounded
 from rebalance_exporters.prober.config import ProbeConfig
 from rebalance_exporters.prober.metrics import ProbeMetrics
 from rebalance_exporters.prober.tasks import Complaints, describe_kafka
-from rebalance_streaming.groups.events import Probe, encode
+from rebalance_kafka.properties import librdkafka_properties
 
 _FLUSH_SECONDS = 5.0
 _POLL_SECONDS = 0.5
@@ -34,9 +36,12 @@ class ProbePublisher:
             "compression.type": "lz4",
             # An old probe is worth nothing.
             "message.timeout.ms": 20_000,
+            # What a minute of the largest clusters takes; what waits while brokers are away must not fill the memory.
+            "queue.buffering.max.kbytes": 131_072,
+            "queue.buffering.max.messages": 100_000,
             # As Java producers do, so that a group's probes stay in one partition whoever writes them.
             "partitioner": "murmur2_random",
-            **config.kafka,
+            **librdkafka_properties(config.kafka),
             "log_level": 2,
             "error_cb": self._note_error,
         }
@@ -46,13 +51,19 @@ class ProbePublisher:
             raise ExporterError(f"the Kafka client refuses its properties: {error.args[0].str()}") from error
 
     def publish(self, probe: Probe) -> None:
-        """Send a probe, or count it as an error where too many wait already."""
-        try:
-            self._producer.produce(
-                self._topic, key=probe.group.encode(), value=encode(probe), on_delivery=self._note_delivery
-            )
-        except BufferError:
-            self._complaints.note(_WHAT, "probes are dropped because Kafka does not take them fast enough")
+        """Send a probe, in parts if it is too large for a record; never waits.
+
+        Where too many wait already it is counted as an error and dropped: all is told again within a minute.
+        """
+        for text in encode_bounded(probe):
+            try:
+                self._producer.produce(
+                    self._topic, key=probe.group.encode(), value=text, on_delivery=self._note_delivery
+                )
+            except BufferError:
+                self._complaints.note(_WHAT, "probes are dropped because Kafka does not take them fast enough")
+            except KafkaException as error:
+                self._complaints.note(_WHAT, f"a probe was not published: {describe_kafka(error.args[0])}")
 
     def serve(self, stop: threading.Event) -> None:
         """Take in what became of probes until `stop` is set; meant for a thread of its own."""

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from rebalance_exporters.errors import ExporterError
-from rebalance_exporters.prober import watch_groups, watch_offsets
+from rebalance_exporters.prober import watch_committed, watch_groups, watch_offsets
 from rebalance_exporters.prober.brokers import Brokers
 from rebalance_exporters.prober.committed import CommittedAsker
 from rebalance_exporters.prober.config import ProbeConfig
@@ -23,14 +23,16 @@ from rebalance_exporters.prober.offsets import OffsetAsker
 from rebalance_exporters.prober.publish import Publications
 from rebalance_exporters.prober.publisher import ProbePublisher
 from rebalance_exporters.prober.reader import InterestReader
-from rebalance_exporters.prober.tasks import Complaints, Say, Task
-from rebalance_exporters.prober.topics import ASK_AGAIN_SECONDS, TopicBook, ensure_probes_topic
+from rebalance_exporters.prober.tasks import Complaints, Say, Task, Wake
+from rebalance_exporters.prober.topics import TopicBook, ensure_probes_topic
+from rebalance_exporters.prober.watch_committed import CommittedWatch
 from rebalance_exporters.prober.watch_groups import GroupWatch
 from rebalance_exporters.prober.watch_offsets import OffsetWatch
 from rebalance_exporters.prober.zookeeper import Zookeeper, probe_zookeeper
+from rebalance_kafka.properties import librdkafka_properties
 
 _JOIN_SECONDS = 20.0
-_READ_PERIOD_SECONDS = 0.5
+_READ_PERIOD_SECONDS = 0.25
 
 _log = logging.getLogger(__name__)
 
@@ -81,17 +83,25 @@ def _make_tasks(
     offsets = OffsetWatch(
         config,
         topics=TopicBook(brokers),
-        asker=OffsetAsker(admin),
-        committed=CommittedAsker(brokers),
+        asker=OffsetAsker(brokers),
         interests=interests,
         publish=publisher.publish,
         metrics=metrics,
         complaints=complaints,
     )
+    committed = CommittedWatch(
+        config,
+        asker=CommittedAsker(brokers),
+        interests=interests,
+        publish=publisher.publish,
+        complaints=complaints,
+    )
+    wake = Wake(interests.is_fresh, offsets.cycle_fresh)
     tasks = [
         Task("interests", _READ_PERIOD_SECONDS, reader.read, metrics, complaints),
         Task(watch_groups.WHAT, config.period_seconds, groups.cycle, metrics, complaints),
-        Task(watch_offsets.WHAT, config.offsets_seconds, offsets.cycle, metrics, complaints),
+        Task(watch_offsets.WHAT, config.offsets_seconds, offsets.cycle, metrics, complaints, wake=wake),
+        Task(watch_committed.WHAT, config.offsets_seconds, committed.cycle, metrics, complaints),
     ]
     if config.zookeeper:
         zookeeper = stack.enter_context(contextlib.closing(Zookeeper(config.zookeeper)))
@@ -102,10 +112,7 @@ def _make_tasks(
 
 def _make_admin(config: ProbeConfig) -> AdminClient:
     try:
-        # Its own copy of the metadata must not outlive ours, or partitions added are unknown to it for minutes.
-        age_ms = int(1000 * ASK_AGAIN_SECONDS / 2)
-        times = {"metadata.max.age.ms": age_ms, "topic.metadata.refresh.interval.ms": age_ms}
-        return AdminClient({**config.kafka, **times, "log_level": 2}, logger=_log)
+        return AdminClient({**librdkafka_properties(config.kafka), "log_level": 2}, logger=_log)
     except KafkaException as error:
         raise ExporterError(f"the Kafka client refuses its properties: {error.args[0].str()}") from error
 

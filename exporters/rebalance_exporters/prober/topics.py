@@ -5,7 +5,7 @@ from __future__ import annotations
 import binascii
 import uuid
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from confluent_kafka.cimpl import NewTopic
 from kafka.errors import TopicAuthorizationFailedError, for_code
 from kafka.protocol.metadata import MetadataRequest
 
+from rebalance_contract.topics import PROBES
 from rebalance_exporters.prober.brokers import REQUEST_SECONDS, Brokers
 from rebalance_exporters.prober.config import ProbeConfig
 from rebalance_exporters.prober.tasks import describe
@@ -22,7 +23,6 @@ from rebalance_exporters.prober.tasks import describe
 #: Topics are asked about anew this often: partitions are added, and a topic made again has another id.
 ASK_AGAIN_SECONDS = 30.0
 _ASKED_AT_ONCE = 500
-_DAY_MS = 86_400_000
 _ID_LENGTH = 22
 
 
@@ -30,14 +30,20 @@ _ID_LENGTH = 22
 class Topic:
     """One topic; `id` (Kafka's 22 characters) is null from brokers older than 2.8, `error` null when all is well.
 
-    `is_denied`: the error is a missing permission.
+    `leaders` has a broker's id for each partition, below 0 where there is none. `is_denied`: the error is a missing
+    permission.
     """
 
     name: str
-    partitions: int = 0
+    leaders: tuple[int, ...] = ()
     id: str | None = None
     error: str | None = None
     is_denied: bool = False
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions it has; 0 where it does not exist or may not be described."""
+        return len(self.leaders)
 
 
 def topic_id_text(topic_id: uuid.UUID) -> str:
@@ -72,8 +78,15 @@ class TopicBook:
             asked = set(wanted)
             self._topics = {name: topic for name, topic in self._topics.items() if name in asked}
             self._names = {text: name for text, name in self._names.items() if text in asked}
+            self._learn(asked)
         else:
-            asked = set(wanted) - self._topics.keys() - self._names.keys()
+            self.learn(wanted)
+
+    def learn(self, wanted: Collection[str]) -> None:
+        """Ask about the topics that are not known yet."""
+        self._learn(set(wanted) - self._topics.keys() - self._names.keys())
+
+    def _learn(self, asked: set[str]) -> None:
         if not asked:
             return
         failures: list[str] = []
@@ -81,6 +94,12 @@ class TopicBook:
         self._topics |= {topic.name: topic for topic in found}
         self._resolve([name for name in sorted(asked) if self._is_missing(name)], failures)
         self.errors = tuple(failures)
+
+    def doubt(self, names: Iterable[str]) -> None:
+        """Let topics be asked about anew at the next refresh, because their leaders are others now."""
+        doubtful = set(names)
+        self._topics = {name: topic for name, topic in self._topics.items() if name not in doubtful}
+        self._names = {text: name for text, name in self._names.items() if name not in doubtful}
 
     def resolve(self, name: str) -> Topic | None:
         """Return a topic by its name, or by its id where that is all the stream knew; null when not known."""
@@ -122,11 +141,20 @@ def read_topic(row: Any) -> Topic:
     topic_id = getattr(row, "topic_id", None)
     return Topic(
         name=row.name or "",
-        partitions=len(row.partitions),
+        leaders=_leaders(row.partitions),
         id=topic_id_text(topic_id) if topic_id else None,
         error=_topic_error(row.name or "", row.error_code),
         is_denied=row.error_code == TopicAuthorizationFailedError.errno,
     )
+
+
+def _leaders(partitions: Sequence[Any]) -> tuple[int, ...]:
+    # By number, in whatever order they come; a number that is none of as many partitions is left out.
+    leaders = [-1] * len(partitions)
+    for row in partitions:
+        if 0 <= row.partition_index < len(leaders):
+            leaders[row.partition_index] = row.leader_id
+    return tuple(leaders)
 
 
 def _topic_error(name: str, code: int) -> str | None:
@@ -143,9 +171,11 @@ def _topic_error(name: str, code: int) -> str | None:
 
 def ensure_probes_topic(admin: AdminClient, brokers: Brokers, config: ProbeConfig) -> str | None:
     """Create the probes topic unless it exists; return a sentence on what to do by hand if neither is so."""
-    settings = {"cleanup.policy": "delete", "retention.ms": str(_DAY_MS)}
     topic = NewTopic(
-        config.probes_topic, num_partitions=1, replication_factor=config.topic_replication_factor, config=settings
+        config.probes_topic,
+        num_partitions=PROBES.partitions,
+        replication_factor=config.topic_replication_factor,
+        config=dict(PROBES.settings),
     )
     try:
         admin.create_topics([topic], request_timeout=REQUEST_SECONDS)[config.probes_topic].result()
@@ -153,10 +183,9 @@ def ensure_probes_topic(admin: AdminClient, brokers: Brokers, config: ProbeConfi
         cause: KafkaError = error.args[0]
         if cause.code() == KafkaError.TOPIC_ALREADY_EXISTS or _exists(brokers, config.probes_topic):
             return None
-        options = " ".join(f"--config {name}={value}" for name, value in settings.items())
         return (
             f"topic {config.probes_topic} is missing and could not be created ({cause.str()}); create it: "
-            f"kafka-topics --create --topic {config.probes_topic} --partitions 1 {options}"
+            f"{PROBES.create_command(config.topic_prefix)}"
         )
     return None
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from rebalance_contract import Probe
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.prober.answers import DEAD, Described, GroupList, Listed
 from rebalance_exporters.prober.book import GroupBook
@@ -15,7 +16,6 @@ from rebalance_exporters.prober.interests import Interests
 from rebalance_exporters.prober.metrics import ProbeMetrics
 from rebalance_exporters.prober.publish import Publications, probe_described, probe_listed
 from rebalance_exporters.prober.tasks import Complaints
-from rebalance_streaming.groups.events import Probe
 
 WHAT = "groups"
 #: One list alone may be a moment in which all groups move to another coordinator.
@@ -115,7 +115,7 @@ class GroupWatch:
 
     def _describe(self, now: float) -> None:
         chosen = {listed.group: listed for listed in self._book.choose_described(now)}
-        described = self._asker.describe(chosen.values())
+        described = [each for each in self._asker.describe(chosen.values()) if each.group in chosen]
         self._book.note_described(described, now)
         now_ms = _now_ms()
         for each in described:

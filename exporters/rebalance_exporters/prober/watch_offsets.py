@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
+from rebalance_contract import Probe
 from rebalance_exporters.errors import ExporterError
-from rebalance_exporters.prober.committed import CommittedAsker
 from rebalance_exporters.prober.config import ProbeConfig
 from rebalance_exporters.prober.interests import Interest, Interests, all_topics
 from rebalance_exporters.prober.metrics import ProbeMetrics
 from rebalance_exporters.prober.offsets import OffsetAsker, OffsetRound
-from rebalance_exporters.prober.publish import OffsetPublications, Publications
+from rebalance_exporters.prober.publish import AGAIN_SECONDS
 from rebalance_exporters.prober.tasks import Complaints
+from rebalance_exporters.prober.told import OffsetPublications
 from rebalance_exporters.prober.topics import Topic, TopicBook
-from rebalance_streaming.groups.events import Probe
 
 WHAT = "offsets"
+#: Sentences about a group's topics in one probe.
+_MOST_ERRORS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What else a group was told last, and when, in seconds."""
+
+    facts: dict[str, Any]
+    at: float
 
 
 class OffsetWatch:
-    """Cycles over the topics that the groups of a cluster use."""
+    """Cycles over the topics that the groups of a cluster use; both cycles are called from one thread."""
 
     def __init__(
         self,
@@ -32,7 +42,6 @@ class OffsetWatch:
         *,
         topics: TopicBook,
         asker: OffsetAsker,
-        committed: CommittedAsker,
         interests: Interests,
         publish: Callable[[Probe], None],
         metrics: ProbeMetrics,
@@ -41,47 +50,47 @@ class OffsetWatch:
         self._cluster = config.cluster
         self._topics = topics
         self._asker = asker
-        self._committed = committed
         self._interests = interests
         self._publish = publish
         self._metrics = metrics
         self._complaints = complaints
         self._offsets = OffsetPublications()
-        self._facts = Publications()
+        self._facts: dict[str, _Told] = {}
+        self._errors: dict[str, str] = {}
 
     def cycle(self) -> None:
         """Ask and publish once. Raises ExporterError when there was something to ask and nothing was answered."""
         now, now_ms = time.monotonic(), time.time_ns() // 1_000_000
-        self._tell_committed(now, now_ms)
+        self._interests.take_fresh()
         interests = self._interests.now(now_ms)
-        topics = self._find_topics(interests, now)
-        keys = {(topic.name, number) for topic in topics.values() for number in range(topic.partitions)}
-        found = self._asker.ask(list(keys))
-        self._metrics.partitions.set(len(found.end))
-        self._check(found)
-        self._offsets.note(found.end, found.stable)
-        for group, interest in interests.items():
-            used = [topics[name] for name in interest.topics if name in topics]
-            if used:
-                facts = _read_facts(interest, used, found.errors)
-                self._publish_group(Probe(probed_at_ms=now_ms, cluster=self._cluster, group=group, **facts), used, now)
-        self._offsets.forget(interests.keys(), {topic.name for topic in topics.values()})
-        self._facts.forget(interests.keys())
-
-    def _tell_committed(self, now: float, now_ms: int) -> None:
-        """Publish what coordinators hold of the groups whose turn it is, and learn those groups' topics."""
-        found = self._committed.ask(self._interests.names(), now)
-        for error in found.errors:
-            self._complaints.note(WHAT, error)
-        for group, offsets in found.offsets.items():
-            if offsets:
-                self._interests.note_committed(group, offsets, now_ms)
-                self._publish(Probe(probed_at_ms=now_ms, cluster=self._cluster, group=group, committed_offsets=offsets))
-
-    def _find_topics(self, interests: dict[str, Interest], now: float) -> dict[str, Topic]:
-        """Return the topics of all interests by the text the interest has, which may be an id."""
         wanted = all_topics(interests)
         self._topics.refresh(wanted, now)
+        topics = self._resolve(wanted)
+        found = self._ask(topics.values())
+        self._errors = found.errors
+        self._metrics.partitions.set(found.partitions)
+        self._publish_groups(interests, topics, now, now_ms)
+        names = {topic.name for topic in topics.values()}
+        self._asker.forget(names)
+        self._offsets.forget(interests.keys(), names)
+        self._facts = {group: told for group, told in self._facts.items() if group in interests}
+
+    def cycle_fresh(self) -> None:
+        """Ask and publish what is new since the last cycle: groups, and topics of theirs. Raises ExporterError."""
+        now, now_ms = time.monotonic(), time.time_ns() // 1_000_000
+        fresh = self._interests.take_fresh()
+        interests = {group: each for group, each in self._interests.now(now_ms).items() if group in fresh}
+        wanted = all_topics(interests)
+        self._topics.learn(wanted)
+        topics = self._resolve(wanted)
+        # Of the other topics the last cycle's answers will do.
+        found = self._ask([topic for topic in topics.values() if not self._offsets.knows(topic.name)])
+        self._errors = {**self._errors, **found.errors}
+        self._metrics.partitions.inc(found.partitions)
+        self._publish_groups(interests, topics, now, now_ms)
+
+    def _resolve(self, wanted: Iterable[str]) -> dict[str, Topic]:
+        """Return the topics that brokers told of, by the text the interest has, which may be an id."""
         for error in self._topics.errors:
             self._complaints.note(WHAT, error)
         found = {text: topic for text in wanted if (topic := self._topics.resolve(text)) is not None}
@@ -90,30 +99,51 @@ class OffsetWatch:
                 self._complaints.note(WHAT, topic.error)
         return found
 
-    def _check(self, found: OffsetRound) -> None:
-        for error in found.errors.values():
+    def _ask(self, topics: Iterable[Topic]) -> OffsetRound:
+        """Ask the leaders. Raises ExporterError, with all that was known kept, when not one of them answered."""
+        found = self._asker.ask({topic.name: topic for topic in topics if topic.partitions}.values())
+        for error in found.failures or found.errors.values():
             self._complaints.note(WHAT, error)
-        if found.end and all(offset is None for offset in found.end.values()):
+        if found.end and not any(offset is not None for offsets in found.end.values() for offset in offsets):
             raise ExporterError("no leader told where its partitions end")
+        self._topics.doubt(found.moved)
+        self._offsets.note(found.end, found.stable)
+        return found
 
-    def _publish_group(self, facts: Probe, used: list[Topic], now: float) -> None:
+    def _publish_groups(
+        self, interests: Mapping[str, Interest], topics: Mapping[str, Topic], now: float, now_ms: int
+    ) -> None:
+        for group, interest in interests.items():
+            used = [topics[name] for name in interest.topics if name in topics]
+            if used:
+                self._publish_group(group, _read_facts(interest, used, self._errors), used, (now, now_ms))
+
+    def _publish_group(self, group: str, facts: dict[str, Any], used: list[Topic], times: tuple[float, int]) -> None:
         """Publish what is due of a group's offsets, and its facts if they are new or were told long ago."""
-        end, stable = self._offsets.choose(facts.group, {topic.name: topic.partitions for topic in used}, now)
-        head = facts if self._facts.admit(facts, now) else None
-        if end or stable or head:
-            self._publish(
-                replace(
-                    head or Probe(probed_at_ms=facts.probed_at_ms, cluster=facts.cluster, group=facts.group),
-                    end_offsets=end or msgspec.UNSET,
-                    stable_offsets=stable or msgspec.UNSET,
-                )
+        now, now_ms = times
+        end, stable = self._offsets.choose(group, {topic.name: topic.partitions for topic in used}, now)
+        told = self._facts.get(group)
+        is_due = told is None or told.facts != facts or now - told.at >= AGAIN_SECONDS
+        if is_due:
+            self._facts[group] = _Told(facts, now)
+        if is_due or end or stable:
+            probe = Probe(
+                probed_at_ms=now_ms,
+                cluster=self._cluster,
+                group=group,
+                end_offsets=end or msgspec.UNSET,
+                stable_offsets=stable or msgspec.UNSET,
+                **(facts if is_due else {}),
             )
+            self._publish(probe)
 
 
-def _read_facts(interest: Interest, used: list[Topic], errors: dict[str, str]) -> dict[str, Any]:
+def _read_facts(interest: Interest, used: list[Topic], errors: Mapping[str, str]) -> dict[str, Any]:
     """Return what else is told of a group's topics: problems, and ids where its records name topics by id."""
-    problems = {problem for topic in used if (problem := topic.error or errors.get(topic.name)) is not None}
-    facts: dict[str, Any] = {"errors": tuple(sorted(problems))}
+    problems = sorted({problem for topic in used if (problem := topic.error or errors.get(topic.name)) is not None})
+    if len(problems) > _MOST_ERRORS:
+        problems[_MOST_ERRORS:] = [f"and {len(problems) - _MOST_ERRORS} more topics with errors"]
+    facts: dict[str, Any] = {"errors": tuple(problems)}
     if interest.wants_ids:
         facts["topic_ids"] = {topic.name: topic.id for topic in used if topic.id is not None}
     return facts

@@ -16,9 +16,9 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
+from rebalance_contract import Partitions, Probe, ProbedMember
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.prober.tasks import describe
-from rebalance_streaming.groups.events import Partitions, Probe, ProbedMember
 
 _TIMEOUT_SECONDS = 5.0
 _ROOT = "/consumers"

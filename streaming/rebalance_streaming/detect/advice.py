@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 
+from rebalance_contract import Advice
 from rebalance_streaming.detect.clients import ClientHistory
 from rebalance_streaming.detect.departures import Departure
 from rebalance_streaming.detect.fingerprints import AIOKAFKA, JAVA, KAFKA_PYTHON, KAFKAJS, LIBRDKAFKA
-from rebalance_streaming.groups.events import Advice
 
 #: What clients fetch per poll unless told otherwise (Java and kafka-python).
 _DEFAULT_POLL_RECORDS = 500
 _LOWEST_POLL_INTERVAL_MS = 60_000
+#: The setting is an int.
+_LONGEST_POLL_INTERVAL_MS = 2**31 - 1
 _USUAL_SESSION_MS = 45_000
 #: group.max.session.timeout.ms of brokers; they refuse more.
 _LONGEST_SESSION_MS = 1_800_000
@@ -23,9 +25,9 @@ def fewer_records(limit_ms: int, batch_ms: float, records: int | None) -> Advice
     `batch_ms` is how long the batch took, at least half of `limit_ms`; `records` how many it may have had, null: not
     told.
     """
-    share = 0.5 * limit_ms / batch_ms
+    share = 0.5 * limit_ms / max(1.0, batch_ms)
     formula = "max(1, floor(0.5 x max.poll.interval / seconds per record))"
-    if records is not None:
+    if records:
         return Advice("max.poll.records", str(records), f"at most {_allowed(records, limit_ms, batch_ms)}", formula)
     by_default = _allowed(_DEFAULT_POLL_RECORDS, limit_ms, batch_ms)
     proposed = f"{share:.0%} of what it is: at most {by_default}, if that is the default of {_DEFAULT_POLL_RECORDS}"
@@ -33,12 +35,13 @@ def fewer_records(limit_ms: int, batch_ms: float, records: int | None) -> Advice
 
 
 def _allowed(records: int, limit_ms: int, batch_ms: float) -> int:
-    return max(1, math.floor(records * 0.5 * limit_ms / batch_ms))
+    return max(1, math.floor(records * 0.5 * limit_ms / max(1.0, batch_ms)))
 
 
 def longer_poll_interval(record_ms: float, limit_ms: int) -> Advice:
     """Return the max.poll.interval for records that take longer than half of it each."""
-    proposed = max(_LOWEST_POLL_INTERVAL_MS, 1000 * math.ceil(2 * record_ms / 1000))
+    longest_ms = min(2 * record_ms, _LONGEST_POLL_INTERVAL_MS)
+    proposed = max(_LOWEST_POLL_INTERVAL_MS, min(1000 * math.ceil(longest_ms / 1000), _LONGEST_POLL_INTERVAL_MS))
     return Advice(
         "max.poll.interval.ms",
         str(limit_ms),
@@ -81,7 +84,7 @@ def shorter_batches(limit_ms: int, batch_ms: float, records: int | None) -> tupl
 
     The interval grows only where a single record takes more than half of it, so that fewer records do not help.
     """
-    if records is None or batch_ms / records <= 0.5 * limit_ms:
+    if not records or batch_ms / records <= 0.5 * limit_ms:
         return (fewer_records(limit_ms, batch_ms, records),)
     longer = longer_poll_interval(batch_ms / records, limit_ms)
     return (longer,) if records == 1 else (fewer_records(limit_ms, batch_ms, records), longer)
@@ -168,4 +171,29 @@ def graceful_stop_advice(departure: Departure) -> tuple[Advice, ...]:
         Advice("code", None, f"{close} on SIGTERM", "-"),
         Advice("terminationGracePeriodSeconds", None, "longest batch + 10 s", "max batch time + 10 s"),
         Advice("group.instance.id", None, "a stable name per instance, if restarts are short", "static membership"),
+    )
+
+
+def longer_static_session(session_ms: int, absence_ms: float, *, of_client: bool = True) -> Advice:
+    """Return the session that outlasts a static member's longest absence; a KIP-848 group's is not its clients'."""
+    proposed = min(_LONGEST_SESSION_MS, max(_USUAL_SESSION_MS, 1_000 * math.ceil(1.5 * absence_ms / 1_000)))
+    return Advice(
+        "session.timeout.ms" if of_client else "consumer.session.timeout.ms (of the group)",
+        str(session_ms),
+        str(proposed),
+        "ceil(1.5 x longest absence), at most 1800000",
+    )
+
+
+def absent_instance_advice(session_ms: int) -> tuple[Advice, ...]:
+    """Return what to change where a static instance is gone for good and its place stays until its session ends."""
+    return (
+        Advice("operation", None, "removeMembersFromConsumerGroup for the instance when scaling in", "-"),
+        Advice(
+            "session.timeout.ms",
+            str(session_ms),
+            "no longer than a restart needs",
+            "max(45000, ceil(1.5 x p95 restart))",
+        ),
+        Advice("group.instance.id", None, "stable names that are used again, not one per pod", "-"),
     )

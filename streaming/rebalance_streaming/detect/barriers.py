@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rebalance_contract import Member, Rebalance
 from rebalance_streaming.detect.history import PREPARING, GroupHistory
-from rebalance_streaming.groups.events import Member, Rebalance
 
 #: A probe's clock and the coordinator's are not the same.
 SAME_MS = 500

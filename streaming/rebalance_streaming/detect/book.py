@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+from rebalance_contract import Finding, Subject, SubjectMember
 from rebalance_streaming.detect.catalogue import diagnosis
 from rebalance_streaming.detect.verdict import PAGE, TICKET, Verdict
-from rebalance_streaming.groups.events import Finding, Subject, SubjectMember
 from rebalance_streaming.groups.identity import client_stem
 
 FIRING, RESOLVED = "firing", "resolved"

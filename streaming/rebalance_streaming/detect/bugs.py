@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
+from rebalance_contract import Advice
 from rebalance_streaming.detect.fingerprints import parse_version
-from rebalance_streaming.groups.events import Advice
 
 #: Names beside those of the libraries in fingerprints.py.
 BROKER, STREAMS, CONNECT, PYKAFKA, RUBY_KAFKA = "broker", "kafka-streams", "kafka-connect", "pykafka", "ruby-kafka"

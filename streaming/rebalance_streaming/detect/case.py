@@ -8,41 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from rebalance_contract import Rebalance
+from rebalance_streaming.detect.answers import Answers
 from rebalance_streaming.detect.book import Statement
 from rebalance_streaming.detect.catalogue import diagnosis
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import Departure
 from rebalance_streaming.detect.episode import Past
-from rebalance_streaming.detect.history import GroupHistory
+from rebalance_streaming.detect.history import PREPARING, GroupHistory
+from rebalance_streaming.detect.inputs import EVERYTHING, NOTHING
 from rebalance_streaming.detect.verdict import UNDETERMINED, Verdict
-from rebalance_streaming.groups.events import Probe, Rebalance
-from rebalance_streaming.groups.lagging import WATCHED_MS, LagAround, watch_lag
 
 #: Things this close happened together, as far as anybody can tell.
 SAME_TIME_MS = 5_000
-#: Diagnoses of a group that cannot get on, seen only while it cannot.
-_HOLDING = frozenset(
-    {"stalled_member_join_barrier", "reconciliation_stuck", "assigning_stuck", "coordinator_stuck_rebalance"}
-)
 _KEPT_HELD = 20
-#: What goes wrong without a rebalance: a cause, although there is none to cause.
-_CAUSES_OF_NO_REBALANCE = frozenset(
-    {
-        "static_member_restart",
-        "static_id_conflict",
-        "coordinator_failover",
-        "coordinator_overload",
-        "offsets_topic_unhealthy",
-        "stalled_consumer",
-        "slow_consumer_group",
-        "orphan_partition",
-        "partition_skew",
-        "empty_group_with_lag",
-        "offset_rewind",
-        "offset_skip",
-        "offsets_expired",
-    }
-)
+#: Probes see a state until so long after them.
+_BLIND_MS = 90_000
 
 
 @dataclass(slots=True)
@@ -73,7 +54,7 @@ class Case:
     """One group under judgement.
 
     `judged` and `waiting` are by rebalance id, the latter with the time at which to judge. `held` is what was seen
-    holding the group up, and when last; `lag_before` the lag before its latest rebalance.
+    holding the group up, and when last.
     """
 
     history: GroupHistory
@@ -82,9 +63,24 @@ class Case:
     waiting: dict[str, int] = field(default_factory=dict)
     past: list[Past] = field(default_factory=list)
     held: list[tuple[Verdict, int]] = field(default_factory=list)
+    answers: Answers = field(default_factory=Answers)
+    #: Which inputs changed since the group was judged, and when that was.
+    changed: int = EVERYTHING
     looked_ms: int = 0
-    lag: LagAround | None = None
-    lag_before: int | None = None
+    #: When it is to be judged next, on the detector's agenda; null: it is not on it.
+    scheduled_ms: int | None = None
+    #: When everything is asked again, whatever was declared.
+    sweep_ms: int = 0
+    #: What it stated at last: whether harm to consumption makes a difference, and whether there was any.
+    minds_harm: bool = False
+    harmed: bool = False
+    #: At which inputs those rules look that say something.
+    rests_on: int = NOTHING
+    #: When what was stated may change by the time alone.
+    restate_ms: int | None = None
+    #: Whether a row of the coordinator's log tells of the group: probes and reports may name anything.
+    confirmed: bool = False
+    heard_ms: int = 0
 
     def causes(self) -> dict[str, str]:
         """Return the primary cause of every judged rebalance, by rebalance id."""
@@ -97,22 +93,10 @@ class Case:
             del self.waiting[name]
         return ready
 
-    def watch_lag(self, probe: Probe) -> LagAround | None:
-        """Measure the group's lag if the probe allows, and hold it against that before its latest rebalance.
-
-        Returns what is known of it now; null when that did not change.
-        """
-        if not isinstance(probe.end_offsets, dict) or (lag := self.history.progress.total_lag()) is None:
-            return None
-        at_ms, latest = probe.probed_at_ms, self.history.latest()
-        before, self.lag_before = self.lag_before, lag
-        if latest is None or at_ms < latest.started_before_ms or at_ms - (latest.completed_at_ms or at_ms) > WATCHED_MS:
-            return None
-        around = watch_lag(self.lag, latest, lag, before, at_ms)
-        if around is None or around == self.lag:
-            return None
-        self.lag = around
-        return around
+    def is_waiting(self, now_ms: int) -> bool:
+        """Whether probes lately saw the group in its join phase."""
+        seen = self.history.sightings
+        return bool(seen) and seen[-1].state == PREPARING and now_ms - seen[-1].at_ms <= _BLIND_MS
 
     def put(self, judged: Judged) -> list[Past]:
         """Take up the verdicts of a rebalance in the place of earlier ones; returns how its members left."""
@@ -133,7 +117,7 @@ class Case:
     def note_held(self, standing: Iterable[Verdict], now_ms: int) -> None:
         """Remember what holds the group up, for when the rebalance it belongs to is judged."""
         for verdict in standing:
-            if verdict.rule in _HOLDING:
+            if "holding" in diagnosis(verdict.rule).traits:
                 self.held = [each for each in self.held if each[0].started_at_ms != verdict.started_at_ms]
                 self.held.append((verdict, now_ms))
         del self.held[:-_KEPT_HELD]
@@ -187,10 +171,7 @@ class Case:
 
     def state_standing(self, standing: Iterable[Verdict]) -> list[Statement]:
         """Return what is so now, whatever rebalances there were."""
-        return [
-            Statement(each, each.rule in _CAUSES_OF_NO_REBALANCE or diagnosis(each.rule).family == "zookeeper", None)
-            for each in standing
-        ]
+        return [Statement(each, "stands_alone" in diagnosis(each.rule).traits, None) for each in standing]
 
     def state_storms(self, storms: Iterable[Verdict], now_ms: int) -> list[Statement]:
         """Return what many rebalances make together."""

@@ -31,6 +31,22 @@ FAMILIES = MappingProxyType(
     }
 )
 
+#: How other rules and the detector treat a diagnosis.
+TRAITS = MappingProxyType(
+    {
+        "holding": "says that a group cannot get on, which is seen only while it cannot",
+        "stands_alone": "is a cause although no rebalance was its effect",
+        "missing_commits": "rests on commits that do not come, as also when the monitor is behind",
+        "gathers": "collects other findings as its parts",
+        "deploy": "is what single departures of a deploy may look like",
+        "orderly": "takes members away in order",
+        "restart": "means that instances were started again",
+        "outlasted": "would not have cost the membership with a longer session",
+        "not_of_records": "cannot be set off by a record",
+        "over_work": "explains an expired session by the member's work",
+    }
+)
+
 _FILE = "diagnoses.toml"
 #: Thresholds that are parts of a whole, told as percentages.
 _SHARES = ("_share", "_warn", "_ticket")
@@ -43,7 +59,8 @@ class Diagnosis:
 
     `family` is a key of `FAMILIES`; `severity` is `page`, `ticket` or `info`, and `escalates` says when a finding has
     another one (empty: never). `title` fits a table, the other texts are one paragraph each. `thresholds` are names of
-    settings that change when it is made; `sources` are issues, KIPs and documents behind it.
+    settings that change when it is made; `sources` are issues, KIPs and documents behind it; `traits` are keys of
+    `TRAITS`.
     """
 
     id: str
@@ -56,11 +73,22 @@ class Diagnosis:
     sources: tuple[str, ...] = ()
     thresholds: tuple[str, ...] = ()
     escalates: str = ""
+    traits: frozenset[str] = frozenset()
 
 
 def diagnosis(rule_id: str) -> Diagnosis:
     """Return a diagnosis by its id. Raises KeyError where the catalogue has none of that name."""
     return DIAGNOSES[rule_id]
+
+
+def with_trait(trait: str) -> frozenset[str]:
+    """Return the ids of the diagnoses that have one of `TRAITS`."""
+    return frozenset(each.id for each in DIAGNOSES.values() if trait in each.traits)
+
+
+def of_family(family: str) -> frozenset[str]:
+    """Return the ids of the diagnoses of one of `FAMILIES`."""
+    return frozenset(each.id for each in DIAGNOSES.values() if each.family == family)
 
 
 def in_words(name: str, value: float) -> str:
@@ -83,7 +111,10 @@ def _diagnosis(rule_id: str, entry: Mapping[str, Any]) -> Diagnosis:
     defaults = {name: in_words(name, getattr(Thresholds(), name)) for name in names}
     # A text may only speak of thresholds that its diagnosis lists: any other is a KeyError on import.
     texts = {key: _on_one_line(value.format_map(defaults)) for key, value in entry.items() if isinstance(value, str)}
-    return Diagnosis(id=rule_id, sources=tuple(entry["sources"]), thresholds=names, **texts)
+    traits = frozenset(entry.get("traits", ()))
+    if unknown := traits - TRAITS.keys():
+        raise ValueError(f"{rule_id}: unknown traits {sorted(unknown)}")
+    return Diagnosis(id=rule_id, sources=tuple(entry["sources"]), thresholds=names, traits=traits, **texts)
 
 
 def _on_one_line(text: str) -> str:

@@ -1,6 +1,7 @@
 """What clients said of themselves: a short history of reports per client, and what it says of a stretch of time.
 
-Receives decoded reports; answers whether heartbeats, polls and the process itself went on. Knows nothing of rules.
+Receives packed rows of what clients said; answers whether heartbeats, polls and the process itself went on. Knows
+nothing of rules.
 """
 
 from __future__ import annotations
@@ -8,39 +9,68 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from rebalance_streaming.wire.metrics.report import ClientConfig, Report, Temporality
+from rebalance_contract import ClientActivity, ClientConfig, ClientSample, ProcessFigures
+from rebalance_contract.clients import (
+    ASSIGNED,
+    ASSIGNED_LATENCY,
+    CONSUMED_RATE,
+    FAILED_REBALANCES,
+    FETCH_RATE,
+    HEARTBEAT_AGE,
+    HEARTBEAT_RATE,
+    HEARTBEAT_TOTAL,
+    JOIN_RATE,
+    POLL_AGE,
+    POLL_GAP_MAX,
+    POLL_IDLE,
+    RESPONSE_MAX,
+    REVOKED_LATENCY,
+)
 
-HEARTBEAT_AGE = "coordinator_last_heartbeat_seconds_ago"
-HEARTBEAT_RATE = "coordinator_heartbeat_rate"
-HEARTBEAT_TOTAL = "coordinator_heartbeat_total"
-RESPONSE_MAX = "coordinator_heartbeat_response_time_max"
-POLL_AGE = "last_poll_seconds_ago"
-POLL_GAP_MAX = "time_between_poll_max"
-POLL_IDLE = "poll_idle_ratio_avg"
-FETCH_RATE = "fetch_manager_fetch_rate"
-CONSUMED_RATE = "fetch_manager_records_consumed_rate"
-ASSIGNED = "coordinator_assigned_partitions"
-JOIN_RATE = "coordinator_join_rate"
-FAILED_REBALANCES = "coordinator_failed_rebalance_total"
-REVOKED_LATENCY = "coordinator_partition_revoked_latency_max"
-ASSIGNED_LATENCY = "coordinator_partition_assigned_latency_max"
+__all__ = [
+    "ASSIGNED",
+    "ASSIGNED_LATENCY",
+    "CONSUMED_RATE",
+    "FAILED_REBALANCES",
+    "FETCH_RATE",
+    "HEARTBEAT_AGE",
+    "HEARTBEAT_RATE",
+    "HEARTBEAT_TOTAL",
+    "JOIN_RATE",
+    "POLL_AGE",
+    "POLL_GAP_MAX",
+    "POLL_IDLE",
+    "RESPONSE_MAX",
+    "REVOKED_LATENCY",
+    "ClientHistory",
+    "Clients",
+    "Sight",
+    "Stretch",
+]
 
 _KEPT = 180
+#: Bounds for clients that are invented, or that get new names all the time: per group, and per process.
+_KEPT_CLIENTS, _KEPT_ALIKE, _KEPT_MEMBER_IDS = 12_000, 50, 30_000
+_KEPT_PLACES = 5_000
 _STATISTICS = "librdkafka_stats"
 #: A report is late when it takes longer than this to arrive, or when none came for so many intervals.
 _DELIVERY_MS, _LATE_REPORT = 1_000, 1.6
 _START_SLACK_MS = 3_000
 _DEFAULT_INTERVAL_MS = 5_000
+_APP_OFFSET = "app_offset"
+_LONGEST_PARTITION = 10
+_NO_FIGURES = ProcessFigures()
 
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """One report boiled down to what rules ask. Times in epoch milliseconds, ages in milliseconds; null: not told.
+    """What a client said of one moment. Times in epoch milliseconds, ages in milliseconds; null: not told.
 
-    `heartbeat_never`: the client said that it never sent one.
+    `heartbeat_never`: the client said that it never sent one. `values` holds all values by canonical name, counters
+    told as increments as running sums; `increments` names those.
     """
 
     emitted_ms: int
@@ -60,6 +90,7 @@ class Sight:
     reason: str | None
     join_state: str | None
     values: dict[str, float]
+    increments: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,27 +144,28 @@ class ClientHistory:
     sums: dict[str, float] = field(default_factory=dict)
     lag: dict[tuple[str, int], dict[str, float]] = field(default_factory=dict)
 
-    def take(self, report: Report) -> None:
-        """Take up a report. One that is older than the newest finds its place by its own time."""
+    def take(self, row: ClientActivity, sample: ClientSample) -> None:
+        """Take up a sample of a row. One that is older than the newest finds its place by its own time."""
+        if len(self.sights) == _KEPT and sample.emitted_ms < self.sights[0].emitted_ms:
+            return
         last = self.latest()
-        if last is None or report.emitted_ms >= last.emitted_ms:
-            self._take_identity(report)
-        values, never = self._values(report)
-        self._place(_sight(report, values, never=never))
+        if last is None or sample.emitted_ms >= last.emitted_ms:
+            self._take_identity(row)
+        self._place(_sight(row, sample, self._values(sample)))
 
-    def _take_identity(self, report: Report) -> None:
-        self.client_id = report.client_id or self.client_id
-        self.member_id = report.member_id or self.member_id
-        self.group_id = report.group_id or self.group_id
-        self.instance_id = report.instance_id or self.instance_id
-        self.host = report.host or self.host
-        self.library = report.library or self.library
-        self.version = report.library_version or self.version
-        if report.interval_ms:
-            self.interval_ms = report.interval_ms
-        self.through_application = report.format == _STATISTICS
-        if report.config != ClientConfig():
-            self.config = report.config
+    def _take_identity(self, row: ClientActivity) -> None:
+        self.client_id = row.client_id or self.client_id
+        self.member_id = row.member_id or self.member_id
+        self.group_id = row.group_id or self.group_id
+        self.instance_id = row.instance_id or self.instance_id
+        self.host = row.host or self.host
+        self.library = row.library or self.library
+        self.version = row.library_version or self.version
+        if row.interval_ms:
+            self.interval_ms = row.interval_ms
+        self.through_application = row.format == _STATISTICS
+        if row.config != ClientConfig():
+            self.config = row.config
 
     def _place(self, sight: Sight) -> None:
         place = bisect_left(self.sights, sight.emitted_ms, key=lambda each: each.emitted_ms)
@@ -145,27 +177,32 @@ class ClientHistory:
         else:
             self.sights = deque(sorted((*self.sights, sight), key=lambda each: each.emitted_ms), maxlen=_KEPT)
 
-    def _values(self, report: Report) -> tuple[dict[str, float], bool]:
-        values: dict[str, float] = {}
-        never = False
-        for point in report.points:
-            if "partition" in point.labels:
-                self._take_partition(point.labels, point.metric, point.value)
-            elif "topic" in point.labels or "node_id" in point.labels:
-                continue
-            elif point.value is None:
-                never = never or (point.never and point.metric == HEARTBEAT_AGE)
-            elif point.temporality is Temporality.DELTA:
-                self.sums[point.metric] = self.sums.get(point.metric, 0.0) + point.value
-                values[point.metric] = self.sums[point.metric]
-            else:
-                values[point.metric] = point.value
-        return values, never
+    def _values(self, sample: ClientSample) -> dict[str, float]:
+        if not sample.increments:
+            return sample.values
+        known = self._at(sample.emitted_ms)
+        # A row may arrive twice: what is told of a moment is added up once.
+        told = frozenset() if known is None else known.increments
+        values = dict(sample.values)
+        for metric, count in sample.increments.items():
+            if metric not in told:
+                self.sums[metric] = self.sums.get(metric, 0.0) + count
+                values[metric] = self.sums[metric]
+        return values
 
-    def _take_partition(self, labels: dict[str, str], metric: str, value: float | None) -> None:
-        if value is not None and "topic" in labels and labels["partition"].isdigit():
-            place = (labels["topic"], int(labels["partition"]))
-            self.lag.setdefault(place, {})[metric] = value
+    def _at(self, emitted_ms: int) -> Sight | None:
+        place = bisect_left(self.sights, emitted_ms, key=lambda each: each.emitted_ms)
+        found = self.sights[place] if place < len(self.sights) else None
+        return found if found is not None and found.emitted_ms == emitted_ms else None
+
+    def take_offsets(self, offsets: Mapping[str, Mapping[str, int]]) -> None:
+        """Take up how far librdkafka handed records to the application, by topic and partition."""
+        for topic, told in offsets.items():
+            for partition, offset in told.items():
+                if partition.isascii() and partition.isdecimal() and len(partition) <= _LONGEST_PARTITION:
+                    self.lag[topic, int(partition)] = {_APP_OFFSET: float(offset)}
+        while len(self.lag) > _KEPT_PLACES:
+            del self.lag[next(iter(self.lag))]
 
     def latest(self) -> Sight | None:
         """Return the newest report."""
@@ -216,40 +253,38 @@ class ClientHistory:
         return []
 
 
-def _sight(report: Report, values: dict[str, float], *, never: bool) -> Sight:
+def _sight(row: ClientActivity, sample: ClientSample, values: dict[str, float]) -> Sight:
     age, poll_age = values.get(HEARTBEAT_AGE), values.get(POLL_AGE)
-    polled_ms = report.last_poll_return_ms
-    if poll_age is None and polled_ms is not None:
-        poll_age = max(0.0, (report.emitted_ms - polled_ms) / 1000)
-    if poll_age is None and report.waiting_since_ms is not None:
-        poll_age = 0.0  # it is in poll() this very moment
+    process = sample.process or _NO_FIGURES
     return Sight(
-        emitted_ms=report.emitted_ms,
-        observed_ms=report.observed_ms,
-        member_id=report.member_id,
+        emitted_ms=sample.emitted_ms,
+        observed_ms=sample.observed_ms,
+        member_id=row.member_id,
         heartbeat_age_ms=None if age is None else age * 1000,
-        heartbeat_never=never,
+        heartbeat_never=sample.heartbeat_never,
         heartbeat_rate=values.get(HEARTBEAT_RATE),
         heartbeat_total=values.get(HEARTBEAT_TOTAL),
-        poll_age_ms=None if poll_age is None else poll_age * 1000,
+        poll_age_ms=sample.poll_age_ms if poll_age is None else poll_age * 1000,
         fetch_rate=values.get(FETCH_RATE),
         assigned=values.get(ASSIGNED),
-        process_start_ms=report.process_start_ms,
-        tick_late_ms=report.tick_late_ms,
-        cpu_s=report.cpu_s,
-        switches=report.voluntary_switches,
-        reason=report.reason or None,
-        join_state=report.join_state,
+        process_start_ms=process.start_ms,
+        tick_late_ms=process.tick_late_ms,
+        cpu_s=process.cpu_s,
+        switches=process.voluntary_switches,
+        reason=sample.reason,
+        join_state=sample.join_state,
         values=values,
+        increments=frozenset(sample.increments),
     )
 
 
 def _merged(one: Sight, other: Sight) -> Sight:
-    fields = {
-        name: getattr(other, name) if getattr(other, name) not in (None, False, {}) else getattr(one, name)
-        for name in Sight.__dataclass_fields__
-    }
-    return Sight(**{**fields, "values": {**one.values, **other.values}})
+    """Return two pieces of one moment as one; what both tell counts as told last."""
+    told = {name: getattr(other, name) for name in Sight.__dataclass_fields__}
+    fields = {name: getattr(one, name) if value is None else value for name, value in told.items()}
+    fields["heartbeat_never"] = one.heartbeat_never or other.heartbeat_never
+    fields["increments"] = one.increments | other.increments
+    return Sight(**{**fields, "values": one.values | other.values})
 
 
 def _longest_gap(sights: list[Sight]) -> tuple[int, Sight | None, Sight | None]:
@@ -317,23 +352,43 @@ class Clients:
     known: dict[str, list[ClientHistory]] = field(default_factory=dict)
     by_member: dict[str, ClientHistory] = field(default_factory=dict)
 
-    def take(self, report: Report) -> None:
-        """Take up a report: to the process it comes from, so that a history survives a rejoin under a new id."""
-        who = report.instance_id or report.client_id or report.member_id
-        key = f"{report.host or ''}/{report.pid or ''}/{who}"
-        same = self.known.setdefault(key, [])
-        told = self.by_member.get(report.member_id or "")
-        found = [each for each in same if each is told or each.member_id in (None, report.member_id)]
-        if report.member_id is None and len(same) == 1:
+    def take(self, row: ClientActivity) -> None:
+        """Take up a row: to the process it comes from, so that a history survives a rejoin under a new id."""
+        if not row.samples:
+            return
+        history = self._history_of(row, row.samples[0].emitted_ms)
+        for sample in row.samples:
+            history.take(row, sample)
+        history.take_offsets(row.app_offsets)
+
+    def _history_of(self, row: ClientActivity, emitted_ms: int) -> ClientHistory:
+        who = row.instance_id or row.client_id or row.member_id
+        key = f"{row.host or ''}/{row.pid or ''}/{who}"
+        same = self.known.get(key) or self._begin(key)
+        told = self.by_member.get(row.member_id or "")
+        found = [each for each in same if each is told or each.member_id in (None, row.member_id)]
+        if row.member_id is None and len(same) == 1:
             found = same  # it is out of its group for now
         # Two consumers of one process may share a client id: one that is silent lately has got a new member id.
-        silent = [each for each in same if _is_due(each, report)]
+        silent = [each for each in same if _is_due(each, row.member_id, emitted_ms)]
         history = (found or silent or [ClientHistory()])[0]
         if not any(each is history for each in same):
+            if len(same) >= _KEPT_ALIKE:
+                same.remove(min(same, key=_latest_ms))
             same.append(history)
-        if report.member_id is not None:
-            self.by_member[report.member_id] = history
-        history.take(report)
+        if row.member_id is not None:
+            self.by_member[row.member_id] = history
+            if len(self.by_member) > _KEPT_MEMBER_IDS:
+                del self.by_member[next(iter(self.by_member))]
+        return history
+
+    def _begin(self, key: str) -> list[ClientHistory]:
+        """Make room for a process; of too many, the tenth that has been silent longest is forgotten."""
+        if len(self.known) >= _KEPT_CLIENTS:
+            by_age = sorted(self.known, key=lambda each: max(map(_latest_ms, self.known[each]), default=0))
+            gone = {id(history) for each in by_age[: _KEPT_CLIENTS // 10] for history in self.known.pop(each)}
+            self.by_member = {each: known for each, known in self.by_member.items() if id(known) not in gone}
+        return self.known.setdefault(key, [])
 
     def of(self, member_id: str, client_id: str, host: str, instance_id: str | None) -> ClientHistory | None:
         """Return a member's client: by member id, else instance, else client id with host, else a unique client id."""
@@ -356,10 +411,11 @@ class Clients:
         return (history for several in self.known.values() for history in several)
 
 
-def _is_due(history: ClientHistory, report: Report) -> bool:
+def _latest_ms(history: ClientHistory) -> int:
     last = history.latest()
-    return (
-        report.member_id is not None
-        and last is not None
-        and report.emitted_ms - last.emitted_ms > (history.interval_ms // 2)
-    )
+    return 0 if last is None else last.emitted_ms
+
+
+def _is_due(history: ClientHistory, member_id: str | None, emitted_ms: int) -> bool:
+    last = history.latest()
+    return member_id is not None and last is not None and emitted_ms - last.emitted_ms > (history.interval_ms // 2)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from typing import Any
 
 _MINUTE = 60_000
@@ -101,6 +103,12 @@ class Thresholds:
         return replace(self, **changes)
 
 
+@cache
+def _scaled(thresholds: Thresholds, factor: float) -> Thresholds:
+    """Scale thresholds once for all groups, which share the result."""
+    return thresholds.scaled(factor)
+
+
 #: What settings of groups are compared with: no window, so never scaled.
 _LIMITS_OF_SETTINGS = frozenset({"rebalance_timeout_ms", "session_timeout_ms", "retention_ms"})
 
@@ -146,7 +154,7 @@ class DetectConfig:
 
     def for_group(self, group: str) -> Thresholds:
         """Return the thresholds of one group: defaults, scaled, then overridden as they stand."""
-        found = self.thresholds.scaled(self.window_scale)
+        found = _scaled(self.thresholds, self.window_scale)
         for override in self.overrides:
             if re.fullmatch(override.group, group):
                 found = replace(found, **dict[str, Any](override.thresholds))
@@ -181,7 +189,39 @@ class DetectConfig:
                 problems.append(f"detect: {pattern!r} is not a regular expression: {error}")
         for override in self.overrides:
             problems += [
-                f"detect.overrides for {override.group!r}: unknown threshold {name!r}"
+                f"detect.overrides for {override.group!r}: unknown threshold {name!r}{_hint(name, THRESHOLD_NAMES)}"
                 for name in sorted(override.thresholds.keys() - THRESHOLD_NAMES)
             ]
-        return problems
+            problems += _negative(override.thresholds, f"detect.overrides for {override.group!r}: ")
+        defaults = {name: getattr(self.thresholds, name) for name in THRESHOLD_NAMES}
+        return [*problems, *_negative(defaults, "detect.thresholds."), *self._silent_problems()]
+
+    def _silent_problems(self) -> list[str]:
+        # The catalogue's texts hold the thresholds' defaults, so it comes after them.
+        from rebalance_streaming.detect.catalogue import DIAGNOSES  # noqa: PLC0415
+
+        return [
+            f"detect.silences: no diagnosis is named {each.rule!r}{_hint(each.rule, DIAGNOSES)}"
+            for each in self.silences
+            if not _matches_any(each.rule, DIAGNOSES)
+        ]
+
+
+def _negative(thresholds: Mapping[str, float], prefix: str) -> list[str]:
+    return [
+        f"{prefix}{name} must not be negative, got {value}"
+        for name, value in sorted(thresholds.items())
+        if not value >= 0
+    ]
+
+
+def _matches_any(pattern: str, names: Iterable[str]) -> bool:
+    try:
+        return any(re.fullmatch(pattern, name) for name in names)
+    except re.error:  # told elsewhere
+        return True
+
+
+def _hint(name: str, names: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(names), n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else "; docs/diagnoses.md lists all"

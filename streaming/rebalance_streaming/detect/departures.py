@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from rebalance_contract import Evidence, Generation, Member, Rebalance
 from rebalance_streaming.detect.clients import Stretch
 from rebalance_streaming.detect.fingerprints import Fingerprint, fingerprint
 from rebalance_streaming.detect.history import PREPARING, GroupHistory
@@ -25,7 +26,6 @@ from rebalance_streaming.detect.liveness import (
 )
 from rebalance_streaming.detect.progress import Rhythm
 from rebalance_streaming.detect.verdict import CERTAIN, CLIENT_METRICS, COMMITS, LOG, PLAUSIBLE, PROBES, STRONG, seconds
-from rebalance_streaming.groups.events import Evidence, Generation, Member, Rebalance
 from rebalance_streaming.groups.identity import client_stem
 
 POLL_TIMEOUT, SESSION_EXPIRED, CLEAN, FENCED, UNKNOWN = (

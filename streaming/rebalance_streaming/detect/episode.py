@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rebalance_contract import Member, Rebalance
 from rebalance_streaming.detect.barriers import Barrier, barriers, longest_barrier
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import Departure, find_departures, slot_of
 from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.verdict import Verdict
-from rebalance_streaming.groups.events import Member, Rebalance
 
 
 @dataclass(frozen=True, slots=True)

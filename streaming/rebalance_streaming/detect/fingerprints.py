@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from rebalance_contract import Member
 from rebalance_streaming.detect.clients import ClientHistory
-from rebalance_streaming.groups.events import Member
 
 JAVA, LIBRDKAFKA, KAFKA_PYTHON, AIOKAFKA = "java", "librdkafka", "kafka-python", "aiokafka"
 SARAMA, FRANZ_GO, KAFKAJS = "sarama", "franz-go", "kafkajs"

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rebalance_contract import WINDOWS_MS, GroupTiming, Member, MemberTiming, TimingWindow
 from rebalance_streaming.detect.clients import RESPONSE_MAX, ClientHistory, Sight
 from rebalance_streaming.detect.departures import session_of
 from rebalance_streaming.detect.fingerprints import AIOKAFKA, fingerprint
 from rebalance_streaming.detect.history import GroupHistory
-from rebalance_streaming.groups.events import GroupTiming, Member, MemberTiming, TimingWindow
-from rebalance_streaming.groups.windows import WINDOWS_MS
 
 #: A client that has not reported for this long is no longer shown.
 _SILENT_MS = 900_000

@@ -6,15 +6,25 @@ Bounded by count and age, so that a group that rebalances all the time costs no 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-import msgspec
-
+from rebalance_contract import (
+    GroupSnapshot,
+    Member,
+    OffsetActivity,
+    Partitions,
+    Probe,
+    ProbedMember,
+    Rebalance,
+    RebalanceImpact,
+    Silence,
+)
+from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.clients import Clients
 from rebalance_streaming.detect.progress import Progress
-from rebalance_streaming.groups.events import GroupSnapshot, Member, Partitions, Probe, ProbedMember, Rebalance
 
 _KEPT_REBALANCES, _KEPT_PROBES, _KEPT_OWNERSHIP = 300, 400, 120
 UNSETTLED = frozenset({"preparingrebalance", "completingrebalance", "assigning", "reconciling"})
@@ -56,6 +66,7 @@ class GroupHistory:
     picture: GroupSnapshot | None = None
     first_ms: int | None = None
     rebalances: dict[str, Rebalance] = field(default_factory=dict)
+    impacts: dict[str, RebalanceImpact] = field(default_factory=dict)
     sightings: deque[Sighting] = field(default_factory=lambda: deque(maxlen=_KEPT_PROBES))
     coordinators: deque[Coordinator] = field(default_factory=lambda: deque(maxlen=20))
     ownership: deque[Ownership] = field(default_factory=lambda: deque(maxlen=_KEPT_OWNERSHIP))
@@ -63,14 +74,12 @@ class GroupHistory:
     clients: Clients = field(default_factory=Clients)
     #: Latest description of every member of the rebalances kept.
     members: dict[str, Member] = field(default_factory=dict)
-    #: When a condition that must last was first seen, by rule and subject.
-    since: dict[str, int] = field(default_factory=dict)
     #: Protocol names in the order they came, with their times.
     protocols: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=20))
     topic_counts: dict[str, int] = field(default_factory=dict)
     topic_changes: deque[tuple[int, str, int, int]] = field(default_factory=lambda: deque(maxlen=50))
     had_members_ms: int | None = None
-    peak_lag: int = 0
+    _ordered: list[Rebalance] | None = None
 
     def take_group(self, picture: GroupSnapshot, at_ms: int) -> None:
         """Take up a present picture; an older one than is known changes nothing."""
@@ -88,52 +97,80 @@ class GroupHistory:
     def take_rebalance(self, rebalance: Rebalance) -> None:
         """Take up a version of a rebalance; the latest replaces the ones before."""
         self.rebalances[rebalance.rebalance_id] = rebalance
+        self._ordered = None
         self._note_age(rebalance.started_before_ms)
         self._remember((*rebalance.members_before, *rebalance.members_after, *rebalance.passing))
         if len(self.rebalances) > _KEPT_REBALANCES:
             oldest = min(self.rebalances, key=lambda each: self.rebalances[each].started_before_ms)
             del self.rebalances[oldest]
+            self.impacts.pop(oldest, None)
             kept = {
                 m.member_id for r in self.rebalances.values() for m in (*r.members_before, *r.members_after, *r.passing)
             }
             self.members = {each: member for each, member in self.members.items() if each in kept}
 
-    def take_probe(self, probe: Probe) -> None:
-        """Take up a probe."""
-        at_ms = probe.probed_at_ms
+    def take_probe(self, probe: Probe) -> int:
+        """Take up a probe; returns which `inputs` it changed."""
+        at_ms, changed = probe.probed_at_ms, inputs.NOTHING
         self._note_age(at_ms)
-        ends = {} if probe.end_offsets is msgspec.UNSET else probe.end_offsets
-        stable = {} if probe.stable_offsets is msgspec.UNSET else probe.stable_offsets
-        if ends or stable:
-            self.progress.take_ends(ends, stable, at_ms)
-            self._note_topics(at_ms)
         if isinstance(probe.coordinator_id, int):
-            self._note_coordinator(probe.coordinator_id, at_ms)
+            changed |= self._note_coordinator(probe.coordinator_id, at_ms)
         if isinstance(probe.owners, dict):
-            if self.ownership and at_ms <= self.ownership[-1].at_ms:
-                return
-            self.ownership.append(Ownership(at_ms, _members(probe), probe.owners))
-        elif isinstance(probe.state, str) or isinstance(probe.members, tuple):
-            if self.sightings and at_ms <= self.sightings[-1].at_ms:
-                return
-            state = (
-                probe.state.lower().replace("_", "").replace("rebalancing", "rebalance")
-                if isinstance(probe.state, str)
-                else None
-            )
-            members = probe.members if isinstance(probe.members, tuple) else None
-            self.sightings.append(Sighting(at_ms, state, members))
+            return changed | self._note_owners(probe, probe.owners)
+        if isinstance(probe.state, str) or isinstance(probe.members, tuple):
+            return changed | self._note_state(probe)
+        return changed
 
-    def _note_coordinator(self, broker: int, at_ms: int) -> None:
-        if not self.coordinators or self.coordinators[-1].broker != broker:
-            self.coordinators.append(Coordinator(at_ms, broker))
+    def take_offsets(self, row: OffsetActivity) -> int:
+        """Take up probed end offsets; returns which `inputs` they changed."""
+        self._note_age(row.probed_at_ms)
+        moved = self.progress.take_ends(row.ends, row.stable_ends, row.probed_at_ms)
+        return (inputs.ENDS if moved else inputs.NOTHING) | self._note_topics(row.probed_at_ms)
 
-    def _note_topics(self, at_ms: int) -> None:
+    def take_impact(self, impact: RebalanceImpact) -> bool:
+        """Take up what a rebalance cost; returns whether that is news of a rebalance that is kept."""
+        if impact.rebalance_id not in self.rebalances or self.impacts.get(impact.rebalance_id) == impact:
+            return False
+        self.impacts[impact.rebalance_id] = impact
+        return True
+
+    def silences_of(self, rebalance: Rebalance) -> tuple[Silence, ...]:
+        """Return the gaps in commits that a rebalance cost."""
+        impact = self.impacts.get(rebalance.rebalance_id)
+        return () if impact is None else impact.silences
+
+    def _note_owners(self, probe: Probe, owners: dict[str, dict[str, str]]) -> int:
+        if self.ownership and probe.probed_at_ms <= self.ownership[-1].at_ms:
+            return inputs.NOTHING
+        self.ownership.append(Ownership(probe.probed_at_ms, _members(probe), owners))
+        return inputs.OWNERS
+
+    def _note_state(self, probe: Probe) -> int:
+        """Take up a state; one that is as it was before, and settled, changes nothing that anybody asks for."""
+        last = self.sightings[-1] if self.sightings else None
+        if last is not None and probe.probed_at_ms <= last.at_ms:
+            return inputs.NOTHING
+        state = _state_name(probe.state) if isinstance(probe.state, str) else None
+        members = probe.members if isinstance(probe.members, tuple) else None
+        self.sightings.append(Sighting(probe.probed_at_ms, state, members))
+        same = last is not None and last.state == state and state not in UNSETTLED and last.members == members
+        return inputs.NOTHING if same else inputs.STATES
+
+    def _note_coordinator(self, broker: int, at_ms: int) -> int:
+        if self.coordinators and self.coordinators[-1].broker == broker:
+            return inputs.NOTHING
+        self.coordinators.append(Coordinator(at_ms, broker))
+        return inputs.STATES
+
+    def _note_topics(self, at_ms: int) -> int:
+        changed = inputs.NOTHING
         for topic, count in self.progress.partition_counts().items():
             known = self.topic_counts.get(topic)
             if known is not None and known != count:
                 self.topic_changes.append((at_ms, topic, known, count))
+            changed |= inputs.GROUP if known != count else inputs.NOTHING
             self.topic_counts[topic] = count
+        return changed
 
     def _note_age(self, at_ms: int) -> None:
         self.first_ms = at_ms if self.first_ms is None else min(self.first_ms, at_ms)
@@ -144,21 +181,26 @@ class GroupHistory:
     # --- Questions ---
 
     def in_order(self) -> list[Rebalance]:
-        """Return the rebalances kept, oldest first."""
-        return sorted(self.rebalances.values(), key=lambda each: (each.started_before_ms, each.rebalance_id))
+        """Return the rebalances kept, oldest first; the list is not to be changed."""
+        if self._ordered is None:
+            self._ordered = sorted(self.rebalances.values(), key=_began)
+        return self._ordered
 
     def latest(self) -> Rebalance | None:
         """Return the latest rebalance."""
-        return max(self.rebalances.values(), key=lambda each: each.started_before_ms, default=None)
+        ordered = self.in_order()
+        return ordered[-1] if ordered else None
 
     def since_ms(self, from_ms: int) -> list[Rebalance]:
         """Return rebalances that began after a moment, oldest first."""
-        return [each for each in self.in_order() if each.started_before_ms >= from_ms]
+        ordered = self.in_order()
+        return ordered[bisect_left(ordered, from_ms, key=lambda each: each.started_before_ms) :]
 
     def before(self, rebalance: Rebalance) -> Rebalance | None:
         """Return the rebalance before this one."""
-        earlier = [each for each in self.in_order() if each.started_before_ms < rebalance.started_before_ms]
-        return earlier[-1] if earlier else None
+        ordered = self.in_order()
+        place = bisect_left(ordered, rebalance.started_before_ms, key=lambda each: each.started_before_ms)
+        return ordered[place - 1] if place else None
 
     def after(self, rebalance: Rebalance) -> list[Rebalance]:
         """Return the rebalances after this one, oldest first."""
@@ -180,17 +222,17 @@ class GroupHistory:
             if each.members is not None
         )
 
-    def holds(self, what: str, now_ms: int, *, condition: bool, for_ms: int) -> int | None:
-        """Return since when a condition has held if that is for long enough; remembers when it began."""
-        if not condition:
-            self.since.pop(what, None)
-            return None
-        began = self.since.setdefault(what, now_ms)
-        return began if now_ms - began >= for_ms else None
-
     def is_simple(self) -> bool:
         """Whether the group has never had members in Kafka."""
         return (self.picture is None or self.picture.type == "simple") and not self.rebalances
+
+
+def _state_name(state: str) -> str:
+    return state.lower().replace("_", "").replace("rebalancing", "rebalance")
+
+
+def _began(rebalance: Rebalance) -> tuple[int, str]:
+    return rebalance.started_before_ms, rebalance.rebalance_id
 
 
 def _position(picture: GroupSnapshot) -> tuple[int, int]:

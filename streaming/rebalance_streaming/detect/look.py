@@ -4,16 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from math import ceil, floor
 
+from rebalance_contract import Member, Rebalance, Silence
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.history import GroupHistory
+from rebalance_streaming.detect.inputs import GROUP
+from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.verdict import Verdict
-from rebalance_streaming.groups.events import Member, Rebalance
 
 DAY_MS = 24 * 3_600_000
 #: After a rebalance whoever has work commits within this: three intervals of auto-commit.
 _COMMIT_GAP_MS = 15_000
+
+
+@dataclass(slots=True)
+class Deadline:
+    """The earliest moment (epoch ms) at which an answer may become another one because of the time alone."""
+
+    at_ms: int | None = None
+
+    def note(self, at_ms: int) -> None:
+        """Take up a moment; the earliest counts."""
+        if self.at_ms is None or at_ms < self.at_ms:
+            self.at_ms = at_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +36,8 @@ class Look:
     """A group's history and the present. `past` are its departures with their explanations, oldest first.
 
     `causes` gives the rule that was found to be each rebalance's primary cause. `probe_ms` is how often probes come.
+    Rules compare times by `lasted` and `is_within`, which note in `deadline` when the answer would be another one, so
+    that a rule need not be asked before that unless something it looks at changes.
     """
 
     history: GroupHistory
@@ -29,6 +46,35 @@ class Look:
     past: tuple[Past, ...] = ()
     causes: dict[str, str] = field(default_factory=dict)
     probe_ms: int = 5_000
+    memory: Memory = field(default_factory=Memory)
+    deadline: Deadline = field(default_factory=Deadline, compare=False)
+
+    def lasted(self, since_ms: int, for_ms: float) -> bool:
+        """Whether something that began then has lasted so long by now."""
+        until_ms = since_ms + for_ms
+        if self.now_ms >= until_ms:
+            return True
+        self.deadline.note(ceil(until_ms))
+        return False
+
+    def outlasted(self, since_ms: int, for_ms: float) -> bool:
+        """Whether something that began then has lasted longer than this by now."""
+        return self.lasted(since_ms, floor(for_ms) + 1)
+
+    def is_within(self, at_ms: int, window_ms: float) -> bool:
+        """Whether a moment is inside a window that ends now."""
+        return not self.outlasted(at_ms, window_ms)
+
+    def end_growth(self, topic: str, partition: int, window_ms: int) -> int | None:
+        """Return how many records a partition got within a window that ends now; null when it was probed once at most.
+
+        While there are any, the answer changes with each probe that the window leaves behind.
+        """
+        grown = self.history.progress.end_growth(topic, partition, self.now_ms - window_ms)
+        if grown:
+            first_ms = self.history.progress.first_probe_ms(topic, self.now_ms - window_ms)
+            self.deadline.note((self.now_ms if first_ms is None else first_ms) + window_ms + 1)
+        return grown
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -39,7 +85,7 @@ class Look:
     def is_young(self) -> bool:
         """Whether the group is too new to be judged by how it stands."""
         first = self.history.first_ms
-        return first is None or self.now_ms - first < self.thresholds.young_ms
+        return first is None or not self.lasted(first, self.thresholds.young_ms)
 
     @property
     def is_settled(self) -> bool:
@@ -49,7 +95,10 @@ class Look:
 
     def recent(self, window_ms: int) -> list[Rebalance]:
         """Return the rebalances that began within a window that ends now, oldest first."""
-        return self.history.since_ms(self.now_ms - window_ms)
+        found = self.history.since_ms(self.now_ms - window_ms)
+        if found:
+            self.deadline.note(found[0].started_before_ms + window_ms + 1)
+        return found
 
     def churn(self) -> float:
         """Return the share of the last day that partitions stood still for rebalances; 0 without members.
@@ -61,8 +110,9 @@ class Look:
         of_day = [each for each in self.recent(DAY_MS) if each.members_before and each.members_after]
         assigned = (sum(map(len, (each.partitions or {}).values())) for each in self.members)
         # While members reconcile they own less than they will.
-        partitions = max([sum(assigned), *(len(each.silences) for each in of_day)])
-        return sum(map(_stood_still_ms, of_day)) / (partitions * DAY_MS) if partitions else 0.0
+        partitions = max([sum(assigned), *(len(self.history.silences_of(each)) for each in of_day)])
+        lost_ms = sum(_stood_still_ms(each, self.history.silences_of(each)) for each in of_day)
+        return lost_ms / (partitions * DAY_MS) if partitions else 0.0
 
     def stable_since_ms(self) -> int | None:
         """Return since when members and assignment have been what they are; null while there is no picture."""
@@ -72,17 +122,46 @@ class Look:
         return picture.last_rebalance_ms or self.history.first_ms
 
 
-def _stood_still_ms(rebalance: Rebalance) -> int:
+def _stood_still_ms(rebalance: Rebalance, silences: tuple[Silence, ...]) -> int:
     """Return for how long partitions stood still for a rebalance, all together."""
     began_ms, ended_ms = rebalance.started_before_ms, rebalance.completed_at_ms
     if ended_ms is None:
         return 0
     spans = (
-        min(each.resumed_at_ms, ended_ms + _COMMIT_GAP_MS) - max(each.last_commit_ms, began_ms)
-        for each in rebalance.silences
+        min(each.resumed_at_ms, ended_ms + _COMMIT_GAP_MS) - max(each.last_commit_ms, began_ms) for each in silences
     )
     return sum(max(0, span) for span in spans)
 
 
 #: Says what stands, of any number of subjects, as long as it stands.
 ConditionRule = Callable[[Look], Iterable[Verdict]]
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A rule, and at what it looks beside the group's members and rebalances: a sum of `inputs`."""
+
+    rule: ConditionRule
+    looks_at: int = GROUP
+
+    @property
+    def name(self) -> str:
+        """The rule's own name, which is its diagnosis' id for most."""
+        return getattr(self.rule, "__name__", "rule")
+
+    def __call__(self, look: Look) -> Iterable[Verdict]:
+        """Ask the rule."""
+        return self.rule(look)
+
+
+@dataclass(frozen=True, slots=True)
+class Recollection:
+    """Works out what is to be remembered of a group now, from what was remembered before."""
+
+    recollect: Callable[[Look], Memory]
+    looks_at: int = GROUP
+
+    @property
+    def name(self) -> str:
+        """Its function's name."""
+        return getattr(self.recollect, "__name__", "recollection")

@@ -8,14 +8,15 @@ group has hundreds of partitions and every one is touched every few seconds.
 from __future__ import annotations
 
 import itertools
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from rebalance_streaming.groups.events import CommitSummary, Partitions, TopicCommits
+from rebalance_contract import CommitActivity, Partitions, TopicCommits, TopicOffsets
+from rebalance_streaming.detect.plausible import LARGEST_OFFSET
 
 Ints = npt.NDArray[np.int64]
 Place = tuple[str, int]
@@ -121,7 +122,7 @@ class Progress:
         self.last_commit_ms: int | None = None
         self.jumps: list[Jump] = []
 
-    def take_commits(self, summary: CommitSummary) -> None:
+    def take_commits(self, summary: CommitActivity) -> None:
         """Take up a summary; a repetition changes nothing."""
         if summary.last_log_offset <= self._read_to.get(summary.log_partition, UNKNOWN):
             return
@@ -137,7 +138,7 @@ class Progress:
         topic = self._topics[name] = _sized(self._topics.get(name), int(partitions.max()) + 1)
         times = np.asarray(commits.committed_at_ms, dtype=np.int64)
         deleted = np.array([offset is None for offset in commits.offsets])
-        offsets = np.array([UNKNOWN if offset is None else offset for offset in commits.offsets], dtype=np.int64)
+        offsets = np.array([_bounded(offset) for offset in commits.offsets], dtype=np.int64)
         topic.deleted_ms[partitions] = np.where(deleted, times, UNKNOWN)
         kept = partitions[~deleted]
         times, offsets = times[~deleted], offsets[~deleted]
@@ -159,36 +160,33 @@ class Progress:
             self.jumps.append(Jump(name, int(kept[i]), int(times[i]), int(before[i]), int(offsets[i])))
         del self.jumps[:-200]
 
-    def take_ends(
-        self,
-        ends: Mapping[str, Mapping[str, int | None]],
-        stable: Mapping[str, Mapping[str, int | None]],
-        at_ms: int,
-    ) -> None:
-        """Take up probed end offsets; those of a topic that are older than what is known change nothing."""
-        for name, offsets in ends.items():
-            known = self._ends.setdefault(name, _Ends())
-            if known.times and at_ms < known.times[-1]:
-                continue
-            last = known.ends[-1] if known.ends else np.empty(0, dtype=np.int64)
-            row = _padded(last, max([len(last), *(int(p) + 1 for p in offsets)])).copy()
-            for p, offset in offsets.items():
-                row[int(p)] = UNKNOWN if offset is None else offset
-            # The newest sample moves on until it is far enough from the one before.
-            if len(known.times) > 1 and known.times[-1] - known.times[-2] < _END_SPACING_MS:
-                known.times[-1], known.ends[-1] = at_ms, row
-            else:
-                known.times.append(at_ms)
-                known.ends.append(row)
-            del known.times[:-_KEPT_ENDS], known.ends[:-_KEPT_ENDS]
-        for name, offsets in stable.items():
-            self._take_stable(name, offsets)
+    def take_ends(self, ends: Mapping[str, TopicOffsets], stable: Mapping[str, TopicOffsets], at_ms: int) -> bool:
+        """Take up probed end offsets, of a topic only newer ones; returns whether any is another than before."""
+        moved = False
+        for name, told in ends.items():
+            if told.partitions:
+                moved = self._take_ends_of(name, told, at_ms) or moved
+        for name, told in stable.items():
+            if told.partitions:
+                known = self._ends.setdefault(name, _Ends())
+                before, known.stable = known.stable, _with_offsets(known.stable, told)
+                moved = moved or not np.array_equal(before, known.stable)
+        return moved
 
-    def _take_stable(self, name: str, offsets: Mapping[str, int | None]) -> None:
+    def _take_ends_of(self, name: str, told: TopicOffsets, at_ms: int) -> bool:
         known = self._ends.setdefault(name, _Ends())
-        known.stable = _padded(known.stable, max([len(known.stable), *(int(p) + 1 for p in offsets)])).copy()
-        for p, offset in offsets.items():
-            known.stable[int(p)] = UNKNOWN if offset is None else offset
+        if known.times and at_ms < known.times[-1]:
+            return False
+        last = known.ends[-1] if known.ends else np.empty(0, dtype=np.int64)
+        row = _with_offsets(last, told)
+        # The newest sample moves on until it is far enough from the one before.
+        if len(known.times) > 1 and known.times[-1] - known.times[-2] < _END_SPACING_MS:
+            known.times[-1], known.ends[-1] = at_ms, row
+        else:
+            known.times.append(at_ms)
+            known.ends.append(row)
+        del known.times[:-_KEPT_ENDS], known.ends[:-_KEPT_ENDS]
+        return len(row) != len(last) or not np.array_equal(row, last)
 
     # --- Questions ---
 
@@ -202,11 +200,31 @@ class Progress:
             for p in np.flatnonzero(topic.is_committed()).tolist():
                 yield self._position(name, topic, p)
 
-    def standing(self, since_ms: int) -> Iterator[Position]:
-        """Yield those of them whose committed offset has not moved since a moment."""
+    def lagging(self) -> Iterator[Position]:
+        """Yield those of them that end after the committed offset, as far as ends are known."""
         for name, topic in self._topics.items():
-            for p in np.flatnonzero(topic.is_committed() & (topic.advanced_ms <= since_ms)).tolist():
+            for p in np.flatnonzero(self._lags(name, topic) > 0).tolist():
                 yield self._position(name, topic, p)
+
+    def falls_behind(self, since_ms: int) -> Iterator[Position]:
+        """Yield those of them with lag whose committed offset has not moved since a moment."""
+        for name, topic in self._topics.items():
+            still = topic.advanced_ms <= since_ms
+            if still.any():
+                for p in np.flatnonzero((self._lags(name, topic) > 0) & still).tolist():
+                    yield self._position(name, topic, p)
+
+    def _lags(self, name: str, topic: _Topic) -> Ints:
+        """Return the lag of every partition of a topic; -1 where it is not known or nothing is committed."""
+        lags = np.full(topic.times.shape[1], UNKNOWN, dtype=np.int64)
+        ends = self._ends.get(name)
+        if ends is None or not ends.ends:
+            return lags
+        size = min(len(lags), len(ends.ends[-1]))
+        end, committed = ends.ends[-1][:size], topic.offsets[-1, :size]
+        known = (end != UNKNOWN) & topic.is_committed()[:size]
+        lags[:size] = np.where(known, np.maximum(0, end - committed), UNKNOWN)
+        return lags
 
     def position(self, name: str, partition: int) -> Position:
         """Return one partition, whatever is known of it."""
@@ -272,10 +290,16 @@ class Progress:
             return None
         inside = [
             int(ends[partition])
-            for time, ends in zip(known.times, known.ends, strict=True)
-            if time >= since_ms and partition < len(ends) and ends[partition] != UNKNOWN
+            for ends in known.ends[bisect_left(known.times, since_ms) :]
+            if partition < len(ends) and ends[partition] != UNKNOWN
         ]
         return inside[-1] - inside[0] if len(inside) > 1 else None
+
+    def first_probe_ms(self, name: str, since_ms: int) -> int | None:
+        """Return when a topic's ends were probed first since a moment; null when they were not."""
+        known = self._ends.get(name)
+        place = 0 if known is None else bisect_left(known.times, since_ms)
+        return None if known is None or place == len(known.times) else known.times[place]
 
     def ends_since(self) -> int | None:
         """Return since when end offsets are known; null when none are."""
@@ -285,14 +309,9 @@ class Progress:
         """Return the lag over all partitions of which both offsets are known; null when there is none."""
         total, found = 0, False
         for name, topic in self._topics.items():
-            ends = self._ends.get(name)
-            if ends is None or not ends.ends:
-                continue
-            size = min(topic.times.shape[1], len(ends.ends[-1]))
-            end, committed = ends.ends[-1][:size], topic.offsets[-1, :size]
-            known = (end != UNKNOWN) & (committed != UNKNOWN) & (topic.deleted_ms[:size] == UNKNOWN)
-            found = found or bool(known.any())
-            total += int(np.maximum(0, end - committed)[known].sum())
+            lags = self._lags(name, topic)
+            known = lags[lags != UNKNOWN]
+            found, total = found or bool(len(known)), total + int(known.sum())
         return total if found else None
 
     def rhythm(self, partitions: Partitions, before_ms: int) -> Rhythm:
@@ -315,6 +334,15 @@ class Progress:
             pulse,
             len(instants),
         )
+
+    def span_ms(self, partitions: Partitions) -> int:
+        """Return the time between the first and the last remembered commit of the topics of these partitions."""
+        spans = [0]
+        for name in partitions.keys() & self._topics.keys():
+            times = self._topics[name].times
+            known = times[times != UNKNOWN]
+            spans.append(int(known.max() - known.min()) if len(known) else 0)
+        return max(spans)
 
     def pace(self, partitions: Partitions, before_ms: int | None = None) -> Pace | None:
         """Return how fast these partitions advanced; null without two commits between which they did."""
@@ -352,10 +380,6 @@ class Progress:
         inside = np.flatnonzero((rows != UNKNOWN) & (rows <= at_ms))
         return (int(rows[inside[-1]]), int(offsets[inside[-1]])) if len(inside) else None
 
-    def frozen_since(self, place: Place) -> int | None:
-        """Return when a partition's committed offset last moved; null when it was never committed."""
-        return self.position(*place).advanced_ms
-
     def deleted(self) -> list[tuple[str, int, int]]:
         """Return (topic, partition, time) of committed offsets that were deleted and not committed again."""
         return [
@@ -370,6 +394,11 @@ class Progress:
             return np.empty((KEPT, 0), dtype=np.int64), np.empty((KEPT, 0), dtype=np.int64)
         columns = [p for p in numbers if p < topic.times.shape[1]]
         return topic.times[:, columns], topic.offsets[:, columns]
+
+
+def _bounded(offset: int | None) -> int:
+    """Return an offset as it is kept: clients may commit any number, and sums over partitions must fit 64 bits."""
+    return UNKNOWN if offset is None else min(offset, LARGEST_OFFSET)
 
 
 def _known(offset: np.int64) -> int | None:
@@ -395,3 +424,9 @@ def _sized(topic: _Topic | None, size: int) -> _Topic:
         _padded(topic.first_ms, size),
         _padded(topic.deleted_ms, size),
     )
+
+
+def _with_offsets(known: Ints, told: TopicOffsets) -> Ints:
+    row = _padded(known, max(len(known), max(told.partitions) + 1)).copy()
+    row[told.partitions] = [_bounded(offset) for offset in told.offsets]
+    return row

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rebalance_streaming.groups.events import Advice, Alternative, Evidence, Member, Subject, SubjectMember
+from rebalance_contract import Advice, Alternative, Evidence, Member, Subject, SubjectMember
 
 #: How sure the catalogue's labels are: certain, strong inference, plausible, hint.
 CERTAIN, STRONG, PLAUSIBLE, HINT = 0.97, 0.9, 0.75, 0.4
@@ -21,7 +21,8 @@ class Verdict:
     """What one rule says of one subject.
 
     `severity` null: the catalogue's. `started_at_ms` is when what it describes began. `rebalance_ids` are the
-    rebalances it explains; `claims` makes it their primary cause even where another was found for each alone.
+    rebalances it explains; `claims` makes it their primary cause even where another was found for each alone. What must
+    last before it counts has `lasting_ms` above 0: it is said, as begun when it was first seen, once it has.
     """
 
     rule: str
@@ -37,6 +38,7 @@ class Verdict:
     advice: tuple[Advice, ...] = ()
     rebalance_ids: tuple[str, ...] = ()
     claims: bool = False
+    lasting_ms: int = 0
 
 
 def subject_of(*members: Member, partitions: tuple[str, ...] = (), hosts: tuple[str, ...] = ()) -> Subject:

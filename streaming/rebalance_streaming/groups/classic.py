@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rebalance_streaming.groups import episodes
-from rebalance_streaming.groups.events import (
+from rebalance_contract import (
     KEPT_REPLACEMENTS,
     Generation,
     GroupSnapshot,
@@ -21,6 +20,7 @@ from rebalance_streaming.groups.events import (
     Partitions,
     Replacement,
 )
+from rebalance_streaming.groups import episodes
 from rebalance_streaming.groups.identity import pair_members
 from rebalance_streaming.groups.model import Changes, Gone, GroupRecord, GroupState, Sighting, Step, by_id, difference
 from rebalance_streaming.wire.assignment import Assignment, Subscription, decode_assignment, decode_subscription

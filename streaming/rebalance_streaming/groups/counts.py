@@ -1,8 +1,8 @@
 """Exact totals of records by kind and outcome, however often a batch is repeated.
 
-The two queries decode in stateless tasks, which cannot keep totals: a batch that is run again after a crash would be
-counted twice. So each task hands on what it counted with the log positions it covers, and this fold adds every
-stretch of the log once.
+Stateless tasks decode; a task cannot keep totals, and a batch that is run again after a crash would be counted twice.
+So each task hands on what it counted with the position up to which that holds, and this fold adds every stretch of a
+partition once.
 """
 
 from __future__ import annotations
@@ -12,18 +12,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from rebalance_streaming.groups.events import DecodeTotals, RecordCount
-
-
-@dataclass(frozen=True, slots=True)
-class SourceCounts:
-    """What one task counted in one log partition: each entry is (record type, value version, outcome, count)."""
-
-    query: str
-    partition: int
-    last_offset: int
-    counts: tuple[tuple[int | None, int | None, str, int], ...]
-
+from rebalance_contract import CountActivity, DecodeTotals, RecordCount, ReportCount, ReportTotals
 
 #: Record types and value versions above this are counted together: no Kafka wrote any, and every number would
 #: become a time series of its own.
@@ -35,14 +24,16 @@ def counted_as(number: int | None) -> int | None:
     return number if number is not None and 0 <= number <= HIGHEST_COUNTED else None
 
 
+#: (era of the log, offset) up to which a partition is counted.
+Position = tuple[int, int]
 CountKey = tuple[str, int | None, int | None, str]
 
 
 @dataclass(slots=True)
 class CountTotals:
-    """The totals, and per (query, log partition) the position up to which they hold."""
+    """Totals by topic and kind, and per `topic/partition` the position up to which they hold."""
 
-    positions: dict[str, int] = field(default_factory=dict)
+    positions: dict[str, Position] = field(default_factory=dict)
     entries: list[tuple[str, int | None, int | None, str, int]] = field(default_factory=list)
 
 
@@ -60,21 +51,44 @@ def load_totals(blob: bytes) -> CountTotals:
     return _decoder.decode(blob)
 
 
-def fold_counts(totals: CountTotals, arrived: Iterable[SourceCounts]) -> CountTotals:
+def fold_counts(totals: CountTotals, arrived: Iterable[CountActivity]) -> CountTotals:
     """Add counts in the order of their positions; a stretch at or before a known position is a repetition."""
     positions = dict(totals.positions)
     sums: dict[CountKey, int] = {entry[:4]: entry[4] for entry in totals.entries}
-    for counts in sorted(arrived, key=lambda c: (c.query, c.partition, c.last_offset)):
-        place = f"{counts.query}/{counts.partition}"
-        if counts.last_offset <= positions.get(place, -1):
+    for counts in sorted(arrived, key=lambda c: (c.topic, c.partition, c.log_era, c.last_offset)):
+        place, position = f"{counts.topic}/{counts.partition}", (counts.log_era, counts.last_offset)
+        if position <= positions.get(place, (0, -1)):
             continue
-        positions[place] = counts.last_offset
+        positions[place] = position
         for record_type, version, outcome, count in counts.counts:
-            key = (counts.query, record_type, version, outcome)
+            key = (counts.topic, record_type, version, outcome)
             sums[key] = sums.get(key, 0) + count
     return CountTotals(positions=positions, entries=[(*key, count) for key, count in sums.items()])
 
 
-def publish(cluster: str, totals: CountTotals) -> DecodeTotals:
-    """Return the totals in the form of the output contract."""
-    return DecodeTotals(cluster=cluster, records=tuple(RecordCount(*entry) for entry in totals.entries))
+def publish_records(cluster: str, query: str, totals: CountTotals, topic: str) -> DecodeTotals:
+    """Return the totals of the watched topic in the form of the contract."""
+    records = tuple(RecordCount(query, *entry[1:]) for entry in totals.entries if entry[0] == topic)
+    return DecodeTotals(cluster, query, records, {k: at for k, at in totals.positions.items() if _is_of(k, topic)})
+
+
+def publish_reports(cluster: str, totals: CountTotals, topic: str) -> ReportTotals:
+    """Return the totals of all topics but the watched one in the form of the contract."""
+    reports = tuple(ReportCount(each[0], each[3], each[4]) for each in totals.entries if each[0] != topic)
+    return ReportTotals(cluster, reports, {k: at for k, at in totals.positions.items() if not _is_of(k, topic)})
+
+
+def restore(records: DecodeTotals | None, reports: ReportTotals | None, topic: str) -> CountTotals:
+    """Take up totals that were published before; null: none were."""
+    totals = CountTotals()
+    if records is not None:
+        totals.positions |= records.positions
+        totals.entries += [(topic, each.type, each.value_version, each.outcome, each.count) for each in records.records]
+    if reports is not None:
+        totals.positions |= reports.positions
+        totals.entries += [(each.topic, None, None, each.outcome, each.count) for each in reports.reports]
+    return totals
+
+
+def _is_of(place: str, topic: str) -> bool:
+    return place.rpartition("/")[0] == topic

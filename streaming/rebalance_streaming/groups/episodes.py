@@ -8,13 +8,10 @@ from the two kinds of groups; changes the given copy of the state.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import replace
 
-from rebalance_streaming.groups import windows
-from rebalance_streaming.groups.events import (
-    DURATION_BUCKETS_MS,
+from rebalance_contract import (
     KEPT_PASSING,
     Counters,
     Generation,
@@ -22,7 +19,10 @@ from rebalance_streaming.groups.events import (
     Moves,
     Partitions,
     Rebalance,
+    Settlement,
+    settled,
 )
+from rebalance_streaming.groups import windows
 from rebalance_streaming.groups.identity import pair_members
 from rebalance_streaming.groups.model import Episode, GroupRecord, GroupState, Step, difference
 
@@ -113,30 +113,21 @@ def resume(state: GroupState) -> None:
 
 def settle(state: GroupState) -> None:
     """Count the duration and the moves of an ended rebalance, once."""
-    episode = state.episode
-    if episode is None or episode.settled or episode.rebalance.duration_min_ms is None:
-        return
-    counters = state.picture.counters
-    duration_ms = episode.rebalance.duration_min_ms
-    durations = list(counters.durations)
-    durations[bisect_left(DURATION_BUCKETS_MS, duration_ms)] += 1
-    moved = 0 if episode.rebalance.moves is None else _size(episode.rebalance.moves.moved)
-    counters = replace(
-        counters,
-        durations=durations,
-        duration_ms=counters.duration_ms + duration_ms,
-        partitions_moved=counters.partitions_moved + moved,
-    )
-    state.picture = replace(state.picture, counters=counters)
-    state.episode = replace(episode, settled=True)
+    due = settlement_of(state.episode)
+    if state.episode is not None and due is not None:
+        state.picture = replace(state.picture, counters=settled(state.picture.counters, due), settlement=None)
+        state.episode = replace(state.episode, settled=True)
 
 
-def settles_at_ms(state: GroupState) -> int | None:
-    """Return from when on `settle` is due, null when nothing waits for it."""
-    episode = state.episode
-    if episode is None or episode.settled or episode.rebalance.completed_at_ms is None:
+def settlement_of(episode: Episode | None) -> Settlement | None:
+    """Return what an ended rebalance adds to the totals, and when; null when nothing waits to be added."""
+    if episode is None or episode.settled:
         return None
-    return episode.rebalance.completed_at_ms + SETTLE_AFTER_MS
+    rebalance = episode.rebalance
+    if rebalance.completed_at_ms is None or rebalance.duration_min_ms is None:
+        return None
+    moved = 0 if rebalance.moves is None else _size(rebalance.moves.moved)
+    return Settlement(rebalance.completed_at_ms + SETTLE_AFTER_MS, rebalance.duration_min_ms, moved)
 
 
 def _continues(rebalance: Rebalance, step: Step) -> bool:
@@ -153,8 +144,7 @@ def _opened(state: GroupState, record: GroupRecord, step: Step) -> Rebalance:
     return Rebalance(
         cluster=picture.cluster,
         group=picture.group,
-        # The position of its first record: the same at every replay, and unlike a generation never used again.
-        rebalance_id=f"{record.partition}-{record.offset}",
+        rebalance_id=_id_at(record),
         type=picture.type or "classic",
         reason=generation.reason,
         outcome=ONGOING,
@@ -178,6 +168,15 @@ def _opened(state: GroupState, record: GroupRecord, step: Step) -> Rebalance:
         replaced=generation.replaced,
         first_offender=step.offender,
     )
+
+
+def _id_at(record: GroupRecord) -> str:
+    """Return the position of a rebalance's first record: the same at every replay, and never used again.
+
+    In a log that was cut or made anew, an offset is used again in the next era.
+    """
+    era = f"-e{record.log_era}" if record.log_era else ""
+    return f"{record.partition}-{record.offset}{era}"
 
 
 def _extended(rebalance: Rebalance, state: GroupState, step: Step) -> Rebalance:

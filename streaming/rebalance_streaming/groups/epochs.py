@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rebalance_contract import Generation, GroupSnapshot, Member, Partitions
 from rebalance_streaming.groups import episodes
 from rebalance_streaming.groups.classic import DELETED, EMPTY, STABLE, member_change
-from rebalance_streaming.groups.events import Generation, GroupSnapshot, Member, Partitions
 from rebalance_streaming.groups.identity import pair_members
 from rebalance_streaming.groups.model import Changes, Gone, GroupRecord, GroupState, Step, by_id
 from rebalance_streaming.wire.kafka_json import uuid_text

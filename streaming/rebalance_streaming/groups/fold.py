@@ -1,7 +1,9 @@
 """Fold a group's records into what happened: `fold(state, record) -> (state, rebalances)`.
 
 Pure: no clock, no Spark. Records of one group arrive in log order, possibly again after a restart; a record at or
-before the position already folded changes nothing.
+before the position already folded changes nothing. Positions are compared within an era of the log partition only: in a
+log that was cut or made anew the same offset names another record. A record of a higher era is new, one of a lower era
+a repetition.
 """
 
 from __future__ import annotations
@@ -9,10 +11,11 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import replace
 
+from rebalance_contract import Rebalance
 from rebalance_streaming.groups import episodes
 from rebalance_streaming.groups.classic import fold_classic
 from rebalance_streaming.groups.epochs import HANDLERS, fold_epochs
-from rebalance_streaming.groups.events import Rebalance
+from rebalance_streaming.groups.eras import begin_era
 from rebalance_streaming.groups.model import GroupRecord, GroupState
 
 GROUP_METADATA = 2
@@ -26,6 +29,9 @@ def fold(state: GroupState, record: GroupRecord) -> tuple[GroupState, tuple[Reba
     if _is_repetition(state, record):
         return state, ()
     after = copy(state)
+    _settle_if_due(after, record)
+    if record.log_era > state.picture.log_era:
+        begin_era(after, record)
     if record.record_type == GROUP_METADATA:
         fold_classic(after, record)
     else:
@@ -34,19 +40,18 @@ def fold(state: GroupState, record: GroupRecord) -> tuple[GroupState, tuple[Reba
     return after, _changed_rebalance(state, after)
 
 
-def settle(state: GroupState, now_ms: int) -> GroupState:
-    """Count what has been over for long enough by `now_ms` (epoch milliseconds)."""
-    due = episodes.settles_at_ms(state)
-    if due is None or due > now_ms:
-        return state
-    after = copy(state)
-    episodes.settle(after)
-    return after
+def _settle_if_due(state: GroupState, record: GroupRecord) -> None:
+    """Count what readers have counted by the time of this record: a generation that follows comes too late for it."""
+    due = state.picture.settlement
+    if due is not None and record.timestamp_ms >= due.at_ms:
+        episodes.settle(state)
 
 
 def _is_repetition(state: GroupState, record: GroupRecord) -> bool:
     at = state.picture
-    return at.log_offset is not None and at.log_partition == record.partition and record.offset <= at.log_offset
+    if at.log_offset is None or at.log_partition != record.partition:
+        return False
+    return (record.log_era, record.offset) <= (at.log_era, at.log_offset)
 
 
 def _move_to(state: GroupState, record: GroupRecord) -> None:
@@ -55,9 +60,11 @@ def _move_to(state: GroupState, record: GroupRecord) -> None:
     state.picture = replace(
         state.picture,
         first_seen_ms=record.timestamp_ms if seen is None else seen,
+        log_era=record.log_era,
         updated_at_ms=record.timestamp_ms,
         log_partition=record.partition,
         log_offset=record.offset,
+        settlement=episodes.settlement_of(state.episode),
     )
 
 

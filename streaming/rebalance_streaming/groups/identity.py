@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 
-from rebalance_streaming.groups.events import Member
+from rebalance_contract import Member
 
 Identity = Callable[[Member], Hashable | None]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from rebalance_streaming.groups.events import Generation, GroupSnapshot, Member, Partitions, Rebalance
+from rebalance_contract import Generation, GroupSnapshot, Member, Partitions, Rebalance
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,7 @@ class GroupRecord:
     `value` is null for a tombstone, `member_id` null for records that belong to no member. `live` is false for records
     that were in the log before the monitor first looked at it: compaction has thinned those, so they describe a state
     and not a history. `received_at_ms` is the reader's clock, null when it is to be taken for that of the record.
+    `log_era` counts how often the log partition was cut or made anew before this record was read.
     """
 
     partition: int
@@ -31,6 +32,7 @@ class GroupRecord:
     record_type: int = 2
     member_id: str | None = None
     received_at_ms: int | None = None
+    log_era: int = 0
 
     @property
     def now_ms(self) -> int:
@@ -122,8 +124,7 @@ class GroupState:
     `joining_since_ms` is set while a classic group is in a join phase whose start the log shows.
     `revoked_unassigned` says that a cooperative assignor left partitions unassigned that members gave up, so that a
     follow-up generation is due. `last_generation` outlives a deletion. `topic_names` maps topic ids to names.
-    `metadata_hash` and `topology_epoch` are the last ones of groups that have them. `timed_out` are departures that
-    were counted by how they came about: when their rebalance ended, and a digest.
+    `metadata_hash` and `topology_epoch` are the last ones of groups that have them.
     """
 
     picture: GroupSnapshot
@@ -137,7 +138,6 @@ class GroupState:
     topic_names: dict[str, str] = field(default_factory=dict)
     metadata_hash: int | None = None
     topology_epoch: int | None = None
-    timed_out: tuple[tuple[int, int], ...] = ()
 
 
 def new_state(cluster: str, group: str) -> GroupState:

@@ -12,9 +12,10 @@ from dataclasses import replace
 
 import msgspec
 
+from rebalance_contract import Probe, Rebalance
 from rebalance_streaming.groups.classic import EMPTY, STABLE
+from rebalance_streaming.groups.episodes import settlement_of
 from rebalance_streaming.groups.epochs import name_topic
-from rebalance_streaming.groups.events import Probe, Rebalance
 from rebalance_streaming.groups.model import GroupState
 
 PREPARING, COMPLETING = "PreparingRebalance", "CompletingRebalance"
@@ -34,6 +35,7 @@ def observe(state: GroupState, probe: Probe) -> tuple[GroupState, tuple[Rebalanc
         for name, topic_id in probe.topic_ids.items():
             name_topic(after, topic_id, name)
     _see_state(after, probe)
+    after.picture = replace(after.picture, settlement=settlement_of(after.episode))
     old = None if state.episode is None else state.episode.rebalance
     new = None if after.episode is None else after.episode.rebalance
     return after, () if new is None or new is old else (new,)

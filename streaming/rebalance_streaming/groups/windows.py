@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from rebalance_streaming.groups.events import KEPT_PANES, PANE_MS, Pane, Panes
+from rebalance_contract import KEPT_PANES, PANE_MS, WINDOWS_MS, Pane, Panes
 
-#: The windows people see, by name, in milliseconds.
-WINDOWS_MS = {"1m": 60_000, "5m": 300_000, "15m": 900_000}
 #: How far ahead of the reader's clock a record may be before its time is not believed.
 TOLERATED_FUTURE_MS = 60_000
 

@@ -18,7 +18,7 @@ from rebalance_streaming.errors import StreamError
 from rebalance_streaming.spark.session import is_local
 
 #: Raise it when a query's sources, keys or state change in a way Spark cannot carry over.
-LAYOUT = "v3"
+LAYOUT = "v4"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +26,12 @@ class Baseline:
     """What was there when the checkpoint was made.
 
     Records of the watched topic below `first_live` (per partition) had been thinned by compaction before the monitor
-    came, so they are state and not history. `commits_start` and `probes_start` are where reading those topics begins:
-    older rows belong to an earlier checkpoint's totals, or to rebalances that are over.
+    came, so they are state and not history.
     """
 
     cluster_id: str
     source_topic: str
     first_live: dict[int, int]
-    commits_start: dict[int, int]
-    probes_start: dict[int, int]
 
 
 def open_checkpoint(spark: SparkSession, path: str, found_now: Baseline) -> Baseline:

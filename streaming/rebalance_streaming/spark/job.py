@@ -1,8 +1,8 @@
-"""The Spark application: three queries, started, watched and stopped as one.
+"""The Spark application: three queries, each started, watched and started again by itself.
 
 *membership* reads everything but offset commits, uncommitted, with a short trigger: nothing may delay a rebalance.
-*commits* reads offset commits, committed only, and packs them per group: an open transaction holds it up, by design,
-and holds up nothing else. *diagnosis* reads what these two publish, probes and client metrics, and says why.
+*activity* reads offset commits, committed only, probes and client metrics, and packs them per group: an open
+transaction holds it up, by design, and holds up nothing else. *diagnosis* reads what these two publish and says why.
 """
 
 from __future__ import annotations
@@ -14,35 +14,41 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Producer
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from rebalance_streaming.cluster import QUIET, Cluster, LogEnds, java_properties
+import rebalance_contract as contract
+from rebalance_contract.bounds import MAX_ROW_BYTES
+from rebalance_kafka.properties import java_properties, librdkafka_properties
+from rebalance_streaming.cluster import QUIET, Cluster, LogEnds
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.detect.config import DetectConfig
+from rebalance_streaming.diagnosis.inputs import StatusReader
+from rebalance_streaming.diagnosis.process import DiagnosisError, DiagnosisProcess
+from rebalance_streaming.engine.engine import ACTIVITY
 from rebalance_streaming.errors import StreamError
-from rebalance_streaming.groups import events
+from rebalance_streaming.spark.activity import pack_activity
 from rebalance_streaming.spark.checkpoint import Baseline, open_checkpoint, query_path
-from rebalance_streaming.spark.commit_summaries import summarise_commits
-from rebalance_streaming.spark.diagnosis import Diagnosis, Output, read_open_findings, start_diagnosis
-from rebalance_streaming.spark.envelopes import to_envelopes
-from rebalance_streaming.spark.progress import NEWEST, CatchUp, ProgressListener
+from rebalance_streaming.spark.diagnosis import DIAGNOSIS, start_diagnosis
+from rebalance_streaming.spark.inputs import WatchedInputs
+from rebalance_streaming.spark.membership import MEMBERSHIP, fold_groups
+from rebalance_streaming.spark.progress import NEWEST, CatchUp
 from rebalance_streaming.spark.session import start_session
 from rebalance_streaming.spark.source import EARLIEST, read_log, rows_in_range
-from rebalance_streaming.spark.stateful import fold_groups
+from rebalance_streaming.spark.supervision import SupervisedQuery, root_cause
 
-MEMBERSHIP, COMMITS = "membership", "commits"
-_HEARTBEAT_SECONDS = 2.0
+#: The queries that the diagnosis waits for.
+_INPUT_QUERIES = (MEMBERSHIP, ACTIVITY)
+_LOOK_SECONDS, _STATUS_SECONDS = 0.5, 2.0
+_FLUSH_SECONDS, _STOP_SLACK_SECONDS = 5.0, 5.0
+#: How many rows before its end a new checkpoint begins to read a topic of probes or of client metrics at.
+_PROBES_BACK, _REPORTS_BACK = 20_000, 5_000
 #: How many positions before a partition's end the start-up check reads: more than any run of markers.
 _CHECKED_POSITIONS = 1_000
-#: Spark gives the Python process that plans a stateful query 10 s to start, which no setting changes
-#: (PythonWorkerFactory); a machine that is busy may need longer.
-_SLOW_START = "Python worker failed to connect back"
-_START_ATTEMPTS, _START_SECONDS = 5, 120.0
 
 Notify = Callable[[str], None]
 
@@ -53,7 +59,7 @@ class _Inputs:
 
     cluster: Cluster
     detect: DetectConfig
-    baseline: Baseline
+    watched: WatchedInputs
     ends: LogEnds
     properties: Mapping[str, str]
 
@@ -77,21 +83,15 @@ def run(
     cluster.ensure_source()
     ends = cluster.log_ends(config.source_topic)
     cluster.check_readable(ends)
-    cluster.ensure_topics()
+    cluster.ensure_topics(notify)
     cluster.check_metric_topics()
-    commits_ends, probes_ends = cluster.log_ends(config.commits_topic), cluster.log_ends(config.probes_topic)
     notify(f"cluster {cluster_id}: {len(ends.visible)} partitions of {config.source_topic}; starting Spark")
     spark = start_session(config, jars)
     try:
-        found = Baseline(
-            cluster_id,
-            config.source_topic,
-            dict(ends.visible),
-            dict(commits_ends.visible),
-            dict(probes_ends.visible),
-        )
+        found = Baseline(cluster_id, config.source_topic, dict(ends.visible))
         baseline = open_checkpoint(spark, config.checkpoint, found)
-        inputs = _Inputs(cluster, detect or DetectConfig(), baseline, ends, java_properties(config.kafka))
+        watched = WatchedInputs(config, cluster, baseline.first_live)
+        inputs = _Inputs(cluster, detect or DetectConfig(), watched, ends, java_properties(config.kafka))
         check_source_delivers(spark, cluster, inputs.properties, ends)
         _run_queries(spark, config, inputs, stop, notify)
     finally:
@@ -118,7 +118,7 @@ def check_source_delivers(spark: SparkSession, cluster: Cluster, properties: Map
     try:
         rows, reason = rows_in_range(spark, properties, cluster.source_topic, partition, positions), "no rows"
     except (Py4JJavaError, PySparkException) as error:
-        rows, reason = 0, _root_cause(str(error))
+        rows, reason = 0, root_cause(str(error))
     if rows == 0:
         raise StreamError(
             f"Spark cannot read {cluster.source_topic} although partition {partition} has records before {end} "
@@ -130,88 +130,142 @@ def check_source_delivers(spark: SparkSession, cluster: Cluster, properties: Map
 def _run_queries(
     spark: SparkSession, config: StreamConfig, inputs: _Inputs, stop: threading.Event, notify: Notify
 ) -> None:
-    producer = Producer({**config.kafka, **QUIET, "linger.ms": 50})
-    listener = ProgressListener(_publisher(producer, config), _now_ms)
-    spark.streams.addListener(listener)
-    listener.watch(_initial_status(config, MEMBERSHIP), CatchUp(config.source_topic, inputs.ends.visible))
-    listener.watch(_initial_status(config, COMMITS), CatchUp(config.source_topic, inputs.ends.stable))
-    diagnosis = Diagnosis(config, inputs.detect, _row_publisher(producer, notify))
-    diagnosis.restore(read_open_findings(config))
-    # One after the other: each first batch starts Python processes and wants the whole machine.
-    queries = [_start_patiently(lambda: _start_membership(spark, config, inputs), stop)]
-    queries.append(_start_commits(spark, config, inputs))
-    queries.append(start_diagnosis(spark, inputs.cluster, config, inputs.properties, diagnosis))
-    notify("all queries run; reading the log up")
+    producer = Producer({**librdkafka_properties(config.kafka), **QUIET, "linger.ms": 50, "enable.idempotence": True})
+    process = DiagnosisProcess(config, inputs.detect, notify)
+    queries = _queries(spark, config, inputs, process, notify)
+    notify("reading the log up")
+    inputs.watched.start()
     try:
-        _watch(queries, listener, diagnosis, stop, notify)
+        _watch(queries, process, inputs.watched, _Publishing(config, producer, notify), stop)
     finally:
+        inputs.watched.stop()
         _stop_gracefully(queries, config.stop_timeout_seconds)
-        spark.streams.removeListener(listener)
-        producer.flush(5)
+        process.stop()
+        producer.flush(_FLUSH_SECONDS)
 
 
-def _start_patiently(start: Callable[[], StreamingQuery], stop: threading.Event) -> StreamingQuery:
-    """Start a stateful query and wait for its first batch; start it again where its Python process was too slow."""
-    for _ in range(_START_ATTEMPTS - 1):
-        query = start()
-        deadline = time.monotonic() + _START_SECONDS
-        while query.isActive and not _is_under_way(query) and time.monotonic() < deadline and not stop.wait(0.1):
-            pass
-        if query.isActive or _SLOW_START not in str(query.exception()):
-            return query
-    return start()
+def _queries(
+    spark: SparkSession, config: StreamConfig, inputs: _Inputs, process: DiagnosisProcess, notify: Notify
+) -> list[SupervisedQuery]:
+    ends = inputs.ends
+    every: dict[str, tuple[int, CatchUp | None, Callable[[], StreamingQuery]]] = {
+        # First what the prober waits for.
+        ACTIVITY: (
+            config.activity_trigger_ms,
+            CatchUp(config.source_topic, ends.earliest, ends.stable),
+            lambda: _start_activity(spark, config, inputs),
+        ),
+        MEMBERSHIP: (
+            config.membership_trigger_ms,
+            CatchUp(config.source_topic, ends.earliest, ends.visible),
+            lambda: _start_membership(spark, config, inputs),
+        ),
+        DIAGNOSIS: (
+            config.diagnosis_trigger_ms,
+            None,
+            lambda: start_diagnosis(spark, inputs.cluster, config, inputs.properties, process),
+        ),
+    }
+    return [
+        SupervisedQuery(_initial_status(config, name, trigger_ms, catch_up), catch_up, start, notify)
+        for name, (trigger_ms, catch_up, start) in every.items()
+        if name in config.queries
+    ]
 
 
-def _is_under_way(query: StreamingQuery) -> bool:
-    return query.lastProgress is not None or query.status["message"].startswith("Waiting")
+@dataclass(frozen=True, slots=True)
+class _Publishing:
+    """Where the health of the queries goes."""
+
+    config: StreamConfig
+    producer: Producer
+    notify: Notify
+
+    def publish(self, status: contract.QueryStatus | contract.LogTotals) -> None:
+        """Queue a status; a full queue means the broker is away, and the next status replaces this one anyway."""
+        with suppress(BufferError):
+            key = f"{self.config.cluster}/{status.kind}/{status.query}"
+            self.producer.produce(self.config.status_topic, key=key, value=contract.encode(status))
+        self.producer.poll(0)
 
 
 def _watch(
-    queries: list[StreamingQuery],
-    listener: ProgressListener,
-    diagnosis: Diagnosis,
+    queries: list[SupervisedQuery],
+    process: DiagnosisProcess,
+    watched: WatchedInputs,
+    to: _Publishing,
     stop: threading.Event,
-    notify: Notify,
 ) -> None:
-    announced = False
-    while not stop.wait(_HEARTBEAT_SECONDS):
-        listener.heartbeat()
-        diagnosis.tick(_now_ms(), caught_up=listener.caught_up(), read_until_ms=listener.read_until_ms())
+    config = to.config
+    inputs = _InputStatus(queries, config)
+    announced, published = False, 0.0
+    threading.Thread(target=_tick, args=(inputs, process, stop), name="diagnosis-clock", daemon=True).start()
+    while not stop.wait(_LOOK_SECONDS):
+        now_ms = _now_ms()
         for query in queries:
-            if not query.isActive:
-                raise StreamError(_why_it_ended(query))
-        if not announced and listener.caught_up():
+            query.tend(now_ms, config.stall_seconds)
+        watched.look(queries, to.notify)
+        for totals in watched.changed_totals(now_ms):
+            to.publish(totals)
+        _, caught_up = inputs.read()
+        if time.monotonic() - published >= _STATUS_SECONDS:
+            published = time.monotonic()
+            for query in queries:
+                to.publish(query.status)
+        if not announced and caught_up:
             announced = True
-            notify("caught up with the log")
+            to.notify("caught up with the log")
 
 
-def _why_it_ended(query: StreamingQuery) -> str:
-    error: StreamingQueryException | None = query.exception()
-    reason = "without an error" if error is None else _root_cause(str(error))
-    return f"the {query.name} query ended: {reason}; it resumes where it was when started again"
+def _tick(inputs: _InputStatus, process: DiagnosisProcess, stop: threading.Event) -> None:
+    """Tell the diagnosis the time, in a thread of its own: it may answer late, and no query is to wait for it."""
+    while not stop.wait(_LOOK_SECONDS):
+        read_until_ms, caught_up = inputs.read()
+        with suppress(DiagnosisError):
+            # Its query notices the end of the process, says so, and starts it again.
+            process.tick(_now_ms(), read_until_ms, caught_up=caught_up)
 
 
-def _root_cause(text: str) -> str:
-    """Return the line of a Spark error that says what happened, not the ones that say where."""
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith(("at ", "==="))]
-    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    return (causes or lines or ["unknown"])[-1 if causes else 0][:500]
+class _InputStatus:
+    """Up to when the inputs of the diagnosis have been read: by this process, or by others that run their queries."""
+
+    def __init__(self, queries: list[SupervisedQuery], config: StreamConfig) -> None:
+        # What the diagnosis itself has not read yet is not known to it either.
+        self._here = {each.name: each for each in queries}
+        missing = [name for name in _INPUT_QUERIES if name not in self._here]
+        self._elsewhere = StatusReader(config, missing) if missing and DIAGNOSIS in config.queries else None
+
+    def read(self) -> tuple[int, bool]:
+        """Return (time before which everything has been read, whether the log has been read up)."""
+        known = [each.status for each in self._here.values()]
+        if self._elsewhere is not None:
+            known += self._elsewhere.read()
+        if self._elsewhere is not None and not {each.query for each in known} >= set(_INPUT_QUERIES):
+            return 0, False
+        return min(each.read_until_ms for each in known), all(each.caught_up for each in known)
 
 
-def _stop_gracefully(queries: list[StreamingQuery], timeout_seconds: float) -> None:
+def _stop_gracefully(queries: list[SupervisedQuery], timeout_seconds: float) -> None:
     """Stop each query between two batches if it gets there in time; a cut batch is run again at the next start."""
     deadline = time.monotonic() + timeout_seconds
-    for query in queries:
-        while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
-            time.sleep(0.02)
-        query.stop()
+    # A stop that brokers hold up must not hold up the process: it is left to end with it.
+    threads = [threading.Thread(target=_stop_one, args=(each, deadline), daemon=True) for each in queries]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.1, deadline + _STOP_SLACK_SECONDS - time.monotonic()))
+
+
+def _stop_one(query: SupervisedQuery, deadline: float) -> None:
+    while time.monotonic() < deadline and not query.is_between_batches():
+        time.sleep(0.02)
+    query.stop_now()
 
 
 def _start_membership(spark: SparkSession, config: StreamConfig, inputs: _Inputs) -> StreamingQuery:
     start = {
-        config.source_topic: dict.fromkeys(inputs.ends.visible, EARLIEST),
-        config.commits_topic: dict(inputs.baseline.commits_start),
-        config.probes_topic: dict(inputs.baseline.probes_start),
+        config.source_topic: dict.fromkeys(inputs.cluster.log_ends(config.source_topic).visible, EARLIEST),
+        config.probes_topic: inputs.cluster.recent_offsets(config.probes_topic, _PROBES_BACK),
     }
     log = read_log(
         spark,
@@ -220,66 +274,55 @@ def _start_membership(spark: SparkSession, config: StreamConfig, inputs: _Inputs
         read_committed=False,
         max_offsets_per_trigger=config.max_offsets_per_trigger,
     )
-    envelopes = to_envelopes(_observe_newest(log), config, dict(inputs.baseline.first_live))
-    return _start(fold_groups(envelopes, config), config, inputs, MEMBERSHIP, config.membership_trigger_ms)
+    rows = fold_groups(_observe_newest(log), config, inputs.watched.eras(MEMBERSHIP))
+    return _start(rows, config, inputs, MEMBERSHIP)
 
 
-def _start_commits(spark: SparkSession, config: StreamConfig, inputs: _Inputs) -> StreamingQuery:
+def _start_activity(spark: SparkSession, config: StreamConfig, inputs: _Inputs) -> StreamingQuery:
+    start: dict[str, Mapping[int, int]] = {
+        config.source_topic: dict.fromkeys(inputs.cluster.log_ends(config.source_topic).visible, EARLIEST),
+        config.probes_topic: inputs.cluster.recent_offsets(config.probes_topic, _PROBES_BACK),
+    }
+    for topic in config.all_metric_topics:
+        start[topic.name] = inputs.cluster.recent_offsets(topic.name, _REPORTS_BACK)
     log = read_log(
         spark,
         inputs.properties,
-        {config.source_topic: dict.fromkeys(inputs.ends.visible, EARLIEST)},
+        start,
         read_committed=True,
         max_offsets_per_trigger=config.max_offsets_per_trigger,
     )
-    rows = summarise_commits(_observe_newest(log), config).withColumn("topic", F.lit(config.commits_topic))
-    return _start(rows, config, inputs, COMMITS, config.commits_trigger_ms)
+    rows = pack_activity(_observe_newest(log), config, inputs.watched.eras(ACTIVITY))
+    return _start(rows.withColumn("topic", F.lit(config.activity_topic)), config, inputs, ACTIVITY)
 
 
 def _observe_newest(log: DataFrame) -> DataFrame:
     return log.observe(NEWEST, F.max(F.unix_millis("timestamp")).alias(NEWEST))
 
 
-def _start(rows: DataFrame, config: StreamConfig, inputs: _Inputs, name: str, trigger_ms: int) -> StreamingQuery:
+def _start(rows: DataFrame, config: StreamConfig, inputs: _Inputs, name: str) -> StreamingQuery:
+    trigger_ms = config.activity_trigger_ms if name == ACTIVITY else config.membership_trigger_ms
     client = {f"kafka.{key}": value for key, value in inputs.properties.items()}
     writer = rows.writeStream.format("kafka").queryName(name).outputMode("append").options(**client)
+    # Rows are bounded (rebalance_contract.bounds); the client's own limit must not be the smaller one.
+    writer = writer.option("kafka.max.request.size", str(2 * MAX_ROW_BYTES))
     writer = writer.option("checkpointLocation", query_path(config.checkpoint, name))
     return writer.trigger(processingTime=f"{trigger_ms} milliseconds").start()
 
 
-def _initial_status(config: StreamConfig, query: str) -> events.QueryStatus:
+def _initial_status(
+    config: StreamConfig, query: str, trigger_ms: int, catch_up: CatchUp | None
+) -> contract.QueryStatus:
     now = _now_ms()
-    trigger_ms = config.membership_trigger_ms if query == MEMBERSHIP else config.commits_trigger_ms
-    return events.QueryStatus(config.cluster, query, False, started_at_ms=now, updated_at_ms=now, trigger_ms=trigger_ms)
-
-
-def _publisher(producer: Producer, config: StreamConfig) -> Callable[[events.QueryStatus], None]:
-    def publish(status: events.QueryStatus) -> None:
-        # A full queue means the broker is away: the next status replaces this one anyway.
-        with suppress(BufferError):
-            key = f"{config.cluster}/query/{status.query}"
-            producer.produce(config.status_topic, key=key, value=events.encode(status))
-        producer.poll(0)
-
-    return publish
-
-
-def _row_publisher(producer: Producer, notify: Callable[[str], None]) -> Callable[[Output], None]:
-    def publish(row: Output) -> None:
-        topic, key, value = row
-        while True:
-            try:
-                producer.produce(topic, key=key, value=value)
-            except BufferError:
-                producer.poll(0.1)
-                continue
-            except KafkaException as error:
-                # The stream outlives a row that no broker would take.
-                notify(f"a row of {topic} with key {key} was left out: {error}")
-            producer.poll(0)
-            return
-
-    return publish
+    return contract.QueryStatus(
+        config.cluster,
+        query,
+        False,
+        started_at_ms=now,
+        updated_at_ms=now,
+        trigger_ms=trigger_ms,
+        wanted_records=0 if catch_up is None else catch_up.wanted,
+    )
 
 
 def _now_ms() -> int:

@@ -1,137 +1,131 @@
-"""The stream's own health, published to the status topic.
+"""The health of the queries, published to the status topic.
 
-Receives Spark's progress events of both queries; hands on one `QueryStatus` per query at every batch and at least
-every few seconds. Must not slow the queries down: events arrive on Spark's listener thread and publishing only queues.
+Spark is asked, a few times a second, for what it says of each query: one short text per batch crosses from the JVM,
+where a listener would bring every offset of every batch as an object. Knows nothing of what the queries do.
 """
 
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-)
+from pyspark.sql.streaming.query import StreamingQuery
 
-from rebalance_streaming.groups.events import QueryStatus
-
-Publish = Callable[[QueryStatus], None]
+from rebalance_contract import QueryStatus
 
 #: Name of the observation that carries the newest timestamp of a batch.
 NEWEST = "newest"
 
+#: topic -> partition -> position.
+Positions = dict[str, dict[int, int]]
+
 
 @dataclass(frozen=True, slots=True)
 class CatchUp:
-    """What a query must have read before it counts as caught up: the log's ends when the process started."""
+    """What a query must have read before it counts as caught up: its log's partitions as they were at the start."""
 
     topic: str
+    starts: Mapping[int, int]
     ends: Mapping[int, int]
 
     def reached(self, processed: Mapping[int, int]) -> bool:
         """Whether every partition that had records then has been read up to where it ended."""
-        return all(processed.get(partition, 0) >= end for partition, end in self.ends.items() if end > 0)
+        return all(processed.get(p, 0) >= end for p, end in self.ends.items() if end > self.starts.get(p, 0))
+
+    @property
+    def wanted(self) -> int:
+        """Log positions between start and end."""
+        return sum(max(0, end - self.starts.get(p, 0)) for p, end in self.ends.items())
+
+    def read(self, processed: Mapping[int, int]) -> int:
+        """How many of them have been processed."""
+        return sum(max(0, min(end, processed.get(p, 0)) - self.starts.get(p, 0)) for p, end in self.ends.items())
 
 
 @dataclass(slots=True)
-class _Watched:
+class QueryWatch:
+    """What is known of one query, over all its runs."""
+
     status: QueryStatus
-    catch_up: CatchUp
-    processed: dict[int, int] = field(default_factory=dict)
-    #: All that was written before this time has been read; 0: not known yet.
-    read_until_ms: int = 0
+    catch_up: CatchUp | None
+    positions: Positions = field(default_factory=dict)
+    _resumed: Positions | None = None
+    _is_first: bool = True
+    _batch: tuple[str, int] | None = None
+    _run: str = ""
+    _batch_since_ms: int = 0
 
+    def begin(self) -> None:
+        """Note that the query was started: its next batch tells where it goes on."""
+        self._is_first = True
 
-class ProgressListener(StreamingQueryListener):
-    """Turns Spark's events into statuses. Queries are known by name; others are ignored."""
+    def take_resumed(self) -> Positions | None:
+        """Return, once, from where a query that was started goes on; null until its first batch has been told."""
+        resumed, self._resumed = self._resumed, None
+        return resumed
 
-    def __init__(self, publish: Publish, now_ms: Callable[[], int]) -> None:
-        self._publish = publish
-        self._now_ms = now_ms
-        self._lock = threading.Lock()
-        self._watched: dict[str, _Watched] = {}
-        self._names: dict[str, str] = {}
+    def look(self, query: StreamingQuery, now_ms: int) -> None:
+        """Take up what Spark says of a query that runs."""
+        java: Any = query._jsq
+        if str(query.runId) != self._run:
+            # A new run's first batch may hang as well; for how long the former run's did is over.
+            self._run, self._batch_since_ms = str(query.runId), now_ms
+        progress = java.lastProgress()
+        if progress is not None and (str(query.runId), progress.batchId()) != self._batch:
+            self._batch, self._batch_since_ms = (str(query.runId), progress.batchId()), now_ms
+            self._after_batch(json.loads(progress.json()), now_ms)
+        said = java.status()
+        busy = bool(said.isTriggerActive())
+        if not busy:
+            self._batch_since_ms = now_ms
+        if not busy and not said.isDataAvailable() and self._batch is not None:
+            # The last look at the inputs, at most one trigger ago, found nothing.
+            self._idle(now_ms)
+        self.status = replace(self.status, updated_at_ms=now_ms, error=None)
 
-    def watch(self, status: QueryStatus, catch_up: CatchUp) -> None:
-        """Expect events of a query; its first status says that it has read nothing."""
-        with self._lock:
-            self._watched[status.query] = _Watched(status, catch_up)
+    def busy_ms(self, now_ms: int) -> int:
+        """Return for how long the running batch has been going on, 0 between batches."""
+        return now_ms - self._batch_since_ms if self._batch_since_ms else 0
 
-    def heartbeat(self) -> None:
-        """Publish every status again, so that a reader can tell a silent stream from an idle one."""
-        with self._lock:
-            for watched in self._watched.values():
-                watched.status = replace(watched.status, updated_at_ms=self._now_ms())
-                self._publish(watched.status)
+    def _idle(self, now_ms: int) -> None:
+        read_until_ms = max(self.status.read_until_ms, now_ms - self.status.trigger_ms)
+        self.status = replace(
+            self.status,
+            caught_up=True,
+            last_batch_at_ms=now_ms,
+            source_lag_records=0,
+            read_until_ms=read_until_ms,
+            read_records=self.status.wanted_records,
+        )
 
-    def caught_up(self) -> bool:
-        """Whether every query has read what was in the log at start."""
-        with self._lock:
-            return bool(self._watched) and all(each.status.caught_up for each in self._watched.values())
-
-    def read_until_ms(self) -> int:
-        """Return the time before which everything written has been read by all queries; 0 before their first batch."""
-        with self._lock:
-            return min((each.read_until_ms for each in self._watched.values()), default=0)
-
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
-        """Learn which run has which name: idle events carry only the run's id."""
-        with self._lock:
-            self._names[str(event.runId)] = event.name or ""
-
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        """Publish the query's status after a batch."""
-        progress = json.loads(event.progress.json)
-        with self._lock:
-            watched = self._watched.get(progress.get("name") or "")
-            if watched is None:
-                return
-            watched.processed |= _positions(progress, "endOffset", watched.catch_up.topic)
-            watched.status = self._after_batch(watched, progress)
-            if not watched.status.source_lag_records:
-                watched.read_until_ms = _started_ms(progress)
-            self._publish(watched.status)
-
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        """Note that the query looked and found nothing new, so it has read everything."""
-        with self._lock:
-            watched = self._watched.get(self._names.get(str(event.runId), ""))
-            if watched is None:
-                return
-            watched.read_until_ms = self._now_ms()
-            # Published with the next heartbeat: an idle query says this every second.
-            watched.status = replace(
-                watched.status, caught_up=True, last_batch_at_ms=self._now_ms(), source_lag_records=0
-            )
-
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """The job notices the end of a query itself."""
-
-    def _after_batch(self, watched: _Watched, progress: dict[str, Any]) -> QueryStatus:
-        now = self._now_ms()
+    def _after_batch(self, progress: dict[str, Any], now_ms: int) -> None:
+        if self._is_first:
+            self._resumed, self._is_first = _positions(progress, "startOffset"), False
+        for topic, found in _positions(progress, "endOffset").items():
+            self.positions.setdefault(topic, {}).update(found)
+        catch_up, status = self.catch_up, self.status
+        topic = "" if catch_up is None else catch_up.topic
+        processed = self.positions.get(topic, {})
+        latest = _positions(progress, "latestOffset").get(topic, {})
+        behind = sum(max(0, end - processed.get(p, 0)) for p, end in latest.items())
         state = progress.get("stateOperators") or [{}]
         newest = ((progress.get("observedMetrics") or {}).get(NEWEST) or {}).get(NEWEST)
-        latest = _positions(progress, "latestOffset", watched.catch_up.topic)
-        return replace(
-            watched.status,
-            caught_up=watched.status.caught_up or watched.catch_up.reached(watched.processed),
-            updated_at_ms=now,
-            last_batch_at_ms=now,
+        self.status = replace(
+            status,
+            caught_up=status.caught_up or catch_up is None or catch_up.reached(processed),
+            last_batch_at_ms=now_ms,
             batch_id=progress["batchId"],
             batch_ms=progress["batchDuration"],
             input_rows=progress["numInputRows"],
-            source_lag_records=sum(max(0, end - watched.processed.get(p, 0)) for p, end in latest.items()),
-            event_delay_ms=watched.status.event_delay_ms if newest is None else max(0, now - newest),
+            source_lag_records=behind,
+            event_delay_ms=status.event_delay_ms if newest is None else max(0, now_ms - newest),
             state_rows=state[0].get("numRowsTotal"),
             state_bytes=state[0].get("memoryUsedBytes"),
+            read_until_ms=status.read_until_ms if behind else max(status.read_until_ms, _started_ms(progress)),
+            read_records=0 if catch_up is None else catch_up.read(processed),
         )
 
 
@@ -139,12 +133,16 @@ def _started_ms(progress: dict[str, Any]) -> int:
     return int(datetime.fromisoformat(progress["timestamp"]).timestamp() * 1000)
 
 
-def _positions(progress: dict[str, Any], which: str, topic: str) -> dict[int, int]:
-    """Return the positions per partition of one topic in one of the progress report's offset fields."""
-    found: dict[int, int] = {}
+def _positions(progress: dict[str, Any], which: str) -> Positions:
+    """Return the positions by topic and partition in one of the progress report's offset fields."""
+    found: Positions = {}
     for source in progress["sources"]:
         offsets = source.get(which) or {}
         # Spark reports offsets as JSON, nested as text or as an object depending on the path it took.
         offsets = json.loads(offsets) if isinstance(offsets, str) else offsets
-        found |= {int(p): int(at) for p, at in (offsets.get(topic) or {}).items()}
+        if not isinstance(offsets, dict):
+            # Only Kafka's sources have positions by topic and partition.
+            continue
+        for topic, partitions in offsets.items():
+            found.setdefault(topic, {}).update({int(p): int(at) for p, at in partitions.items()})
     return found

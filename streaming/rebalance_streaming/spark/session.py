@@ -6,13 +6,18 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from rebalance_kafka.properties import java_system_properties
 from rebalance_streaming.config import StreamConfig
 
+#: Half of the processor time of a start goes into compiling code that runs once, and a heap of this size needs no
+#: collector with threads and tables of its own.
+_SMALL_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:MaxDirectMemorySize=256m")
 _LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
@@ -26,6 +31,8 @@ def session_options(config: StreamConfig) -> dict[str, str]:
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
         ),
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
+        "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "128",
         # Lets a nullable field be added to the state schema later without a new checkpoint.
         "spark.sql.streaming.stateStore.encodingFormat": "avro",
         "spark.sql.shuffle.partitions": str(config.shuffle_partitions),
@@ -34,6 +41,13 @@ def session_options(config: StreamConfig) -> dict[str, str]:
         # An idle query reports this often that it looked and found nothing.
         "spark.sql.streaming.noDataProgressEventInterval": "1000",
         "spark.sql.session.timeZone": "UTC",
+        # One Kafka client per query and partition: with 50 partitions, two queries have more than Spark's 64, and each
+        # batch would make and close most of them.
+        "spark.kafka.consumer.cache.capacity": "2048",
+        # Without a limit, stopping a batch that does not heed it would hold up whoever looks after all queries.
+        "spark.sql.streaming.stopTimeout": "30s",
+        # Spark's own pattern knows neither a private key in PEM nor a login module.
+        "spark.redaction.regex": r"(?i)secret|password|token|access[.]?key|jaas|keystore[.]key",
     }
     if is_local(config.checkpoint):
         # The default manager forks dozens of processes per batch on a local disk.
@@ -51,10 +65,18 @@ def _own_process_options(config: StreamConfig) -> dict[str, str]:
     return {
         "spark.master": config.master,
         "spark.driver.memory": config.driver_memory,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
+        "spark.driver.extraJavaOptions": " ".join(
+            (f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}", *_SMALL_JVM)
+        ),
+        **_executor_options(config),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
+
+
+def _executor_options(config: StreamConfig) -> dict[str, str]:
+    options = " ".join(f"-D{name}={value}" for name, value in java_system_properties(config.kafka).items())
+    return {"spark.executor.extraJavaOptions": options} if options else {}
 
 
 def is_local(checkpoint: str) -> bool:
@@ -80,6 +102,10 @@ def start_session(config: StreamConfig, jars: Iterable[Path] = ()) -> SparkSessi
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    # The driver's JVM runs already, whoever started it.
+    jvm: Any = session._jvm
+    for name, value in java_system_properties(config.kafka).items():
+        jvm.java.lang.System.setProperty(name, value)
     return session
 
 
@@ -90,5 +116,7 @@ def _start_jvm(options: Mapping[str, str]) -> None:
     The JVM ends when this process does, however that happens: it reads the end of its standard input.
     """
     if SparkContext._gateway is None:
+        # RocksDB allocates from many threads; an arena each would be memory that nobody gives back.
+        os.environ.setdefault("MALLOC_ARENA_MAX", "2")
         conf = SparkConf(loadDefaults=False).setAll(list(options.items()))
         SparkContext._ensure_initialized(gateway=launch_gateway(conf, {"start_new_session": True}))  # type: ignore[no-untyped-call]

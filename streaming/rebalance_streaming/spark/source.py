@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 #: topic -> partition -> position; -2 is the earliest one kept.
@@ -23,6 +23,18 @@ EARLIEST = -2
 SPEED = {"kafka.fetch.max.wait.ms": "0", "kafka.max.poll.records": "5000"}
 
 
+_OFFSET_COMMIT_PREFIXES = (b"\x00\x00", b"\x00\x01")
+
+
+def is_offset_commit() -> Column:
+    """Whether a row's key says offset commit (types 0 and 1), decided without leaving the JVM.
+
+    False, never null, for keys that are missing or too short: those belong to the membership query, which counts them.
+    """
+    record_type = F.substring(F.coalesce(F.col("key"), F.lit(b"")), 1, 2)
+    return record_type.isin(*_OFFSET_COMMIT_PREFIXES)
+
+
 def read_log(
     spark: SparkSession,
     java_properties: Mapping[str, str],
@@ -31,7 +43,7 @@ def read_log(
     read_committed: bool,
     max_offsets_per_trigger: int,
 ) -> DataFrame:
-    """Return the source's columns (key, value, topic, partition, offset, timestamp, timestampType).
+    """Return the source's columns (key, value, topic, partition, offset, timestamp, timestampType, headers).
 
     Partitions are those of `starting_offsets`, which only matter where the checkpoint has none.
     """
@@ -39,6 +51,7 @@ def read_log(
     return (
         reader.option("startingOffsets", _as_json(starting_offsets))
         .option("maxOffsetsPerTrigger", max_offsets_per_trigger)
+        .option("includeHeaders", "true")
         .option("kafka.isolation.level", "read_committed" if read_committed else "read_uncommitted")
         .load()
     )

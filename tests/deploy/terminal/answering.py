@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from deploy.terminal.pictures import ENRICHER, FORMATION, FORMED, LOSS, OVERVIEW, STARVED, TWICE
-from rebalance_streaming.groups.events import encode
+from rebalance_contract import encode
 
 PREFIX = "/api/v1/"
 

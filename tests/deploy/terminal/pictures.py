@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from rebalance_deploy.terminal.answers import FindingRow, Overview, OverviewRow, WindowRow
-from rebalance_streaming.groups.events import (
+from rebalance_contract import (
     Advice,
     Alternative,
     Counters,
@@ -16,11 +15,12 @@ from rebalance_streaming.groups.events import (
     GroupSnapshot,
     Member,
     Moves,
-    Rebalance,
+    RebalanceImpact,
     Silence,
     Subject,
     SubjectMember,
 )
+from rebalance_deploy.terminal.answers import FindingRow, Overview, OverviewRow, RebalanceRow, WindowRow
 
 #: 2026-09-21 13:33:20 UTC.
 NOW_MS = 1_790_000_000_000
@@ -39,7 +39,20 @@ SIX = member("consumer-enricher-6", "10.4.2.18", {"orders": [0, 1, 2, 3]})
 SEVEN = member("consumer-enricher-7", "10.4.2.19", {"orders": [4, 5, 6, 7]})
 EIGHT = member("consumer-enricher-8", "10.4.2.20", {"orders": [8, 9], "refunds": [0, 1]})
 
-LOSS = Rebalance(
+COST = RebalanceImpact(
+    "prod",
+    "payments-enricher",
+    "12-4711",
+    silences=(
+        Silence("orders", 4, NOW_MS - 4 * MINUTE_MS, NOW_MS - 3 * MINUTE_MS + 9_000),
+        Silence("orders", 5, NOW_MS - 4 * MINUTE_MS, NOW_MS - 3 * MINUTE_MS + 9_000),
+    ),
+    lost_partition_ms=42_000,
+    lag_before=120,
+    lag_peak=1_900_000,
+)
+
+LOSS = RebalanceRow(
     cluster="prod",
     group="payments-enricher",
     rebalance_id="12-4711",
@@ -82,16 +95,10 @@ LOSS = Rebalance(
     left=(SEVEN.member_id,),
     first_offender=SEVEN.member_id,
     moves=Moves(moved={"orders": [4, 5, 6, 7]}, kept=8),
-    silences=(
-        Silence("orders", 4, NOW_MS - 4 * MINUTE_MS, NOW_MS - 3 * MINUTE_MS + 9_000),
-        Silence("orders", 5, NOW_MS - 4 * MINUTE_MS, NOW_MS - 3 * MINUTE_MS + 9_000),
-    ),
-    lost_partition_ms=42_000,
-    lag_before=120,
-    lag_peak=1_900_000,
+    impact=COST,
 )
 
-FORMED = Rebalance(
+FORMED = RebalanceRow(
     cluster="prod",
     group="payments-enricher",
     rebalance_id="12-17",
@@ -116,6 +123,7 @@ FORMED = Rebalance(
     joined=(SIX.member_id, SEVEN.member_id, EIGHT.member_id),
     left=(),
     moves=Moves(gained=12),
+    impact=RebalanceImpact("prod", "payments-enricher", "12-17"),
 )
 
 STARVED = Finding(

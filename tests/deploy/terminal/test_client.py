@@ -163,6 +163,8 @@ def test_a_password_lets_in(monitor, exporter, tmp_path):
         (["--url", "http://ops:s3cret@host"], "--url must not hold a password"),
         (["--url", "localhost:9642"], "--url localhost:9642 is no address: type it as http://127.0.0.1:9642"),
         (["--url", "\x1b[2J"], "--url \\x1b[2J is no address"),
+        (["--url", "http://[::1"], "--url http://[::1 is no address"),
+        (["--url", "http://localhost:99999"], "--url http://localhost:99999 is no address"),
         (["--ca-file", "/nowhere.pem"], "cannot read --ca-file /nowhere.pem as PEM certificates: "),
         (["--ca-file", "/dev/null"], "cannot read --ca-file /dev/null as PEM certificates: "),
     ],

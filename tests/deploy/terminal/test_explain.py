@@ -7,6 +7,7 @@ import pytest
 
 from deploy.terminal.pictures import (
     CALM_ROW,
+    COST,
     EIGHT,
     ENRICHER,
     ENRICHER_ROW,
@@ -23,12 +24,12 @@ from deploy.terminal.pictures import (
     member,
 )
 from deploy.terminal.running import hold_to_golden
+from rebalance_contract import Alternative, Evidence, Generation
 from rebalance_deploy.terminal.access import Access
 from rebalance_deploy.terminal.assignments import compare_assignments
 from rebalance_deploy.terminal.explain import Facts, choose_rebalance, explain
 from rebalance_deploy.terminal.figures import Clock
 from rebalance_deploy.terminal.phases import tell_phases
-from rebalance_streaming.groups.events import Alternative, Evidence, Generation
 
 ME = "payments-enricher"
 FACTS = Facts(NOW_MS, ENRICHER, OVERVIEW.groups, LOSS, (STARVED, TWICE))
@@ -174,10 +175,27 @@ def test_the_scope_is_the_coordinator(rows, scope):
 
 def test_lag_tells_when_it_was_back():
     """Counted from the start; without probes it is left out."""
-    back = replace(LOSS, lag_recovered_at_ms=LOSS.started_before_ms + 95_000)
+    back = replace(LOSS, impact=replace(COST, lag_recovered_at_ms=LOSS.started_before_ms + 95_000))
     assert passages(replace(FACTS, rebalance=back))["Impact"][-1] == "lag 120 -> 1.9M, back 1.6 min after the start"
-    unknown = replace(LOSS, lag_before=None, lag_peak=None)
+    unknown = replace(LOSS, impact=replace(COST, lag_before=None, lag_peak=None))
     assert not any("lag" in line for line in passages(replace(FACTS, rebalance=unknown))["Impact"])
+
+
+def test_what_a_rebalance_cost_may_not_be_known():
+    """Until the diagnosis has told, nothing is claimed; where a row had no room, the sums are complete."""
+    assert passages(replace(FACTS, rebalance=replace(LOSS, impact=None)))["Impact"][1:] == (
+        "what it cost is not known yet: the diagnosis has not told",
+    )
+    cut = replace(LOSS, impact=replace(COST, is_truncated=True), members_before_count=900, members_after_count=800)
+    told = passages(replace(FACTS, rebalance=cut))
+    assert told["Impact"][1] == "2 partitions or more without commits, 42 s in all at most"
+    assert told["Since"][1].startswith("members 900 -> 800; ")
+
+
+def test_windows_may_not_be_known():
+    """While the diagnosis is silent nobody knows how many rebalances there were lately."""
+    row = replace(ENRICHER_ROW, windows={})
+    assert passages(replace(FACTS, rows=(row,)))["State"][0].count("rebalances in the last 15 min not known") == 1
 
 
 def test_one_that_came_back_is_one_row():

@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 
 from deploy.terminal.answering import event
-from deploy.terminal.pictures import CALM_ROW, HOSTILE, LOSS, NOW_MS, STARVED
+from deploy.terminal.pictures import CALM_ROW, COST, HOSTILE, LOSS, NOW_MS, STARVED
 from deploy.terminal.running import hold_to_golden
+from rebalance_contract import encode
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.terminal import tail
 from rebalance_deploy.terminal.access import Access
 from rebalance_deploy.terminal.client import Api
 from rebalance_deploy.terminal.figures import Clock
 from rebalance_deploy.terminal.sse import ServerEvent
-from rebalance_streaming.groups.events import encode
 
 HELLO = event("hello", {"at_ms": NOW_MS, "version": "1"})
 GONE = {"cluster": "prod", "group": "old"}
@@ -65,7 +65,7 @@ def test_events_become_lines(exporter):
 def test_what_was_said_is_not_said_again(exporter):
     """Objects come again with every small change, and after a connection was lost."""
     again = [
-        event("rebalance", replace(LOSS, lost_partition_ms=99_000)),
+        event("rebalance", replace(LOSS, impact=replace(COST, lost_partition_ms=99_000))),
         event("finding", replace(STARVED, rebalances=13)),
     ]
     exporter.streams = [

@@ -1,8 +1,8 @@
 """A rebalance in one line."""
 
 from groups.records import Log, member
+from rebalance_contract import Rebalance
 from rebalance_deploy.terminal.words import describe
-from rebalance_streaming.groups.events import Rebalance
 from rebalance_streaming.groups.fold import fold
 from rebalance_streaming.groups.model import new_state
 

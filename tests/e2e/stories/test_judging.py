@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+import rebalance_contract as contract
+from rebalance_contract import Finding, Subject, SubjectMember
 from rebalance_deploy.stories.judging import mistakes_of_cured, mistakes_of_sick
 from rebalance_deploy.stories.play import StoryRun
 from rebalance_deploy.stories.story import Advice, Expected
-from rebalance_streaming.groups import events
-from rebalance_streaming.groups.events import Finding, Subject, SubjectMember
 
 EXPECTED = Expected(
     "poll_overrun",
@@ -68,7 +68,7 @@ def found(rule: str, **changes: Any) -> Finding:
     return Finding(**{**fields, **changes})
 
 
-ADVICE = (events.Advice("max.poll.records", "30", "10", "-"), events.Advice("upgrade", "1", "2 or later", "-"))
+ADVICE = (contract.Advice("max.poll.records", "30", "10", "-"), contract.Advice("upgrade", "1", "2 or later", "-"))
 CAUSE = found("poll_overrun", primary=True, variant="long", subject=Subject((SubjectMember("a-1"),)), advice=ADVICE)
 CHILD = found("duplicate_processing")
 
@@ -93,7 +93,7 @@ def test_what_is_right_has_no_mistakes():
         ([replace(CAUSE, advice=ADVICE[:1]), CHILD], "no upgrade"),
         ([CAUSE, CHILD, found("member_crash")], "member_crash was found"),
         (
-            [replace(CAUSE, advice=(*ADVICE, events.Advice("session.timeout.ms", None, "1", "-"))), CHILD],
+            [replace(CAUSE, advice=(*ADVICE, contract.Advice("session.timeout.ms", None, "1", "-"))), CHILD],
             "was advised",
         ),
     ],

@@ -12,9 +12,9 @@ import msgspec
 
 from e2e.pages import page
 from e2e.rig import READY_SECONDS
+from rebalance_contract import Finding
 from rebalance_deploy import local
 from rebalance_deploy.stories.stage import Stage
-from rebalance_streaming.groups.events import Finding
 
 
 class _Answer(msgspec.Struct):

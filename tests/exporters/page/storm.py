@@ -12,16 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from exporters.contract_rows import NOW_MS, group_row, query_row
-from rebalance_exporters.view import COMMITS, FINDINGS, GROUPS, PROBES, REBALANCES, Row, View
-from rebalance_streaming.detect.config import DetectConfig
-from rebalance_streaming.groups.events import Counters, GroupSnapshot, Member, Panes, Probe, encode
+from exporters.contract_rows import NOW_MS, group_row, lag_row, stream_rows
+from exporters.replayed import topic_row
+from rebalance_contract import WINDOWS_MS, Counters, GroupSnapshot, GroupWindow, Member, Panes, TopicLag
+from rebalance_exporters.view import Row, View
 from rebalance_streaming.replay import replay
 
 _FOLDER = Path(__file__).parents[2] / "golden" / "stories"
 #: Epoch times, told from lengths of time by their size.
 _EPOCH_FROM_MS = 1_000_000_000_000
-_TOPICS = {"group": GROUPS, "rebalance": REBALANCES, "finding": FINDINGS, "commits": COMMITS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +59,7 @@ def storm_view() -> View:
 
 def storm_rows() -> Iterator[Row]:
     """Yield the status of the stream, the incidents, calm groups, and one group that rebalances just now."""
-    yield query_row()
-    yield query_row("commits")
+    yield from stream_rows()
     for incident in INCIDENTS:
         yield from replay_incident(incident)
     for number, name in enumerate(_CALM):
@@ -75,16 +73,17 @@ def replay_incident(incident: Incident) -> Iterator[Row]:
     """Yield the rows that a recording leads to."""
     packed = _FOLDER / f"{incident.recording}.jsonl.gz"
     raw = gzip.decompress(packed.read_bytes()) if packed.exists() else packed.with_suffix("").read_bytes()
-    rows = [json.loads(row) for row in replay([raw.splitlines(keepends=True)], output="all", detect=DetectConfig())]
+    rows = [json.loads(row) for row in replay([raw.splitlines(keepends=True)], output="all")]
     (recorded,) = (row for row in rows if row["kind"] == "group")
     shift_ms = NOW_MS - incident.ended_ms_ago - recorded["updated_at_ms"]
     for row in rows:
-        kind = row.pop("kind")
         moved = json.loads(json.dumps(_move(row, shift_ms)).replace(recorded["group"], incident.group))
         moved["cluster"] = "prod"
-        if kind == "group":
+        if moved["kind"] == "group":
             moved["coordinator"] = 3
-        yield Row(_TOPICS[kind], _key(kind, moved).encode(), json.dumps(moved).encode())
+        written = topic_row(moved)
+        if written is not None:
+            yield written
 
 
 def _move(value: Any, shift_ms: int) -> Any:
@@ -94,13 +93,6 @@ def _move(value: Any, shift_ms: int) -> Any:
         return [_move(each, shift_ms) for each in value]
     is_epoch = isinstance(value, int) and value > _EPOCH_FROM_MS
     return value + shift_ms if is_epoch else value
-
-
-def _key(kind: str, row: dict[str, Any]) -> str:
-    if kind == "commits":
-        return str(row["group"])
-    names = {"rebalance": ["rebalance_id"], "finding": ["rule", "finding_id"]}.get(kind, [])
-    return "/".join([row["cluster"], row["group"], *(row[name] for name in names)])
 
 
 def calm_rows(name: str, members: int, lag: int, **changes: Any) -> Iterator[Row]:
@@ -128,12 +120,9 @@ def calm_rows(name: str, members: int, lag: int, **changes: Any) -> Iterator[Row
         updated_at_ms=NOW_MS - 50_000_000,
     )
     yield group_row(snapshot, **changes)
-    committed = {name: {"0": 1_000}}
-    probe = Probe(
-        probed_at_ms=NOW_MS - 2_000,
-        cluster="prod",
+    yield lag_row(
         group=name,
-        end_offsets={name: {"0": 1_000 + lag}},
-        committed_offsets=committed,
+        total=lag,
+        topics={name: TopicLag([0], [1_000], [lag], lag)},
+        windows=dict.fromkeys(WINDOWS_MS, GroupWindow(commits=60, lag_max=lag, lag_slope=0.0)),
     )
-    yield Row(PROBES, name.encode(), encode(probe))

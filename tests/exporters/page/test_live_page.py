@@ -12,14 +12,23 @@ from urllib.parse import quote
 import pytest
 from selenium.webdriver.common.keys import Keys
 
-from exporters.contract_rows import NOW_MS, PAYMENTS, group_row, query_row, rebalance_row
+from exporters.contract_rows import (
+    NOW_MS,
+    PAYMENTS,
+    WINDOWS,
+    group_row,
+    impact_row,
+    lag_row,
+    probed_lag_row,
+    query_row,
+    rebalance_row,
+    stream_rows,
+)
 from exporters.page.browser import Browser
 from exporters.page.storm import storm_view
 from exporters.serving import serving
 from exporters.test_overview import FINDING
-from rebalance_exporters import stream_events
-from rebalance_exporters.view import FINDINGS, GROUPS, REBALANCES, Row, View
-from rebalance_streaming.groups.events import (
+from rebalance_contract import (
     Advice,
     Alternative,
     Evidence,
@@ -32,9 +41,12 @@ from rebalance_streaming.groups.events import (
     Silence,
     Subject,
     SubjectMember,
+    TopicLag,
     decode,
     encode,
 )
+from rebalance_exporters import stream_events
+from rebalance_exporters.view import FINDINGS, GROUPS, REBALANCES, Row, View
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 
@@ -70,7 +82,7 @@ def showing(browser: Browser, view: View, address: str = "#/", **window: int | b
 def make_view(*rows: Row) -> View:
     """A view of a stream that is well."""
     view = View(group_expiry_seconds=3600, keep_rebalances=1_000)
-    view.apply([query_row(), query_row("commits"), *rows])
+    view.apply([*stream_rows(), *rows])
     return view
 
 
@@ -123,9 +135,8 @@ def put_finding(**changes: object) -> Row:
 
 def losing(group: str, seconds: int) -> list[Row]:
     """A group that lost some time in the last minutes."""
-    silence = Silence("orders", 0, NOW_MS - 60_000, NOW_MS - 60_000 + seconds * 1_000)
-    rebalance = make_rebalance("1", group, started_before_ms=NOW_MS - 60_000, silences=(silence,))
-    return [group_row(group=group), put(rebalance)]
+    windows = {name: replace(window, lost_partition_ms=seconds * 1_000) for name, window in WINDOWS.items()}
+    return [group_row(group=group), lag_row(group=group, windows=windows)]
 
 
 def group_names(browser: Browser) -> list[str]:
@@ -207,6 +218,23 @@ def test_a_group_is_explained_and_stays_live(browser: Browser) -> None:
         assert browser.complaints() == []
 
 
+@pytest.mark.parametrize(
+    ("slope", "shown"),
+    [
+        (None, "1000"),
+        (-0.04, "1000"),
+        (-0.34, "1000 (\N{MINUS SIGN}0.3/s)"),
+        (2.0, "1000 (+2/s)"),
+        (1_234.5, "1000 (+1235/s)"),
+    ],
+)
+def test_growth_of_lag_is_shown_where_there_is_any(browser: Browser, slope: float | None, shown: str) -> None:
+    """A growth that would round to nothing has no sign either."""
+    windows = {**WINDOWS, "5m": replace(WINDOWS["5m"], lag_slope=slope)}
+    with showing(browser, make_view(group_row(), probed_lag_row(windows=windows)), "#/groups/prod/payments"):
+        browser.wait(lambda: f"Lag\n{shown}" in browser.texts(".facts > *"))
+
+
 def test_a_rebalance_is_explained(browser: Browser) -> None:
     """Its address, as alerts link to it, shows phases, who had what before and after, and the cause."""
     view = make_view(group_row(), put(make_rebalance("1")), put(make_rebalance("2", started_before_ms=NOW_MS)))
@@ -271,8 +299,10 @@ def test_names_are_only_text(browser: Browser, name: str, window: dict[str, int]
     )  # fmt: skip
     key = f"{name}/{name}/{name}"
     view = make_view(
-        query_row(cluster=name),
+        *stream_rows(cluster=name),
         group_row(snapshot),
+        lag_row(cluster=name, group=name, topics={name: TopicLag([0], [1], [1], 1)}),
+        impact_row(name, group=name, cluster=name, silences=(Silence(name, 0, NOW_MS - 9_000, NOW_MS),)),
         Row(REBALANCES, key.encode(), encode(rebalance)),
         Row(FINDINGS, f"{key}/".encode(), finding.value),
     )
@@ -467,7 +497,7 @@ def test_data_that_is_not_fresh_is_said(browser: Browser) -> None:
         browser.wait(lambda: browser.text("#age") in {"data 1 s old", "data 2 s old"})
         view.apply([query_row(updated_at_ms=NOW_MS - 600_000, last_batch_at_ms=NOW_MS - 600_000)])
         browser.wait(lambda: browser.text("#connection-text") == "Live, data not fresh")
-        assert browser.text("#trouble").startswith("NOT UP TO DATE: no batch for 600 s")
+        assert browser.text("#trouble").startswith("NOT UP TO DATE: no word from the membership for 600 s")
         assert browser.text("#age") == "data 10 min old"
 
 

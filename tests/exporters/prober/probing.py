@@ -10,9 +10,9 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
+from rebalance_contract import Probe, decode
 from rebalance_exporters.prober.config import ProbeConfig
 from rebalance_exporters.prober.run import run
-from rebalance_streaming.groups.events import Probe, decode
 from waiting import wait_for
 
 DEADLINE_SECONDS = 60

@@ -78,4 +78,10 @@ def test_a_topics_error_says_what_to_grant():
     assert denied.is_denied
     assert "kafka-acls --add --operation Describe --topic t" in (denied.error or "")
     assert not read_topic(SimpleNamespace(error_code=3, **fields)).is_denied
-    assert read_topic(SimpleNamespace(error_code=0, name="t", partitions=[1, 2])).partitions == 2
+
+
+def test_leaders_are_by_partition_number():
+    """In whatever order they come; a number that cannot be one is left out."""
+    rows = [SimpleNamespace(partition_index=number, leader_id=leader) for number, leader in ((1, 7), (0, -1), (9, 5))]
+    topic = read_topic(SimpleNamespace(error_code=0, name="t", partitions=rows))
+    assert (topic.leaders, topic.partitions) == ((-1, 7, -1), 3)

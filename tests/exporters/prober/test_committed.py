@@ -9,7 +9,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 
 from exporters.prober.probing import make_config, probing
 from exporters.prober.test_probe_broker import create_topic, name, publish_group  # noqa: F401
-from rebalance_exporters.prober.committed import AGAIN_SECONDS, CommittedAsker
+from rebalance_exporters.prober.committed import AGAIN_SECONDS, PATIENCE_SECONDS, CommittedAsker
 from waiting import wait_for
 
 
@@ -56,21 +56,26 @@ def _coordinator(group: str) -> int:
 
 @pytest.mark.parametrize("newest", [8, 3], ids=["many groups in a request", "one group in a request"])
 def test_every_group_has_its_turn_and_none_too_often(newest: int):
-    """A few each round, the longest unasked first; again after ten minutes; a forgotten one starts over."""
+    """Not at once, a few each round, the longest due first; again after ten minutes; a forgotten one starts over."""
     brokers = _Brokers(newest)
     asker = CommittedAsker(brokers)  # type: ignore[arg-type]
     names = [f"g{number:03d}" for number in range(300)]
-    first = asker.ask(names, 0.0)
+    assert asker.ask(names, 0.0).offsets == {}
+    assert asker.ask(names, PATIENCE_SECONDS - 1).offsets == {}
+    first = asker.ask(names, PATIENCE_SECONDS)
     assert len(brokers.asked) == 200
     assert first.offsets[names[0]] == {"orders": {"0": 7}}
-    asker.ask(names, 5.0)
+    asker.ask(names, PATIENCE_SECONDS + 5)
     assert sorted(brokers.asked) == names
-    asker.ask(names, AGAIN_SECONDS - 1)
+    again = PATIENCE_SECONDS + AGAIN_SECONDS
+    asker.ask(names, again - 1)
     assert len(brokers.asked) == 300
-    asker.ask(names, AGAIN_SECONDS)
+    asker.ask(names, again)
     assert len(brokers.asked) == 500
-    asker.ask([], AGAIN_SECONDS + 1)
-    asker.ask(names[:1], AGAIN_SECONDS + 2)
+    asker.ask([], again + 1)
+    asker.ask(names[:1], again + 2)
+    assert len(brokers.asked) == 500
+    asker.ask(names[:1], again + 2 + PATIENCE_SECONDS)
     assert brokers.asked[-1] == "g000"
 
 
@@ -78,6 +83,7 @@ def test_a_group_whose_coordinator_is_moving_is_asked_again_soon_and_a_forbidden
     """The first has an answer in a moment; the second one's will be the same, and is told once."""
     brokers = _Brokers(8, {"g1": NotCoordinatorError.errno, "g2": GroupAuthorizationFailedError.errno})
     asker = CommittedAsker(brokers)  # type: ignore[arg-type]
+    asker.ask(["g0", "g1", "g2"], -PATIENCE_SECONDS)
     first = asker.ask(["g0", "g1", "g2"], 0.0)
     assert list(first.offsets) == ["g0"]
     assert "NotCoordinator" in first.errors[1] or "NotCoordinator" in first.errors[0]
@@ -87,11 +93,12 @@ def test_a_group_whose_coordinator_is_moving_is_asked_again_soon_and_a_forbidden
 
 
 @pytest.mark.broker
-def test_what_was_committed_long_ago_is_told(broker, name):  # noqa: F811
-    """A group without commits in the commits topic: its offsets come from the coordinator, and so do its ends."""
+def test_what_the_stream_tells_no_commit_of_is_told(broker, name, monkeypatch):  # noqa: F811
+    """A group without a commit or a lag row: its offsets come from the coordinator, and so do its ends."""
+    monkeypatch.setattr("rebalance_exporters.prober.committed.PATIENCE_SECONDS", 0.1)
     create_topic(broker.bootstrap, name, partitions=2)
     prefix = f"{name}."
-    for topic in ("groups", "commits"):
+    for topic in ("groups", "lag", "activity"):
         create_topic(broker.bootstrap, prefix + topic)
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": name, "log_level": 0})
 

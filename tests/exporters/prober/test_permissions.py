@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import re
 import shlex
 import time
 import urllib.request
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -24,9 +26,12 @@ from kafka.structs import OffsetAndMetadata
 
 from exporters.prober.probing import Probed, make_config, probing
 from exporters.prober.test_probe_broker import AUTHORIZED, create_topic, produce, publish_commit
+from rebalance_contract import topics
 from rebalance_exporters.config import ExportConfig
 from rebalance_exporters.consumer import TopicReader
 from rebalance_exporters.view import TOPICS, View
+from rebalance_streaming.cluster import Cluster
+from rebalance_streaming.config import StreamConfig
 from waiting import wait_for
 
 pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("patient")]
@@ -48,8 +53,13 @@ def read_bindings(command: list[str]) -> list[AclBinding]:
     ((kind, name),) = [(KINDS[flag], value) for flag, value in flags if flag in KINDS]
     prefixed = ("--resource-pattern-type", "prefixed") in flags
     pattern = ResourcePatternType.PREFIXED if prefixed else ResourcePatternType.LITERAL
-    operations = [AclOperation[value.upper()] for flag, value in flags if flag == "--operation"]
+    operations = [read_operation(value) for flag, value in flags if flag == "--operation"]
     return [make_binding(kind, name, pattern, operation) for operation in operations]
+
+
+def read_operation(name: str) -> AclOperation:
+    """The operation that kafka-acls calls by this name, for example DescribeConfigs."""
+    return AclOperation[re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper()]
 
 
 def make_binding(
@@ -109,7 +119,7 @@ def read_metric(probed: Probed, name: str) -> float:
 def test_the_prober_can_do_with_what_is_documented(make_broker):
     """It creates its topic, describes a group, asks offsets, publishes, and complains of nothing."""
     broker = make_broker(**AUTHORIZED)
-    for topic in ("t", f"{PREFIX}groups", f"{PREFIX}commits"):
+    for topic in ("t", *(f"{PREFIX}{name}" for name in ("groups", "lag", "activity"))):
         create_topic(broker.bootstrap, topic)
     publish_commit(broker.bootstrap, PREFIX, "g", "t")
     with KafkaAdminClient(bootstrap_servers=broker.bootstrap) as admin:
@@ -149,6 +159,72 @@ def test_the_exporter_can_do_with_what_is_documented(make_broker):
         assert reader.progress.kafka_errors == 0
     finally:
         reader.stop()
+
+
+def test_the_stream_can_start_with_what_is_documented(make_broker):
+    """It reads the log, makes its topics and checks their settings without complaint; the check it may do without."""
+    broker, said = make_broker(**AUTHORIZED), []
+    cluster = Cluster(StreamConfig(kafka={"bootstrap.servers": broker.bootstrap}, topic_prefix=PREFIX))
+    # Makes the offsets topic, which in any cluster that has groups is there.
+    assert cluster.ensure_source() > 0
+    grant_only(broker.bootstrap, "stream")
+    cluster.check_readable(cluster.log_ends(cluster.source_topic))
+    for _ in range(2):
+        cluster.ensure_topics(said.append)
+    assert said == []
+    revoke_settings(broker.bootstrap)
+
+    def told() -> list[str]:
+        said.clear()
+        cluster.ensure_topics(said.append)
+        return said
+
+    # A broker obeys an ACL a moment after it has confirmed it.
+    (sentence,) = wait_for(told, "a warning")
+    assert "cannot be checked" in sentence
+
+
+def revoke_settings(bootstrap: str) -> None:
+    """Take back that the settings of the monitor's topics may be read."""
+    resource, everybody = (ResourceType.TOPIC, PREFIX, ResourcePatternType.PREFIXED), ("User:ANONYMOUS", "*")
+    wanted = AclBindingFilter(*resource, *everybody, AclOperation.DESCRIBE_CONFIGS, AclPermissionType.ALLOW)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    (taken,) = admin.delete_acls([wanted]).values()
+    assert len(taken.result()) == 1
+
+
+@pytest.mark.parametrize(
+    ("process", "parties"), [("stream", topics.QUERIES), ("probe", ("prober",)), ("export", ("exporter",))]
+)
+def test_what_is_documented_follows_the_table_of_topics(process, parties):
+    """A process may read and write what the table says it does; the prober, granted topic by topic, no other."""
+    granted = [binding for command in read_commands(process) for binding in read_bindings(command)]
+    reads = {each.name for each in topics.TOPICS if set(parties) & set(each.readers)}
+    writes = {each.name for each in topics.TOPICS if set(parties) & set(each.writers)}
+    may_read, may_write = covered(granted, AclOperation.READ), covered(granted, AclOperation.WRITE)
+    assert reads <= may_read
+    assert writes <= may_write
+    assert process != "probe" or (reads, writes) == (may_read, may_write)
+    assert process != "export" or not may_write
+
+
+def covered(bindings: list[AclBinding], operation: AclOperation) -> set[str]:
+    """The short names of the monitor's topics on which bindings allow an operation."""
+    named = {each.full_name(PREFIX): each.name for each in topics.TOPICS}
+    return {
+        name
+        for full_name, name in named.items()
+        for binding in bindings
+        if (binding.restype, binding.operation) == (ResourceType.TOPIC, operation)
+        if full_name == binding.name
+        or (binding.resource_pattern_type == ResourcePatternType.PREFIXED and full_name.startswith(binding.name))
+    }
+
+
+def test_the_exporter_reads_what_the_table_says():
+    """All seven topics of which it is a reader, and no other."""
+    assert set(TOPICS) == {each.name for each in topics.TOPICS if "exporter" in each.readers}
+    assert len(TOPICS) == 7
 
 
 def test_every_process_has_its_commands():

@@ -3,17 +3,15 @@
 from dataclasses import replace
 
 import msgspec
-import pytest
 
+from rebalance_contract import Probe, ProbedMember, encode
 from rebalance_exporters.prober.answers import Described, Listed
 from rebalance_exporters.prober.publish import (
-    OffsetPublications,
     Publications,
     asked_fields,
     probe_described,
     probe_listed,
 )
-from rebalance_streaming.groups.events import Probe, ProbedMember, encode
 
 LISTED = Listed("g", coordinator_id=1, protocol_type="consumer", state="Stable", type="classic")
 MEMBER = ProbedMember("m-1", "c", "/h", partitions={"t": [0]})
@@ -109,65 +107,3 @@ def test_a_forgotten_group_is_new():
     assert not publications.admit(PROBE, 1.0)
     publications.forget(set())
     assert publications.admit(PROBE, 2.0)
-
-
-@pytest.fixture
-def offsets() -> OffsetPublications:
-    """One round in which two partitions of `t` and one of `u` were asked; `t`-1 is unknown."""
-    publications = OffsetPublications()
-    publications.note({("t", 0): 10, ("t", 1): None, ("u", 0): 5}, {("t", 0): 8, ("t", 1): None, ("u", 0): 5})
-    return publications
-
-
-def test_a_group_is_first_told_everything(offsets):
-    """All partitions of its topics, null for those asked and unknown, none of other topics."""
-    assert offsets.choose("g", {"t": 2}, 0.0) == ({"t": {"0": 10, "1": None}}, {"t": {"0": 8, "1": None}})
-
-
-def test_then_only_what_changed(offsets):
-    """Nothing when nothing changed; end and stable offsets apart; becoming unknown is a change."""
-    offsets.choose("g", {"t": 2}, 0.0)
-    offsets.note({("t", 0): 10, ("t", 1): None}, {("t", 0): 8, ("t", 1): None})
-    assert offsets.choose("g", {"t": 2}, 5.0) == ({}, {})
-    offsets.note({("t", 0): 11, ("t", 1): 3}, {("t", 0): 8, ("t", 1): None})
-    assert offsets.choose("g", {"t": 2}, 10.0) == ({"t": {"0": 11, "1": 3}}, {})
-    offsets.note({("t", 0): None}, {("t", 0): None})
-    assert offsets.choose("g", {"t": 2}, 15.0) == ({"t": {"0": None}}, {"t": {"0": None}})
-
-
-def test_what_a_group_missed_it_is_told_later(offsets):
-    """Each group has its own place: changes of rounds it was not asked for are not lost."""
-    offsets.choose("a", {"t": 2}, 0.0)
-    offsets.choose("b", {"t": 2}, 0.0)
-    offsets.note({("t", 0): 11}, {})
-    assert offsets.choose("a", {"t": 2}, 5.0)[0] == {"t": {"0": 11}}
-    offsets.note({("t", 1): 1}, {})
-    assert offsets.choose("a", {"t": 2}, 10.0)[0] == {"t": {"1": 1}}
-    assert offsets.choose("b", {"t": 2}, 10.0)[0] == {"t": {"0": 11, "1": 1}}
-
-
-def test_everything_again_after_a_minute(offsets):
-    """Counted from the last time all was told, whatever was told between."""
-    offsets.choose("g", {"t": 2}, 0.0)
-    offsets.note({("t", 0): 11}, {})
-    offsets.choose("g", {"t": 2}, 30.0)
-    offsets.note({}, {})
-    assert offsets.choose("g", {"t": 2}, 59.9) == ({}, {})
-    assert offsets.choose("g", {"t": 2}, 60.0) == ({"t": {"0": 11, "1": None}}, {"t": {"0": 8, "1": None}})
-    assert offsets.choose("g", {"t": 2}, 60.1) == ({}, {})
-
-
-def test_a_topic_that_is_new_to_a_group_is_told_whole(offsets):
-    """Although its offsets have not changed since."""
-    offsets.choose("g", {"t": 2}, 0.0)
-    assert offsets.choose("g", {"t": 2, "u": 1}, 5.0) == ({"u": {"0": 5}}, {"u": {"0": 5}})
-
-
-def test_forgotten_topics_take_no_memory(offsets):
-    """Offsets of topics and groups that nobody uses are dropped, the others kept."""
-    offsets.choose("g", {"t": 2}, 0.0)
-    offsets.forget({"g"}, {"t"})
-    assert offsets.choose("h", {"t": 2, "u": 1}, 1.0)[0] == {"t": {"0": 10, "1": None}}
-    assert offsets.choose("g", {"t": 2}, 1.0) == ({}, {})
-    offsets.forget(set(), {"t"})
-    assert offsets.choose("g", {"t": 2}, 1.0)[0] == {"t": {"0": 10, "1": None}}

@@ -3,7 +3,7 @@
 import threading
 
 from rebalance_exporters.prober.metrics import ProbeMetrics
-from rebalance_exporters.prober.tasks import LONGEST_PAUSE_SECONDS, Backoff, Complaints, Task
+from rebalance_exporters.prober.tasks import LONGEST_PAUSE_SECONDS, Backoff, Complaints, Task, Wake
 
 
 def test_pauses_double_up_to_the_longest():
@@ -54,3 +54,36 @@ def test_a_task_outlives_its_failures():
     assert said == ["probe: x: OSError: gone"]
     assert (read("cycles_total"), read("errors_total")) == (3, 1)
     assert (read("last_success_timestamp_seconds") or 0) > 0
+
+
+def test_what_wakes_a_task_does_not_wait_for_its_turn():
+    """The other cycle runs, the event is cleared, and the next turn is neither sooner nor later."""
+    stop, event, metrics, done = threading.Event(), threading.Event(), ProbeMetrics(), []
+
+    def woken() -> None:
+        assert not event.is_set()
+        done.append("woken")
+        if len(done) == 3:
+            stop.set()
+        else:
+            event.set()
+            raise OSError("gone")
+
+    event.set()
+    said: list[str] = []
+    task = Task(
+        "x", 600.0, lambda: done.append("turn"), metrics, Complaints(metrics, said.append), wake=Wake(event, woken)
+    )
+    task.run(stop)
+    assert done == ["turn", "woken", "woken"]
+    assert said == ["probe: x: OSError: gone"]
+
+
+def test_sentences_about_one_thing_are_said_once():
+    """In whatever words; each is counted."""
+    said, metrics = [], ProbeMetrics()
+    complaints = Complaints(metrics, said.append, clock=lambda: 0.0)
+    complaints.note("interests", "a row is broken: 1", about="rows")
+    complaints.note("interests", "a row is broken: 2", about="rows")
+    assert said == ["probe: a row is broken: 1"]
+    assert metrics.registry.get_sample_value("kafka_rebalance_monitor_probe_errors_total", {"what": "interests"}) == 2

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from rebalance_streaming.wire.metrics.errors import Reason, UndecodableError
+from rebalance_streaming.wire.metrics.formats import decode_metrics
 from rebalance_streaming.wire.metrics.report import Point, Report, Temporality
-from wire.metrics.payloads import OBSERVED_MS, decode_one, golden, points_of, value_of
+from wire.metrics.payloads import decode_one, golden, points_of, value_of
 
 CLASSIC = json.loads(golden("librdkafka-classic.json"))
 
@@ -28,10 +29,11 @@ def with_partition(**changed: Any) -> Report:
 
 def test_a_real_classic_members_statistics_become_canonical_points() -> None:
     """Counters, sizes and times of the group and its coordinator have Kafka's names and base units."""
-    report = decode_one(golden("librdkafka-classic.json"))
+    arrived_ms = CLASSIC["time"] * 1_000 + 400
+    (report,) = decode_metrics(None, golden("librdkafka-classic.json"), arrived_ms)
     assert (report.client_id, report.library, report.join_state) == ("orders-1", "librdkafka", "steady")
     assert (report.group_id, report.member_id, report.reason) == (None, None, None)
-    assert (report.observed_ms, report.emitted_ms) == (OBSERVED_MS, CLASSIC["time"] * 1_000)
+    assert (report.observed_ms, report.emitted_ms) == (arrived_ms, CLASSIC["time"] * 1_000)
     assert report.process_start_ms == 1_795_263_107_000 - 11_008
     values = {key: point.value for key, point in points_of(report).items() if len(key) == 1}
     assert values == {

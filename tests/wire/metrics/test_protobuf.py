@@ -88,7 +88,8 @@ def test_bytes_that_are_no_message_are_refused(raw: bytes, error: type[DecodeErr
 
 def test_messages_without_end_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two bytes make a message, so their number is bounded and not only their length."""
-    monkeypatch.setattr(protobuf, "MAX_MESSAGES", 100)
+    monkeypatch.setattr(protobuf, "MIN_MESSAGES", 100)
+    monkeypatch.setattr(protobuf, "BYTES_PER_MESSAGE", 1_000)
     assert len(read_message(field(8, b"") * 99, EVERYTHING)["many"]) == 99
     with pytest.raises(BadMessage):
         read_message(field(8, b"") * 100, EVERYTHING)

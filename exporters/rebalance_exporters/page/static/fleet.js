@@ -74,6 +74,7 @@ function findingCell(row) {
 }
 
 function shareCell(row) {
+  if (row.windows[WINDOW] === undefined) return { text: UNKNOWN };
   const ratio = ratioOf(row);
   return {
     text: percent(ratio),
@@ -93,7 +94,7 @@ const COLUMNS = [
   { heading: "State", sort: "state", kind: "state", cell: stateCell },
   { heading: "Finding", sort: "finding", kind: "wide finding-cell", cell: findingCell },
   { heading: "Lost (15m)", sort: "lost", kind: "number", cell: plain(lostText) },
-  { heading: "Rebalances (15m)", sort: "rebalances", kind: "number", cell: plain((row) => String(rebalancesOf(row))) },
+  { heading: "Rebalances (15m)", sort: "rebalances", kind: "number", cell: plain((row) => amount(row.windows[WINDOW]?.rebalances ?? null)) },
   { heading: "Rebalancing (15m)", sort: "share", kind: "number", cell: shareCell },
   { heading: "Lag", sort: "lag", kind: "number", cell: plain((row) => amount(row.lag)) },
   { heading: "#Members", sort: "members", kind: "number", cell: plain((row) => amount(row.members)) },

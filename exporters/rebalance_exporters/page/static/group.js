@@ -6,7 +6,7 @@ import { findingArticle } from "./finding.js";
 import { ask, findingsApi, groupApi, groupLink, rebalanceLink, rebalancesApi } from "./links.js";
 import { keyOf } from "./store.js";
 import { RANGES, drawTimeline } from "./timeline.js";
-import { causesOf, fact, generations, gravity, markMs, orderFindings, severityBadge, stateMark, stateText, took, why, words } from "./words.js";
+import { causesOf, fact, generations, gravity, markMs, memberCounts, orderFindings, severityBadge, stateMark, stateText, took, why, words } from "./words.js";
 
 const LOADED = 200, FIRST_ROWS = 15;
 /** The timeline's right end moves with the time; a drawing is good for so long. */
@@ -94,7 +94,7 @@ export class GroupView {
   /** Tell whether the members that are shown are not those of a new row. */
   #differs(row) {
     const known = this.snapshot;
-    return known === null || row.generation !== known.generation || row.members !== known.members.length || row.state !== known.state;
+    return known === null || row.generation !== known.generation || row.members !== (known.member_count ?? known.members.length) || row.state !== known.state;
   }
 
   render() {
@@ -210,23 +210,29 @@ function rebalanceCells(each, causes, clock, nowMs) {
     el("a", { href: rebalanceLink(each.cluster, each.group, each.rebalance_id) }, timed(at, clock.near(at, nowMs))),
     why(each), took(each),
     cause ? [severityBadge(cause.severity), ` ${words(cause.rule)}`] : UNKNOWN,
-    `${each.members_before.length} → ${each.members_after.length}`, generations(each), moved,
-    each.lost_partition_ms ? span(each.lost_partition_ms) : "0 s",
+    memberCounts(each), generations(each), moved,
+    each.impact ? (each.impact.lost_partition_ms ? span(each.impact.lost_partition_ms) : "0 s") : UNKNOWN,
   ];
+}
+
+/** Write the growth of lag in records per second; nothing where it is unknown, or would round to none. */
+function growth(slope) {
+  const size = Math.abs(slope ?? 0);
+  if (size < 0.05) return "";
+  return ` (${slope > 0 ? "+" : "−"}${size < 10 ? size.toFixed(1).replace(/\.0$/, "") : amount(size)}/s)`;
 }
 
 /** List what is known of a group now, as [label, text]. */
 function facts(row, nowMs) {
   if (row === null) return [];
   const quarter = row.windows["15m"] ?? {};
-  const slope = row.lag_slope ? ` (${row.lag_slope > 0 ? "+" : "−"}${amount(Math.abs(row.lag_slope))}/s)` : "";
   const lost = quarter.lost_partition_seconds;
   const list = [
     ["State", `${stateMark(row.state)} ${stateText(row, nowMs)}`],
     ["Rebalances in 1, 5, 15 min", ["1m", "5m", "15m"].map((each) => row.windows[each]?.rebalances ?? UNKNOWN).join(" · ")],
     ["Time rebalancing (15m)", percent(quarter.rebalancing_ratio)],
     ["Lost (15m)", lost === null || lost === undefined ? UNKNOWN : lost ? span(lost * 1000) : "0 s"],
-    ["Lag", row.lag === null ? UNKNOWN : `${amount(row.lag)}${slope}`],
+    ["Lag", row.lag === null ? UNKNOWN : `${amount(row.lag)}${growth(row.lag_slope)}`],
     ["Last commit", row.commit_age_ms === null ? UNKNOWN : `${age(row.commit_age_ms)} ago`],
     ["Members", `${amount(row.members)}${row.idle_members ? `, ${row.idle_members} idle` : ""}`],
     ["Partitions", amount(row.assigned_partitions)],

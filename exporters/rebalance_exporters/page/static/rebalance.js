@@ -5,7 +5,7 @@ import { UNKNOWN, amount, bounds, countPartitions, listPartitions, plural, span 
 import { findingArticle } from "./finding.js";
 import { errorNote, grid } from "./group.js";
 import { ask, groupLink, rebalanceApi, rebalanceLink, rebalancesApi } from "./links.js";
-import { beganText, fact, generations, markMs, memberName, severityBadge, took, why, words } from "./words.js";
+import { beganText, fact, generations, markMs, memberCounts, memberName, severityBadge, took, why, words } from "./words.js";
 
 /** More members than this: only those whose partitions changed are worth a row. */
 const ALL_ROWS = 20;
@@ -137,17 +137,26 @@ function tellFacts(rebalance, clock) {
     fact("Why", why(rebalance)),
     fact("Took", took(rebalance), rebalance.outcome === "aborted" ? ", ended by the group's deletion" : null),
     fact("Began", beganText(rebalance, clock)),
-    fact("Members", `${rebalance.members_before.length} → ${rebalance.members_after.length}`),
+    fact("Members", memberCounts(rebalance)),
     fact("Generation", `${generations(rebalance)}${rebalance.generations.length > 1 || aborted ? ` (${plural(rebalance.generations.length, "step")}${aborted})` : ""}`),
     fact("Partitions", moves === null ? "not in a known form" : `${moved || "none"}${back ? `; ${back} taken away and given back at once` : ""}`),
-    fact("Without commits", rebalance.silences.length ? `${plural(rebalance.silences.length, "partition")}, ${span(rebalance.lost_partition_ms)} in all at most` : "none for unusually long"),
+    fact("Without commits", silenceText(rebalance.impact)),
   ];
-  if (rebalance.lag_peak !== null) {
-    const end = rebalance.lag_recovered_at_ms;
+  const impact = rebalance.impact ?? null;
+  if (impact !== null && impact.lag_peak !== null) {
+    const end = impact.lag_recovered_at_ms;
     const ended = end === null ? "not back before the next rebalance, or not within 15 min" : `back ${span(Math.max(0, end - rebalance.started_before_ms))} after the start`;
-    list.push(fact("Lag", `${amount(rebalance.lag_before)} → ${amount(rebalance.lag_peak)}, ${ended}`));
+    list.push(fact("Lag", `${amount(impact.lag_before)} → ${amount(impact.lag_peak)}, ${ended}`));
   }
   return list;
+}
+
+/** Say which partitions stood still; a null impact: the diagnosis has told nothing yet. */
+function silenceText(impact) {
+  if (!impact) return "not known yet";
+  if (!impact.silences.length && !impact.lost_partition_ms) return "none for unusually long";
+  const more = impact.is_truncated ? " or more" : "";
+  return `${plural(impact.silences.length, "partition")}${more}, ${span(impact.lost_partition_ms)} in all at most`;
 }
 
 /** List the phases in order of time, as {what, low, high, untilMs}; a low of null: not known. */

@@ -52,7 +52,7 @@ export function drawTimeline({ rebalances, range, nowMs, width, clock, causes })
   top += MARKS;
   parts.push(...stateBand(ordered, scale, top, nowMs));
   top += BAND + GAP;
-  const silences = ordered.flatMap((each) => each.silences);
+  const silences = ordered.flatMap((each) => each.impact?.silences ?? []);
   if (silences.length) {
     parts.push(...silenceBand(silences, scale, top));
     top += LABEL + 8 + GAP;

@@ -49,6 +49,11 @@ export function memberName(member) {
   return `${member.group_instance_id || member.client_id || member.member_id || "?"}@${(member.host || "?").replace(/^\//, "")}`;
 }
 
+/** Count the members before and after, those included that the row had no room for. */
+export function memberCounts(rebalance) {
+  return `${rebalance.members_before_count ?? rebalance.members_before.length} → ${rebalance.members_after_count ?? rebalance.members_after.length}`;
+}
+
 /** Write a reason or a rule as words. */
 export function words(text) {
   return text.replaceAll("_", " ");

@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from rebalance_contract import Advice, Alternative, Evidence, Member
 from rebalance_streaming.detect.fingerprints import JAVA, LIBRDKAFKA, fingerprint
-from rebalance_streaming.detect.look import DAY_MS, ConditionRule, Look
+from rebalance_streaming.detect.look import DAY_MS, Condition, Look
 from rebalance_streaming.detect.rules.standing import (
     STREAMS_ASSIGNOR,
     client_of,
@@ -30,7 +31,6 @@ from rebalance_streaming.detect.verdict import (
     seconds,
     subject_of,
 )
-from rebalance_streaming.groups.events import Advice, Alternative, Evidence, Member
 from rebalance_streaming.groups.identity import client_stem
 
 _EAGER = frozenset({"range", "roundrobin", "sticky"})
@@ -92,9 +92,9 @@ def assignor_migration_error(look: Look) -> Iterator[Verdict]:
     """The group goes back and forth between assignors: members offer lists that do not fit (librdkafka#3589, #4368)."""
     if look.is_young:
         return
-    since = look.now_ms - look.thresholds.deploy_window_ms
-    changes = [(at, name) for at, name in look.history.protocols if at >= since]
-    before = [(at, name) for at, name in look.history.protocols if at < since][-1:]
+    window_ms = look.thresholds.deploy_window_ms
+    changes = [(at, name) for at, name in look.history.protocols if look.is_within(at, window_ms)]
+    before = [(at, name) for at, name in look.history.protocols if at < look.now_ms - window_ms][-1:]
     names = [name for _, name in (*before, *changes)]
     returns = sum(a == c for a, c in zip(names, names[2:], strict=False))
     if not returns:
@@ -138,7 +138,7 @@ def idle_members(look: Look) -> Iterator[Verdict]:
         each for each in look.members if each.topics and each.partitions is not None and not size_of(each.partitions)
     ]
     waiting = [(each, _idle_since(look, each)) for each in idle if _is_surplus(look, each)]
-    idle_since = [(each, at) for each, at in waiting if at is not None and look.now_ms - at >= look.thresholds.idle_ms]
+    idle_since = [(each, at) for each, at in waiting if at is not None and look.lasted(at, look.thresholds.idle_ms)]
     if not idle_since:
         return
     members = [each for each, _ in idle_since]
@@ -192,7 +192,7 @@ def assignment_imbalance(look: Look) -> Iterator[Verdict]:
     if picture.protocol == STREAMS_ASSIGNOR or not _is_uneven(look.members):
         return
     since = standing_since(look, _is_uneven)
-    if since is None or look.now_ms - since < look.thresholds.imbalance_ms:
+    if since is None or not look.lasted(since, look.thresholds.imbalance_ms):
         return
     shares = sorted((size_of(each.partitions), each.member_id) for each in look.members)
     least, (most, busiest) = shares[0][0], shares[-1]
@@ -237,7 +237,7 @@ def shared_group_id(look: Look) -> Iterator[Verdict]:
     if look.is_young or not is_consumer_group(look):
         return
     since = standing_since(look, lambda members: len(_strangers(members)) > 1)
-    if since is None or look.now_ms - since < look.thresholds.shared_ms:
+    if since is None or not look.lasted(since, look.thresholds.shared_ms):
         return
     parts = _strangers(look.members)
     told = "; ".join(f"{names_of(part)} read {', '.join(sorted(_topics(part)))}" for part in parts[:3])
@@ -293,10 +293,11 @@ def _disjoint(sets: Sequence[set[str]]) -> bool:
     return sum(map(len, sets)) == len(set().union(*sets))
 
 
-CONDITIONS: tuple[ConditionRule, ...] = (
-    eager_assignor,
-    assignor_migration_error,
-    idle_members,
-    assignment_imbalance,
-    shared_group_id,
+CONDITIONS: tuple[Condition, ...] = (
+    # Which libraries there are changes its advice only, and not from report to report.
+    Condition(eager_assignor),
+    Condition(assignor_migration_error),
+    Condition(idle_members),
+    Condition(assignment_imbalance),
+    Condition(shared_group_id),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rebalance_contract import Advice, Alternative, Evidence, Member
 from rebalance_streaming.detect.advice import stalled_barrier_advice
 from rebalance_streaming.detect.barriers import SAME_MS, Barrier, preparing_since
 from rebalance_streaming.detect.clients import ASSIGNED_LATENCY, REVOKED_LATENCY, ClientHistory
@@ -20,7 +21,6 @@ from rebalance_streaming.detect.verdict import (
     seconds,
     subject_of,
 )
-from rebalance_streaming.groups.events import Advice, Alternative, Evidence, Member
 
 #: Whoever polls does so more often than this.
 _POLLS_STOPPED_MS = 5_000

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rebalance_streaming.detect.departures import CLEAN, Departure
-from rebalance_streaming.detect.episode import Arrival, Episode
+from rebalance_contract import Alternative, Evidence, Member, Rebalance
+from rebalance_streaming.detect.departures import CLEAN
+from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.verdict import (
     CERTAIN,
     COMMITS,
@@ -20,7 +21,6 @@ from rebalance_streaming.detect.verdict import (
     seconds,
     subject_of,
 )
-from rebalance_streaming.groups.events import Alternative, Evidence, Member
 
 BenignRule = Callable[[Episode], Verdict | None]
 
@@ -285,14 +285,16 @@ def _missing_sources(episode: Episode) -> tuple[str, ...]:
     return tuple(missing)
 
 
-def departed_in_order(departure: Departure) -> bool:
-    """Whether a member left as it should."""
-    return departure.likely == CLEAN
-
-
-def newcomers(arrivals: tuple[Arrival, ...]) -> list[Member]:
-    """Return members that come back from nowhere."""
-    return [each.member for each in arrivals if each.returned_from is None]
+def not_understood(rebalance: Rebalance) -> Verdict:
+    """Say that a rebalance cannot be judged, because something in it is not as it can be."""
+    return Verdict(
+        rule=UNDETERMINED,
+        confidence=HINT,
+        summary=f"A rebalance ({rebalance.reason.replace('_', ' ')}) that could not be judged.",
+        started_at_ms=rebalance.started_before_ms,
+        missing=("a consistent account of this rebalance; see the monitor's own log",),
+        rebalance_ids=(rebalance.rebalance_id,),
+    )
 
 
 BENIGN_RULES: tuple[BenignRule, ...] = (

@@ -6,13 +6,16 @@ them, nor see the groups beside it: what is said here is plausible at most, and 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from itertools import pairwise
 
+from rebalance_contract import Advice, Alternative, Evidence, Rebalance
+from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.clients import RESPONSE_MAX, ClientHistory
 from rebalance_streaming.detect.departures import SESSION_EXPIRED, session_of
 from rebalance_streaming.detect.history import COMPLETING, PREPARING, Sighting
-from rebalance_streaming.detect.look import ConditionRule, Look
+from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.rules.standing import is_reporting
 from rebalance_streaming.detect.verdict import (
     CLIENT_METRICS,
@@ -26,7 +29,6 @@ from rebalance_streaming.detect.verdict import (
     Verdict,
     seconds,
 )
-from rebalance_streaming.groups.events import Advice, Alternative, Evidence, Rebalance
 
 _MINUTE_MS = 60_000
 _SLOW_CLIENTS = 2
@@ -45,21 +47,30 @@ def coordinator_overload(look: Look) -> Iterator[Verdict]:
     """Several clients at once wait long for the answer to a heartbeat: the coordinator is slow."""
     if look.is_young or _just_moved(look):
         return
+    if not any(_is_slow(look, each) for each in look.history.clients):
+        return
     told = [(each, ms) for each in look.history.clients if (ms := _response_ms(look, each)) is not None]
     slow = [(each, ms) for each, ms in told if ms > look.thresholds.overload_response_ms]
     if len(slow) >= _SLOW_CLIENTS and 2 * len(slow) >= len(told):
         yield _overloaded(look, slow, len(told))
 
 
+def _is_slow(look: Look, client: ClientHistory) -> bool:
+    """Whether any answer of the last minute was late."""
+    limit, since_ms = look.thresholds.overload_response_ms, look.now_ms - _MINUTE_MS
+    recent = itertools.takewhile(lambda each: each.emitted_ms >= since_ms, reversed(client.sights))
+    return any(each.values.get(RESPONSE_MAX, 0.0) > limit for each in recent)
+
+
 def _just_moved(look: Look) -> bool:
     """Whether the coordinator moved so lately that clients' one-minute maxima still show it."""
     moved = list(look.history.coordinators)[1:]
-    return bool(moved) and look.now_ms - moved[-1].at_ms <= look.thresholds.failover_window_ms + 2 * _MINUTE_MS
+    return bool(moved) and look.is_within(moved[-1].at_ms, look.thresholds.failover_window_ms + 2 * _MINUTE_MS)
 
 
 def _response_ms(look: Look, client: ClientHistory) -> float | None:
     """Return the longest answer of the last minute; null when not told, or when the client itself was slow."""
-    recent = [each for each in client.sights if look.now_ms - each.emitted_ms <= _MINUTE_MS]
+    recent = [each for each in client.sights if look.is_within(each.emitted_ms, _MINUTE_MS)]
     if not is_reporting(look, client) or any((each.tick_late_ms or 0) > _LATE_TICK_MS for each in recent):
         return None
     return max((each.values[RESPONSE_MAX] for each in recent if RESPONSE_MAX in each.values), default=None)
@@ -130,7 +141,7 @@ def _hopping(look: Look) -> list[Sighting]:
             break
         if each.state is not None:
             run.insert(0, each)
-    fresh = bool(run) and look.now_ms - run[-1].at_ms <= _BLIND_MS
+    fresh = bool(run) and look.is_within(run[-1].at_ms, _BLIND_MS)
     return run if fresh and _hops(run) >= _HOPS and run[-1].at_ms - run[0].at_ms >= _HOPPING_MS else []
 
 
@@ -172,4 +183,7 @@ def _unhealthy(since_ms: int, evidence: tuple[Evidence, ...], confidence: float)
     )
 
 
-CONDITIONS: tuple[ConditionRule, ...] = (coordinator_overload, offsets_topic_unhealthy)
+CONDITIONS: tuple[Condition, ...] = (
+    Condition(coordinator_overload, inputs.CLIENTS | inputs.STATES),
+    Condition(offsets_topic_unhealthy, inputs.STATES | inputs.COMMITS),
+)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from rebalance_contract import Alternative
 from rebalance_streaming.detect.clients import ClientHistory
 from rebalance_streaming.detect.departures import Departure, slot_of
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.verdict import HINT, STRONG, UNDETERMINED, Verdict, subject_of
-from rebalance_streaming.groups.events import Alternative
 
 #: How soon a frozen process is back after its session ended; a new process takes longer to start and join.
 THAW_MS = 5_000

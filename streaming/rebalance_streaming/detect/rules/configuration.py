@@ -10,12 +10,21 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterator
 
+from rebalance_contract import (
+    Advice,
+    Alternative,
+    Evidence,
+    Member,
+    Subject,
+)
+from rebalance_streaming.detect import inputs
+from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.clients import ClientHistory
 from rebalance_streaming.detect.departures import SESSION_EXPIRED, slot_of
 from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.fingerprints import fingerprint
 from rebalance_streaming.detect.liveness import GONE, RESTARTED
-from rebalance_streaming.detect.look import DAY_MS, ConditionRule, Look
+from rebalance_streaming.detect.look import DAY_MS, Condition, Look
 from rebalance_streaming.detect.rules import assignors, joining, poll_risk
 from rebalance_streaming.detect.rules.standing import (
     CONNECT_PROTOCOL,
@@ -34,18 +43,10 @@ from rebalance_streaming.detect.verdict import (
     PLAUSIBLE,
     STRONG,
     TICKET,
-    UNDETERMINED,
     Verdict,
     name_of,
     seconds,
     subject_of,
-)
-from rebalance_streaming.groups.events import (
-    Advice,
-    Alternative,
-    Evidence,
-    Member,
-    Subject,
 )
 
 _USUAL_SESSION_MS, _USUAL_HEARTBEAT_MS = 45_000, 3_000
@@ -57,9 +58,7 @@ _RATE_AGE_MS, _RATE_SLACK = 60_000, 1.25
 _LONGEST_REQUEST_MS = 60_000
 _EVICTIONS = 2
 #: Causes of a lost session that a longer one would have outlasted.
-_OUTLASTED = frozenset(
-    {UNDETERMINED, "process_pause", "network_partition", "member_flapping", "session_timeout_too_short"}
-)
+_OUTLASTED = with_trait("outlasted")
 
 
 # --- Session and heartbeats ---
@@ -281,10 +280,10 @@ def _shorter_timeout(look: Look, member: Member) -> Advice:
     )
 
 
-CONDITIONS: tuple[ConditionRule, ...] = (
-    session_heartbeat_ratio,
-    session_timeout_too_short,
-    rebalance_timeout_excessive,
+CONDITIONS: tuple[Condition, ...] = (
+    Condition(session_heartbeat_ratio, inputs.CLIENTS),
+    Condition(session_timeout_too_short, inputs.CLIENTS),
+    Condition(rebalance_timeout_excessive, inputs.CLIENTS),
     *joining.CONDITIONS,
     *poll_risk.CONDITIONS,
     *assignors.CONDITIONS,

@@ -10,10 +10,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from rebalance_contract import Advice, Alternative, Evidence, Member, ProbedMember, Rebalance
+from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import SESSION_EXPIRED, UNKNOWN, Departure, find_departures, session_of
 from rebalance_streaming.detect.history import COMPLETING, PREPARING, GroupHistory, Sighting
-from rebalance_streaming.detect.look import ConditionRule, Look
+from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.rules import brokers, leader
 from rebalance_streaming.detect.verdict import (
     CERTAIN,
@@ -25,7 +27,6 @@ from rebalance_streaming.detect.verdict import (
     Verdict,
     seconds,
 )
-from rebalance_streaming.groups.events import Advice, Alternative, Evidence, Member, ProbedMember, Rebalance
 from rebalance_streaming.groups.identity import client_stem
 
 #: Two probes further apart than this do not show one and the same state.
@@ -97,14 +98,13 @@ def _trailing_run(look: Look) -> list[Sighting]:
         if each.state not in (PREPARING, COMPLETING) or not near or each.at_ms < recorded_ms:
             break
         run.insert(0, each)
-    return run if run and look.now_ms - run[-1].at_ms <= _BLIND_MS else []
+    return run if run and look.is_within(run[-1].at_ms, _BLIND_MS) else []
 
 
 def coordinator_failover(look: Look) -> Iterator[Verdict]:
     """The group's coordinator moved to another broker, and the group did not notice: as it should be (F14)."""
     for after in list(look.history.coordinators)[1:][-1:]:
-        age = look.now_ms - after.at_ms
-        if age > look.thresholds.resolve_after_ms:
+        if not look.is_within(after.at_ms, look.thresholds.resolve_after_ms):
             return
         reach = after.at_ms + _longest_session(look.members) + look.thresholds.failover_window_ms
         near = look.history.since_ms(_answered_ms(look.history, after.at_ms))
@@ -187,9 +187,9 @@ def _outlast_it(rebalance: Rebalance) -> tuple[Advice, ...]:
     )
 
 
-CONDITIONS: tuple[ConditionRule, ...] = (
+CONDITIONS: tuple[Condition, ...] = (
     *leader.CONDITIONS,
-    coordinator_stuck_rebalance,
-    coordinator_failover,
+    Condition(coordinator_stuck_rebalance, inputs.STATES),
+    Condition(coordinator_failover, inputs.STATES),
     *brokers.CONDITIONS,
 )

@@ -1,19 +1,22 @@
 """How many records were processed twice after a rebalance (catalogue §4.7), counted by the best source there is.
 
 Receives a group's history and the partitions that members lost before they could commit. Counted soon after each
-rebalance, because commits are forgotten within a minute; the counts are remembered in `history.since`.
+rebalance, because commits are forgotten within a minute; the counts are remembered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
+from rebalance_contract import Advice, Alternative, Evidence, Partitions, Rebalance
 from rebalance_streaming.detect.clients import ClientHistory
 from rebalance_streaming.detect.departures import FENCED, POLL_TIMEOUT, SESSION_EXPIRED
 from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.history import GroupHistory, places
 from rebalance_streaming.detect.liveness import PAUSED, STARVED
 from rebalance_streaming.detect.look import Look
+from rebalance_streaming.detect.memory import Duplicates, Memory
 from rebalance_streaming.detect.progress import Place, Progress
 from rebalance_streaming.detect.verdict import (
     CERTAIN,
@@ -28,13 +31,10 @@ from rebalance_streaming.detect.verdict import (
     name_of,
     seconds,
 )
-from rebalance_streaming.groups.events import Advice, Alternative, Evidence, Partitions, Rebalance
 
 _CONSUMED_TOTAL = "fetch_manager_records_consumed_total"
 #: How soon after a rebalance its duplicates must be counted.
 _COUNTABLE_MS = 120_000
-#: Under which names they are remembered, by method and rebalance.
-_COUNTED = "duplicates:"
 _NAMED = 5
 
 
@@ -185,10 +185,9 @@ _WITHOUT_COMMIT = (POLL_TIMEOUT, SESSION_EXPIRED, FENCED)
 
 def duplicate_processing(look: Look) -> Iterator[Verdict]:
     """Members that were lost before they could commit made others process records again (KIP-62; kafka-python#2070)."""
-    _count_duplicates(look)
     since = look.history.progress.ends_since()
     counts = _counted(look, since) if since is not None else {}
-    total = sum(count for _, count in counts.values())
+    total = sum(each.records for each in counts.values())
     if since is None or not total:
         return
     growths = (look.history.progress.end_growth(p.topic, p.partition, since) for p in look.history.progress.positions())
@@ -197,27 +196,25 @@ def duplicate_processing(look: Look) -> Iterator[Verdict]:
         yield _duplicates_verdict(look, counts, total, volume, since)
 
 
-def _count_duplicates(look: Look) -> None:
-    """Count the duplicates of rebalances that lost members and were not counted yet; drop those long gone."""
-    known = look.history.since
-    counted = {name.split(":", 2)[2]: name for name in known if name.startswith(_COUNTED)}
-    for gone in counted.keys() - look.history.rebalances.keys():
-        del known[counted[gone]]
+def recollect_duplicates(look: Look) -> Memory:
+    """Count the duplicates of rebalances that lost members and were not counted yet; forget those long gone."""
+    known = {name: each for name, each in look.memory.duplicates.items() if name in look.history.rebalances}
     lost: dict[str, set[Place]] = {}
     refused: dict[str, int] = {}
     for each in look.past:
-        if each.departure.likely in _WITHOUT_COMMIT and look.now_ms - each.left_ms <= 2 * _COUNTABLE_MS:
+        if each.departure.likely in _WITHOUT_COMMIT and look.is_within(each.left_ms, 2 * _COUNTABLE_MS):
             lost.setdefault(each.rebalance_id, set()).update(places(each.member.partitions))
             refused[each.rebalance_id] = refused.get(each.rebalance_id, 0) + _refused(look.history, each)
-    for rebalance_id in lost.keys() - counted.keys():
+    for rebalance_id in sorted(lost.keys() - known.keys()):
         rebalance = look.history.rebalances.get(rebalance_id)
-        if rebalance is None or look.now_ms - (rebalance.completed_at_ms or look.now_ms) > _COUNTABLE_MS:
+        if rebalance is None or not look.is_within(rebalance.completed_at_ms or look.now_ms, _COUNTABLE_MS):
             continue
         found = estimate_duplicates(look.history, rebalance, _by_topic(lost[rebalance_id]))
         if (found is None or not found[0]) and refused[rebalance_id]:
             found = refused[rebalance_id], "refused"
         if found is not None:
-            known[f"{_COUNTED}{found[1]}:{rebalance_id}"] = found[0]
+            known[rebalance_id] = Duplicates(found[1], found[0])
+    return replace(look.memory, duplicates=known)
 
 
 def _refused(history: GroupHistory, past: Past) -> int:
@@ -242,22 +239,18 @@ def _by_topic(lost: set[Place]) -> Partitions:
     return found
 
 
-def _counted(look: Look, since_ms: int) -> dict[str, tuple[str, int]]:
-    """Return (method, count) of the rebalances since a moment that were counted."""
+def _counted(look: Look, since_ms: int) -> dict[str, Duplicates]:
+    """Return what was counted of the rebalances since a moment, where it was anything."""
     found = {}
-    for name, count in look.history.since.items():
-        if name.startswith(_COUNTED):
-            _, method, rebalance_id = name.split(":", 2)
-            rebalance = look.history.rebalances.get(rebalance_id)
-            if rebalance is not None and rebalance.started_before_ms >= since_ms and count:
-                found[rebalance_id] = (method, count)
+    for name, each in look.memory.duplicates.items():
+        rebalance = look.history.rebalances.get(name)
+        if rebalance is not None and rebalance.started_before_ms >= since_ms and each.records:
+            found[name] = each
     return found
 
 
-def _duplicates_verdict(
-    look: Look, counts: dict[str, tuple[str, int]], total: int, volume: int, since_ms: int
-) -> Verdict:
-    methods = sorted({method for method, _ in counts.values()}, key=lambda each: _LABELS[each])
+def _duplicates_verdict(look: Look, counts: dict[str, Duplicates], total: int, volume: int, since_ms: int) -> Verdict:
+    methods = sorted({each.method for each in counts.values()}, key=lambda each: _LABELS[each])
     culprits = sorted({name_of(each.member) for each in look.past if each.rebalance_id in counts})
     causes = sorted({cause for each in counts if (cause := look.causes.get(each)) is not None})
     how_many = "At least" if _AT_LEAST & set(methods) else "About"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from rebalance_contract import Advice, Alternative, Evidence, Member, Rebalance
 from rebalance_streaming.detect.clients import CONSUMED_RATE, ClientHistory, Sight
 from rebalance_streaming.detect.look import Look
 from rebalance_streaming.detect.verdict import (
@@ -21,7 +22,6 @@ from rebalance_streaming.detect.verdict import (
     seconds,
     subject_of,
 )
-from rebalance_streaming.groups.events import Advice, Alternative, Evidence, Member, Rebalance
 
 _CONSUMED_TOTAL = "fetch_manager_records_consumed_total"
 _COMMIT_TOTAL, _COMMIT_RATE = "coordinator_commit_total", "coordinator_commit_rate"
@@ -59,7 +59,7 @@ def zombie_member(look: Look) -> Iterator[Verdict]:
         if latest is None or latest.member_id is None or latest.member_id in present:
             continue
         gone_ms = _gone_ms(look, latest.member_id)
-        if gone_ms is not None and look.now_ms - latest.emitted_ms <= _FRESH_MS:
+        if gone_ms is not None and look.is_within(latest.emitted_ms, _FRESH_MS):
             yield from _zombie(look, client, latest.member_id, gone_ms)
 
 
@@ -119,7 +119,9 @@ def _failing(look: Look, client: ClientHistory, member: Member, rebalance: Rebal
     quiet_ms = max(_RATE_WINDOW_MS, 3 * (rhythm.gap_ms or 0)) + _SLACK_MS
     if not after or rhythm.gap_ms is None or after[-1].emitted_ms - done_ms < quiet_ms:
         return
-    if look.now_ms - after[-1].emitted_ms > _FRESH_MS or not _moved(after, _CONSUMED_TOTAL, CONSUMED_RATE, done_ms):
+    if not look.is_within(after[-1].emitted_ms, _FRESH_MS) or not _moved(
+        after, _CONSUMED_TOTAL, CONSUMED_RATE, done_ms
+    ):
         return
     if progress.commits_between(member.partitions or {}, done_ms, look.now_ms):
         return

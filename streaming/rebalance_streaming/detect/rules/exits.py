@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import math
-
-from rebalance_streaming.detect.advice import graceful_stop_advice, longer_session
+from rebalance_contract import Advice, Alternative, Evidence
+from rebalance_streaming.detect.advice import (
+    absent_instance_advice,
+    graceful_stop_advice,
+    longer_session,
+    longer_static_session,
+)
 from rebalance_streaming.detect.departures import FENCED, POLL_TIMEOUT, SESSION_EXPIRED, Departure, slot_of
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.history import GroupHistory, partition_names
 from rebalance_streaming.detect.liveness import GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
 from rebalance_streaming.detect.rules.circumstances import THAW_MS, is_busy, missing_reports, same_slot, undetermined
 from rebalance_streaming.detect.verdict import CERTAIN, LOG, STRONG, Verdict, name_of, seconds, subject_of
-from rebalance_streaming.groups.events import Advice, Alternative, Evidence
 
 #: What a process reports that has not ended.
 _ALIVE = (STARVED, PAUSED, UNREACHABLE, HEALTHY)
@@ -34,14 +37,7 @@ def static_absence(episode: Episode, departure: Departure) -> Verdict | None:
         started_at_ms=departure.to_ms,
         subject=subject_of(member),
         evidence=departure.evidence,
-        advice=(
-            Advice(
-                "session.timeout.ms",
-                str(departure.session_ms),
-                str(min(1_800_000, max(45_000, math.ceil(1.5 * away)))),
-                "ceil(1.5 x p95 absence)",
-            ),
-        ),
+        advice=(longer_static_session(departure.session_ms, away, of_client=member.session_timeout_ms is not None),),
     )
 
 
@@ -62,15 +58,7 @@ def static_ghost(episode: Episode, departure: Departure) -> Verdict | None:
         evidence=departure.evidence,
         alternatives=(Alternative("member_crash", "static members do not leave when they are closed either"),),
         missing=missing_reports(departure),
-        advice=(
-            Advice(
-                "operation",
-                None,
-                "remove the instance from the group when scaling in",
-                "kafka-consumer-groups / removeMembersFromConsumerGroup",
-            ),
-            Advice("group.instance.id", None, "stable names that are used again, not one per pod", "-"),
-        ),
+        advice=absent_instance_advice(departure.session_ms),
     )
 
 

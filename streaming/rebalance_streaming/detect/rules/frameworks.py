@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from rebalance_streaming.detect.look import ConditionRule, Look
+from rebalance_contract import Advice, Alternative, Evidence, Rebalance
+from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.rules.standing import CONNECT_PROTOCOL, STREAMS_ASSIGNOR
 from rebalance_streaming.detect.verdict import INFO, LOG, PLAUSIBLE, STRONG, TICKET, Verdict, seconds
-from rebalance_streaming.groups.events import Advice, Alternative, Evidence, Rebalance
 
 #: probing.rebalance.interval.ms: its default, the least allowed, and how exactly it is kept.
 _PROBING_MS, _LEAST_PROBING_MS, _PROBING_SLACK = 600_000, 60_000, 0.05
@@ -156,4 +156,4 @@ def _handed_out(pairs: list[tuple[Rebalance, Rebalance]], confidence: float) -> 
     )
 
 
-CONDITIONS: tuple[ConditionRule, ...] = (streams_probing_rebalance, connect_scheduled_rebalance)
+CONDITIONS: tuple[Condition, ...] = (Condition(streams_probing_rebalance), Condition(connect_scheduled_rebalance))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from rebalance_contract import Advice, Alternative
 from rebalance_streaming.detect.advice import blocked_heartbeat_advice, longer_session, starvation_advice
 from rebalance_streaming.detect.bugs import upgrade_advice
 from rebalance_streaming.detect.departures import SESSION_EXPIRED, Departure
@@ -12,7 +13,6 @@ from rebalance_streaming.detect.fingerprints import AIOKAFKA, KAFKA_PYTHON, KAFK
 from rebalance_streaming.detect.liveness import GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
 from rebalance_streaming.detect.rules.circumstances import THAW_MS, client_of, is_busy, missing_reports, same_slot
 from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG, Verdict, name_of, seconds, subject_of
-from rebalance_streaming.groups.events import Advice, Alternative
 
 #: kafka-python versions whose heartbeats starve: behind an idle poll, after a dead-lock, behind a busy loop.
 _STARVATION = (

@@ -8,9 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rebalance_contract import (
+    Advice,
+    Alternative,
+    Evidence,
+    Generation,
+    Rebalance,
+    Subject,
+    SubjectMember,
+)
+from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.clients import FAILED_REBALANCES, JOIN_RATE, ClientHistory
 from rebalance_streaming.detect.history import UNSETTLED
-from rebalance_streaming.detect.look import ConditionRule, Look
+from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.rules.standing import client_of, is_reporting
 from rebalance_streaming.detect.verdict import (
     CERTAIN,
@@ -22,15 +32,6 @@ from rebalance_streaming.detect.verdict import (
     TICKET,
     Verdict,
     seconds,
-)
-from rebalance_streaming.groups.events import (
-    Advice,
-    Alternative,
-    Evidence,
-    Generation,
-    Rebalance,
-    Subject,
-    SubjectMember,
 )
 
 #: The brokers' defaults of group.min.session.timeout.ms and group.max.session.timeout.ms.
@@ -114,10 +115,9 @@ def _lets_members_in(look: Look) -> bool:
     picture, since = look.history.picture, look.stable_since_ms()
     if picture is None or picture.rebalancing_since_ms is not None or since is None:
         return False
-    busy = any(
-        each.state in UNSETTLED for each in look.history.sightings_between(look.now_ms - _REJECTED_MS, look.now_ms)
-    )
-    return not busy and look.now_ms - since >= _REJECTED_MS
+    unsettled = next((each for each in reversed(look.history.sightings) if each.state in UNSETTLED), None)
+    busy = unsettled is not None and look.is_within(unsettled.at_ms, _REJECTED_MS)
+    return not busy and look.lasted(since, _REJECTED_MS)
 
 
 def _is_kept_out(look: Look, client: ClientHistory) -> bool:
@@ -184,4 +184,7 @@ def _let_in(session: int | None) -> tuple[Advice, ...]:
     )
 
 
-CONDITIONS: tuple[ConditionRule, ...] = (initial_delay_too_short, join_rejected)
+CONDITIONS: tuple[Condition, ...] = (
+    Condition(initial_delay_too_short),
+    Condition(join_rejected, inputs.CLIENTS | inputs.STATES | inputs.COMMITS | inputs.ENDS),
+)

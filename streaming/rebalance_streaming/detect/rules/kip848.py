@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from rebalance_contract import Advice, Alternative, Evidence, Generation, Member, Rebalance
+from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.advice import stalled_barrier_advice
 from rebalance_streaming.detect.bugs import upgrade_advice
+from rebalance_streaming.detect.catalogue import of_family, with_trait
 from rebalance_streaming.detect.clients import ClientHistory
 from rebalance_streaming.detect.departures import Departure, slot_of
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.fingerprints import fingerprint
 from rebalance_streaming.detect.history import partition_names, places
-from rebalance_streaming.detect.look import ConditionRule, Look
+from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.rules import livelock
 from rebalance_streaming.detect.rules.standing import client_of, count_of, is_harmed, names_of
 from rebalance_streaming.detect.verdict import (
@@ -31,7 +34,6 @@ from rebalance_streaming.detect.verdict import (
     seconds,
     subject_of,
 )
-from rebalance_streaming.groups.events import Advice, Alternative, Evidence, Generation, Member, Rebalance
 
 _TYPE, _UNREVOKED, _UNRELEASED = "consumer", "unrevoked", "unreleased"
 _ONGOING = "ongoing"
@@ -39,19 +41,7 @@ _ONGOING = "ongoing"
 _HEARTBEATS, _HEARTBEAT_MS = 3, 5_000
 #: Share of its rebalance time-out after which a member that keeps partitions is likely to be thrown out.
 _LATE = 0.5
-_BENIGN = frozenset(
-    {
-        "rolling_deploy",
-        "scale_out",
-        "scale_in",
-        "initial_group_formation",
-        "topic_metadata_change",
-        "subscription_change",
-        "protocol_migration",
-        "static_member_restart",
-        "autoscaler_flapping",
-    }
-)
+_CALM = of_family("benign") | with_trait("orderly")
 _MEMBER_REASONS = frozenset({"join", "departure", "replacement", "swap"})
 _GROUP_SESSION = "consumer.session.timeout.ms (of the group)"
 
@@ -65,7 +55,7 @@ def reconciliation_stuck(look: Look) -> Iterator[Verdict]:
         return
     for member in look.members:
         since = member.state_since_ms
-        if member.state == _UNREVOKED and since is not None and look.now_ms - since > _patience_ms(look, member):
+        if member.state == _UNREVOKED and since is not None and look.outlasted(since, _patience_ms(look, member)):
             yield _holding(look, member, since)
 
 
@@ -83,7 +73,7 @@ def _is_new(look: Look) -> bool:
 def _holding(look: Look, member: Member, since: int) -> Verdict:
     held, limit, pending = look.now_ms - since, member.rebalance_timeout_ms, member.pending_revocation
     victims = [each for each in look.members if each.state == _UNRELEASED and _waits_for(each, member)]
-    late = limit is not None and held > _LATE * limit
+    late = limit is not None and look.outlasted(since, _LATE * limit)
     out = "" if limit is None else f" It is thrown out after {seconds(limit)}."
     waiting = f"; {names_of(victims)} wait{'s' if len(victims) == 1 else ''} for them" if victims else ""
     return Verdict(
@@ -187,7 +177,7 @@ def assigning_stuck(look: Look) -> Iterator[Verdict]:
     if picture.assignment_epoch is not None and picture.assignment_epoch >= picture.generation:
         return
     since = _unassigned_since(look)
-    if since is None or look.now_ms - since <= look.thresholds.assigning_ms:
+    if since is None or not look.outlasted(since, look.thresholds.assigning_ms):
         return
     yield Verdict(
         rule="assigning_stuck",
@@ -230,7 +220,7 @@ def epoch_churn(look: Look) -> Iterator[Verdict]:
     window = look.thresholds.churn_window_ms
     # A rebalance that goes on may have begun before the window.
     near = [each for each in look.history.in_order() if _reaches(look, each, window) and not _is_benign(look, each)]
-    epochs = [g for each in near for g in each.generations if (g.started_at_ms or 0) >= look.now_ms - window]
+    epochs = [g for each in near for g in each.generations if look.is_within(g.started_at_ms or 0, window)]
     epochs = [each for each in epochs if each.reason not in ("first_join", "group_emptied")]
     if len(epochs) < look.thresholds.churn_epochs or _is_one_pass(near, epochs):
         return
@@ -238,11 +228,11 @@ def epoch_churn(look: Look) -> Iterator[Verdict]:
 
 
 def _reaches(look: Look, rebalance: Rebalance, window_ms: int) -> bool:
-    return rebalance.type == _TYPE and (rebalance.completed_at_ms or look.now_ms) >= look.now_ms - window_ms
+    return rebalance.type == _TYPE and look.is_within(rebalance.completed_at_ms or look.now_ms, window_ms)
 
 
 def _is_benign(look: Look, rebalance: Rebalance) -> bool:
-    return look.causes.get(rebalance.rebalance_id) in _BENIGN
+    return look.causes.get(rebalance.rebalance_id) in _CALM
 
 
 def _is_one_pass(rebalances: Sequence[Rebalance], epochs: Sequence[Generation]) -> bool:
@@ -314,9 +304,9 @@ def _calmer(main: str) -> tuple[Advice, ...]:
     )
 
 
-CONDITIONS: tuple[ConditionRule, ...] = (
+CONDITIONS: tuple[Condition, ...] = (
     *livelock.CONDITIONS,
-    reconciliation_stuck,
-    assigning_stuck,
-    epoch_churn,
+    Condition(reconciliation_stuck, inputs.COMMITS | inputs.ENDS | inputs.CLIENTS),
+    Condition(assigning_stuck),
+    Condition(epoch_churn),
 )

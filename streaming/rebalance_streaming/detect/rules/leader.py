@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from rebalance_contract import Advice, Alternative, Evidence, Generation, Member, Rebalance, Subject
+from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.bugs import upgrade_advice
 from rebalance_streaming.detect.fingerprints import fingerprint
-from rebalance_streaming.detect.look import DAY_MS, ConditionRule, Look
+from rebalance_streaming.detect.look import DAY_MS, Condition, Look
 from rebalance_streaming.detect.rules.standing import client_of, size_of
 from rebalance_streaming.detect.verdict import (
     CERTAIN,
@@ -25,7 +27,6 @@ from rebalance_streaming.detect.verdict import (
     seconds,
     subject_of,
 )
-from rebalance_streaming.groups.events import Advice, Alternative, Evidence, Generation, Member, Rebalance, Subject
 
 _MINUTE_MS = 60_000
 #: Generations per minute above which a loop leaves no time for work.
@@ -132,7 +133,7 @@ def assignor_slow_or_failing(look: Look) -> Iterator[Verdict]:
         return
     day = [each for each in look.recent(DAY_MS) if each.type == "classic" and each.members_after]
     slow = [(ms, each) for each in day if (ms := _sync_ms(each)) > look.thresholds.sync_warn_ms]
-    recent = [(ms, each) for ms, each in slow if _age_ms(look, each) <= look.thresholds.resolve_after_ms]
+    recent = [(ms, each) for ms, each in slow if look.is_within(_ended_ms(each), look.thresholds.resolve_after_ms)]
     if recent:
         yield _slow_assignor(look, *max(recent, key=lambda each: each[0]), len(slow))
     failing = [each for each in day if each.generations_aborted and _changes(each) <= 1]
@@ -140,8 +141,8 @@ def assignor_slow_or_failing(look: Look) -> Iterator[Verdict]:
         yield _failing_assignor(look, failing)
 
 
-def _age_ms(look: Look, rebalance: Rebalance) -> int:
-    return look.now_ms - (rebalance.completed_at_ms or rebalance.started_before_ms)
+def _ended_ms(rebalance: Rebalance) -> int:
+    return rebalance.completed_at_ms or rebalance.started_before_ms
 
 
 def _sync_ms(rebalance: Rebalance) -> int:
@@ -222,4 +223,4 @@ def _faster_assignor(look: Look, leader: Member | None) -> tuple[Advice, ...]:
     return others if upgrade is None else (upgrade, *others)
 
 
-CONDITIONS: tuple[ConditionRule, ...] = (leader_rejoin_loop, assignor_slow_or_failing)
+CONDITIONS: tuple[Condition, ...] = (Condition(leader_rejoin_loop), Condition(assignor_slow_or_failing, inputs.CLIENTS))

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from rebalance_contract import Advice, Alternative, Evidence, Generation, Member, Rebalance
+from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.bugs import STREAMS, upgrade_advice
 from rebalance_streaming.detect.fingerprints import fingerprint
-from rebalance_streaming.detect.look import ConditionRule, Look
+from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.rules.standing import STREAMS_ASSIGNOR, client_of, is_harmed
 from rebalance_streaming.detect.verdict import LOG, PAGE, STRONG, TICKET, Verdict, name_of, seconds, subject_of
-from rebalance_streaming.groups.events import Advice, Alternative, Evidence, Generation, Member, Rebalance
 
 _FOLLOW_UP, _STREAMS = "cooperative_followup", "streams_internal"
 
@@ -114,4 +115,4 @@ def _settle(look: Look, leader: Member | None, rebalance: Rebalance) -> tuple[Ad
     return known or usual, retry
 
 
-CONDITIONS: tuple[ConditionRule, ...] = (cooperative_livelock,)
+CONDITIONS: tuple[Condition, ...] = (Condition(cooperative_livelock, inputs.COMMITS | inputs.ENDS | inputs.CLIENTS),)

@@ -11,11 +11,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from rebalance_contract import Advice, Alternative, Evidence, Member, Rebalance, Subject
+from rebalance_streaming.detect import inputs
+from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.clients import ClientHistory
 from rebalance_streaming.detect.departures import POLL_TIMEOUT, SESSION_EXPIRED, slot_of
 from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.history import places
-from rebalance_streaming.detect.look import ConditionRule, Look
+from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.progress import Place
 from rebalance_streaming.detect.verdict import (
     CERTAIN,
@@ -31,17 +34,16 @@ from rebalance_streaming.detect.verdict import (
     name_of,
     seconds,
 )
-from rebalance_streaming.groups.events import Advice, Alternative, Evidence, Member, Rebalance, Subject
 
 _CONSUMED_TOTAL = "fetch_manager_records_consumed_total"
 #: Rebalances that are searched for a loop, and departures without which an owner change is no fault.
 _SEARCHED, _LOSSES = 20, 2
 #: A deploy or a smaller group takes members away in order.
-_ORDERLY = frozenset({"rolling_deploy", "scale_in", "scale_out", "static_member_restart", "autoscaler_flapping"})
+_ORDERLY = with_trait("orderly")
 #: Mechanisms that no record can set off, where they are sure.
-_NOT_OF_RECORDS = frozenset({"heartbeat_starvation", "process_pause", "network_partition", "idle_connection_drop"})
+_NOT_OF_RECORDS = with_trait("not_of_records")
 #: Explanations of an expired session that leave its work as the reason.
-_OVER_WORK = frozenset({"processing_blocks_heartbeat", "poll_overrun", "no_progress_loop"})
+_OVER_WORK = with_trait("over_work")
 _NAMED = 5
 
 
@@ -104,8 +106,11 @@ def _series(look: Look) -> list[Rebalance]:
     next_ms = look.now_ms
     for each in reversed(look.history.in_order()[-_SEARCHED:]):
         polls = (m.rebalance_timeout_ms or 0 for m in (*each.members_before, *each.members_after))
-        if next_ms - each.started_before_ms > max(look.thresholds.resolve_after_ms, 2 * max(polls, default=0)):
+        turn_ms = max(look.thresholds.resolve_after_ms, 2 * max(polls, default=0))
+        if next_ms - each.started_before_ms > turn_ms:
             break
+        if not found:
+            look.deadline.note(each.started_before_ms + turn_ms + 1)
         found.insert(0, each)
         next_ms = each.started_before_ms
     return found
@@ -237,8 +242,8 @@ def _growth(client: ClientHistory, since_ms: int) -> float:
 
 def poison_record(look: Look) -> Iterator[Verdict]:
     """One record takes down each owner of its partition (Walmart and Uber on poison pills)."""
-    window = look.now_ms - look.thresholds.poison_window_ms
-    deaths = [each for each in look.past if each.left_ms >= window and _may_be_poisoned(each)]
+    window = look.thresholds.poison_window_ms
+    deaths = [each for each in look.past if look.is_within(each.left_ms, window) and _may_be_poisoned(each)]
     if len(deaths) < look.thresholds.poison_departures:
         return
     coverage = Counter(place for each in deaths for place in places(each.member.partitions))
@@ -306,7 +311,7 @@ def _poison_verdict(look: Look, poisoned: Sequence[_Frozen], deaths: Sequence[Pa
         "their other partitions advanced.",
         started_at_ms=victims[0].left_ms,
         subject=Subject(partitions=tuple(each.name for each in poisoned)),
-        severity=PAGE if frozen_ms >= look.thresholds.stalled_ms else TICKET,
+        severity=PAGE if look.lasted(first.since_ms, look.thresholds.stalled_ms) else TICKET,
         evidence=(
             Evidence(LOG, "assignments", f"{len(victims)} of {len(deaths)} lost members had {first.name}", "coverage"),
             Evidence(COMMITS, "offset", f"{_at(first)} for {seconds(frozen_ms)}", "does not advance"),
@@ -325,4 +330,7 @@ def _poison_verdict(look: Look, poisoned: Sequence[_Frozen], deaths: Sequence[Pa
     )
 
 
-CONDITIONS: tuple[ConditionRule, ...] = (no_progress_loop, poison_record)
+CONDITIONS: tuple[Condition, ...] = (
+    Condition(no_progress_loop, inputs.COMMITS | inputs.ENDS | inputs.CLIENTS),
+    Condition(poison_record, inputs.COMMITS | inputs.ENDS),
+)

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rebalance_contract import Advice, Alternative, Evidence, Member, Rebalance
+from rebalance_streaming.detect import inputs
+from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.departures import CLEAN, slot_of
 from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.fingerprints import fingerprint
 from rebalance_streaming.detect.history import partition_names
-from rebalance_streaming.detect.look import DAY_MS, ConditionRule, Look
+from rebalance_streaming.detect.look import DAY_MS, Condition, Look
 from rebalance_streaming.detect.rules import static_members, static_names
 from rebalance_streaming.detect.rules.standing import came_back_ms, client_of, positions_of, recent_past
 from rebalance_streaming.detect.verdict import (
@@ -26,10 +29,9 @@ from rebalance_streaming.detect.verdict import (
     seconds,
     subject_of,
 )
-from rebalance_streaming.groups.events import Advice, Alternative, Evidence, Member, Rebalance
 
 _WEEK_MS = 7 * DAY_MS
-_RESTARTS = frozenset({"rolling_deploy", "ungraceful_shutdown"})
+_RESTARTS = with_trait("restart")
 _USUAL_SESSION_MS = 45_000
 #: A number of members that lasted shorter is on the way to another one.
 _PLATEAU_MS = 60_000
@@ -123,8 +125,7 @@ def _turns(look: Look, moves: list[Rebalance]) -> list[int]:
     counts = [len(moves[0].members_before)]
     for each, later in zip(moves, [*moves[1:], None], strict=True):
         began = each.completed_at_ms or each.started_before_ms
-        lasted = (look.now_ms if later is None else later.started_before_ms) - began
-        if lasted >= _PLATEAU_MS:
+        if look.lasted(began, _PLATEAU_MS) if later is None else later.started_before_ms - began >= _PLATEAU_MS:
             counts.append(len(each.members_after))
     counts = [each for i, each in enumerate(counts) if i == 0 or each != counts[i - 1]]
     inner = [b for a, b, c in zip(counts, counts[1:], counts[2:], strict=False) if (b - a) * (c - b) < 0]
@@ -173,13 +174,15 @@ def _flapping(look: Look, moves: list[Rebalance], turns: list[int], left: list[P
 def phantom_members(look: Look) -> Iterator[Verdict]:
     """An old client gave up waiting for its join and joined again; its first id still owns partitions (KAFKA-7610)."""
     since = look.stable_since_ms()
-    if look.is_young or not look.is_settled or since is None or look.now_ms - since < _SILENT_MS:
+    if look.is_young or not look.is_settled or since is None or not look.lasted(since, _SILENT_MS):
         return
     by_client: dict[tuple[str, str], list[Member]] = {}
     for member in look.members:
         if member.group_instance_id is None:
             by_client.setdefault((member.client_id, member.host), []).append(member)
     for twins in by_client.values():
+        if len(twins) < 2:
+            continue
         silent = [each for each in twins if _is_silent(look, each, since)]
         if 0 < len(silent) == len(twins) - 1 and _may_be_phantoms(look, twins, silent):
             yield _phantoms(look, twins, silent, since)
@@ -235,10 +238,10 @@ def _phantoms(look: Look, twins: list[Member], silent: list[Member], since: int)
     )
 
 
-CONDITIONS: tuple[ConditionRule, ...] = (
-    static_membership_missing,
-    autoscaler_flapping,
-    phantom_members,
+CONDITIONS: tuple[Condition, ...] = (
+    Condition(static_membership_missing),
+    Condition(autoscaler_flapping),
+    Condition(phantom_members, inputs.COMMITS | inputs.ENDS | inputs.CLIENTS),
     *static_names.CONDITIONS,
     *static_members.CONDITIONS,
 )

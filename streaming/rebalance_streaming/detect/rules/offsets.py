@@ -1,16 +1,20 @@
 """Committed offsets that jump or vanish (catalogue §4.7).
 
 Receives what commits and end offsets tell of a group. What was judged once, from commits that are forgotten within a
-minute, is remembered in `history.since` for as long as it stands.
+minute, is remembered for as long as it stands.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
+from rebalance_contract import Advice, Alternative, Evidence, Subject
+from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.history import GroupHistory
-from rebalance_streaming.detect.look import ConditionRule, Look
+from rebalance_streaming.detect.look import Condition, Look
+from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.progress import Jump, Place, Progress
 from rebalance_streaming.detect.rules.duplicates import duplicate_processing, estimate_duplicates
 from rebalance_streaming.detect.verdict import (
@@ -25,7 +29,6 @@ from rebalance_streaming.detect.verdict import (
     Verdict,
     seconds,
 )
-from rebalance_streaming.groups.events import Advice, Alternative, Evidence, Subject
 
 __all__ = ["CONDITIONS", "estimate_duplicates", "offset_rewind", "offset_skip", "offsets_expired"]
 
@@ -39,8 +42,6 @@ _NEARLY, _WARN, _SURELY_LONGER = 0.95, 0.8, 1.1
 _TOLD_MS = 24 * 3_600_000
 #: The first commit after a return may take a batch.
 _COME_BACK_MS = 600_000
-#: Under which names it is remembered of an offset's change whether it was a jump.
-_JUMPED, _WENT = "offset_jump:", "offset_step:"
 
 ADMINISTRATIVE, STALE_COMMIT, AFTER_EXPIRY = "administrative_reset", "stale_commit", "after_expiry"
 
@@ -65,11 +66,8 @@ def offset_skip(look: Look) -> Iterator[Verdict]:
 def _bursts(look: Look, *, ahead: bool) -> list[list[Jump]]:
     """Return the jumps in one direction that stand, those of one moment together."""
     found: list[list[Jump]] = []
-    jumps = [each for each in look.history.progress.jumps if (each.after > each.before) is ahead]
-    _forget_jumps(look)
+    jumps = [each for each, is_one in look.memory.jumps.items() if is_one and (each.after > each.before) is ahead]
     for jump in sorted(jumps, key=lambda each: each.at_ms):
-        if not _stands(look, jump):
-            continue
         if found and jump.at_ms - found[-1][0].at_ms <= _BURST_MS:
             found[-1].append(jump)
         else:
@@ -77,24 +75,11 @@ def _bursts(look: Look, *, ahead: bool) -> list[list[Jump]]:
     return found
 
 
-def _stands(look: Look, jump: Jump) -> bool:
-    """Whether a jump is recent and was found to be one when the commits before it were still known."""
-    if look.now_ms - jump.at_ms > look.thresholds.resolve_after_ms:
-        return False
-    name = f"{jump.topic}-{jump.partition}@{jump.at_ms}"
-    yes, no = f"{_JUMPED}{name}", f"{_WENT}{name}"
-    known = look.history.since
-    if yes not in known and no not in known:
-        known[yes if _is_jump(look, jump) else no] = jump.at_ms
-    return yes in known
-
-
-def _forget_jumps(look: Look) -> None:
-    """Drop what was found of jumps that are long ago."""
-    oldest = look.now_ms - look.thresholds.resolve_after_ms
-    for name in [each for each in look.history.since if each.startswith((_JUMPED, _WENT))]:
-        if look.history.since[name] < oldest:
-            del look.history.since[name]
+def recollect_jumps(look: Look) -> Memory:
+    """Remember of recent changes whether they were jumps, as found while the commits before them were still known."""
+    known, stands_ms = look.memory.jumps, look.thresholds.resolve_after_ms
+    recent = [each for each in look.history.progress.jumps if look.is_within(each.at_ms, stands_ms)]
+    return replace(look.memory, jumps={e: known[e] if e in known else _is_jump(look, e) for e in recent})
 
 
 def _is_jump(look: Look, jump: Jump) -> bool:
@@ -242,7 +227,7 @@ def offsets_expired(look: Look) -> Iterator[Verdict]:
     since = _away_since(look)
     if since is not None:
         yield from _expires_soon(look, since)
-    gone = [each for each in look.history.progress.deleted() if look.now_ms - each[2] <= _TOLD_MS]
+    gone = [each for each in look.history.progress.deleted() if look.is_within(each[2], _TOLD_MS)]
     if gone:
         yield from _expired(look, gone)
 
@@ -267,7 +252,7 @@ def _away_since(look: Look) -> int | None:
 
 def _expires_soon(look: Look, since: int) -> Iterator[Verdict]:
     retention, away = look.thresholds.retention_ms, look.now_ms - since
-    if not _WARN * retention <= away <= _SURELY_LONGER * retention:
+    if not look.lasted(since, _WARN * retention) or not look.is_within(since, _SURELY_LONGER * retention):
         return
     held = sum(1 for _ in look.history.progress.positions())
     if not held:
@@ -349,4 +334,9 @@ def _expiry_verdict(look: Look, gone: Sequence[tuple[str, int, int]], variant: s
     )
 
 
-CONDITIONS: tuple[ConditionRule, ...] = (offset_rewind, offset_skip, offsets_expired, duplicate_processing)
+CONDITIONS: tuple[Condition, ...] = (
+    Condition(offset_rewind, inputs.COMMITS | inputs.ENDS),
+    Condition(offset_skip, inputs.COMMITS | inputs.ENDS),
+    Condition(offsets_expired, inputs.COMMITS),
+    Condition(duplicate_processing, inputs.COMMITS | inputs.ENDS),
+)

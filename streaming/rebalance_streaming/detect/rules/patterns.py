@@ -11,16 +11,18 @@ from collections import Counter
 from dataclasses import dataclass
 from statistics import median
 
+from rebalance_contract import Advice, Alternative, Evidence, Member, Rebalance
+from rebalance_streaming.detect import inputs
+from rebalance_streaming.detect.catalogue import of_family, with_trait
 from rebalance_streaming.detect.departures import (
     CLEAN,
-    POLL_TIMEOUT,
     SESSION_EXPIRED,
     UNKNOWN,
     slot_of,
 )
 from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.liveness import GONE, RESTARTED
-from rebalance_streaming.detect.look import ConditionRule, Look
+from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.verdict import (
     LOG,
     PAGE,
@@ -33,26 +35,12 @@ from rebalance_streaming.detect.verdict import (
     seconds,
     subject_of,
 )
-from rebalance_streaming.groups.events import Advice, Alternative, Evidence, Member, Rebalance
 
 Slot = tuple[str, str]
 
 #: Causes that a deploy may show besides orderly leaving: instances that are killed instead of stopped.
-_DEPLOY_RULES = frozenset({"rolling_deploy", "scale_in", "ungraceful_shutdown", "member_crash", UNDETERMINED})
-_BENIGN = frozenset(
-    {
-        "rolling_deploy",
-        "scale_in",
-        "scale_out",
-        "initial_group_formation",
-        "static_member_restart",
-        "topic_metadata_change",
-        "subscription_change",
-        "protocol_migration",
-        "streams_probing_rebalance",
-        "connect_scheduled_rebalance",
-    }
-)
+_DEPLOY_RULES = with_trait("deploy")
+_BENIGN = of_family("benign")
 #: Groups larger than this gain by static membership.
 _MANY = 3
 #: A supervisor's pause between restarts grows at least by this factor.
@@ -348,10 +336,8 @@ def rebalance_storm(look: Look) -> list[Verdict]:
 
 def lag_grows(look: Look) -> bool:
     """Whether some partition is not consumed while records arrive: harm, and not only a risk of it."""
-    for position in look.history.progress.standing(look.now_ms - look.thresholds.stalled_ms):
-        moved = position.advanced_ms
-        if not position.lag or moved is None:
-            continue
+    for position in look.history.progress.falls_behind(look.now_ms - look.thresholds.stalled_ms):
+        moved = position.advanced_ms or 0
         if (look.history.progress.end_growth(position.topic, position.partition, moved) or 0) > 0:
             return True
     return False
@@ -399,10 +385,10 @@ def _rebalances_of(look: Look, slot: Slot, lives: list[Life]) -> tuple[str, ...]
     return tuple(found)
 
 
-def left_by_poll_timeout(past: Past) -> bool:
-    """Whether a departure was the client's own, for want of a poll."""
-    return past.departure.likely == POLL_TIMEOUT
-
-
-PATTERNS: tuple[ConditionRule, ...] = (crash_loop, short_lived_consumers, rolling_deploy, member_flapping)
-AGGREGATES: tuple[ConditionRule, ...] = (rebalance_storm,)
+PATTERNS: tuple[Condition, ...] = (
+    Condition(crash_loop),
+    Condition(short_lived_consumers),
+    Condition(rolling_deploy),
+    Condition(member_flapping),
+)
+AGGREGATES: tuple[Condition, ...] = (Condition(rebalance_storm, inputs.COMMITS | inputs.ENDS),)

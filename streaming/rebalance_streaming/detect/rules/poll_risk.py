@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from rebalance_contract import Advice, Alternative, Evidence, Member
+from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.advice import fewer_records, longer_poll_interval, shorter_batches
 from rebalance_streaming.detect.clients import POLL_AGE, POLL_GAP_MAX, POLL_IDLE, ClientHistory
 from rebalance_streaming.detect.fingerprints import AIOKAFKA, LIBRDKAFKA, fingerprint
 from rebalance_streaming.detect.history import places
-from rebalance_streaming.detect.look import ConditionRule, Look
+from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.progress import KEPT
 from rebalance_streaming.detect.rules.standing import client_of, is_consumer_group, positions_of
 from rebalance_streaming.detect.verdict import (
@@ -29,7 +31,6 @@ from rebalance_streaming.detect.verdict import (
     seconds,
     subject_of,
 )
-from rebalance_streaming.groups.events import Advice, Alternative, Evidence, Member
 
 #: A client that usually commits this often does so inside poll(), every auto.commit.interval (5 s).
 _AUTO_COMMIT_MS = 10_000
@@ -54,12 +55,20 @@ def poll_overrun_risk(look: Look) -> Iterator[Verdict]:
     """A batch took more than half of max.poll.interval; the next may take all of it (KIP-62; story C at its start)."""
     if look.is_young or not is_consumer_group(look):
         return
+    reporting = bool(look.history.clients.known)
     for member in look.members:
-        client = client_of(look, member)
+        client = client_of(look, member) if reporting else None
+        if client is None and not _may_be_late(look, member, member.rebalance_timeout_ms or 0):
+            continue
         limit = _limit_of(member, client)
         gap = None if limit is None else _told_gap(look, member, client) or _gap_by_commits(look, member, limit)
         if limit is not None and gap is not None and gap.length_ms >= look.thresholds.poll_risk_warn * limit:
             yield _at_risk(look, member, client, limit, gap)
+
+
+def _may_be_late(look: Look, member: Member, limit: int) -> bool:
+    """Whether the commits remembered, however they lie, span as much as a risky gap."""
+    return look.history.progress.span_ms(member.partitions or {}) >= look.thresholds.poll_risk_warn * limit
 
 
 def longest_told_gap(look: Look, member: Member) -> float | None:
@@ -103,7 +112,7 @@ def _told_gap(look: Look, member: Member, client: ClientHistory | None) -> _Gap 
 def _gap_by_commits(look: Look, member: Member, limit: int) -> _Gap | None:
     """Return the longest busy time between two commits of a client that commits inside poll()."""
     progress, partitions, since = look.history.progress, member.partitions or {}, look.stable_since_ms()
-    pace = progress.pace(partitions)
+    pace = progress.pace(partitions) if _may_be_late(look, member, limit) else None
     if pace is None or since is None or pace.longest_gap_ms < look.thresholds.poll_risk_warn * limit:
         return None
     rhythm = progress.rhythm(partitions, look.now_ms)
@@ -178,4 +187,4 @@ def _shorter_batches(member: Member, client: ClientHistory | None, limit: int, b
     return replace(fewer, current=f"{_DEFAULT_POLL_RECORDS} (the default, not told)"), pool
 
 
-CONDITIONS: tuple[ConditionRule, ...] = (poll_overrun_risk,)
+CONDITIONS: tuple[Condition, ...] = (Condition(poll_overrun_risk, inputs.COMMITS | inputs.ENDS | inputs.CLIENTS),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rebalance_contract import Alternative
 from rebalance_streaming.detect.advice import poll_limit, poll_overrun_advice, stalled_barrier_advice
 from rebalance_streaming.detect.barriers import Barrier
 from rebalance_streaming.detect.departures import (
@@ -15,7 +16,6 @@ from rebalance_streaming.detect.departures import (
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.rules.circumstances import client_of, missing_reports
 from rebalance_streaming.detect.verdict import PLAUSIBLE, STRONG, Verdict, name_of, seconds, subject_of
-from rebalance_streaming.groups.events import Alternative
 
 
 def barrier_holder(episode: Episode, departure: Departure) -> Verdict | None:

@@ -7,13 +7,16 @@ nothing is said: nobody knows then whether records wait.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from statistics import median
 
+from rebalance_contract import Advice, Alternative, Evidence, Member, Partitions, Subject
+from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.clients import CONSUMED_RATE, ClientHistory
 from rebalance_streaming.detect.fingerprints import fingerprint
-from rebalance_streaming.detect.look import ConditionRule, Look
+from rebalance_streaming.detect.look import Condition, Look
+from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.progress import Position
 from rebalance_streaming.detect.rules.evicted import commit_failures_after_rebalance, zombie_member
 from rebalance_streaming.detect.rules.unread import commit_only_group, empty_group_with_lag, orphan_partition
@@ -31,7 +34,6 @@ from rebalance_streaming.detect.verdict import (
     seconds,
     subject_of,
 )
-from rebalance_streaming.groups.events import Advice, Alternative, Evidence, Member, Partitions, Subject
 
 #: A max.poll.interval this long says that there is none.
 _UNLIMITED_MS = 24 * 3_600_000
@@ -42,6 +44,8 @@ _RATE_MS = 30_000
 #: A group that is less behind than this share of the window is not behind.
 _BEHIND = 1 / 15
 _FRESH_MS = 60_000
+#: End offsets are remembered this far apart.
+_END_SPACING_MS = 10_000
 _NAMED = 5
 _NO_TRANSACTION = Evidence(PROBES, "last stable offset", "ahead of the committed one", "no transaction holds it up")
 
@@ -57,37 +61,51 @@ def stalled_consumer(look: Look) -> Iterator[Verdict]:
         yield from _stopped_checkpoints(look)
         return
     stable = look.stable_since_ms()
-    if not look.is_settled or stable is None or look.now_ms - stable < look.thresholds.stalled_ms:
+    if not look.is_settled or stable is None or not look.lasted(stable, look.thresholds.stalled_ms):
         return
-    waiting = [(member, _waiting(look, member)) for member in look.members]
-    _forget_others(look, "stalled:", {each.name for _, positions in waiting for each in positions})
-    for member, positions in waiting:
-        wait = _patience(look, member) if positions else None
-        if wait is None or look.now_ms - stable < wait:
+    for member, positions in _waiting(look):
+        wait = _patience(look, member)
+        if wait is None or not look.lasted(stable, wait):
             continue
         stuck = [each for each in positions if _waits_for(look, each, wait)]
         if stuck:
             yield _stalled_verdict(look, member, stuck, max(stable, *(each.advanced_ms or 0 for each in stuck)))
 
 
-def _forget_others(look: Look, prefix: str, names: set[str]) -> None:
-    """Drop the memory of conditions that do not hold any more."""
-    for each in [name for name in look.history.since if name.startswith(prefix)]:
-        if each.removeprefix(prefix) not in names:
-            del look.history.since[each]
+def recollect_waiting(look: Look) -> Memory:
+    """Remember since when records are seen waiting in partitions that are not committed any further.
+
+    A rebalance makes the time begin anew, for its new owners.
+    """
+    if look.is_young or look.history.progress.ends_since() is None:
+        return replace(look.memory, waiting={})
+    if look.history.is_simple():
+        positions = [each for each in look.history.progress.lagging() if not _in_transaction(each)]
+    else:
+        positions = [each for _, several in _waiting(look) for each in several] if look.is_settled else []
+    before, since = look.memory.waiting, look.stable_since_ms() or 0
+    waiting = {}
+    for each in positions:
+        began = before.get(each.name, look.now_ms)
+        waiting[each.name] = began if began >= since else look.now_ms
+    return replace(look.memory, waiting=waiting)
 
 
-def _waiting(look: Look, member: Member) -> list[Position]:
-    """Return a member's partitions that have lag and were not committed any further for some time.
+def _waiting(look: Look) -> Iterator[tuple[Member, list[Position]]]:
+    """Yield members with those of their partitions that have lag and were not committed any further for some time.
 
     Readers of committed records wait for a transaction as long as it is open.
     """
-    limit = look.now_ms - look.thresholds.stalled_ms
-    return [
-        each
-        for each in _positions(look, member)
-        if each.lag and (each.advanced_ms or limit) <= limit and not _in_transaction(each)
-    ]
+    progress, wait_ms = look.history.progress, look.thresholds.stalled_ms
+    behind: dict[str, list[Position]] = {}
+    for each in progress.lagging():
+        if not _in_transaction(each) and (each.advanced_ms is None or look.lasted(each.advanced_ms, wait_ms)):
+            behind.setdefault(each.topic, []).append(each)
+    for member in look.members if behind else ():
+        mine = member.partitions or {}
+        positions = [each for topic in mine for each in behind.get(topic, ()) if each.partition in mine[topic]]
+        if positions:
+            yield member, positions
 
 
 def _positions(look: Look, member: Member) -> Iterator[Position]:
@@ -128,12 +146,16 @@ def _waits_for(look: Look, position: Position, wait_ms: int) -> bool:
     which may just have ended, its reader needs a commit interval to go on.
     """
     progress, since = look.history.progress, look.now_ms - wait_ms
-    began = look.history.holds(f"stalled:{position.name}", look.now_ms, condition=True, for_ms=0) or look.now_ms
+    began = look.memory.waiting.get(position.name, look.now_ms)
     before = progress.end_at(position.topic, position.partition, since)
-    waited = began <= since or (before is not None and position.committed is not None and position.committed < before)
+    seen_then = before is not None and position.committed is not None and position.committed < before
+    if not (seen_then or look.lasted(began, wait_ms)) or not look.lasted(position.advanced_ms or since, wait_ms):
+        # A probe remembered until then may tell sooner than having looked for so long.
+        look.deadline.note(look.now_ms + _END_SPACING_MS)
+        return False
     settle = 2 * look.probe_ms if position.stable_end is not None else 0
-    grown = progress.end_growth(position.topic, position.partition, since) or 0
-    return waited and (position.advanced_ms or since) <= since and grown > 0 and look.now_ms - began >= settle
+    grown = look.end_growth(position.topic, position.partition, wait_ms) or 0
+    return grown > 0 and look.lasted(began, settle)
 
 
 def _in_transaction(position: Position) -> bool:
@@ -190,7 +212,7 @@ def _what_it_does(look: Look, member: Member) -> tuple[str | None, tuple[Evidenc
     """Return what the member's client says it does meanwhile, and that as evidence; null and none if it is silent."""
     client = _client(look, member)
     latest = None if client is None else client.latest()
-    if client is None or latest is None or look.now_ms - latest.emitted_ms > _FRESH_MS + client.interval_ms:
+    if client is None or latest is None or not look.is_within(latest.emitted_ms, _FRESH_MS + client.interval_ms):
         return None, ()
     consumed = latest.values.get(CONSUMED_RATE)
     if latest.poll_age_ms is not None and latest.poll_age_ms >= look.thresholds.stalled_ms:
@@ -215,14 +237,13 @@ def _stopped_checkpoints(look: Look) -> Iterator[Verdict]:
     """Yield that a group without members, which committed regularly, does so no more; it may have ended on purpose."""
     progress = look.history.progress
     last = progress.last_commit_ms
-    if last is None or look.now_ms - last < look.thresholds.stalled_ms or look.history.ownership:
+    if last is None or look.history.ownership or not look.lasted(last, look.thresholds.stalled_ms):
         return
-    lagging = [each for each in progress.positions() if each.lag]
+    lagging = list(progress.lagging())
     rhythm = progress.rhythm(_places(lagging), look.now_ms)
-    if rhythm.gap_ms is None or rhythm.commits < _REGULAR or look.now_ms - last < 3 * rhythm.gap_ms:
+    if rhythm.gap_ms is None or rhythm.commits < _REGULAR or not look.lasted(last, 3 * rhythm.gap_ms):
         return
     wait = max(look.thresholds.stalled_ms, 3 * rhythm.gap_ms)
-    _forget_others(look, "stalled:", {each.name for each in lagging})
     stuck = [each for each in lagging if not _in_transaction(each) and _waits_for(look, each, wait)]
     if stuck:
         yield Verdict(
@@ -265,24 +286,25 @@ class _Flow:
 
 def slow_consumer_group(look: Look) -> Iterator[Verdict]:
     """All partitions advance, but more is produced than consumed: not a rebalance's fault."""
-    name, window = "slow_consumer_group:", look.thresholds.slow_ms
-    stable = look.stable_since_ms()
-    quiet = look.is_settled and stable is not None and look.now_ms - stable >= window
-    flow = _flow(look) if quiet and look.members else None
-    behind = flow is not None and flow.produced > flow.consumed and flow.lag > flow.produced * window / 1000 * _BEHIND
-    since = look.history.holds(name, look.now_ms, condition=behind, for_ms=window)
-    if since is not None and flow is not None:
-        yield _slow_verdict(look, flow, since)
+    window, stable = look.thresholds.slow_ms, look.stable_since_ms()
+    if not look.is_settled or stable is None or not look.members or not look.lasted(stable, window):
+        return
+    flow = _flow(look)
+    if flow is None or flow.produced <= flow.consumed or flow.lag <= flow.produced * window / 1000 * _BEHIND:
+        return
+    yield replace(_slow_verdict(look, flow), lasting_ms=window)
 
 
 def _flow(look: Look) -> _Flow | None:
     """Return what flows; null while a partition with lag stands still, or where commits or ends are not known."""
     produced = consumed = 0.0
     lag = partitions = 0
+    if not look.history.progress.total_lag():
+        return None
     for each in look.history.progress.positions():
         if each.lag is None or each.committed_ms is None or each.committed is None:
             return None
-        if each.lag and look.now_ms - (each.advanced_ms or 0) >= look.thresholds.stalled_ms:
+        if each.lag and look.lasted(each.advanced_ms or 0, look.thresholds.stalled_ms):
             return None
         lag, partitions = lag + each.lag, partitions + 1
         rates = _rates(look, each)
@@ -306,7 +328,7 @@ def _rates(look: Look, position: Position) -> tuple[float, float] | None:
     return (ends[1] - ends[0]) / lasted, (position.committed - before[1]) / lasted
 
 
-def _slow_verdict(look: Look, flow: _Flow, since_ms: int) -> Verdict:
+def _slow_verdict(look: Look, flow: _Flow) -> Verdict:
     working = sum(1 for member in look.members if any((member.partitions or {}).values())) or 1
     needed = min(flow.partitions, ceil(1.3 * flow.produced / (flow.consumed / working)))
     replicas = Advice(
@@ -318,11 +340,14 @@ def _slow_verdict(look: Look, flow: _Flow, since_ms: int) -> Verdict:
         confidence=CERTAIN,
         summary=f"The group consumes {flow.consumed:.1f} records/s of {flow.produced:.1f} produced: {flow.lag} records "
         "behind and falling further, without any rebalance.",
-        started_at_ms=since_ms,
+        started_at_ms=look.now_ms,
         evidence=(
             Evidence(PROBES, "production", f"{flow.produced:.1f} records/s", "more than is consumed"),
             Evidence(
-                COMMITS, "consumption", f"{flow.consumed:.1f} records/s", f"for {seconds(look.now_ms - since_ms)}"
+                COMMITS,
+                "consumption",
+                f"{flow.consumed:.1f} records/s",
+                f"for at least {seconds(look.thresholds.slow_ms)}",
             ),
             Evidence(LOG, "rebalances", "none meanwhile", "lag has another cause"),
         ),
@@ -335,10 +360,9 @@ def partition_skew(look: Look) -> Iterator[Verdict]:
     """One partition gets most of the records: members added do not help."""
     if not look.is_settled or look.is_young or look.history.progress.ends_since() is None:
         return
-    lagging = [each for each in look.history.progress.positions() if each.lag]
+    lagging = list(look.history.progress.lagging())
     total = sum(each.lag or 0 for each in lagging)
     most = [each for each in lagging if (each.lag or 0) > look.thresholds.skew_share * total]
-    _forget_others(look, "skew:", {each.name for each in most})
     for each in most:
         yield from _skew(look, each, total)
 
@@ -347,7 +371,7 @@ def _skew(look: Look, position: Position, total: int) -> Iterator[Verdict]:
     """Yield the skew of the partition that has most of the lag, once it has lasted."""
     progress, window = look.history.progress, look.thresholds.slow_ms
     count = progress.partition_counts().get(position.topic, 0)
-    grown = [progress.end_growth(position.topic, p, look.now_ms - window) for p in range(count)]
+    grown = [look.end_growth(position.topic, p, window) for p in range(count)]
     known = [each for each in grown if each is not None]
     own = grown[position.partition] if position.partition < count else None
     usual = median(known) if known else 0
@@ -358,16 +382,16 @@ def _skew(look: Look, position: Position, total: int) -> Iterator[Verdict]:
         # What came within a minute or so may just have come.
         and (position.lag or 0) > own * _BEHIND
     )
-    since = look.history.holds(f"skew:{position.name}", look.now_ms, condition=skewed, for_ms=window)
-    if since is not None and own is not None:
+    if skewed and own is not None:
         yield Verdict(
             rule="partition_skew",
             confidence=CERTAIN,
             summary=f"{position.name} got {own} records in {seconds(window)} where others got {usual:g}, and has "
             f"{(position.lag or 0) / total:.0%} of the lag: more members will not help.",
-            started_at_ms=since,
+            started_at_ms=look.now_ms,
             subject=Subject(partitions=(position.name,)),
             severity=TICKET,
+            lasting_ms=window,
             evidence=(
                 Evidence(PROBES, "production", f"{own} records against {usual:g}", "more than 3 x the median"),
                 Evidence(COMMITS, "lag", f"{position.lag} of {total} records", "most of the lag"),
@@ -381,13 +405,13 @@ def _skew(look: Look, position: Position, total: int) -> Iterator[Verdict]:
         )
 
 
-CONDITIONS: tuple[ConditionRule, ...] = (
-    stalled_consumer,
-    slow_consumer_group,
-    orphan_partition,
-    partition_skew,
-    empty_group_with_lag,
-    commit_only_group,
-    zombie_member,
-    commit_failures_after_rebalance,
+CONDITIONS: tuple[Condition, ...] = (
+    Condition(stalled_consumer, inputs.COMMITS | inputs.ENDS | inputs.CLIENTS),
+    Condition(slow_consumer_group, inputs.COMMITS | inputs.ENDS),
+    Condition(orphan_partition, inputs.COMMITS | inputs.ENDS),
+    Condition(partition_skew, inputs.COMMITS | inputs.ENDS),
+    Condition(empty_group_with_lag, inputs.COMMITS | inputs.ENDS),
+    Condition(commit_only_group, inputs.COMMITS),
+    Condition(zombie_member, inputs.CLIENTS),
+    Condition(commit_failures_after_rebalance, inputs.COMMITS | inputs.CLIENTS),
 )

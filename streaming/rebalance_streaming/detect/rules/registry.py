@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rebalance_streaming.detect.look import ConditionRule
+from rebalance_streaming.detect import inputs
+from rebalance_streaming.detect.look import Condition, Recollection
 from rebalance_streaming.detect.rules import (
     configuration,
     coordinator,
@@ -15,9 +16,18 @@ from rebalance_streaming.detect.rules import (
     progress,
     zookeeper,
 )
+from rebalance_streaming.detect.rules.duplicates import recollect_duplicates
+from rebalance_streaming.detect.rules.offsets import recollect_jumps
+from rebalance_streaming.detect.rules.progress import recollect_waiting
 
+#: What is to be remembered before rules are asked.
+RECOLLECTIONS: tuple[Recollection, ...] = (
+    Recollection(recollect_waiting, inputs.COMMITS | inputs.ENDS),
+    Recollection(recollect_jumps, inputs.COMMITS | inputs.ENDS),
+    Recollection(recollect_duplicates, inputs.COMMITS | inputs.ENDS | inputs.CLIENTS),
+)
 #: What several rebalances have in common, and what stands, rebalance or not.
-CONDITIONS: tuple[ConditionRule, ...] = (
+CONDITIONS: tuple[Condition, ...] = (
     *patterns.PATTERNS,
     *loops.CONDITIONS,
     *coordinator.CONDITIONS,
@@ -30,4 +40,4 @@ CONDITIONS: tuple[ConditionRule, ...] = (
     *zookeeper.CONDITIONS,
 )
 #: Sum up what has been explained; judged last.
-AGGREGATES: tuple[ConditionRule, ...] = patterns.AGGREGATES
+AGGREGATES: tuple[Condition, ...] = patterns.AGGREGATES

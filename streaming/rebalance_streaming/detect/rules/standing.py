@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from rebalance_contract import Member, Partitions, Subject
 from rebalance_streaming.detect.clients import ClientHistory
 from rebalance_streaming.detect.departures import slot_of
 from rebalance_streaming.detect.episode import Past
@@ -14,7 +15,6 @@ from rebalance_streaming.detect.history import places
 from rebalance_streaming.detect.look import Look
 from rebalance_streaming.detect.progress import Position
 from rebalance_streaming.detect.verdict import name_of, subject_of
-from rebalance_streaming.groups.events import Member, Partitions, Subject
 
 CONSUMER_PROTOCOL, CONNECT_PROTOCOL, STREAMS_ASSIGNOR = "consumer", "connect", "stream"
 _NAMED = 3
@@ -82,7 +82,7 @@ def standing_since(look: Look, stands: Callable[[tuple[Member, ...]], bool]) -> 
 
 def recent_past(look: Look, window_ms: int) -> list[Past]:
     """Return the departures within a window that ends now, oldest first."""
-    return [each for each in look.past if each.left_ms >= look.now_ms - window_ms]
+    return [each for each in look.past if look.is_within(each.left_ms, window_ms)]
 
 
 def came_back_ms(look: Look, past: Past) -> int | None:
@@ -110,7 +110,7 @@ def is_harmed(look: Look, partitions: Iterable[Partitions | None]) -> bool:
     for each in partitions:
         for position in positions_of(look, each):
             moved = position.advanced_ms
-            if not position.lag or moved is None or look.now_ms - moved < look.thresholds.stalled_ms:
+            if not position.lag or moved is None or not look.lasted(moved, look.thresholds.stalled_ms):
                 continue
             if (look.history.progress.end_growth(position.topic, position.partition, moved) or 0) > 0:
                 return True
@@ -120,4 +120,4 @@ def is_harmed(look: Look, partitions: Iterable[Partitions | None]) -> bool:
 def is_reporting(look: Look, client: ClientHistory) -> bool:
     """Whether a client's reports go on: the latest is at most three intervals old."""
     latest = client.latest()
-    return latest is not None and look.now_ms - latest.emitted_ms <= max(15_000, 3 * client.interval_ms)
+    return latest is not None and look.is_within(latest.emitted_ms, max(15_000, 3 * client.interval_ms))

@@ -7,14 +7,21 @@ its session ends, so what is wrong with one shows late or not at all. What is wr
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
+from rebalance_contract import (
+    Advice,
+    Alternative,
+    Evidence,
+    Member,
+)
+from rebalance_streaming.detect import inputs
+from rebalance_streaming.detect.advice import absent_instance_advice, longer_static_session
 from rebalance_streaming.detect.barriers import Barrier, longest_barrier
 from rebalance_streaming.detect.departures import SESSION_EXPIRED, session_of
 from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.history import partition_names, places
-from rebalance_streaming.detect.look import DAY_MS, ConditionRule, Look
+from rebalance_streaming.detect.look import DAY_MS, Condition, Look
 from rebalance_streaming.detect.rules.standing import (
     came_back_ms,
     client_of,
@@ -37,12 +44,6 @@ from rebalance_streaming.detect.verdict import (
     name_of,
     seconds,
     subject_of,
-)
-from rebalance_streaming.groups.events import (
-    Advice,
-    Alternative,
-    Evidence,
-    Member,
 )
 
 #: The brokers' limit of a session: no longer absence can be bridged.
@@ -93,7 +94,6 @@ def _absence(look: Look, past: Past) -> int | None:
 def _too_short(look: Look, instance: str, longest: int, several: list[Past]) -> Verdict:
     last = several[-1]
     session, classic = last.departure.session_ms, last.member.session_timeout_ms is not None
-    proposed = min(_LONGEST_SESSION_MS, max(_USUAL_SESSION_MS, 1_000 * math.ceil(1.5 * longest / 1_000)))
     return Verdict(
         rule="static_session_too_short",
         confidence=STRONG if last.departure.confidence >= STRONG else PLAUSIBLE,
@@ -107,14 +107,7 @@ def _too_short(look: Look, instance: str, longest: int, several: list[Past]) -> 
             *last.departure.evidence,
         ),
         alternatives=(Alternative("static_member_ghost", "it came back"),),
-        advice=(
-            Advice(
-                "session.timeout.ms" if classic else "consumer.session.timeout.ms (of the group)",
-                str(session),
-                str(proposed),
-                "ceil(1.5 x longest absence), at most 1800000",
-            ),
-        ),
+        advice=(longer_static_session(session, longest, of_client=classic),),
         rebalance_ids=tuple(dict.fromkeys(each.rebalance_id for each in several)),
     )
 
@@ -126,16 +119,16 @@ def static_member_ghost(look: Look) -> Iterator[Verdict]:
     """A static instance is gone for good; nobody reads its partitions until its session ends (KIP-345)."""
     if look.is_young:
         return
-    yield from (verdict for each in look.members if (verdict := _haunting(look, each)) is not None)
+    yield from (verdict for each in look.members if (verdict := _gone_unseen(look, each)) is not None)
     horizon = look.thresholds.stay_ms + look.thresholds.resolve_after_ms
     for past in recent_past(look, horizon):
         expired = past.departure.likely == SESSION_EXPIRED and not _is_stall(past)
-        waited = look.now_ms - past.left_ms >= look.thresholds.stay_ms
+        waited = look.lasted(past.left_ms, look.thresholds.stay_ms)
         if past.member.group_instance_id is not None and expired and waited and came_back_ms(look, past) is None:
-            yield _buried(past)
+            yield _gone_for_good(past)
 
 
-def _haunting(look: Look, member: Member) -> Verdict | None:
+def _gone_unseen(look: Look, member: Member) -> Verdict | None:
     """Judge a static member that is still listed: silent with work to do, while the others go on."""
     silent = _silence_with_work(look, member)
     client = None if silent is None else client_of(look, member)
@@ -161,7 +154,7 @@ def _haunting(look: Look, member: Member) -> Verdict | None:
             Alternative("static_stalled_member", "its process is gone" if client is not None else "no client metrics"),
         ),
         missing=() if client is not None else (f"client metrics of {member.host or 'the member'}",),
-        advice=_exorcism(session),
+        advice=absent_instance_advice(session),
     )
 
 
@@ -172,7 +165,7 @@ def _silence_with_work(look: Look, member: Member) -> int | None:
     progress, stable_ms = look.history.progress, look.stable_since_ms()
     rhythm = progress.rhythm(member.partitions, look.now_ms)
     since = max(rhythm.last_ms or 0, stable_ms or 0)
-    if rhythm.last_ms is None or look.now_ms - since < max(_SILENT_MS, 3 * (rhythm.gap_ms or 0)):
+    if rhythm.last_ms is None or not look.lasted(since, max(_SILENT_MS, 3 * (rhythm.gap_ms or 0))):
         return None
     positions = positions_of(look, member.partitions)
     working = any(p.lag and (progress.end_growth(p.topic, p.partition, since) or 0) > 0 for p in positions)
@@ -184,7 +177,7 @@ def _silence_with_work(look: Look, member: Member) -> int | None:
     return look.now_ms - since if working and others else None
 
 
-def _buried(past: Past) -> Verdict:
+def _gone_for_good(past: Past) -> Verdict:
     session = past.departure.session_ms
     return Verdict(
         rule="static_member_ghost",
@@ -198,17 +191,8 @@ def _buried(past: Past) -> Verdict:
             *past.departure.evidence,
         ),
         alternatives=(Alternative("static_session_too_short", "it has not come back"),),
-        advice=_exorcism(session),
+        advice=absent_instance_advice(session),
         rebalance_ids=(past.rebalance_id,),
-    )
-
-
-def _exorcism(session: int) -> tuple[Advice, ...]:
-    return (
-        Advice("operation", None, "removeMembersFromConsumerGroup for the instance when scaling in", "-"),
-        Advice(
-            "session.timeout.ms", str(session), "no longer than a restart needs", "max(45000, ceil(1.5 x p95 restart))"
-        ),
     )
 
 
@@ -304,8 +288,8 @@ def _stalled(look: Look, member: Member, since_ms: int, confidence: float, evide
     )
 
 
-CONDITIONS: tuple[ConditionRule, ...] = (
-    static_session_too_short,
-    static_member_ghost,
-    static_stalled_member,
+CONDITIONS: tuple[Condition, ...] = (
+    Condition(static_session_too_short),
+    Condition(static_member_ghost, inputs.COMMITS | inputs.ENDS | inputs.CLIENTS),
+    Condition(static_stalled_member, inputs.COMMITS | inputs.ENDS | inputs.CLIENTS),
 )

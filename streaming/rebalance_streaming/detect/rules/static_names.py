@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+from rebalance_contract import Advice, Alternative, Evidence, Replacement, Subject, SubjectMember
+from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.clients import ClientHistory
-from rebalance_streaming.detect.look import DAY_MS, ConditionRule, Look
+from rebalance_streaming.detect.look import DAY_MS, Condition, Look
 from rebalance_streaming.detect.rules.standing import is_reporting
 from rebalance_streaming.detect.verdict import (
     CERTAIN,
@@ -25,7 +27,6 @@ from rebalance_streaming.detect.verdict import (
     seconds,
     subject_of,
 )
-from rebalance_streaming.groups.events import Advice, Alternative, Evidence, Replacement, Subject, SubjectMember
 
 #: Replacements of one instance that a quick restart, or two, do not explain.
 _REPLACEMENTS, _ON_ONE_HOST = 2, 3
@@ -44,17 +45,18 @@ def static_id_conflict(look: Look) -> Iterator[Verdict]:
 
 def _replacements(look: Look, instance: str) -> list[Replacement]:
     picture = look.history.picture
-    since = look.now_ms - look.thresholds.conflict_window_ms
+    window_ms = look.thresholds.conflict_window_ms
     return [
         each
         for each in (picture.replacements if picture else ())
-        if each.group_instance_id == instance and each.at_ms >= since
+        if each.group_instance_id == instance and look.is_within(each.at_ms, window_ms)
     ]
 
 
 def _rivals(look: Look, instance: str) -> list[ClientHistory]:
     """Return the processes that report under one instance id at the same time; fewer than two are no rivals."""
-    live = [each for each in _processes(look, instance) if len(each.sights) > 1 and is_reporting(look, each)]
+    processes = [each for each in _processes(look, instance) if len(each.sights) > 1]
+    live = [each for each in processes if is_reporting(look, each)] if len(processes) >= _REPLACEMENTS else []
     if len(live) < _REPLACEMENTS:
         return []
     latest_start = max(each.sights[0].emitted_ms for each in live)
@@ -64,9 +66,12 @@ def _rivals(look: Look, instance: str) -> list[ClientHistory]:
 
 def _processes(look: Look, instance: str) -> list[ClientHistory]:
     """Return the processes that reported under an instance id lately, in the order of their first reports."""
-    since = look.now_ms - look.thresholds.conflict_window_ms
+    window_ms = look.thresholds.conflict_window_ms
     known = [each for each in look.history.clients if each.instance_id == instance and each.sights]
-    return sorted((e for e in known if e.sights[-1].emitted_ms >= since), key=lambda e: e.sights[0].emitted_ms)
+    return sorted(
+        (each for each in known if look.is_within(each.sights[-1].emitted_ms, window_ms)),
+        key=lambda each: each.sights[0].emitted_ms,
+    )
 
 
 def _is_conflict(swaps: list[Replacement], rivals: list[ClientHistory], processes: list[ClientHistory]) -> bool:
@@ -211,4 +216,8 @@ def random_instance_ids(look: Look) -> Iterator[Verdict]:
     )
 
 
-CONDITIONS: tuple[ConditionRule, ...] = (static_id_conflict, static_member_restart, random_instance_ids)
+CONDITIONS: tuple[Condition, ...] = (
+    Condition(static_id_conflict, inputs.CLIENTS),
+    Condition(static_member_restart, inputs.CLIENTS),
+    Condition(random_instance_ids),
+)

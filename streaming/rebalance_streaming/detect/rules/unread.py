@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+from rebalance_contract import Advice, Alternative, Evidence, Partitions, Subject
 from rebalance_streaming.detect.look import Look
 from rebalance_streaming.detect.progress import Position
 from rebalance_streaming.detect.verdict import (
@@ -22,7 +23,6 @@ from rebalance_streaming.detect.verdict import (
     name_of,
     seconds,
 )
-from rebalance_streaming.groups.events import Advice, Alternative, Evidence, Partitions, Subject
 
 _NAMED = 5
 #: An absence is like earlier ones up to this factor, if there were so many.
@@ -32,7 +32,9 @@ _LONGER, _ABSENCES = 1.5, 2
 def orphan_partition(look: Look) -> Iterator[Verdict]:
     """A partition of a subscribed topic is in no assignment (KAFKA-13435, KAFKA-12984, IBM/sarama#1462)."""
     picture, stable = look.history.picture, look.stable_since_ms()
-    if picture is None or stable is None or not look.is_settled or look.now_ms - stable <= look.thresholds.orphan_ms:
+    if picture is None or stable is None or not look.is_settled:
+        return
+    if not look.outlasted(stable, look.thresholds.orphan_ms):
         return
     if picture.type not in ("classic", "consumer") or picture.protocol_type not in ("consumer", None):
         return
@@ -45,7 +47,7 @@ def orphan_partition(look: Look) -> Iterator[Verdict]:
         missing = sorted(set(range(counts[topic])) - set(assigned.get(topic, ())))
         orphans = [look.history.progress.position(topic, each) for each in missing] if missing else []
         known = [each for each in orphans if each.end is not None]
-        if known and look.now_ms - _changed_ms(look, topic) > _metadata_age_ms(look):
+        if known and look.outlasted(_changed_ms(look, topic), _metadata_age_ms(look)):
             yield _orphan_verdict(look, topic, known, max(stable, _changed_ms(look, topic)))
 
 
@@ -74,8 +76,7 @@ def _metadata_age_ms(look: Look) -> int:
 
 def _orphan_verdict(look: Look, topic: str, orphans: list[Position], since_ms: int) -> Verdict:
     names = tuple(each.name for each in orphans)
-    window = look.now_ms - look.thresholds.slow_ms
-    growing = any((look.history.progress.end_growth(topic, each.partition, window) or 0) > 0 for each in orphans)
+    growing = any((look.end_growth(topic, each.partition, look.thresholds.slow_ms) or 0) > 0 for each in orphans)
     unread = growing or any(each.lag for each in orphans)
     added = any(name == topic for _, name, _, _ in look.history.topic_changes)
     subscribed = sum(1 for member in look.members if topic in member.topics)
@@ -106,10 +107,10 @@ def _orphan_verdict(look: Look, topic: str, orphans: list[Position], since_ms: i
 def empty_group_with_lag(look: Look) -> Iterator[Verdict]:
     """A group lost all its members, and records keep coming."""
     since = _empty_since(look)
-    if since is None or look.is_young or look.now_ms - since < _allowed_absence_ms(look, since):
+    if since is None or look.is_young or not look.lasted(since, _allowed_absence_ms(look, since)):
         return
     waiting = [each for each in look.history.progress.positions() if each.lag]
-    growing = [each for each in waiting if _grows(look, each, max(since, look.now_ms - look.thresholds.slow_ms))]
+    growing = [each for each in waiting if _grows(look, each, since)]
     if growing:
         yield _empty_verdict(look, growing, since)
 
@@ -140,6 +141,11 @@ def _allowed_absence_ms(look: Look, since_ms: int) -> int:
 
 
 def _grows(look: Look, position: Position, since_ms: int) -> bool:
+    """Whether records came since a moment, and lately."""
+    window_ms = look.thresholds.slow_ms
+    if since_ms < look.now_ms - window_ms:
+        return (look.end_growth(position.topic, position.partition, window_ms) or 0) > 0
+    look.deadline.note(since_ms + window_ms + 1)
     return (look.history.progress.end_growth(position.topic, position.partition, since_ms) or 0) > 0
 
 

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil
 
+from rebalance_contract import Advice, Alternative, Evidence, ProbedMember, Subject, SubjectMember
+from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.history import Ownership
-from rebalance_streaming.detect.look import ConditionRule, Look
+from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.verdict import (
     CERTAIN,
     PAGE,
@@ -25,7 +27,6 @@ from rebalance_streaming.detect.verdict import (
     Verdict,
     seconds,
 )
-from rebalance_streaming.groups.events import Advice, Alternative, Evidence, ProbedMember, Subject, SubjectMember
 
 #: Everything is told again after a minute; without a word for longer than this nobody looks any more.
 _STALE_MS = 90_000
@@ -80,7 +81,7 @@ def _looks(look: Look) -> list[Ownership]:
 
 
 def _is_stale(look: Look, looks: list[Ownership]) -> bool:
-    return look.now_ms - looks[-1].at_ms > _STALE_MS
+    return look.outlasted(looks[-1].at_ms, _STALE_MS)
 
 
 def _waiting(look: Look, looks: list[Ownership]) -> Iterator[_Conflict]:
@@ -88,7 +89,7 @@ def _waiting(look: Look, looks: list[Ownership]) -> Iterator[_Conflict]:
     for topic in looks[-1].owners:
         for starved in _starved(look, looks, looks[-1], topic):
             since = _undisturbed_since(looks, len(looks) - 1, topic, starved)
-            if look.now_ms - since > look.thresholds.zk_idle_ms:
+            if look.outlasted(since, look.thresholds.zk_idle_ms):
                 yield _conflict(look, looks, looks[-1], topic, starved=starved, since_ms=since)
 
 
@@ -100,7 +101,7 @@ def _given_up(look: Look, looks: list[Ownership]) -> Iterator[_Conflict]:
     shortest = look.thresholds.zk_idle_ms - look.probe_ms
     for at, (seen, after) in enumerate(pairwise(looks)):
         gone = _ids(seen) - _ids(after)
-        if not gone or look.now_ms - after.at_ms > look.thresholds.resolve_after_ms:
+        if not gone or not look.is_within(after.at_ms, look.thresholds.resolve_after_ms):
             continue
         for topic in seen.owners:
             for starved in _starved(look, looks, seen, topic) & gone:
@@ -235,9 +236,10 @@ def _topic_is_idle(look: Look, conflict: _Conflict) -> bool | None:
 
 def _starves_consumption(look: Look, conflict: _Conflict) -> bool:
     """Whether records of the topic wait and nobody advances."""
-    since = look.now_ms - look.thresholds.stalled_ms
+    wait = look.thresholds.stalled_ms
     positions = (look.history.progress.position(conflict.topic, each) for each in range(conflict.partitions))
-    return any((each.lag or 0) > 0 and (each.advanced_ms or since) < since for each in positions)
+    moved = [each.advanced_ms for each in positions if each.lag]
+    return any(at_ms is not None and look.outlasted(at_ms, wait) for at_ms in moved)
 
 
 def _subject_member(seen: Ownership, owner: str) -> SubjectMember:
@@ -261,7 +263,7 @@ def zk_orphan_partition(look: Look) -> Iterator[Verdict]:
         return
     wait = max(look.thresholds.zk_orphan_ms, look.thresholds.zk_idle_ms)
     for topic in sorted({name for each in looks for name in each.owners}):
-        orphans = {p: since for p, since in _orphans(look, looks, topic).items() if look.now_ms - since > wait}
+        orphans = {p: since for p, since in _orphans(look, looks, topic).items() if look.outlasted(since, wait)}
         if orphans:
             yield _orphan_verdict(look, topic, orphans)
 
@@ -314,11 +316,11 @@ def _orphan_verdict(look: Look, topic: str, orphans: dict[int, int]) -> Verdict:
 
 def zk_session_flap(look: Look) -> Iterator[Verdict]:
     """The same consumer loses its ZooKeeper session again and again."""
-    window = look.now_ms - look.thresholds.zk_flap_window_ms
+    window = look.thresholds.zk_flap_window_ms
     sessions: dict[str, dict[int, int]] = {}
     latest: dict[str, ProbedMember] = {}
     for seen in _looks(look):
-        for member in seen.members if seen.at_ms >= window else ():
+        for member in seen.members if look.is_within(seen.at_ms, window) else ():
             if member.session_created_ms is not None:
                 sessions.setdefault(member.member_id, {}).setdefault(member.session_created_ms, seen.at_ms)
                 latest[member.member_id] = member
@@ -349,4 +351,8 @@ def _flap_verdict(look: Look, member: ProbedMember, times: list[int]) -> Verdict
     )
 
 
-CONDITIONS: tuple[ConditionRule, ...] = (zk_partition_owner_conflict, zk_orphan_partition, zk_session_flap)
+CONDITIONS: tuple[Condition, ...] = (
+    Condition(zk_partition_owner_conflict, inputs.OWNERS | inputs.COMMITS | inputs.ENDS),
+    Condition(zk_orphan_partition, inputs.OWNERS | inputs.COMMITS | inputs.ENDS),
+    Condition(zk_session_flap, inputs.OWNERS),
+)

@@ -17,6 +17,7 @@ from rebalance_streaming.wire.metrics import librdkafka, native, otlp, prometheu
 from rebalance_streaming.wire.metrics.documents import read_json
 from rebalance_streaming.wire.metrics.errors import Reason, UndecodableError
 from rebalance_streaming.wire.metrics.identity import complete, read_headers, read_identity
+from rebalance_streaming.wire.metrics.plausible import plausible
 from rebalance_streaming.wire.metrics.report import Report
 
 MAX_BYTES = 5_000_000
@@ -44,7 +45,8 @@ FORMATS = (*(each.name for each in _JSON_FORMATS), otlp.PROTOBUF_FORMAT)
 _SPACE = b" \t\r\n"
 _UTF8_MARK = b"\xef\xbb\xbf"
 _OTLP_START = b"\x0a"
-_INFLUX = re.compile(rb"[^\s,={}\[\]]+(?:,[^\s=]+=[^\s=]+)* [^\s=]+=[^\s=]+")
+# Tags exclude the comma that separates them: with it there would be many ways to cut them, and all would be tried.
+_INFLUX = re.compile(rb"[^\s,={}\[\]]+(?:,(?:\\.|[^\s,=\\])+=(?:\\.|[^\s,=\\])+)* [^\s=]+=[^\s=]+")
 # No field numbers of theirs are published; these strings are in what their reporters write of brokers.
 _CONFLUENT = (b"kafka.server:type=", b"kafka.controller:type=", b"io.confluent.", b"confluent.monitoring")
 
@@ -64,13 +66,13 @@ def decode_metrics(
 
     `key` is not looked at: what it says needs the clients to be known. `observed_ms` is the record's timestamp.
     Identity that the value leaves open comes from `headers` named like the fields, then from `defaults`; in both, `-`
-    and `.` stand for `_` too.
+    and `.` stand for `_` too. Values that nothing can have are null and counted.
     """
     if pinned is not None and pinned not in FORMATS:
         raise ValueError(f"{pinned!r} is no format of client metrics; there are {', '.join(FORMATS)}")
     reports = _decode_value(value, observed_ms, pinned)
     from_headers, from_defaults = read_headers(headers), read_identity(defaults)
-    return tuple(complete(report, from_headers, from_defaults) for report in reports)
+    return tuple(plausible(complete(report, from_headers, from_defaults)) for report in reports)
 
 
 def _decode_value(value: bytes | None, observed_ms: int, pinned: str | None) -> tuple[Report, ...]:

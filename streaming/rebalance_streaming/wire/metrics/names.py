@@ -17,6 +17,8 @@ from rebalance_streaming.wire.metrics.report import Temporality
 LONGEST_NAME = 512
 _CACHED = 4096
 
+_LETTERS_AND_DIGITS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
+_TO_SPACES = {code: " " for code in range(128) if chr(code) not in _LETTERS_AND_DIGITS}
 _BETWEEN = re.compile(r"[^a-z0-9]+")
 # `domain:key=value,...` or the JMX exporter's `domain<key=value, ...>`, then a separator and the attribute.
 _VALUE = r'(?:"[^"]*"|[^,:"]*?)'
@@ -24,7 +26,8 @@ _JMX = re.compile(
     rf"[\w.\-]+:(?P<colon>[\w.\-]+={_VALUE}(?:,[\w.\-]+={_VALUE})*)(?:[:/ ](?P<after>[\w.\-]*))?"
     r"|[\w.\-]+<(?P<angle>[^<>]*)>(?:<[^<>]*>)?[:/ ]?(?P<behind>[\w.\-]*)"
 )
-_PROPERTY = re.compile(r'([\w.\-]+)=("[^"]*"|[^,]*)')
+# A key begins where no key goes on: a long text without `=` is read once, not once per character.
+_PROPERTY = re.compile(r'(?<![\w.\-])([\w.\-]+)=("[^"]*"|[^,]*)')
 _NODE_GROUP = re.compile(r"(.*node-metrics)\.node-(.+)", re.IGNORECASE)
 
 _COORDINATOR = (
@@ -55,6 +58,7 @@ _ENDINGS: Mapping[str, str] = MappingProxyType(
 #: Names of the metrics that the rules know.
 KNOWN = frozenset(_ENDINGS.values())
 _MOST_WORDS = max(name.count("_") + 1 for name in _ENDINGS)
+_LAST_WORDS = frozenset(name.rpartition("_")[2] for name in _ENDINGS)
 
 _OF_CONSUMERS = frozenset(("kafka", "consumer", "coordinator"))
 # They have metrics of the same last words.
@@ -81,7 +85,8 @@ def _canonical(name: str) -> str:
 
 
 def _words(name: str) -> list[str]:
-    return [word for word in _BETWEEN.split(name.lower()) if word]
+    lowered = name.lower()
+    return (lowered.translate(_TO_SPACES) if lowered.isascii() else _BETWEEN.sub(" ", lowered)).split()
 
 
 def recognise(name: str) -> str:
@@ -94,14 +99,24 @@ def recognise(name: str) -> str:
 
 @lru_cache(_CACHED)
 def _recognise(name: str) -> str:
-    whole, said = _canonical(name), set(_words(name))
+    whole = _canonical(name)
+    if not may_be_known(whole):
+        return whole
+    said = set(_words(name))
     if not said & _OF_CONSUMERS or said & _OF_OTHERS:
         return whole
     return known_ending(whole) or whole
 
 
+def may_be_known(name: str) -> bool:
+    """Tell by the last word whether a name in canonical form may end in a known one; most that agents send do not."""
+    return name.rpartition("_")[2] in _LAST_WORDS
+
+
 def known_ending(name: str) -> str | None:
     """Return the known canonical name that a name in canonical form ends in, the longest; null for none."""
+    if not may_be_known(name):
+        return None
     words = name.split("_")[-_MOST_WORDS:]
     endings = ("_".join(words[start:]) for start in range(len(words)))
     return next((_ENDINGS[ending] for ending in endings if ending in _ENDINGS), None)

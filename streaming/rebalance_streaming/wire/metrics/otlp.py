@@ -79,29 +79,31 @@ def decode_protobuf(raw: bytes, observed_ms: int) -> tuple[Report, ...]:
 def _read_export(document: _Object, format_id: str, observed_ms: int) -> tuple[Report, ...]:
     gathered = Gatherer(format_id, observed_ms)
     for of_resource in _items(document, "resourceMetrics"):
-        resource = _attributes(_part(of_resource, "resource"))
+        # Read once: a resource may have as many attributes as the message has scopes and points.
+        resource = read_identity(_attributes(_part(of_resource, "resource")))
         for of_scope in _items(of_resource, "scopeMetrics"):
             _read_scope(gathered, resource, of_scope)
     return gathered.reports()
 
 
-def _read_scope(gathered: Gatherer, resource: dict[str, object], of_scope: _Object) -> None:
+def _read_scope(gathered: Gatherer, resource: Identity, of_scope: _Object) -> None:
     scope = _part(of_scope, "scope")
     handle = split_librdkafka_name(as_text(scope.get("name")) or "")
     if handle is not None and handle[1] != "consumer":
         gathered.skip_producer()
         return
     scope_version = as_text(scope.get("version"))
-    known = _with_scope(read_identity(resource), handle and handle[0], scope_version) if handle else None
-    of_resource = known or read_identity(resource)
+    of_resource = _with_scope(resource, handle[0], scope_version) if handle else resource
     for metric, temporality, point in _data_points(of_scope):
         attributes = _attributes(point)
-        identity = of_resource
-        if attributes:
-            identity = read_identity({**resource, **attributes})
-            identity = _with_scope(identity, handle[0], scope_version) if handle else identity
+        identity = _over(read_identity(attributes), of_resource) if attributes else of_resource
         made = make_point(metric, _number(point), read_labels(attributes), temporality)
         gathered.add(identity, as_epoch_ms(_get(point, "timeUnixNano"), _NS_PER_MS), made)
+
+
+def _over(said: Identity, of_resource: Identity) -> Identity:
+    """Return what a point says of its client, and where it says nothing what its resource does."""
+    return Identity(*(mine or theirs for mine, theirs in zip(said, of_resource, strict=True)))
 
 
 def _with_scope(identity: Identity, client_id: str | None, version: str | None) -> Identity:

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
 from rebalance_streaming.wire.errors import BadLength, BadText, BadVarint, DecodeError, Truncated
 
-#: Far more than 20,000 points take. Empty messages have two bytes each, and as dictionaries thirty times as many.
-MAX_MESSAGES = 500_000
+#: Messages that any writer may put into one. Above that a message must have so many bytes on average: an attribute of
+#: two messages has twelve. Empty ones have two bytes each, and as dictionaries thirty times as many.
+MIN_MESSAGES, BYTES_PER_MESSAGE = 1_000, 6
 
 _UVARINT_BYTES = 10
 _UINT64 = 2**64
@@ -49,6 +50,14 @@ class Field:
     name: str
     kind: Scalar | Mapping[int, Field]
     repeated: bool = False
+    #: How it is written, and its fields if it is a message; told by `kind`, kept because every field asks for it.
+    wire_type: int = field(init=False)
+    message: Mapping[int, Field] | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        kind = self.kind
+        object.__setattr__(self, "wire_type", kind.value[0] if isinstance(kind, Scalar) else _BYTES)
+        object.__setattr__(self, "message", None if isinstance(kind, Scalar) else kind)
 
 
 Message = Mapping[int, Field]
@@ -64,33 +73,33 @@ def read_message(raw: bytes, message: Message) -> dict[str, Any]:
 
     A field that may be there once has the last value, as protobuf has it; one that is not there is missing.
     """
-    return _read(raw, 0, len(raw), message, _Budget(MAX_MESSAGES))
+    return _read(raw, 0, len(raw), message, _Budget(MIN_MESSAGES + len(raw) // BYTES_PER_MESSAGE))
 
 
 def _read(raw: bytes, position: int, end: int, message: Message, budget: _Budget) -> dict[str, Any]:
     budget.messages -= 1
     if budget.messages < 0:
-        raise BadMessage(f"more than {MAX_MESSAGES} messages in one")
+        raise BadMessage("more messages than its bytes can mean")
     found: dict[str, Any] = {}
     while position < end:
         tag, position = read_uvarint(raw, position, end)
         start, position, number = _span(raw, position, end, tag & 7)
         if not 1 <= tag >> 3 < 2**29:
             raise BadMessage(f"field number {tag >> 3} before {start}")
-        field = message.get(tag >> 3)
-        if field is None:
+        wanted = message.get(tag >> 3)
+        if wanted is None:
             continue
-        kind = field.kind
-        if tag & 7 != (kind.value[0] if isinstance(kind, Scalar) else _BYTES):
-            raise BadMessage(f"field {field.name} has wire type {tag & 7}")
-        if isinstance(kind, Scalar):
-            value = _scalar(raw, start, position, number, kind)
+        if tag & 7 != wanted.wire_type:
+            raise BadMessage(f"field {wanted.name} has wire type {tag & 7}")
+        value: Any
+        if wanted.message is not None:
+            value = _read(raw, start, position, wanted.message, budget)
         else:
-            value = _read(raw, start, position, kind, budget)
-        if field.repeated:
-            found.setdefault(field.name, []).append(value)
+            value = _scalar(raw, start, position, number, wanted.kind)
+        if wanted.repeated:
+            found.setdefault(wanted.name, []).append(value)
         else:
-            found[field.name] = value
+            found[wanted.name] = value
     return found
 
 
@@ -100,7 +109,11 @@ def _span(raw: bytes, position: int, end: int, wire_type: int) -> tuple[int, int
         number, after = read_uvarint(raw, position, end)
         return position, after, number
     if wire_type == _BYTES:
-        size, position = read_uvarint(raw, position, end)
+        if position < end and raw[position] < 0x80:
+            size = raw[position]
+            position += 1
+        else:
+            size, position = read_uvarint(raw, position, end)
         if size > end - position:
             raise BadLength(f"length {size} at {position}, {end - position} bytes are left")
         return position, position + size, 0
@@ -112,7 +125,7 @@ def _span(raw: bytes, position: int, end: int, wire_type: int) -> tuple[int, int
     return position, position + size, 0
 
 
-def _scalar(raw: bytes, start: int, end: int, number: int, kind: Scalar) -> Any:
+def _scalar(raw: bytes, start: int, end: int, number: int, kind: Scalar | Message) -> Any:
     if kind is Scalar.TEXT:
         return _text(raw, start, end)
     if kind is Scalar.BOOL:

@@ -9,6 +9,10 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
+from rebalance_contract import ClientConfig
+
+__all__ = ["ClientConfig", "Point", "Report", "Temporality"]
+
 
 class Temporality(enum.StrEnum):
     """How values of one metric that follow each other relate: `delta` ones must be added up, others replace."""
@@ -33,21 +37,6 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class ClientConfig:
-    """Settings a client told of itself, in milliseconds and records; null: not told."""
-
-    session_timeout_ms: int | None = None
-    heartbeat_interval_ms: int | None = None
-    max_poll_interval_ms: int | None = None
-    max_poll_records: int | None = None
-    fetch_max_wait_ms: int | None = None
-    metadata_max_age_ms: int | None = None
-    request_timeout_ms: int | None = None
-    auto_commit_interval_ms: int | None = None
-    group_protocol: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Report:
     """What one client said at one moment.
 
@@ -60,6 +49,7 @@ class Report:
     client, since `waiting_since_ms`; `records_in_last_poll` how many it got, `records_done` how many of them are done.
     `reason` is librdkafka's text of why it last rebalanced and
     `join_state` its own state, both verbatim. `statistics_age_ms` says how old the metrics were when sent.
+    `implausible` counts what was told and taken out because nothing can have such a value.
     """
 
     format: str
@@ -90,3 +80,4 @@ class Report:
     reason: str | None = None
     config: ClientConfig = field(default_factory=ClientConfig)
     points: tuple[Point, ...] = ()
+    implausible: int = 0

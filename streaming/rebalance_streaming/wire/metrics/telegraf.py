@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from rebalance_streaming.wire.metrics.errors import Reason, UndecodableError
 from rebalance_streaming.wire.metrics.gather import Gatherer
 from rebalance_streaming.wire.metrics.identity import Identity, read_identity, read_labels
-from rebalance_streaming.wire.metrics.names import KNOWN, LONGEST_NAME, canonical, known_ending, recognise
+from rebalance_streaming.wire.metrics.names import KNOWN, LONGEST_NAME, canonical, known_ending, may_be_known, recognise
 from rebalance_streaming.wire.metrics.report import Report
 from rebalance_streaming.wire.metrics.values import as_text, guess_epoch_ms, make_point
 
@@ -73,7 +73,9 @@ def _joined_name(measurement: str, field: str) -> str:
     if field.lower() in _TYPES:
         return recognise(measurement)
     joined = recognise(f"{measurement}.{field}")
-    return joined if joined in KNOWN else known_ending(canonical(field)) or joined
+    if joined in KNOWN or not may_be_known(joined):
+        return joined
+    return known_ending(canonical(field)) or joined
 
 
 def _identity(tags: _Object) -> Identity:

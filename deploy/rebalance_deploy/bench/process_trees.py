@@ -1,0 +1,153 @@
+"""What processes and their descendants take: memory and processor time, as the kernel counts them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_MIB = 1024
+_WORKERS = "pyspark.daemon"
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Memory of several process trees at one moment in MiB, by process. PSS counts shared pages once."""
+
+    pss: Mapping[str, float] = field(default_factory=dict)
+    rss: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def total(self) -> float:
+        """PSS of all processes together."""
+        return sum(self.pss.values())
+
+
+def read_memory(roots: Mapping[str, int]) -> Memory:
+    """Return the memory of the trees under `roots`, given as name and process id."""
+    pss: dict[str, float] = defaultdict(float)
+    rss: dict[str, float] = defaultdict(float)
+    for label, pid in _labelled(roots):
+        with contextlib.suppress(OSError):
+            for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+                if line.startswith("Pss:"):
+                    pss[label] += int(line.split()[1]) / _MIB
+                elif line.startswith("Rss:"):
+                    rss[label] += int(line.split()[1]) / _MIB
+    return Memory(dict(pss), dict(rss))
+
+
+def read_cpu(roots: Mapping[str, int]) -> dict[str, float]:
+    """Return the processor seconds of the trees under `roots` by process; ended children count with their parents."""
+    seconds: dict[str, float] = defaultdict(float)
+    for label, pid in _labelled(roots):
+        with contextlib.suppress(OSError):
+            # User and system time, and the same of children that were waited for.
+            ticks = sum(int(field) for field in _stat(pid)[11:15])
+            seconds[label] += ticks / _TICKS
+    return dict(seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class CpuUse:
+    """Processor seconds of a stretch of time: of the measured processes, of the broker, and of all else here."""
+
+    seconds: float
+    processes: Mapping[str, float]
+    broker: float
+    others: float
+
+    @property
+    def total(self) -> float:
+        """Of the measured processes together."""
+        return sum(self.processes.values())
+
+
+class CpuMeter:
+    """Counts processor time from its making on."""
+
+    def __init__(self, roots: Mapping[str, int], broker: int) -> None:
+        """Begin to count; both are process ids, and count with their descendants."""
+        self._roots, self._broker = roots, {"broker": broker}
+        self._began = self._read()
+
+    def read(self) -> CpuUse:
+        """Return what was used since the meter was made."""
+        (began, first, broker_first, busy_first), (now, last, broker_last, busy_last) = self._began, self._read()
+        processes = {name: cpu - first.get(name, 0.0) for name, cpu in last.items()}
+        broker = broker_last - broker_first
+        others = busy_last - busy_first - broker - sum(processes.values())
+        return CpuUse(now - began, processes, broker, others)
+
+    def _read(self) -> tuple[float, dict[str, float], float, float]:
+        return time.monotonic(), read_cpu(self._roots), sum(read_cpu(self._broker).values()), _read_busy()
+
+
+def _read_busy() -> float:
+    """Return the seconds that the machine's cores were busy: user, nice, system, interrupts and what was stolen."""
+    fields = Path("/proc/stat").read_text().partition("\n")[0].split()[1:]
+    return sum(int(fields[number]) for number in (0, 1, 2, 5, 6, 7)) / _TICKS
+
+
+class PeakMemory:
+    """Looks at the memory of process trees each second, from a thread of its own, and keeps the highest."""
+
+    def __init__(self, roots: Mapping[str, int]) -> None:
+        self.peak = Memory()
+        self._roots = roots
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(1):
+            found = read_memory(self._roots)
+            if found.total > self.peak.total:
+                self.peak = found
+
+
+def _labelled(roots: Mapping[str, int]) -> Iterator[tuple[str, int]]:
+    """Yield every process of the trees under its label: the root's name, and what the process is where it differs."""
+    children: dict[int, list[int]] = defaultdict(list)
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                children[int(_stat(int(entry.name))[1])].append(int(entry.name))
+    for name, root in roots.items():
+        yield name, root
+        unseen = list(children[root])
+        while unseen:
+            pid = unseen.pop()
+            unseen += children[pid]
+            yield f"{name}: {_kind(pid)}", pid
+
+
+def _kind(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        arguments = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+        if Path(arguments[0]).name == "java":
+            return "JVM"
+        return "Python workers" if _WORKERS in arguments else "other children"
+    return "other children"
+
+
+def _stat(pid: int) -> list[str]:
+    """Return the fields of a process's stat after its name, which may hold anything: state, parent, …"""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -1,0 +1,144 @@
+"""Rows as they are read: what the contract says, and the bounds beyond which a row would hurt whoever shows it.
+
+Receives keys and values that anybody may have written; hands on decoded rows, or the reason why there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+import msgspec
+
+import rebalance_contract as contract
+
+#: Why a row was left out: the reasons by which they are counted. `failed` is a defect of the exporter itself.
+REFUSALS = ("contract", "key", "text", "number", "time", "size", "limit", "failed")
+
+#: No part of the monitor writes larger rows, nor can Kafka's names make longer keys.
+MAX_ROW_BYTES, MAX_KEY_BYTES = 1_048_576, 40_000
+#: The years 1 and 9999: what people's tools can show as a date.
+_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
+
+#: How the names of fields end that are moments; other times are durations.
+_MOMENTS = (
+    "at_ms",
+    "seen_ms",
+    "since_ms",
+    "until_ms",
+    "after_ms",
+    "before_ms",
+    "_rebalance_ms",
+    "_commit_ms",
+    "_unread_ms",
+)
+#: The moments of each kind of row.
+_times: dict[type, tuple[str, ...]] = {}
+
+_T = TypeVar("_T")
+# Its integers end at 64 bits, where those of JSON do not: what it refuses overflows a float, or Prometheus, later.
+_sixty_four_bits = msgspec.msgpack.Encoder()
+
+
+class RefusedError(contract.ContractError):
+    """A row that cannot be taken over; `reason` is a member of REFUSALS."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+def reason_of(error: Exception) -> str:
+    """Return why a row was left out, a member of REFUSALS."""
+    if isinstance(error, RefusedError):
+        return error.reason
+    if isinstance(error, UnicodeDecodeError):
+        return "text"
+    # JSON that is nested more deeply than any row is not of the contract either.
+    return "contract" if isinstance(error, contract.ContractError | RecursionError) else "failed"
+
+
+def check_size(key: bytes, value: bytes | None) -> None:
+    """Raise RefusedError for what no writer of the monitor would write."""
+    if len(key) > MAX_KEY_BYTES:
+        raise RefusedError("size", f"the key has {len(key)} bytes")
+    if value is not None and len(value) > MAX_ROW_BYTES:
+        raise RefusedError("size", f"the row has {len(value)} bytes")
+
+
+def check_key(key: bytes, *parts: str) -> None:
+    """Raise RefusedError unless the key says what the value says: else one group could be stored twice."""
+    expected = "/".join(parts).encode()
+    if key != expected:
+        raise RefusedError("key", f"the key is {key[:200]!r} where the value says {expected[:200]!r}")
+
+
+def expect_room(held: Mapping[Any, object], key: Hashable, limit: int) -> None:
+    """Raise RefusedError where one thing more would be too many; what is held already may always change."""
+    if len(held) >= limit and key not in held:
+        raise RefusedError("limit", f"{limit} are held already")
+
+
+class Weights:
+    """Bytes of text of all that is held: many large rows fill the memory no more than many small ones."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._of: dict[Hashable, int] = {}
+        self._total = 0
+
+    def put(self, thing: Hashable, size: int) -> None:
+        """Take up what a thing weighs now. Raises RefusedError, and changes nothing, where it would be too much."""
+        total = self._total - self._of.get(thing, 0) + size
+        if total > max(self._limit, self._total):
+            raise RefusedError("limit", f"rows of {self._total} bytes are held already")
+        self._of[thing], self._total = size, total
+
+    def drop(self, thing: Hashable) -> None:
+        """Forget a thing, if it is known."""
+        self._total -= self._of.pop(thing, 0)
+
+
+def read_row(value: bytes, kind: Any) -> Any:
+    """Decode a row and check its numbers; `kind` is a class of the contract or its Status. Raises ContractError."""
+    row = contract.decode_status(value) if kind is contract.Status else contract.decode(value, kind)
+    return _checked(row)
+
+
+def read_impact(value: bytes) -> contract.RebalanceImpact | contract.GroupImpact:
+    """Decode a row of the impact topic, whichever of its kinds it is. Raises ContractError."""
+    kind = contract.decode(value, _ImpactKind).kind
+    if kind == "group_impact":
+        return _checked(contract.decode(value, contract.GroupImpact))
+    if kind == "rebalance_impact":
+        return _checked(contract.decode(value, contract.RebalanceImpact))
+    raise contract.ContractError(f"unknown kind of impact {kind!r}: update the exporter")
+
+
+def _checked(row: _T) -> _T:
+    try:
+        _sixty_four_bits.encode(row)
+    except OverflowError as error:
+        raise RefusedError("number", "a number needs more than 64 bits") from error
+    _check_times(row)
+    if isinstance(row, contract.Rebalance):
+        for generation in row.generations:
+            _check_times(generation)
+    return row
+
+
+def _check_times(row: Any) -> None:
+    kind = type(row)
+    names = _times.get(kind)
+    if names is None:
+        names = _times[kind] = tuple(each.name for each in fields(kind) if each.name.endswith(_MOMENTS))
+    for name in names:
+        at_ms = getattr(row, name)
+        if at_ms is not None and not _FIRST_MS <= at_ms <= _LAST_MS:
+            raise RefusedError("time", f"{name} is {at_ms}")
+
+
+@dataclass(frozen=True, slots=True)
+class _ImpactKind:
+    kind: str

@@ -1,0 +1,180 @@
+"""The contract between the parts: every row that the stream, the prober and the clients publish.
+
+All sides import it: the stream, the prober, the exporter, the terminal. It knows nothing of Spark, of Kafka clients or
+of the log's format. Delivery is at least once: a row may arrive again after a crash and replaces the earlier one of
+the same key.
+"""
+
+from rebalance_contract import topics
+from rebalance_contract.activity import (
+    MAX_ACTIVITY_BYTES,
+    CommitActivity,
+    CountActivity,
+    OffsetActivity,
+    ProbeActivity,
+    TopicCommits,
+    TopicOffsets,
+)
+from rebalance_contract.clients import (
+    CLIENT_VALUES,
+    ClientActivity,
+    ClientConfig,
+    ClientSample,
+    ProcessFigures,
+)
+from rebalance_contract.codec import (
+    SCHEMA_VERSION,
+    ContractError,
+    decode,
+    encode,
+)
+from rebalance_contract.findings import (
+    Advice,
+    Alternative,
+    Evidence,
+    Finding,
+    Subject,
+    SubjectMember,
+)
+from rebalance_contract.groups import (
+    DURATION_BUCKETS_MS,
+    KEPT_PANES,
+    KEPT_REPLACEMENTS,
+    PANE_MS,
+    REASONS,
+    Counters,
+    GroupSnapshot,
+    Member,
+    Pane,
+    Panes,
+    Partitions,
+    Replacement,
+    Settlement,
+    counters_at,
+    settled,
+)
+from rebalance_contract.impact import (
+    CountedImpact,
+    GroupImpact,
+    RebalanceImpact,
+    Silence,
+)
+from rebalance_contract.lag import (
+    WINDOWS_MS,
+    GroupLag,
+    GroupWindow,
+    TopicLag,
+)
+from rebalance_contract.probes import (
+    PROBE_SCHEMA,
+    Probe,
+    ProbedMember,
+)
+from rebalance_contract.rebalances import (
+    KEPT_PASSING,
+    Generation,
+    Moves,
+    Rebalance,
+)
+from rebalance_contract.simple import (
+    DELETED,
+    EMPTY,
+    SIMPLE,
+    with_commits,
+)
+from rebalance_contract.status import (
+    DecodeTotals,
+    DiagnosisStatus,
+    LogTotals,
+    QuarantineCount,
+    QuarantineTotals,
+    QueryStatus,
+    RecordCount,
+    ReportCount,
+    ReportTotals,
+    Status,
+    WatchedPartition,
+    WatchedTopic,
+    decode_status,
+)
+from rebalance_contract.timing import (
+    GroupTiming,
+    MemberTiming,
+    TimingWindow,
+)
+
+__all__ = [
+    "CLIENT_VALUES",
+    "DELETED",
+    "DURATION_BUCKETS_MS",
+    "EMPTY",
+    "KEPT_PANES",
+    "KEPT_PASSING",
+    "KEPT_REPLACEMENTS",
+    "MAX_ACTIVITY_BYTES",
+    "PANE_MS",
+    "PROBE_SCHEMA",
+    "REASONS",
+    "SCHEMA_VERSION",
+    "SIMPLE",
+    "WINDOWS_MS",
+    "Advice",
+    "Alternative",
+    "ClientActivity",
+    "ClientConfig",
+    "ClientSample",
+    "CommitActivity",
+    "ContractError",
+    "CountActivity",
+    "CountedImpact",
+    "Counters",
+    "DecodeTotals",
+    "DiagnosisStatus",
+    "Evidence",
+    "Finding",
+    "Generation",
+    "GroupImpact",
+    "GroupLag",
+    "GroupSnapshot",
+    "GroupTiming",
+    "GroupWindow",
+    "LogTotals",
+    "Member",
+    "MemberTiming",
+    "Moves",
+    "OffsetActivity",
+    "Pane",
+    "Panes",
+    "Partitions",
+    "Probe",
+    "ProbeActivity",
+    "ProbedMember",
+    "ProcessFigures",
+    "QuarantineCount",
+    "QuarantineTotals",
+    "QueryStatus",
+    "Rebalance",
+    "RebalanceImpact",
+    "RecordCount",
+    "Replacement",
+    "ReportCount",
+    "ReportTotals",
+    "Settlement",
+    "Silence",
+    "Status",
+    "Subject",
+    "SubjectMember",
+    "TimingWindow",
+    "TopicCommits",
+    "TopicLag",
+    "TopicOffsets",
+    "WatchedPartition",
+    "WatchedTopic",
+    "counters_at",
+    "decode",
+    "decode_status",
+    "encode",
+    "settled",
+    "topics",
+    "with_commits",
+]

@@ -1,0 +1,157 @@
+"""The largest row of each topic, and how a row that would be larger is cut: one place for all writers.
+
+No single row may fail a batch, so a row always fits: lists are halved, the most detailed first, until it does, and the
+row says `is_truncated`. Totals and counts are never cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from rebalance_contract.codec import encode
+from rebalance_contract.findings import Finding, Subject
+from rebalance_contract.groups import GroupSnapshot, Member
+from rebalance_contract.impact import RebalanceImpact
+from rebalance_contract.lag import GroupLag, TopicLag
+from rebalance_contract.rebalances import Generation, Moves, Rebalance
+from rebalance_contract.timing import GroupTiming
+
+#: No row of the monitor's own topics is larger; Kafka's default limit is 1,048,588 bytes for a batch with its header.
+MAX_ROW_BYTES = 900_000
+
+_R = TypeVar("_R")
+#: Elements kept of each list at the first cut; half as many at each further one.
+_FIRST_CUT = 8_192
+
+
+def encode_group(row: GroupSnapshot) -> bytes:
+    """Return a group's row, cut if it has to be; `member_count` counts the members that are left out."""
+    counted = replace(row, member_count=len(row.members))
+    return _encode_within(counted, _cut_group)
+
+
+def encode_rebalance(row: Rebalance) -> bytes:
+    """Return a rebalance's row, cut if it has to be."""
+    counted = replace(row, members_before_count=len(row.members_before), members_after_count=len(row.members_after))
+    return _encode_within(counted, _cut_rebalance)
+
+
+def encode_finding(row: Finding) -> bytes:
+    """Return a finding's row, cut if it has to be."""
+    return _encode_within(row, _cut_finding)
+
+
+def encode_lag(row: GroupLag) -> bytes:
+    """Return a row of lag, cut if it has to be."""
+    return _encode_within(row, _cut_lag)
+
+
+def encode_impact(row: RebalanceImpact) -> bytes:
+    """Return what a rebalance cost, cut if it has to be."""
+    return _encode_within(row, _cut_impact)
+
+
+def encode_timing(row: GroupTiming) -> bytes:
+    """Return a row of heartbeat timing, cut if it has to be."""
+    return _encode_within(row, lambda timing, keep: replace(timing, members=timing.members[:keep]))
+
+
+def _encode_within(row: _R, cut: Callable[[_R, int], _R]) -> bytes:
+    text, keep = encode(row), _FIRST_CUT
+    while len(text) > MAX_ROW_BYTES and keep:
+        text = encode(cut(row, keep))
+        keep //= 2
+    return text
+
+
+def _cut_group(row: GroupSnapshot, keep: int) -> GroupSnapshot:
+    return replace(row, members=_cut_members(row.members, keep), is_truncated=True)
+
+
+def _cut_members(members: tuple[Member, ...], keep: int) -> tuple[Member, ...]:
+    """Return the first members; of each as many topics, and no partitions where there are more than that."""
+    return tuple(
+        replace(
+            member,
+            topics=member.topics[:keep],
+            topic_regex=None if member.topic_regex is None else member.topic_regex[:keep],
+            partitions=_cut_partitions(member.partitions, keep),
+            target=_cut_partitions(member.target, keep),
+            pending_revocation=_cut_partitions(member.pending_revocation, keep),
+        )
+        for member in members[:keep]
+    )
+
+
+def _cut_partitions(partitions: dict[str, list[int]] | None, keep: int) -> dict[str, list[int]] | None:
+    few = partitions is None or sum(map(len, partitions.values())) <= keep // 16
+    return partitions if few else None
+
+
+def _cut_rebalance(row: Rebalance, keep: int) -> Rebalance:
+    half = max(1, keep // 2)
+    generations = row.generations if len(row.generations) <= keep else row.generations[:half] + row.generations[-half:]
+    return replace(
+        row,
+        generations=tuple(_cut_generation(each, keep) for each in generations),
+        members_before=_cut_members(row.members_before, half),
+        members_after=_cut_members(row.members_after, half),
+        passing=_cut_members(row.passing, keep),
+        joined=row.joined[:keep],
+        left=row.left[:keep],
+        replaced=row.replaced[:keep],
+        moves=None if row.moves is None else _cut_moves(row.moves, keep),
+        is_truncated=True,
+    )
+
+
+def _cut_generation(row: Generation, keep: int) -> Generation:
+    return replace(
+        row, joined=row.joined[:keep], left=row.left[:keep], replaced=row.replaced[:keep], fenced=row.fenced[:keep]
+    )
+
+
+def _cut_moves(moves: Moves, keep: int) -> Moves:
+    return replace(
+        moves,
+        moved=_cut_partitions(moves.moved, 16 * keep) or {},
+        ping_ponged=_cut_partitions(moves.ping_ponged, 16 * keep) or {},
+    )
+
+
+def _cut_finding(row: Finding, keep: int) -> Finding:
+    subject = Subject(row.subject.members[:keep], row.subject.partitions[:keep], row.subject.hosts[:keep])
+    return replace(
+        row,
+        subject=subject,
+        summary=row.summary[: 8 * keep],
+        rebalance_ids=row.rebalance_ids[-keep:],
+        evidence=tuple(replace(each, value=each.value[: 8 * keep]) for each in row.evidence[:keep]),
+        alternatives=row.alternatives[:keep],
+        missing=tuple(each[: 8 * keep] for each in row.missing[:keep]),
+        advice=row.advice[:keep],
+    )
+
+
+def _cut_lag(row: GroupLag, keep: int) -> GroupLag:
+    kept = list(row.topics.items())[: 2 * keep]
+    return replace(row, topics={name: _cut_topic_lag(topic, keep) for name, topic in kept}, is_truncated=True)
+
+
+def _cut_topic_lag(topic: TopicLag, keep: int) -> TopicLag:
+    if len(topic.partitions) <= keep:
+        return topic
+    cut = topic.partitions[:keep], topic.committed[:keep], topic.lags[:keep]
+    return TopicLag(*cut, total=topic.total, is_truncated=True)
+
+
+def _cut_impact(row: RebalanceImpact, keep: int) -> RebalanceImpact:
+    return replace(
+        row,
+        silences=row.silences[:keep],
+        expired=None if row.expired is None else row.expired[:keep],
+        poll_timeout=None if row.poll_timeout is None else row.poll_timeout[:keep],
+        is_truncated=True,
+    )

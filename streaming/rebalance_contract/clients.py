@@ -1,0 +1,120 @@
+"""What one client said of itself in one pane: metrics of consumers, boiled down to what diagnosis asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rebalance_contract.codec import SCHEMA_VERSION
+
+HEARTBEAT_AGE = "coordinator_last_heartbeat_seconds_ago"
+HEARTBEAT_RATE = "coordinator_heartbeat_rate"
+HEARTBEAT_TOTAL = "coordinator_heartbeat_total"
+RESPONSE_MAX = "coordinator_heartbeat_response_time_max"
+POLL_AGE = "last_poll_seconds_ago"
+POLL_GAP_MAX = "time_between_poll_max"
+POLL_IDLE = "poll_idle_ratio_avg"
+FETCH_RATE = "fetch_manager_fetch_rate"
+CONSUMED_RATE = "fetch_manager_records_consumed_rate"
+CONSUMED_TOTAL = "fetch_manager_records_consumed_total"
+COMMIT_RATE = "coordinator_commit_rate"
+COMMIT_TOTAL = "coordinator_commit_total"
+ASSIGNED = "coordinator_assigned_partitions"
+JOIN_RATE = "coordinator_join_rate"
+FAILED_REBALANCES = "coordinator_failed_rebalance_total"
+REVOKED_LATENCY = "coordinator_partition_revoked_latency_max"
+ASSIGNED_LATENCY = "coordinator_partition_assigned_latency_max"
+
+#: Canonical names (see client metrics §1.1) of all metrics that a sample may carry.
+CLIENT_VALUES = frozenset(
+    (
+        *(HEARTBEAT_AGE, HEARTBEAT_RATE, HEARTBEAT_TOTAL, RESPONSE_MAX, POLL_AGE, POLL_GAP_MAX, POLL_IDLE),
+        *(FETCH_RATE, CONSUMED_RATE, CONSUMED_TOTAL, COMMIT_RATE, COMMIT_TOTAL, ASSIGNED, JOIN_RATE),
+        *(FAILED_REBALANCES, REVOKED_LATENCY, ASSIGNED_LATENCY),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientConfig:
+    """Settings a client told of itself, in milliseconds and records; null: not told, or no possible setting."""
+
+    session_timeout_ms: int | None = None
+    heartbeat_interval_ms: int | None = None
+    max_poll_interval_ms: int | None = None
+    max_poll_records: int | None = None
+    fetch_max_wait_ms: int | None = None
+    metadata_max_age_ms: int | None = None
+    request_timeout_ms: int | None = None
+    auto_commit_interval_ms: int | None = None
+    group_protocol: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessFigures:
+    """What a client told of its process; null: not told.
+
+    `start_ms` is when it started, `tick_late_ms` how much later than due its reporting thread woke, `cpu_s` processor
+    time used so far, `voluntary_switches` how often its threads gave the processor up.
+    """
+
+    start_ms: int | None = None
+    tick_late_ms: int | None = None
+    cpu_s: float | None = None
+    voluntary_switches: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSample:
+    """What a client said of one moment.
+
+    `emitted_ms` is its own clock, `observed_ms` the time of the record that carried it. `values` holds absolute values
+    by canonical name, all finite and none negative; `increments` counters told as increments since the sample before:
+    who reads them adds them up, once per `emitted_ms`. `heartbeat_never`: it said that it has not sent one yet.
+    `poll_age_ms` is how long ago the application last polled as far as times in the report tell, 0 while it waits
+    inside poll(); null: not told, or told by `values` only. `reason` is librdkafka's text of why it last rebalanced
+    and `join_state` its own state, both verbatim.
+    """
+
+    emitted_ms: int
+    observed_ms: int
+    values: dict[str, float] = field(default_factory=dict)
+    increments: dict[str, float] = field(default_factory=dict)
+    heartbeat_never: bool = False
+    poll_age_ms: int | None = None
+    process: ProcessFigures | None = None
+    reason: str | None = None
+    join_state: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClientActivity:
+    """What one client said in one pane: topic `…activity`, key group id, else client id, else empty.
+
+    A client is what has the same identity, settings and format throughout; null: not told. `samples` are in the order
+    of `emitted_ms`, at least one. A pane holds records by their own time; a pane of many samples is told in several
+    rows, and one that is split over micro-batches too: rows of a client are put together by the times of their
+    samples, so that a row that arrives twice changes nothing. `app_offsets` are, by topic and partition, the positions
+    up to which librdkafka handed records to the application, the last of the pane. `implausible` counts values that
+    were taken out because nothing can have them: zero time-outs, numbers that are not finite, times far from the
+    record's. `truncated`: there was more than rows may hold, and samples in between or partitions were left out.
+    """
+
+    cluster: str
+    pane_start_ms: int
+    samples: tuple[ClientSample, ...]
+    group_id: str | None = None
+    client_id: str | None = None
+    member_id: str | None = None
+    instance_id: str | None = None
+    host: str | None = None
+    pid: int | None = None
+    library: str | None = None
+    library_version: str | None = None
+    format: str | None = None
+    interval_ms: int | None = None
+    config: ClientConfig = field(default_factory=ClientConfig)
+    app_offsets: dict[str, dict[str, int]] = field(default_factory=dict)
+    implausible: int = 0
+    truncated: bool = False
+    kind: str = "clients"
+    schema_version: int = SCHEMA_VERSION

@@ -1,0 +1,207 @@
+"""A group as it is now: members, totals, panes of its sliding windows."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, field, replace
+
+from rebalance_contract.codec import SCHEMA_VERSION
+
+#: What started a rebalance; the catalogue's trigger classes.
+REASONS = (
+    "first_join",
+    "join",
+    "departure",
+    "replacement",
+    "swap",
+    "group_emptied",
+    "subscription_change",
+    "topic_metadata_change",
+    "cooperative_followup",
+    "rack_change",
+    "streams_internal",
+    "connect_internal",
+    "leader_rejoin",
+    "other",
+)
+
+#: Topic (or, in a streams group, subtopology) -> sorted partition numbers.
+Partitions = dict[str, list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One member of a group as its last records described it.
+
+    `group_instance_id` is null for a dynamic member. `partitions` is null when the assignment is not in a known form;
+    a topic whose name no record told stands there under its id. `rebalance_timeout_ms` is null in records
+    older than value version 1, `session_timeout_ms` where the broker sets it (KIP-848).
+    `epoch`, `state` (`stable`, `unrevoked`, `unreleased`, `away` for a static member that said it will return) with
+    `state_since_ms`, `target` (what it is to have) and `pending_revocation` exist for members of KIP-848, share and
+    streams groups only and are null for others.
+    """
+
+    member_id: str
+    client_id: str
+    host: str
+    group_instance_id: str | None = None
+    rack_id: str | None = None
+    session_timeout_ms: int | None = None
+    rebalance_timeout_ms: int | None = None
+    topics: tuple[str, ...] = ()
+    topic_regex: str | None = None
+    partitions: Partitions | None = None
+    epoch: int | None = None
+    state: str | None = None
+    state_since_ms: int | None = None
+    target: Partitions | None = None
+    pending_revocation: Partitions | None = None
+
+
+#: Length of a pane in milliseconds, and how many are kept: 15 minutes.
+PANE_MS, KEPT_PANES = 10_000, 90
+
+#: Upper bounds in milliseconds of the buckets of `Counters.durations`; the last bucket has none.
+DURATION_BUCKETS_MS = (100, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000, 900_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """Totals of one group since the monitor first saw it; they never go back, not even when the group is deleted.
+
+    `rebalances` counts logical rebalances by reason and has one entry for every reason in `REASONS`, zero included.
+    `generations_completed` are generations (KIP-848: group epochs) that got an assignment, `generations_aborted`
+    those that never did. `resets` counts how often numbering began anew: the group was deleted and came back.
+    `durations` counts ended rebalances per bucket of `DURATION_BUCKETS_MS` (not cumulative) and `duration_ms` is
+    their sum; where only bounds of a duration are known, the lower one counts.
+    A member that came back under a new id within its rebalance is in `members_replaced`, not in `members_left`.
+    What only the diagnosis finds out (why members left, what partitions lost) is in `GroupImpact`.
+    """
+
+    rebalances: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REASONS, 0))
+    generations_completed: int = 0
+    generations_aborted: int = 0
+    members_joined: int = 0
+    members_left: int = 0
+    members_replaced: int = 0
+    partitions_moved: int = 0
+    resets: int = 0
+    conversions: int = 0
+    durations: list[int] = field(default_factory=lambda: [0] * (len(DURATION_BUCKETS_MS) + 1))
+    duration_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pane:
+    """What happened in `PANE_MS` of record time, from `start_ms` on."""
+
+    start_ms: int
+    generations_completed: int = 0
+    generations_aborted: int = 0
+    rebalances: int = 0
+    rebalancing_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Panes:
+    """The last 15 minutes of a group in panes, the basis of all sliding windows; only panes in which something was.
+
+    `late` counts events older than the oldest pane kept, which were not added; `future` those dated after the
+    reader's clock, which were counted as of now.
+    """
+
+    panes: tuple[Pane, ...] = ()
+    late: int = 0
+    future: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """A static member that came back under a new member id within its session, which costs no rebalance (KIP-345)."""
+
+    at_ms: int
+    group_instance_id: str
+    old_member_id: str
+    new_member_id: str
+    old_host: str
+    new_host: str
+
+
+#: How many replacements of static members a group's snapshot keeps.
+KEPT_REPLACEMENTS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """What the latest rebalance adds to the totals once no further generation can belong to it.
+
+    It counts from `at_ms` on, in the time of the log's records: whoever shows totals adds it when the log has been
+    read up to then (`counters_at`). So a group that writes nothing more needs nobody to touch its state.
+    """
+
+    at_ms: int
+    duration_ms: int
+    partitions_moved: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSnapshot:
+    """The present picture of one group: topic `…groups`, key `cluster/group`.
+
+    `type` is `classic`, `consumer` (KIP-848), `share`, `streams`, `simple` (commits without members), or null while
+    nothing is known. `state` of a classic group is what the log tells, `Stable` (an assignment is stored) or `Empty`,
+    unless a probe saw the coordinator in `PreparingRebalance` or `CompletingRebalance` since; of the newer kinds it is
+    `Empty`, `Assigning`, `Reconciling`, `NotReady` or `Stable`, all from the log. Null: `Deleted` groups say so, so
+    nothing was read yet. `generation` is the classic generation or the group epoch; `assignment_epoch` the epoch of the
+    last target assignment, null for classic groups. `replacements` are the latest ones, oldest first. `settlement` is
+    null while a rebalance goes on and once it is in `counters`. `is_truncated`: members or partitions were left out so
+    that the row fits; `member_count` counts all members. `log_offset` is the position of the last record folded, and
+    holds within `log_era` only: how often the partition was cut or made anew.
+    """
+
+    cluster: str
+    group: str
+    type: str | None = None
+    state: str | None = None
+    protocol_type: str | None = None
+    protocol: str | None = None
+    generation: int | None = None
+    assignment_epoch: int | None = None
+    leader: str | None = None
+    members: tuple[Member, ...] = ()
+    counters: Counters = field(default_factory=Counters)
+    windows: Panes = field(default_factory=Panes)
+    first_seen_ms: int | None = None
+    last_rebalance_ms: int | None = None
+    last_rebalance_id: str | None = None
+    rebalancing_since_ms: int | None = None
+    coordinator: int | None = None
+    replacements: tuple[Replacement, ...] = ()
+    settlement: Settlement | None = None
+    updated_at_ms: int | None = None
+    log_era: int = 0
+    log_partition: int | None = None
+    log_offset: int | None = None
+    member_count: int | None = None
+    is_truncated: bool = False
+    schema_version: int = SCHEMA_VERSION
+
+
+def counters_at(group: GroupSnapshot, read_until_ms: int | None) -> Counters:
+    """Return a group's totals as of a moment up to which the log has been read; null: all that is certain."""
+    due = group.settlement
+    if due is None or read_until_ms is None or read_until_ms < due.at_ms:
+        return group.counters
+    return settled(group.counters, due)
+
+
+def settled(counters: Counters, due: Settlement) -> Counters:
+    """Return totals with a rebalance's duration and moves in them."""
+    durations = list(counters.durations)
+    durations[bisect_left(DURATION_BUCKETS_MS, due.duration_ms)] += 1
+    return replace(
+        counters,
+        durations=durations,
+        duration_ms=counters.duration_ms + due.duration_ms,
+        partitions_moved=counters.partitions_moved + due.partitions_moved,
+    )

@@ -1,0 +1,81 @@
+"""What rebalances cost their group, as the diagnosis finds out: silences of commits, lag, members that timed out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from rebalance_contract.codec import SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """An unusual gap between two commits of a partition, of at least 7.5 s, by the coordinator's clock."""
+
+    topic: str
+    partition: int
+    last_commit_ms: int
+    resumed_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceImpact:
+    """What one rebalance cost: topic `…impact`, key `cluster/group/rebalance_id`, rewritten as more is known.
+
+    `silences` are the gaps in commits that overlap it, told when they end, seconds later; `lost_partition_ms` is their
+    time after its start, an upper bound of what the partitions stood still, by up to one commit interval each.
+    `lag_before` is the group's lag in records when last probed before it, `lag_peak` the most since, and
+    `lag_recovered_at_ms` when it was back to what it was: null if the next rebalance came first, or not within 15
+    minutes. All three are null without probes of end offsets. `expired` and `poll_timeout` are the ids of members that
+    left because their session, or their poll limit, was over; null while the rebalance has not been judged.
+    """
+
+    cluster: str
+    group: str
+    rebalance_id: str
+    silences: tuple[Silence, ...] = ()
+    lost_partition_ms: int = 0
+    lag_before: int | None = None
+    lag_peak: int | None = None
+    lag_recovered_at_ms: int | None = None
+    expired: tuple[str, ...] | None = None
+    poll_timeout: tuple[str, ...] | None = None
+    is_truncated: bool = False
+    kind: Literal["rebalance_impact"] = "rebalance_impact"
+    schema_version: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class CountedImpact:
+    """What one rebalance adds to its group's totals; `started_at_ms` orders rebalances."""
+
+    members_expired: int = 0
+    members_poll_timeout: int = 0
+    lost_partition_ms: int = 0
+    started_at_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupImpact:
+    """Totals of one group since the monitor first saw it: topic `…impact`, key `cluster/group`; they never go back.
+
+    `counted` has the latest rebalances by id, so that one that is judged again replaces what it added before. `earlier`
+    is the sum over those that began at or before `closed_until_ms`: nothing is added to them any more.
+    """
+
+    cluster: str
+    group: str
+    earlier: CountedImpact = field(default_factory=CountedImpact)
+    counted: dict[str, CountedImpact] = field(default_factory=dict)
+    closed_until_ms: int = -1
+    kind: Literal["group_impact"] = "group_impact"
+    schema_version: int = SCHEMA_VERSION
+
+    def totals(self) -> CountedImpact:
+        """Return the sum over all rebalances."""
+        each = (self.earlier, *self.counted.values())
+        return CountedImpact(
+            sum(one.members_expired for one in each),
+            sum(one.members_poll_timeout for one in each),
+            sum(one.lost_partition_ms for one in each),
+        )

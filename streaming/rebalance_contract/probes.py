@@ -1,0 +1,59 @@
+"""What a coordinator, a partition leader or ZooKeeper answered when it was asked about a group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from rebalance_contract.groups import Partitions
+
+PROBE_SCHEMA = "rebalance-monitor/probe/1"
+
+
+@dataclass(frozen=True, slots=True)
+class ProbedMember:
+    """A member as a coordinator described it. `member_epoch` is null where the API does not tell it.
+
+    `session_created_ms` is when a member that lives in ZooKeeper registered there, null for all others.
+    """
+
+    member_id: str
+    client_id: str
+    host: str
+    group_instance_id: str | None = None
+    member_epoch: int | None = None
+    partitions: Partitions | None = None
+    session_created_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """What a coordinator, or ZooKeeper, answered about one group: topic `…probes`, key group.
+
+    A field that is absent (`UNSET`) was not asked this time; null was asked and is unknown. So a cheap probe of
+    the state and a full one have one form. `state` is Kafka's own name, compared without regard to case;
+    `settled_at_ms` is when a group that is not stable now was last seen stable or empty.
+    `end_offsets` and `stable_offsets` (last stable offsets) are topic -> partition number as text -> offset.
+    `committed_offsets` are of the same form: what the coordinator has, for readers that did not see the commits.
+    `topic_ids` gives the ids of topics by name (Kafka's 22 characters). `errors` are sentences for people.
+    """
+
+    schema: str = PROBE_SCHEMA
+    probed_at_ms: int
+    cluster: str
+    group: str
+    state: str | msgspec.UnsetType | None = msgspec.UNSET
+    settled_at_ms: int | msgspec.UnsetType | None = msgspec.UNSET
+    type: str | msgspec.UnsetType | None = msgspec.UNSET
+    protocol: str | msgspec.UnsetType | None = msgspec.UNSET
+    assignor: str | msgspec.UnsetType | None = msgspec.UNSET
+    coordinator_id: int | msgspec.UnsetType | None = msgspec.UNSET
+    group_epoch: int | msgspec.UnsetType | None = msgspec.UNSET
+    members: tuple[ProbedMember, ...] | msgspec.UnsetType | None = msgspec.UNSET
+    end_offsets: dict[str, dict[str, int | None]] | msgspec.UnsetType = msgspec.UNSET
+    stable_offsets: dict[str, dict[str, int | None]] | msgspec.UnsetType = msgspec.UNSET
+    committed_offsets: dict[str, dict[str, int | None]] | msgspec.UnsetType = msgspec.UNSET
+    topic_ids: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
+    owners: dict[str, dict[str, str]] | msgspec.UnsetType = msgspec.UNSET
+    errors: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET

@@ -1,0 +1,107 @@
+"""One logical rebalance: its generations, phases, members before and after."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rebalance_contract.codec import SCHEMA_VERSION
+from rebalance_contract.groups import Member, Partitions
+
+#: How many members a rebalance names that came and went within it.
+KEPT_PASSING = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One generation, or group epoch, of a rebalance.
+
+    `aborted_before` counts generations since the one before it that never got an assignment. `started_at_ms` is null
+    where the log does not show it (classic groups). `join_ended_at_ms` is when the join barrier was released (classic
+    only, null when the record's version does not carry it); `assigned_at_ms` when the assignment was stored, null
+    while there is none. `fenced` are members removed because they did not give up partitions within their rebalance
+    timeout (KIP-848).
+    """
+
+    generation: int
+    reason: str
+    aborted_before: int = 0
+    started_at_ms: int | None = None
+    join_ended_at_ms: int | None = None
+    assigned_at_ms: int | None = None
+    joined: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    replaced: tuple[tuple[str, str], ...] = ()
+    fenced: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """What a rebalance did to partitions, comparing owners before and after by identity, not by member id.
+
+    `moved` changed from one owner to another, `kept` stayed, `gained` had no owner before, `lost` have none after.
+    `ping_ponged` were taken from their owner and given back within the rebalance.
+    """
+
+    moved: Partitions = field(default_factory=dict)
+    kept: int = 0
+    gained: int = 0
+    lost: int = 0
+    ping_ponged: Partitions = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """One logical rebalance: topic `…rebalances`, key `cluster/group/rebalance_id`, rewritten as it evolves.
+
+    Several generations are one logical rebalance when they follow each other so closely that the group was never
+    really stable in between, or when a cooperative assignor needs a second round. `outcome` is `ongoing`, `completed`
+    (the group was stable, or empty, at the end) or `aborted` (it was deleted meanwhile).
+
+    `generation_from` is the generation before (null when none was known), `generation_to` the one it ended with.
+    `join_ended_at_ms`, `sync_ms` belong to its first generation of a classic group; `assigning_ms` (until the target
+    assignment was there) and `reconciling_ms` (from there until every member had it) to the newer kinds.
+    A classic rebalance's start is not in the log, so it is bounded: it lies between `started_after_ms` and
+    `started_before_ms`, and its duration between `duration_min_ms` and `duration_max_ms`. Where the start is known
+    (the first join of a group new to the coordinator, every KIP-848 group) both bounds coincide; a probe that saw it
+    narrows them. Durations and `completed_at_ms` are null while it is ongoing.
+    `joined`, `left` and `replaced` are the net change over all generations; `passing` are members that came and went
+    in between. `first_offender` is the member whose
+    arrival, departure or change set it off, null when several came into question. `moves` is null when assignments
+    are not in a known form.
+    What it cost is in `RebalanceImpact`. `is_truncated`: members, generations or partitions were left out so that the
+    row fits; `members_before_count` and `members_after_count` count all members.
+    """
+
+    cluster: str
+    group: str
+    rebalance_id: str
+    type: str
+    reason: str
+    outcome: str
+    generation_from: int | None
+    generation_to: int
+    generations: tuple[Generation, ...]
+    generations_aborted: int
+    started_after_ms: int | None
+    started_before_ms: int
+    join_ended_at_ms: int | None
+    completed_at_ms: int | None
+    sync_ms: int | None
+    duration_min_ms: int | None
+    duration_max_ms: int | None
+    protocol: str | None
+    leader: str | None
+    members_before: tuple[Member, ...]
+    members_after: tuple[Member, ...]
+    joined: tuple[str, ...]
+    left: tuple[str, ...]
+    replaced: tuple[tuple[str, str], ...] = ()
+    passing: tuple[Member, ...] = ()
+    first_offender: str | None = None
+    assigning_ms: int | None = None
+    reconciling_ms: int | None = None
+    moves: Moves | None = None
+    members_before_count: int | None = None
+    members_after_count: int | None = None
+    is_truncated: bool = False
+    schema_version: int = SCHEMA_VERSION

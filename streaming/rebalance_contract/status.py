@@ -1,0 +1,225 @@
+"""The monitor's own health."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rebalance_contract.codec import SCHEMA_VERSION, ContractError, decode
+
+
+@dataclass(frozen=True, slots=True)
+class RecordCount:
+    """How many records of one kind ended in one outcome.
+
+    `query` is the reader that met them. `type` is Kafka's record type, null when the key does not tell or names one
+    that no Kafka has; `value_version` is null for tombstones and likewise.
+    """
+
+    query: str
+    type: int | None
+    value_version: int | None
+    outcome: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeTotals:
+    """Records read by one query since its totals began: topic `…status`, key `cluster/records/query`.
+
+    Exact across restarts: `positions` has, by `topic/partition`, up to where the totals hold: era of the log and
+    offset.
+    """
+
+    cluster: str
+    query: str
+    records: tuple[RecordCount, ...]
+    positions: dict[str, tuple[int, int]] = field(default_factory=dict)
+    kind: str = "records"
+    schema_version: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStatus:
+    """Health of one query: topic `…status`, key `cluster/query/name`, at least every few seconds.
+
+    `caught_up` turns true once everything that was in the log when the process started has been processed, and
+    stays true. `source_lag_records` counts log positions between the last processed batch and the log end (an upper
+    bound of records: transaction markers and compacted records leave holes). `event_delay_ms` is the time from the
+    newest processed record to the end of its batch, null while there was none. `last_batch_at_ms` is when the query
+    last finished a batch or found nothing new to read. `read_until_ms`: everything that was written to its inputs
+    before this time has been processed; 0 while that is not known. `read_records` of `wanted_records` log positions
+    that were there at the start have been processed. `restarts` counts how often the query ended and was started again
+    since the process started; `error` says why it does not run now, null while it does. `is_stalled`: a batch makes no
+    progress.
+    """
+
+    cluster: str
+    query: str
+    caught_up: bool
+    started_at_ms: int
+    updated_at_ms: int
+    trigger_ms: int
+    batch_id: int | None = None
+    last_batch_at_ms: int | None = None
+    batch_ms: int | None = None
+    input_rows: int = 0
+    source_lag_records: int | None = None
+    event_delay_ms: int | None = None
+    state_rows: int | None = None
+    state_bytes: int | None = None
+    read_until_ms: int = 0
+    read_records: int = 0
+    wanted_records: int = 0
+    restarts: int = 0
+    error: str | None = None
+    is_stalled: bool = False
+    kind: str = "query"
+    schema_version: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class ReportCount:
+    """How many messages of a topic of client metrics ended in one outcome: `decoded`, or why they were not."""
+
+    topic: str
+    outcome: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReportTotals:
+    """Client metrics read since the totals began: topic `…status`, key `cluster/client_metrics`.
+
+    `positions` as in `DecodeTotals`.
+    """
+
+    cluster: str
+    reports: tuple[ReportCount, ...]
+    positions: dict[str, tuple[int, int]] = field(default_factory=dict)
+    kind: str = "client_metrics"
+    schema_version: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedPartition:
+    """What is to be remembered of one partition of an input; left out while all of it is as at the beginning.
+
+    `era` counts how often the partition was cut or made anew: an offset means a record only together with it.
+    `skipped_to`: up to here, records that were gone before they were read are counted. `awaited_from`: the partition
+    was cut, the query's position is still the one it had before, and from here on it has read nothing; else null.
+    """
+
+    partition: int
+    era: int = 0
+    skipped_to: int = 0
+    awaited_from: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedTopic:
+    """What befell one input topic of a query since the totals began.
+
+    `partition_count` and `topic_id` (Kafka's, null from brokers older than 2.8) are those seen last.
+    `skipped_records` counts log positions that retention or a truncation took before they were read (an upper bound of
+    records, as for every count of positions). `rewinds` counts how often partitions were cut below what was read,
+    `recreations` how often the topic was made anew, `added_partitions` and `removed_partitions` its growth and, where
+    it was deleted, its end. `lost_positions` are those that were read and later cut from the log.
+    """
+
+    topic: str
+    partition_count: int
+    topic_id: str | None = None
+    skipped_records: int = 0
+    lost_positions: int = 0
+    rewinds: int = 0
+    recreations: int = 0
+    added_partitions: int = 0
+    removed_partitions: int = 0
+    partitions: tuple[WatchedPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LogTotals:
+    """What befell the inputs of one query: topic `…status`, key `cluster/log/query`, at a start and at each change.
+
+    The totals never fall: a start takes them up again from this row, and with them the eras of the partitions.
+    """
+
+    cluster: str
+    query: str
+    updated_at_ms: int
+    topics: tuple[WatchedTopic, ...] = ()
+    kind: str = "log"
+    schema_version: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantineCount:
+    """How many rows, groups or rules of one stage were set aside for one reason."""
+
+    stage: str
+    reason: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantineTotals:
+    """What one part of a query's state set aside: topic `…status`, key `cluster/quarantine/query/part`."""
+
+    cluster: str
+    query: str
+    part: int
+    quarantined: tuple[QuarantineCount, ...]
+    kind: str = "quarantine"
+    schema_version: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class DiagnosisStatus:
+    """What the diagnosis has in hand: topic `…status`, key `cluster/diagnosis`, every few seconds.
+
+    `groups` are all groups it knows, `committing_groups` those with committed offsets, `groups_with_lag` those of them
+    whose lag is known, `groups_awaiting_ends` those with topics that no probe has told the ends of yet (a topic that
+    the prober asked for in vain is not awaited). `probed_at_ms` is the time of the newest probe, null: none was read.
+    `activity_positions` is how far it has read the activity topic, by partition.
+    """
+
+    cluster: str
+    updated_at_ms: int
+    read_until_ms: int = 0
+    groups: int = 0
+    committing_groups: int = 0
+    groups_with_lag: int = 0
+    groups_awaiting_ends: int = 0
+    probed_at_ms: int | None = None
+    quarantined: tuple[QuarantineCount, ...] = ()
+    activity_positions: dict[str, int] = field(default_factory=dict)
+    kind: str = "diagnosis"
+    schema_version: int = SCHEMA_VERSION
+
+
+#: What may stand in the status topic, told apart by the field `kind`.
+Status = DecodeTotals | QueryStatus | ReportTotals | DiagnosisStatus | QuarantineTotals | LogTotals
+
+
+def decode_status(text: bytes) -> Status:
+    """Read a value of the status topic, whichever of its kinds it is. Raises ContractError."""
+    kind = decode(text, _StatusKind).kind
+    if kind == "records":
+        return decode(text, DecodeTotals)
+    if kind == "query":
+        return decode(text, QueryStatus)
+    if kind == "client_metrics":
+        return decode(text, ReportTotals)
+    if kind == "log":
+        return decode(text, LogTotals)
+    if kind == "diagnosis":
+        return decode(text, DiagnosisStatus)
+    if kind == "quarantine":
+        return decode(text, QuarantineTotals)
+    raise ContractError(f"unknown status kind {kind!r}: the stream is newer than this reader; update the exporter")
+
+
+@dataclass(frozen=True, slots=True)
+class _StatusKind:
+    kind: str

@@ -1,0 +1,54 @@
+"""Heartbeat and poll timing as the clients of a group report it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rebalance_contract.codec import SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class MemberTiming:
+    """Heartbeat and poll timing of one client as it last reported. Times in milliseconds; null: not told.
+
+    `heartbeat_headroom` is the share of the session that is left, 1 to 0 and below when it has passed;
+    `poll_headroom` that of max.poll.interval. `delivery_ms` is how late the report came, `tick_late_ms` how late its
+    own thread woke.
+    """
+
+    member_id: str | None
+    client_id: str | None
+    host: str | None
+    library: str | None
+    reported_at_ms: int
+    heartbeat_age_ms: float | None = None
+    heartbeat_headroom: float | None = None
+    heartbeat_rate: float | None = None
+    heartbeat_response_ms: float | None = None
+    poll_age_ms: float | None = None
+    poll_headroom: float | None = None
+    delivery_ms: int = 0
+    tick_late_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TimingWindow:
+    """The worst that any member of a group reported in one sliding window; null where nobody told."""
+
+    heartbeat_age_max_ms: float | None = None
+    heartbeat_headroom: float | None = None
+    poll_gap_max_ms: float | None = None
+    poll_headroom: float | None = None
+    reports: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTiming:
+    """Heartbeat timing of one group: topic `…heartbeats`, key `cluster/group`. `windows` are named 1m, 5m and 15m."""
+
+    cluster: str
+    group: str
+    at_ms: int
+    windows: dict[str, TimingWindow]
+    members: tuple[MemberTiming, ...]
+    schema_version: int = SCHEMA_VERSION

@@ -1,0 +1,218 @@
+"""The monitor's topics, declared once: what stands in each, who writes it, who reads it, how a broker is to keep it.
+
+All sides take names, settings and limits from this table, and docs/data-flow.md is made from it. A name here is the
+short one; a deployment puts its prefix before it (`Topic.full_name`).
+
+What a topic's largest row is worth. A broker compares `max.message.bytes` with a batch as it is stored. With the
+default `compression.type=producer` that is the compressed batch, so that one message of 64 MiB of zeros, 2 kB as zstd,
+is taken, and each reader has to allocate all of it (Spark's Java client on the heap of an executor). A topic to which
+others than the stream write therefore has `compression.type=uncompressed`: the broker then unpacks every batch, and
+compares the size of what it really holds (Kafka: UnifiedLog.append validates the sizes again after LogValidator has
+converted the records). Seen on brokers 3.9.2 and 4.3.1, in `tests/contract/test_topics_broker.py`: 64 MiB of zeros in
+one zstd, gzip or lz4 message is answered with MESSAGE_TOO_LARGE (RecordTooLargeException in Java), and nothing is
+stored. A codec that differs from the producer's is no protection: the size is compared after the broker has compressed
+the batch anew, and 64 MiB of zeros pass. The price is that such topics are stored and fetched uncompressed, and that a
+producer's whole batch, not each of its rows, must fit without compression: clients count a batch before they compress
+it (librdkafka up to 1,000,000 bytes, Java 16 KiB), and stay below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from rebalance_contract.activity import CommitActivity, CountActivity, OffsetActivity, ProbeActivity
+from rebalance_contract.clients import ClientActivity
+from rebalance_contract.findings import Finding
+from rebalance_contract.groups import GroupSnapshot
+from rebalance_contract.impact import GroupImpact, RebalanceImpact
+from rebalance_contract.lag import GroupLag
+from rebalance_contract.probes import Probe
+from rebalance_contract.rebalances import Rebalance
+from rebalance_contract.status import (
+    DecodeTotals,
+    DiagnosisStatus,
+    LogTotals,
+    QuarantineTotals,
+    QueryStatus,
+    ReportTotals,
+)
+from rebalance_contract.timing import GroupTiming
+
+#: Who writes and reads: the three queries of the stream, the other two processes, and the watched clients.
+Party = Literal["membership", "activity", "diagnosis", "prober", "exporter", "clients"]
+QUERIES: tuple[Party, ...] = ("membership", "activity", "diagnosis")
+
+COMPACT, DELETE, COMPACT_DELETE = "compact", "delete", "compact,delete"
+
+_DAY_MS = 86_400_000
+_ROW_BYTES, _PANE_BYTES, _FOREIGN_BYTES = 900_000, 256_000, 1_048_576
+#: Between a row and the batch a broker measures: the batch's header, the row's key and headers, and further small
+#: rows. With it, a topic of rows of 900 kB takes every batch that librdkafka makes (at most 1,000,000 bytes).
+_HEAD_ROOM_BYTES = 131_072
+#: A broker compacts closed segments only, and whoever starts reads all that was not: the default of 1 GiB would be a
+#: gigabyte of replaced rows at every start.
+_COMPACTED_SEGMENT_BYTES = 67_108_864
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """One topic of the monitor.
+
+    `content` says what a row is, `key` of what its key is made; `/` separates its parts. `rows` are the row types, of
+    several kinds told apart by their field `kind`; empty where the format is not the monitor's own.
+    `retention_ms` is null for a topic that keeps its rows until they are replaced. `max_row_bytes` bounds the value of
+    a row; its writer cuts and marks what would be larger. `foreign`: others than the stream write to it, so the broker
+    is to measure what batches really hold. `partitions` is what it is created with.
+    """
+
+    name: str
+    content: str
+    key: str
+    writers: tuple[Party, ...]
+    readers: tuple[Party, ...]
+    cleanup_policy: str
+    retention_ms: int | None = None
+    max_row_bytes: int = _ROW_BYTES
+    rows: tuple[type[Any], ...] = ()
+    foreign: bool = False
+    partitions: int = 1
+
+    def full_name(self, prefix: str) -> str:
+        """Return the topic's name in a deployment."""
+        return prefix + self.name
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether the broker keeps the last row of each key."""
+        return COMPACT in self.cleanup_policy.split(",")
+
+    @property
+    def max_message_bytes(self) -> int:
+        """The largest batch the broker is to take."""
+        return self.max_row_bytes + _HEAD_ROOM_BYTES
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """The broker's settings to create the topic with."""
+        settings = {"cleanup.policy": self.cleanup_policy, "max.message.bytes": str(self.max_message_bytes)}
+        if self.retention_ms is not None:
+            settings["retention.ms"] = str(self.retention_ms)
+        if self.is_compacted:
+            settings["segment.bytes"] = str(_COMPACTED_SEGMENT_BYTES)
+        if self.foreign:
+            settings["compression.type"] = "uncompressed"
+        return settings
+
+    def create_command(self, prefix: str) -> str:
+        """Return the command that creates the topic by hand."""
+        options = " ".join(f"--config {name}={value}" for name, value in self.settings.items())
+        return f"kafka-topics --create --topic {self.full_name(prefix)} --partitions {self.partitions} {options}"
+
+
+GROUPS = Topic(
+    name="groups",
+    content="the present picture of a group: members, totals, windows",
+    key="cluster/group",
+    writers=("membership",),
+    readers=("diagnosis", "prober", "exporter"),
+    cleanup_policy=COMPACT,
+    rows=(GroupSnapshot,),
+)
+REBALANCES = Topic(
+    name="rebalances",
+    content="one rebalance, from its first record on",
+    key="cluster/group/rebalance_id",
+    writers=("membership",),
+    readers=("diagnosis", "exporter"),
+    cleanup_policy=COMPACT_DELETE,
+    retention_ms=30 * _DAY_MS,
+    rows=(Rebalance,),
+)
+ACTIVITY = Topic(
+    name="activity",
+    content="what a group committed and its clients reported in one pane",
+    key="group",
+    writers=("activity",),
+    readers=("diagnosis", "prober"),
+    cleanup_policy=DELETE,
+    retention_ms=_DAY_MS,
+    max_row_bytes=_PANE_BYTES,
+    rows=(CommitActivity, OffsetActivity, ProbeActivity, CountActivity, ClientActivity),
+)
+PROBES = Topic(
+    name="probes",
+    content="what the brokers answered: group states, members, end offsets",
+    key="group",
+    writers=("prober",),
+    readers=("membership", "activity"),
+    cleanup_policy=DELETE,
+    retention_ms=_DAY_MS,
+    max_row_bytes=_FOREIGN_BYTES,
+    rows=(Probe,),
+    foreign=True,
+)
+CLIENT_METRICS = Topic(
+    name="client-metrics",
+    content="what a client reports of itself, in any known format",
+    key="any",
+    writers=("clients",),
+    readers=("activity",),
+    cleanup_policy=DELETE,
+    retention_ms=_DAY_MS,
+    max_row_bytes=_FOREIGN_BYTES,
+    foreign=True,
+)
+FINDINGS = Topic(
+    name="findings",
+    content="what a rule found, with its evidence",
+    key="cluster/group/rule/subject",
+    writers=("diagnosis",),
+    readers=("exporter", "diagnosis"),
+    cleanup_policy=COMPACT_DELETE,
+    retention_ms=30 * _DAY_MS,
+    rows=(Finding,),
+)
+HEARTBEATS = Topic(
+    name="heartbeats",
+    content="heartbeat timing of a group's members",
+    key="cluster/group",
+    writers=("diagnosis",),
+    readers=("exporter",),
+    cleanup_policy=COMPACT_DELETE,
+    retention_ms=_DAY_MS,
+    rows=(GroupTiming,),
+)
+LAG = Topic(
+    name="lag",
+    content="lag of a group in records and time, and its sliding windows",
+    key="cluster/group",
+    writers=("diagnosis",),
+    readers=("prober", "exporter", "diagnosis"),
+    cleanup_policy=COMPACT_DELETE,
+    retention_ms=7 * _DAY_MS,
+    rows=(GroupLag,),
+)
+IMPACT = Topic(
+    name="impact",
+    content="what a rebalance cost (lag around it, silences, who left how), and the totals of its group",
+    key="cluster/group/rebalance_id, totals: cluster/group",
+    writers=("diagnosis",),
+    readers=("exporter", "diagnosis"),
+    cleanup_policy=COMPACT_DELETE,
+    retention_ms=30 * _DAY_MS,
+    rows=(RebalanceImpact, GroupImpact),
+)
+STATUS = Topic(
+    name="status",
+    content="the monitor's own health; each query writes under keys of its own",
+    key="cluster/kind, of a query: cluster/kind/query",
+    writers=QUERIES,
+    readers=("exporter", *QUERIES),
+    cleanup_policy=COMPACT,
+    rows=(DecodeTotals, QueryStatus, ReportTotals, DiagnosisStatus, QuarantineTotals, LogTotals),
+)
+
+#: Every topic, in the order of the flow.
+TOPICS = (GROUPS, REBALANCES, ACTIVITY, PROBES, CLIENT_METRICS, FINDINGS, HEARTBEATS, LAG, IMPACT, STATUS)

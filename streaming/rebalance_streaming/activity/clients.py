@@ -1,0 +1,398 @@
+"""Messages of clients into bounded rows of what they said: decoding and packing, where the messages are read.
+
+Receives a batch of records of client metric topics; hands on one row per client and pane, keyed for the activity topic,
+and how many messages ended in which outcome. Whatever a message is, it ends in an outcome: nothing is raised. No memory
+is kept from batch to batch, so counters told as increments stay increments.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import msgspec
+import pyarrow as pa
+
+from rebalance_contract import CLIENT_VALUES, ClientActivity, ClientConfig, ClientSample, ProcessFigures, encode
+from rebalance_contract.clients import HEARTBEAT_AGE
+from rebalance_streaming.activity.limit import TimeLimit, TooSlow
+from rebalance_streaming.wire.metrics.errors import Reason, UndecodableError
+from rebalance_streaming.wire.metrics.formats import MAX_BYTES, decode_metrics
+from rebalance_streaming.wire.metrics.plausible import CLOCK_AHEAD_MS
+from rebalance_streaming.wire.metrics.report import Report, Temporality
+
+#: Outcomes of messages beside the reasons for which one cannot be decoded.
+DECODED, DROPPED, FAILED, TOO_SLOW = "decoded", "dropped", "failed", "too_slow"
+
+MAX_ROW_BYTES = 64_000
+#: Moments kept of a client in a pane. One that stood still tells of minutes at once, a second apart.
+MAX_MOMENTS = 240
+#: Partitions of a client whose positions are kept, and the room for them in a row.
+MAX_PARTITIONS, _OFFSET_BYTES = 2_000, 24_000
+#: Processor time that one message may take.
+MAX_SECONDS = 2.0
+
+_APP_OFFSET = "app_offset"
+_LARGEST_PARTITION = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """How the messages of a topic are read: `format` pins what they are, `defaults` gives identity they lack."""
+
+    format: str | None = None
+    defaults: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One record of a client metric topic. `timestamp_ms` is its own time; a value that is `too_large` is not here."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+    headers: Mapping[str, bytes | None] = field(default_factory=dict)
+    too_large: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """What a batch became: rows with their keys, and messages by (topic, outcome)."""
+
+    rows: list[tuple[str, ClientActivity]]
+    counts: dict[tuple[str, str], int]
+
+
+class _Client(NamedTuple):
+    """What tells clients apart: all that is the same in the samples of a row."""
+
+    group_id: str | None
+    client_id: str | None
+    member_id: str | None
+    instance_id: str | None
+    host: str | None
+    pid: int | None
+    library: str | None
+    library_version: str | None
+    format: str
+    interval_ms: int | None
+    config: ClientConfig
+
+
+@dataclass(slots=True)
+class _Moment:
+    """A sample that grows by the pieces in which a moment is told; `messages` counts those that are nowhere else."""
+
+    sample: ClientSample
+    messages: Counter[str] = field(default_factory=Counter)
+
+    def add(self, other: ClientSample) -> None:
+        """Put another piece of the same moment to it; what was told twice counts as told last."""
+        self.sample = merged(self.sample, other)
+
+
+@dataclass(slots=True)
+class _Pane:
+    """One client in one pane."""
+
+    moments: dict[int, _Moment] = field(default_factory=dict)
+    offsets: dict[tuple[str, int], int] = field(default_factory=dict)
+    implausible: int = 0
+    truncated: bool = False
+
+    def take(self, report: Report, counts: Counter[tuple[str, str]], topic: str | None) -> None:
+        """Take up a report; `topic` is that of a message with no other report."""
+        sample = self._sample(report)
+        moment = self.moments.get(sample.emitted_ms)
+        if moment is None:
+            moment = self.moments[sample.emitted_ms] = _Moment(sample)
+        else:
+            moment.add(sample)
+        if topic is not None:
+            moment.messages[topic] += 1
+        self.implausible += report.implausible
+        if len(self.moments) > MAX_MOMENTS:
+            self._thin(counts)
+
+    def _sample(self, report: Report) -> ClientSample:
+        values: dict[str, float] = {}
+        increments: dict[str, float] = {}
+        never = False
+        for point in report.points:
+            if point.labels:
+                if point.metric == _APP_OFFSET and point.value is not None:
+                    self._take_offset(point.labels, point.value)
+            elif point.metric not in CLIENT_VALUES:
+                continue
+            elif point.value is None:
+                never = never or (point.never and point.metric == HEARTBEAT_AGE)
+            elif point.temporality is Temporality.DELTA:
+                increments[point.metric] = increments.get(point.metric, 0.0) + point.value
+            else:
+                values[point.metric] = point.value
+        return ClientSample(
+            emitted_ms=report.emitted_ms,
+            observed_ms=report.observed_ms,
+            values=values,
+            increments=increments,
+            heartbeat_never=never,
+            poll_age_ms=_poll_age_ms(report),
+            process=_process(report),
+            reason=report.reason or None,
+            join_state=report.join_state,
+        )
+
+    def _take_offset(self, labels: Mapping[str, str], value: float) -> None:
+        topic, partition = labels.get("topic"), labels.get("partition", "")
+        if topic is None or not (partition.isascii() and partition.isdecimal()) or int(partition) >= _LARGEST_PARTITION:
+            return
+        place = (topic, int(partition))
+        if place not in self.offsets and len(self.offsets) >= MAX_PARTITIONS:
+            self.truncated = True
+            return
+        self.offsets[place] = int(value)
+
+    def _thin(self, counts: Counter[tuple[str, str]]) -> None:
+        """Leave out every second moment; what was counted in one goes to the next, and the last stays."""
+        self.truncated = True
+        order = sorted(self.moments)
+        for gone, kept in zip(order[-2::-2], order[-1::-2], strict=False):
+            left, stays = self.moments.pop(gone), self.moments[kept]
+            for metric, count in left.sample.increments.items():
+                stays.sample.increments[metric] = stays.sample.increments.get(metric, 0.0) + count
+            for topic, messages in left.messages.items():
+                counts[topic, DECODED] -= messages
+                counts[topic, DROPPED] += messages
+
+
+@dataclass(slots=True)
+class _Packing:
+    """All clients of a batch."""
+
+    pane_ms: int
+    panes: dict[tuple[_Client, int], _Pane] = field(default_factory=dict)
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def take(self, reports: tuple[Report, ...], topic: str | None = None) -> None:
+        """Take up the reports of one message."""
+        alone = topic if len(reports) == 1 else None
+        for report in reports:
+            start_ms = report.observed_ms // self.pane_ms * self.pane_ms
+            self.panes.setdefault((_client(report), start_ms), _Pane()).take(report, self.counts, alone)
+
+    def rows(self, cluster: str) -> list[tuple[str, ClientActivity]]:
+        """Return the rows, oldest pane first."""
+        order = sorted(self.panes, key=lambda each: each[1])
+        return [
+            (client.group_id or client.client_id or "", row)
+            for client, start_ms in order
+            for row in _rows(cluster, client, start_ms, self.panes[client, start_ms])
+        ]
+
+
+def pack_reports(reports: Iterable[Report], pane_ms: int, cluster: str = "") -> list[tuple[str, ClientActivity]]:
+    """Pack reports into rows with their keys: the group if known, else the client id, else empty."""
+    packing = _Packing(pane_ms)
+    for report in reports:
+        packing.take((report,))
+    return packing.rows(cluster)
+
+
+def pack_batch(
+    batch: pa.RecordBatch,
+    topics: Mapping[str, Topic],
+    *,
+    cluster: str,
+    pane_ms: int,
+    now_ms: int | None = None,
+    seconds: float | None = MAX_SECONDS,
+) -> Packed:
+    """Pack a batch with the columns topic, key, value, timestamp_ms and headers, as Spark's source has them.
+
+    See `pack_messages`. Values are taken out of the batch one by one, those that are too large not at all.
+    """
+    return pack_messages(_messages(batch), topics, cluster=cluster, pane_ms=pane_ms, now_ms=now_ms, seconds=seconds)
+
+
+def pack_messages(
+    messages: Iterable[Message],
+    topics: Mapping[str, Topic],
+    *,
+    cluster: str,
+    pane_ms: int,
+    now_ms: int | None = None,
+    seconds: float | None = MAX_SECONDS,
+) -> Packed:
+    """Decode and pack messages; each ends in one outcome, and nothing is raised.
+
+    `topics` says how those of a topic are read; of others, each message tells. `now_ms` is the reader's clock: records
+    from its future count as of now; null: their times are believed. `seconds` limits each message's processor time if
+    this is the main thread; null: no limit. Rows are at most MAX_ROW_BYTES long.
+    """
+    packing = _Packing(pane_ms)
+    with TimeLimit(seconds) as limit:
+        for message in messages:
+            outcome = _take(packing, message, topics.get(message.topic) or Topic(), now_ms, limit)
+            packing.counts[message.topic, outcome] += 1
+    return Packed(packing.rows(cluster), {each: count for each, count in packing.counts.items() if count})
+
+
+def _take(packing: _Packing, message: Message, topic: Topic, now_ms: int | None, limit: TimeLimit) -> str:
+    """Decode a message and take up its reports; returns its outcome."""
+    if message.too_large:
+        return str(Reason.TOO_LARGE)
+    try:
+        with limit.running():
+            reports = decode_metrics(
+                message.key,
+                message.value,
+                _observed_ms(message.timestamp_ms, now_ms),
+                message.headers,
+                pinned=topic.format,
+                defaults=topic.defaults,
+            )
+            packing.take(reports, message.topic)
+    except UndecodableError as error:
+        return str(error.reason)
+    except TooSlow:
+        return TOO_SLOW
+    except Exception:
+        # Whatever is wrong here, a message of a stranger must not end the stream; it is counted.
+        return FAILED
+    return DECODED
+
+
+def _observed_ms(timestamp_ms: int, now_ms: int | None) -> int:
+    """Return the time of a record; producers set it, so it may be none (-1) or far in the future."""
+    if now_ms is not None and not 0 < timestamp_ms <= now_ms + CLOCK_AHEAD_MS:
+        return now_ms
+    return max(0, timestamp_ms)
+
+
+class _Header(msgspec.Struct):
+    key: str
+    value: bytes | None = None
+
+
+_header_decoder = msgspec.json.Decoder(list[_Header])
+
+
+def _headers(text: str | None) -> dict[str, bytes | None]:
+    """Return headers by name from Spark's `to_json` of them; their values are in base64 there."""
+    return {} if text is None else {each.key: each.value for each in _header_decoder.decode(text)}
+
+
+def _messages(batch: pa.RecordBatch) -> Iterator[Message]:
+    names = ("topic", "key", "value", "timestamp_ms", "headers")
+    topics, keys, values, times, headers = (batch.column(batch.schema.get_field_index(name)) for name in names)
+    for row in range(batch.num_rows):
+        value = values[row]
+        too_large = value.is_valid and len(value.as_buffer()) > MAX_BYTES
+        yield Message(
+            topics[row].as_py(),
+            keys[row].as_py(),
+            None if too_large else value.as_py(),
+            times[row].as_py(),
+            _headers(headers[row].as_py()),
+            too_large,
+        )
+
+
+def merged(one: ClientSample, other: ClientSample) -> ClientSample:
+    """Return two pieces of one moment as one; what both tell counts as told last."""
+    return ClientSample(
+        emitted_ms=one.emitted_ms,
+        observed_ms=other.observed_ms,
+        values=one.values | other.values,
+        increments=one.increments | other.increments,
+        heartbeat_never=one.heartbeat_never or other.heartbeat_never,
+        poll_age_ms=one.poll_age_ms if other.poll_age_ms is None else other.poll_age_ms,
+        process=_merged_process(one.process, other.process),
+        reason=other.reason or one.reason,
+        join_state=other.join_state or one.join_state,
+    )
+
+
+def _merged_process(one: ProcessFigures | None, other: ProcessFigures | None) -> ProcessFigures | None:
+    if one is None or other is None:
+        return other or one
+    return ProcessFigures(
+        one.start_ms if other.start_ms is None else other.start_ms,
+        one.tick_late_ms if other.tick_late_ms is None else other.tick_late_ms,
+        one.cpu_s if other.cpu_s is None else other.cpu_s,
+        one.voluntary_switches if other.voluntary_switches is None else other.voluntary_switches,
+    )
+
+
+def _client(report: Report) -> _Client:
+    return _Client(
+        report.group_id,
+        report.client_id,
+        report.member_id,
+        report.instance_id,
+        report.host,
+        report.pid,
+        report.library,
+        report.library_version,
+        report.format,
+        report.interval_ms,
+        report.config,
+    )
+
+
+def _poll_age_ms(report: Report) -> int | None:
+    if report.last_poll_return_ms is not None:
+        return max(0, report.emitted_ms - report.last_poll_return_ms)
+    return None if report.waiting_since_ms is None else 0
+
+
+def _process(report: Report) -> ProcessFigures | None:
+    figures = ProcessFigures(report.process_start_ms, report.tick_late_ms, report.cpu_s, report.voluntary_switches)
+    return None if figures == _NO_FIGURES else figures
+
+
+_NO_FIGURES = ProcessFigures()
+
+
+def _rows(cluster: str, client: _Client, start_ms: int, pane: _Pane) -> Iterator[ClientActivity]:
+    """Yield the rows of a client in a pane: one, or as many as its samples need."""
+    offsets, all_fit = _offsets(pane.offsets)
+    row = ClientActivity(
+        cluster,
+        start_ms,
+        (),
+        **client._asdict(),
+        app_offsets=offsets,
+        implausible=pane.implausible,
+        truncated=pane.truncated or not all_fit,
+    )
+    samples: list[ClientSample] = []
+    left = free = MAX_ROW_BYTES - len(encode(row))
+    for emitted_ms in sorted(pane.moments):
+        sample = pane.moments[emitted_ms].sample
+        size = len(encode(sample)) + 1
+        if samples and size > left:
+            yield replace(row, samples=tuple(samples))
+            # What is told of the pane as a whole is told once.
+            row = replace(row, app_offsets={}, implausible=0)
+            samples, left = [], free
+        samples.append(sample)
+        left -= size
+    yield replace(row, samples=tuple(samples))
+
+
+def _offsets(offsets: Mapping[tuple[str, int], int]) -> tuple[dict[str, dict[str, int]], bool]:
+    """Return positions by topic and partition, as many as there is room for, and whether that is all."""
+    found: dict[str, dict[str, int]] = {}
+    room = _OFFSET_BYTES
+    for (topic, partition), offset in offsets.items():
+        room -= len(str(partition)) + len(str(offset)) + 4
+        if topic not in found:
+            room -= len(encode(topic)) + 4
+        if room < 0:
+            return found, False
+        found.setdefault(topic, {})[str(partition)] = offset
+    return found, True

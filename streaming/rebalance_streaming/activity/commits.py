@@ -1,0 +1,223 @@
+"""Packs decoded offset commits into one row per group and pane, without Python per record.
+
+Receives columns from `wire.commits`; hands on rows of the contract. Python runs per group and topic only.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+
+from rebalance_contract import KEPT_PANES, MAX_ACTIVITY_BYTES, PANE_MS, CommitActivity, TopicCommits
+from rebalance_streaming.wire.commits import CommitBatch
+from rebalance_streaming.wire.decode import Outcome
+
+Ints = npt.NDArray[np.int64]
+
+#: In place of a pane's number: before the monitor first looked.
+_HISTORY = -(2**62)
+#: What a partition takes at most in a row: six numbers, and its topic's name.
+_BYTES_PER_PARTITION = 90
+#: Kafka refuses longer names of topics (org.apache.kafka.common.internals.Topic); a key that has one is a forgery.
+_LONGEST_TOPIC = 249
+
+
+@dataclass(frozen=True, slots=True)
+class LogEra:
+    """How often a log partition was cut or made anew, and its first position that is no history."""
+
+    first_live: int
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LogColumns:
+    """Where each row of a batch stands in the log, and its record timestamp in epoch milliseconds."""
+
+    partition: npt.NDArray[np.int32]
+    offset: Ints
+    timestamp_ms: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class _Last:
+    """First and last commit per (key, pane), sorted by group, pane and log offset."""
+
+    group: Ints
+    pane: Ints
+    topic: Ints
+    partition: Ints
+    log_partition: Ints
+    committed: Ints
+    first: Ints
+    offset: Ints
+    deleted: npt.NDArray[np.bool_]
+    log_offset: Ints
+    first_log_offset: Ints
+    commits: Ints
+    history: npt.NDArray[np.bool_]
+
+
+def pack_commits(
+    batch: CommitBatch, log: LogColumns, cluster: str, pane_ms: int, era: Mapping[int, LogEra] = MappingProxyType({})
+) -> Iterator[CommitActivity]:
+    """Yield one row per group and pane of the rows, which must be in log order within a partition.
+
+    A pane is a stretch of `pane_ms` of record time. A deleted offset (tombstone) counts as the pane's last word on
+    its partition, with the record's own time. Records from before the monitor first looked at a partition (`era`)
+    tell a position only: all panes of a group are one row there, however long the log is. A row that would be larger
+    than the contract allows is cut into several, in the order of their last positions in the log.
+    """
+    name_bytes = _topic_sizes(batch)
+    usable = np.flatnonzero((batch.key_code >= 0) & (batch.outcome <= Outcome.TOMBSTONE))
+    usable = usable[name_bytes[batch.keys.topic_code[batch.key_code[usable]]] <= _LONGEST_TOPIC]
+    last = _last_per_key_and_pane(batch, log, usable, pane_ms, era)
+    counts = _pane_counts(batch, log, usable, last)
+    for start, end in _runs(last.group, last.pane):
+        for a, b in _fitting(name_bytes[last.topic[start:end]]):
+            common = _Common(cluster, pane_ms, era, counts if a == 0 else {})
+            yield _row(last, start + a, start + b, batch, common)
+
+
+def _topic_sizes(batch: CommitBatch) -> Ints:
+    """Return the bytes of each topic's name, by topic code; -1 for topics that the batch has nothing of."""
+    sizes = np.full(len(batch.keys.topics), -1, dtype=np.int64)
+    for code in np.unique(batch.keys.topic_code[batch.key_code[batch.key_code >= 0]]).tolist():
+        sizes[code] = len(batch.keys.topics[code].encode())
+    return sizes
+
+
+@dataclass(frozen=True, slots=True)
+class _Common:
+    cluster: str
+    pane_ms: int
+    era: Mapping[int, LogEra]
+    counts: Mapping[int, tuple[tuple[int, int], ...]]
+
+
+def _row(last: _Last, start: int, end: int, batch: CommitBatch, common: _Common) -> CommitActivity:
+    group, partition = int(last.group[start]), int(last.log_partition[start])
+    history = bool(last.history[start])
+    order = start + np.lexsort((last.partition[start:end], last.topic[start:end]))
+    if history:
+        pane_counts = common.counts.get(group, ())
+    else:
+        pane_counts = ((int(last.pane[start]) * common.pane_ms, int(last.commits[start:end].sum())),)
+    return CommitActivity(
+        cluster=common.cluster,
+        group=batch.keys.groups[group],
+        log_partition=partition,
+        first_log_offset=int(last.first_log_offset[start:end].min()),
+        last_log_offset=int(last.log_offset[start:end].max()),
+        pane_ms=common.pane_ms,
+        pane_counts=pane_counts,
+        topics={batch.keys.topics[last.topic[order[a]]]: _topic(last, order[a:b]) for a, b in _runs(last.topic[order])},
+        is_history=history,
+        log_era=common.era[partition].number if partition in common.era else 0,
+    )
+
+
+def _last_per_key_and_pane(
+    batch: CommitBatch, log: LogColumns, usable: Ints, pane_ms: int, era: Mapping[int, LogEra]
+) -> _Last:
+    keys = batch.keys
+    key = batch.key_code[usable].astype(np.int64)
+    history = _is_history(log, usable, era)
+    pane = np.where(history, _HISTORY, log.timestamp_ms[usable] // pane_ms)
+    panes, pane_code = np.unique(pane, return_inverse=True)
+    distinct, slot = np.unique(key * max(1, len(panes)) + pane_code, return_inverse=True)
+    # Assigning to a repeated index keeps the last value, which is the last row in log order; backwards, the first.
+    row, first = np.empty(len(distinct), dtype=np.int64), np.empty(len(distinct), dtype=np.int64)
+    row[slot] = usable
+    first[slot[::-1]] = usable[::-1]
+    commits = np.bincount(slot, minlength=len(distinct))
+    key, pane_slot = np.divmod(distinct, max(1, len(panes)))
+    order = np.lexsort((log.offset[row], panes[pane_slot], keys.group_code[key]))
+    row, first, key, pane_slot = row[order], first[order], key[order], pane_slot[order]
+    deleted = batch.outcome[row] == Outcome.TOMBSTONE
+    return _Last(
+        group=keys.group_code[key],
+        pane=panes[pane_slot],
+        topic=keys.topic_code[key],
+        partition=keys.partition[key],
+        log_partition=log.partition[row].astype(np.int64),
+        committed=np.where(deleted, log.timestamp_ms[row], batch.commit_timestamp_ms[row]),
+        first=_committed_at(batch, log, first),
+        offset=batch.offset[row],
+        deleted=deleted,
+        log_offset=log.offset[row],
+        first_log_offset=log.offset[first],
+        commits=commits[order],
+        history=panes[pane_slot] == _HISTORY,
+    )
+
+
+def _committed_at(batch: CommitBatch, log: LogColumns, rows: Ints) -> Ints:
+    told = batch.commit_timestamp_ms[rows]
+    times: Ints = np.where(batch.outcome[rows] == Outcome.TOMBSTONE, log.timestamp_ms[rows], told)
+    return times
+
+
+def _is_history(log: LogColumns, rows: Ints, era: Mapping[int, LogEra]) -> npt.NDArray[np.bool_]:
+    partition = log.partition[rows].astype(np.int64)
+    if not era or not len(rows):
+        return np.zeros(len(rows), dtype=np.bool_)
+    first_live = np.zeros(int(max(partition.max(), *era)) + 1, dtype=np.int64)
+    for number, each in era.items():
+        first_live[number] = each.first_live
+    history: npt.NDArray[np.bool_] = log.offset[rows] < first_live[partition]
+    return history
+
+
+def _pane_counts(
+    batch: CommitBatch, log: LogColumns, rows: Ints, last: _Last
+) -> dict[int, tuple[tuple[int, int], ...]]:
+    """Return, by group code, the commits per pane of the last 15 minutes of what is history, for its windows."""
+    groups = np.unique(last.group[last.history])
+    if not len(groups):
+        return {}
+    group = batch.keys.group_code[batch.key_code[rows]]
+    newest_ms = int(log.timestamp_ms[rows].max())
+    inside = np.isin(group, groups) & (log.timestamp_ms[rows] > newest_ms - KEPT_PANES * PANE_MS)
+    pane = log.timestamp_ms[rows][inside] // PANE_MS
+    kinds, counts = np.unique(np.stack((group[inside], pane)), axis=1, return_counts=True)
+    found: dict[int, list[tuple[int, int]]] = {}
+    for code, number, count in zip(*kinds.tolist(), counts.tolist(), strict=True):
+        found.setdefault(code, []).append((number * PANE_MS, count))
+    return {code: tuple(panes) for code, panes in found.items()}
+
+
+def _fitting(name_bytes: Ints) -> Iterator[tuple[int, int]]:
+    """Cut partitions, given their topics' sizes, so that each part fits into a row of the activity topic."""
+    yield from _runs(np.cumsum(name_bytes + _BYTES_PER_PARTITION) // (MAX_ACTIVITY_BYTES // 2))
+
+
+def _topic(last: _Last, rows: Ints) -> TopicCommits:
+    offsets: list[int | None] = last.offset[rows].tolist()
+    for i in np.flatnonzero(last.deleted[rows]).tolist():
+        offsets[i] = None
+    return TopicCommits(
+        partitions=last.partition[rows].tolist(),
+        offsets=offsets,
+        committed_at_ms=last.committed[rows].tolist(),
+        first_at_ms=last.first[rows].tolist(),
+        log_offsets=last.log_offset[rows].tolist(),
+        commits=last.commits[rows].tolist(),
+    )
+
+
+def _runs(*columns: Ints) -> Iterator[tuple[int, int]]:
+    """Yield (start, end) of every run of rows equal in all columns."""
+    length = len(columns[0])
+    if length == 0:
+        return
+    changed = np.zeros(length - 1, dtype=np.bool_)
+    for column in columns:
+        changed |= column[1:] != column[:-1]
+    edges = [0, *(np.flatnonzero(changed) + 1).tolist(), length]
+    yield from itertools.pairwise(edges)

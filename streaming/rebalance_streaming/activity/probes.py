@@ -1,0 +1,90 @@
+"""Takes probes apart: where partitions end, as packed rows, and what else was answered about a group.
+
+Receives the text of one message of the probes topic; hands on rows of the contract. What a probe says of itself is not
+believed beyond what is possible: offsets and partition numbers have Kafka's ranges, and no probe is from the future.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import msgspec
+
+from rebalance_contract import (
+    MAX_ACTIVITY_BYTES,
+    ContractError,
+    OffsetActivity,
+    Probe,
+    ProbeActivity,
+    TopicOffsets,
+    decode,
+)
+
+#: No broker keeps more partitions of one topic; a number above is a mistake or an attack, and costs memory by its size.
+MAX_PARTITION = 20_000
+MAX_OFFSET = 2**62
+#: What a partition takes at most in JSON: its number and its offset.
+_BYTES_PER_PARTITION = 32
+_LONGEST_TOPIC = 249
+
+Told = dict[str, dict[str, int | None]]
+
+
+def unpack_probe(text: bytes, cluster: str, written_ms: int) -> Iterator[tuple[str, OffsetActivity | ProbeActivity]]:
+    """Yield (key, row) of what a probe tells; nothing for a probe of another cluster. Raises ContractError."""
+    probe = decode(text, Probe)
+    if probe.cluster != cluster:
+        return
+    # Nobody knows the future: a clock that is ahead must not silence the probes that come after.
+    probe = replace(probe, probed_at_ms=max(0, min(probe.probed_at_ms, written_ms)))
+    yield from ((probe.group, row) for row in _offsets(probe))
+    rest = replace(probe, end_offsets=msgspec.UNSET, stable_offsets=msgspec.UNSET, committed_offsets=msgspec.UNSET)
+    if rest != Probe(probed_at_ms=probe.probed_at_ms, cluster=probe.cluster, group=probe.group, schema=probe.schema):
+        yield probe.group, ProbeActivity(rest)
+
+
+def _offsets(probe: Probe) -> Iterator[OffsetActivity]:
+    row = OffsetActivity(probe.cluster, probe.group, probe.probed_at_ms)
+    if isinstance(probe.end_offsets, dict):
+        yield from (replace(row, ends=part) for part in _parts(probe.end_offsets))
+    if isinstance(probe.stable_offsets, dict):
+        yield from (replace(row, stable_ends=part) for part in _parts(probe.stable_offsets))
+    if isinstance(probe.committed_offsets, dict):
+        yield from (replace(row, committed=part) for part in _parts(probe.committed_offsets))
+
+
+def _parts(told: Told) -> Iterator[dict[str, TopicOffsets]]:
+    """Cut offsets so that each part fits into a row of the activity topic."""
+    part: dict[str, TopicOffsets] = {}
+    size, limit = 0, MAX_ACTIVITY_BYTES // 2
+    for topic, offsets in told.items():
+        if len(topic) > _LONGEST_TOPIC:
+            raise ContractError("a topic's name has more than 249 characters, which Kafka does not allow")
+        rows = sorted((_partition(name), _offset(offset)) for name, offset in offsets.items())
+        at_once = limit // _BYTES_PER_PARTITION
+        for start in range(0, max(1, len(rows)), at_once):
+            chunk = rows[start : start + at_once]
+            cost = len(topic) + _BYTES_PER_PARTITION * (1 + len(chunk))
+            if part and (size + cost > limit or topic in part):
+                yield part
+                part, size = {}, 0
+            part[topic] = TopicOffsets([p for p, _ in chunk], [None if o < 0 else o for _, o in chunk])
+            size += cost
+    if part:
+        yield part
+
+
+def _partition(name: str) -> int:
+    if not name.isascii() or not name.isdigit() or len(name) > 9 or int(name) > MAX_PARTITION:
+        raise ContractError(f"{name[:40]!r} is no partition number between 0 and {MAX_PARTITION}")
+    return int(name)
+
+
+def _offset(offset: int | None) -> int:
+    """Return an offset, -1 for one that is not known."""
+    if offset is None:
+        return -1
+    if not 0 <= offset <= MAX_OFFSET:
+        raise ContractError(f"{offset} is no offset")
+    return offset

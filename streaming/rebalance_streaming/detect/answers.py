@@ -1,0 +1,131 @@
+"""What the rules answer of one group; each is asked again only when its answer may have changed.
+
+Receives looks at the group and which inputs changed since the last one; keeps answers, the deadlines at which they may
+change by the time alone, what rules remember, and since when conditions hold that must last before they count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+
+from rebalance_streaming.detect.book import subject_key
+from rebalance_streaming.detect.catalogue import diagnosis
+from rebalance_streaming.detect.inputs import GROUP, NOTHING
+from rebalance_streaming.detect.look import Deadline, Look
+from rebalance_streaming.detect.memory import Memory
+from rebalance_streaming.detect.quarantine import Quarantine
+from rebalance_streaming.detect.rules.registry import CONDITIONS, RECOLLECTIONS
+from rebalance_streaming.detect.verdict import INFO, Verdict
+
+#: Since when a condition has held, by its diagnosis and subject.
+Clocks = dict[tuple[str, str], int]
+
+_SILENCE: tuple[tuple[Verdict, ...], Clocks] = ((), {})
+
+
+def hold(found: Sequence[Verdict], clocks: Clocks, look: Look) -> tuple[tuple[Verdict, ...], Clocks]:
+    """Return what of a rule's answer has lasted as long as it must, and the clocks of those that must last."""
+    if not any(each.lasting_ms for each in found):
+        return tuple(found), {}
+    said, running = [], Clocks()
+    for each in found:
+        if each.lasting_ms:
+            key = (each.rule, subject_key(each))
+            running[key] = clocks.get(key, look.now_ms)
+            if not look.lasted(running[key], each.lasting_ms):
+                continue
+            said.append(replace(each, started_at_ms=running[key]))
+        else:
+            said.append(each)
+    return tuple(said), running
+
+
+class Answers:
+    """The answers of all conditions of one group; nothing at first."""
+
+    __slots__ = ("_answers", "_clocks", "_due", "memory")
+
+    def __init__(self) -> None:
+        self.memory = Memory()
+        #: By the rule's place in `CONDITIONS`; rules that say nothing are left out.
+        self._answers: dict[int, tuple[Verdict, ...]] = {}
+        self._clocks: dict[int, Clocks] = {}
+        #: Deadlines likewise; those of recollections count downwards from -1.
+        self._due: dict[int, int] = {}
+
+    def due_ms(self) -> int | None:
+        """Return the earliest moment at which some answer may change by the time alone."""
+        return min(self._due.values(), default=None)
+
+    def verdicts(self) -> Iterator[Verdict]:
+        """Yield what all rules say, in their order."""
+        for place in sorted(self._answers):
+            yield from self._answers[place]
+
+    def rests_on(self) -> int:
+        """Return at which inputs those rules look that say something which notifies people: it is to end soon."""
+        found = NOTHING
+        for place, answer in self._answers.items():
+            if any((each.severity or diagnosis(each.rule).severity) != INFO for each in answer):
+                found |= CONDITIONS[place].looks_at
+        return found
+
+    def ask(self, look: Look, changed: int, quarantine: Quarantine) -> bool:
+        """Ask the rules that look at what changed, and those that are due; returns whether any answer is another."""
+        due = {place for place, at_ms in self._due.items() if at_ms <= look.now_ms}
+        for place in sorted({*_recollections(changed), *(each for each in due if each < 0)}, reverse=True):
+            self._recollect(place, look, quarantine)
+        look = replace(look, memory=self.memory)
+        rules = sorted({*_rules(changed), *(each for each in due if each >= 0)})
+        return sum(self._ask_one(place, look, quarantine) for place in rules) > 0
+
+    def _recollect(self, place: int, look: Look, quarantine: Quarantine) -> None:
+        each, look = RECOLLECTIONS[-1 - place], replace(look, memory=self.memory)
+        look.deadline.at_ms = None
+        group, now_ms = look.history.group, look.now_ms
+        self.memory = quarantine.ask(each.name, group, now_ms, lambda: each.recollect(look), self.memory)
+        self._note(place, look.deadline)
+
+    def _ask_one(self, place: int, look: Look, quarantine: Quarantine) -> bool:
+        answer, clocks = self._answer(place, look, quarantine)
+        self._note(place, look.deadline)
+        if clocks or place in self._clocks:
+            self._clocks[place] = clocks
+        before = self._answers.get(place, ())
+        if answer:
+            self._answers[place] = answer
+        elif before:
+            del self._answers[place]
+        return answer != before
+
+    def _answer(self, place: int, look: Look, quarantine: Quarantine) -> tuple[tuple[Verdict, ...], Clocks]:
+        condition, group, deadline = CONDITIONS[place], look.history.group, look.deadline
+        deadline.at_ms = None
+        # Called for every rule and group, so without a closure.
+        if quarantine.is_aside(condition.name, group, look.now_ms):
+            return _SILENCE
+        try:
+            found = tuple(condition.rule(look))
+            return hold(found, self._clocks.get(place, {}), look) if found else _SILENCE
+        except Exception as error:
+            quarantine.put_aside(condition.name, group, look.now_ms, error)
+            return _SILENCE
+
+    def _note(self, place: int, deadline: Deadline) -> None:
+        if deadline.at_ms is None:
+            self._due.pop(place, None)
+        else:
+            self._due[place] = deadline.at_ms
+
+
+@cache
+def _rules(changed: int) -> tuple[int, ...]:
+    """Return the places of the rules that look at any of these inputs, all at the group itself."""
+    return tuple(place for place, each in enumerate(CONDITIONS) if (each.looks_at | GROUP) & changed)
+
+
+@cache
+def _recollections(changed: int) -> tuple[int, ...]:
+    return tuple(-1 - place for place, each in enumerate(RECOLLECTIONS) if (each.looks_at | GROUP) & changed)

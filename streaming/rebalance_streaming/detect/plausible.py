@@ -1,0 +1,94 @@
+"""Whether a row can be true. Rows are well formed when they come here; their values may still be anything.
+
+A row that cannot be true changes nothing. Arrays are as long as partition numbers are high, so these are bounded, and
+times far ahead would make all later rows look old.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from rebalance_contract import CommitActivity, GroupSnapshot, OffsetActivity, Probe, Rebalance
+from rebalance_streaming.detect.quarantine import ImplausibleError
+
+#: More partitions than any topic has that a group is known to read.
+MOST_PARTITIONS = 20_000
+MOST_TOPICS = 10_000
+#: More records than a partition gets in nine years at a million a second; sums over all partitions fit 64 bits.
+LARGEST_OFFSET = 2**48
+#: Clocks differ, by hours at worst; and a row may tell of a time-out that is still to come.
+_AHEAD_MS = 24 * 3_600_000
+_LARGEST_LOG_OFFSET = 2**62
+
+
+def check_group(picture: GroupSnapshot, now_ms: int) -> None:
+    """Raise ImplausibleError for a picture that cannot be true. `now_ms` is 0 while the time is not known."""
+    times = (picture.first_seen_ms, picture.last_rebalance_ms, picture.updated_at_ms, picture.rebalancing_since_ms)
+    _check_times((*times, *(each.state_since_ms for each in picture.members)), now_ms)
+    _check_times((each.at_ms for each in picture.replacements), now_ms)
+    _check_partitions(p for member in picture.members for of in (member.partitions or {}).values() for p in of)
+
+
+def check_rebalance(rebalance: Rebalance, now_ms: int) -> None:
+    """Raise ImplausibleError for a rebalance that cannot be true."""
+    times = (rebalance.started_after_ms, rebalance.started_before_ms, rebalance.completed_at_ms)
+    _check_times((*times, rebalance.join_ended_at_ms), now_ms)
+    _check_times((t for each in rebalance.generations for t in (each.join_ended_at_ms, each.assigned_at_ms)), now_ms)
+    members = (*rebalance.members_before, *rebalance.members_after, *rebalance.passing)
+    _check_partitions(p for member in members for of in (member.partitions or {}).values() for p in of)
+
+
+def check_commits(row: CommitActivity, now_ms: int) -> None:
+    """Raise ImplausibleError for commits that cannot be true."""
+    if not 0 <= row.log_partition <= MOST_PARTITIONS or not 0 <= row.last_log_offset <= _LARGEST_LOG_OFFSET:
+        raise ImplausibleError("a position in the log that cannot be")
+    if len(row.topics) > MOST_TOPICS:
+        raise ImplausibleError("more topics than can be")
+    for each in row.topics.values():
+        if not len(each.partitions) == len(each.offsets) == len(each.committed_at_ms) > 0:
+            raise ImplausibleError("columns of different lengths, or empty ones")
+        _check_partitions((min(each.partitions), max(each.partitions)))
+        _check_times((min(each.committed_at_ms), max(each.committed_at_ms)), now_ms)
+        _check_offsets(each.offsets)
+
+
+def check_probe(probe: Probe, now_ms: int) -> None:
+    """Raise ImplausibleError for a probe that cannot be true."""
+    _check_times((probe.probed_at_ms,), now_ms)
+    for owners in probe.owners.values() if isinstance(probe.owners, dict) else ():
+        _check_partitions(_numbers(owners))
+
+
+def check_ends(row: OffsetActivity, now_ms: int) -> None:
+    """Raise ImplausibleError for probed offsets that cannot be true."""
+    _check_times((row.probed_at_ms,), now_ms)
+    if max(len(row.ends), len(row.stable_ends)) > MOST_TOPICS:
+        raise ImplausibleError("more topics than can be")
+    for each in (*row.ends.values(), *row.stable_ends.values()):
+        if len(each.partitions) != len(each.offsets):
+            raise ImplausibleError("columns of different lengths")
+        _check_partitions(each.partitions)
+        _check_offsets(each.offsets)
+
+
+def _numbers(names: Iterable[str]) -> Iterator[int]:
+    for name in names:
+        if len(name) > 9 or not name.isascii() or not name.isdigit():
+            raise ImplausibleError("a partition that is no number")
+        yield int(name)
+
+
+def _check_partitions(numbers: Iterable[int]) -> None:
+    if any(not 0 <= each < MOST_PARTITIONS for each in numbers):
+        raise ImplausibleError("a partition that no topic has")
+
+
+def _check_offsets(offsets: Iterable[int | None]) -> None:
+    if any(each is not None and each < 0 for each in offsets):
+        raise ImplausibleError("a negative offset")
+
+
+def _check_times(times: Iterable[int | None], now_ms: int) -> None:
+    latest = now_ms + _AHEAD_MS if now_ms else 2**52
+    if any(each is not None and not 0 <= each <= latest for each in times):
+        raise ImplausibleError("a time that cannot be")

@@ -1,0 +1,69 @@
+"""What is set aside because it raised: a rule for one group, a row. The rest goes on.
+
+Rows and rules meet values that nobody foresaw. Whoever drives the detector reads `counts` and is told each time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TypeVar
+
+_T = TypeVar("_T")
+
+#: Receives the stage, the group and what was raised.
+OnQuarantine = Callable[[str, str, Exception], None]
+
+#: For how long a rule that raised is not asked of that group: what it stumbled over may be gone by then.
+SET_ASIDE_MS = 3_600_000
+
+
+class ImplausibleError(ValueError):
+    """A row whose values cannot be true, or would cost more than any true ones."""
+
+
+class Quarantine:
+    """Calls what may raise. `counts` is by stage (a rule's or a step's name) and reason (the exception's class)."""
+
+    def __init__(self, on_quarantine: OnQuarantine | None = None) -> None:
+        self.counts: Counter[tuple[str, str]] = Counter()
+        self._tell = on_quarantine
+        self._until_ms: dict[tuple[str, str, str], int] = {}
+
+    def attempt(self, stage: str, group: str, act: Callable[[], _T], otherwise: _T) -> _T:
+        """Return what a call returns; `otherwise` if it raises, which is counted and told."""
+        try:
+            return act()
+        except Exception as error:
+            self.put(stage, group, error)
+            return otherwise
+
+    def ask(self, stage: str, group: str, now_ms: int, act: Callable[[], _T], otherwise: _T, *, about: str = "") -> _T:
+        """Call likewise, but not again for a while where it has raised, `about` the same thing if one is named."""
+        if self.is_aside(stage, group, now_ms, about):
+            return otherwise
+        try:
+            return act()
+        except Exception as error:
+            self.put_aside(stage, group, now_ms, error, about)
+            return otherwise
+
+    def is_aside(self, stage: str, group: str, now_ms: int, about: str = "") -> bool:
+        """Whether something that raised is not to be asked yet."""
+        return bool(self._until_ms) and self._until_ms.get((group, stage, about), now_ms) > now_ms
+
+    def put_aside(self, stage: str, group: str, now_ms: int, error: Exception, about: str = "") -> None:
+        """Count and tell what raised; it is not to be asked for a while."""
+        self.put(stage, group, error)
+        self._until_ms[group, stage, about] = now_ms + SET_ASIDE_MS
+
+    def put(self, stage: str, group: str, error: Exception) -> None:
+        """Count what was set aside, and tell of it."""
+        self.counts[stage, type(error).__name__] += 1
+        if self._tell is not None:
+            self._tell(stage, group, error)
+
+    def forget(self, group: str) -> None:
+        """Drop what is remembered of a group; counts stay."""
+        for each in [each for each in self._until_ms if each[0] == group]:
+            del self._until_ms[each]

@@ -1,0 +1,88 @@
+"""What the driver and the diagnosis say to each other over a socket: frames of msgpack behind their length.
+
+The driver sends `Start` once, then `Rows` and `Tick` in any order; each is answered by one `Done`. Either side's end of
+the connection is the other's word to stop.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+import msgspec
+
+from rebalance_streaming.config import StreamConfig
+from rebalance_streaming.detect.config import DetectConfig
+
+_LENGTH = struct.Struct(">I")
+
+
+class InputRow(msgspec.Struct, frozen=True, array_like=True):
+    """One row of an input topic, by the topic's short name. `at_ms` is the record's timestamp."""
+
+    topic: str
+    partition: int
+    offset: int
+    at_ms: int
+    key: bytes | None
+    value: bytes | None
+
+
+class Start(msgspec.Struct, frozen=True, tag="start"):
+    """How to judge, and what was set aside by earlier runs of this process: (stage, reason, count)."""
+
+    config: StreamConfig
+    detect: DetectConfig
+    judge_from_ms: int
+    set_aside: tuple[tuple[str, str, int], ...] = ()
+
+
+class Rows(msgspec.Struct, frozen=True, tag="rows"):
+    """Rows in the order of their times."""
+
+    rows: tuple[InputRow, ...]
+
+
+class Tick(msgspec.Struct, frozen=True, tag="tick"):
+    """Time passes. `read_until_ms`: up to when the inputs have been read. Nothing is published before `caught_up`."""
+
+    now_ms: int
+    read_until_ms: int
+    caught_up: bool
+
+
+class Done(msgspec.Struct, frozen=True, tag="done"):
+    """The frame is dealt with. `said` are lines for people; `waiting` rows have not been delivered yet."""
+
+    said: tuple[str, ...] = ()
+    waiting: int = 0
+
+
+Frame = Start | Rows | Tick | Done
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Frame] = msgspec.msgpack.Decoder(Frame)
+
+
+def send(connection: socket.socket, frame: Frame) -> None:
+    """Send a frame. Raises OSError, and TimeoutError when the other side does not read in time."""
+    text = _encoder.encode(frame)
+    connection.sendall(_LENGTH.pack(len(text)) + text)
+
+
+def receive(connection: socket.socket) -> Frame | None:
+    """Return the next frame, null at the end of the connection. Raises TimeoutError."""
+    head = _read(connection, _LENGTH.size)
+    if head is None:
+        return None
+    text = _read(connection, *_LENGTH.unpack(head))
+    return None if text is None else _decoder.decode(text)
+
+
+def _read(connection: socket.socket, size: int) -> bytes | None:
+    parts = bytearray()
+    while len(parts) < size:
+        part = connection.recv(min(size - len(parts), 1 << 20))
+        if not part:
+            return None
+        parts += part
+    return bytes(parts)

@@ -1,0 +1,179 @@
+"""The driver's handle on the process of the diagnosis: starts it, feeds it, notices when it hangs, ends it.
+
+A row that hangs or kills the process is found by sending the rows in question one at a time at the next start, and is
+left out from then on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from rebalance_streaming.config import StreamConfig
+from rebalance_streaming.detect.config import DetectConfig
+from rebalance_streaming.diagnosis.frames import Done, Frame, InputRow, Rows, Start, Tick, receive, send
+
+_START_SECONDS, _END_SECONDS = 120.0, 10.0
+#: A part of a batch is a fraction of a second's work: what takes this long hangs.
+_ANSWER_SECONDS = 120.0
+#: Rows sent at once: enough that a frame's cost does not show, few enough that a suspicion concerns few rows.
+_ROWS_AT_ONCE = 500
+_WORKER = "rebalance_streaming.diagnosis.worker"
+_NAMED_POISON = ("row", "hung or ended the process")
+
+Place = tuple[str, int, int]
+
+
+class DiagnosisError(Exception):
+    """The process of the diagnosis ended or hangs; the text says which."""
+
+
+class DiagnosisProcess:
+    """One process at a time. Safe to use from several threads."""
+
+    def __init__(
+        self, config: StreamConfig, detect: DetectConfig, say: Callable[[str], None], *, worker: str = _WORKER
+    ) -> None:
+        self._config, self._detect, self._say, self._worker = config, detect, say, worker
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._connection: socket.socket | None = None
+        self._suspects: set[Place] = set()
+        self._poison: set[Place] = set()
+        self._answer_seconds = min(_ANSWER_SECONDS, config.stall_seconds)
+        self._taken_ms: int | None = None
+        self.waiting = 0
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether rows or a tick are being dealt with."""
+        return self._lock.locked()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a process that can be fed; false after one ended or hung, until the next start."""
+        return self._connection is not None
+
+    def start(self, judge_from_ms: int) -> None:
+        """Start the process anew; returns when it has taken up what earlier runs published. Raises DiagnosisError."""
+        with self._lock:
+            self._end()
+            ours, theirs = socket.socketpair()
+            with theirs:
+                command = [sys.executable, "-m", self._worker, str(theirs.fileno())]
+                environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+                self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment)
+            self._connection = ours
+            aside = ((*_NAMED_POISON, len(self._poison)),) if self._poison else ()
+            self._call(Start(self._config, self._detect, judge_from_ms, aside), _START_SECONDS)
+
+    def take(self, rows: Sequence[InputRow]) -> None:
+        """Hand over rows, in the order of their times. Raises DiagnosisError when the process hangs or ends."""
+        try:
+            for part in self._parts(rows):
+                with self._lock:
+                    self._taken_ms = part[0].at_ms
+                    self._take(part)
+        finally:
+            self._taken_ms = None
+
+    def _take(self, part: tuple[InputRow, ...]) -> None:
+        if self._connection is None:
+            raise DiagnosisError("its process ended")
+        try:
+            self._call(Rows(part), self._answer_seconds)
+        except DiagnosisError:
+            self._suspect(part)
+            raise
+        self._suspects.difference_update(map(_place, part))
+
+    def tick(self, now_ms: int, read_until_ms: int, *, caught_up: bool) -> None:
+        """Tell the time, between two parts of a batch if one is being taken. Raises DiagnosisError as `take` does.
+
+        Of what a batch has not handed over yet nothing can be said.
+        """
+        with self._lock:
+            if self._connection is not None:
+                read_until_ms = read_until_ms if self._taken_ms is None else min(read_until_ms, self._taken_ms)
+                self._call(Tick(now_ms, read_until_ms, caught_up), self._answer_seconds)
+
+    def stop(self) -> None:
+        """Let the process deliver what it has, and end it."""
+        with self._lock:
+            self._end()
+
+    def _parts(self, rows: Sequence[InputRow]) -> Iterator[tuple[InputRow, ...]]:
+        part: list[InputRow] = []
+        for row in rows:
+            place = _place(row)
+            if place in self._poison:
+                continue
+            if place in self._suspects:
+                if part:
+                    yield tuple(part)
+                    part = []
+                yield (row,)
+                continue
+            part.append(row)
+            if len(part) == _ROWS_AT_ONCE:
+                yield tuple(part)
+                part = []
+        if part:
+            yield tuple(part)
+
+    def _suspect(self, part: tuple[InputRow, ...]) -> None:
+        if len(part) == 1:
+            self._poison.add(_place(part[0]))
+            self._say(
+                f"row {part[0].offset} of {part[0].topic}-{part[0].partition} is left out: "
+                "the diagnosis hangs or ends on it"
+            )
+        else:
+            self._suspects.update(map(_place, part))
+
+    def _call(self, frame: Frame, timeout_seconds: float) -> None:
+        assert self._connection is not None
+        self._connection.settimeout(timeout_seconds)
+        try:
+            send(self._connection, frame)
+            answer = receive(self._connection)
+        except TimeoutError:
+            self._kill()
+            raise DiagnosisError(f"no answer for {timeout_seconds:g} s, so its process was ended") from None
+        except OSError as error:
+            self._kill()
+            raise DiagnosisError(f"its process is gone ({error.strerror})") from None
+        if not isinstance(answer, Done):
+            self._kill()
+            raise DiagnosisError("its process ended")
+        self.waiting = answer.waiting
+        for line in answer.said:
+            self._say(line)
+
+    def _end(self) -> None:
+        if self._connection is not None:
+            with contextlib.suppress(OSError):
+                self._connection.shutdown(socket.SHUT_WR)
+            deadline = time.monotonic() + _END_SECONDS
+            if self._process is not None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(max(0.0, deadline - time.monotonic()))
+        self._kill()
+
+    def _kill(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        if self._connection is not None:
+            self._connection.close()
+        self._process = self._connection = None
+
+
+def _place(row: InputRow) -> Place:
+    return row.topic, row.partition, row.offset

@@ -1,0 +1,115 @@
+"""The process in which the engine runs: frames of rows and ticks in, rows to the monitor's topics out.
+
+It is the driver's child and ends with it. Whatever happens to it, no query that counts has to wait.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import sys
+from collections.abc import Callable
+
+from rebalance_contract import ContractError
+from rebalance_kafka.properties import librdkafka_properties
+from rebalance_streaming.cluster import QUIET
+from rebalance_streaming.config import StreamConfig
+from rebalance_streaming.diagnosis.frames import Done, InputRow, Rows, Start, Tick, receive, send
+from rebalance_streaming.diagnosis.publisher import Publisher
+from rebalance_streaming.diagnosis.restoring import read_restored
+from rebalance_streaming.engine.engine import NOT_UNDERSTOOD, Engine, EngineConfig
+from rebalance_streaming.engine.rows import address, decode_input
+
+#: Groups judged per tick, a quarter of a second's work: at a start all are due, and their lag is not to wait for that.
+_JUDGED_AT_ONCE = 250
+
+
+class DiagnosisWorker:
+    """Feeds one engine from frames and publishes what changes."""
+
+    def __init__(self, start: Start, publisher: Publisher, say: Callable[[str], None]) -> None:
+        self._config, self._publisher = start.config, publisher
+        self._engine = Engine(
+            EngineConfig(
+                cluster=start.config.cluster,
+                source_topic=start.config.source_topic,
+                detect=start.detect,
+                judge_from_ms=start.judge_from_ms,
+                reads_committed=reads_committed(start.config),
+            ),
+            say,
+        )
+        for stage, reason, count in start.set_aside:
+            self._engine.quarantine(stage, reason, "it stopped an earlier run", count)
+
+    @property
+    def engine(self) -> Engine:
+        """What is fed."""
+        return self._engine
+
+    def take(self, rows: tuple[InputRow, ...]) -> None:
+        """Take up rows in the order of their times; what is due in between is judged on the way."""
+        for row in rows:
+            try:
+                decoded = decode_input(row.topic, row.key, row.value)
+            except ContractError as error:
+                self._engine.quarantine(row.topic, NOT_UNDERSTOOD, f"offset {row.offset}: {error}")
+                continue
+            if decoded is not None:
+                self._engine.apply(decoded, row.at_ms)
+
+    def tick(self, tick: Tick) -> None:
+        """Judge what is due; publish it, unless the log is still being read up."""
+        if not tick.caught_up:
+            return
+        for row in self._engine.advance(tick.now_ms, tick.read_until_ms, _JUDGED_AT_ONCE):
+            topic, key, value = address(row)
+            self._publisher.put(self._config.topic_prefix + topic, key, value)
+        self._publisher.send()
+
+
+def reads_committed(config: StreamConfig) -> Callable[[str], bool]:
+    """Return whether a group's consumers read committed records only, as configured."""
+    if not config.read_committed_groups:
+        return lambda _: False
+    pattern = re.compile(config.read_committed_groups)
+    return lambda group: pattern.fullmatch(group) is not None
+
+
+def run(connection: socket.socket) -> None:
+    """Serve frames until the driver ends the connection."""
+    start = receive(connection)
+    if not isinstance(start, Start):
+        return
+    said: list[str] = []
+    properties = {**librdkafka_properties(start.config.kafka), **QUIET}
+    publisher = Publisher(properties, said.append)
+    worker = DiagnosisWorker(start, publisher, said.append)
+    for row in read_restored(start.config, properties):
+        worker.engine.restore(row)
+    send(connection, Done())
+    while (frame := receive(connection)) is not None:
+        if isinstance(frame, Rows):
+            worker.take(frame.rows)
+        elif isinstance(frame, Tick):
+            worker.tick(frame)
+        send(connection, Done(tuple(said), publisher.waiting()))
+        said.clear()
+    publisher.close()
+
+
+def main() -> None:
+    """Run on the socket whose number is the first argument."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # A signal to the whole group is the driver's to obey; it ends the connection when it is done.
+        signal.signal(number, signal.SIG_IGN)
+    with socket.socket(fileno=int(sys.argv[1])) as connection:
+        try:
+            run(connection)
+        except (BrokenPipeError, ConnectionResetError):
+            return
+
+
+if __name__ == "__main__":
+    main()

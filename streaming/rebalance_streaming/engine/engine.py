@@ -1,0 +1,342 @@
+"""The engine of the diagnosis: `apply(row)`, `advance(now) -> rows`. Spark and the replay only drive it.
+
+Receives groups, rebalances and activity in about the order of their times; every row may come again and then changes
+nothing. Hands on findings, timing, lag with windows, and impact whenever they change. Time is what it is told: the
+clock when live, the records' own in a replay. A row or a group that fails is set aside and counted; the rest goes on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from rebalance_contract import (
+    WINDOWS_MS,
+    CommitActivity,
+    CountActivity,
+    DecodeTotals,
+    DiagnosisStatus,
+    Finding,
+    GroupImpact,
+    GroupLag,
+    GroupSnapshot,
+    GroupWindow,
+    OffsetActivity,
+    ProbeActivity,
+    QuarantineCount,
+    Rebalance,
+    RebalanceImpact,
+    ReportTotals,
+    topics,
+)
+from rebalance_contract.clients import ClientActivity
+from rebalance_streaming.detect.book import topic_key
+from rebalance_streaming.detect.config import DetectConfig
+from rebalance_streaming.detect.detector import Detector, Judgement
+from rebalance_streaming.engine.impact import ImpactTracker
+from rebalance_streaming.engine.lag import LagTable, LagWindow
+from rebalance_streaming.engine.rows import GroupGone, Input, Output
+from rebalance_streaming.engine.silences import CommitRhythm
+from rebalance_streaming.engine.windows import Schedule
+from rebalance_streaming.groups import counts
+from rebalance_streaming.groups.windows import Window, windows_at
+
+#: The query whose counts of records this engine adds up.
+ACTIVITY = "activity"
+#: What is set aside most easily: (stage, reason).
+NOT_UNDERSTOOD = "not understood"
+_FIRST_KINDS = tuple((topic.name, NOT_UNDERSTOOD) for topic in (topics.GROUPS, topics.REBALANCES, topics.ACTIVITY))
+_TIMING_MS, _STATUS_MS = 10_000, 2_000
+#: Errors told in the log, per stage and reason; the rest is counted.
+_TOLD = 3
+
+OnQuarantine = Callable[[str], None]
+Restored = GroupLag | RebalanceImpact | GroupImpact | Finding | DecodeTotals | ReportTotals
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """What an engine is told. Rebalances that ended before `judge_from_ms` are history only."""
+
+    cluster: str
+    source_topic: str
+    detect: DetectConfig
+    judge_from_ms: int = 0
+    reads_committed: Callable[[str], bool] = lambda _: False
+
+
+class Engine:
+    """Everything that is known of one cluster, and what follows from it."""
+
+    def __init__(self, config: EngineConfig, on_quarantine: OnQuarantine = lambda _: None) -> None:
+        self._config, self._on_quarantine = config, on_quarantine
+        self._cluster = config.cluster
+        self.detector = Detector(config.cluster, config.detect, config.judge_from_ms, self._tell_quarantine)
+        self._lag = LagTable(config.reads_committed)
+        self._impact = ImpactTracker(config.cluster)
+        self._schedule = Schedule()
+        self._rhythms: dict[str, CommitRhythm] = {}
+        self._groups: dict[str, GroupSnapshot] = {}
+        self._published: dict[str, GroupLag] = {}
+        self._totals = counts.CountTotals()
+        self._told_totals: tuple[DecodeTotals, ReportTotals] | None = None
+        self._arrived: list[CountActivity] = []
+        # From the beginning, so that the first one is an increase.
+        self._quarantined: Counter[tuple[str, str]] = Counter(dict.fromkeys(_FIRST_KINDS, 0))
+        self._findings: dict[str, Finding] = {}
+        self._impacts: dict[tuple[str, str], RebalanceImpact | GroupImpact] = {}
+        self._probed_ms: int | None = None
+        self._timed_ms = self._status_ms = 0
+
+    # --- What happens ---
+
+    def restore(self, row: Restored) -> None:
+        """Take up what an earlier run published, before anything else."""
+        match row:
+            case GroupLag():
+                self._lag.restore(row)
+                self._published[row.group] = row
+                if row.total is not None:
+                    # Probes from before are read again beside positions of now, and tell nothing of that time.
+                    self._impact.take_lag(row.group, row.total, row.at_ms)
+            case RebalanceImpact() | GroupImpact():
+                self._impact.restore(row)
+            case Finding():
+                self.detector.book.restore(row)
+            case DecodeTotals():
+                self._totals = _added(self._totals, counts.restore(row, None, self._config.source_topic))
+            case ReportTotals():
+                self._totals = _added(self._totals, counts.restore(None, row, self._config.source_topic))
+
+    def apply(self, row: Input, at_ms: int) -> None:
+        """Take up a row that was written at a time; one that fails is set aside."""
+        try:
+            self._apply(row, at_ms)
+        except Exception as error:
+            # Whatever a row does, the others go on.
+            self.quarantine("row", f"{type(row).__name__}: {type(error).__name__}", f"{error}")
+
+    def _apply(self, row: Input, at_ms: int) -> None:
+        match row:
+            case CommitActivity():
+                self._take_commits(row, at_ms)
+            case OffsetActivity():
+                self._take_offsets(row, at_ms)
+            case ProbeActivity():
+                self._take_probe(row)
+            case ClientActivity():
+                self.detector.take_clients(row)
+            case CountActivity():
+                if row.cluster == self._cluster:
+                    self._arrived.append(row)
+            case GroupSnapshot():
+                self._take_group(row, at_ms)
+            case Rebalance():
+                self._take_rebalance(row, at_ms)
+            case GroupGone():
+                self._forget(row)
+
+    def _take_probe(self, row: ProbeActivity) -> None:
+        if row.probe.cluster == self._cluster:
+            self._probed_ms = max(row.probe.probed_at_ms, self._probed_ms or 0)
+            self.detector.take_probe(row.probe)
+
+    def _take_group(self, row: GroupSnapshot, at_ms: int) -> None:
+        if row.cluster == self._cluster:
+            self._groups[row.group] = row
+            self._schedule.touch(row.group, at_ms)
+            self.detector.take_group(row)
+
+    def _take_rebalance(self, row: Rebalance, at_ms: int) -> None:
+        if row.cluster == self._cluster:
+            self._impact.take_rebalance(row)
+            self._schedule.touch(row.group, at_ms)
+            self.detector.take_rebalance(row)
+
+    def _take_commits(self, row: CommitActivity, at_ms: int) -> None:
+        if row.cluster != self._cluster or not self._lag.take_commits(row):
+            return
+        self._lag.measure(row.group, row.last_commit_ms)
+        silences = self._rhythms.setdefault(row.group, CommitRhythm()).take(row)
+        if silences:
+            self._impact.take_silences(row.group, silences)
+        self._schedule.touch(row.group, at_ms)
+        self.detector.take_commits(row)
+
+    def _take_offsets(self, row: OffsetActivity, at_ms: int) -> None:
+        if row.cluster != self._cluster:
+            return
+        self._probed_ms = max(row.probed_at_ms, self._probed_ms or 0)
+        self._lag.take_offsets(row)
+        if row.ends:
+            lag = self._lag.measure(row.group, row.probed_at_ms)
+            if lag is not None:
+                self._impact.take_lag(row.group, lag, row.probed_at_ms)
+        self._schedule.touch(row.group, at_ms)
+        self.detector.take_offsets(row)
+
+    def _forget(self, row: GroupGone) -> None:
+        if row.cluster == self._cluster:
+            self.detector.forget_group(row.group)
+            for table in (self._lag, self._impact):
+                table.forget_group(row.group)
+            self._schedule.forget(row.group)
+            for known in (self._groups, self._rhythms, self._published):
+                known.pop(row.group, None)
+
+    # --- What follows ---
+
+    def judge(self, now_ms: int, most: int | None = None) -> None:
+        """Judge what is due at a time in epoch milliseconds; what is found is handed on with the next `advance`.
+
+        `most`: groups judged in this call, null: all that are due.
+        """
+        self._keep(self.detector.advance(now_ms, most))
+
+    def _keep(self, judgement: Judgement) -> None:
+        for finding in (*judgement.findings, *judgement.withdrawn):
+            self._findings[topic_key(finding)] = finding
+        for left in judgement.timed_out:
+            self._impact.take_time_outs(left.group, left.rebalance_id, left.expired, left.poll_timeout)
+        self._pass_on_impacts()
+
+    def finish(self) -> None:
+        """Judge everything with what there is: no more will come."""
+        self._keep(self.detector.finish())
+
+    def take_impacts(self) -> list[RebalanceImpact | GroupImpact]:
+        """Return, once, the impacts that changed."""
+        self._pass_on_impacts()
+        rows = list(self._impacts.values())
+        self._impacts.clear()
+        return rows
+
+    def advance(self, now_ms: int, read_until_ms: int | None = None, most: int | None = None) -> list[Output]:
+        """Return everything that changed since the last call; `most` as in `judge`.
+
+        `read_until_ms`: up to when the inputs have been read; of what was not read yet nothing can be said, so time
+        stands still for the rules while their inputs are behind. Null: all is read.
+        """
+        self.judge(now_ms if read_until_ms is None else min(now_ms, read_until_ms), most)
+        rows: list[Output] = list(self._findings.values())
+        self._findings.clear()
+        rows += self._due_lags(now_ms)
+        rows += self.take_impacts()
+        if now_ms - self._timed_ms >= _TIMING_MS:
+            self._timed_ms = now_ms
+            rows += self.detector.timings(now_ms)
+        if now_ms - self._status_ms >= _STATUS_MS:
+            self._status_ms = now_ms
+            rows += self._count()
+            rows.append(self._status(now_ms, now_ms if read_until_ms is None else read_until_ms))
+        return rows
+
+    def lags(self, now_ms: int) -> Iterator[GroupLag]:
+        """Yield the row of every group as of now."""
+        for group in sorted({*self._groups, *self._lag.groups()}):
+            yield self.lag_row(group, now_ms)
+
+    def quarantine(self, stage: str, reason: str, text: str, count: int = 1) -> None:
+        """Count something that was set aside; the first few of a kind are told."""
+        self._quarantined[stage, reason] += count
+        if self._quarantined[stage, reason] <= _TOLD:
+            self._on_quarantine(f"diagnosis: a {stage} is set aside ({reason}): {text[:300]}")
+
+    def _tell_quarantine(self, stage: str, group: str, error: Exception) -> None:
+        kind = (stage, type(error).__name__)
+        if self.detector.quarantined.get(kind, 0) <= _TOLD:
+            self._on_quarantine(
+                f"diagnosis: {stage} is set aside for group {group[:100]} ({kind[1]}): {str(error)[:300]}"
+            )
+
+    def _pass_on_impacts(self) -> None:
+        """Let the rules know what rebalances cost, and keep it to be handed on."""
+        for row in self._impact.changed():
+            if isinstance(row, RebalanceImpact):
+                self.detector.take_impact(row)
+                self._impacts[row.group, row.rebalance_id] = row
+            else:
+                self._impacts[row.group, ""] = row
+
+    def _due_lags(self, now_ms: int) -> Iterator[GroupLag]:
+        for group in self._schedule.take_due(now_ms):
+            try:
+                row = self.lag_row(group, now_ms)
+            except Exception as error:
+                # One group's figures must not hold up all others'.
+                self.quarantine("lag", type(error).__name__, f"group {group}: {error}")
+                continue
+            known = self._published.get(group)
+            if known is None or replace(row, at_ms=known.at_ms) != known:
+                self._published[group] = row
+                yield row
+
+    def lag_row(self, group: str, now_ms: int) -> GroupLag:
+        """Return a group's lag with its windows that end at a time in epoch milliseconds."""
+        row = self._lag.lag(group, now_ms) or GroupLag(self._cluster, group, now_ms)
+        picture = self._groups.get(group)
+        rebalancing_ms = None if picture is None else picture.rebalancing_since_ms
+        steps = {} if picture is None else windows_at(picture.windows, now_ms, rebalancing_ms)
+        commits = self._lag.windows(group, now_ms)
+        self._schedule.published(
+            group, now_ms, newest_ms=self._newest_ms(group, picture), is_moving=rebalancing_ms is not None
+        )
+        lost = {name: self._impact.lost_ms(group, now_ms - WINDOWS_MS[name]) for name in commits}
+        joined = {name: _window(steps.get(name), window, lost[name]) for name, window in commits.items()}
+        return replace(row, cluster=self._cluster, windows=joined)
+
+    def _newest_ms(self, group: str, picture: GroupSnapshot | None) -> int | None:
+        panes = () if picture is None else picture.windows.panes[-1:]
+        times = (
+            *(pane.start_ms for pane in panes),
+            self._lag.newest_pane_ms(group),
+            self._impact.newest_loss_ms(group),
+        )
+        return max((at_ms for at_ms in times if at_ms is not None), default=None)
+
+    def _count(self) -> list[Output]:
+        if self._arrived:
+            self._totals, self._arrived = counts.fold_counts(self._totals, self._arrived), []
+        topic = self._config.source_topic
+        told = (
+            counts.publish_records(self._cluster, ACTIVITY, self._totals, topic),
+            counts.publish_reports(self._cluster, self._totals, topic),
+        )
+        if told == self._told_totals:
+            return []
+        self._told_totals = told
+        return list(told)
+
+    def _status(self, now_ms: int, read_until_ms: int) -> DiagnosisStatus:
+        committing = [row for row in self._published.values() if row.topics]
+        quarantined = Counter(self._quarantined)
+        quarantined.update(self.detector.quarantined)
+        return DiagnosisStatus(
+            cluster=self._cluster,
+            updated_at_ms=now_ms,
+            read_until_ms=read_until_ms,
+            groups=len(self._groups.keys() | self._published.keys()),
+            committing_groups=len(committing),
+            groups_with_lag=sum(row.total is not None for row in committing),
+            groups_awaiting_ends=sum(row.total is None and self._lag.awaits_ends(row.group) for row in committing),
+            probed_at_ms=self._probed_ms,
+            quarantined=tuple(QuarantineCount(stage, reason, n) for (stage, reason), n in sorted(quarantined.items())),
+        )
+
+
+def _window(steps: Window | None, commits: LagWindow, lost_ms: int) -> GroupWindow:
+    return GroupWindow(
+        generations_completed=0 if steps is None else steps.generations_completed,
+        generations_aborted=0 if steps is None else steps.generations_aborted,
+        rebalances=0 if steps is None else steps.rebalances,
+        rebalancing_ratio=0.0 if steps is None else round(steps.rebalancing_ratio, 6),
+        commits=commits.commits,
+        lag_max=commits.lag_max,
+        lag_slope=None if commits.lag_slope is None else round(commits.lag_slope, 6),
+        lost_partition_ms=lost_ms,
+    )
+
+
+def _added(one: counts.CountTotals, other: counts.CountTotals) -> counts.CountTotals:
+    return counts.CountTotals({**one.positions, **other.positions}, [*one.entries, *other.entries])

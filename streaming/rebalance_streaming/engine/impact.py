@@ -1,0 +1,242 @@
+"""What rebalances cost their groups: silences of commits, lag around them, members that timed out, and the totals.
+
+Receives rebalances, silences, measurements of lag and judged departures in any order; hands on the rows that changed.
+A rebalance's cost is worked out from what is known each time, never added to, so that every row may come again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from rebalance_contract import CountedImpact, GroupImpact, Rebalance, RebalanceImpact, Silence
+from rebalance_streaming.engine.lag_around import WATCHED_MS, LagAround, watch_lag
+
+#: Rebalances of a group that may still cost something, and those whose share of the totals may still change.
+_KEPT_REBALANCES, _COUNTED = 30, 100
+#: Silences wait for the row of their rebalance, which another query writes, at most so many per group.
+_KEPT_SILENCES = 5_000
+#: Measurements of lag kept per group: with a probe every ten seconds more than lag is watched for.
+_KEPT_MEASUREMENTS = 200
+
+
+@dataclass(slots=True)
+class _Known:
+    """A rebalance with its cost; `restored` are the silences that an earlier run found, which are not read again."""
+
+    rebalance: Rebalance
+    impact: RebalanceImpact
+    restored: tuple[Silence, ...] = ()
+
+
+@dataclass(slots=True)
+class _GroupCosts:
+    totals: GroupImpact
+    rebalances: dict[str, _Known] = field(default_factory=dict)
+    restored: dict[str, RebalanceImpact] = field(default_factory=dict)
+    silences: deque[Silence] = field(default_factory=lambda: deque(maxlen=_KEPT_SILENCES))
+    around: LagAround | None = None
+    measured: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=_KEPT_MEASUREMENTS))
+
+
+class ImpactTracker:
+    """The costs of all groups of one cluster."""
+
+    def __init__(self, cluster: str) -> None:
+        self._cluster = cluster
+        self._groups: dict[str, _GroupCosts] = {}
+        self._changed: dict[tuple[str, str | None], RebalanceImpact | GroupImpact] = {}
+
+    def restore(self, row: RebalanceImpact | GroupImpact) -> None:
+        """Take up what an earlier run published."""
+        group = self._of(row.group)
+        if isinstance(row, GroupImpact):
+            group.totals = row
+        else:
+            group.restored[row.rebalance_id] = row
+            while len(group.restored) > _KEPT_REBALANCES:
+                del group.restored[next(iter(group.restored))]
+
+    def take_rebalance(self, rebalance: Rebalance) -> None:
+        """Take up a version of a rebalance."""
+        group, name = self._of(rebalance.group), rebalance.rebalance_id
+        known = group.rebalances.get(name)
+        if known is None:
+            impact = group.restored.pop(name, RebalanceImpact(self._cluster, rebalance.group, name))
+            group.rebalances[name] = _Known(rebalance, impact, impact.silences)
+            self._drop_old(group)
+        else:
+            known.rebalance = rebalance
+        self._attribute(group)
+        self._hold_lag(group)
+
+    def take_silences(self, group: str, silences: Iterable[Silence]) -> None:
+        """Take up gaps between commits that ended."""
+        costs = self._of(group)
+        before = len(costs.silences)
+        costs.silences.extend(silences)
+        if len(costs.silences) != before:
+            self._attribute(costs)
+
+    def take_lag(self, group: str, lag: int, at_ms: int) -> None:
+        """Take up a measurement of a group's lag; one that is older than the newest changes nothing."""
+        costs = self._of(group)
+        if costs.measured and at_ms <= costs.measured[-1][0]:
+            return
+        costs.measured.append((at_ms, lag))
+        self._hold_lag(costs)
+
+    def _hold_lag(self, costs: _GroupCosts) -> None:
+        """Hold the measurements against that before the latest rebalance, whichever came first, it or they."""
+        latest = max(costs.rebalances.values(), key=lambda each: each.rebalance.started_before_ms, default=None)
+        if latest is None:
+            return
+        rebalance, around = latest.rebalance, costs.around
+        before = [lag for at_ms, lag in costs.measured if at_ms < rebalance.started_before_ms][-1:]
+        if around is None or around.rebalance_id != rebalance.rebalance_id or before:
+            # All that it rests on is remembered, or nothing is known yet: it is worked out anew.
+            around = None
+        for at_ms, lag in costs.measured:
+            if at_ms < rebalance.started_before_ms or at_ms - (rebalance.completed_at_ms or at_ms) > WATCHED_MS:
+                continue
+            around = watch_lag(around, rebalance, lag, before[0] if before else None, at_ms)
+        if around is None or around.rebalance_id != rebalance.rebalance_id:
+            return
+        costs.around = around
+        told = replace(
+            latest.impact,
+            lag_before=around.before,
+            lag_peak=around.peak,
+            lag_recovered_at_ms=around.recovered_at_ms,
+        )
+        self._put(costs, latest, told)
+
+    def take_time_outs(
+        self, group: str, rebalance_id: str, expired: Iterable[str], poll_timeout: Iterable[str]
+    ) -> None:
+        """Take up which members a judged rebalance lost to their session, or to their poll limit."""
+        costs = self._of(group)
+        known = costs.rebalances.get(rebalance_id)
+        if known is not None:
+            told = replace(known.impact, expired=tuple(sorted(expired)), poll_timeout=tuple(sorted(poll_timeout)))
+            self._put(costs, known, told)
+
+    def changed(self) -> list[RebalanceImpact | GroupImpact]:
+        """Return, once, the rows that changed."""
+        rows, self._changed = list(self._changed.values()), {}
+        return rows
+
+    def of_rebalance(self, group: str, rebalance_id: str) -> RebalanceImpact | None:
+        """Return what is known of a rebalance's cost; null: nothing."""
+        known = self._of(group).rebalances.get(rebalance_id) if group in self._groups else None
+        return None if known is None else known.impact
+
+    def lost_ms(self, group: str, from_ms: int) -> int:
+        """Return the partition-milliseconds lost after a moment."""
+        costs = self._groups.get(group)
+        if costs is None:
+            return 0
+        spans = (span for known in costs.rebalances.values() for span in _spans(known))
+        return sum(max(0, end - max(begin, from_ms)) for begin, end in spans)
+
+    def newest_loss_ms(self, group: str) -> int | None:
+        """Return when the latest silence that a rebalance cost was over; null when none is known."""
+        costs = self._groups.get(group)
+        spans = () if costs is None else (span for known in costs.rebalances.values() for span in _spans(known))
+        return max((end for _, end in spans), default=None)
+
+    def forget_group(self, group: str) -> None:
+        """Drop a group that is gone."""
+        self._groups.pop(group, None)
+
+    def _of(self, group: str) -> _GroupCosts:
+        costs = self._groups.get(group)
+        if costs is None:
+            costs = self._groups[group] = _GroupCosts(GroupImpact(self._cluster, group))
+        return costs
+
+    def _drop_old(self, group: _GroupCosts) -> None:
+        while len(group.rebalances) > _KEPT_REBALANCES:
+            oldest = min(group.rebalances, key=lambda name: group.rebalances[name].rebalance.started_before_ms)
+            del group.rebalances[oldest]
+
+    def _attribute(self, group: _GroupCosts) -> None:
+        """Give each silence to the latest rebalance it overlaps; a partition is silent once per rebalance."""
+        owned: dict[str, dict[tuple[str, int], Silence]] = {name: {} for name in group.rebalances}
+        for silence in group.silences:
+            known = _latest_overlapping(group.rebalances.values(), silence)
+            if known is not None:
+                owned[known.rebalance.rebalance_id].setdefault((silence.topic, silence.partition), silence)
+        for name, silences in owned.items():
+            known = group.rebalances[name]
+            for silence in known.restored:
+                silences.setdefault((silence.topic, silence.partition), silence)
+            ordered = tuple(silences[place] for place in sorted(silences))
+            start_ms = known.rebalance.started_before_ms
+            lost_ms = sum(each.resumed_at_ms - max(each.last_commit_ms, start_ms) for each in ordered)
+            self._put(group, known, replace(known.impact, silences=ordered, lost_partition_ms=max(0, lost_ms)))
+
+    def _put(self, group: _GroupCosts, known: _Known, impact: RebalanceImpact) -> None:
+        if impact == known.impact:
+            return
+        known.impact = impact
+        self._changed[impact.group, impact.rebalance_id] = impact
+        totals = _counted(group.totals, known)
+        if totals != group.totals:
+            group.totals = totals
+            self._changed[impact.group, None] = totals
+
+
+def _latest_overlapping(rebalances: Iterable[_Known], silence: Silence) -> _Known | None:
+    overlapping = (
+        known
+        for known in rebalances
+        if silence.resumed_at_ms > known.rebalance.started_before_ms
+        and (known.rebalance.completed_at_ms is None or silence.last_commit_ms <= known.rebalance.completed_at_ms)
+    )
+    return max(overlapping, key=lambda known: known.rebalance.started_before_ms, default=None)
+
+
+def _counted(totals: GroupImpact, known: _Known) -> GroupImpact:
+    """Return totals with a rebalance's present share in the place of what it had before."""
+    started_ms, impact = known.rebalance.started_before_ms, known.impact
+    name = impact.rebalance_id
+    if name not in totals.counted and started_ms <= totals.closed_until_ms:
+        return totals
+    share = CountedImpact(
+        len(impact.expired or ()), len(impact.poll_timeout or ()), impact.lost_partition_ms, started_ms
+    )
+    former = totals.counted.get(name, CountedImpact())
+    # Totals never go back: what was counted once of members stays, whatever a later look makes of one.
+    share = replace(
+        share,
+        members_expired=max(share.members_expired, former.members_expired),
+        members_poll_timeout=max(share.members_poll_timeout, former.members_poll_timeout),
+        lost_partition_ms=max(share.lost_partition_ms, former.lost_partition_ms),
+    )
+    counted = {**totals.counted, name: share}
+    if len(counted) <= _COUNTED:
+        return replace(totals, counted=counted)
+    oldest = min(counted, key=lambda each: (counted[each].started_at_ms, each))
+    closed = counted.pop(oldest)
+    earlier = totals.earlier
+    return replace(
+        totals,
+        counted=counted,
+        closed_until_ms=max(totals.closed_until_ms, closed.started_at_ms),
+        earlier=CountedImpact(
+            earlier.members_expired + closed.members_expired,
+            earlier.members_poll_timeout + closed.members_poll_timeout,
+            earlier.lost_partition_ms + closed.lost_partition_ms,
+        ),
+    )
+
+
+def _spans(known: _Known) -> Iterator[tuple[int, int]]:
+    """Yield the stretches of time lost."""
+    start_ms = known.rebalance.started_before_ms
+    for silence in known.impact.silences:
+        begin, end = max(silence.last_commit_ms, start_ms), silence.resumed_at_ms
+        if begin < end:
+            yield begin, end

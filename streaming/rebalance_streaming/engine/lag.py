@@ -1,0 +1,411 @@
+"""Lag of groups, in records and in time, from packed commits and probed end offsets.
+
+Receives rows of the activity topic in any order; keeps one array per topic. Knows no clock but the one given.
+
+Records: a partition's lag is its end offset less the committed offset; the end of what a read-committed consumer may
+read (the last stable offset) counts for groups that read so. It is never negative: a commit newer than the last probe
+says that the end has moved on.
+
+Time: how long the oldest unread record has been there. Probes leave a history of when a partition's end was where; the
+next unread record was written between the last sample at or below the committed offset and the one after it. The
+younger of the two bounds the lag from below, the older from above; their distance is the error. Samples thin out with
+age, so the error stays about an eighth of the lag, or one probe interval. A record older than all samples has a lower
+bound only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from rebalance_contract import (
+    KEPT_PANES,
+    PANE_MS,
+    WINDOWS_MS,
+    CommitActivity,
+    GroupLag,
+    OffsetActivity,
+    TopicCommits,
+    TopicLag,
+    TopicOffsets,
+)
+
+Ints = npt.NDArray[np.int64]
+#: Where a row of commits ends: partition of the log, its era, offset.
+Position = tuple[int, int, int]
+
+#: Stands for "not known" in arrays of offsets and times.
+UNKNOWN = -1
+#: Samples of end offsets are kept this far apart at least, and an eighth of their age.
+_SAMPLE_MS, _SAMPLE_SHARE = 5_000, 8
+_OLDEST_SAMPLE_MS = 24 * 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class LagWindow:
+    """One sliding window: `commits` counted, largest `lag_max`, and its `lag_slope` in records per second.
+
+    The last two are null while there was no measurement in the window, the slope below two of them.
+    """
+
+    commits: int
+    lag_max: int | None
+    lag_slope: float | None
+
+
+@dataclass(slots=True)
+class _Ends:
+    """End offsets of one topic by partition, and what they were at earlier times (rows, oldest first)."""
+
+    end: Ints
+    stable: Ints
+    probed_ms: int
+    times: list[int] = field(default_factory=list)
+    samples: list[Ints] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Positions:
+    """What a group has committed on one topic: arrays by place in `partitions`, sorted."""
+
+    partitions: Ints
+    committed: Ints
+    committed_ms: Ints
+
+
+@dataclass(slots=True)
+class _Group:
+    """One group: positions by topic, totals, and its panes by number: commits, largest lag, lag last seen and when.
+
+    `read_to` is the newest row of commits that was taken, `counted_to` that up to which an earlier run had counted.
+    `asked` are topics that a probe told the ends of, or that it has none.
+    """
+
+    topics: dict[str, _Positions] = field(default_factory=dict)
+    read_to: Position | None = None
+    counted_to: Position | None = None
+    total_commits: int = 0
+    first_commit_ms: int | None = None
+    last_commit_ms: int | None = None
+    asked: set[str] = field(default_factory=set)
+    commits: dict[int, int] = field(default_factory=dict)
+    lag_max: dict[int, int] = field(default_factory=dict)
+    lag_seen: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+
+class LagTable:
+    """All groups of one cluster. `reads_committed` says of a group whether its consumers read committed only."""
+
+    def __init__(self, reads_committed: Callable[[str], bool] = lambda _: False) -> None:
+        self._reads_committed = reads_committed
+        self._ends: dict[str, _Ends] = {}
+        self._groups: dict[str, _Group] = {}
+
+    def take_commits(self, row: CommitActivity) -> bool:
+        """Take up packed commits; returns false for a repetition, which changes nothing."""
+        group = self._groups.setdefault(row.group, _Group())
+        at = (row.log_partition, row.log_era, row.last_log_offset)
+        if _is_at_or_before(at, group.read_to):
+            return False
+        group.read_to = at
+        # What an earlier run counted is read again at a start: windows need it, totals and positions have it.
+        if not _is_at_or_before(at, group.counted_to):
+            for name, commits in row.topics.items():
+                _count_commits(group, name, commits)
+        for start_ms, count in row.pane_counts:
+            pane = start_ms // PANE_MS
+            group.commits[pane] = group.commits.get(pane, 0) + count
+        _forget_old(group.commits)
+        return True
+
+    def take_offsets(self, row: OffsetActivity) -> None:
+        """Take up probed offsets. A probe that is older than what is known changes nothing."""
+        group = self._groups.setdefault(row.group, _Group())
+        for topic, committed in row.committed.items():
+            _learn_committed(group.topics, topic, committed)
+        for topic in {*row.ends, *row.stable_ends}:
+            group.asked.add(topic)
+            nothing = TopicOffsets([], [])
+            self._see_ends(topic, row.ends.get(topic, nothing), row.stable_ends.get(topic, nothing), row.probed_at_ms)
+
+    def restore(self, row: GroupLag) -> None:
+        """Take up what an earlier run published of a group of which nothing is known yet."""
+        if row.group in self._groups:
+            return
+        group = self._groups[row.group] = _Group(
+            total_commits=row.commits, first_commit_ms=row.first_commit_ms, last_commit_ms=row.last_commit_ms
+        )
+        if row.log_partition is not None and row.last_log_offset is not None:
+            group.counted_to = (row.log_partition, row.log_era, row.last_log_offset)
+        for name, topic in row.topics.items():
+            if topic.partitions:
+                group.topics[name] = _Positions(
+                    np.asarray(topic.partitions, dtype=np.int64),
+                    np.asarray(topic.committed, dtype=np.int64),
+                    np.full(len(topic.partitions), UNKNOWN, dtype=np.int64),
+                )
+
+    def measure(self, group: str, now_ms: int) -> int | None:
+        """Return a group's lag in records, null while no end is known, and take it into the windows."""
+        known = self._groups.get(group)
+        if known is None:
+            return None
+        lags = [_lags(at, ends, stable=self._reads_committed(group)) for at, ends in self._with_ends(known)]
+        if not lags:
+            return None
+        total = sum(int(each[each != UNKNOWN].sum()) for each in lags)
+        pane = now_ms // PANE_MS
+        known.lag_max[pane] = max(total, known.lag_max.get(pane, 0))
+        known.lag_seen[pane] = (now_ms, total)
+        _forget_old(known.lag_max)
+        _forget_old(known.lag_seen)
+        return total
+
+    def lag(self, group: str, now_ms: int) -> GroupLag | None:
+        """Return a group's lag with the ends known now, without windows; null for a group without commits."""
+        known = self._groups.get(group)
+        if known is None or not known.topics:
+            return None
+        stable = self._reads_committed(group)
+        topics: dict[str, TopicLag] = {}
+        oldest = _Oldest(None, 0, False)
+        for name, positions in known.topics.items():
+            ends = self._ends.get(name)
+            lags = _lags(positions, ends, stable=stable)
+            topics[name] = _topic_lag(positions, lags)
+            if ends is not None:
+                oldest = _older(oldest, _oldest_unread(positions, ends, lags))
+        totals = [topic.total for topic in topics.values() if topic.total is not None]
+        is_behind = known.read_to is None or _is_at_or_before(known.read_to, known.counted_to)
+        partition, era, offset = (known.counted_to if is_behind else known.read_to) or (None, 0, None)
+        return GroupLag(
+            cluster="",
+            group=group,
+            at_ms=now_ms,
+            total=sum(totals) if totals else None,
+            topics=topics,
+            oldest_unread_ms=oldest.at_ms,
+            oldest_unread_error_ms=oldest.error_ms,
+            oldest_unread_is_bound=oldest.is_bound,
+            commits=known.total_commits,
+            first_commit_ms=known.first_commit_ms,
+            last_commit_ms=known.last_commit_ms,
+            log_partition=partition,
+            last_log_offset=offset,
+            log_era=era,
+        )
+
+    def awaits_ends(self, group: str) -> bool:
+        """Whether the group has committed to a topic whose ends no probe has told, nor that it has none."""
+        known = self._groups.get(group)
+        return known is not None and any(name not in known.asked and name not in self._ends for name in known.topics)
+
+    def groups(self) -> list[str]:
+        """Return the groups that have committed or have been probed with offsets."""
+        return list(self._groups)
+
+    def users_of(self, topics: set[str]) -> list[str]:
+        """Return the groups that have committed to any of some topics."""
+        return [name for name, group in self._groups.items() if not topics.isdisjoint(group.topics)]
+
+    def windows(self, group: str, now_ms: int) -> dict[str, LagWindow]:
+        """Return the group's sliding windows that end at `now_ms`, by name."""
+        known = self._groups.get(group, _Group())
+        return {name: _window(known, now_ms, length) for name, length in WINDOWS_MS.items()}
+
+    def newest_pane_ms(self, group: str) -> int | None:
+        """Return when the newest pane of the group that has anything began; null when none has."""
+        known = self._groups.get(group, _Group())
+        newest = max((*known.commits, *known.lag_max), default=None)
+        return None if newest is None else newest * PANE_MS
+
+    def forget_group(self, group: str) -> None:
+        """Drop a group that is gone."""
+        self._groups.pop(group, None)
+
+    def _with_ends(self, known: _Group) -> list[tuple[_Positions, _Ends]]:
+        return [(at, self._ends[name]) for name, at in known.topics.items() if name in self._ends]
+
+    def _see_ends(self, topic: str, told: TopicOffsets, stable: TopicOffsets, at_ms: int) -> None:
+        if not told.partitions and not stable.partitions:
+            return
+        known = self._ends.get(topic)
+        if known is None:
+            known = self._ends[topic] = _Ends(_filled(0), _filled(0), at_ms)
+        size = max([len(known.end), *(p + 1 for p in told.partitions), *(p + 1 for p in stable.partitions)])
+        known.end, known.stable = _grown(known.end, size), _grown(known.stable, size)
+        known.stable[stable.partitions] = _as_array(stable.offsets)
+        if not told.partitions:
+            return
+        before = known.end.copy()
+        known.end[told.partitions] = _as_array(told.offsets)
+        if np.any((known.end < before) & (known.end != UNKNOWN)):
+            # Ends only grow: the topic was deleted and made anew, and its past is another topic's.
+            known.times, known.samples = [], []
+        known.probed_ms = max(at_ms, known.probed_ms)
+        _sample(known, at_ms)
+
+
+def _count_commits(group: _Group, topic: str, commits: TopicCommits) -> None:
+    positions = _with_commits(group.topics.get(topic), commits)
+    if len(positions.partitions):
+        group.topics[topic] = positions
+    else:
+        group.topics.pop(topic, None)
+    group.total_commits += sum(commits.commits)
+    newest, first = max(commits.committed_at_ms), min(commits.first_at_ms)
+    group.last_commit_ms = max(newest, group.last_commit_ms or newest)
+    group.first_commit_ms = min(first, group.first_commit_ms or first)
+
+
+def _is_at_or_before(at: Position, known: Position | None) -> bool:
+    """Whether a row ends no later than another; what lies in different partitions of the log has no order."""
+    return known is not None and known[0] == at[0] and at <= known
+
+
+@dataclass(frozen=True, slots=True)
+class _Oldest:
+    """When the oldest unread record was written at the earliest, null without any; `is_bound`: or any earlier."""
+
+    at_ms: int | None
+    error_ms: int
+    is_bound: bool
+
+
+def _older(one: _Oldest, other: _Oldest) -> _Oldest:
+    if one.at_ms is None or other.at_ms is None:
+        return other if one.at_ms is None else one
+    return one if one.at_ms <= other.at_ms else other
+
+
+def _topic_lag(positions: _Positions, lags: Ints) -> TopicLag:
+    known = lags != UNKNOWN
+    told: list[int | None] = lags.tolist()
+    if not known.all():
+        told = [None if lag == UNKNOWN else lag for lag in told]
+    total = int(lags[known].sum()) if known.any() else None
+    return TopicLag(positions.partitions.tolist(), positions.committed.tolist(), told, total)
+
+
+def _learn_committed(topics: dict[str, _Positions], topic: str, committed: TopicOffsets) -> None:
+    """Learn offsets of partitions of which no commit was read; a commit that was read is newer, or the same."""
+    known = topics.get(topic)
+    have = set() if known is None else set(known.partitions.tolist())
+    pairs = zip(committed.partitions, committed.offsets, strict=True)
+    new = {p: offset for p, offset in pairs if p not in have and offset is not None}
+    if new:
+        unknown = [UNKNOWN] * len(new)
+        row = TopicCommits(list(new), list(new.values()), unknown, unknown, [], [])
+        topics[topic] = _with_commits(known, row)
+
+
+def _as_array(offsets: list[int | None]) -> Ints:
+    return np.array([UNKNOWN if offset is None else offset for offset in offsets], dtype=np.int64)
+
+
+def _with_commits(known: _Positions | None, commits: TopicCommits) -> _Positions:
+    """Return the positions with a pane's last commits; a deleted offset removes its partition."""
+    new = np.asarray(commits.partitions, dtype=np.int64)
+    offsets = _as_array(commits.offsets)
+    times = np.asarray(commits.committed_at_ms, dtype=np.int64)
+    if known is None or np.array_equal(known.partitions, new):
+        merged = _Positions(new, offsets, times)
+    else:
+        kept = ~np.isin(known.partitions, new)
+        merged = _Positions(
+            np.concatenate((known.partitions[kept], new)),
+            np.concatenate((known.committed[kept], offsets)),
+            np.concatenate((known.committed_ms[kept], times)),
+        )
+    order = np.argsort(merged.partitions, kind="stable")
+    order = order[merged.committed[order] != UNKNOWN]
+    return _Positions(merged.partitions[order], merged.committed[order], merged.committed_ms[order])
+
+
+def _lags(positions: _Positions, ends: _Ends | None, *, stable: bool) -> Ints:
+    """Return the lag per committed partition, -1 where its end is not known."""
+    end = np.full(len(positions.partitions), UNKNOWN, dtype=np.int64)
+    if ends is not None:
+        source = ends.stable if stable else ends.end
+        inside = positions.partitions < len(source)
+        end[inside] = source[positions.partitions[inside]]
+    return np.where(end == UNKNOWN, UNKNOWN, np.maximum(0, end - positions.committed))
+
+
+def _oldest_unread(positions: _Positions, ends: _Ends, lags: Ints) -> _Oldest:
+    """Return when the topic's oldest unread record was written."""
+    behind = lags > 0
+    if not behind.any() or not ends.samples:
+        return _Oldest(None, 0, False)
+    partitions, committed = positions.partitions[behind], positions.committed[behind]
+    history = np.stack([_grown(sample, len(ends.end))[partitions] for sample in ends.samples])
+    # A partition that no sample knows yet had nothing in it then.
+    covered = (np.where(history == UNKNOWN, 0, history) <= committed).sum(axis=0)
+    times = np.asarray(ends.times, dtype=np.int64)
+    oldest = covered == 0
+    written_after = np.where(oldest, times[0], times[np.maximum(covered - 1, 0)])
+    written_before = np.where(oldest, times[0], times[np.minimum(covered, len(times) - 1)])
+    worst = int(written_after.argmin())
+    return _Oldest(int(written_after[worst]), int(written_before[worst] - written_after[worst]), bool(oldest[worst]))
+
+
+def _sample(ends: _Ends, at_ms: int) -> None:
+    """Add the present ends to the history and thin it: neighbours stay an eighth of their age apart."""
+    if ends.times and at_ms < ends.times[-1]:
+        return
+    if ends.times and at_ms - ends.times[-1] < _SAMPLE_MS // 2:
+        ends.times[-1], ends.samples[-1] = at_ms, ends.end.copy()
+        return
+    ends.times.append(at_ms)
+    ends.samples.append(ends.end.copy())
+    keep: list[int] = []
+    for i in range(len(ends.times)):
+        last = i == len(ends.times) - 1
+        spacing = max(_SAMPLE_MS, (at_ms - ends.times[i]) // _SAMPLE_SHARE)
+        gap_if_dropped = ends.times[i + 1] - ends.times[keep[-1]] if keep and not last else None
+        if gap_if_dropped is None or gap_if_dropped > spacing:
+            keep.append(i)
+    keep = [i for i in keep if at_ms - ends.times[i] <= _OLDEST_SAMPLE_MS]
+    ends.times, ends.samples = [ends.times[i] for i in keep], [ends.samples[i] for i in keep]
+
+
+def _window(ring: _Group, now_ms: int, length_ms: int) -> LagWindow:
+    oldest = (now_ms - length_ms) // PANE_MS
+    seen = [value for pane, value in ring.lag_seen.items() if pane > oldest]
+    largest = [lag for pane, lag in ring.lag_max.items() if pane > oldest]
+    # The lag that was last measured before the window began held on into it.
+    before = max((value for pane, value in ring.lag_seen.items() if pane <= oldest), default=None)
+    return LagWindow(
+        commits=sum(count for pane, count in ring.commits.items() if pane > oldest),
+        lag_max=max([*largest, *(() if before is None else (before[1],))], default=None),
+        lag_slope=_slope(seen),
+    )
+
+
+def _slope(seen: list[tuple[int, int]]) -> float | None:
+    """Return the least-squares slope of (time in ms, lag) in records per second."""
+    if len(seen) < 2:
+        return None
+    times, lags = (np.array(column, dtype=np.float64) for column in zip(*seen, strict=True))
+    times = (times - times.mean()) / 1000
+    spread = float((times * times).sum())
+    return float((times * (lags - lags.mean())).sum() / spread) if spread > 0 else None
+
+
+def _forget_old(panes: dict[int, int] | dict[int, tuple[int, int]]) -> None:
+    if len(panes) <= KEPT_PANES:
+        return
+    newest = max(panes)
+    for pane in [pane for pane in panes if pane <= newest - KEPT_PANES]:
+        del panes[pane]
+
+
+def _filled(size: int) -> Ints:
+    return np.full(size, UNKNOWN, dtype=np.int64)
+
+
+def _grown(array: Ints, size: int) -> Ints:
+    return array if len(array) >= size else np.concatenate((array, _filled(size - len(array))))

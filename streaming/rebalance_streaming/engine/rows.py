@@ -1,0 +1,152 @@
+"""Rows of the topics that the diagnosis reads and writes, as values and as bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from rebalance_contract import (
+    CommitActivity,
+    ContractError,
+    CountActivity,
+    DecodeTotals,
+    DiagnosisStatus,
+    Finding,
+    GroupImpact,
+    GroupLag,
+    GroupSnapshot,
+    GroupTiming,
+    OffsetActivity,
+    ProbeActivity,
+    Rebalance,
+    RebalanceImpact,
+    ReportTotals,
+    decode,
+    encode,
+    topics,
+)
+from rebalance_contract.bounds import (
+    encode_finding,
+    encode_impact,
+    encode_lag,
+    encode_timing,
+)
+from rebalance_contract.clients import ClientActivity
+from rebalance_streaming.activity.probes import MAX_OFFSET, MAX_PARTITION
+from rebalance_streaming.detect.book import topic_key
+
+
+@dataclass(frozen=True, slots=True)
+class GroupGone:
+    """A group that was deleted and is forgotten now: a tombstone in the groups topic."""
+
+    cluster: str
+    group: str
+
+
+Activity = CommitActivity | OffsetActivity | ProbeActivity | CountActivity | ClientActivity
+#: What the engine takes.
+Input = GroupSnapshot | GroupGone | Rebalance | Activity
+#: What the engine hands on.
+Output = (
+    Finding | GroupLag | GroupTiming | RebalanceImpact | GroupImpact | DecodeTotals | ReportTotals | DiagnosisStatus
+)
+
+_LARGEST_INT32 = 2**31 - 1
+_KINDS: dict[str, type[Activity]] = {
+    "commits": CommitActivity,
+    "offsets": OffsetActivity,
+    "probe": ProbeActivity,
+    "counts": CountActivity,
+    "clients": ClientActivity,
+}
+
+
+class _Tagged(msgspec.Struct):
+    kind: str
+
+
+_tag_decoder = msgspec.json.Decoder(_Tagged)
+
+
+def decode_input(topic: str, key: bytes | None, value: bytes | None) -> Input | None:
+    """Read a row of a topic by its short name; null for one that tells nothing. Raises ContractError."""
+    if topic == topics.GROUPS.name:
+        return _decode_group(key, value)
+    if value is None:
+        return None
+    if topic == topics.REBALANCES.name:
+        return decode(value, Rebalance)
+    try:
+        kind = _tag_decoder.decode(value).kind
+    except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ContractError(f"not a row of the activity topic: {error}") from error
+    if kind not in _KINDS:
+        raise ContractError(f"unknown kind of activity {kind[:40]!r}: its writer is newer than this reader")
+    row = decode(value, _KINDS[kind])
+    check_activity(row)
+    return row
+
+
+def check_activity(row: Activity) -> None:
+    """Raise ContractError for numbers that no packer writes: what is kept of them is shared by groups."""
+    match row:
+        case CommitActivity():
+            for each in row.topics.values():
+                others = (each.offsets, each.committed_at_ms, each.first_at_ms, each.log_offsets, each.commits)
+                _check_lists(_LARGEST_INT32, each.partitions, *others)
+            _check_numbers(row.last_log_offset, row.first_log_offset, row.log_era)
+            for start_ms, count in row.pane_counts:
+                _check_numbers(start_ms, count)
+        case OffsetActivity():
+            _check_numbers(row.probed_at_ms)
+            for told in (row.ends, row.stable_ends, row.committed):
+                for offsets in told.values():
+                    # Arrays are as long as the largest number says.
+                    _check_lists(MAX_PARTITION, offsets.partitions, offsets.offsets)
+        case ProbeActivity():
+            _check_numbers(row.probe.probed_at_ms)
+        case CountActivity():
+            _check_numbers(row.last_offset, row.log_era, *(count for *_, count in row.counts))
+
+
+def _check_lists(largest: int, partitions: list[int], *others: Sequence[int | None]) -> None:
+    if any(len(each) != len(partitions) for each in others):
+        raise ContractError("parallel lists are not of one length")
+    if partitions and not 0 <= min(partitions) <= max(partitions) <= largest:
+        raise ContractError(f"a partition is not between 0 and {largest}")
+    for each in others:
+        _check_numbers(*(number for number in each if number is not None))
+
+
+def _check_numbers(*numbers: int) -> None:
+    if numbers and not -MAX_OFFSET <= min(numbers) <= max(numbers) <= MAX_OFFSET:
+        raise ContractError("an offset, a time or a count is beyond 2^62")
+
+
+def _decode_group(key: bytes | None, value: bytes | None) -> GroupSnapshot | GroupGone:
+    if value is not None:
+        return decode(value, GroupSnapshot)
+    cluster, _, group = (key or b"").decode(errors="replace").partition("/")
+    return GroupGone(cluster, group)
+
+
+def address(row: Output) -> tuple[str, str, bytes]:
+    """Return (short name of the topic, key, value) of a row."""
+    topic, key, encode_row = _ADDRESSES[type(row)]
+    return topic.name, key(row), encode_row(row)
+
+
+_ADDRESSES: dict[type[Any], tuple[topics.Topic, Callable[[Any], str], Callable[[Any], bytes]]] = {
+    Finding: (topics.FINDINGS, topic_key, encode_finding),
+    GroupLag: (topics.LAG, lambda row: f"{row.cluster}/{row.group}", encode_lag),
+    GroupTiming: (topics.HEARTBEATS, lambda row: f"{row.cluster}/{row.group}", encode_timing),
+    RebalanceImpact: (topics.IMPACT, lambda row: f"{row.cluster}/{row.group}/{row.rebalance_id}", encode_impact),
+    GroupImpact: (topics.IMPACT, lambda row: f"{row.cluster}/{row.group}", encode),
+    DecodeTotals: (topics.STATUS, lambda row: f"{row.cluster}/records/{row.query}", encode),
+    ReportTotals: (topics.STATUS, lambda row: f"{row.cluster}/client_metrics", encode),
+    DiagnosisStatus: (topics.STATUS, lambda row: f"{row.cluster}/diagnosis", encode),
+}

@@ -1,0 +1,88 @@
+"""Gaps between commits of a partition: how long nobody got on with it.
+
+Most clients commit every few seconds while they own a partition, whether there are records or not. A gap is unusual
+when it is much longer than the two before it, so that a client that commits once a minute has none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from rebalance_contract import CommitActivity, Silence, TopicCommits
+
+Ints = npt.NDArray[np.int64]
+
+#: Half as long again as the usual commit interval of 5 s.
+SHORTEST_MS = 7_500
+#: How much longer than usual; of commits that come at random one in ten gaps is.
+_UNUSUAL = 2.5
+_NEVER = -1
+
+
+@dataclass(slots=True)
+class _Rhythm:
+    """Of one topic: partitions, sorted; time of the last commit, the gap before it, and the one before that, in ms."""
+
+    partitions: Ints
+    last_ms: Ints
+    gap_ms: Ints
+    gap_before_ms: Ints
+
+
+class CommitRhythm:
+    """Remembers of one group when each partition was last committed, and the two gaps before.
+
+    A partition's first two commits tell no gap: its rhythm is not known yet.
+    """
+
+    def __init__(self) -> None:
+        self._topics: dict[str, _Rhythm] = {}
+
+    def take(self, row: CommitActivity) -> list[Silence]:
+        """Take up packed commits in log order; returns the unusual gaps that ended with them."""
+        found: list[Silence] = []
+        for name, commits in row.topics.items():
+            known = self._topics[name] = _with_room(self._topics.get(name), commits.partitions)
+            ended = _take_topic(known, commits)
+            if not row.is_history:
+                found += [Silence(name, *each) for each in ended]
+        return found
+
+
+def _take_topic(known: _Rhythm, commits: TopicCommits) -> list[tuple[int, int, int]]:
+    """Return (partition, last commit, resumed at) of unusual gaps."""
+    partitions = np.asarray(commits.partitions, dtype=np.int64)
+    kept = np.array([offset is not None for offset in commits.offsets], dtype=np.bool_)
+    partitions = partitions[kept]
+    first, last = (np.asarray(each, dtype=np.int64)[kept] for each in (commits.first_at_ms, commits.committed_at_ms))
+    records = np.asarray(commits.commits, dtype=np.int64)[kept]
+    at = np.searchsorted(known.partitions, partitions)
+    before, gap_1, gap_2 = known.last_ms[at], known.gap_ms[at], known.gap_before_ms[at]
+    gap = np.where(before == _NEVER, _NEVER, np.maximum(0, first - before))
+    usual = np.where(gap_2 == _NEVER, gap_1, np.minimum(gap_1, gap_2))
+    unusual = np.flatnonzero((gap >= SHORTEST_MS) & (gap_1 != _NEVER) & (gap >= _UNUSUAL * usual))
+    # Several commits in one row were this far apart on average.
+    inside = np.where(records > 1, (last - first) // np.maximum(1, records - 1), gap)
+    known.last_ms[at] = np.maximum(last, before)
+    known.gap_before_ms[at] = np.where(records > 2, inside, np.where(records > 1, gap, gap_1))
+    known.gap_ms[at] = inside
+    rows = zip(partitions[unusual].tolist(), before[unusual].tolist(), first[unusual].tolist(), strict=True)
+    return list(rows)
+
+
+def _with_room(known: _Rhythm | None, partitions: list[int]) -> _Rhythm:
+    wanted = np.unique(np.asarray(partitions, dtype=np.int64))
+    if known is None:
+        blank = np.full((3, len(wanted)), _NEVER, dtype=np.int64)
+        return _Rhythm(wanted, *blank)
+    at = np.minimum(np.searchsorted(known.partitions, wanted), max(0, len(known.partitions) - 1))
+    if len(known.partitions) and bool((known.partitions[at] == wanted).all()):
+        return known
+    merged = np.union1d(known.partitions, wanted)
+    place = np.searchsorted(merged, known.partitions)
+    columns = np.full((3, len(merged)), _NEVER, dtype=np.int64)
+    columns[:, place] = known.last_ms, known.gap_ms, known.gap_before_ms
+    return _Rhythm(merged, *columns)

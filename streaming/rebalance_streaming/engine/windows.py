@@ -1,0 +1,63 @@
+"""When the rows of lag and windows of a group are due: after something happened, and when time alone changes them."""
+
+from __future__ import annotations
+
+import heapq
+import zlib
+
+from rebalance_contract import PANE_MS, WINDOWS_MS
+
+#: A group to which something happens all the time is published this often at most.
+_SPACING_MS = 1_000
+#: Windows of a group that is rebalancing, or behind, are brought up to date this often.
+_MOVING_MS = 5_000
+
+
+class Schedule:
+    """Which groups' rows are due. Times in epoch milliseconds."""
+
+    def __init__(self) -> None:
+        self._due: dict[str, int] = {}
+        self._heap: list[tuple[int, str]] = []
+        self._published: dict[str, int] = {}
+
+    def touch(self, group: str, now_ms: int) -> None:
+        """Note that something happened to a group."""
+        self._plan(group, max(now_ms, self._published.get(group, 0) + _SPACING_MS))
+
+    def published(self, group: str, now_ms: int, *, newest_ms: int | None, is_moving: bool) -> None:
+        """Note that a group's row is as of now. `newest_ms`: when the newest thing in its windows happened."""
+        self._published[group] = now_ms
+        if is_moving:
+            self._plan(group, now_ms + _MOVING_MS)
+        elif newest_ms is not None and now_ms - newest_ms <= max(WINDOWS_MS.values()) + 2 * PANE_MS:
+            # Once nothing is left of it in the shortest window, the longer ones slide in steps of a minute.
+            recent = now_ms - newest_ms <= min(WINDOWS_MS.values()) + 2 * PANE_MS
+            self._plan(group, _next_turn(group, now_ms, PANE_MS if recent else 6 * PANE_MS))
+
+    def take_due(self, now_ms: int) -> list[str]:
+        """Return, once, the groups whose rows are due."""
+        found: list[str] = []
+        while self._heap and self._heap[0][0] <= now_ms:
+            due_ms, group = heapq.heappop(self._heap)
+            if self._due.get(group) == due_ms:
+                del self._due[group]
+                found.append(group)
+        return found
+
+    def forget(self, group: str) -> None:
+        """Drop a group that is gone."""
+        self._due.pop(group, None)
+        self._published.pop(group, None)
+
+    def _plan(self, group: str, due_ms: int) -> None:
+        known = self._due.get(group)
+        if known is None or due_ms < known:
+            self._due[group] = due_ms
+            heapq.heappush(self._heap, (due_ms, group))
+
+
+def _next_turn(group: str, now_ms: int, period_ms: int) -> int:
+    """Return a group's next turn: each has its own moment in a period, so that not all come at once."""
+    own_ms = zlib.crc32(group.encode(errors="replace")) % period_ms
+    return now_ms - (now_ms - own_ms) % period_ms + period_ms

@@ -1,0 +1,105 @@
+"""Looks at the inputs of the queries while they run: the shell around `log_watch`.
+
+Brokers that are away let a look take half a minute, so it happens in a thread of its own; the launcher hands in how far
+its queries are, and takes out what happened, whenever it likes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+
+from confluent_kafka import KafkaException
+
+from rebalance_contract import ContractError, LogTotals, decode_status
+from rebalance_kafka.properties import librdkafka_properties
+from rebalance_streaming.config import StreamConfig
+from rebalance_streaming.diagnosis.restoring import read_latest
+from rebalance_streaming.log_watch import Incident, LogWatch, Positions, TopicLook, compare, take_up
+
+_PERIOD_SECONDS, _STOP_SECONDS = 5.0, 1.0
+
+#: What the brokers tell of topics; `Cluster.look_at`.
+Look = Callable[[Collection[str]], Mapping[str, TopicLook]]
+
+
+class InputWatcher:
+    """Watches the inputs of several queries, given as query -> topics, from where `totals` say it was left."""
+
+    def __init__(
+        self,
+        look: Look,
+        inputs: Mapping[str, Collection[str]],
+        totals: Iterable[LogTotals] = (),
+        period_seconds: float = _PERIOD_SECONDS,
+    ) -> None:
+        known = {each.query: take_up(each) for each in totals}
+        self._look, self._inputs, self._period_seconds = look, inputs, period_seconds
+        self._watches = {query: known.get(query) or LogWatch(query) for query in inputs}
+        self._positions: dict[str, Mapping[str, Positions]] = {}
+        self._incidents: list[Incident] = []
+        self._lock, self._stopping = threading.Lock(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="input-watcher", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look, at once and then every few seconds."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; one that still waits for brokers ends with the process."""
+        self._stopping.set()
+        self._thread.join(_STOP_SECONDS)
+
+    def note(self, query: str, positions: Mapping[str, Positions]) -> None:
+        """Take in how far a query is: the next position to read by topic and partition."""
+        with self._lock:
+            self._positions[query] = {topic: dict(each) for topic, each in positions.items()}
+
+    def take(self) -> list[Incident]:
+        """Return what happened since this was last asked."""
+        with self._lock:
+            incidents, self._incidents = self._incidents, []
+        return incidents
+
+    def eras(self, query: str, topic: str) -> dict[int, int]:
+        """Return the eras of a topic's partitions, as the query is to be started with; 0 is left out."""
+        with self._lock:
+            return self._watches[query].eras(topic)
+
+    def totals(self, cluster: str, now_ms: int) -> list[LogTotals]:
+        """Return the rows to publish, one per query."""
+        with self._lock:
+            return [each.publish(cluster, now_ms) for each in self._watches.values()]
+
+    def look_once(self) -> None:
+        """Look at all inputs and compare."""
+        with self._lock:
+            # Before the look: a position noted after it may rightly lie behind the ends that were found.
+            positions = dict(self._positions)
+        looks = self._look({topic for topics in self._inputs.values() for topic in topics})
+        with self._lock:
+            for query, topics in self._inputs.items():
+                seen = {topic: looks[topic] for topic in topics if topic in looks}
+                self._watches[query], told = compare(self._watches[query], seen, positions.get(query, {}))
+                self._incidents += told
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            # What a client refuses once may work at the next look; the positions are compared all the same.
+            with suppress(KafkaException):
+                self.look_once()
+            self._stopping.wait(self._period_seconds)
+
+
+def read_totals(config: StreamConfig) -> list[LogTotals]:
+    """Return what was published last of every query's inputs, from the status topic."""
+    found = []
+    for value in read_latest(librdkafka_properties(config.kafka), [config.status_topic]).values():
+        try:
+            status = decode_status(value)
+        except ContractError:
+            continue
+        if isinstance(status, LogTotals) and status.cluster == config.cluster:
+            found.append(status)
+    return found

@@ -1,0 +1,283 @@
+"""Whether the inputs of a query are still what it has read: pure, one comparison per look at the brokers.
+
+A log loses records before they are read (retention, an administrator), is cut below what was read (an unclean
+election), is made anew, and grows. Spark's source goes on after each of these without a word, or never notices. So
+every few seconds the launcher looks up where the partitions begin and end (`Cluster.look_at`), and this module compares
+that with the look before and with the query's positions. What it finds are incidents, said in a sentence each and added
+to totals that outlive a restart.
+
+An offset names a record only together with the partition's *era*: it begins at 0 and goes up by 1 whenever the
+partition is cut below what was read, or made anew. Folds take a record of a higher era for new, whatever its offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from rebalance_contract import LogTotals, WatchedPartition, WatchedTopic
+
+Kind = Literal["partitions_added", "partitions_removed", "skipped", "rewound", "made_anew"]
+
+#: Partition -> the next position that the query reads.
+Positions = Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """The first position kept in a partition, and the one that the next record will get."""
+
+    earliest: int
+    latest: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLook:
+    """A topic at one moment. `partition_count` is 0 when it does not exist; `topic_id` is null where none is told.
+
+    `ends` has the partitions whose ends could be looked up: one without a leader is left out, and is not compared.
+    """
+
+    partition_count: int
+    ends: Mapping[int, Ends]
+    topic_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """Something that befell partitions of one topic.
+
+    `count` is of log positions where some were skipped, or read and cut; of partitions otherwise. `resume_at` is from
+    where on a query that is started again with the new eras reads all that it has not read, as far as its positions
+    tell: the cut of a partition that was cut (its position, where that lies before the cut), the beginning of one made
+    anew or added; of skipped records that are still there, because the query came down to a later position than the
+    cut, the first. It is empty for partitions that were removed or never read, and for records that are gone.
+    """
+
+    query: str
+    topic: str
+    kind: Kind
+    partitions: tuple[int, ...]
+    count: int
+    resume_at: Positions = field(default_factory=dict)
+
+    @property
+    def sentence(self) -> str:
+        """What happened, and what it means for the query."""
+        return _SENTENCES[self.kind].format(
+            query=self.query, topic=self.topic, count=self.count, places=_places(self.partitions)
+        )
+
+
+_SENTENCES: dict[Kind, str] = {
+    "partitions_added": "{topic} has {count} more partitions ({places}), which the {query} query does not read yet",
+    "partitions_removed": "{topic} has lost {count} partitions ({places}): it was deleted, or made anew with fewer",
+    "skipped": "{topic} lost {count} positions before the {query} query had read them ({places}): retention, or "
+    "somebody who deleted records, was faster, or the query went on behind them after the log was cut",
+    "rewound": "{topic} was cut, and {count} positions that the {query} query had read are gone ({places}): an "
+    "election took a replica that lacked them, or the topic was made anew",
+    "made_anew": "{topic}, which the {query} query reads, was deleted and made anew ({places})",
+}
+
+
+def _places(partitions: tuple[int, ...], shown: int = 5) -> str:
+    numbers = ", ".join(str(each) for each in partitions[:shown])
+    more = f" and {len(partitions) - shown} more" if len(partitions) > shown else ""
+    return f"{'partition' if len(partitions) == 1 else 'partitions'} {numbers}{more}"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicWatch:
+    """One input: its totals, what was seen last, and the partitions that were missing from the look before.
+
+    `partitions` has those of the totals by number.
+    """
+
+    totals: WatchedTopic
+    partitions: Mapping[int, WatchedPartition] = field(default_factory=dict)
+    ends: Mapping[int, Ends] = field(default_factory=dict)
+    missing: frozenset[int] = frozenset()
+
+    def era(self, partition: int) -> int:
+        """Return how often a partition was cut or made anew."""
+        return self.partitions.get(partition, WatchedPartition(partition)).era
+
+
+@dataclass(frozen=True, slots=True)
+class LogWatch:
+    """The inputs of one query."""
+
+    query: str
+    topics: Mapping[str, TopicWatch] = field(default_factory=dict)
+
+    def eras(self, topic: str) -> dict[int, int]:
+        """Return the eras of a topic's partitions that are not in their first one, 0."""
+        watch = self.topics.get(topic)
+        return {} if watch is None else {p: each.era for p, each in watch.partitions.items() if each.era}
+
+    def publish(self, cluster: str, now_ms: int) -> LogTotals:
+        """Return the totals in the form of the output contract."""
+        return LogTotals(cluster, self.query, now_ms, tuple(_publish(each) for each in self.topics.values()))
+
+
+def take_up(totals: LogTotals) -> LogWatch:
+    """Go on from the totals that were published last."""
+    watches = {
+        each.topic: TopicWatch(replace(each, partitions=()), {one.partition: one for one in each.partitions})
+        for each in totals.topics
+    }
+    return LogWatch(totals.query, watches)
+
+
+def _publish(watch: TopicWatch) -> WatchedTopic:
+    told = (each for _, each in sorted(watch.partitions.items()))
+    return replace(watch.totals, partitions=tuple(each for each in told if each != WatchedPartition(each.partition)))
+
+
+def compare(
+    watch: LogWatch, looks: Mapping[str, TopicLook], positions: Mapping[str, Positions]
+) -> tuple[LogWatch, tuple[Incident, ...]]:
+    """Compare a look at the inputs with the one before; returns the watch to go on with, and what happened.
+
+    `positions` are the query's: the next one to read per topic and partition, noted *before* the look, so that none can
+    lie behind an end unless the log was cut. At a start they are those that the query goes on from; a partition that
+    it never read has none. A topic that is not in `looks` could not be looked at, which says nothing.
+    """
+    topics, found = dict(watch.topics), list[Incident]()
+    for topic, look in looks.items():
+        topics[topic], incidents = _compare_topic(
+            watch.query, watch.topics.get(topic) or _first(topic, look), look, positions.get(topic, {})
+        )
+        found += incidents
+    return replace(watch, topics=topics), tuple(found)
+
+
+def _first(topic: str, look: TopicLook) -> TopicWatch:
+    return TopicWatch(WatchedTopic(topic, look.partition_count, look.topic_id))
+
+
+def _compare_topic(
+    query: str, before: TopicWatch, look: TopicLook, positions: Positions
+) -> tuple[TopicWatch, list[Incident]]:
+    incidents = _Found(query, before.totals.topic)
+    counted = _compare_counts(before, look, incidents)
+    known_id = before.totals.topic_id
+    if known_id is not None and look.topic_id not in (None, known_id):
+        partitions, ends = _made_anew(before, look, positions, incidents), look.ends
+    else:
+        partitions, ends = _compare_ends(before, look, positions, incidents), {**before.ends, **look.ends}
+    told = incidents.all()
+    totals = replace(_add(counted.totals, told), topic_id=look.topic_id or known_id)
+    return replace(counted, totals=totals, partitions=partitions, ends=ends), told
+
+
+class _Found:
+    """Gathers what befell single partitions into one incident per kind."""
+
+    def __init__(self, query: str, topic: str) -> None:
+        self._query, self._topic = query, topic
+        self._by_kind: dict[Kind, dict[int, tuple[int, int | None]]] = {}
+
+    def add(self, kind: Kind, partition: int, count: int, resume_at: int | None = None) -> None:
+        told = self._by_kind.setdefault(kind, {})
+        before, at = told.get(partition, (0, None))
+        told[partition] = (before + count, at if resume_at is None else resume_at)
+
+    def all(self) -> list[Incident]:
+        return [
+            Incident(
+                self._query,
+                self._topic,
+                kind,
+                tuple(sorted(told)),
+                sum(count for count, _ in told.values()),
+                {p: at for p, (_, at) in sorted(told.items()) if at is not None},
+            )
+            for kind, told in self._by_kind.items()
+        ]
+
+
+def _compare_counts(before: TopicWatch, look: TopicLook, found: _Found) -> TopicWatch:
+    """Note partitions that came, and those that are missing twice in a row.
+
+    Once says little: a broker that has just started tells of fewer topics than there are.
+    """
+    known, now = before.totals.partition_count, look.partition_count
+    for partition in range(known, now):
+        found.add("partitions_added", partition, 1, _earliest(look, partition))
+    gone = frozenset(range(now, known))
+    if gone <= before.missing:
+        for partition in gone:
+            found.add("partitions_removed", partition, 1)
+        known = now
+    return replace(before, totals=replace(before.totals, partition_count=max(known, now)), missing=gone)
+
+
+def _made_anew(before: TopicWatch, look: TopicLook, positions: Positions, found: _Found) -> dict[int, WatchedPartition]:
+    """Begin a new era in every partition, wherever the ends are now: none of the records is one that was read."""
+    partitions = dict(before.partitions)
+    for partition in range(look.partition_count):
+        earliest = _earliest(look, partition)
+        found.add("made_anew", partition, 1, earliest)
+        # What the new topic has lost already is not counted: nobody can tell whether it was ever read.
+        awaited_from = earliest if positions.get(partition, 0) > 0 else None
+        partitions[partition] = WatchedPartition(partition, before.era(partition) + 1, earliest, awaited_from)
+    return partitions
+
+
+def _earliest(look: TopicLook, partition: int) -> int:
+    """Return where a partition begins; one that is new and has no leader yet begins at 0."""
+    return look.ends.get(partition, Ends(0, 0)).earliest
+
+
+def _compare_ends(
+    before: TopicWatch, look: TopicLook, positions: Positions, found: _Found
+) -> dict[int, WatchedPartition]:
+    partitions = dict(before.partitions)
+    for partition, ends in look.ends.items():
+        known = partitions.get(partition, WatchedPartition(partition))
+        position = positions.get(partition)
+        if known.awaited_from is not None and position is not None and position <= ends.latest:
+            # Spark comes down to the end there is by then, with an empty batch: what lies before it is never read.
+            if position > known.awaited_from:
+                found.add("skipped", partition, position - known.awaited_from, known.awaited_from)
+            known = replace(known, awaited_from=None)
+        partitions[partition] = _compare_partition(known, before.ends.get(partition), ends, position, found)
+    return partitions
+
+
+def _compare_partition(
+    known: WatchedPartition, before: Ends | None, now: Ends, position: int | None, found: _Found
+) -> WatchedPartition:
+    is_awaited = known.awaited_from is not None
+    read_to = 0 if position is None or is_awaited else position
+    # The end falls only when the log is cut. A running batch may have read what its query's position does not tell yet,
+    # so that an end that fell begins a new era even where the position lies before it.
+    known_end = max(read_to, 0 if before is None else before.latest)
+    if now.latest < known_end:
+        resume_at = None if position is None else min(position, now.latest)
+        found.add("rewound", known.partition, max(0, read_to - now.latest), resume_at)
+        unread = [now.latest] if read_to > now.latest else []
+        unread += [] if known.awaited_from is None else [min(known.awaited_from, now.latest)]
+        awaited_from = min(unread, default=None)
+        return WatchedPartition(known.partition, known.era + 1, now.earliest, awaited_from)
+    counted_to = max(read_to, known.skipped_to)
+    if position is not None and not is_awaited and now.earliest > counted_to:
+        found.add("skipped", known.partition, now.earliest - counted_to)
+        return replace(known, skipped_to=now.earliest)
+    return known
+
+
+def _add(totals: WatchedTopic, incidents: Sequence[Incident]) -> WatchedTopic:
+    """Add incidents to the totals; a rewind counts once per partition, a topic made anew once."""
+    count: dict[Kind, int] = {each.kind: each.count for each in incidents}
+    return replace(
+        totals,
+        added_partitions=totals.added_partitions + count.get("partitions_added", 0),
+        removed_partitions=totals.removed_partitions + count.get("partitions_removed", 0),
+        skipped_records=totals.skipped_records + count.get("skipped", 0),
+        lost_positions=totals.lost_positions + count.get("rewound", 0),
+        rewinds=totals.rewinds + sum(len(each.partitions) for each in incidents if each.kind == "rewound"),
+        recreations=totals.recreations + ("made_anew" in count),
+    )

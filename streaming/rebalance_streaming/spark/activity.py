@@ -1,0 +1,197 @@
+"""The activity query: offset commits, probes and client metrics in, one bounded row per group and pane out.
+
+Stateless: a task packs what its batch has and forgets it. Payloads end here; whoever reads the rows sees neither a raw
+commit nor a raw report. What cannot be read is counted by what was wrong with it and goes no further.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from rebalance_contract import CommitActivity, ContractError, CountActivity, encode
+from rebalance_streaming.activity.clients import Topic, pack_batch
+from rebalance_streaming.activity.commits import LogColumns, LogEra, pack_commits
+from rebalance_streaming.activity.counting import Tally
+from rebalance_streaming.activity.probes import unpack_probe
+from rebalance_streaming.config import StreamConfig
+from rebalance_streaming.spark.source import is_offset_commit
+from rebalance_streaming.wire.commits import CommitBatch, KeyCache, decode_commits
+from rebalance_streaming.wire.decode import Outcome
+
+SCHEMA = "key binary, value binary"
+_ARROW_SCHEMA = pa.schema([("key", pa.binary()), ("value", pa.binary())])
+#: Distinct keys remembered per worker process: 10,000 groups of 100 partitions. Only speed depends on it.
+_CACHED_KEYS = 1_000_000
+#: A message of the probes topic or of client metrics that is larger is counted and not looked at.
+MAX_MESSAGE_BYTES = 1_048_576
+
+Row = tuple[bytes, bytes]
+Pack = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def pack_activity(log: DataFrame, config: StreamConfig, eras: Mapping[int, LogEra]) -> DataFrame:
+    """Return rows (key, value) for the activity topic. `eras`: of each partition of the watched topic."""
+    is_log = F.col("topic") == config.source_topic
+    return (
+        log.where(~is_log | is_offset_commit())
+        .select(
+            "topic",
+            "partition",
+            "offset",
+            F.unix_millis("timestamp").alias("timestamp_ms"),
+            "key",
+            _bounded("value").alias("value"),
+            F.octet_length("value").alias("size"),
+            # As text: Spark measures an Arrow batch at every row, which takes ever longer for a column of lists.
+            F.when(~is_log, F.to_json("headers")).alias("headers"),
+        )
+        .coalesce(config.source_tasks)
+        .mapInArrow(_make_packer(config.without_secrets(), dict(eras)), SCHEMA)
+    )
+
+
+def _bounded(name: str) -> Column:
+    """Return a column without the values that are too large to be handed to Python."""
+    return F.when(F.octet_length(name) <= MAX_MESSAGE_BYTES, F.col(name))
+
+
+def _make_packer(config: StreamConfig, eras: Mapping[int, LogEra]) -> Pack:
+    def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        packer = ActivityPacker(config, eras)
+        for batch in batches:
+            yield _to_arrow(packer.pack(batch))
+        # A task without rows still runs this far; Arrow refuses to build a batch from nothing at all.
+        yield _to_arrow(packer.counts())
+
+    return pack
+
+
+class ActivityPacker:
+    """Packs the Arrow batches of one task."""
+
+    def __init__(self, config: StreamConfig, eras: Mapping[int, LogEra]) -> None:
+        self._config, self._eras = config, eras
+        self._tally = Tally()
+        self._topics = {each.name: Topic(each.format, each.defaults) for each in config.all_metric_topics}
+
+    def pack(self, batch: pa.RecordBatch) -> list[Row]:
+        """Return the rows of one batch."""
+        topics = batch.column("topic").dictionary_encode()
+        rows: list[Row] = []
+        for code, topic in enumerate(topics.dictionary.to_pylist()):
+            part = batch.filter(pc.equal(topics.indices, code))
+            if topic == self._config.source_topic:
+                rows += self._pack_commits(part)
+            elif topic == self._config.probes_topic:
+                rows += self._pack_probes(part)
+            else:
+                rows += self._pack_clients(topic, part)
+        return rows
+
+    def counts(self) -> list[Row]:
+        """Return what was counted, one row per partition that was read."""
+        return [
+            (f"{topic}/{partition}".encode(), encode(self._count_row(topic, partition)))
+            for topic, partition in self._tally.partitions()
+        ]
+
+    def _count_row(self, topic: str, partition: int) -> CountActivity:
+        era = self._eras.get(partition) if topic == self._config.source_topic else None
+        return CountActivity(
+            cluster=self._config.cluster,
+            topic=topic,
+            partition=partition,
+            last_offset=self._tally.last_offset(topic, partition),
+            counts=self._tally.counts(topic, partition),
+            log_era=0 if era is None else era.number,
+        )
+
+    def _pack_commits(self, part: pa.RecordBatch) -> list[Row]:
+        log = LogColumns(*(_numbers(part, name) for name in ("partition", "offset", "timestamp_ms")))
+        commits = decode_commits(part.column("key"), part.column("value"), _key_cache())
+        self._count_commits(commits, log)
+        packed = pack_commits(commits, log, self._config.cluster, self._config.pane_ms, self._eras)
+        return [_commit_row(each) for each in packed]
+
+    def _count_commits(self, commits: CommitBatch, log: LogColumns) -> None:
+        """Count rows per (log partition, record type, value version, outcome).
+
+        The four are packed into one integer each row, because sorting integers is ten times faster than sorting rows.
+        """
+        parts = [column.astype(np.int64) for column in (commits.record_type, commits.value_version, commits.outcome)]
+        kind = ((log.partition.astype(np.int64) << 16 | parts[0] & 0xFFFF) << 16 | parts[1] & 0xFFFF) << 8 | parts[2]
+        _, first, slot, sizes = np.unique(kind, return_index=True, return_inverse=True, return_counts=True)
+        newest = np.zeros(len(sizes), dtype=np.int64)
+        newest[slot] = log.offset
+        for row, count, last in zip(first.tolist(), sizes.tolist(), newest.tolist(), strict=True):
+            record_type, version, outcome = (int(part[row]) for part in parts)
+            name = Outcome(outcome).name.lower()
+            self._tally.add(
+                self._config.source_topic, int(log.partition[row]), last, (record_type, version, name), count
+            )
+
+    def _pack_probes(self, part: pa.RecordBatch) -> list[Row]:
+        topic, rows = self._config.probes_topic, []
+        for partition, offset, timestamp_ms, value, size in _tuples(
+            part, "partition", "offset", "timestamp_ms", "value", "size"
+        ):
+            try:
+                found = [] if size is None else list(unpack_probe(value or b"", self._config.cluster, timestamp_ms))
+                outcome = "decoded"
+            except ContractError:
+                found, outcome = [], "too_large" if value is None else "corrupt"
+            self._tally.add(topic, partition, offset, (None, None, outcome))
+            rows += [(key.encode(), encode(row)) for key, row in found]
+        return rows
+
+    def _pack_clients(self, topic: str, part: pa.RecordBatch) -> list[Row]:
+        rows: list[Row] = []
+        for partition in pc.unique(part.column("partition")).to_pylist():
+            own = part.filter(pc.equal(part.column("partition"), partition))
+            last = int(_numbers(own, "offset").max())
+            large = pc.greater(own.column("size"), MAX_MESSAGE_BYTES).fill_null(False)
+            if count := pc.sum(large).as_py():
+                self._tally.add(topic, partition, last, (None, None, "too_large"), count)
+            packed = pack_batch(
+                own.filter(pc.invert(large)),
+                self._topics,
+                cluster=self._config.cluster,
+                pane_ms=self._config.pane_ms,
+                now_ms=int(time.time() * 1000),
+            )
+            for (_, outcome), count in packed.counts.items():
+                self._tally.add(topic, partition, last, (None, None, outcome), count)
+            rows += [(key.encode(errors="replace"), encode(row)) for key, row in packed.rows]
+        return rows
+
+
+def _commit_row(row: CommitActivity) -> Row:
+    return row.group.encode(), encode(row)
+
+
+def _numbers(batch: pa.RecordBatch, name: str) -> Any:
+    return batch.column(name).to_numpy(zero_copy_only=False)
+
+
+def _tuples(batch: pa.RecordBatch, *names: str) -> Iterator[tuple[Any, ...]]:
+    return zip(*(batch.column(name).to_pylist() for name in names), strict=True)
+
+
+@functools.cache
+def _key_cache() -> KeyCache:
+    """Return this worker process's memory of keys: Spark keeps workers, and a live stream's keys repeat."""
+    return KeyCache(_CACHED_KEYS)
+
+
+def _to_arrow(rows: list[Row]) -> pa.RecordBatch:
+    arrays = [pa.array([row[i] for row in rows], type=pa.binary()) for i in range(2)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW_SCHEMA)

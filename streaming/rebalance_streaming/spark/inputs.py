@@ -1,0 +1,85 @@
+"""What befalls the inputs of the queries while they run: noticed, said, counted, and acted upon.
+
+Spark's source goes on silently when records are gone before they were read, when a log is cut or made anew, and when
+partitions are added. The watcher tells; a query that has to know is started again, with the partitions and the eras of
+the log that hold now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from rebalance_contract import LogTotals
+from rebalance_streaming.activity.commits import LogEra
+from rebalance_streaming.cluster import Cluster
+from rebalance_streaming.config import StreamConfig
+from rebalance_streaming.engine.engine import ACTIVITY
+from rebalance_streaming.input_watcher import InputWatcher, read_totals
+from rebalance_streaming.spark.diagnosis import DIAGNOSIS
+from rebalance_streaming.spark.membership import MEMBERSHIP
+from rebalance_streaming.spark.supervision import SupervisedQuery
+
+_NEEDS_A_START = frozenset({"partitions_added", "rewound", "made_anew"})
+
+
+def inputs_of(config: StreamConfig) -> dict[str, tuple[str, ...]]:
+    """Return the topics that each query reads."""
+    metrics = (each.name for each in config.all_metric_topics)
+    return {
+        MEMBERSHIP: (config.source_topic, config.probes_topic),
+        ACTIVITY: (config.source_topic, config.probes_topic, *metrics),
+        DIAGNOSIS: (config.groups_topic, config.rebalances_topic, config.activity_topic),
+    }
+
+
+class WatchedInputs:
+    """The inputs of the queries that run here. `first_live`: positions before which the log is history."""
+
+    def __init__(self, config: StreamConfig, cluster: Cluster, first_live: Mapping[int, int]) -> None:
+        self._config, self._first_live = config, first_live
+        here = {name: topics for name, topics in inputs_of(config).items() if name in config.queries}
+        self._watcher = InputWatcher(cluster.look_at, here, read_totals(config))
+        self._told: dict[str, LogTotals] = {}
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._watcher.start()
+
+    def stop(self) -> None:
+        """End the watching."""
+        self._watcher.stop()
+
+    def eras(self, query: str) -> dict[int, LogEra]:
+        """Return the eras of the watched topic's partitions as a query is to be started with.
+
+        Nothing of a later era is history: the monitor was there when it began.
+        """
+        eras = {partition: LogEra(first_live) for partition, first_live in self._first_live.items()}
+        later = self._watcher.eras(query, self._config.source_topic)
+        return {**eras, **{partition: LogEra(0, era) for partition, era in later.items()}}
+
+    def look(self, queries: Iterable[SupervisedQuery], notify: Callable[[str], None]) -> None:
+        """Tell the watcher how far the queries are, and act on what it found."""
+        by_name = {each.name: each for each in queries}
+        for query in by_name.values():
+            resumed = query.watch.take_resumed()
+            if resumed:
+                # What retention took while nobody read lies between where the query was left and where the log begins.
+                self._watcher.note(query.name, resumed)
+                self._watcher.look_once()
+            if query.watch.positions:
+                self._watcher.note(query.name, query.watch.positions)
+        for incident in self._watcher.take():
+            notify(incident.sentence)
+            if incident.kind in _NEEDS_A_START:
+                by_name[incident.query].renew()
+
+    def changed_totals(self, now_ms: int) -> list[LogTotals]:
+        """Return what has befallen the inputs so far, a row for each query of which it changed since the last call."""
+        changed = []
+        for each in self._watcher.totals(self._config.cluster, 0):
+            if each.topics and self._told.get(each.query) != each:
+                self._told[each.query] = each
+                changed.append(replace(each, updated_at_ms=now_ms))
+        return changed

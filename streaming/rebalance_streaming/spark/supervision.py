@@ -1,0 +1,118 @@
+"""Queries that are started again: each alone, after a pause that grows, so that none takes another with it."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql.streaming.query import StreamingQuery
+
+from rebalance_contract import QueryStatus
+from rebalance_streaming.diagnosis.process import DiagnosisError
+from rebalance_streaming.errors import StreamError
+from rebalance_streaming.spark.progress import CatchUp, QueryWatch
+
+#: What Python raised: the line after the indented ones of a traceback.
+_PYTHON_ERROR = re.compile(r"^.*Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)", re.MULTILINE)
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 60.0
+#: A query that ran for this long had recovered: its next failure is a new one.
+_RECOVERED_SECONDS = 300.0
+
+
+class SupervisedQuery:
+    """One query: running, or waiting to be started again."""
+
+    def __init__(
+        self,
+        status: QueryStatus,
+        catch_up: CatchUp | None,
+        start: Callable[[], StreamingQuery],
+        notify: Callable[[str], None],
+    ) -> None:
+        self.name = status.query
+        self.watch = QueryWatch(status, catch_up)
+        self._start, self._notify = start, notify
+        self._query: StreamingQuery | None = None
+        self._next_start = self._started = 0.0
+        self._failures = 0
+
+    @property
+    def status(self) -> QueryStatus:
+        """What is published of it."""
+        return self.watch.status
+
+    def tend(self, now_ms: int, stall_seconds: float) -> None:
+        """Look after the query once: start it, notice its end, end it when it hangs."""
+        if self._query is None:
+            if time.monotonic() >= self._next_start:
+                self._try_start()
+        elif not self._query.isActive:
+            self._failed(_why_it_ended(self._query))
+        else:
+            with suppress(Py4JError):
+                # A query may end while it is looked at; the next look finds out.
+                self.watch.look(self._query, now_ms)
+            if self.watch.busy_ms(now_ms) > stall_seconds * 1000:
+                self.watch.status = replace(self.watch.status, is_stalled=True)
+                self.restart(f"a batch made no progress for {stall_seconds:.0f} s")
+
+    def restart(self, reason: str) -> None:
+        """End the query; it starts again after a pause."""
+        if self._query is not None:
+            self.stop_now()
+            self._failed(reason)
+
+    def renew(self) -> None:
+        """Start the query again at once: what it reads is no longer what it was started with."""
+        if self._query is not None:
+            self.stop_now()
+            self._query = None
+
+    def is_between_batches(self) -> bool:
+        """Whether the query can be stopped without a batch being cut."""
+        return self._query is None or not self._query.isActive or not self._query.status["isTriggerActive"]
+
+    def stop_now(self) -> None:
+        """Stop the query, in the middle of a batch if need be; a cut batch is run again at the next start."""
+        if self._query is not None:
+            try:
+                self._query.stop()
+            except (Py4JError, PySparkException) as error:
+                self._notify(f"the {self.name} query does not stop: {root_cause(str(error))}")
+
+    def _try_start(self) -> None:
+        self._started = time.monotonic()
+        try:
+            self._query = self._start()
+            self.watch.begin()
+        except (Py4JError, PySparkException, StreamError, DiagnosisError) as error:
+            self._failed(root_cause(str(error)))
+        else:
+            self.watch.status = replace(self.watch.status, error=None, is_stalled=False)
+
+    def _failed(self, reason: str) -> None:
+        ran = time.monotonic() - self._started
+        self._query, self._failures = None, 1 if ran > _RECOVERED_SECONDS else self._failures + 1
+        pause = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2 ** (self._failures - 1))
+        self._next_start = time.monotonic() + pause
+        self.watch.status = replace(self.watch.status, restarts=self.status.restarts + 1, error=reason)
+        self._notify(f"the {self.name} query ended: {reason}; it goes on where it was in {pause:.0f} s")
+
+
+def _why_it_ended(query: StreamingQuery) -> str:
+    error: StreamingQueryException | None = query.exception()
+    return "without an error" if error is None else root_cause(str(error))
+
+
+def root_cause(text: str) -> str:
+    """Return the line of a Spark error that says what happened, not the ones that say where."""
+    if raised := _PYTHON_ERROR.findall(text):
+        return str(raised[-1])[:500]
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith(("at ", "==="))]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    return (causes or lines or ["unknown"])[-1 if causes else 0][:500]

@@ -1,0 +1,98 @@
+"""Whether the monitor's own topics are kept by the broker as they must be: pure, from their settings as described.
+
+Topics that exist already were made by hand, by another version or by an automatism, and a wrong setting shows late:
+a picture that ages out is missing after a restart weeks later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from rebalance_contract.topics import COMPACT, DELETE, Topic
+
+_POLICY, _SIZE, _COMPRESSION = "cleanup.policy", "max.message.bytes", "compression.type"
+
+
+@dataclass(frozen=True, slots=True)
+class WrongSetting:
+    """One setting that is not as it must be. `is_fatal`: rows would be lost or refused while all seems well."""
+
+    name: str
+    wanted: str
+    sentence: str
+    is_fatal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WrongTopic:
+    """A topic that is not kept as it must be, by its full name."""
+
+    name: str
+    settings: tuple[WrongSetting, ...]
+
+    @property
+    def is_fatal(self) -> bool:
+        """Whether the stream must not start with it."""
+        return any(each.is_fatal for each in self.settings)
+
+    @property
+    def sentence(self) -> str:
+        """What is wrong, and the command that mends it."""
+        wanted = ",".join(f"{each.name}={_as_list(each.wanted)}" for each in self.settings)
+        return (
+            f"topic {self.name} {' and '.join(each.sentence for each in self.settings)}; mend it: kafka-configs "
+            f"--alter --entity-type topics --entity-name {self.name} --add-config '{wanted}'"
+        )
+
+
+def check_topic(name: str, topic: Topic, found: Mapping[str, str]) -> WrongTopic | None:
+    """Compare a topic's settings, as the broker describes them, with the table's; null when all is well.
+
+    Retention is the operator's choice and not looked at; a setting that the broker does not tell counts as right.
+    """
+    wrong = (
+        *_wrong_policy(topic, found.get(_POLICY)),
+        *_wrong_size(topic, found.get(_SIZE)),
+        *_wrong_compression(topic, found.get(_COMPRESSION)),
+    )
+    return WrongTopic(name, wrong) if wrong else None
+
+
+def _wrong_policy(topic: Topic, found: str | None) -> Iterator[WrongSetting]:
+    if found is None:
+        return
+    # Kafka takes the parts in any order and with spaces between them.
+    has, wants = {part.strip() for part in found.split(",")} - {""}, set(topic.cleanup_policy.split(","))
+    if has == wants:
+        return
+    text, fatal = f"has {_POLICY}={found} instead of {topic.cleanup_policy}", True
+    if DELETE in has - wants:
+        text += ": what is not written again for long, such as a quiet group, would be gone after a restart"
+    elif COMPACT in has - wants:
+        text += ": of several rows with one key only the last would be kept, and rows without a key refused"
+    else:
+        text += ": it would grow, and take ever longer to read at a start"
+        fatal = False
+    yield WrongSetting(_POLICY, topic.cleanup_policy, text, fatal)
+
+
+def _wrong_size(topic: Topic, found: str | None) -> Iterator[WrongSetting]:
+    if found is not None and int(found) < topic.max_message_bytes:
+        text = f"takes {_SIZE}={found} only: a larger row, up to {topic.max_row_bytes} bytes, would be refused"
+        yield WrongSetting(_SIZE, str(topic.max_message_bytes), text)
+
+
+def _wrong_compression(topic: Topic, found: str | None) -> Iterator[WrongSetting]:
+    wanted = topic.settings.get(_COMPRESSION)
+    if wanted is not None and found is not None and found != wanted:
+        text = (
+            f"has {_COMPRESSION}={found}: the broker would take small messages that unpack to more than a reader's "
+            "memory"
+        )
+        yield WrongSetting(_COMPRESSION, wanted, text)
+
+
+def _as_list(value: str) -> str:
+    """Return a value as kafka-configs wants it: a comma ends a setting unless it stands in brackets."""
+    return f"[{value}]" if "," in value else value

@@ -1,0 +1,124 @@
+"""Packing commits per group and pane."""
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rebalance_contract import CommitActivity, encode
+from rebalance_contract.activity import MAX_ACTIVITY_BYTES
+from rebalance_deploy.bench import fill
+from rebalance_streaming.activity.commits import LogColumns, LogEra, pack_commits
+from rebalance_streaming.wire.commits import KeyCache, decode_commits
+
+PANE_MS = 5_000
+
+# group, partition, offset or null for a tombstone, record time
+Commit = tuple[str, int, int | None, int]
+
+
+def pack(commits: list[Commit], eras: dict[int, LogEra] | None = None) -> list[CommitActivity]:
+    """Pack commits that lie one after the other in one log partition."""
+    keys = pa.array([fill.commit_key(group, "t", p) for group, p, _, _ in commits], pa.binary())
+    values = [None if offset is None else fill.commit_value(offset, at) for _, _, offset, at in commits]
+    rows = len(commits)
+    log = LogColumns(
+        np.full(rows, 3, dtype=np.int32),
+        np.arange(100, 100 + rows),
+        np.array([at for *_, at in commits], dtype=np.int64),
+    )
+    batch = decode_commits(keys, pa.array(values, pa.binary()), KeyCache())
+    return list(pack_commits(batch, log, "c", PANE_MS, eras or {}))
+
+
+def test_the_last_commit_of_a_partition_counts():
+    """One row per group and pane, with the last offset, its place in the log and the number of commits."""
+    (summary,) = pack([("g", 0, 5, 10_000), ("g", 1, 7, 10_001), ("g", 0, 6, 10_002)])
+    assert (summary.group, summary.pane_counts, summary.log_partition) == ("g", ((10_000, 3),), 3)
+    topic = summary.topics["t"]
+    assert (topic.partitions, topic.offsets, topic.commits) == ([0, 1], [6, 7], [2, 1])
+    assert (topic.committed_at_ms, topic.log_offsets) == ([10_002, 10_001], [102, 101])
+    assert topic.first_at_ms == [10_000, 10_001]
+    assert (summary.first_log_offset, summary.last_log_offset) == (100, 102)
+
+
+def test_groups_and_panes_are_kept_apart():
+    """Two groups, one of them over two panes, are three summaries."""
+    found = pack([("a", 0, 1, 1_000), ("b", 0, 1, 1_500), ("a", 0, 2, 6_000)])
+    assert [(each.group, each.pane_counts[0][0]) for each in found] == [("a", 0), ("a", 5_000), ("b", 0)]
+
+
+def test_a_deleted_offset_is_null_with_the_records_time():
+    """A tombstone is the pane's last word on its partition."""
+    (summary,) = pack([("g", 0, 5, 1_000), ("g", 0, None, 1_200)])
+    topic = summary.topics["t"]
+    assert (topic.offsets, topic.committed_at_ms, topic.commits) == ([None], [1_200], [2])
+
+
+def test_nothing_gives_nothing():
+    """A batch may be empty, and so may one whose every record is corrupt."""
+    assert pack([]) == []
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["a", "b"]),
+            st.integers(0, 2),
+            st.none() | st.integers(0, 9),
+            st.integers(0, 3).map(lambda n: n * 4_000),
+        )
+    )
+)
+def test_summaries_say_what_a_plain_loop_would(commits: list[Commit]):
+    """The columns' result is that of the obvious dictionary."""
+    expected: dict[tuple[str, int, int], tuple[int | None, int]] = {}
+    for group, partition, offset, at in commits:
+        place = (group, at // PANE_MS * PANE_MS, partition)
+        expected[place] = (offset, expected.get(place, (None, 0))[1] + 1)
+    found = {
+        (summary.group, summary.pane_counts[0][0], partition): (offset, count)
+        for summary in pack(commits)
+        for topic in summary.topics.values()
+        for partition, offset, count in zip(topic.partitions, topic.offsets, topic.commits, strict=True)
+    }
+    assert found == expected
+
+
+HISTORY = {3: LogEra(first_live=104)}
+
+
+def test_history_is_one_row_per_group_however_long_it_is():
+    """Before the monitor first looked only positions count; the last quarter of an hour keeps its counts by pane."""
+    old, new = 1_000_000, 1_000_000 + 3_600_000
+    found = pack([("g", 0, 1, old), ("g", 0, 2, new), ("g", 1, 3, new + 12_000), ("g", 1, 4, new + 13_000)], HISTORY)
+    (row,) = found
+    assert row.is_history
+    assert row.topics["t"].offsets == [2, 4]
+    assert row.pane_counts == ((new // 10_000 * 10_000, 1), ((new + 12_000) // 10_000 * 10_000, 2))
+    assert row.commits == 4
+
+
+def test_what_comes_after_the_first_look_is_by_pane():
+    """The same partition of the log holds both, and each row is of one kind."""
+    commits: list[Commit] = [("g", 0, number, 1_000_000 + 6_000 * number) for number in range(6)]
+    found = pack(commits, HISTORY)
+    assert [(each.is_history, each.commits) for each in found] == [(True, 4), (False, 1), (False, 1)]
+    assert [each.last_log_offset for each in found] == [103, 104, 105]
+
+
+def test_a_large_group_is_cut_into_rows_that_fit():
+    """Each row is below the limit, later rows reach further in the log, and together they have every partition."""
+    commits: list[Commit] = [("g", p, 7, 10_000) for p in range(6_000)]
+    found = pack(commits)
+    assert len(found) > 1
+    assert all(len(encode(each)) <= MAX_ACTIVITY_BYTES for each in found)
+    assert [each.last_log_offset for each in found] == sorted(each.last_log_offset for each in found)
+    assert sorted(p for each in found for p in each.topics["t"].partitions) == list(range(6_000))
+    assert sum(count for each in found for _, count in each.pane_counts) == 6_000
+
+
+def test_the_era_of_the_log_is_told():
+    """What was cut or made anew begins another era, whose positions are later than all of the one before."""
+    (row,) = pack([("g", 0, 1, 1_000)], {3: LogEra(first_live=0, number=2)})
+    assert (row.log_era, row.is_history) == (2, False)

@@ -1,0 +1,33 @@
+"""Groups of which the log has only commits."""
+
+from rebalance_contract import GroupLag, GroupSnapshot, with_commits
+
+LAG = GroupLag(
+    "c", "g", 2_000_000, commits=3, first_commit_ms=1_000_000, last_commit_ms=1_900_000, log_partition=7,
+    last_log_offset=5,
+)  # fmt: skip
+
+
+def test_a_group_that_only_commits_is_a_simple_one():
+    """It has no members and is there."""
+    picture = with_commits(None, LAG)
+    assert (picture.type, picture.state, picture.first_seen_ms) == ("simple", "Empty", 1_000_000)
+
+
+def test_a_group_with_members_stays_what_it_is():
+    """However many commits it makes."""
+    known = GroupSnapshot("c", "g", type="classic", state="Stable")
+    assert with_commits(known, LAG) is known
+
+
+def test_a_group_that_never_committed_is_none():
+    """Its lag row has windows only."""
+    known = GroupSnapshot("c", "g")
+    assert with_commits(known, GroupLag("c", "g", 1)) is known
+
+
+def test_its_end_is_an_end_until_it_commits_again():
+    """The tombstone stands after its last commit in the log, or before a later one."""
+    gone = GroupSnapshot("c", "g", state="Deleted", log_partition=7, log_offset=6)
+    assert with_commits(gone, LAG).state == "Deleted"
+    assert with_commits(GroupSnapshot("c", "g", state="Deleted", log_offset=4), LAG).state == "Empty"

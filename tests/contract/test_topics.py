@@ -1,0 +1,86 @@
+"""The table of topics is what all sides use, and its page says the same."""
+
+import re
+from itertools import pairwise
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from rebalance_contract import flow, topics
+from rebalance_exporters.prober.config import ProbeConfig
+from rebalance_exporters.reporters.reporter import DEFAULT_TOPIC
+from rebalance_exporters.view import TOPICS as EXPORTED
+from rebalance_streaming import replay
+from rebalance_streaming.cluster import own_topics
+from rebalance_streaming.config import StreamConfig
+
+PAGE = Path(__file__).parents[2] / "docs" / "data-flow.md"
+PREFIX = StreamConfig().topic_prefix
+
+#: The largest batch librdkafka makes by default (message.max.bytes), and the default limit of its own topics' broker.
+LIBRDKAFKA_BATCH_BYTES = 1_000_000
+
+
+def test_the_page_is_what_the_table_says():
+    """Whoever changes a topic writes the page again."""
+    assert PAGE.read_text("utf-8") == flow.render(), "python -m rebalance_contract.flow docs/data-flow.md"
+
+
+@pytest.mark.parametrize("name", [each.name for each in topics.TOPICS] + list(get_args(topics.Party)))
+def test_the_picture_shows_every_topic_and_process(name: str):
+    """What is in the table is in the picture."""
+    assert re.search(rf"(?<![\w-]){name}(?![\w-])", flow.PICTURE)
+
+
+def test_the_lines_of_the_picture_meet():
+    """A line that leaves a row of the picture downwards goes on in the row below."""
+    down, up = set("┬┐┌│├┤"), set("│┴└┘├┤┼▼┬▲▶◀")
+    for above, below in pairwise(flow.PICTURE.splitlines()):
+        for column, sign in enumerate(above):
+            if sign in down:
+                assert below[column : column + 1] in up, (above, column)
+
+
+def test_every_fact_has_one_writer():
+    """Only the status topic has several, each under keys of its own."""
+    assert {each.name for each in topics.TOPICS if len(each.writers) != 1} == {"status"}
+
+
+def test_every_topic_is_read_by_somebody():
+    """A topic without readers would be written in vain."""
+    assert all(each.readers for each in topics.TOPICS)
+
+
+def test_no_query_reads_what_a_later_one_writes():
+    """Data flow one way. Of the status topic each query reads its own rows only, at a start."""
+    order = {query: at for at, query in enumerate(topics.QUERIES)}
+    for topic in (each for each in topics.TOPICS if each != topics.STATUS):
+        for writer in order.keys() & set(topic.writers):
+            readers = [order[reader] for reader in topic.readers if reader in order]
+            assert all(order[writer] <= reader for reader in readers), topic.name
+
+
+@pytest.mark.parametrize("topic", topics.TOPICS, ids=lambda each: each.name)
+def test_what_a_writer_sends_is_taken(topic: topics.Topic):
+    """The limit leaves room for key and headers, and for whole batches where librdkafka is the writer."""
+    assert topic.max_message_bytes >= topic.max_row_bytes + 65_536
+    assert topic.writers == ("activity",) or topic.max_message_bytes >= LIBRDKAFKA_BATCH_BYTES
+
+
+def test_what_others_write_is_measured_unpacked():
+    """A broker that only stores what it gets would take a message that unpacks to gigabytes."""
+    unpacked = {each.name for each in topics.TOPICS if each.settings.get("compression.type") == "uncompressed"}
+    assert unpacked == {each.name for each in topics.TOPICS if not set(each.writers) <= set(topics.QUERIES)}
+
+
+def test_all_sides_use_the_names_of_the_table():
+    """One name, wherever it is asked for."""
+    created = {each.full_name(PREFIX) for each in topics.TOPICS}
+    stream, prober = StreamConfig(), ProbeConfig()
+    assert set(own_topics(stream)) == created
+    used = {getattr(each, name) for each in (stream, prober) for name in dir(each) if name.endswith("_topic")}
+    assert used - {stream.source_topic} <= created
+    assert {PREFIX + name for name in EXPORTED} <= created
+    assert topics.CLIENT_METRICS.full_name(PREFIX) == DEFAULT_TOPIC
+    assert {PREFIX.rstrip(".") + suffix for suffix in replay._OWN_SUFFIXES} <= created

@@ -1,0 +1,90 @@
+"""A real broker keeps the topics as the table says, and takes no message that unpacks to more than it may hold."""
+
+import uuid
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
+from confluent_kafka.cimpl import NewTopic
+
+from rebalance_contract import topics
+from rebalance_deploy.broker import VERSIONS, EmbeddedBroker
+from waiting import wait_for
+
+pytestmark = pytest.mark.broker
+
+BOMB_BYTES = 64 << 20
+
+
+@pytest.fixture(params=VERSIONS)
+def any_broker(request, make_broker) -> EmbeddedBroker:
+    """A broker of each supported version."""
+    return make_broker(kafka_version=request.param)
+
+
+def create(broker: EmbeddedBroker, settings: dict[str, str]) -> str:
+    """Create a topic of one partition and return its name."""
+    name = f"topic-{uuid.uuid4().hex[:8]}"
+    # The client must outlive its futures.
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic(name, 1, 1, config=settings)])[name].result(30)
+    return name
+
+
+def end_of(broker: EmbeddedBroker, topic: str) -> int:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    place = TopicPartition(topic, 0)
+    return admin.list_offsets({place: OffsetSpec.latest()})[place].result(30).offset
+
+
+def send(broker: EmbeddedBroker, topic: str, values: list[bytes], **settings) -> list[KafkaError | None]:
+    """Write values in one batch and return what became of each."""
+    outcomes: list[KafkaError | None] = []
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 200, **settings})
+    for value in values:
+        producer.produce(topic, value=value, on_delivery=lambda error, _: outcomes.append(error))
+    assert producer.flush(60) == 0
+    return outcomes
+
+
+def bomb(broker: EmbeddedBroker, topic: str, codec: str) -> KafkaError | None:
+    """Write 64 MiB of zeros as one compressed message."""
+    limits = {"message.max.bytes": 2 * BOMB_BYTES}
+    return send(broker, topic, [bytes(BOMB_BYTES)], **{"compression.type": codec, **limits})[0]
+
+
+@pytest.mark.parametrize("topic", [each for each in topics.TOPICS if each.foreign], ids=lambda each: each.name)
+def test_what_unpacks_to_too_much_is_refused(any_broker, topic: topics.Topic):
+    """Whatever it is compressed with, 64 MiB of zeros never reach a reader; ordinary compressed batches do."""
+    name = create(any_broker, dict(topic.settings))
+    for codec in ("zstd", "gzip", "lz4"):
+        assert bomb(any_broker, name, codec) == KafkaError.MSG_SIZE_TOO_LARGE, codec
+    assert end_of(any_broker, name) == 0
+    assert send(any_broker, name, [bytes(100_000)] * 40, **{"compression.type": "zstd"}) == [None] * 40
+
+
+def test_other_settings_are_no_protection(broker):
+    """Neither the default nor another codec makes the broker measure what a message holds: why the table asks more."""
+    for settings in ({}, {"compression.type": "gzip"}):
+        assert bomb(broker, create(broker, settings), "zstd") is None
+
+
+def test_a_broker_takes_the_settings_of_every_topic(broker):
+    """What the table asks for is what the topic then has."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    for topic in topics.TOPICS:
+        resource = ConfigResource(ResourceType.TOPIC, create(broker, dict(topic.settings)))
+        found = wait_for(lambda: described(admin, resource), f"the settings of {topic.name}", 60)  # noqa: B023
+        assert {name: found[name].value for name in topic.settings} == dict(topic.settings)
+
+
+def described(admin: AdminClient, resource: ConfigResource) -> dict[str, Any] | None:
+    """Return a topic's settings; null while the broker that is asked has not heard of the topic yet."""
+    try:
+        found: dict[str, Any] = admin.describe_configs([resource])[resource].result(30)
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return None
+        raise
+    return found

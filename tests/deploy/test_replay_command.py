@@ -1,0 +1,44 @@
+"""`rebalance-monitor replay` writes whichever rows a replay can be asked for."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from deploy.terminal.running import run
+from rebalance_streaming.outputs import OUTPUTS
+
+RECORDING = Path(__file__).parents[1] / "golden" / "stories" / "member_crash-1.jsonl.gz"
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_every_output_can_be_asked_for(capsys: pytest.CaptureFixture[str], output: str) -> None:
+    """The command takes each, and answers with rows of each of its kinds and of no other."""
+    outcome = run(capsys, "replay", str(RECORDING), "--output", output)
+    assert outcome.code == 0, outcome.err
+    assert {json.loads(line)["kind"] for line in outcome.out.splitlines()} == set(OUTPUTS[output])
+
+
+def test_help_names_every_output(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever reads the help learns of all there is, and of nothing else."""
+    outcome = run(capsys, "replay", "--help")
+    offered = "".join(outcome.out.split()).partition("--output[")[2].partition("]")[0]
+    assert offered.split("|") == list(OUTPUTS)
+
+
+def test_another_output_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is told what there is instead."""
+    outcome = run(capsys, "replay", str(RECORDING), "--output", "everything")
+    assert outcome.code == 2
+    assert "timing" in outcome.err
+
+
+def test_the_command_line_starts_without_what_a_replay_needs() -> None:
+    """Help and completion load neither numpy nor the replay."""
+    program = "import sys, rebalance_deploy.cli; print({'numpy', 'rebalance_streaming.replay'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

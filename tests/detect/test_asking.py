@@ -1,0 +1,135 @@
+"""Rules are asked only when their answer may have changed, and say the same as if they were asked all the time."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+
+from accuracy.recordings import recordings
+from detect.histories import HOUR, MINUTE, SECOND, T0, Event, commits, member, picture, probe, rebalance, report
+from detect.test_detector import Tape, taped
+from detect.turnover import hear
+from rebalance_contract import Member
+from rebalance_streaming.detect import inputs
+from rebalance_streaming.detect.clients import CONSUMED_RATE, HEARTBEAT_AGE, POLL_AGE, POLL_GAP_MAX, RESPONSE_MAX
+from rebalance_streaming.detect.detector import Detector
+
+#: Bulky rows count half a minute after they came; the clock of the lives ticks every ten seconds.
+_LATE_MS = 40 * SECOND
+
+
+class Restless(Detector):
+    """Asks every rule of every group at every turn."""
+
+    def _due(self) -> list[str]:
+        super()._due()
+        for case in self._cases.values():
+            case.changed, case.restate_ms = inputs.EVERYTHING, self.now_ms
+        return sorted(self._cases)
+
+
+def standing(detector: Detector) -> set[tuple[str, ...]]:
+    """Return what fires, as far as it does not tell of passing time."""
+    firing = [each for each in detector.book.findings() if each.state == "firing"]
+    return {(each.group, each.rule, each.severity, each.variant or "") for each in firing}
+
+
+def differences(tape: Tape) -> list[tuple[int, tuple[str, ...]]]:
+    """Return for how long (ms) which finding stood with one of the two detectors and not with the other."""
+    eager, restless = Detector("default"), Restless("default")
+    since: dict[tuple[str, ...], int] = {}
+    found, at_ms = [], 0
+    for at_ms, event in tape:
+        for each in (eager, restless):
+            each.now_ms = each.now_ms or at_ms
+            if event is None:
+                each.advance(at_ms)
+            else:
+                hear(each, event)
+        if event is None:
+            differs = standing(eager) ^ standing(restless)
+            found += [(at_ms - since.pop(name), name) for name in since.keys() - differs]
+            since = {name: since.get(name, at_ms) for name in differs}
+    assert not eager.quarantined
+    return [*found, *((at_ms - began, name) for name, began in since.items())]
+
+
+@pytest.mark.parametrize("name", [each.name for each in recordings()])
+def test_recordings_are_judged_as_if_all_rules_were_asked_each_second(name: str):
+    """The same findings at all times of a recording, but for half a minute that bulky rows are collected for."""
+    assert max((late for late, _ in differences(taped(name))), default=0) <= _LATE_MS
+
+
+def life(seed: int) -> Iterator[tuple[int, Event]]:
+    """Make most of an hour of a group up: phases in which things of any kind go on, stop, or go wrong."""
+    dice = random.Random(seed)
+    names = [f"{letter}-1" for letter in "abc"[: dice.randint(0, 3)]]
+    static = dice.random() < 0.3
+    members = [_made(name, at, len(names), static, dice) for at, name in enumerate(names)]
+    yield T0, picture(T0, *members, first_seen_ms=T0 - dice.choice([0, HOUR]))
+    cuts = sorted({0, 2_700, *(dice.randrange(2_700) for _ in range(5))})
+    committed, end = [1_000] * 6, [1_000] * 6
+    for begin, finish in pairwise(cuts):
+        pace, works, stuck = dice.choice([0, 5, 50]), dice.random() < 0.6, dice.choice([None, None, 0, 4])
+        tells, probed = dice.random() < 0.5, dice.random() < 0.8
+        if members and dice.random() < 0.6:
+            yield from _shaken(T0 + begin * SECOND + 500, members, dice)
+        for second in range(begin - begin % 10 + 10, finish, 10):
+            at_ms = T0 + second * SECOND
+            end = [each + pace * (8 if p == 0 and seed % 3 == 0 else 1) for p, each in enumerate(end)]
+            if works:
+                before = zip(committed, end, strict=True)
+                committed = [c if p == stuck else min(e, c + 40) for p, (c, e) in enumerate(before)]
+                yield at_ms, commits(at_ms, dict(enumerate(committed)))
+            if probed:
+                state = "Stable" if members else "Empty"
+                ends = dict(enumerate(end))
+                yield at_ms + 1, probe(at_ms + 1, state, ends=ends, coordinator_id=begin % 2)
+            for each in members if tells else ():
+                yield at_ms + 2, report(at_ms + 2, each, _told(dice), interval_ms=10_000)
+
+
+def _made(name: str, at: int, count: int, static: bool, dice: random.Random) -> Member:
+    share = range(at * 6 // count, (at + 1) * 6 // count - dice.choice([0, 0, 1]))
+    instance = f"instance-{name}" if static else None
+    return member(
+        name, list(share), group_instance_id=instance, session_timeout_ms=dice.choice([6_000, 10_000, 45_000])
+    )
+
+
+def _shaken(at_ms: int, members: list[Member], dice: random.Random) -> Iterator[tuple[int, Event]]:
+    """One member goes and comes back, or the group stays empty for a while."""
+    gone = dice.choice(members)
+    rest = [each for each in members if each is not gone]
+    back_ms = at_ms + dice.choice([5, 60, 400]) * SECOND
+    yield at_ms + 3 * SECOND, rebalance(at_ms, members, rest)
+    yield at_ms + 3 * SECOND, picture(at_ms + 3 * SECOND, *rest)
+    yield back_ms + 3 * SECOND, rebalance(back_ms, rest, members)
+    yield back_ms + 3 * SECOND, picture(back_ms + 3 * SECOND, *members)
+
+
+def _told(dice: random.Random) -> dict[str, float | None]:
+    slow = dice.random() < 0.02
+    return {
+        CONSUMED_RATE: 1.0,
+        HEARTBEAT_AGE: 1.0,
+        POLL_AGE: 200.0 if slow else 0.5,
+        POLL_GAP_MAX: 200_000.0 if slow else 400.0,
+        RESPONSE_MAX: 3_000.0 if slow else 5.0,
+    }
+
+
+def ticking(events: list[tuple[int, Event]]) -> Tape:
+    """Let the clock tick beside events, in order of time, to a while after the last of them."""
+    ticks: Tape = [(at_ms, None) for at_ms in range(T0, max(at for at, _ in events) + 15 * MINUTE, 10 * SECOND)]
+    return sorted([*events, *ticks], key=lambda each: each[0])
+
+
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 24))])
+def test_lives_are_judged_as_if_all_rules_were_asked_each_second(seed: int):
+    """Hours in which commits, probes and reports go on, stop and go wrong: rules that wait for a deadline miss none."""
+    late = differences(ticking(sorted(life(seed), key=lambda each: each[0])))
+    assert [each for each in late if each[0] > _LATE_MS] == []

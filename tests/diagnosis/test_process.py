@@ -1,0 +1,169 @@
+"""The driver's handle on the process of the diagnosis, with real processes that end and hang when rows tell them to."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from rebalance_streaming.config import StreamConfig
+from rebalance_streaming.detect.config import DetectConfig
+from rebalance_streaming.diagnosis.frames import InputRow
+from rebalance_streaming.diagnosis.process import DiagnosisError, DiagnosisProcess
+from waiting import is_alive
+
+STALL_SECONDS = 1.0
+
+
+class Driver:
+    """A handle on a process, and everything that it said."""
+
+    def __init__(self, worker: str = "diagnosis.odd_worker") -> None:
+        self.said: list[str] = []
+        config = StreamConfig(stall_seconds=STALL_SECONDS)
+        self.process = DiagnosisProcess(config, DetectConfig(), self.said.append, worker=worker)
+        self._next = 0
+
+    def rows(self, *values: bytes) -> list[InputRow]:
+        """Return rows of these values, each at a place of its own."""
+        first, self._next = self._next, self._next + len(values)
+        return [InputRow("activity", 0, first + i, first + i, b"g", value) for i, value in enumerate(values)]
+
+    def take_all(self, rows: list[InputRow]) -> None:
+        """Do as a supervised query does: start again and read the same rows until they are taken."""
+        for _ in range(10):
+            try:
+                self.process.take(rows)
+            except DiagnosisError:
+                self.process.start(0)
+            else:
+                return
+        raise AssertionError(f"not taken: {self.said}")
+
+    def taken(self) -> list[str]:
+        """Return what was taken since the process was started last."""
+        last = max(i for i, line in enumerate(self.said) if line.startswith("started"))
+        lines = [line.removeprefix("took ") for line in self.said[last:] if line.startswith("took ")]
+        return [value for line in lines for value in line.split(",")]
+
+    def pid(self) -> int:
+        """Return the process that was started last."""
+        return int([line for line in self.said if line.startswith("started")][-1].split()[1])
+
+
+@pytest.fixture
+def driver() -> Iterator[Driver]:
+    """A process that has started."""
+    made = Driver()
+    made.process.start(0)
+    yield made
+    made.process.stop()
+
+
+def take_and_fail(driver: Driver, value: bytes) -> None:
+    """Hand over a row that the process does not survive."""
+    with pytest.raises(DiagnosisError):
+        driver.process.take(driver.rows(value))
+
+
+def test_rows_and_ticks_are_answered(driver: Driver):
+    """Rows come in order, time is told, and what the process says for people arrives."""
+    driver.process.take(driver.rows(b"a", b"b"))
+    driver.process.tick(3, 2, caught_up=True)
+    assert driver.said[1:] == ["took a,b", "ticked 3 2 True"]
+    assert driver.process.waiting == 1
+
+
+def test_a_large_batch_is_sent_in_parts(driver: Driver):
+    """No row is lost between two frames."""
+    values = [str(i).encode() for i in range(1_234)]
+    driver.process.take(driver.rows(*values))
+    assert driver.taken() == [value.decode() for value in values]
+    assert sum(line.startswith("took") for line in driver.said) == 3
+
+
+def test_a_process_that_is_killed_is_noticed_and_started_anew(driver: Driver):
+    """Whoever feeds it next learns of its end; a start makes another, which takes rows as before."""
+    first = driver.pid()
+    os.kill(first, signal.SIGKILL)
+    with pytest.raises(DiagnosisError):
+        driver.process.take(driver.rows(b"a"))
+    driver.process.start(7)
+    assert driver.pid() != first
+    driver.process.take(driver.rows(b"b"))
+    assert driver.taken() == ["b"]
+    assert " 7 " in driver.said[-2]
+
+
+def test_the_end_of_the_process_is_noticed_by_a_tick_too(driver: Driver):
+    """A quiet cluster sends no rows; after a tick failed, further ones do nothing until the next start."""
+    os.kill(driver.pid(), signal.SIGKILL)
+    with pytest.raises(DiagnosisError):
+        driver.process.tick(1, 1, caught_up=True)
+    driver.process.tick(2, 2, caught_up=True)
+    assert not driver.process.is_running
+
+
+def test_a_process_that_hangs_is_ended(driver: Driver):
+    """It does not answer within the time for a batch, so it is killed; nobody waits longer."""
+    pid = driver.pid()
+    with pytest.raises(DiagnosisError, match=f"no answer for {STALL_SECONDS:g} s"):
+        driver.process.take(driver.rows(b"hang"))
+    assert not is_alive(pid)
+
+
+@pytest.mark.parametrize("poison", [b"kill", b"hang"])
+def test_a_row_that_ends_or_hangs_the_process_is_found_and_left_out(driver: Driver, poison: bytes):
+    """All other rows are taken, the row is named, and the next process is told how many were left out."""
+    rows = driver.rows(*(b"r%d" % i for i in range(20)), poison, *(b"s%d" % i for i in range(20)))
+    driver.take_all(rows)
+    assert driver.taken() == [f"r{i}" for i in range(20)] + [f"s{i}" for i in range(20)]
+    (named,) = (line for line in driver.said if "is left out" in line)
+    assert named.startswith("row 20 of activity-0 ")
+    driver.process.start(0)
+    assert "('row', 'hung or ended the process', 1)" in driver.said[-1]
+
+
+def test_rows_that_are_suspected_are_taken_once_they_prove_harmless(driver: Driver):
+    """A process that was killed from outside while it took rows costs none of them."""
+    rows = driver.rows(b"hang", *(b"r%d" % i for i in range(3)))
+    with pytest.raises(DiagnosisError):
+        driver.process.take(rows)
+    driver.process.start(0)
+    harmless = [InputRow(*(row.topic, row.partition, row.offset, row.at_ms, row.key), b"r") for row in rows]
+    driver.process.take(harmless)
+    assert driver.taken() == ["r"] * 4
+    driver.process.take(harmless)
+    assert driver.said[-1] == "took r,r,r,r"
+
+
+def test_ticks_come_between_the_parts_of_a_batch(driver: Driver):
+    """Rows and ticks of two threads never mix in one frame: all rows are taken, and every tick is answered."""
+    rows = driver.rows(*(b"r%d" % i for i in range(1_200)))
+    taking = threading.Thread(target=driver.process.take, args=(rows,))
+    taking.start()
+    for second in range(20):
+        driver.process.tick(second, second, caught_up=True)
+    taking.join(60)
+    assert not taking.is_alive()
+    assert driver.process.is_running
+    assert len(driver.taken()) == len(rows)
+
+
+def test_a_stop_ends_the_process():
+    """It sees the end of the connection and goes; a second stop does nothing."""
+    driver = Driver()
+    driver.process.start(0)
+    pid = driver.pid()
+    driver.process.stop()
+    driver.process.stop()
+    assert not is_alive(pid)
+
+
+def test_a_process_that_cannot_start_is_said():
+    """Whatever keeps it from starting, the reason is an error that the supervision knows."""
+    with pytest.raises(DiagnosisError, match="its process"):
+        Driver(worker="no_such_module").process.start(0)

@@ -1,0 +1,273 @@
+"""The worker of the diagnosis: rows of its input topics in, rows to publish out, whatever stands in the rows."""
+
+from __future__ import annotations
+
+import copy
+import resource
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from detect.histories import CLUSTER, GROUP, MINUTE, SECOND, T0, member, picture, rebalance, report
+from rebalance_contract import (
+    CommitActivity,
+    CountActivity,
+    DecodeTotals,
+    DiagnosisStatus,
+    Finding,
+    GroupLag,
+    OffsetActivity,
+    Probe,
+    ProbeActivity,
+    TopicCommits,
+    TopicOffsets,
+    decode,
+    decode_status,
+    encode,
+)
+from rebalance_streaming.activity.clients import pack_reports
+from rebalance_streaming.config import StreamConfig
+from rebalance_streaming.detect.config import DetectConfig
+from rebalance_streaming.diagnosis.frames import InputRow, Start, Tick
+from rebalance_streaming.diagnosis.worker import DiagnosisWorker
+
+CONFIG = StreamConfig(cluster=CLUSTER)
+A, B = member("a-1", [0, 1]), member("b-1", [2, 3])
+_GIB = 1 << 30
+
+
+class Published:
+    """Keeps the rows that are handed over, as the publisher does."""
+
+    def __init__(self) -> None:
+        self.rows: dict[tuple[str, str], bytes | None] = {}
+
+    def put(self, topic: str, key: str, value: bytes | None) -> None:
+        """Take a row."""
+        self.rows[topic, key] = value
+
+    def send(self) -> None:
+        """Nothing is sent."""
+
+
+class Worker:
+    """A worker that is fed, and what it published."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.published = Published()
+        start = Start(CONFIG, DetectConfig(), 0)
+        self._worker = DiagnosisWorker(start, self.published, self.said.append)  # type: ignore[arg-type]
+        self._offset = 0
+
+    def take(self, topic: str, value: Any, at_ms: int = T0, *, key: bytes | None = b"g") -> None:
+        """Feed one row; a value that is no text is encoded."""
+        text = value if value is None or isinstance(value, bytes) else encode(value)
+        self._offset += 1
+        self._worker.take((InputRow(topic, 0, self._offset, at_ms, key, text),))
+
+    def tick(self, now_ms: int, *, caught_up: bool = True) -> None:
+        """Let time pass."""
+        self._worker.tick(Tick(now_ms, now_ms, caught_up))
+
+    def rows(self, topic: str, kind: type[Any]) -> dict[str, Any]:
+        """Return the rows of one of the topics by key."""
+        name = CONFIG.topic_prefix + topic
+        return {key: decode(value or b"", kind) for (of, key), value in self.published.rows.items() if of == name}
+
+    def status(self) -> DiagnosisStatus:
+        """Return the latest status of the diagnosis."""
+        found = decode_status(self.published.rows[CONFIG.status_topic, f"{CLUSTER}/diagnosis"] or b"")
+        assert isinstance(found, DiagnosisStatus)
+        return found
+
+
+def commits(at_ms: int, offset: int, group: str = GROUP) -> CommitActivity:
+    """Return a pane's commits to partitions 0 and 1."""
+    topic = TopicCommits([0, 1], [offset] * 2, [at_ms] * 2, [at_ms] * 2, [offset] * 2, [1, 1])
+    return CommitActivity(CLUSTER, group, 7, offset, offset, 5_000, ((at_ms, 2),), {"orders": topic})
+
+
+def offsets(at_ms: int, end: int, group: str = GROUP) -> OffsetActivity:
+    """Return probed end offsets of the same partitions."""
+    return OffsetActivity(CLUSTER, group, at_ms, ends={"orders": TopicOffsets([0, 1], [end, end])})
+
+
+SOUND = {
+    "groups": [picture(T0, A, B)],
+    "rebalances": [rebalance(T0 + SECOND, [A, B], [A])],
+    "activity": [
+        commits(T0, 5),
+        offsets(T0, 9),
+        ProbeActivity(Probe(probed_at_ms=T0, cluster=CLUSTER, group=GROUP, state="Stable", coordinator_id=1)),
+        CountActivity(CLUSTER, CONFIG.source_topic, 7, 5, ((1, 4, "decoded", 6),)),
+        pack_reports([report(T0, A, {"coordinator_heartbeat_rate": 0.3})], 5_000, CLUSTER)[0][1],
+    ],
+}
+
+
+def test_lag_is_published_of_what_was_committed_and_probed():
+    """Under the group's key, in the topic of lag; the counts of records go to the status topic."""
+    worker = Worker()
+    for row in SOUND["activity"]:
+        worker.take("activity", row)
+    worker.tick(T0 + SECOND)
+    lag = worker.rows("lag", GroupLag)[f"{CLUSTER}/{GROUP}"]
+    assert (lag.total, lag.topics["orders"].lags, lag.windows["1m"].commits) == (8, [4, 4], 2)
+    counted = decode(worker.published.rows[CONFIG.status_topic, f"{CLUSTER}/records/activity"] or b"", DecodeTotals)
+    assert [each.count for each in counted.records] == [6]
+    assert (worker.status().committing_groups, worker.status().groups_with_lag) == (1, 1)
+
+
+def test_nothing_is_published_before_the_log_is_read_up():
+    """What is half read would look like a cluster at rest."""
+    worker = Worker()
+    worker.take("groups", SOUND["groups"][0])
+    worker.tick(T0 + MINUTE, caught_up=False)
+    assert worker.published.rows == {}
+    worker.tick(T0 + MINUTE)
+    assert worker.published.rows
+
+
+def test_rebalances_become_findings_and_impact():
+    """Of groups, rebalances and commits, judged by their own times."""
+    worker = Worker()
+    worker.take("groups", picture(T0, A, B))
+    for second in range(0, 60, 5):
+        worker.take("activity", commits(T0 + second * SECOND, second + 1), T0 + second * SECOND)
+    worker.take("rebalances", rebalance(T0 + MINUTE, [A, B], [A]), T0 + MINUTE)
+    worker.take("activity", commits(T0 + 80 * SECOND, 100), T0 + 80 * SECOND)
+    worker.tick(T0 + 3 * MINUTE)
+    impacts = worker.rows("impact", dict)
+    costs = [row for row in impacts.values() if "rebalance_id" in row]
+    assert [(row["rebalance_id"], len(row["silences"])) for row in costs] == [(f"r{T0 + MINUTE}", 2)]
+    assert costs[0]["lost_partition_ms"] == 2 * 20 * SECOND
+    assert set(impacts) == {f"{CLUSTER}/{GROUP}", f"{CLUSTER}/{GROUP}/{costs[0]['rebalance_id']}"}
+    assert {key.split("/")[1] for key in worker.rows("findings", Finding)} == {GROUP}
+
+
+def test_another_clusters_rows_are_none_of_ours():
+    """Prefixes may be shared: nothing of it is shown, and nothing is counted."""
+    worker = Worker()
+    for topic, rows in SOUND.items():
+        for row in rows:
+            text = encode(row).replace(f'"cluster":"{CLUSTER}"'.encode(), b'"cluster":"another"')
+            worker.take(topic, text)
+    worker.tick(T0 + 3 * MINUTE)
+    assert worker.rows("lag", GroupLag) == {}
+    assert worker.rows("findings", Finding) == {}
+    assert worker.status().probed_at_ms is None
+    counted = decode(worker.published.rows[CONFIG.status_topic, f"{CLUSTER}/records/activity"] or b"", DecodeTotals)
+    assert counted.records == ()
+
+
+def test_a_groups_tombstone_forgets_it():
+    """Of this cluster only."""
+    worker = Worker()
+    worker.take("activity", commits(T0, 5))
+    worker.tick(T0 + SECOND)
+    worker.take("groups", None, key=f"another/{GROUP}".encode())
+    worker.tick(T0 + 2 * SECOND)
+    assert worker.status().committing_groups == 1
+    worker.take("groups", None, key=f"{CLUSTER}/{GROUP}".encode())
+    worker.tick(T0 + 4 * SECOND)
+    assert worker.status().committing_groups == 0
+
+
+# --- Whatever stands in the topics ---
+
+STRANGERS = [
+    b"",
+    b"\xff",
+    b"null",
+    b"[]",
+    b"{}",
+    b'{"kind":"commits"}',
+    b'{"kind":"odd"}',
+    b"[" * 100_000,
+    b'{"a":' * 9_999,
+]
+INTEGERS = (2**70, -(2**70), 2**63, 2**63 - 1, -(2**63), 2**31 - 1, -1, 10**15)
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the path of every number, text and list inside a value."""
+    if isinstance(value, dict):
+        for key in value:
+            yield from places(value[key], (*path, key))
+    elif isinstance(value, list):
+        yield path
+        for number in range(min(len(value), 2)):
+            yield from places(value[number], (*path, number))
+    elif isinstance(value, int | float | str) and not isinstance(value, bool) and path[-1:] != ("kind",):
+        yield path
+
+
+def mutations(row: Any) -> Iterator[bytes]:
+    """Yield a row with one thing in it changed to what no writer of ours writes."""
+    plain = msgspec.to_builtins(row)
+    for path in places(plain):
+        changed = copy.deepcopy(plain)
+        parent = changed
+        for part in path[:-1]:
+            parent = parent[part]
+        old = parent[path[-1]]
+        if isinstance(old, list):
+            new: tuple[Any, ...] = ([], [*old, *old[-1:]], old[:1])
+        elif isinstance(old, str):
+            new = ("", "x" * 100_000, "\x00", "a/b")
+        else:
+            new = INTEGERS
+        for each in new:
+            parent[path[-1]] = each
+            try:
+                yield msgspec.json.encode(changed)
+            except OverflowError:
+                yield msgspec.json.encode(_marked(changed, path)).replace(b'"HERE"', str(each).encode())
+
+
+def _marked(value: Any, path: tuple[Any, ...]) -> Any:
+    marked = copy.deepcopy(value)
+    parent = marked
+    for part in path[:-1]:
+        parent = parent[part]
+    parent[path[-1]] = "HERE"
+    return marked
+
+
+CASES = [(topic, number) for topic, rows in SOUND.items() for number in range(len(rows))]
+
+
+@pytest.mark.parametrize(("topic", "number"), CASES, ids=[f"{t}-{type(SOUND[t][n]).__name__}" for t, n in CASES])
+def test_no_row_ends_the_worker_or_harms_other_groups(topic: str, number: int):
+    """Each number, text and list of each row is made absurd in turn: a healthy group beside it is right, and told."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for text in mutations(SOUND[topic][number]):
+        worker = Worker()
+        for name, rows in SOUND.items():
+            for row in rows:
+                worker.take(name, row)
+        worker.take(topic, text, T0 + 2 * SECOND)
+        worker.take("activity", commits(T0 + 3 * SECOND, 7, "healthy"))
+        worker.take("activity", replace(offsets(T0 + 3 * SECOND, 17, "healthy"), probed_at_ms=T0 + 3 * SECOND))
+        for second in (4, 10, 100, 1_000):
+            worker.tick(T0 + second * SECOND)
+            assert worker.status().updated_at_ms == T0 + second * SECOND, text[:3_000]
+        healthy = worker.rows("lag", GroupLag).get(f"{CLUSTER}/healthy")
+        assert healthy is not None, text[:3_000]
+        assert healthy.topics["orders"].lags == [10, 10], text[:3_000]
+    assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 < _GIB // 4
+
+
+@pytest.mark.parametrize("topic", list(SOUND))
+@pytest.mark.parametrize("text", STRANGERS, ids=lambda text: repr(text[:30]))
+def test_a_row_that_is_none_is_counted(topic: str, text: bytes):
+    """And told, the first few times."""
+    worker = Worker()
+    worker.take(topic, text, key=b"\xff")
+    worker.tick(T0 + SECOND)
+    assert sum(each.count for each in worker.status().quarantined) == 1
+    assert len(worker.said) == 1

@@ -1,0 +1,120 @@
+"""What rebalances cost: from rows in any order, each as often as it likes."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from detect.histories import T0, member, rebalance
+from rebalance_contract import CountedImpact, GroupImpact, Rebalance, RebalanceImpact, Silence
+from rebalance_streaming.engine.impact import ImpactTracker
+
+SECOND = 1_000
+A, B = member("a-1", [0]), member("b-1", [1])
+FIRST = rebalance(T0, [A], [A, B], took_ms=30 * SECOND)
+LATER = rebalance(T0 + 300 * SECOND, [A, B], [A])
+
+
+def rows_of(tracker: ImpactTracker) -> dict[str, RebalanceImpact]:
+    return {row.rebalance_id: row for row in tracker.changed() if isinstance(row, RebalanceImpact)}
+
+
+def silence(partition: int, from_ms: int, to_ms: int) -> Silence:
+    return Silence("orders", partition, from_ms, to_ms)
+
+
+def test_time_is_lost_from_the_start_of_the_rebalance_to_the_next_commit():
+    """Or from the last commit if that was later; each partition once."""
+    tracker = ImpactTracker("prod")
+    tracker.take_rebalance(FIRST)
+    gaps = [silence(0, T0 - 4_000, T0 + 31_000), silence(1, T0 + 2_000, T0 + 30_500)]
+    tracker.take_silences(FIRST.group, gaps)
+    (row,) = rows_of(tracker).values()
+    assert row.silences == tuple(gaps)
+    assert row.lost_partition_ms == 31_000 + 28_500
+    assert tracker.changed() == []
+
+
+@pytest.mark.parametrize(
+    "gap",
+    [silence(0, T0 - 20_000, T0 - 1_000), silence(1, T0 + 30_001, T0 + 50_000)],
+    ids=["over before", "begun after"],
+)
+def test_other_gaps_are_not_its_own(gap: Silence):
+    """Over before it began, or begun after its end."""
+    tracker = ImpactTracker("prod")
+    tracker.take_rebalance(FIRST)
+    tracker.take_silences(FIRST.group, [gap])
+    assert rows_of(tracker) == {}
+
+
+def test_the_order_of_rows_does_not_matter():
+    """The row of a rebalance may come after the silence that it caused: another query writes it."""
+
+    def told(order: tuple[int, ...]) -> tuple[RebalanceImpact, ...]:
+        tracker = ImpactTracker("prod")
+        steps = [
+            lambda: tracker.take_rebalance(replace(FIRST, outcome="ongoing", completed_at_ms=None)),
+            lambda: tracker.take_silences(FIRST.group, [silence(0, T0, T0 + 20_000)]),
+            lambda: tracker.take_silences(FIRST.group, [silence(1, T0 + 1_000, T0 + 25_000)]),
+        ]
+        for step in order:
+            steps[step]()
+        tracker.take_rebalance(FIRST)
+        known = tracker.of_rebalance(FIRST.group, FIRST.rebalance_id)
+        assert known is not None
+        return (known,)
+
+    assert len({told(order) for order in itertools.permutations(range(3))}) == 1
+
+
+def test_a_rebalance_that_is_judged_again_replaces_what_it_added():
+    """Totals count each departure once, however often and by whichever run it is told."""
+    tracker = ImpactTracker("prod")
+    for each in (FIRST, LATER):
+        tracker.take_rebalance(each)
+    tracker.take_time_outs(FIRST.group, FIRST.rebalance_id, ["x"], [])
+    tracker.take_time_outs(LATER.group, LATER.rebalance_id, [], ["b-1"])
+    tracker.take_time_outs(FIRST.group, FIRST.rebalance_id, ["x", "y"], [])
+    (totals,) = [row for row in tracker.changed() if isinstance(row, GroupImpact)]
+    assert totals.totals() == CountedImpact(2, 1, 0)
+    again = ImpactTracker("prod")
+    again.restore(totals)
+    again.take_rebalance(FIRST)
+    again.take_time_outs(FIRST.group, FIRST.rebalance_id, ["x", "y"], [])
+    assert not [row for row in again.changed() if isinstance(row, GroupImpact)]
+
+
+def test_totals_never_go_back_and_stay_bounded():
+    """Of a storm only the latest rebalances are counted one by one; the sum has all of them."""
+    tracker = ImpactTracker("prod")
+    for number in range(250):
+        each: Rebalance = rebalance(T0 + number * 60 * SECOND, [A, B], [A])
+        tracker.take_rebalance(each)
+        tracker.take_time_outs(each.group, each.rebalance_id, ["b-1"], [])
+    (totals,) = [row for row in tracker.changed() if isinstance(row, GroupImpact)]
+    assert totals.totals().members_expired == 250
+    assert len(totals.counted) <= 100
+    again = ImpactTracker("prod")
+    again.restore(totals)
+    old = rebalance(T0, [A, B], [A])
+    again.take_rebalance(old)
+    again.take_time_outs(old.group, old.rebalance_id, ["b-1"], [])
+    assert not [row for row in again.changed() if isinstance(row, GroupImpact)]
+
+
+def test_lag_is_held_against_that_before_the_rebalance():
+    """From before it, over its peak, to when it was made up; not again while it stays the same."""
+    tracker = ImpactTracker("prod")
+    tracker.take_lag(FIRST.group, 10, T0 - 5_000)
+    tracker.take_rebalance(FIRST)
+    tracker.take_lag(FIRST.group, 40, T0 + 20_000)
+    tracker.take_lag(FIRST.group, 40, T0 + 25_000)
+    (row,) = rows_of(tracker).values()
+    assert (row.lag_before, row.lag_peak, row.lag_recovered_at_ms) == (10, 40, None)
+    assert rows_of(tracker) == {}
+    tracker.take_lag(FIRST.group, 5, T0 + 60_000)
+    (row,) = rows_of(tracker).values()
+    assert (row.lag_peak, row.lag_recovered_at_ms) == (40, T0 + 60_000)

@@ -1,0 +1,227 @@
+"""Lag in offsets and in time, as stories of probes and commits."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rebalance_contract import CommitActivity, GroupLag, OffsetActivity, TopicCommits, TopicOffsets
+from rebalance_streaming.engine.lag import LagTable
+
+T0 = 1_790_000_000_000
+
+
+def commit(table: LagTable, offsets: dict[int, int | None], *, at_ms: int = T0, log_offset: int | None = None) -> None:
+    """Let group g commit offsets of the topic orders."""
+    times = [at_ms] * len(offsets)
+    row = TopicCommits(list(offsets), list(offsets.values()), times, times, [], [1] * len(offsets))
+    log_offset = at_ms - T0 if log_offset is None else log_offset
+    counts = ((at_ms - at_ms % 10_000, len(offsets)),)
+    table.take_commits(CommitActivity("c", "g", 3, log_offset, log_offset, 5_000, counts, {"orders": row}))
+
+
+def probe(
+    table: LagTable, ends: dict[int, int | None], *, at_ms: int = T0, stable: dict[int, int | None] | None = None
+) -> None:
+    """Let the prober see end offsets of the topic orders, and measure the group's lag."""
+    told = {"orders": TopicOffsets(list(ends), list(ends.values()))}
+    stable_told = {"orders": TopicOffsets(list(stable), list(stable.values()))} if stable else {}
+    table.take_offsets(OffsetActivity("c", "g", at_ms, ends=told, stable_ends=stable_told))
+    table.measure("g", at_ms)
+
+
+def lag_of(table: LagTable, at_ms: int = T0) -> GroupLag:
+    """Return g's lag, which must be known."""
+    lag = table.lag("g", at_ms)
+    assert lag is not None
+    return lag
+
+
+def test_lag_is_the_end_less_the_committed_offset():
+    """Per partition, topic and group; a partition that was never committed has none."""
+    table = LagTable()
+    commit(table, {0: 10, 2: 30})
+    probe(table, {0: 15, 1: 99, 2: 30})
+    lag = lag_of(table)
+    assert (lag.topics["orders"].partitions, lag.topics["orders"].lags, lag.total) == ([0, 2], [5, 0], 5)
+
+
+def test_nothing_is_said_without_ends_or_commits():
+    """Null, not zero: without the prober nobody knows."""
+    table = LagTable()
+    assert table.lag("g", T0) is None
+    commit(table, {0: 10})
+    assert lag_of(table).total is None
+    assert table.awaits_ends("g")
+    probe(table, {0: None})
+    assert (lag_of(table).total, lag_of(table).topics["orders"].lags) == (None, [None])
+    assert not table.awaits_ends("g")
+
+
+def test_a_commit_newer_than_the_probe_is_no_negative_lag():
+    """The end was asked for before the commit."""
+    table = LagTable()
+    probe(table, {0: 10})
+    commit(table, {0: 14}, at_ms=T0 + 1_000)
+    assert lag_of(table).total == 0
+
+
+def test_groups_that_read_committed_are_measured_to_the_last_stable_offset():
+    """What an open transaction holds back is not theirs to read."""
+    for reads_committed, expected in ((True, 2), (False, 10)):
+        table = LagTable(lambda group, answer=reads_committed: answer and group == "g")  # type: ignore[misc]
+        commit(table, {0: 10})
+        probe(table, {0: 20}, stable={0: 12})
+        assert lag_of(table).total == expected
+
+
+def test_a_deleted_offset_leaves_and_a_grown_topic_joins():
+    """Expiry or OffsetDelete removes a partition; new partitions come with their first commit."""
+    table = LagTable()
+    commit(table, {0: 1, 1: 1})
+    commit(table, {1: None, 5: 7}, at_ms=T0 + 5_000)
+    probe(table, {0: 2, 1: 2, 5: 9}, at_ms=T0 + 6_000)
+    assert lag_of(table).topics["orders"].partitions == [0, 5]
+    commit(table, {0: None, 5: None}, at_ms=T0 + 10_000)
+    assert table.lag("g", T0) is None
+
+
+def test_a_repeated_row_changes_nothing():
+    """Delivery is at least once, and an older row must not bring back an older offset."""
+    table = LagTable()
+    commit(table, {0: 5}, log_offset=9)
+    commit(table, {0: 3}, log_offset=9)
+    commit(table, {0: 2}, log_offset=8)
+    probe(table, {0: 6})
+    assert lag_of(table).total == 1
+    assert table.windows("g", T0)["1m"].commits == 1
+
+
+def test_offsets_nobody_saw_committed_come_from_the_coordinator():
+    """A group that has not committed since the reader began; what was read itself is newer."""
+    table = LagTable()
+    commit(table, {0: 50})
+    told = {"orders": TopicOffsets([0, 1, 2], [40, 7, None])}
+    table.take_offsets(OffsetActivity("c", "g", T0, committed=told))
+    probe(table, {0: 60, 1: 10, 2: 10})
+    assert lag_of(table).topics["orders"].lags == [10, 3]
+
+
+def fill(table: LagTable, seconds: int, rate: int = 10) -> None:
+    """Probe every 5 s while `rate` records a second arrive in partition 0."""
+    for passed in range(0, seconds + 1, 5):
+        probe(table, {0: rate * passed}, at_ms=T0 + passed * 1_000)
+
+
+@pytest.mark.parametrize("behind_seconds", [7, 58, 400])
+def test_time_lag_is_the_age_of_the_oldest_unread_record(behind_seconds: int):
+    """Within the stated error, which is the probe interval or an eighth of the lag."""
+    table, now = LagTable(), 1_200
+    fill(table, now)
+    commit(table, {0: 10 * (now - behind_seconds)}, at_ms=T0 + now * 1_000)
+    lag = lag_of(table, T0 + now * 1_000)
+    time_ms, error_ms = lag.time_lag_ms(T0 + now * 1_000), lag.oldest_unread_error_ms
+    assert time_ms is not None
+    assert not lag.oldest_unread_is_bound
+    assert time_ms - error_ms <= behind_seconds * 1_000 <= time_ms
+    assert error_ms <= max(10_000, 1.5 * behind_seconds * 1_000 / 8)
+
+
+def test_a_record_older_than_all_probes_has_a_minimum():
+    """Never a guess: at least as long as the ends have been watched."""
+    table = LagTable()
+    for passed in (0, 5, 10):
+        probe(table, {0: 1_000 + passed}, at_ms=T0 + passed * 1_000)
+    commit(table, {0: 10}, at_ms=T0 + 10_000)
+    lag = lag_of(table, T0 + 20_000)
+    assert (lag.time_lag_ms(T0 + 20_000), lag.oldest_unread_is_bound) == (20_000, True)
+
+
+def test_a_topic_made_anew_forgets_its_past():
+    """Ends went back: what the old topic's ends were says nothing of the new one."""
+    table = LagTable()
+    fill(table, 100)
+    commit(table, {0: 5}, at_ms=T0 + 100_000)
+    probe(table, {0: 8}, at_ms=T0 + 105_000)
+    lag = lag_of(table, T0 + 106_000)
+    assert (lag.total, lag.oldest_unread_is_bound) == (3, True)
+
+
+def test_windows_of_lag():
+    """The largest lag, its slope in records a second, and the commits counted, over 1, 5 and 15 minutes."""
+    table = LagTable()
+    for passed in range(0, 301, 10):
+        commit(table, {0: 100}, at_ms=T0 + passed * 1_000)
+        probe(table, {0: 100 + 3 * passed}, at_ms=T0 + passed * 1_000)
+    windows = table.windows("g", T0 + 300_000)
+    assert windows["1m"].lag_max == windows["15m"].lag_max == 900
+    assert windows["5m"].lag_slope == pytest.approx(3.0)
+    assert (windows["1m"].commits, windows["15m"].commits) == (6, 31)
+    later = table.windows("g", T0 + 300_000 + 120_000)["1m"]
+    assert (later.commits, later.lag_max, later.lag_slope) == (0, 900, None)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["commit", "probe"]),
+            st.dictionaries(st.integers(0, 5), st.none() | st.integers(0, 1_000), min_size=1, max_size=4),
+            st.integers(0, 60_000),
+        ),
+        max_size=30,
+    )
+)
+def test_lag_is_never_negative_and_always_a_number(steps: list[tuple[str, dict[int, int | None], int]]):
+    """Whatever the brokers answer, in whatever order."""
+    table = LagTable()
+    for number, (what, offsets, at_ms) in enumerate(steps):
+        if what == "commit":
+            commit(table, offsets, at_ms=T0 + at_ms, log_offset=number)
+        else:
+            probe(table, offsets, at_ms=T0 + at_ms)
+        lag = table.lag("g", T0 + at_ms)
+        if lag is not None:
+            assert all(each is None or each >= 0 for topic in lag.topics.values() for each in topic.lags)
+            assert lag.time_lag_ms(T0 + at_ms) is None or lag.time_lag_ms(T0 + at_ms) >= 0  # type: ignore[operator]
+            assert lag.oldest_unread_error_ms >= 0
+
+
+def test_what_was_published_is_taken_up_again():
+    """After a restart positions and totals are there at once, and a row that was counted is not counted again."""
+    before = LagTable()
+    commit(before, {0: 10, 1: 5}, log_offset=7)
+    row = before.lag("g", T0)
+    assert row is not None
+    after = LagTable()
+    after.restore(row)
+    commit(after, {0: 3}, log_offset=7)
+    probe(after, {0: 11, 1: 9})
+    lag = lag_of(after)
+    assert (lag.total, lag.commits, lag.last_commit_ms) == (5, 2, T0)
+
+
+def test_a_later_era_of_the_log_counts_at_lower_positions():
+    """The watched topic was made anew: its offsets begin at 0 again."""
+    table = LagTable()
+    commit(table, {0: 10}, log_offset=500)
+    times = [T0]
+    row = TopicCommits([0], [12], times, times, [], [1])
+    later = CommitActivity("c", "g", 3, 0, 0, 5_000, ((T0, 1),), {"orders": row}, log_era=1)
+    assert table.take_commits(later)
+    assert not table.take_commits(later)
+    assert lag_of(table).topics["orders"].committed == [12]
+
+
+def test_what_is_read_again_after_a_restart_is_in_the_windows_and_not_counted_twice():
+    """The totals go on from the published row, the windows are made from the recent rows, the newest position stays."""
+    before = LagTable()
+    for second in range(5):
+        commit(before, {0: second}, at_ms=T0 + second * 1_000)
+    after = LagTable()
+    after.restore(lag_of(before))
+    for second in range(2, 7):
+        commit(after, {0: second}, at_ms=T0 + second * 1_000)
+        found = lag_of(after)
+        assert found.last_log_offset == max(4, second) * 1_000
+    assert found.commits == 7
+    assert after.windows("g", T0 + 10_000)["1m"].commits == 5
+    assert found.topics["orders"].committed == [6]

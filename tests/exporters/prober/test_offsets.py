@@ -1,0 +1,114 @@
+"""Where partitions end, as asked of their leaders."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from kafka.errors import KafkaTimeoutError, NotLeaderForPartitionError, TopicAuthorizationFailedError
+
+from rebalance_exporters.prober.offsets import OffsetAsker
+from rebalance_exporters.prober.topics import Topic
+
+
+class _Brokers:
+    """Leaders that answer with what a test gives: offsets by (topic, partition), or an error; stable ones lag by 1."""
+
+    def __init__(self, offsets: dict[tuple[str, int], int], errors: dict[str, int] | None = None) -> None:
+        self.offsets, self.errors = offsets, errors or {}
+        self.silent: set[int] = set()
+        self.asked: list[tuple[int | None, int, int]] = []
+        self.rows: list[Any] = []
+
+    def ask(self, requests):
+        return {broker: [self._answer(broker, each) for each in several] for broker, several in requests.items()}
+
+    def _answer(self, broker, request):
+        self.asked.append((broker, request.isolation_level, sum(len(each.partitions) for each in request.topics)))
+        self.rows += request.topics
+        if broker in self.silent:
+            return KafkaTimeoutError("late")
+        return SimpleNamespace(topics=[self._topic(each, request.isolation_level) for each in request.topics])
+
+    def _topic(self, topic, level):
+        code = self.errors.get(topic.name, 0)
+        numbers = [each.partition_index for each in topic.partitions]
+        rows = [
+            SimpleNamespace(
+                partition_index=each, error_code=code, offset=self.offsets.get((topic.name, each), -1) - level
+            )
+            for each in numbers
+        ]
+        return SimpleNamespace(name=topic.name, partitions=rows)
+
+
+def make(brokers: _Brokers) -> OffsetAsker:
+    """An asker of these brokers."""
+    return OffsetAsker(brokers)  # type: ignore[arg-type]
+
+
+def test_each_leader_is_asked_for_its_partitions():
+    """Once for the stable offsets and once for the ends; an offset below 0 is unknown."""
+    brokers = _Brokers({("t", 0): 5, ("t", 1): 6, ("u", 0): 0})
+    found = make(brokers).ask([Topic("t", (1, 2, 1)), Topic("u", (2,))])
+    assert brokers.asked == [(1, 1, 2), (1, 0, 2), (2, 1, 2), (2, 0, 2)]
+    assert found.end == {"t": [5, 6, None], "u": [0]}
+    assert found.stable == {"t": [4, 5, None], "u": [None]}
+    assert (found.errors, found.failures, found.moved) == ({}, [], set())
+
+
+def test_many_partitions_are_asked_in_batches():
+    """Of whole topics: each batch first for its stable offsets, then for its ends."""
+    topics = [Topic(f"t{number}", (1,) * 4_000) for number in range(3)] + [Topic("large", (1,) * 20_000)]
+    brokers = _Brokers({(topic.name, number): number + 1 for topic in topics for number in range(topic.partitions)})
+    found = make(brokers).ask(topics)
+    assert [count for _, _, count in brokers.asked] == [8_000, 8_000, 4_000, 4_000, 20_000, 20_000]
+    assert found.end == {topic.name: list(range(1, topic.partitions + 1)) for topic in topics}
+    assert found.stable == {topic.name: list(range(topic.partitions)) for topic in topics}
+
+
+def test_a_leader_that_does_not_answer_spoils_its_own_partitions_only():
+    """They are unknown, told in one sentence for all, and its topics may have another leader."""
+    brokers = _Brokers({("t", 0): 5, ("t", 1): 6, ("u", 0): 7})
+    brokers.silent = {2}
+    found = make(brokers).ask([Topic("t", (1, 2)), Topic("u", (1,))])
+    assert found.end == {"t": [5, None], "u": [7]}
+    assert len(set(found.failures)) == 1
+    assert (set(found.errors), found.moved) == ({"t"}, {"t"})
+
+
+def test_errors_are_by_topic():
+    """A permission is named; a leader that is none any more is found out, and so is one that was never there."""
+    brokers = _Brokers({}, {"moved": NotLeaderForPartitionError.errno, "secret": TopicAuthorizationFailedError.errno})
+    found = make(brokers).ask([Topic("moved", (1,)), Topic("secret", (1,)), Topic("orphan", (-1,))])
+    assert "kafka-acls" in found.errors["secret"]
+    assert "NotLeader" in found.errors["moved"]
+    assert "no leader" in found.errors["orphan"]
+    assert found.moved == {"moved", "orphan"}
+    assert found.end == {"moved": [None], "secret": [None], "orphan": [None]}
+
+
+def test_absurd_answers_are_left_out():
+    """Topics and partitions nobody asked for, and errors that Kafka does not have."""
+
+    class Absurd(_Brokers):
+        def _topic(self, topic, level):
+            rows = [SimpleNamespace(partition_index=each, error_code=0, offset=2**63 - 1) for each in (-5, 0, 9, 10**9)]
+            rows.append(SimpleNamespace(partition_index=1, error_code=31_000, offset=3))
+            name = "never asked" if topic.name == "u" else topic.name
+            return SimpleNamespace(name=name, partitions=rows)
+
+    found = make(Absurd({})).ask([Topic("t", (1, 1)), Topic("u", (1,))])
+    assert found.end == {"t": [2**63 - 1, None], "u": [None]}
+    assert set(found.errors) == {"t"}
+
+
+def test_what_is_asked_is_put_together_once():
+    """Until leaders change, or the topic is forgotten."""
+    brokers = _Brokers({})
+    asker = make(brokers)
+    for topics in ([Topic("t", (1,))], [Topic("t", (1,))], [Topic("t", (2,))]):
+        asker.ask(topics)
+    asker.forget([])
+    asker.ask([Topic("t", (2,))])
+    first, second, third, fourth = brokers.rows[::2]
+    assert first is second
+    assert len({id(each) for each in (second, third, fourth)}) == 3

@@ -1,0 +1,189 @@
+"""Made-up client metrics: golden values of all formats, mutated, and well-formed reports with numbers no client has.
+
+    python -m fuzz.reports SECONDS [SEED]
+
+decodes, packs and judges such values for so long (with `tests` and the source roots on PYTHONPATH); the first that
+makes anything fail, or that costs more than 50 ms per 100 kB and 20 ms, is written to standard output.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from detect.histories import CLUSTER, GROUP, MINUTE, SECOND, T0, commits, member, picture, probe
+from detect.turnover import hear, lost
+from goldens import FOLDER
+from rebalance_contract import ClientActivity, decode, encode
+from rebalance_contract.clients import CLIENT_VALUES
+from rebalance_streaming.activity.clients import FAILED, MAX_ROW_BYTES, TOO_SLOW, Message, pack_messages
+from rebalance_streaming.detect.detector import Detector
+from rebalance_streaming.wire.metrics.errors import UndecodableError
+from rebalance_streaming.wire.metrics.formats import FORMATS, decode_metrics
+
+GOLDEN = {
+    path.name: path.read_bytes()
+    for path in sorted((FOLDER / "client-metrics").iterdir())
+    if path.suffix in (".json", ".pb")
+}
+
+EXTREMES: tuple[Any, ...] = (
+    *(0, 0.0, -0.0, 1, -1, 1e-300, 5e-324, 1e308, -1e308, float("inf"), float("-inf"), float("nan")),
+    *(2**31 - 1, 2**31, 2**53, 2**63 - 1, 2**63, -(2**63), 10**30, -(10**30), 253402300799999),
+    *("NaN", "Infinity", "-Infinity", "1e400", "0", "-1", "", "\x00", "x" * 40_000, "²", None, True, [], {}, [[]]),
+)
+USUAL: tuple[Any, ...] = (1, 2, 500, 3_000, 10_000, 45_000, 300_000, 0.33, 12.5)
+SETTINGS = (
+    *("session_timeout_ms", "heartbeat_interval_ms", "max_poll_interval_ms", "max_poll_records"),
+    *("fetch_max_wait_ms", "metadata_max_age_ms", "request_timeout_ms", "auto_commit_interval_ms", "group_protocol"),
+)
+LIBRARIES = ("kafka-python", "confluent-kafka", "apache-kafka-java", "aiokafka", "sarama", "kafkajs", None)
+MEMBERS = tuple(member(f"{name}-1", [number]) for number, name in enumerate(("a", "b", "consumer-g-1")))
+LOST_MS = T0 + MINUTE
+
+
+def mutated(chance: random.Random, value: bytes) -> bytes:
+    """Return a value with bytes changed, cut out, doubled or moved."""
+    raw = bytearray(value)
+    for _ in range(chance.randint(1, 6)):
+        start = chance.randrange(len(raw) + 1)
+        piece = raw[start : start + chance.choice((1, 2, 8, 64))]
+        raw[start : start + len(piece)] = chance.choice(
+            (
+                b"",
+                piece * 2,
+                piece * 50,
+                chance.randbytes(len(piece)),
+                chance.choice((b"[", b"{", b"\xff", b"9" * 30, b"-")),
+            )
+        )
+    return bytes(raw)
+
+
+def altered(chance: random.Random, node: Any, share: float) -> Any:
+    """Return a document with some of its leaves replaced by what no client says."""
+    if isinstance(node, dict):
+        return {key: altered(chance, child, share) for key, child in node.items() if chance.random() > share / 10}
+    if isinstance(node, list):
+        return [altered(chance, child, share) for child in node]
+    return chance.choice(EXTREMES) if chance.random() < share else node
+
+
+def report(chance: random.Random, at_ms: int, who: int) -> bytes:
+    """Return a well-formed report of one of the members, each of its numbers as likely usual as not."""
+
+    def number() -> Any:
+        return chance.choice(EXTREMES if chance.random() < 0.3 else USUAL)
+
+    def moment() -> Any:
+        return number() if chance.random() < 0.2 else at_ms - chance.choice((0, 1, 5_000, 200_000, 400_000))
+
+    metrics = {name: number() for name in CLIENT_VALUES if chance.random() < 0.7}
+    each = MEMBERS[who]
+    document = {
+        "schema": "rebalance-monitor/client-metrics/1",
+        "emitted_ms": moment(),
+        "interval_ms": number(),
+        "tick_late_ms": number(),
+        "seq": number(),
+        "process": {"host": each.host, "start_ms": moment(), "pid": number(), "cpu_s": number()},
+        "client": {
+            "client_id": each.client_id,
+            "group_id": chance.choice((GROUP, None, GROUP)),
+            "member_id": chance.choice((each.member_id, None)),
+            "library": chance.choice(LIBRARIES),
+            "version": chance.choice(("1.4.6", "2.0.2", "", "x", None)),
+            "config": {name: number() for name in SETTINGS if chance.random() < 0.8},
+        },
+        "app": {"last_poll_return_ms": moment(), "waiting_since_ms": chance.choice((None, moment()))},
+        "metrics": {"consumer-metrics": metrics},
+    }
+    if chance.random() < 0.3:
+        document["statistics"] = altered(chance, json.loads(GOLDEN["librdkafka-classic.json"]), 0.05)
+    return json.dumps(document).encode()
+
+
+def any_value(chance: random.Random) -> bytes:
+    """Return a value of any format, changed in its bytes or in its meaning."""
+    value = chance.choice(list(GOLDEN.values()))
+    if value[:1] in (b"{", b"[") and chance.random() < 0.6:
+        return json.dumps(altered(chance, json.loads(value), chance.choice((0.02, 0.2, 0.8)))).encode()
+    return mutated(chance, value)
+
+
+def check_decoding(chance: random.Random) -> bytes:
+    """Decode one made-up value; only the one error may come out. Returns the value."""
+    value = any_value(chance)
+    try:
+        for each in decode_metrics(None, value, T0, pinned=chance.choice((None, None, *FORMATS))):
+            assert all(point.value is None or 0 <= point.value < 1e20 for point in each.points)
+    except UndecodableError as error:
+        assert error.reason  # noqa: PT017 - both outcomes are right
+    return value
+
+
+def check_judging(chance: random.Random, messages: int = 12) -> None:
+    """Let made-up clients report of a group that loses a member; nothing may fail, and rows stay bounded."""
+    detector = Detector(CLUSTER)
+    detector.advance(T0)
+    detector.take_group(picture(T0, *MEMBERS))
+    for number in range(messages):
+        at_ms = T0 + number * 10 * SECOND
+        for row in _rows(chance, at_ms):
+            detector.take_clients(decode(encode(row), ClientActivity))
+        detector.take_commits(commits(at_ms, {0: number, 1: 7, 2: number}))
+        hear(detector, probe(at_ms, "Stable", MEMBERS, ends={0: number * 10, 1: number * 9, 2: number}))
+        if at_ms == LOST_MS:
+            detector.take_rebalance(lost(at_ms - 5_000, MEMBERS[1], MEMBERS))
+            detector.take_group(picture(at_ms, MEMBERS[0], MEMBERS[2]))
+        detector.advance(at_ms)
+        list(detector.timings(at_ms))
+    detector.finish()
+    for finding in detector.book.findings():
+        encode(finding)
+
+
+def _rows(chance: random.Random, at_ms: int) -> Iterator[ClientActivity]:
+    values = [report(chance, at_ms, who) for who in range(len(MEMBERS))]
+    values.append(any_value(chance))
+    sent = [Message("m", None, value, chance.choice((at_ms, at_ms, -1, 2**62))) for value in values]
+    packed = pack_messages(sent, {}, cluster=CLUSTER, pane_ms=5 * SECOND, now_ms=at_ms)
+    assert sum(packed.counts.values()) == len(values)
+    assert not {outcome for _, outcome in packed.counts} & {FAILED, TOO_SLOW}, packed.counts
+    for _, row in packed.rows:
+        assert len(encode(row)) <= MAX_ROW_BYTES
+        yield row
+
+
+def timed(work: Callable[[random.Random], bytes | None], seed: int) -> None:
+    """Do one piece of work, and hold the time of decoding against its bound."""
+    began = time.process_time()
+    value = work(random.Random(seed))
+    spent = time.process_time() - began
+    if value is not None and spent > max(0.02, 0.05 * len(value) / 100_000):
+        sys.stdout.write(f"seed {seed}: {spent * 1000:.0f} ms for {len(value)} bytes\n")
+
+
+def run(seconds: float, seed: int) -> int:
+    """Go on for so long from a seed; returns how many values were tried."""
+    ends = time.monotonic() + seconds
+    first = seed
+    while time.monotonic() < ends:
+        try:
+            for _ in range(20):
+                seed += 1
+                timed(check_decoding, seed)
+            check_judging(random.Random(seed), messages=30)
+        except BaseException:
+            sys.stdout.write(f"seed {seed}\n")
+            raise
+    return seed - first
+
+
+if __name__ == "__main__":
+    tried = run(float(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0)
+    sys.stdout.write(f"{tried} values, nothing failed\n")

@@ -1,0 +1,67 @@
+"""The application around its queries: what it refuses to start with, what the diagnosis waits for, how it stops."""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rebalance_contract import QueryStatus
+from rebalance_streaming.config import StreamConfig
+from rebalance_streaming.errors import StreamError
+from rebalance_streaming.spark import job
+
+
+def query(name: str, *, caught_up: bool = True, read_until_ms: int = 10, **more: Any) -> Any:
+    """Return a query as far as the application looks at one."""
+    status = QueryStatus("c", name, caught_up, 1, 1, 500, read_until_ms=read_until_ms)
+    return SimpleNamespace(name=name, status=status, **more)
+
+
+def test_bad_settings_are_told_at_once_and_before_anything_starts():
+    """Every problem in one sentence."""
+    config = StreamConfig(queries=("membership", "odd"), stall_seconds=0)
+    with pytest.raises(StreamError) as error:
+        job.run(config)
+    for part in ("bootstrap.servers", "['odd']", "stall_seconds"):
+        assert part in str(error.value)
+
+
+def test_the_diagnosis_waits_for_both_queries():
+    """Time goes on as far as the slower one has read; caught up are both or none."""
+    slow, fast = query("membership", read_until_ms=5, caught_up=False), query("activity", read_until_ms=9)
+    inputs = job._InputStatus([slow, fast, query("diagnosis")], StreamConfig())
+    assert inputs.read() == (5, False)
+    slow.status = query("membership", read_until_ms=11).status
+    assert inputs.read() == (9, True)
+
+
+def test_a_process_without_the_diagnosis_waits_for_its_own_query_only():
+    """Nobody is asked what queries elsewhere have read."""
+    config = StreamConfig(queries=("membership",))
+    assert job._InputStatus([query("membership")], config).read() == (10, True)
+
+
+def test_queries_are_stopped_between_two_batches():
+    """A batch that ends in time is not cut."""
+    stopped: list[bool] = []
+    looks = iter([False, False, True])
+    slow = query("membership", is_between_batches=lambda: next(looks), stop_now=lambda: stopped.append(True))
+    job._stop_gracefully([slow], 30)
+    assert stopped == [True]
+    assert next(looks, None) is None
+
+
+def test_a_batch_that_does_not_end_is_cut():
+    """When its time is over; a query whose stop hangs holds up neither the others nor the end."""
+    stopped, released = threading.Event(), threading.Event()
+    endless = query("membership", is_between_batches=lambda: False, stop_now=stopped.set)
+    hanging = query("activity", is_between_batches=lambda: False, stop_now=released.wait)
+    began = time.monotonic()
+    job._stop_gracefully([endless, hanging], 0.1)
+    assert stopped.is_set()
+    assert time.monotonic() - began < 0.1 + job._STOP_SLACK_SECONDS + 30
+    released.set()

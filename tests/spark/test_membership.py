@@ -1,0 +1,339 @@
+"""The membership query without Spark: rows of the log into envelopes, envelopes into groups and rebalances."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from goldens import data_records, key_of, value_of
+from rebalance_contract import (
+    DecodeTotals,
+    GroupSnapshot,
+    Probe,
+    QuarantineTotals,
+    Rebalance,
+    decode,
+    encode,
+)
+from rebalance_deploy.bench import fill
+from rebalance_streaming.activity.commits import LogEra
+from rebalance_streaming.config import StreamConfig
+from rebalance_streaming.spark import membership
+from rebalance_streaming.spark.membership import BUCKETS, COUNTS, PROBE, TOTALS
+from spark.state import Output, Store
+
+CONFIG = StreamConfig(cluster="prod")
+DAY_MS = 86_400_000
+GROUP = "v39-kp3-group-expiry"
+NAMES = tuple(field.name for field in membership._ARROW_SCHEMA)
+COLUMNS = ("topic", "partition", "offset", "timestamp_ms", "key", "value")
+
+#: As Spark's source has it: topic, partition, offset, timestamp, key, value.
+LogRow = tuple[str, int, int, int, bytes | None, bytes | None]
+
+
+def golden_rows(scenario: str = GROUP) -> list[LogRow]:
+    """Return the rows of a golden scenario that are not offset commits."""
+    return [
+        (CONFIG.source_topic, line["partition"], line["offset"], line["timestamp_ms"], key_of(line), value_of(line))
+        for line in data_records(scenario)
+        if line["decoded"]["type"] > 1
+    ]
+
+
+def envelopes(rows: Iterable[LogRow], eras: dict[int, LogEra] | None = None) -> list[dict[str, Any]]:
+    """Decode rows as a task does."""
+    columns = zip(*rows, strict=True)
+    batch = pa.RecordBatch.from_arrays([pa.array(list(column)) for column in columns], names=list(COLUMNS))
+    decoded = membership._make_decoder(CONFIG, eras or {})(iter([batch]))
+    return [row for part in decoded for row in part.to_pylist()]
+
+
+class Query:
+    """The query with its state. Each call of `take` is a batch."""
+
+    def __init__(self, eras: dict[int, LogEra] | None = None) -> None:
+        self._eras = eras or {}
+        self.store = Store(CONFIG, self._eras)
+        self.outputs: list[Output] = []
+
+    def take(self, rows: Iterable[LogRow]) -> list[Output]:
+        """Let a batch be read; returns the rows it led to."""
+        return self.fold(envelopes(rows, self._eras))
+
+    def fold(self, found: Iterable[dict[str, Any]]) -> list[Output]:
+        """Let envelopes be folded."""
+        new = self.store.batch([tuple(each.values()) for each in found], NAMES)
+        self.outputs += new
+        return new
+
+    def latest(self) -> dict[tuple[str, str], bytes | None]:
+        """Return the latest value of each key of the topics of groups and rebalances."""
+        shown = (CONFIG.groups_topic, CONFIG.rebalances_topic)
+        return {(topic, key): value for topic, key, value in self.outputs if topic in shown}
+
+    def group(self, name: str) -> GroupSnapshot:
+        """Return a group's latest picture."""
+        value = self.latest()[CONFIG.groups_topic, f"prod/{name}"]
+        assert value is not None
+        return decode(value, GroupSnapshot)
+
+    def groups(self) -> set[str]:
+        """Return the groups that have a picture."""
+        return {key.partition("/")[2] for (topic, key), value in self.latest().items() if topic == CONFIG.groups_topic}
+
+    def quarantined(self) -> dict[tuple[str, str], int]:
+        """Return what was set aside, by stage and reason, over all buckets."""
+        rows = {
+            key: value for topic, key, value in self.outputs if topic == CONFIG.status_topic and "quarantine" in key
+        }
+        told = [each for value in rows.values() for each in decode(value or b"", QuarantineTotals).quarantined]
+        return {(each.stage, each.reason): each.count for each in told}
+
+    def records(self) -> DecodeTotals:
+        """Return the latest totals of records."""
+        rows = [value for topic, key, value in self.outputs if key == "prod/records/membership"]
+        return decode(rows[-1] or b"", DecodeTotals)
+
+
+def group_row(group: str, generation: int, offset: int, *, partition: int = 7, members: int = 2) -> LogRow:
+    """Return a record of a stable group, a second after the record before."""
+    value = fill.group_value(generation, members, 1_000_000 + offset * 1_000, 4)
+    return CONFIG.source_topic, partition, offset, 1_000_000 + offset * 1_000, fill.group_key(group), value
+
+
+def probe_row(group: str, state: str, *, offset: int = 0, at_ms: int = 2_000_000, **changes: Any) -> LogRow:
+    """Return a probe's message."""
+    text = encode(Probe(probed_at_ms=at_ms, cluster="prod", group=group, state=state, **changes))
+    return CONFIG.probes_topic, 0, offset, at_ms, group.encode(), text
+
+
+def neighbour_in(bucket: int) -> str:
+    """Return the name of a group in a bucket."""
+    return next(name for name in map(chr, range(33, 127)) if membership._bucket_of(name) == bucket)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """The worker's clock, which stands where the test puts it."""
+    now = {"ms": golden_rows()[-1][3] + 100}
+    monkeypatch.setattr(membership, "_now_ms", lambda: now["ms"])
+    return now
+
+
+# --- Addressing ---
+
+
+def test_records_are_addressed_to_their_groups_bucket():
+    """Same group, same bucket, whatever the record; what was counted goes to a key of its own."""
+    found = envelopes([*golden_rows(), probe_row(GROUP, "Stable")])
+    of_groups = [each for each in found if each["bucket"] != TOTALS]
+    assert all(each["bucket"] == membership._bucket_of(each["name"]) for each in of_groups)
+    assert all(0 <= each["bucket"] < BUCKETS for each in of_groups)
+    assert {each["type"] for each in of_groups} == {2, PROBE}
+    assert [each["type"] for each in found if each["bucket"] == TOTALS] == [COUNTS]
+
+
+def test_what_is_no_record_of_a_group_is_counted_and_goes_no_further():
+    """Garbage, unknown types and unsupported versions each end in their outcome."""
+    key, value = fill.group_key("g"), fill.group_value(1, 1, 0)
+    odd = [(None, None), (b"", b"x"), (b"\x00\x63", b"x"), (key, value[:7]), (key, b"\x7f\xff" + value[2:])]
+    rows = [(CONFIG.source_topic, 3, i, 0, *each) for i, each in enumerate(odd)]
+    query = Query()
+    query.take(rows)
+    assert query.latest() == {}
+    assert sum(each.count for each in query.records().records) == len(odd)
+    assert {each.outcome for each in query.records().records} == {"corrupt", "unsupported"}
+
+
+def test_records_are_counted_once():
+    """A batch that is run again after a crash, and one that begins earlier, add nothing for what was counted."""
+    rows, query = golden_rows(), Query()
+    query.take(rows)
+    once = query.records()
+    query.take(rows)
+    assert query.records() == once
+    assert sum(each.count for each in once.records) == len(rows)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        b"",
+        b"\xff",
+        b"[]",
+        b'{"state":' + b"[" * 100_000,
+        b'{"schema":"x","probed_at_ms":' + b"9" * 400 + b',"cluster":"prod","group":"g","state":"Stable"}',
+        json.dumps({"probed_at_ms": 2**70, "cluster": "prod", "group": "g", "state": "Stable"}).encode(),
+        json.dumps({"probed_at_ms": -(2**70), "cluster": "prod", "group": "g", "state": "Stable"}).encode(),
+        json.dumps(
+            {"probed_at_ms": 1, "cluster": "prod", "group": "g", "state": "x" * 10, "coordinator_id": 2**70}
+        ).encode(),
+        json.dumps({"probed_at_ms": 1, "cluster": "prod", "group": "\ud800", "state": "Stable"}).encode(),
+        json.dumps({"probed_at_ms": 1, "cluster": "prod", "group": "g", "state": "A", "group_epoch": 2**65}).encode(),
+        json.dumps({"probed_at_ms": 1, "cluster": "prod", "group": "g", "state": "A", "settled_at_ms": 2**65}).encode(),
+    ],
+)
+def test_no_probe_ends_the_query(value: bytes | None):
+    """Whatever stands in the probes topic, the groups of the same batch are folded, now and in the next one."""
+    query = Query()
+    query.take([(CONFIG.probes_topic, 0, 5, 1_000, b"g", value), group_row("g", 1, 1), group_row("other", 1, 2)])
+    query.take([group_row("g", 2, 3), group_row("other", 2, 4)])
+    assert query.groups() >= {"g", "other"}
+    assert [query.group(name).generation for name in ("g", "other")] == [2, 2]
+
+
+# --- Folding ---
+
+
+def test_where_batches_end_changes_nothing(clock: dict[str, int]):
+    """One batch, one per record, and a batch that is run again lead to the same rows."""
+    rows = golden_rows("classic-rdk-range-join-leave")
+    at_once, one_by_one, repeated = Query(), Query(), Query()
+    at_once.take(rows)
+    for row in rows:
+        one_by_one.take([row])
+    for part in (rows[:3], rows[:3], rows):
+        repeated.take(part)
+    rebalances = {key for topic, key in at_once.latest() if topic == CONFIG.rebalances_topic}
+    assert rebalances
+    assert at_once.latest() == one_by_one.latest() == repeated.latest()
+
+
+def test_records_of_one_batch_are_folded_in_the_logs_order(clock: dict[str, int]):
+    """Spark hands a key's rows over in any order; probes come last, for they tell of the present."""
+    rows, in_order, shuffled = golden_rows("classic-rdk-range-join-leave"), Query(), Query()
+    in_order.take(rows)
+    shuffled.fold(reversed(envelopes(rows)))
+    assert in_order.latest() == shuffled.latest()
+
+
+def test_groups_of_one_bucket_are_kept_apart():
+    """Many more groups than buckets, in one batch and in the next: each has its own generation."""
+    names = [f"group-{number}" for number in range(3 * BUCKETS)]
+    query = Query()
+    query.take(group_row(name, number + 1, number) for number, name in enumerate(names))
+    assert len(query.store.buckets) <= BUCKETS + 1
+    query.take(group_row(name, number + 100, 1_000 + number) for number, name in enumerate(names[:5]))
+    assert [query.group(name).generation for name in names] == [
+        number + (100 if number < 5 else 1) for number in range(len(names))
+    ]
+
+
+def test_a_probe_changes_what_the_log_cannot_tell():
+    """A group that prepares a rebalance says so; a probe of a group that nothing is known of is kept too."""
+    query = Query()
+    query.take([group_row("g", 1, 1)])
+    query.take([probe_row("g", "PreparingRebalance")])
+    assert query.group("g").state == "PreparingRebalance"
+
+
+def test_what_was_there_before_the_monitor_is_no_history():
+    """Records below the era's first live position make a picture and no rebalance."""
+    query = Query({7: LogEra(10)})
+    query.take([group_row("g", 4, 3)])
+    assert (query.group("g").generation, sum(query.group("g").counters.rebalances.values())) == (4, 0)
+    query.take([group_row("g", 5, 11, members=3)])
+    assert sum(query.group("g").counters.rebalances.values()) == 1
+
+
+def test_rows_have_the_contracts_keys(clock: dict[str, int]):
+    """A rebalance's key ends in its id; both topics' values are of the cluster that was named."""
+    query = Query()
+    query.take(golden_rows())
+    for (topic, key), value in query.latest().items():
+        assert value is not None
+        row = decode(value, GroupSnapshot if topic == CONFIG.groups_topic else Rebalance)
+        tail = f"/{row.rebalance_id}" if isinstance(row, Rebalance) else ""
+        assert key == f"prod/{row.group}{tail}"
+
+
+# --- Forgetting ---
+
+
+def test_a_group_that_is_gone_is_dropped_after_a_day(clock: dict[str, int]):
+    """Its totals wait for its return; then its state goes, and its row is a tombstone, once its bucket is touched."""
+    query = Query()
+    query.take(golden_rows())
+    (name,) = query.groups()
+    (bucket,) = (each["bucket"] for each in envelopes(golden_rows())[:1])
+    neighbour = neighbour_in(bucket)
+    gone_ms = golden_rows()[-1][3]
+    assert query.group(name).state == "Deleted"
+    clock["ms"] = gone_ms + DAY_MS - 1
+    query.take([group_row(neighbour, 1, 1)])
+    assert query.latest()[CONFIG.groups_topic, f"prod/{name}"] is not None
+    clock["ms"] = gone_ms + DAY_MS
+    query.take([group_row(neighbour, 2, 2)])
+    assert query.latest()[CONFIG.groups_topic, f"prod/{name}"] is None
+    assert set(query.store.buckets[bucket].groups.values) == {neighbour}
+
+
+def test_a_group_that_comes_back_within_the_day_stays(clock: dict[str, int]):
+    """It was deleted, and is not any more when its time would be over."""
+    query = Query()
+    query.take(golden_rows())
+    (name,) = query.groups()
+    last = golden_rows()[-1]
+    value = fill.group_value(1, 2, last[3] + 1_000, 4)
+    query.take([(last[0], last[1], last[2] + 1, last[3] + 1_000, fill.group_key(name), value)])
+    clock["ms"] = last[3] + 2 * DAY_MS
+    query.take([(last[0], last[1], last[2] + 2, last[3] + 2_000, fill.group_key(name), value)])
+    assert query.group(name).state == "Stable"
+
+
+# --- Setting aside ---
+
+
+def test_a_record_that_fails_is_set_aside(monkeypatch: pytest.MonkeyPatch):
+    """The group's other records, and other groups, are folded; it is counted once per record."""
+    fold = membership.fold
+
+    def fold_or_fail(state: Any, record: Any) -> Any:
+        if record.offset == 2:
+            raise ZeroDivisionError
+        return fold(state, record)
+
+    monkeypatch.setattr(membership, "fold", fold_or_fail)
+    query = Query()
+    query.take([group_row("g", 1, 1), group_row("g", 2, 2), group_row("g", 3, 3), group_row("other", 1, 4)])
+    assert (query.group("g").generation, query.group("other").generation) == (3, 1)
+    assert query.quarantined() == {("record", "ZeroDivisionError"): 1}
+
+
+def test_a_probe_that_fails_is_set_aside(monkeypatch: pytest.MonkeyPatch):
+    """As a record is."""
+
+    def fail(_state: Any, _probe: Any) -> Any:
+        raise OverflowError
+
+    monkeypatch.setattr(membership, "observe", fail)
+    query = Query()
+    query.take([group_row("g", 1, 1), probe_row("g", "Stable")])
+    assert query.group("g").generation == 1
+    assert query.quarantined() == {("probe", "OverflowError"): 1}
+
+
+def test_a_group_whose_state_cannot_be_read_is_set_aside():
+    """Its state stays as it is for whoever can read it; its bucket goes on, and the count over batches adds up."""
+    query = Query()
+    bucket = membership._bucket_of("g")
+    neighbour = neighbour_in(bucket)
+    query.take([group_row("g", 1, 1), group_row(neighbour, 1, 2)])
+    query.store.buckets[bucket].groups.values["g"] = (b"\xff\xff",)
+    for number in (2, 3):
+        query.take([group_row("g", number, 2 * number + 1), group_row(neighbour, number, 2 * number + 2)])
+    assert query.group(neighbour).generation == 3
+    assert query.store.buckets[bucket].groups.values["g"] == (b"\xff\xff",)
+    assert sum(query.quarantined().values()) == 2
+    assert {stage for stage, _ in query.quarantined()} == {"group"}
+
+
+def test_workers_get_no_credentials():
+    """What Spark ships to executors holds no client properties."""
+    assert StreamConfig(kafka={"sasl.password": "secret"}).without_secrets().kafka == {}

@@ -1,0 +1,188 @@
+"""Queries that fail, or hang, are started again, each alone, with pauses that grow."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from rebalance_contract import QueryStatus
+from rebalance_streaming.errors import StreamError
+from rebalance_streaming.spark import supervision
+from rebalance_streaming.spark.supervision import SupervisedQuery, root_cause
+from waiting import wait_for
+
+STALL_SECONDS = 60.0
+
+
+def supervised(name: str, start: Callable[[], StreamingQuery], said: list[str]) -> SupervisedQuery:
+    """Return a query under supervision."""
+    status = QueryStatus("c", name, False, started_at_ms=1, updated_at_ms=1, trigger_ms=100)
+    return SupervisedQuery(status, None, start, said.append)
+
+
+def now_ms() -> int:
+    """Return the time."""
+    return int(time.time() * 1000)
+
+
+# --- Pauses ---
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The steady clock, which stands where the test puts it."""
+    steady = SimpleNamespace(now=1_000.0)
+    monkeypatch.setattr(supervision, "time", SimpleNamespace(monotonic=lambda: steady.now))
+    return steady
+
+
+def test_pauses_grow_up_to_a_minute(clock: SimpleNamespace):
+    """A query that cannot start is tried again after 1, 2, 4 … 60 s; how often it failed and why is in its status."""
+    tried: list[float] = []
+
+    def fail() -> StreamingQuery:
+        tried.append(clock.now)
+        raise StreamError("the topic is gone")
+
+    said: list[str] = []
+    query = supervised("membership", fail, said)
+    while clock.now < 1_400:
+        query.tend(0, STALL_SECONDS)
+        clock.now += 0.5
+    pauses = [later - earlier for earlier, later in itertools.pairwise(tried)]
+    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60, 60, 60, 60]
+    assert (query.status.restarts, query.status.error) == (len(tried), "the topic is gone")
+    assert said[0] == "the membership query ended: the topic is gone; it goes on where it was in 1 s"
+
+
+def test_a_query_that_recovered_is_tried_soon_again(clock: SimpleNamespace):
+    """What ran well for long has earned a quick return."""
+    runs: list[SimpleNamespace] = []
+
+    def start() -> StreamingQuery:
+        runs.append(SimpleNamespace(isActive=True, exception=lambda: None))
+        return runs[-1]  # type: ignore[return-value]
+
+    query = supervised("membership", start, [])
+    for _ in range(5):
+        query.tend(0, STALL_SECONDS)
+        runs[-1].isActive = False
+        query.tend(0, STALL_SECONDS)
+        clock.now += 60
+    query.tend(0, STALL_SECONDS)
+    clock.now += 600
+    runs[-1].isActive = False
+    count = len(runs)
+    query.tend(0, STALL_SECONDS)
+    clock.now += 1
+    query.tend(0, STALL_SECONDS)
+    assert len(runs) == count + 1
+    assert query.status.error is None
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("a\n\tat x\nCaused by: b\n\tat y\nCaused by: c\n\tat z", "c"),
+        ("one line", "one line"),
+        (
+            'x: Traceback (most recent call last):\n  File "a"\n    b()\nKeyError: 5\n SQLSTATE: 39000\n\tat z',
+            "KeyError: 5",
+        ),
+        ("=== Streaming Query ===\nwhat it was\n\tat x", "what it was"),
+        ("", "unknown"),
+        ("x" * 10_000, "x" * 500),
+    ],
+)
+def test_an_error_is_told_by_its_cause(text: str, cause: str):
+    """One line, not the stack."""
+    assert root_cause(text) == cause
+
+
+# --- With Spark ---
+
+
+@pytest.fixture
+def running(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[..., StreamingQuery]]:
+    """Start queries that read a row every 0.1 s, and hand each batch to a function or each row to a worker."""
+
+    def start(name: str, take: Callable[[DataFrame, int], None]) -> StreamingQuery:
+        rows = spark.readStream.format("rate").option("rowsPerSecond", 10).load()
+        writer = rows.writeStream.queryName(name).foreachBatch(take)
+        return writer.trigger(processingTime="100 milliseconds").start()
+
+    yield start
+    for query in spark.streams.active:
+        query.stop()
+
+
+@pytest.mark.spark
+def test_a_query_that_fails_takes_no_other_with_it(running: Callable[..., StreamingQuery]):
+    """One fails in each batch and comes back each time; the other, begun before, goes on all the while."""
+    batches: list[int] = []
+    said: list[str] = []
+
+    def fail(_batch: DataFrame, _number: int) -> None:
+        raise ValueError("this batch cannot be")
+
+    sick = supervised("sick", lambda: running("sick", fail), said)
+    well = supervised("well", lambda: running("well", lambda _, number: batches.append(number)), said)
+
+    def tended() -> bool:
+        for query in (sick, well):
+            query.tend(now_ms(), STALL_SECONDS)
+        return sick.status.restarts >= 3 and len(batches) > 5
+
+    wait_for(tended, lambda: f"three restarts, not {said}")
+    assert (well.status.restarts, well.status.error) == (0, None)
+    assert {line.partition("; it goes on")[0] for line in said} == {
+        "the sick query ended: ValueError: this batch cannot be"
+    }
+    seen = len(batches)
+    wait_for(lambda: len(batches) > seen, "the other query to go on")
+    for query in (sick, well):
+        query.stop_now()
+
+
+@pytest.mark.spark
+def test_a_batch_that_makes_no_progress_is_ended(spark: SparkSession, tmp_path: Path):
+    """A Python worker hangs, once; the query says so, is ended from outside, started again, and gets on."""
+    hung = tmp_path / "hung"
+    said: list[str] = []
+    states: list[bool] = []
+
+    def hang_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import threading  # noqa: PLC0415
+
+        for batch in batches:
+            if batch.num_rows and not hung.exists():
+                hung.touch()
+                threading.Event().wait()
+            yield batch
+
+    def start() -> StreamingQuery:
+        rows = spark.readStream.format("rate").option("rowsPerSecond", 10).load().coalesce(1)
+        writer = rows.mapInArrow(hang_once, "timestamp timestamp, value long").writeStream.format("noop")
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        return writer.queryName("hanging").trigger(processingTime="100 milliseconds").start()
+
+    query = supervised("hanging", start, said)
+
+    def tended() -> bool:
+        # Until it hangs, and afterwards, a batch may take as long as the machine needs.
+        query.tend(now_ms(), 1.0 if hung.exists() and not query.status.restarts else STALL_SECONDS)
+        states.append(query.status.is_stalled)
+        return query.status.restarts == 1 and query.status.input_rows > 0 and not query.status.is_stalled
+
+    wait_for(tended, lambda: f"the query to get on, not {query.status}: {said}")
+    assert any(states)
+    assert "a batch made no progress for 1 s" in said[0]
+    query.stop_now()

@@ -1,0 +1,102 @@
+"""The watcher hands what happened to each query once, whatever the brokers do meanwhile."""
+
+import threading
+import uuid
+
+import pytest
+from confluent_kafka import Producer
+
+from rebalance_contract import encode
+from rebalance_streaming.cluster import Cluster
+from rebalance_streaming.config import StreamConfig
+from rebalance_streaming.input_watcher import InputWatcher, read_totals
+from rebalance_streaming.log_watch import Ends, TopicLook
+from waiting import wait_for
+
+INPUTS = {"membership": ("log", "probes"), "activity": ("log",)}
+
+
+class Brokers:
+    """What they tell of topics, to be changed by the test."""
+
+    def __init__(self) -> None:
+        self.topics = {"log": TopicLook(1, {0: Ends(0, 100)}), "probes": TopicLook(1, {0: Ends(0, 10)})}
+
+    def look(self, topics):
+        return {name: self.topics[name] for name in topics if name in self.topics}
+
+
+def test_each_query_is_compared_with_its_own_position():
+    """One of two readers of a log was overtaken by retention."""
+    brokers = Brokers()
+    watcher = InputWatcher(brokers.look, INPUTS)
+    watcher.note("membership", {"log": {0: 100}})
+    watcher.note("activity", {"log": {0: 40}})
+    watcher.look_once()
+    assert watcher.take() == []
+    brokers.topics["log"] = TopicLook(1, {0: Ends(50, 100)})
+    watcher.look_once()
+    (told,) = watcher.take()
+    assert (told.query, told.kind, told.count) == ("activity", "skipped", 10)
+    assert watcher.take() == []
+
+
+def test_totals_and_eras_go_on_after_a_restart():
+    """What was published is taken up again, for each query its own."""
+    brokers = Brokers()
+    watcher = InputWatcher(brokers.look, INPUTS)
+    watcher.note("membership", {"log": {0: 120}})
+    watcher.look_once()
+    rows = watcher.totals("c", 7)
+    again = InputWatcher(brokers.look, INPUTS, rows)
+    assert (again.eras("membership", "log"), again.eras("activity", "log")) == ({0: 1}, {})
+    assert again.totals("c", 7) == rows
+
+
+def test_a_position_noted_during_a_look_is_for_the_next():
+    """A query that is fast is not taken for one that has read what is gone."""
+    brokers = Brokers()
+    watcher = InputWatcher(
+        lambda topics: (watcher.note("activity", {"log": {0: 130}}), brokers.look(topics))[1], INPUTS
+    )
+    watcher.look_once()
+    assert watcher.take() == []
+
+
+def test_who_waits_for_brokers_holds_up_nobody():
+    """Notes are taken and stops are obeyed while a look has no answer."""
+    asked, answer = threading.Event(), threading.Event()
+
+    def look(topics):
+        asked.set()
+        answer.wait(60)
+        return {}
+
+    watcher = InputWatcher(look, INPUTS)
+    watcher.start()
+    assert asked.wait(30)
+    watcher.note("activity", {"log": {0: 1}})
+    assert watcher.take() == []
+    watcher.stop()
+    answer.set()
+
+
+@pytest.mark.broker
+def test_rows_come_back_from_the_status_topic(broker):
+    """What one process published, the next one takes up; rows of other clusters and kinds are passed over."""
+    config = StreamConfig(kafka={"bootstrap.servers": broker.bootstrap}, topic_prefix=f"t{uuid.uuid4().hex[:8]}.")
+    cluster = Cluster(config)
+    cluster.ensure_topics()
+    watcher = InputWatcher(cluster.look_at, {"membership": (config.probes_topic,)}, period_seconds=0.1)
+    watcher.note("membership", {config.probes_topic: {0: 5}})
+    watcher.start()
+    (told,) = wait_for(watcher.take, "an incident")
+    watcher.stop()
+    assert (told.kind, told.resume_at) == ("rewound", {0: 0})
+    producer = Producer(dict(config.kafka))
+    for name in (config.cluster, "another"):
+        for row in watcher.totals(name, 7):
+            producer.produce(config.status_topic, key=f"{name}/log/{row.query}", value=encode(row))
+    producer.produce(config.status_topic, key="odd", value=b"{")
+    assert producer.flush(30) == 0
+    assert read_totals(config) == watcher.totals(config.cluster, 7)

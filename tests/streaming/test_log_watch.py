@@ -1,0 +1,262 @@
+"""Nothing befalls an input in silence: each story of a log is told once, in one sentence, and added up for good."""
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rebalance_contract import LogTotals, WatchedTopic, decode, decode_status, encode
+from rebalance_streaming.log_watch import Ends, Incident, LogWatch, TopicLook, compare, take_up
+
+TOPIC = "log"
+OLD, NEW = "uJW6Bb3sSz2nN3Aj0YyTDw", "AIvSgqBnQ0SVbX9iFKqX9A"
+
+
+def a_look(*ends: tuple[int, int], topic_id: str | None = OLD, count: int | None = None) -> TopicLook:
+    """A topic whose partitions 0, 1, … begin and end so."""
+    return TopicLook(
+        len(ends) if count is None else count, {p: Ends(*each) for p, each in enumerate(ends)}, topic_id=topic_id
+    )
+
+
+class Story:
+    """Looks one after the other, and what was said of them."""
+
+    def __init__(self, watch: LogWatch | None = None) -> None:
+        self.watch = watch or LogWatch("membership")
+
+    def look(self, look: TopicLook, positions: Mapping[int, int] | None = None) -> list[Incident]:
+        self.watch, told = compare(self.watch, {TOPIC: look}, {TOPIC: positions or {}})
+        return list(told)
+
+    def kinds(self, look: TopicLook, positions: Mapping[int, int] | None = None) -> list[str]:
+        return [each.kind for each in self.look(look, positions)]
+
+    @property
+    def totals(self) -> WatchedTopic:
+        return self.watch.topics[TOPIC].totals
+
+    def restart(self) -> "Story":
+        """Go on as another process does: from the row in the status topic."""
+        row = decode_status(encode(self.watch.publish("c", 0)))
+        assert isinstance(row, LogTotals)
+        return Story(take_up(row))
+
+
+def test_a_log_that_only_grows_has_no_incident():
+    """Records come and are read; old ones age out behind the reader."""
+    story = Story()
+    assert story.look(a_look((0, 100)), {}) == []
+    assert story.look(a_look((0, 120)), {0: 90}) == []
+    assert story.look(a_look((90, 150)), {0: 120}) == []
+    assert story.watch.eras(TOPIC) == {}
+
+
+def test_retention_that_was_faster_is_counted_once():
+    """The gap is said at the first look, its growth at the next; a query that goes on after it says nothing more."""
+    story = Story()
+    (told,) = story.look(a_look((150, 300)), {0: 100})
+    assert (told.kind, told.count, told.partitions, told.resume_at) == ("skipped", 50, (0,), {})
+    assert "lost 50 positions before the membership query had read them (partition 0)" in told.sentence
+    assert story.look(a_look((150, 300)), {0: 100}) == []
+    (told,) = story.look(a_look((170, 300)), {0: 100})
+    assert told.count == 20
+    assert story.look(a_look((170, 300)), {0: 200}) == []
+    assert story.totals.skipped_records == 70
+
+
+def test_a_stream_that_was_stopped_learns_what_it_missed():
+    """Retention overtook it: the true gap is counted, at the first look after the start, and not again at the next."""
+    story = Story()
+    story.look(a_look((0, 100)), {0: 100})
+    story = story.restart()
+    (told,) = story.look(a_look((1_100, 2_000)), {0: 100})
+    assert (told.kind, told.count) == ("skipped", 1_000)
+    story = story.restart()
+    assert story.look(a_look((1_100, 2_000)), {0: 100}) == []
+    assert story.totals.skipped_records == 1_000
+
+
+def test_a_new_query_has_missed_nothing():
+    """What was gone before it first read is no loss."""
+    assert Story().look(a_look((500, 900))) == []
+
+
+def test_a_tail_that_was_cut_begins_a_new_era_once():
+    """While the query's position is still the old one, even while its last batch moves it, nothing more is said."""
+    story = Story()
+    story.look(a_look((0, 100)), {0: 100})
+    (told,) = story.look(a_look((0, 80)), {0: 100})
+    assert (told.kind, told.count, told.resume_at) == ("rewound", 20, {0: 80})
+    assert story.watch.eras(TOPIC) == {0: 1}
+    assert story.look(a_look((0, 85)), {0: 100}) == []
+    assert story.look(a_look((0, 90)), {0: 103}) == []
+    (told,) = story.look(a_look((0, 95)), {0: 90})
+    assert (told.kind, told.count, told.resume_at) == ("skipped", 10, {0: 80}), "the query came down behind the cut"
+    assert story.look(a_look((0, 95)), {0: 95}) == []
+    assert story.totals.rewinds == 1
+    assert story.totals.lost_positions == 20
+    (told,) = story.look(a_look((0, 90)), {0: 95})
+    assert story.watch.eras(TOPIC) == {0: 2}
+
+
+def test_a_cut_that_a_running_batch_hides_is_seen_by_the_end():
+    """The end fell although the position lies before it: a batch that has not ended may have read what is gone."""
+    story = Story()
+    story.look(a_look((0, 100)), {0: 60})
+    (told,) = story.look(a_look((0, 80)), {0: 60})
+    assert (told.kind, told.count, told.resume_at) == ("rewound", 0, {0: 60})
+    assert story.watch.eras(TOPIC) == {0: 1}
+
+
+def test_a_cut_during_a_stop_is_seen_by_the_position():
+    """There is no look before, only how far the query had read; a restart before it has come down says nothing new."""
+    story = Story().restart()
+    assert story.kinds(a_look((0, 40), (0, 10)), {0: 50, 1: 10}) == ["rewound"]
+    story = story.restart()
+    assert story.look(a_look((0, 45), (0, 10)), {0: 50, 1: 10}) == []
+    assert story.watch.eras(TOPIC) == {0: 1}
+    assert story.totals.rewinds == 1
+
+
+@pytest.mark.parametrize("end", [3, 5_000])
+def test_a_topic_made_anew_is_told_by_its_id(end: int):
+    """Whether its offsets are below or above those that were read; every partition begins a new era, the topic one."""
+    story = Story()
+    story.look(a_look((0, 100), (0, 100)), {0: 100, 1: 70})
+    (told,) = story.look(a_look((0, end), (0, end), topic_id=NEW), {0: 100, 1: 70})
+    assert (told.kind, told.partitions, told.resume_at) == ("made_anew", (0, 1), {0: 0, 1: 0})
+    assert "was deleted and made anew (partitions 0, 1)" in told.sentence
+    assert story.watch.eras(TOPIC) == {0: 1, 1: 1}
+    read_on = story.look(a_look((0, end), (0, end), topic_id=NEW), {0: 0, 1: 0})
+    assert read_on == []
+    assert story.look(a_look((0, end), (0, end), topic_id=NEW), {0: end, 1: end}) == []
+    totals = story.totals
+    assert (totals.recreations, totals.rewinds, totals.skipped_records) == (1, 0, 0)
+
+
+def test_what_a_query_jumps_over_in_a_new_log_is_counted():
+    """Spark comes down from its old position to the end there is by then, with an empty batch."""
+    story = Story()
+    story.look(a_look((0, 100)), {0: 100})
+    story.look(a_look((0, 10), topic_id=NEW), {0: 100})
+    assert story.look(a_look((0, 11), topic_id=NEW), {0: 100}) == []
+    (told,) = story.look(a_look((0, 12), topic_id=NEW), {0: 10})
+    assert (told.kind, told.count, told.resume_at) == ("skipped", 10, {0: 0})
+    assert story.look(a_look((0, 12), topic_id=NEW), {0: 12}) == []
+    assert story.totals.skipped_records == 10
+
+
+def test_a_topic_made_anew_during_a_stop_is_told():
+    """The id is remembered in the row."""
+    story = Story()
+    story.look(a_look((0, 100)), {0: 100})
+    assert story.restart().kinds(a_look((0, 200), topic_id=NEW), {0: 100}) == ["made_anew"]
+
+
+def test_a_topic_made_anew_on_an_old_broker_is_a_rewind():
+    """Without ids only the ends tell."""
+    story = Story()
+    story.look(a_look((0, 100), topic_id=None), {0: 100})
+    assert story.kinds(a_look((0, 3), topic_id=None), {0: 100}) == ["rewound"]
+
+
+def test_an_id_that_is_not_told_once_is_no_other():
+    """A broker of another version in the same cluster may not tell it."""
+    story = Story()
+    story.look(a_look((0, 100)), {0: 100})
+    assert story.look(a_look((0, 100), topic_id=None), {0: 100}) == []
+    assert story.look(a_look((0, 100)), {0: 100}) == []
+
+
+def test_partitions_without_a_leader_are_compared_with_what_was_there_before():
+    """One that could not be looked at for a while is neither cut nor whole."""
+    story = Story()
+    story.look(a_look((0, 100)), {0: 100})
+    assert story.look(TopicLook(1, {}, OLD), {0: 100}) == []
+    assert story.kinds(a_look((0, 90)), {0: 100}) == ["rewound"]
+    story.look(TopicLook(1, {}, NEW), {0: 90})
+    assert story.look(a_look((0, 5), topic_id=NEW), {0: 90}) == [], "a new topic has no old end"
+
+
+def test_growth_is_said_once_and_may_be_read_from_its_beginning():
+    """New partitions are named, for the query to be started again with them; also those that came during a stop."""
+    story = Story()
+    story.look(a_look((0, 9), (0, 9)), {0: 9, 1: 9})
+    (told,) = story.look(a_look((0, 9), (0, 9), (0, 4)), {0: 9, 1: 9})
+    assert (told.kind, told.count, told.resume_at) == ("partitions_added", 1, {2: 0})
+    assert told.sentence == "log has 1 more partitions (partition 2), which the membership query does not read yet"
+    assert story.look(a_look((0, 9), (0, 9), (0, 4)), {0: 9, 1: 9}) == []
+    story = story.restart()
+    (told,) = story.look(a_look((0, 9), (0, 9), (0, 4), (0, 0)), {0: 9, 1: 9})
+    assert told.partitions == (3,)
+    assert story.totals.added_partitions == 2
+
+
+def test_a_topic_is_gone_when_two_looks_say_so():
+    """A broker that has just started knows of no topic for a moment."""
+    story = Story()
+    whole, gone = a_look((0, 9), (0, 9)), TopicLook(0, {})
+    story.look(whole)
+    assert story.look(gone) == []
+    assert story.look(whole) == []
+    assert story.look(gone) == []
+    (told,) = story.look(gone)
+    assert (told.kind, told.partitions) == ("partitions_removed", (0, 1))
+    assert story.look(gone) == []
+    assert story.kinds(a_look((0, 0), (0, 0), topic_id=NEW)) == ["partitions_added", "made_anew"]
+
+
+def test_many_partitions_are_one_sentence():
+    """Fifty partitions that retention overtook are one incident, its count their sum."""
+    (told,) = Story().look(a_look(*[(10, 20)] * 50), dict.fromkeys(range(50), 4))
+    assert told.count == 300
+    assert "(partitions 0, 1, 2, 3, 4 and 45 more)" in told.sentence
+
+
+def test_a_topic_that_cannot_be_looked_at_says_nothing():
+    """The brokers were away."""
+    story = Story()
+    story.look(a_look((0, 100)), {0: 100})
+    before = story.watch
+    assert compare(before, {}, {TOPIC: {0: 100}}) == (before, ())
+
+
+_ENDS = st.tuples(st.integers(0, 50), st.integers(0, 50)).map(lambda each: (min(each), max(each)))
+_LOOKS = st.builds(
+    lambda ends, topic_id, count: a_look(*ends[:count], topic_id=topic_id, count=count),
+    st.lists(_ENDS, min_size=3, max_size=3),
+    st.sampled_from([OLD, NEW, None]),
+    st.integers(0, 3),
+)
+_POSITIONS = st.dictionaries(st.integers(0, 3), st.integers(0, 60), max_size=4)
+
+
+@given(st.lists(st.tuples(_LOOKS, _POSITIONS), max_size=8))
+def test_whatever_befalls_a_log_totals_never_fall_and_repetition_says_nothing(history):
+    """The same look again has nothing new once it was confirmed; no total and no era ever falls, restarts or not."""
+    story, before, eras = Story(), None, {}
+    for look, positions in history:
+        story.look(look, positions)
+        # Partitions that are gone are confirmed by the second look, and so is where a query came down to.
+        assert set(story.kinds(look, positions)) <= {"partitions_removed", "skipped"}
+        assert story.look(look, positions) == []
+        totals = story.totals
+        if before is not None:
+            for name in ("skipped_records", "lost_positions", "rewinds", "recreations", "added_partitions"):
+                assert getattr(totals, name) >= getattr(before, name)
+        now = story.watch.eras(TOPIC)
+        assert all(now.get(partition, 0) >= era for partition, era in eras.items())
+        before, eras = totals, now
+        restarted = story.restart()
+        assert (restarted.totals, restarted.watch.eras(TOPIC)) == (totals, eras)
+
+
+def test_the_row_is_small_while_nothing_happens():
+    """A partition of which there is nothing to tell is not in it."""
+    story = Story()
+    story.look(a_look(*[(0, 5)] * 1_000), dict.fromkeys(range(1_000), 5))
+    row = encode(story.watch.publish("c", 0))
+    assert len(row) < 500
+    assert decode(row, LogTotals).topics[0].partition_count == 1_000

@@ -1,0 +1,106 @@
+"""What a real broker tells of a log that loses records, is made anew or grows, and what is made of that."""
+
+import uuid
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions, NewTopic
+
+from rebalance_deploy.broker import VERSIONS, EmbeddedBroker, find_free_port
+from rebalance_streaming.cluster import Cluster
+from rebalance_streaming.config import StreamConfig
+from rebalance_streaming.log_watch import Ends, Incident, LogWatch, compare
+from waiting import wait_for
+
+pytestmark = pytest.mark.broker
+
+
+class Log:
+    """A topic on a broker, its watch, and a reader that has read it all whenever it is asked."""
+
+    def __init__(self, broker: EmbeddedBroker) -> None:
+        self.topic = f"log-{uuid.uuid4().hex[:8]}"
+        self.bootstrap = broker.bootstrap
+        self.admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        self.cluster = Cluster(StreamConfig(kafka={"bootstrap.servers": broker.bootstrap}))
+        self.watch = LogWatch("membership")
+        self.positions: dict[int, int] = {}
+
+    def create(self) -> None:
+        self.admin.create_topics([NewTopic(self.topic, 2, 1)])[self.topic].result(30)
+        self.wait_for_ends({0: Ends(0, 0), 1: Ends(0, 0)})
+
+    def write(self, count: int) -> None:
+        producer = Producer({"bootstrap.servers": self.bootstrap})
+        for _ in range(count):
+            producer.produce(self.topic, value=b"x", partition=0)
+        assert producer.flush(30) == 0
+
+    def wait_for_ends(self, ends: dict[int, Ends]) -> None:
+        """Wait until the broker tells this of the topic: it confirms a change before it tells others of it."""
+        wait_for(lambda: (found := self.look()) is not None and found.ends == ends, self.look)
+
+    def look(self):
+        return self.cluster.look_at([self.topic]).get(self.topic)
+
+    def compare(self) -> list[Incident]:
+        looks = self.cluster.look_at([self.topic])
+        self.watch, told = compare(self.watch, looks, {self.topic: self.positions})
+        return list(told)
+
+
+@pytest.fixture(params=VERSIONS)
+def log(request, make_broker) -> Log:
+    """A topic of two partitions with ten records in its first, all read, on a broker of each version."""
+    log = Log(make_broker(kafka_version=request.param))
+    log.create()
+    log.write(10)
+    log.wait_for_ends({0: Ends(0, 10), 1: Ends(0, 0)})
+    log.positions = {0: 10, 1: 0}
+    assert log.compare() == []
+    return log
+
+
+def test_each_story_of_a_log_is_told(log: Log):
+    """Records deleted before they were read, partitions added, the topic made anew: each once, with its figures."""
+    log.write(10)
+    log.admin.delete_records([TopicPartition(log.topic, 0, 15)])[TopicPartition(log.topic, 0)].result(30)
+    log.wait_for_ends({0: Ends(15, 20), 1: Ends(0, 0)})
+    (told,) = log.compare()
+    assert (told.kind, told.count, told.partitions) == ("skipped", 5, (0,))
+    assert log.compare() == []
+    log.positions = {0: 20, 1: 0}
+
+    log.admin.create_partitions([NewPartitions(log.topic, 3)])[log.topic].result(30)
+    log.wait_for_ends({0: Ends(15, 20), 1: Ends(0, 0), 2: Ends(0, 0)})
+    (told,) = log.compare()
+    assert (told.kind, told.partitions, told.resume_at) == ("partitions_added", (2,), {2: 0})
+
+    log.admin.delete_topics([log.topic])[log.topic].result(30)
+    wait_for(lambda: (found := log.look()) is not None and found.partition_count == 0, log.look)
+    assert log.compare() == []
+    log.create()
+    removed, told = log.compare()
+    assert (removed.kind, removed.partitions) == ("partitions_removed", (2,))
+    assert (told.kind, told.partitions, told.resume_at) == ("made_anew", (0, 1), {0: 0, 1: 0})
+    assert log.watch.eras(log.topic) == {0: 1, 1: 1}
+    assert log.compare() == []
+    log.positions = {0: 0, 1: 0}
+    assert log.compare() == []
+    totals = log.watch.topics[log.topic].totals
+    assert (totals.skipped_records, totals.recreations, totals.rewinds, totals.added_partitions) == (5, 1, 0, 1)
+
+
+def test_brokers_that_are_away_say_nothing():
+    """A look that nobody answers ends in time, and is no statement about the log."""
+    cluster = Cluster(StreamConfig(kafka={"bootstrap.servers": f"127.0.0.1:{find_free_port()}"}))
+    assert cluster.look_at(["log"]) == {}
+
+
+def test_all_topics_are_looked_at_together(broker):
+    """One that does not exist is told of, and does not stop the others."""
+    log = Log(broker)
+    log.create()
+    found = log.cluster.look_at([log.topic, "nothing-here"])
+    assert {name: each.partition_count for name, each in found.items()} == {log.topic: 2, "nothing-here": 0}

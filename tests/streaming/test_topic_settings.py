@@ -1,0 +1,60 @@
+"""What is said of topics that exist already and are not kept as they must be."""
+
+from dataclasses import replace
+
+import pytest
+
+from rebalance_contract.topics import CLIENT_METRICS, GROUPS, REBALANCES, TOPICS, Topic
+from rebalance_streaming.topic_settings import check_topic
+
+
+@pytest.mark.parametrize("topic", TOPICS, ids=lambda each: each.name)
+def test_a_topic_made_from_the_table_is_right(topic: Topic):
+    """What the stream creates itself passes its own check."""
+    assert check_topic("x", topic, topic.settings) is None
+
+
+@pytest.mark.parametrize("topic", TOPICS, ids=lambda each: each.name)
+def test_what_is_not_told_counts_as_right(topic: Topic):
+    """A broker that leaves a setting out says nothing wrong."""
+    assert check_topic("x", topic, {}) is None
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "fatal"),
+    [
+        ("compact", "delete", True),
+        ("compact", "compact,delete", True),
+        ("compact", "", False),
+        ("delete", "compact", True),
+        ("delete", "compact,delete", True),
+        ("delete", "", False),
+        ("compact,delete", "compact", False),
+        ("compact,delete", "delete", False),
+        ("compact,delete", "delete, compact", None),
+    ],
+)
+def test_a_policy_that_loses_rows_is_no_beginning(wanted: str, found: str, fatal: bool | None):
+    """Rows that age out or are taken for each other are lost; those that stay too long are only in the way."""
+    wrong = check_topic("x", replace(GROUPS, cleanup_policy=wanted), {"cleanup.policy": found})
+    assert (None if wrong is None else wrong.is_fatal) is fatal
+
+
+def test_one_sentence_says_all_and_how_to_mend_it():
+    """Two faults of a topic are one sentence with one command, in the form that kafka-configs takes."""
+    wrong = check_topic("rm.rebalances", REBALANCES, {"cleanup.policy": "compact", "max.message.bytes": "1000"})
+    assert wrong is not None
+    assert not wrong.is_fatal
+    assert wrong.sentence.startswith("topic rm.rebalances has cleanup.policy=compact instead of compact,delete")
+    assert wrong.sentence.endswith(
+        "mend it: kafka-configs --alter --entity-type topics --entity-name rm.rebalances "
+        f"--add-config 'cleanup.policy=[compact,delete],max.message.bytes={REBALANCES.max_message_bytes}'"
+    )
+
+
+def test_what_strangers_may_write_compressed_is_said():
+    """The default lets a message through that unpacks to more than the memory there is."""
+    wrong = check_topic("x", CLIENT_METRICS, {"compression.type": "producer"})
+    assert wrong is not None
+    assert not wrong.is_fatal
+    assert wrong.sentence.endswith("--add-config 'compression.type=uncompressed'")
