@@ -200,11 +200,8 @@ def as_settled(row: Row) -> Row:
 
 
 def impacts_differ(rig: Rig, replayed: Rows) -> dict[Any, Any]:
-    """Return the fields that differ, by rebalance, or by group for the totals.
-
-    When lag was back depends on whether the stream had read the rebalance or the probe first.
-    """
-    return differences(rows(rig, "impact", ("group", "rebalance_id")), replayed, {"kind", "lag_recovered_at_ms"})
+    """Return the fields that differ, by rebalance, or by group for the totals."""
+    return differences(rows(rig, "impact", ("group", "rebalance_id")), replayed, {"kind"})
 
 
 def lags_differ(rig: Rig, replayed: Rows) -> dict[Any, Any]:

@@ -15,6 +15,8 @@ SECOND = 1_000
 A, B = member("a-1", [0]), member("b-1", [1])
 FIRST = rebalance(T0, [A], [A, B], took_ms=30 * SECOND)
 LATER = rebalance(T0 + 300 * SECOND, [A, B], [A])
+#: Lag before both rebalances, between them and after: (milliseconds from T0, records).
+LAGS = [(-5_000, 10), (20_000, 40), (299_000, 40), (305_000, 60), (360_000, 35)]
 
 
 def rows_of(tracker: ImpactTracker) -> dict[str, RebalanceImpact]:
@@ -103,6 +105,37 @@ def test_totals_never_go_back_and_stay_bounded():
     again.take_rebalance(old)
     again.take_time_outs(old.group, old.rebalance_id, ["b-1"], [])
     assert not [row for row in again.changed() if isinstance(row, GroupImpact)]
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_lag_belongs_to_the_rebalance_that_was_the_latest_when_it_was_measured(order: tuple[int, ...]):
+    """Whichever was read first: rebalances and probes come by different queries."""
+    tracker = ImpactTracker("prod")
+    steps = [
+        lambda: [tracker.take_lag(FIRST.group, lag, T0 + at_ms) for at_ms, lag in LAGS],
+        lambda: tracker.take_rebalance(FIRST),
+        lambda: tracker.take_rebalance(LATER),
+    ]
+    for step in order:
+        steps[step]()
+    first, later = (tracker.of_rebalance(each.group, each.rebalance_id) for each in (FIRST, LATER))
+    assert first is not None
+    assert later is not None
+    assert (first.lag_before, first.lag_peak, first.lag_recovered_at_ms) == (10, 40, None)
+    assert (later.lag_before, later.lag_peak, later.lag_recovered_at_ms) == (40, 60, T0 + 360_000)
+
+
+def test_lag_of_a_long_watch_outlives_its_measurements():
+    """What was before stays known when more has been measured since than is remembered."""
+    tracker = ImpactTracker("prod")
+    tracker.take_lag(FIRST.group, 10, T0 - SECOND)
+    tracker.take_rebalance(FIRST)
+    for second in range(1, 800):
+        tracker.take_lag(FIRST.group, 50 + second, T0 + second * SECOND)
+    tracker.take_lag(FIRST.group, 10, T0 + 801 * SECOND)
+    known = tracker.of_rebalance(FIRST.group, FIRST.rebalance_id)
+    assert known is not None
+    assert (known.lag_before, known.lag_peak, known.lag_recovered_at_ms) == (10, 849, T0 + 801 * SECOND)
 
 
 def test_lag_is_held_against_that_before_the_rebalance():

@@ -2,40 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groups.records import Log, member
-from rebalance_contract import Rebalance
-from rebalance_streaming.engine.lag_around import LagAround, watch_lag
-from rebalance_streaming.groups.fold import fold
-from rebalance_streaming.groups.model import new_state
+from detect.histories import T0, member, rebalance
+from rebalance_streaming.engine.lag_around import LagAround, lag_around
 
-A, B = (member(f"{name}-1", client_id=name) for name in "ab")
-
-
-def grown() -> Rebalance:
-    """Return the rebalance in which a second member joined."""
-    state, found = new_state("test", "g"), []
-    for record in Log().write(1, A).write(2, A, B).records:
-        state, rebalances = fold(state, record)
-        found += rebalances
-    return found[-1]
-
-
-REBALANCE = grown()
-DONE_MS = REBALANCE.completed_at_ms or 0
+A, B = member("a-1"), member("b-1")
+DONE_MS = T0 + 10_000
+REBALANCE = rebalance(T0, [A], [A, B], took_ms=10_000)
 
 
 def watched(*measurements: tuple[int, int], before: int | None = None) -> LagAround | None:
     """Watch lag measured so many milliseconds after the end of the rebalance: (when, records)."""
-    around = None
-    for after_ms, lag in measurements:
-        around = watch_lag(around, REBALANCE, lag, before, DONE_MS + after_ms)
-    return around
+    earlier = [] if before is None else [(REBALANCE.started_before_ms - 1, before)]
+    return lag_around(REBALANCE, [*earlier, *((DONE_MS + after_ms, lag) for after_ms, lag in measurements)])
 
 
 @pytest.mark.parametrize(
@@ -71,7 +53,6 @@ def test_lag_from_before_over_its_peak_to_its_end(
     assert around is not None
     recovered = None if expected[2] is None else DONE_MS + expected[2]
     assert (around.before, around.peak, around.recovered_at_ms) == (*expected[:2], recovered)
-    assert (around.group, around.rebalance_id) == ("g", REBALANCE.rebalance_id)
 
 
 def test_a_first_measurement_after_the_end_tells_nothing():
@@ -80,13 +61,21 @@ def test_a_first_measurement_after_the_end_tells_nothing():
     assert watched((5_000, 90), (10_000, 0), before=None) is None
 
 
-def test_the_next_rebalance_begins_anew():
-    """What was known belongs to the one before; that it was not made up by then stays so."""
-    around = watched((5_000, 90), before=10)
-    after = watch_lag(around, replace(REBALANCE, rebalance_id="next"), 80, 90, DONE_MS + 60_000)
-    assert after == LagAround("g", "next", 90, 90, DONE_MS + 60_000)
-    ongoing = replace(REBALANCE, rebalance_id="next", completed_at_ms=None)
-    assert watch_lag(around, ongoing, 80, 90, DONE_MS + 60_000) == LagAround("g", "next", 90, 90)
+def test_what_is_measured_after_the_next_began_is_the_next_ones():
+    """That lag was not made up by then stays so."""
+    measured = [(REBALANCE.started_before_ms - 1, 10), (DONE_MS + 5_000, 90), (DONE_MS + 60_000, 0)]
+    assert lag_around(REBALANCE, measured, DONE_MS + 60_000) == LagAround(10, 90)
+    assert lag_around(REBALANCE, measured, DONE_MS + 60_001) == LagAround(10, 90, DONE_MS + 60_000)
+    assert lag_around(REBALANCE, measured[:1], None) is None
+
+
+def test_what_an_earlier_run_knew_goes_on():
+    """Unless what was before is measured again."""
+    known = LagAround(10, 50)
+    assert lag_around(REBALANCE, [], None, known) == known
+    assert lag_around(REBALANCE, [(DONE_MS + 5_000, 90)], None, known) == LagAround(10, 90)
+    assert lag_around(REBALANCE, [(DONE_MS + 5_000, 9)], None, known) == LagAround(10, 50, DONE_MS + 5_000)
+    assert lag_around(REBALANCE, [(REBALANCE.started_before_ms - 1, 7), (DONE_MS, 8)], None, known) == LagAround(7, 8)
 
 
 @given(

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from rebalance_contract import CountedImpact, GroupImpact, Rebalance, RebalanceImpact, Silence
-from rebalance_streaming.engine.lag_around import WATCHED_MS, LagAround, watch_lag
+from rebalance_streaming.engine.lag_around import LagAround, lag_around
 
 #: Rebalances of a group that may still cost something, and those whose share of the totals may still change.
 _KEPT_REBALANCES, _COUNTED = 30, 100
@@ -23,11 +23,12 @@ _KEPT_MEASUREMENTS = 200
 
 @dataclass(slots=True)
 class _Known:
-    """A rebalance with its cost; `restored` are the silences that an earlier run found, which are not read again."""
+    """A rebalance with its cost; `silences` and `lag` are what rests on rows that are not remembered."""
 
     rebalance: Rebalance
     impact: RebalanceImpact
-    restored: tuple[Silence, ...] = ()
+    silences: tuple[Silence, ...] = ()
+    lag: LagAround | None = None
 
 
 @dataclass(slots=True)
@@ -36,8 +37,7 @@ class _GroupCosts:
     rebalances: dict[str, _Known] = field(default_factory=dict)
     restored: dict[str, RebalanceImpact] = field(default_factory=dict)
     silences: deque[Silence] = field(default_factory=lambda: deque(maxlen=_KEPT_SILENCES))
-    around: LagAround | None = None
-    measured: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=_KEPT_MEASUREMENTS))
+    measured: deque[tuple[int, int]] = field(default_factory=deque)
 
 
 class ImpactTracker:
@@ -64,12 +64,13 @@ class ImpactTracker:
         known = group.rebalances.get(name)
         if known is None:
             impact = group.restored.pop(name, RebalanceImpact(self._cluster, rebalance.group, name))
-            group.rebalances[name] = _Known(rebalance, impact, impact.silences)
+            group.rebalances[name] = _Known(rebalance, impact, impact.silences, _lag_of(impact))
             self._drop_old(group)
         else:
             known.rebalance = rebalance
         self._attribute(group)
-        self._hold_lag(group)
+        for each in _at_or_before(group.rebalances.values(), rebalance.started_before_ms)[-2:]:
+            self._hold_lag(group, each)
 
     def take_silences(self, group: str, silences: Iterable[Silence]) -> None:
         """Take up gaps between commits that ended."""
@@ -84,33 +85,27 @@ class ImpactTracker:
         costs = self._of(group)
         if costs.measured and at_ms <= costs.measured[-1][0]:
             return
+        if len(costs.measured) == _KEPT_MEASUREMENTS:
+            costs.measured.popleft()
+            for each in _at_or_before(costs.rebalances.values(), costs.measured[0][0]):
+                each.lag = _lag_of(each.impact)
         costs.measured.append((at_ms, lag))
-        self._hold_lag(costs)
+        for each in _at_or_before(costs.rebalances.values(), at_ms)[-1:]:
+            self._hold_lag(costs, each)
 
-    def _hold_lag(self, costs: _GroupCosts) -> None:
-        """Hold the measurements against that before the latest rebalance, whichever came first, it or they."""
-        latest = max(costs.rebalances.values(), key=lambda each: each.rebalance.started_before_ms, default=None)
-        if latest is None:
-            return
-        rebalance, around = latest.rebalance, costs.around
-        before = [lag for at_ms, lag in costs.measured if at_ms < rebalance.started_before_ms][-1:]
-        if around is None or around.rebalance_id != rebalance.rebalance_id or before:
-            # All that it rests on is remembered, or nothing is known yet: it is worked out anew.
-            around = None
-        for at_ms, lag in costs.measured:
-            if at_ms < rebalance.started_before_ms or at_ms - (rebalance.completed_at_ms or at_ms) > WATCHED_MS:
-                continue
-            around = watch_lag(around, rebalance, lag, before[0] if before else None, at_ms)
-        if around is None or around.rebalance_id != rebalance.rebalance_id:
-            return
-        costs.around = around
+    def _hold_lag(self, costs: _GroupCosts, known: _Known) -> None:
+        """Hold the measurements against a rebalance, whichever came first, it or they."""
+        started_ms = known.rebalance.started_before_ms
+        later = (each.rebalance.started_before_ms for each in costs.rebalances.values())
+        next_started_ms = min((at_ms for at_ms in later if at_ms > started_ms), default=None)
+        around = lag_around(known.rebalance, costs.measured, next_started_ms, known.lag)
         told = replace(
-            latest.impact,
-            lag_before=around.before,
-            lag_peak=around.peak,
-            lag_recovered_at_ms=around.recovered_at_ms,
+            known.impact,
+            lag_before=None if around is None else around.before,
+            lag_peak=None if around is None else around.peak,
+            lag_recovered_at_ms=None if around is None else around.recovered_at_ms,
         )
-        self._put(costs, latest, told)
+        self._put(costs, known, told)
 
     def take_time_outs(
         self, group: str, rebalance_id: str, expired: Iterable[str], poll_timeout: Iterable[str]
@@ -170,7 +165,7 @@ class ImpactTracker:
                 owned[known.rebalance.rebalance_id].setdefault((silence.topic, silence.partition), silence)
         for name, silences in owned.items():
             known = group.rebalances[name]
-            for silence in known.restored:
+            for silence in known.silences:
                 silences.setdefault((silence.topic, silence.partition), silence)
             ordered = tuple(silences[place] for place in sorted(silences))
             start_ms = known.rebalance.started_before_ms
@@ -186,6 +181,18 @@ class ImpactTracker:
         if totals != group.totals:
             group.totals = totals
             self._changed[impact.group, None] = totals
+
+
+def _lag_of(impact: RebalanceImpact) -> LagAround | None:
+    if impact.lag_before is None or impact.lag_peak is None:
+        return None
+    return LagAround(impact.lag_before, impact.lag_peak, impact.lag_recovered_at_ms)
+
+
+def _at_or_before(rebalances: Iterable[_Known], at_ms: int) -> list[_Known]:
+    """Return the rebalances that had begun at a moment, in the order they began."""
+    begun = [each for each in rebalances if each.rebalance.started_before_ms <= at_ms]
+    return sorted(begun, key=lambda each: each.rebalance.started_before_ms)
 
 
 def _latest_overlapping(rebalances: Iterable[_Known], silence: Silence) -> _Known | None:

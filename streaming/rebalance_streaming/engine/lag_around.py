@@ -5,6 +5,7 @@ Lag is measured where commits and end offsets pass by.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from rebalance_contract import Rebalance
@@ -17,29 +18,42 @@ WATCHED_MS = 900_000
 class LagAround:
     """Lag of a group, in records, around one of its rebalances; `recovered_at_ms` is null while it is not made up."""
 
-    group: str
-    rebalance_id: str
     before: int
     peak: int
     recovered_at_ms: int | None = None
 
 
-def watch_lag(
-    known: LagAround | None, rebalance: Rebalance, lag: int, before: int | None, at_ms: int
+def lag_around(
+    rebalance: Rebalance,
+    measured: Iterable[tuple[int, int]],
+    next_started_ms: int | None = None,
+    known: LagAround | None = None,
 ) -> LagAround | None:
-    """Return what is known of the lag around a rebalance, with one more measurement; null while nothing is.
+    """Return what is known of the lag around a rebalance; null while nothing was measured since it began.
 
-    `before` is the last measurement before it began, null when there was none: then the first one while it goes on
-    stands for it, and one after its end tells nothing.
+    `measured` are (time in ms, records), oldest first; those from `next_started_ms` on, when the group's next rebalance
+    began, are that one's. Without a measurement before it began, what is `known` of it goes on; without that, the first
+    one while it goes on stands for what was before, and one after its end tells nothing.
     """
+    started_ms, completed_ms = rebalance.started_before_ms, rebalance.completed_at_ms
+    before: int | None = None
     around = known
-    if around is None or around.rebalance_id != rebalance.rebalance_id:
-        if before is None and rebalance.completed_at_ms is not None and at_ms > rebalance.completed_at_ms:
-            return known
-        start = lag if before is None else before
-        around = LagAround(rebalance.group, rebalance.rebalance_id, start, max(start, lag))
-    if around.recovered_at_ms is not None:
-        return around
-    around = replace(around, peak=max(around.peak, lag))
-    over = rebalance.completed_at_ms is not None and at_ms > rebalance.completed_at_ms
-    return replace(around, recovered_at_ms=at_ms) if over and lag <= around.before else around
+    for at_ms, lag in measured:
+        if at_ms < started_ms:
+            before, around = lag, None
+            continue
+        is_over = completed_ms is not None and at_ms > completed_ms
+        is_of_next = next_started_ms is not None and at_ms >= next_started_ms
+        if is_of_next or (completed_ms is not None and at_ms - completed_ms > WATCHED_MS):
+            break
+        if around is None:
+            if before is None and is_over:
+                break
+            start = lag if before is None else before
+            around = LagAround(start, start)
+        if around.recovered_at_ms is not None:
+            break
+        around = replace(around, peak=max(around.peak, lag))
+        if is_over and lag <= around.before:
+            around = replace(around, recovered_at_ms=at_ms)
+    return around
