@@ -3,7 +3,7 @@
 A recording has one JSON object per line, as `rebalance-monitor record` writes them: `topic` (absent: the offsets
 topic), `partition`, `offset`, `timestamp_ms`, `key_hex`, `value_hex` (null: a tombstone), and `received_at_ms` where
 the recorder noted its clock. Of one log partition, the commits and the other records must each be in the order of their
-offsets. Time is taken from the records, and what the stream does by timer is done when the records have passed it.
+offsets. Time is taken from the records: what the stream does once a time is over is done when records have passed it.
 Topics that are neither the offsets topic nor the monitor's own are read as client metrics.
 """
 
