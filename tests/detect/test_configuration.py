@@ -93,6 +93,13 @@ def test_story_c_had_exactly_a_third():
         assert not list(session_heartbeat_ratio(look(history(picture(T0, exact, B), *events), NOW)))
 
 
+def test_a_session_of_no_length_has_no_share():
+    """A foreign client may join with 0."""
+    member = replace(A, session_timeout_ms=0)
+    events = told(heartbeat_interval_ms=3_000)
+    assert not list(session_heartbeat_ratio(look(history(picture(T0, member, B), *events), NOW)))
+
+
 def test_counted_heartbeats_are_as_good_as_a_rate():
     """A client that only counts is measured by its best minute."""
     beats = [report(NOW - 120_000 + i * 30_000, A, {HEARTBEAT_TOTAL: 5.0 * i}) for i in range(5)]

@@ -241,8 +241,9 @@ def test_one_record_that_takes_most_of_the_limit_needs_a_longer_one():
         replace(A, client_id="sarama"),
         replace(A, client_id="aiokafka-0.8.1", rebalance_timeout_ms=10_000),
         replace(A, rebalance_timeout_ms=None),
+        replace(A, rebalance_timeout_ms=0),
     ],
-    ids=["franz-go", "sarama", "aiokafka", "no limit in the record"],
+    ids=["franz-go", "sarama", "aiokafka", "no limit in the record", "a limit of 0 in the record"],
 )
 def test_no_limit_no_risk(who: Member):
     """Clients that enforce none, or whose limit no source tells."""

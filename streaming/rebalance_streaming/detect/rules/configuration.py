@@ -102,7 +102,7 @@ def session_heartbeat_ratio(look: Look) -> Iterator[Verdict]:
 def _heartbeat_of(look: Look, member: Member) -> tuple[float, bool] | None:
     """Return (heartbeat interval in ms, whether it was told) of a member whose interval is too long for its session."""
     session, client = member.session_timeout_ms, client_of(look, member)
-    if session is None or client is None:
+    if not session or client is None:
         return None
     told = client.config.heartbeat_interval_ms
     if told is not None:

@@ -81,9 +81,12 @@ def _limit_of(member: Member, client: ClientHistory | None) -> int | None:
     """Return a member's max.poll.interval in milliseconds; null where the client enforces none or does not tell it."""
     prints = fingerprint(member, client)
     if client is not None and client.config.max_poll_interval_ms is not None:
-        return client.config.max_poll_interval_ms if prints.enforces_poll else None
-    # aiokafka's rebalance time-out is its session time-out.
-    return member.rebalance_timeout_ms if prints.enforces_poll and prints.library != AIOKAFKA else None
+        limit: int | None = client.config.max_poll_interval_ms
+    else:
+        # aiokafka's rebalance time-out is its session time-out.
+        limit = member.rebalance_timeout_ms if prints.library != AIOKAFKA else None
+    # A join request may carry 0, which is no limit that a gap has a share of.
+    return limit or None if prints.enforces_poll else None
 
 
 def _told_gap(look: Look, member: Member, client: ClientHistory | None) -> _Gap | None:
