@@ -3,7 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-PYTEST := $(BIN)/python -m pytest
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# Tests run in so many processes, a file in one of them: most of the long ones wait for sessions to expire. 0: in this one.
+WORKERS ?= 2
 DURATION ?=
 STORY ?=
 
@@ -32,6 +34,7 @@ demo: setup ## Start a real Kafka, the monitor and a sick consumer; DURATION=60 
 test: tools lint type ## Everything CI runs: lint, types, unit, Spark, real broker and end-to-end tests
 	$(PYTEST) -m "not slow" --durations=15
 
+test-all: WORKERS = 0
 test-all: tools lint type ## The same plus the slow matrices; writes docs/accuracy*.md
 	ACCURACY_REPORT=1 $(PYTEST)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -10,9 +11,25 @@ from rebalance_deploy.broker import DEFAULT_VERSION, EmbeddedBroker
 
 MakeBroker = Callable[..., EmbeddedBroker]
 
+#: Markers of the tests that take longest, longest first.
+_LONG = ("e2e", "broker", "spark")
+
 # How long an example takes says something of the machine and its load; what hangs meets the tests' time-out.
 settings.register_profile("here", deadline=None)
 settings.load_profile("here")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put files with long tests first, in the order they have: at the end two workers then wait for short ones only."""
+
+    def rank(item: pytest.Item) -> int:
+        return next((i for i, name in enumerate(_LONG) if item.get_closest_marker(name)), len(_LONG))
+
+    ranks: dict[Path, int] = {}
+    for item in items:
+        ranks[item.path] = min(rank(item), ranks.get(item.path, len(_LONG)))
+    items.sort(key=lambda item: ranks[item.path])
 
 
 @pytest.fixture(scope="session")
