@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,13 +21,6 @@ from rebalance_deploy.errors import UserError
 SMALL = Shape(groups=30, partitions=3, commits=900, source_partitions=5, seed=7)
 
 
-@pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    """A broker that holds a small log."""
-    with filled_broker(SMALL, tmp_path_factory.mktemp("logs")) as broker:
-        yield broker
-
-
 def committed(bootstrap: str, group: str) -> dict[tuple[str, int], int]:
     """Return what the group's coordinator holds, by topic and partition."""
     # The client must outlive its futures.
@@ -38,35 +30,39 @@ def committed(bootstrap: str, group: str) -> dict[tuple[str, int], int]:
 
 
 @pytest.mark.broker
-def test_the_coordinator_and_the_topics_hold_what_the_truth_says(filled: EmbeddedBroker):
-    """The lag that the generator knows is the one that a broker's own answers give."""
+def test_the_log_and_the_load_on_it_are_what_the_truth_says(tmp_path: Path):
+    """The lag that the generator knows is the one that a broker's own answers give, before the load and after it.
+
+    Real members' commits pass through the coordinator.
+    """
+    output = str(tmp_path / "commits.json")
+    with filled_broker(SMALL, tmp_path / "logs") as broker:
+        check_truth(broker)
+        load = Load(broker.bootstrap, SMALL, commits_per_second=300, seconds=0.6)
+        with commit_load.start(load, output) as process:
+            assert process.wait(60) == 0
+        commits = commit_load.read(output)
+        assert len(commits) == load.requests == 60
+        last = {commit.group: commit.lag for commit in sorted(commits, key=lambda commit: -commit.lag)}
+        truth = Truth(SMALL)
+        assert last == {group: lag - 2 * SMALL.partitions for group, lag in truth.group_lags.items()}
+        ends = 500 * SMALL.partitions
+        assert ends - sum(committed(broker.bootstrap, "group-00003").values()) == last["group-00003"]
+
+
+def check_truth(broker: EmbeddedBroker) -> None:
+    """Compare some groups' offsets with the truth."""
     truth = Truth(SMALL)
-    consumer = Consumer({"bootstrap.servers": filled.bootstrap, "group.id": "unused"})
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused"})
     for group in ("group-00000", "group-00017", "group-00029"):
         ends = {
             place: consumer.get_watermark_offsets(TopicPartition(*place), timeout=10)[1]
             for place in ((truth.topics[group], partition) for partition in range(SMALL.partitions))
         }
-        held = committed(filled.bootstrap, group)
+        held = committed(broker.bootstrap, group)
         assert tuple(ends[place] - held[place] for place in sorted(ends)) == truth.lags[group]
         assert sum(truth.lags[group]) == truth.group_lags[group]
     consumer.close()
-
-
-@pytest.mark.broker
-def test_a_load_commits_for_every_group_what_it_says_it_did(filled: EmbeddedBroker, tmp_path: Path):
-    """Real members' commits pass through the coordinator, and the lag told for each is the one it leaves."""
-    output = str(tmp_path / "commits.json")
-    load = Load(filled.bootstrap, SMALL, commits_per_second=300, seconds=0.6)
-    with commit_load.start(load, output) as process:
-        assert process.wait(30) == 0
-    commits = commit_load.read(output)
-    assert len(commits) == load.requests == 60
-    last = {commit.group: commit.lag for commit in sorted(commits, key=lambda commit: -commit.lag)}
-    truth = Truth(SMALL)
-    assert last == {group: lag - 2 * SMALL.partitions for group, lag in truth.group_lags.items()}
-    ends = 500 * SMALL.partitions
-    assert ends - sum(committed(filled.bootstrap, "group-00003").values()) == last["group-00003"]
 
 
 def test_equal_seeds_give_equal_truths_and_others_do_not():
