@@ -62,7 +62,14 @@ def run_stream(sources: Sources, stop: threading.Event, say: Say) -> None:
         connector = (*jars.resolve("connector"), *map(Path, config.extra_jars))
     from rebalance_streaming.spark import job  # noqa: PLC0415
 
-    job.run(config, detect, jars=connector, stop=stop, notify=lambda line: say(f"stream: {line}"))
+    job.run(
+        config,
+        detect,
+        jars=connector,
+        cache=jars.cache_directory(),
+        stop=stop,
+        notify=lambda line: say(f"stream: {line}"),
+    )
 
 
 def run_export(sources: Sources, stop: threading.Event, say: Say) -> None:

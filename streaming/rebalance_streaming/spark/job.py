@@ -33,6 +33,7 @@ from rebalance_streaming.engine.engine import ACTIVITY
 from rebalance_streaming.errors import StreamError
 from rebalance_streaming.spark.activity import pack_activity
 from rebalance_streaming.spark.checkpoint import Baseline, open_checkpoint, query_path
+from rebalance_streaming.spark.class_archive import ClassArchive
 from rebalance_streaming.spark.diagnosis import DIAGNOSIS, start_diagnosis
 from rebalance_streaming.spark.inputs import WatchedInputs
 from rebalance_streaming.spark.membership import MEMBERSHIP, fold_groups
@@ -69,11 +70,13 @@ def run(
     detect: DetectConfig | None = None,
     *,
     jars: Iterable[Path] = (),
+    cache: Path | None = None,
     stop: threading.Event | None = None,
     notify: Notify = lambda _: None,
 ) -> None:
     """Run the queries until `stop` is set, then finish the running batches.
 
+    `cache` is a directory for what makes later starts faster; null: there is none.
     `notify` receives a line for people at every stage. Raises StreamError when the stream cannot start or breaks.
     """
     stop = stop or threading.Event()
@@ -86,14 +89,16 @@ def run(
     cluster.ensure_topics(notify)
     cluster.check_metric_topics()
     notify(f"cluster {cluster_id}: {len(ends.visible)} partitions of {config.source_topic}; starting Spark")
-    spark = start_session(config, jars)
+    jars = [*jars]
+    archive = ClassArchive(cache, jars) if cache is not None and config.master.startswith("local") else None
+    spark = start_session(config, jars, () if archive is None else archive.options())
     try:
         found = Baseline(cluster_id, config.source_topic, dict(ends.visible))
         baseline = open_checkpoint(spark, config.checkpoint, found)
         watched = WatchedInputs(config, cluster, baseline.first_live)
         inputs = _Inputs(cluster, detect or DetectConfig(), watched, ends, java_properties(config.kafka))
         check_source_delivers(spark, cluster, inputs.properties, ends)
-        _run_queries(spark, config, inputs, stop, notify)
+        _run_queries(spark, config, inputs, stop, notify=notify, archive=archive)
     finally:
         spark.stop()
 
@@ -128,15 +133,27 @@ def check_source_delivers(spark: SparkSession, cluster: Cluster, properties: Map
 
 
 def _run_queries(
-    spark: SparkSession, config: StreamConfig, inputs: _Inputs, stop: threading.Event, notify: Notify
+    spark: SparkSession,
+    config: StreamConfig,
+    inputs: _Inputs,
+    stop: threading.Event,
+    *,
+    notify: Notify,
+    archive: ClassArchive | None,
 ) -> None:
     producer = Producer({**librdkafka_properties(config.kafka), **QUIET, "linger.ms": 50, "enable.idempotence": True})
     process = DiagnosisProcess(config, inputs.detect, notify)
     queries = _queries(spark, config, inputs, process, notify)
+
+    def archive_classes() -> None:
+        if archive is not None:
+            threading.Thread(target=archive.write, args=(spark,), name="class-archive", daemon=True).start()
+
     notify("reading the log up")
     inputs.watched.start()
     try:
-        _watch(queries, process, inputs.watched, _Publishing(config, producer, notify), stop)
+        to = _Publishing(config, producer, notify)
+        _watch(queries, process, inputs.watched, to, stop, on_caught_up=archive_classes)
     finally:
         inputs.watched.stop()
         _stop_gracefully(queries, config.stop_timeout_seconds)
@@ -195,6 +212,8 @@ def _watch(
     watched: WatchedInputs,
     to: _Publishing,
     stop: threading.Event,
+    *,
+    on_caught_up: Callable[[], None],
 ) -> None:
     config = to.config
     inputs = _InputStatus(queries, config)
@@ -215,6 +234,7 @@ def _watch(
         if not announced and caught_up:
             announced = True
             to.notify("caught up with the log")
+            on_caught_up()
 
 
 def _tick(inputs: _InputStatus, process: DiagnosisProcess, stop: threading.Event) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,23 +55,32 @@ def session_options(config: StreamConfig) -> dict[str, str]:
     return options
 
 
-def _own_process_options(config: StreamConfig) -> dict[str, str]:
+def _own_process_options(config: StreamConfig, jars: Sequence[Path], jvm_options: Iterable[str]) -> dict[str, str]:
     """Return what only matters when this process starts Spark itself; `spark-submit` has its own."""
     if not config.master:
-        return {}
+        return _jars(jars, "spark.jars", ",")
+    log_settings = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
     if config.master.startswith("local"):
         # Nobody but this machine has to reach the driver.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        # No executor has to be sent the jars: Spark would copy them for each run.
+        connector = _jars(jars, "spark.driver.extraClassPath", os.pathsep)
+    else:
+        connector = _jars(jars, "spark.jars", ",")
     return {
         "spark.master": config.master,
         "spark.driver.memory": config.driver_memory,
-        "spark.driver.extraJavaOptions": " ".join(
-            (f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}", *_SMALL_JVM)
-        ),
+        "spark.driver.extraJavaOptions": " ".join((log_settings, *_SMALL_JVM, *jvm_options)),
+        **connector,
         **_executor_options(config),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
+
+
+def _jars(jars: Iterable[Path], name: str, separator: str) -> dict[str, str]:
+    paths = separator.join(str(jar) for jar in jars)
+    return {name: paths} if paths else {}
 
 
 def _executor_options(config: StreamConfig) -> dict[str, str]:
@@ -84,17 +93,15 @@ def is_local(checkpoint: str) -> bool:
     return "://" not in checkpoint or checkpoint.startswith("file:")
 
 
-def start_session(config: StreamConfig, jars: Iterable[Path] = ()) -> SparkSession:
+def start_session(config: StreamConfig, jars: Iterable[Path] = (), jvm_options: Iterable[str] = ()) -> SparkSession:
     """Start Spark in this process or, with an empty `master`, join what `spark-submit` started.
 
-    `jars` are the Kafka connector and what it needs; under `spark-submit --jars` there are none to add.
+    `jars` are the Kafka connector and what it needs; under `spark-submit --jars` there are none to add. `jvm_options`
+    go to a JVM that is started here.
     """
     # Workers otherwise start whatever `python3` is first on PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    options = {**session_options(config), **_own_process_options(config)}
-    paths = ",".join(str(jar) for jar in jars)
-    if paths:
-        options["spark.jars"] = paths
+    options = {**session_options(config), **_own_process_options(config, [*jars], jvm_options)}
     if config.master:
         _start_jvm(options)
     builder = SparkSession.builder.appName("rebalance-monitor")

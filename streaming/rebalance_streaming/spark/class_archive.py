@@ -1,0 +1,112 @@
+"""An archive of the classes that Spark's JVM loads (JEP 350), so that later starts neither parse nor verify them.
+
+The first start records which classes it loads and writes them once it has read the log up; starts after it map the
+file. The JVM itself checks that an archive belongs to it and to its jars, and goes on without one that does not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyspark
+from pyspark.sql import SparkSession
+
+#: What the JVM has to say of an archive that does not fit is of use to nobody: it is made anew under another name.
+_SILENT = ("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off")
+#: An archive has about 200 MB; more of them are of installations that are gone.
+_KEPT_ARCHIVES = 3
+#: An attempt that left no archive is made again after a day: had it ended the JVM, each start would end so.
+_RETRY_SECONDS = 86_400
+
+
+class ClassArchive:
+    """The archive of one installation: this JVM, this Spark, these jars. `directory` is a cache and need not exist."""
+
+    def __init__(self, directory: Path, jars: Iterable[Path]) -> None:
+        self._path = directory / f"classes-{_installation(jars)}.jsa"
+        self._attempt = self._path.with_suffix(".attempt")
+
+    def options(self) -> tuple[str, ...]:
+        """Return the JVM's options: use the archive, or record what it will hold."""
+        if self._path.exists():
+            with suppress(OSError):
+                os.utime(self._path)
+            return (*_SILENT, f"-XX:SharedArchiveFile={self._path}")
+        return (*_SILENT, "-XX:+RecordDynamicDumpInfo") if self._is_due() else ()
+
+    def write(self, spark: SparkSession) -> bool:
+        """Write the archive if the JVM recorded for it; returns whether there is one now. Takes some seconds."""
+        if self._path.exists() or not self._is_due():
+            return self._path.exists()
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._attempt.unlink(missing_ok=True)
+            # Of several processes one writes.
+            self._attempt.open("x").close()
+        except OSError:
+            return False
+        written = self._path.with_suffix(f".{os.getpid()}")
+        with suppress(Exception):
+            _dump(spark, written)
+        with suppress(OSError):
+            written.replace(self._path)
+            self._attempt.unlink()
+            self._drop_old()
+        return self._path.exists()
+
+    def _is_due(self) -> bool:
+        try:
+            return time.time() - self._attempt.stat().st_mtime > _RETRY_SECONDS
+        except OSError:
+            return True
+
+    def _drop_old(self) -> None:
+        archives = sorted(self._path.parent.glob("classes-*.jsa"), key=lambda each: each.stat().st_mtime, reverse=True)
+        for each in archives[_KEPT_ARCHIVES:]:
+            each.unlink(missing_ok=True)
+
+
+def _installation(jars: Iterable[Path]) -> str:
+    """Return a name that changes whenever an archive made before would not fit."""
+    home = os.environ.get("JAVA_HOME")
+    java = Path(home) / "bin" / "java" if home else Path(shutil.which("java") or "java")
+    spark = Path(pyspark.__file__).parent / "jars"
+    parts = [_stamp(java.resolve()), _stamp(spark), *(_stamp(jar) for jar in jars), os.environ.get("CLASSPATH", "")]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def _stamp(path: Path) -> str:
+    try:
+        return f"{path} {path.stat().st_mtime_ns}"
+    except OSError:
+        return f"{path}"
+
+
+def _dump(spark: SparkSession, path: Path) -> None:
+    """Have the JVM write the classes it has loaded, as `jcmd PID VM.cds dynamic_dump` does, which a JRE has not."""
+    jvm: Any = spark._jvm
+    gateway: Any = spark.sparkContext._gateway
+
+    def array(kind: Any, *values: Any) -> Any:
+        made = gateway.new_array(kind, len(values))
+        for i, value in enumerate(values):
+            made[i] = value
+        return made
+
+    lang = jvm.java.lang
+    named = lang.Class.forName
+    # The server's own class is not public; only the interface's method may be called.
+    types = ("javax.management.ObjectName", "java.lang.String", "[Ljava.lang.Object;", "[Ljava.lang.String;")
+    invoke = named("javax.management.MBeanServer").getMethod("invoke", array(lang.Class, *map(named, types)))
+    commands = jvm.javax.management.ObjectName("com.sun.management:type=DiagnosticCommand")
+    arguments = array(lang.Object, array(lang.String, "dynamic_dump", f"{path}"))
+    signature = array(lang.String, "[Ljava.lang.String;")
+    server = lang.management.ManagementFactory.getPlatformMBeanServer()
+    invoke.invoke(server, array(lang.Object, commands, "vmCds", arguments, signature))
