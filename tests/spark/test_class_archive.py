@@ -1,0 +1,109 @@
+"""The archive of classes: who writes it and when, and that a JVM takes it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from rebalance_streaming.spark import class_archive
+from rebalance_streaming.spark.class_archive import ClassArchive
+
+RECORDING = "-XX:+RecordDynamicDumpInfo"
+#: Any session will do: these tests never look into it.
+NO_SESSION: SparkSession = None  # type: ignore[assignment]
+
+
+@pytest.fixture
+def writes(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Write an empty file in the JVM's stead; returns what was written."""
+    written: list[Path] = []
+
+    def dump(_: SparkSession, path: Path) -> None:
+        path.touch()
+        written.append(path)
+
+    monkeypatch.setattr(class_archive, "_dump", dump)
+    return written
+
+
+def test_the_first_start_records_and_later_ones_use_what_it_wrote(tmp_path: Path, writes: list[Path]):
+    """It is written once, and by one process."""
+    first, second = (ClassArchive(tmp_path / "cache", []) for _ in range(2))
+    assert RECORDING in first.options()
+    assert first.write(NO_SESSION)
+    assert second.write(NO_SESSION)
+    assert len(writes) == 1
+    (used,) = [each for each in second.options() if "SharedArchiveFile" in each]
+    assert Path(used.partition("=")[2]).is_file()
+
+
+def test_an_attempt_that_failed_is_not_made_again_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: list[Path]
+):
+    """Had it ended the JVM, every start would end so; a day later it is tried again."""
+
+    def fail(_: SparkSession, __: Path) -> None:
+        raise RuntimeError("no such command")
+
+    archive = ClassArchive(tmp_path, [])
+    with monkeypatch.context() as patch:
+        patch.setattr(class_archive, "_dump", fail)
+        assert not archive.write(NO_SESSION)
+    assert RECORDING not in archive.options()
+    assert not archive.write(NO_SESSION)
+    (attempt,) = tmp_path.glob("*.attempt")
+    yesterday = time.time() - 90_000
+    os.utime(attempt, (yesterday, yesterday))
+    assert RECORDING in archive.options()
+    assert archive.write(NO_SESSION)
+    assert len(writes) == 1
+
+
+def test_a_cache_that_cannot_be_written_costs_nothing_but_time(tmp_path: Path, writes: list[Path]):
+    """A container's file system may be read-only."""
+    (tmp_path / "file").touch()
+    archive = ClassArchive(tmp_path / "file" / "cache", [])
+    assert RECORDING in archive.options()
+    assert not archive.write(NO_SESSION)
+    assert writes == []
+
+
+def test_another_installation_has_an_archive_of_its_own(tmp_path: Path, writes: list[Path]):
+    """A jar that changed is another class path; what is no longer used goes."""
+    jar = tmp_path / "a.jar"
+    for number in range(5):
+        jar.touch()
+        os.utime(jar, (number, number))
+        archive = ClassArchive(tmp_path / "cache", [jar])
+        assert RECORDING in archive.options()
+        assert archive.write(NO_SESSION)
+        (newest,) = [path for path in (tmp_path / "cache").glob("*.jsa") if path.stat().st_mtime > number + 1_000]
+        os.utime(newest, (number + 10, number + 10))
+    assert len(list((tmp_path / "cache").iterdir())) == 3
+
+
+START = """
+import sys
+from pathlib import Path
+from rebalance_deploy import jars
+from rebalance_streaming.config import StreamConfig
+from rebalance_streaming.spark.class_archive import ClassArchive
+from rebalance_streaming.spark.session import start_session
+
+archive = ClassArchive(Path(sys.argv[1]), jars.resolve("connector"))
+spark = start_session(StreamConfig(master="local[2]"), jars.resolve("connector"), (*archive.options(), *sys.argv[2:]))
+sys.exit(0 if archive.write(spark) else 1)
+"""
+
+
+@pytest.mark.spark
+def test_sparks_jvm_takes_the_archive_that_it_wrote(tmp_path: Path):
+    """With -Xshare:on it refuses to start when an archive is not its own."""
+    for options in ((), ("-Xshare:on",)):
+        subprocess.run([sys.executable, "-c", START, tmp_path, *options], check=True, timeout=140)
