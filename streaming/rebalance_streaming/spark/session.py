@@ -41,6 +41,9 @@ def session_options(config: StreamConfig) -> dict[str, str]:
         # An idle query reports this often that it looked and found nothing.
         "spark.sql.streaming.noDataProgressEventInterval": "1000",
         "spark.sql.session.timeZone": "UTC",
+        # The Kafka source makes a projection per partition and batch: generating code for it costs more than a live
+        # batch's few rows take.
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         # One Kafka client per query and partition: with 50 partitions, two queries have more than Spark's 64, and each
         # batch would make and close most of them.
         "spark.kafka.consumer.cache.capacity": "2048",
