@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import click
 
 from rebalance_deploy import __version__
-from rebalance_deploy.terminal.commands import COMMANDS
+from rebalance_exporters.terminal.commands import COMMANDS
 from rebalance_streaming.outputs import OUTPUTS
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from rebalance_contract import Finding, Rebalance
 from rebalance_deploy.counts import fetch
 from rebalance_deploy.demo.narration import Narrator, at, count
 from rebalance_deploy.stories.story import Event
-from rebalance_deploy.terminal.words import describe, describe_finding, headline
+from rebalance_exporters.terminal.words import describe, describe_finding, headline
 
 Say = Callable[[str], None]
 

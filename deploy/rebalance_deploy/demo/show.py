@@ -27,8 +27,8 @@ from rebalance_deploy.demo.alerting import pages_told
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.observability import Alerting
 from rebalance_deploy.processes import ChildProcess
-from rebalance_deploy.terminal.words import describe, describe_finding
 from rebalance_deploy.topics import create_topics
+from rebalance_exporters.terminal.words import describe, describe_finding
 from rebalance_streaming.config import StreamConfig
 
 Say = Callable[[str], None]

@@ -29,7 +29,7 @@ from rebalance_deploy.stories.judging import mistakes_of_cured, mistakes_of_sick
 from rebalance_deploy.stories.play import Play, StoryRun, playing
 from rebalance_deploy.stories.record import METRICS_TOPIC
 from rebalance_deploy.stories.stage import Stage, open_stage
-from rebalance_deploy.terminal.words import describe
+from rebalance_exporters.terminal.words import describe
 
 #: A rebalance is judged 20 s after its end; the rest is the way to the page.
 _JUDGED_SECONDS = 60.0

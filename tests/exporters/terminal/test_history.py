@@ -3,9 +3,9 @@
 import json
 from dataclasses import replace
 
-from deploy.terminal.pictures import FORMED, HOSTILE, LOSS, MINUTE_MS, NOW_MS, STARVED
-from deploy.terminal.running import hold_to_golden
-from rebalance_deploy.terminal.history import add_up, find_causes
+from exporters.terminal.pictures import FORMED, HOSTILE, LOSS, MINUTE_MS, NOW_MS, STARVED
+from exporters.terminal.running import hold_to_golden
+from rebalance_exporters.terminal.history import add_up, find_causes
 
 ME = "payments-enricher"
 

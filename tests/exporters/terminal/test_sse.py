@@ -2,7 +2,7 @@
 
 import pytest
 
-from rebalance_deploy.terminal.sse import ServerEvent, read_events
+from rebalance_exporters.terminal.sse import ServerEvent, read_events
 
 STREAM = (
     "id: 1\nevent: hello\ndata: {}\n\n: a comment\ndata: a\r\ndata:b\r\r"

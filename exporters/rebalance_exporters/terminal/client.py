@@ -15,9 +15,9 @@ from urllib.parse import quote
 import httpx
 
 from rebalance_contract import ContractError, Finding, GroupSnapshot, decode
-from rebalance_deploy.errors import UserError
-from rebalance_deploy.terminal.access import DEFAULT_URL, Access
-from rebalance_deploy.terminal.answers import (
+from rebalance_exporters.errors import ExporterError
+from rebalance_exporters.terminal.access import DEFAULT_URL, Access
+from rebalance_exporters.terminal.answers import (
     FindingList,
     Overview,
     RebalanceAnswer,
@@ -25,7 +25,7 @@ from rebalance_deploy.terminal.answers import (
     RebalanceRow,
     Refusal,
 )
-from rebalance_deploy.terminal.escaping import safe
+from rebalance_exporters.terminal.escaping import safe
 
 _T = TypeVar("_T")
 
@@ -34,7 +34,7 @@ _UNAUTHORIZED, _NOT_FOUND, _AMBIGUOUS, _BROKEN = 401, 404, 409, 500
 _STREAM_SILENCE_SECONDS = 20.0
 
 
-class ApiError(UserError):
+class ApiError(ExporterError):
     """The exporter did not answer, or not with what was asked."""
 
 
@@ -230,7 +230,7 @@ def _read_ca(access: Access) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=access.ca_file)
     except (OSError, ssl.SSLError) as error:
-        raise UserError(f"cannot read --ca-file {access.ca_file} as PEM certificates: {error}") from error
+        raise ExporterError(f"cannot read --ca-file {access.ca_file} as PEM certificates: {error}") from error
 
 
 def _reason(error: Exception) -> str:

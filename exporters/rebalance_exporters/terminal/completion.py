@@ -8,7 +8,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from rebalance_deploy.terminal.access import DEFAULT_URL, Access
+from rebalance_exporters.terminal.access import DEFAULT_URL, Access
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -36,7 +36,7 @@ def complete_groups(context: click.Context, _parameter: click.Parameter, incompl
 
 
 def _ask_names(options: dict[str, Any]) -> list[str]:
-    from rebalance_deploy.terminal.client import Api  # noqa: PLC0415
+    from rebalance_exporters.terminal.client import Api  # noqa: PLC0415
 
     access = Access(
         command="top",

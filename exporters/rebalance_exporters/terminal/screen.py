@@ -13,8 +13,8 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rebalance_deploy.terminal.escaping import safe
-from rebalance_deploy.terminal.report import Column, Grid, Report, number_lines
+from rebalance_exporters.terminal.escaping import safe
+from rebalance_exporters.terminal.report import Column, Grid, Report, number_lines
 
 #: Wider than any line, so that nothing wraps that a program may read.
 _ENDLESS = 1_000_000

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
-from rebalance_deploy.errors import UserError
-from rebalance_deploy.terminal.escaping import safe
+from rebalance_exporters.errors import ExporterError
+from rebalance_exporters.terminal.escaping import safe
 
 DEFAULT_URL = "http://127.0.0.1:9642"
 _LOOPBACK = ("127.", "localhost", "::1")
@@ -31,15 +31,17 @@ class Access:
     flags: tuple[str, ...] = ()
 
     def check(self) -> None:
-        """Raise UserError for an address or a pair of options that cannot be right."""
+        """Raise ExporterError for an address or a pair of options that cannot be right."""
         parts = _split(self.url)
         if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise UserError(f"--url {safe(self.url)} is no address: type it as {DEFAULT_URL}")
+            raise ExporterError(f"--url {safe(self.url)} is no address: type it as {DEFAULT_URL}")
         if parts.username or parts.password:
-            raise UserError("--url must not hold a password, others can see it: use --user NAME --password-file FILE")
+            raise ExporterError(
+                "--url must not hold a password, others can see it: use --user NAME --password-file FILE"
+            )
         if (self.user is None) != (self.password_file is None):
             missing = "--password-file FILE" if self.password_file is None else "--user NAME"
-            raise UserError(f"--user and --password-file go together: add {missing}")
+            raise ExporterError(f"--user and --password-file go together: add {missing}")
 
     @property
     def is_local(self) -> bool:
@@ -48,14 +50,14 @@ class Access:
         return parts is not None and (parts.hostname or "").startswith(_LOOPBACK)
 
     def read_password(self) -> str:
-        """Return the first line of the password file. Raises UserError when there is none."""
+        """Return the first line of the password file. Raises ExporterError when there is none."""
         assert self.password_file is not None
         try:
             lines = self.password_file.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"cannot read --password-file {self.password_file}: {error}") from error
+            raise ExporterError(f"cannot read --password-file {self.password_file}: {error}") from error
         if not lines or not lines[0]:
-            raise UserError(f"--password-file {self.password_file} is empty: its first line must be the password")
+            raise ExporterError(f"--password-file {self.password_file} is empty: its first line must be the password")
         return lines[0]
 
     def command_line(self, command: str, *arguments: str) -> str:

@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from deploy.terminal.answering import event
-from deploy.terminal.pictures import CALM_ROW, COST, HOSTILE, LOSS, NOW_MS, STARVED
-from deploy.terminal.running import hold_to_golden
+from exporters.terminal.answering import event
+from exporters.terminal.pictures import CALM_ROW, COST, HOSTILE, LOSS, NOW_MS, STARVED
+from exporters.terminal.running import hold_to_golden
 from rebalance_contract import encode
-from rebalance_deploy.errors import UserError
-from rebalance_deploy.terminal import tail
-from rebalance_deploy.terminal.access import Access
-from rebalance_deploy.terminal.client import Api
-from rebalance_deploy.terminal.figures import Clock
-from rebalance_deploy.terminal.sse import ServerEvent
+from rebalance_exporters.errors import ExporterError
+from rebalance_exporters.terminal import tail
+from rebalance_exporters.terminal.access import Access
+from rebalance_exporters.terminal.client import Api
+from rebalance_exporters.terminal.figures import Clock
+from rebalance_exporters.terminal.sse import ServerEvent
 
 HELLO = event("hello", {"at_ms": NOW_MS, "version": "1"})
 GONE = {"cluster": "prod", "group": "old"}
@@ -121,14 +121,14 @@ def test_a_refusal_after_a_break_is_tried_again_while_it_may_pass(exporter, monk
 
 def test_without_a_first_connection_it_fails(exporter):
     """Waiting for what never was there helps nobody."""
-    with pytest.raises(UserError, match="answers 503: too many listeners"):
+    with pytest.raises(ExporterError, match="answers 503: too many listeners"):
         follow(exporter, 1)
 
 
 def test_an_event_of_another_version_is_one_sentence(exporter):
     """And no stack trace."""
     exporter.streams = [[event("finding", {"finding_id": 3})]]
-    with pytest.raises(UserError, match=r"sent an event that this version cannot read .* compare its version with"):
+    with pytest.raises(ExporterError, match=r"sent an event that this version cannot read .* compare its version with"):
         follow(exporter, 1)
 
 

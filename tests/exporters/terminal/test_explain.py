@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from deploy.terminal.pictures import (
+from exporters.terminal.pictures import (
     CALM_ROW,
     COST,
     EIGHT,
@@ -23,13 +23,13 @@ from deploy.terminal.pictures import (
     TWICE,
     member,
 )
-from deploy.terminal.running import hold_to_golden
+from exporters.terminal.running import hold_to_golden
 from rebalance_contract import Alternative, Evidence, Generation
-from rebalance_deploy.terminal.access import Access
-from rebalance_deploy.terminal.assignments import compare_assignments
-from rebalance_deploy.terminal.explain import Facts, choose_rebalance, explain
-from rebalance_deploy.terminal.figures import Clock
-from rebalance_deploy.terminal.phases import tell_phases
+from rebalance_exporters.terminal.access import Access
+from rebalance_exporters.terminal.assignments import compare_assignments
+from rebalance_exporters.terminal.explain import Facts, choose_rebalance, explain
+from rebalance_exporters.terminal.figures import Clock
+from rebalance_exporters.terminal.phases import tell_phases
 
 ME = "payments-enricher"
 FACTS = Facts(NOW_MS, ENRICHER, OVERVIEW.groups, LOSS, (STARVED, TWICE))

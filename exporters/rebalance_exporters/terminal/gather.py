@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rebalance_deploy.errors import UserError
-from rebalance_deploy.terminal.answers import RebalanceRow
-from rebalance_deploy.terminal.client import Api
-from rebalance_deploy.terminal.escaping import safe
-from rebalance_deploy.terminal.explain import Facts, choose_rebalance, distance_ms
-from rebalance_deploy.terminal.figures import Clock, span
+from rebalance_exporters.errors import ExporterError
+from rebalance_exporters.terminal.answers import RebalanceRow
+from rebalance_exporters.terminal.client import Api
+from rebalance_exporters.terminal.escaping import safe
+from rebalance_exporters.terminal.explain import Facts, choose_rebalance, distance_ms
+from rebalance_exporters.terminal.figures import Clock, span
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +47,11 @@ def gather(api: Api, question: Question) -> Facts:
 
 
 def read_time(text: str, now_ms: int, clock: Clock) -> int:
-    """Return the time that a person typed. Raises UserError."""
+    """Return the time that a person typed. Raises ExporterError."""
     try:
         return clock.read(text, now_ms)
     except ValueError as error:
-        raise UserError(safe(str(error))) from error
+        raise ExporterError(safe(str(error))) from error
 
 
 def _choose(api: Api, question: Question, cluster: str, now_ms: int) -> tuple[RebalanceRow | None, str | None]:

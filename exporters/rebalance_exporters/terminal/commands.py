@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 from click.core import ParameterSource
 
-from rebalance_deploy.errors import UserError
-from rebalance_deploy.terminal.access import DEFAULT_URL, Access
-from rebalance_deploy.terminal.completion import SHELLS, complete_groups, make_script
-from rebalance_deploy.terminal.escaping import safe
-from rebalance_deploy.terminal.figures import Clock
+from rebalance_exporters.errors import ExporterError
+from rebalance_exporters.terminal.access import DEFAULT_URL, Access
+from rebalance_exporters.terminal.completion import SHELLS, complete_groups, make_script
+from rebalance_exporters.terminal.escaping import safe
+from rebalance_exporters.terminal.figures import Clock
 
 if TYPE_CHECKING:
-    from rebalance_deploy.terminal.client import Api
-    from rebalance_deploy.terminal.explain import Facts
+    from rebalance_exporters.terminal.client import Api
+    from rebalance_exporters.terminal.explain import Facts
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -101,7 +101,7 @@ def _needing_libraries() -> Generator[None]:
         library = (error.name or "").partition(".")[0]
         if library not in _LIBRARIES:
             raise
-        raise UserError(
+        raise ExporterError(
             f"this command needs {library}, which is not installed: pip install 'rebalance-monitor[terminal]'"
         ) from error
 
@@ -116,7 +116,7 @@ def _until_interrupted() -> Generator[None]:
 @contextlib.contextmanager
 def _asking(where: _Where) -> Generator[Api]:
     with _needing_libraries():
-        from rebalance_deploy.terminal.client import Api  # noqa: PLC0415
+        from rebalance_exporters.terminal.client import Api  # noqa: PLC0415
 
         with Api(where.access) as api:
             yield api
@@ -136,9 +136,9 @@ def top(*, where: _Where, sort: str, limit: int | None, once: bool, interval: fl
     LOST is the time that partitions were not consumed in the last 15 minutes, added up over the partitions.
     """
     with _until_interrupted(), _asking(where) as api:
-        from rebalance_deploy.terminal import top as table  # noqa: PLC0415
-        from rebalance_deploy.terminal.escaping import safe_json  # noqa: PLC0415
-        from rebalance_deploy.terminal.screen import Screen  # noqa: PLC0415
+        from rebalance_exporters.terminal import top as table  # noqa: PLC0415
+        from rebalance_exporters.terminal.escaping import safe_json  # noqa: PLC0415
+        from rebalance_exporters.terminal.screen import Screen  # noqa: PLC0415
 
         view = table.View(sort, limit, where.cluster, _clock(utc))
         screen = Screen()
@@ -174,11 +174,11 @@ def explain(
     if markdown and as_json:
         raise click.UsageError("--markdown and --json do not go together")
     with _asking(where) as api:
-        from rebalance_deploy.terminal import explain as explaining  # noqa: PLC0415
-        from rebalance_deploy.terminal.escaping import safe_json  # noqa: PLC0415
-        from rebalance_deploy.terminal.gather import Question, gather  # noqa: PLC0415
-        from rebalance_deploy.terminal.report import write_markdown  # noqa: PLC0415
-        from rebalance_deploy.terminal.screen import Screen  # noqa: PLC0415
+        from rebalance_exporters.terminal import explain as explaining  # noqa: PLC0415
+        from rebalance_exporters.terminal.escaping import safe_json  # noqa: PLC0415
+        from rebalance_exporters.terminal.gather import Question, gather  # noqa: PLC0415
+        from rebalance_exporters.terminal.report import write_markdown  # noqa: PLC0415
+        from rebalance_exporters.terminal.screen import Screen  # noqa: PLC0415
 
         facts = gather(api, Question(group, where.cluster, at, rebalance_id, _clock(utc)))
         report = explaining.explain(facts, where.access)
@@ -212,10 +212,10 @@ def history(*, where: _Where, group: str, since: str, as_json: bool, utc: bool) 
     """List the rebalances of a group, with what they come to at the end."""
     clock = _clock(utc)
     with _asking(where) as api:
-        from rebalance_deploy.terminal import history as past  # noqa: PLC0415
-        from rebalance_deploy.terminal.escaping import safe_json  # noqa: PLC0415
-        from rebalance_deploy.terminal.gather import read_time  # noqa: PLC0415
-        from rebalance_deploy.terminal.screen import Screen  # noqa: PLC0415
+        from rebalance_exporters.terminal import history as past  # noqa: PLC0415
+        from rebalance_exporters.terminal.escaping import safe_json  # noqa: PLC0415
+        from rebalance_exporters.terminal.gather import read_time  # noqa: PLC0415
+        from rebalance_exporters.terminal.screen import Screen  # noqa: PLC0415
 
         since_ms = read_time(since, _now_ms(), clock)
         rebalances = api.rebalances(group, where.cluster, since_ms=since_ms)
@@ -248,7 +248,7 @@ def history(*, where: _Where, group: str, since: str, as_json: bool, utc: bool) 
 def tail(*, where: _Where, group: str | None, as_json: bool, utc: bool) -> None:
     """Follow what happens: rebalances, findings and changes of state, one line each. Ctrl-C ends it."""
     with _until_interrupted(), _asking(where) as api:
-        from rebalance_deploy.terminal import tail as following  # noqa: PLC0415
+        from rebalance_exporters.terminal import tail as following  # noqa: PLC0415
 
         if group is not None:
             # A name that does not exist would be followed in silence for ever.
@@ -313,7 +313,7 @@ def check(
     """
     try:
         code, text = _judge(where, groups, (max_rebalances, window, max_severity), as_json)
-    except UserError as error:
+    except ExporterError as error:
         code, text = _UNKNOWN, _tell_unknown(str(error), as_json)
     except Exception as error:
         # An exit code of 1 would call a bug of this program a ticket about a group.
@@ -328,8 +328,8 @@ def _judge(
 ) -> tuple[int, str]:
     """Return the exit code and the line."""
     with _asking(where) as api:
-        from rebalance_deploy.terminal import check as checking  # noqa: PLC0415
-        from rebalance_deploy.terminal.escaping import safe_json  # noqa: PLC0415
+        from rebalance_exporters.terminal import check as checking  # noqa: PLC0415
+        from rebalance_exporters.terminal.escaping import safe_json  # noqa: PLC0415
 
         overview = api.overview(where.cluster)
         of_clusters = () if groups else api.findings(where.cluster, "", "firing")

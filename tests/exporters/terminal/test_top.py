@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from deploy.terminal.answering import Exporter, answering, enricher
-from deploy.terminal.pictures import BARE_ROW, BROKER, CALM_ROW, ENRICHER_ROW, HOSTILE, OVERVIEW, STALE, STUCK_ROW
-from deploy.terminal.running import hold_to_golden
-from rebalance_deploy.terminal import commands, top
-from rebalance_deploy.terminal.access import Access
-from rebalance_deploy.terminal.answers import SEVERITIES, WindowRow
-from rebalance_deploy.terminal.client import Api
-from rebalance_deploy.terminal.screen import Screen
+from exporters.terminal.answering import Exporter, answering, enricher
+from exporters.terminal.pictures import BARE_ROW, BROKER, CALM_ROW, ENRICHER_ROW, HOSTILE, OVERVIEW, STALE, STUCK_ROW
+from exporters.terminal.running import hold_to_golden
+from rebalance_exporters.terminal import commands, top
+from rebalance_exporters.terminal.access import Access
+from rebalance_exporters.terminal.answers import SEVERITIES, WindowRow
+from rebalance_exporters.terminal.client import Api
+from rebalance_exporters.terminal.screen import Screen
 from waiting import wait_for
 
 

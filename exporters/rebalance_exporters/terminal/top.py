@@ -15,13 +15,13 @@ from rich.live import Live
 from rich.text import Text
 
 from rebalance_contract import Finding
-from rebalance_deploy.terminal.access import Access
-from rebalance_deploy.terminal.answers import FindingRow, Overview, OverviewRow, gravity
-from rebalance_deploy.terminal.client import Api, UnreachableError
-from rebalance_deploy.terminal.escaping import safe
-from rebalance_deploy.terminal.figures import UNKNOWN, Clock, amount, plural, span
-from rebalance_deploy.terminal.report import Column
-from rebalance_deploy.terminal.screen import SEVERITY_STYLES, Screen, make_table
+from rebalance_exporters.terminal.access import Access
+from rebalance_exporters.terminal.answers import FindingRow, Overview, OverviewRow, gravity
+from rebalance_exporters.terminal.client import Api, UnreachableError
+from rebalance_exporters.terminal.escaping import safe
+from rebalance_exporters.terminal.figures import UNKNOWN, Clock, amount, plural, span
+from rebalance_exporters.terminal.report import Column
+from rebalance_exporters.terminal.screen import SEVERITY_STYLES, Screen, make_table
 
 WINDOW = "15m"
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rebalance_contract import Finding
-from rebalance_deploy.terminal.answers import RebalanceRow
-from rebalance_deploy.terminal.figures import UNKNOWN, Clock, plural, span
-from rebalance_deploy.terminal.report import Column, Grid
-from rebalance_deploy.terminal.words import bounds, generations, members
+from rebalance_exporters.terminal.answers import RebalanceRow
+from rebalance_exporters.terminal.figures import UNKNOWN, Clock, plural, span
+from rebalance_exporters.terminal.report import Column, Grid
+from rebalance_exporters.terminal.words import bounds, generations, members
 
 _COLUMNS = (
     Column("START"),

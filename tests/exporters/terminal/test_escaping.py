@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.terminal.pictures import HOSTILE
-from rebalance_deploy.terminal.escaping import markdown_code, safe, safe_json, safe_markdown
+from exporters.terminal.pictures import HOSTILE
+from rebalance_exporters.terminal.escaping import markdown_code, safe, safe_json, safe_markdown
 
 
 @given(st.text())

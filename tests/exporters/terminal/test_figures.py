@@ -4,8 +4,8 @@ from datetime import timedelta, timezone
 
 import pytest
 
-from deploy.terminal.pictures import NOW_MS
-from rebalance_deploy.terminal.figures import Clock, amount, plural, span
+from exporters.terminal.pictures import NOW_MS
+from rebalance_exporters.terminal.figures import Clock, amount, plural, span
 
 HOUR_MS = 3_600_000
 INDIA = timezone(timedelta(hours=5, minutes=30), "IST")

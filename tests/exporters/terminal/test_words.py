@@ -2,7 +2,7 @@
 
 from groups.records import Log, member
 from rebalance_contract import Rebalance
-from rebalance_deploy.terminal.words import describe
+from rebalance_exporters.terminal.words import describe
 from rebalance_streaming.groups.fold import fold
 from rebalance_streaming.groups.model import new_state
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rebalance_deploy.terminal.escaping import markdown_code, safe_markdown
+from rebalance_exporters.terminal.escaping import markdown_code, safe_markdown
 
 
 @dataclass(frozen=True, slots=True)

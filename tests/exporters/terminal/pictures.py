@@ -20,7 +20,7 @@ from rebalance_contract import (
     Subject,
     SubjectMember,
 )
-from rebalance_deploy.terminal.answers import FindingRow, Overview, OverviewRow, RebalanceRow, WindowRow
+from rebalance_exporters.terminal.answers import FindingRow, Overview, OverviewRow, RebalanceRow, WindowRow
 
 #: 2026-09-21 13:33:20 UTC.
 NOW_MS = 1_790_000_000_000

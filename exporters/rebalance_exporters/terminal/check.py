@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from rebalance_contract import Finding
-from rebalance_deploy.terminal.access import Access
-from rebalance_deploy.terminal.answers import FindingRow, Overview, OverviewRow, gravity
-from rebalance_deploy.terminal.escaping import safe
-from rebalance_deploy.terminal.figures import plural
+from rebalance_exporters.terminal.access import Access
+from rebalance_exporters.terminal.answers import FindingRow, Overview, OverviewRow, gravity
+from rebalance_exporters.terminal.escaping import safe
+from rebalance_exporters.terminal.figures import plural
 
 _NAMED = 3
 

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from deploy.terminal.pictures import ENRICHER, FORMATION, FORMED, LOSS, OVERVIEW, STARVED, TWICE
+from exporters.terminal.pictures import ENRICHER, FORMATION, FORMED, LOSS, OVERVIEW, STARVED, TWICE
 from rebalance_contract import encode
 
 PREFIX = "/api/v1/"

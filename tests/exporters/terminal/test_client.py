@@ -8,10 +8,10 @@ import threading
 
 import pytest
 
-from deploy.terminal.pictures import HOSTILE
-from rebalance_deploy.terminal.access import Access
-from rebalance_deploy.terminal.answers import gravity
-from rebalance_deploy.terminal.client import Api, ApiError, UnreachableError
+from exporters.terminal.pictures import HOSTILE
+from rebalance_exporters.terminal.access import Access
+from rebalance_exporters.terminal.answers import gravity
+from rebalance_exporters.terminal.client import Api, ApiError, UnreachableError
 
 
 def refused(exporter, status, body):

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from rebalance_contract import Advice, Finding, GroupSnapshot, RebalanceImpact
-from rebalance_deploy.terminal.access import Access
-from rebalance_deploy.terminal.answers import OverviewRow, RebalanceRow, gravity
-from rebalance_deploy.terminal.assignments import compare_assignments, list_members
-from rebalance_deploy.terminal.figures import Clock, amount, plural, span
-from rebalance_deploy.terminal.phases import tell_phases
-from rebalance_deploy.terminal.report import Grid, Hint, Passage, Report
-from rebalance_deploy.terminal.words import (
+from rebalance_exporters.terminal.access import Access
+from rebalance_exporters.terminal.answers import OverviewRow, RebalanceRow, gravity
+from rebalance_exporters.terminal.assignments import compare_assignments, list_members
+from rebalance_exporters.terminal.figures import Clock, amount, plural, span
+from rebalance_exporters.terminal.phases import tell_phases
+from rebalance_exporters.terminal.report import Grid, Hint, Passage, Report
+from rebalance_exporters.terminal.words import (
     TIGHT_MS,
     because,
     bounds,

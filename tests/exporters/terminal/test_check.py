@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from deploy.terminal.pictures import BROKER, CALM_ROW, ENRICHER_ROW, HOSTILE, OVERVIEW, STALE
-from rebalance_deploy.terminal import commands
+from exporters.terminal.pictures import BROKER, CALM_ROW, ENRICHER_ROW, HOSTILE, OVERVIEW, STALE
+from rebalance_exporters.terminal import commands
 
 
 @pytest.mark.parametrize(

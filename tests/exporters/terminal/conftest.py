@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from deploy.terminal.answering import Exporter, answering, enricher
-from deploy.terminal.pictures import NOW_MS
-from deploy.terminal.running import Outcome, run
-from rebalance_deploy.terminal import commands
+from exporters.terminal.answering import Exporter, answering, enricher
+from exporters.terminal.pictures import NOW_MS
+from exporters.terminal.running import Outcome, run
+from rebalance_exporters.terminal import commands
 
 Run = Callable[..., Outcome]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rebalance_contract import Advice, Alternative, Evidence, Finding, Member, Rebalance, SubjectMember
-from rebalance_deploy.terminal.escaping import safe
-from rebalance_deploy.terminal.figures import Clock
+from rebalance_exporters.terminal.escaping import safe
+from rebalance_exporters.terminal.figures import Clock
 
 #: Bounds this close come from probes and are worth showing.
 TIGHT_MS = 6_000

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from deploy.terminal.pictures import CALM_ROW, HOSTILE, OVERVIEW
+from exporters.terminal.pictures import CALM_ROW, HOSTILE, OVERVIEW
 
 #: The program, more patient than somebody at a key: the exporter is a thread of a process with other things to do.
 PROGRAM = """
 from rebalance_deploy.cli import cli
-from rebalance_deploy.terminal import completion
+from rebalance_exporters.terminal import completion
 completion._TIMEOUT_SECONDS = 30
 cli(prog_name='rebalance-monitor')
 """

@@ -15,12 +15,12 @@ from typing import Any
 import msgspec
 
 from rebalance_contract import ContractError, Finding, Rebalance, decode
-from rebalance_deploy.terminal.answers import Gone, OverviewRow, StatusNews
-from rebalance_deploy.terminal.client import Api, ApiError, UnreachableError
-from rebalance_deploy.terminal.escaping import safe, safe_json
-from rebalance_deploy.terminal.figures import Clock
-from rebalance_deploy.terminal.sse import ServerEvent, read_events
-from rebalance_deploy.terminal.words import describe, headline
+from rebalance_exporters.terminal.answers import Gone, OverviewRow, StatusNews
+from rebalance_exporters.terminal.client import Api, ApiError, UnreachableError
+from rebalance_exporters.terminal.escaping import safe, safe_json
+from rebalance_exporters.terminal.figures import Clock
+from rebalance_exporters.terminal.sse import ServerEvent, read_events
+from rebalance_exporters.terminal.words import describe, headline
 
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 15.0
 #: More things than change at once; older ones may be told again if they do.

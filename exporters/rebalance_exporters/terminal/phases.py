@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebalance_contract import Generation, Rebalance
-from rebalance_deploy.terminal.figures import UNKNOWN, Clock, span
-from rebalance_deploy.terminal.report import Column, Grid
-from rebalance_deploy.terminal.words import bounds
+from rebalance_exporters.terminal.figures import UNKNOWN, Clock, span
+from rebalance_exporters.terminal.report import Column, Grid
+from rebalance_exporters.terminal.words import bounds
 
 _COLUMNS = (Column("PHASE"), Column("DURATION", right=True), Column("UNTIL"))
 
