@@ -15,7 +15,7 @@ from rebalance_deploy.bench.cold_start import Options, Reading, _lag_age, make_o
 from rebalance_deploy.bench.cold_start_table import Result, lines
 from rebalance_deploy.bench.commit_load import Commit, Load
 from rebalance_deploy.bench.process_trees import read_cpu, read_memory
-from rebalance_deploy.broker import EmbeddedBroker
+from rebalance_deploy.embedded.kafka import EmbeddedKafka
 from rebalance_deploy.errors import UserError
 
 SMALL = Shape(groups=30, partitions=3, commits=900, source_partitions=5, seed=7)
@@ -50,7 +50,7 @@ def test_the_log_and_the_load_on_it_are_what_the_truth_says(tmp_path: Path):
         assert ends - sum(committed(broker.bootstrap, "group-00003").values()) == last["group-00003"]
 
 
-def check_truth(broker: EmbeddedBroker) -> None:
+def check_truth(broker: EmbeddedKafka) -> None:
     """Compare some groups' offsets with the truth."""
     truth = Truth(SMALL)
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused"})

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from rebalance_deploy import jars
 from rebalance_deploy.bench import fill
-from rebalance_deploy.broker import EmbeddedBroker
+from rebalance_deploy.embedded.kafka import EmbeddedKafka
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.spark.activity import pack_activity
 from rebalance_streaming.spark.membership import fold_groups
@@ -32,7 +32,7 @@ Query = Callable[[DataFrame], DataFrame]
 def measure() -> Iterator[str]:
     """Yield the table's lines: median of several rounds, the stages in turn, everything on this machine."""
     # Without the quick-start options: they make the broker slow once it is warm.
-    with EmbeddedBroker(jvm_options=("-Xmx1g",)) as broker:
+    with EmbeddedKafka(jvm_options=("-Xmx1g",)) as broker:
         fill.create_log(broker.bootstrap, _TOPIC)
         written = fill.write(broker.bootstrap, _TOPIC, fill.commits(_COMMITS, _GROUPS, _PARTITIONS))
         written += fill.write(broker.bootstrap, _TOPIC, _group_records())

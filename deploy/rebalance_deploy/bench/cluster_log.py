@@ -27,7 +27,7 @@ from confluent_kafka import ConsumerGroupState, KafkaException, Producer, TopicC
 from confluent_kafka.admin import AdminClient
 
 from rebalance_deploy.bench import fill
-from rebalance_deploy.broker import EmbeddedBroker
+from rebalance_deploy.embedded.kafka import EmbeddedKafka
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.topics import create_topics
 from rebalance_streaming.wire.partitioner import partition_for_group
@@ -45,8 +45,8 @@ _SPAN_MS = 3_600_000
 #: The longest that brokers allow: nobody sends heartbeats, and the groups have to stay stable while they are measured.
 _SESSION_TIMEOUT_MS = 1_800_000
 _LOAD_SECONDS = 120
-#: Counts up when the same shape gives another log than before.
-_FORMAT = 2
+#: Counts up when the same shape gives another log than before, or a directory of other files.
+_FORMAT = 3
 
 #: Log partition, key, value, time in epoch milliseconds.
 Record = tuple[int, bytes, bytes, int]
@@ -122,7 +122,7 @@ class Truth:
 
 
 @contextlib.contextmanager
-def filled_broker(shape: Shape, keep: Path | None) -> Iterator[EmbeddedBroker]:
+def filled_broker(shape: Shape, keep: Path | None) -> Iterator[EmbeddedKafka]:
     """Start a broker on a copy of such a log, its groups loaded.
 
     `keep` is a directory of logs: the log is taken from there, or left there for the next time; null keeps nothing.
@@ -135,10 +135,10 @@ def filled_broker(shape: Shape, keep: Path | None) -> Iterator[EmbeddedBroker]:
             yield broker
 
 
-def _broker(shape: Shape, directory: Path) -> EmbeddedBroker:
+def _broker(shape: Shape, directory: Path) -> EmbeddedKafka:
     # Without the quick-start options: they make the broker slow once it is warm.
     config = {"offsets.topic.num.partitions": str(shape.source_partitions)}
-    return EmbeddedBroker(jvm_options=("-Xmx1g",), config=config, data_dir=directory)
+    return EmbeddedKafka(directory, jvm_options=("-Xmx1g",), config=config)
 
 
 def _pristine(shape: Shape, logs: Path) -> Path:

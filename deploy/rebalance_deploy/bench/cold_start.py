@@ -89,15 +89,15 @@ def _write_json(file: Path, shape: Shape, results: Sequence[Result]) -> None:
 
 def _measure(name: str, start: subjects.Start, options: Options) -> Result:
     with filled_broker(options.shape, options.keep) as broker, _files(name, options) as directory:
-        assert broker.pid is not None
+        (broker_pid,) = broker.pids
         result = Result(name)
         began = time.monotonic()
         with (
             start(broker.bootstrap, directory) as subject,
             PeakMemory(subject.roots) as memory,
-            PeakMemory({"broker": broker.pid}) as broker_memory,
+            PeakMemory({"broker": broker_pid}) as broker_memory,
         ):
-            run = _Run(subject, CpuMeter(subject.roots, broker.pid), broker.pid, options, result)
+            run = _Run(subject, CpuMeter(subject.roots, broker_pid), broker_pid, options, result)
             try:
                 run.until_right(began, memory)
                 run.at_rest()

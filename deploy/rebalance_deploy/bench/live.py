@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from rebalance_contract import QueryStatus, Rebalance, decode, decode_status
 from rebalance_deploy import local
 from rebalance_deploy.bench import fill
-from rebalance_deploy.broker import EmbeddedBroker
+from rebalance_deploy.embedded.kafka import EmbeddedKafka
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.wire.partitioner import partition_for_group
 
@@ -26,7 +26,7 @@ _TOPIC = "bench-offsets"
 
 def measure() -> Iterator[str]:
     """Yield the table's lines: the whole monitor as it is deployed, broker and load on the same machine."""
-    with EmbeddedBroker(jvm_options=("-Xmx1g",)) as broker, tempfile.TemporaryDirectory() as directory:
+    with EmbeddedKafka(jvm_options=("-Xmx1g",)) as broker, tempfile.TemporaryDirectory() as directory:
         fill.create_log(broker.bootstrap, _TOPIC)
         sources = fill.monitor_settings(broker.bootstrap, _TOPIC, directory)
         with local.Monitor(sources, Path(directory)) as monitor:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from rebalance_deploy import local
-from rebalance_deploy.broker import EmbeddedBroker
 from rebalance_deploy.counts import fetch
 from rebalance_deploy.demo import workload
+from rebalance_deploy.embedded.kafka import EmbeddedKafka
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.observability import alerting, alerts_of, receiving
 from rebalance_deploy.processes import ChildProcess
@@ -45,7 +45,7 @@ def _run(scrape_seconds: float) -> tuple[float, float]:
 
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
-        broker = stack.enter_context(EmbeddedBroker(data_dir=directory / "kafka"))
+        broker = stack.enter_context(EmbeddedKafka(directory / "kafka"))
         create_topics(broker.bootstrap, workload.TOPICS)
         monitor = stack.enter_context(local.Monitor(local.loopback_sources(broker.bootstrap, directory), directory))
         monitor.wait_until_ready(threading.Event(), lambda _: None)
@@ -66,7 +66,7 @@ def _clients(bootstrap: str) -> dict[str, list[str]]:
     }
 
 
-def _is_lost(broker: EmbeddedBroker) -> bool:
+def _is_lost(broker: EmbeddedKafka) -> bool:
     with broker.log_path.open(errors="replace") as lines:
         return any(workload.SICK.group in line and _LOST.search(line) for line in lines)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rebalance_deploy import local
 from rebalance_deploy.bench import fill
-from rebalance_deploy.broker import EmbeddedBroker
+from rebalance_deploy.embedded.kafka import EmbeddedKafka
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.topics import create_topics
 from rebalance_streaming.wire.partitioner import partition_for_group
@@ -26,7 +26,7 @@ _DEADLINE_SECONDS = 600
 
 def measure() -> Iterator[str]:
     """Yield the table's lines: every group gets two generations and every partition commits, then all is looked at."""
-    with EmbeddedBroker(jvm_options=("-Xmx1g",)) as broker, tempfile.TemporaryDirectory() as directory:
+    with EmbeddedKafka(jvm_options=("-Xmx1g",)) as broker, tempfile.TemporaryDirectory() as directory:
         fill.create_log(broker.bootstrap, _TOPIC)
         create_topics(broker.bootstrap, {"orders": _PARTITIONS})
         sources = fill.monitor_settings(broker.bootstrap, _TOPIC, directory)

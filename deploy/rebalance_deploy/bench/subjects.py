@@ -17,9 +17,9 @@ from typing import Protocol, Self
 import msgspec
 
 from rebalance_deploy import local
-from rebalance_deploy.broker import find_free_port
 from rebalance_deploy.counts import fetch
 from rebalance_deploy.errors import UserError
+from rebalance_deploy.ports import find_free_port
 from rebalance_deploy.processes import ChildProcess
 
 _TIMEOUT_SECONDS = 60

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rebalance_deploy.broker import is_free
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.observability import PACKAGES, Alerting, alerting, alerts_of, find_tool, receiving
+from rebalance_deploy.ports import is_free
 from rebalance_exporters.terminal.escaping import safe
 
 Say = Callable[[str], None]

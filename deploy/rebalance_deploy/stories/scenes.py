@@ -11,6 +11,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from rebalance_deploy.embedded.kafka import EmbeddedKafka
 from rebalance_deploy.stories.play import Play
 from rebalance_deploy.stories.story import CONFLUENT, KAFKA_PYTHON, ClientSpec, Event, Expected, Parameters, Story
 
@@ -233,15 +234,15 @@ def poll_overrun(play: Play) -> None:
 
 def coordinator_restart(play: Play) -> None:
     """The broker that coordinates the group is restarted in order; another one takes over meanwhile."""
-    _fail_over(play, lambda cluster, node: cluster.stop_node(node))
+    _fail_over(play, lambda kafka, node: kafka.stop(node))
 
 
 def coordinator_crash(play: Play) -> None:
     """The broker that coordinates the group is killed and started again."""
-    _fail_over(play, lambda cluster, node: cluster.kill_node(node))
+    _fail_over(play, lambda kafka, node: kafka.kill(node))
 
 
-def _fail_over(play: Play, stop: Callable[[Any, int], None]) -> None:
+def _fail_over(play: Play, stop: Callable[[EmbeddedKafka, int], None]) -> None:
     partitions = play.parameters["partitions"]
     play.create_topic(partitions, replicas=3)
     play.traffic(per_second=play.parameters["records_per_second"], partitions=partitions)
@@ -250,12 +251,12 @@ def _fail_over(play: Play, stop: Callable[[Any, int], None]) -> None:
     for name in ("m1", "m2"):
         play.await_told(name, "records")
     _calm(play)
-    cluster, node = play.stage.cluster, play.coordinator()
-    assert cluster is not None
-    stop(cluster, node)
+    kafka, node = play.stage.kafka, play.coordinator()
+    assert kafka is not None
+    stop(kafka, node)
     play.tell("", "broker_stopped", node=node)
     play.await_seconds(20)
-    cluster.start_node(node)
+    kafka.start(node)
     play.tell("", "broker_started", node=node)
     _calm(play)
 

@@ -13,34 +13,32 @@ import struct
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from rebalance_deploy.broker import DEFAULT_VERSION
+from rebalance_deploy.embedded.kafka import DEFAULT_VERSION, SHORT_SESSION, EmbeddedKafka
 from rebalance_deploy.errors import UserError
-from rebalance_deploy.stories.cluster import EmbeddedCluster
-from rebalance_deploy.stories.zookeeper import ZooKeeper
 
 _FIND_COORDINATOR = 10
 #: While the offsets topic is being made, or its leader is away.
 _LATER = (14, 15, 16)
 _FOUND_SECONDS = 60.0
 
-#: What a real cluster has and `EmbeddedBroker` leaves out for quick tests.
+#: What a real cluster has and `EmbeddedKafka` leaves out for quick tests.
 _AS_IN_PRODUCTION = {"group.initial.rebalance.delay.ms": "3000", "group.min.session.timeout.ms": "6000"}
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """`zookeeper` is empty where there is none. `cluster` is null unless the stage started its brokers itself."""
+    """`zookeeper` is empty where there is none. `kafka` is null unless the stage started its brokers itself."""
 
     bootstrap: str
     kafka_version: str
     broker_logs: tuple[Path, ...]
     zookeeper: str = ""
-    cluster: EmbeddedCluster | None = None
+    kafka: EmbeddedKafka | None = None
 
 
 @contextmanager
@@ -52,17 +50,20 @@ def open_stage(
     kafka_version: str = DEFAULT_VERSION,
     config: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Stage]:
-    """Start brokers, with Kafka's own defaults for groups, and stop them at the end; data and logs are kept."""
-    with ExitStack() as stack:
-        server = stack.enter_context(ZooKeeper(directory / "zookeeper")) if zookeeper else None
-        cluster = EmbeddedCluster(
-            directory / "kafka", brokers=brokers, kafka_version=kafka_version, config={**_AS_IN_PRODUCTION, **config}
-        )
-        stack.enter_context(cluster)
-        hosts = "" if server is None else server.hosts
+    """Start brokers, with Kafka's own defaults for groups, and stop them at the end; data and logs are kept.
+
+    A broker that was killed is missed after 3 s.
+    """
+    with EmbeddedKafka(
+        directory / "kafka",
+        brokers=brokers,
+        zookeeper=zookeeper,
+        kafka_version=kafka_version,
+        config={**SHORT_SESSION, **_AS_IN_PRODUCTION, **config},
+    ) as kafka:
         for number in range(brokers):
-            find_coordinator(cluster.bootstrap, f"nobody-{number}")
-        yield Stage(cluster.bootstrap, kafka_version, cluster.log_paths, hosts, cluster)
+            find_coordinator(kafka.bootstrap, f"nobody-{number}")
+        yield Stage(kafka.bootstrap, kafka_version, kafka.log_paths, kafka.zookeeper, kafka)
 
 
 def find_coordinator(bootstrap: str, group: str) -> int:
