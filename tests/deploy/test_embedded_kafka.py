@@ -20,7 +20,7 @@ from rebalance_deploy.embedded.kafka import SHORT_SESSION, VERSIONS, EmbeddedKaf
 from rebalance_deploy.embedded.server import telling_line
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.ports import find_free_port, find_free_ports, is_free
-from rebalance_deploy.stories.stage import find_coordinator
+from rebalance_devtools.stories.stage import find_coordinator
 from waiting import is_alive, wait_for
 
 MakeBroker = Callable[..., EmbeddedKafka]

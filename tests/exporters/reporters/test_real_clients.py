@@ -19,9 +19,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from rebalance_deploy.broker_log import read_truth
-from rebalance_deploy.clients import client_environment
 from rebalance_deploy.embedded.kafka import SHORT_SESSION, EmbeddedKafka
 from rebalance_deploy.topics import create_topics
+from rebalance_devtools.clients import client_environment
 from rebalance_streaming.wire.metrics.formats import decode_metrics
 from waiting import wait_for as wait_up_to
 
