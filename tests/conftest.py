@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from rebalance_deploy.broker import DEFAULT_VERSION, EmbeddedBroker
+from rebalance_deploy.embedded.kafka import DEFAULT_VERSION, EmbeddedKafka
 
-MakeBroker = Callable[..., EmbeddedBroker]
+MakeBroker = Callable[..., EmbeddedKafka]
 
 #: Markers of the tests that take longest, longest first.
 _LONG = ("e2e", "broker", "spark")
@@ -33,9 +33,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def broker() -> Iterator[EmbeddedBroker]:
+def broker() -> Iterator[EmbeddedKafka]:
     """One running broker for the whole run: use topics and groups of your own, leave its process and log intact."""
-    with EmbeddedBroker() as running:
+    with EmbeddedKafka() as running:
         yield running
 
 
@@ -43,11 +43,11 @@ def broker() -> Iterator[EmbeddedBroker]:
 def make_broker() -> Iterator[MakeBroker]:
     """Start throw-away brokers: `make_broker(kafka_version=..., **{"offsets.topic.num.partitions": "4"})`.
 
-    Keywords with a dot in their name are broker settings, the others go to EmbeddedBroker. All are closed at the end.
+    Keywords with a dot in their name are broker settings, the others go to EmbeddedKafka. All are closed at the end.
     """
     with ExitStack() as brokers:
 
-        def make(*, kafka_version: str = DEFAULT_VERSION, **settings: str) -> EmbeddedBroker:
-            return brokers.enter_context(EmbeddedBroker(kafka_version=kafka_version, config=settings))
+        def make(*, kafka_version: str = DEFAULT_VERSION, **settings: str) -> EmbeddedKafka:
+            return brokers.enter_context(EmbeddedKafka(kafka_version=kafka_version, config=settings))
 
         yield make

@@ -1,4 +1,4 @@
-"""The command line, the embedded broker, the pinned jars and the demo.
+"""The command line, settings, supervision of processes, the pinned jars, the embedded Kafka and the demo.
 
 This package starts things; it knows nothing of the log format or of Prometheus.
 """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import os
 import signal
 import sys
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import click
 
 from rebalance_deploy import __version__
-from rebalance_deploy.terminal.commands import COMMANDS
+from rebalance_exporters.terminal.commands import COMMANDS
 from rebalance_streaming.outputs import OUTPUTS
 
 if TYPE_CHECKING:
@@ -121,14 +123,9 @@ def up(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | None
 @cli.command()
 @click.option("--duration", type=click.FloatRange(min=20), metavar="SECONDS", help="End by itself and check the count.")
 @click.option(
-    "--story",
-    type=click.Choice(["a", "b", "c", "d", "e"], case_sensitive=False),
-    help="Play a real incident and its fix instead; ends by itself after two to five minutes.",
-)
-@click.option(
     "--kafka-version",
     type=click.Choice(["4.3.1", "3.9.2"]),
-    help="Without it 4.3.1, or what a story usually plays on.",
+    help="Without it 4.3.1.",
 )
 @click.option(
     "--port",
@@ -137,33 +134,13 @@ def up(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | None
     show_default=True,
     help="Port of the exporter; 0 picks a free one.",
 )
-def demo(duration: float | None, story: str | None, kafka_version: str | None, port: int) -> None:
-    """Start a real Kafka, a workload with one sick consumer, and the monitor.
-
-    \b
-    Stories, each with the clients it happened to; exit code 0 only if the monitor explains it:
-      a  evicted whenever the topic is idle          (kafka-python 1.4.6)
-      b  everybody waits for one that does not poll  (Java)
-      c  the same batch again and again              (Java)
-      d  evicted by its own work                     (kafka-python 2.2)
-      e  newcomers die with PartitionOwnedError      (pykafka, ZooKeeper)
-    """
-    if story is not None:
-        _demo_story(story, duration, kafka_version, port)
+def demo(duration: float | None, kafka_version: str | None, port: int) -> None:
+    """Start a real Kafka, a workload with one sick consumer, and the monitor."""
     from rebalance_deploy.demo import show  # noqa: PLC0415
 
     version = {} if kafka_version is None else {"kafka_version": kafka_version}
     options = show.Options(duration_seconds=duration, port=port, **version)
     sys.exit(show.run(options, _stop_event(), _say))
-
-
-def _demo_story(letter: str, duration: float | None, kafka_version: str | None, port: int) -> NoReturn:
-    if duration is not None:
-        raise click.UsageError("a story ends by itself: --duration and --story do not go together")
-    from rebalance_deploy.demo import story  # noqa: PLC0415
-
-    _interrupt_on_signals()
-    sys.exit(story.run(story.Options(letter=letter, kafka_version=kafka_version, port=port), _say))
 
 
 @cli.command()
@@ -230,42 +207,13 @@ def jars(set_name: str) -> None:
     click.echo(",".join(str(path) for path in resolve(set_name)))
 
 
-_COLD_START_FLAGS = (
-    click.option("--groups", type=int, help="Groups in the log that a cold start reads."),
-    click.option("--partitions", type=int, help="Partitions that each group reads."),
-    click.option("--commits", type=int, help="Commits in that log."),
-    click.option("--source-partitions", type=int, help="Partitions of that log."),
-    click.option("--seed", type=int, help="Of that log."),
-    click.option("--keep", type=click.Path(path_type=Path), help="Keep filled brokers here for the next time."),
-    click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write the figures here too."),
-    click.option("--logs", type=click.Path(path_type=Path), help="Leave the logs of what was measured here."),
-    click.option("--peer", envvar="PEER", metavar="kminion:PATH", help="Measure this beside it (environment: PEER)."),
-    click.option("--deadline", "deadline_seconds", type=float, help="Most seconds until ready and right."),
-    click.option("--settle", "settle_seconds", type=float, help="Seconds between right and idle."),
-    click.option("--idle", "idle_seconds", type=float, help="Seconds of idling that are measured."),
-    click.option("--live", "live_seconds", type=float, help="Seconds of commits at the end."),
-    click.option("--live-rate", type=float, help="Commits per second at the end."),
-)
-
-
-def _cold_starting(command: F) -> F:
-    for option in reversed(_COLD_START_FLAGS):
-        command = option(command)
-    return command
-
-
-@cli.command()
-@click.argument("names", nargs=-1)
-@_cold_starting
-def bench(names: tuple[str, ...], **cold_start: object) -> None:
-    """Measure rates, times, memory and load on this machine. Options are those of the cold start."""
-    from rebalance_deploy.bench import run  # noqa: PLC0415
-
-    run(names, cold_start, click.echo)
-
-
 for _command in COMMANDS:
     cli.add_command(_command)
+
+# No wheel has these. By name, so that nothing here can depend on them.
+_DEVELOPERS_TOOLS = "rebalance_devtools"
+if importlib.util.find_spec(_DEVELOPERS_TOOLS) is not None:
+    importlib.import_module(f"{_DEVELOPERS_TOOLS}.commands").extend(cli)
 
 
 def _sources(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | None) -> Sources:
@@ -294,18 +242,6 @@ def _reload_event() -> threading.Event:
     reload = threading.Event()
     signal.signal(signal.SIGHUP, lambda *_: reload.set())
     return reload
-
-
-def _interrupt_on_signals() -> None:
-    """Raise KeyboardInterrupt on SIGTERM as on Ctrl-C, with a word first; a second one ends the process at once."""
-
-    def on_signal(number: int, _frame: object) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        _say("stopping everything; again to end at once")
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, on_signal)
-    signal.signal(signal.SIGINT, on_signal)
 
 
 def _write_lines(lines: Iterable[bytes]) -> None:

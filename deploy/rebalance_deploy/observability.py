@@ -21,9 +21,9 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from rebalance_deploy.broker import find_free_port, is_free
 from rebalance_deploy.counts import fetch
 from rebalance_deploy.errors import UserError
+from rebalance_deploy.ports import find_free_port, is_free
 from rebalance_deploy.processes import ChildProcess
 
 #: The programs used, by the Debian package that brings them.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from accuracy.recordings import Recording
 from rebalance_contract import Finding
-from rebalance_deploy.stories.judging import mistakes_of_cured, mistakes_of_sick
+from rebalance_devtools.stories.judging import mistakes_of_cured, mistakes_of_sick
 from rebalance_streaming.detect.catalogue import diagnosis
 
 RIGHT, HINTED, ABSTAINED, WRONG = "right", "hinted", "abstained", "wrong"

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from rebalance_contract import Finding, GroupImpact, GroupSnapshot, Rebalance
-from rebalance_deploy.stories.play import StoryRun
-from rebalance_deploy.stories.programme import find_story
-from rebalance_deploy.stories.story import Expected
+from rebalance_devtools.stories.play import StoryRun
+from rebalance_devtools.stories.programme import find_story
+from rebalance_devtools.stories.story import Expected
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.replay import replay
 

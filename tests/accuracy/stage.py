@@ -19,7 +19,7 @@ from accuracy import truth
 from accuracy.client import Spec
 from coordinators import committed_offsets
 from rebalance_deploy import jars
-from rebalance_deploy.broker import EmbeddedBroker
+from rebalance_deploy.embedded.kafka import EmbeddedKafka
 from rebalance_deploy.jdk import find_java
 from rebalance_deploy.processes import ChildProcess
 from waiting import wait_for
@@ -32,7 +32,7 @@ QUIET_SECONDS = 9.0
 class Stage:
     """One scenario's group."""
 
-    broker: EmbeddedBroker
+    broker: EmbeddedKafka
     directory: Path
     group: str
     partitions: int = 6

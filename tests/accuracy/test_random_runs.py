@@ -19,8 +19,8 @@ import pytest
 from accuracy.outcomes import RIGHT, WRONG, mistakes, outcome_of
 from accuracy.recordings import Recording, read_recording
 from rebalance_deploy.errors import UserError
-from rebalance_deploy.stories import held_interpreter, idle_lock, join_barrier, long_batches, owner_lock
-from rebalance_deploy.stories.record import read_wanted, record
+from rebalance_devtools.stories import held_interpreter, idle_lock, join_barrier, long_batches, owner_lock
+from rebalance_devtools.stories.record import read_wanted, record
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3 * 3600)]
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from rebalance_contract import CommitActivity, encode
 from rebalance_contract.activity import MAX_ACTIVITY_BYTES
-from rebalance_deploy.bench import fill
+from rebalance_devtools.bench import fill
 from rebalance_streaming.activity.commits import LogColumns, LogEra, pack_commits
 from rebalance_streaming.wire.commits import KeyCache, decode_commits
 

@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, Resou
 from confluent_kafka.cimpl import NewTopic
 
 from rebalance_contract import topics
-from rebalance_deploy.broker import VERSIONS, EmbeddedBroker
+from rebalance_deploy.embedded.kafka import VERSIONS, EmbeddedKafka
 from waiting import wait_for
 
 pytestmark = pytest.mark.broker
@@ -18,12 +18,12 @@ BOMB_BYTES = 64 << 20
 
 
 @pytest.fixture(params=VERSIONS)
-def any_broker(request, make_broker) -> EmbeddedBroker:
+def any_broker(request, make_broker) -> EmbeddedKafka:
     """A broker of each supported version."""
     return make_broker(kafka_version=request.param)
 
 
-def create(broker: EmbeddedBroker, settings: dict[str, str]) -> str:
+def create(broker: EmbeddedKafka, settings: dict[str, str]) -> str:
     """Create a topic of one partition and return its name."""
     name = f"topic-{uuid.uuid4().hex[:8]}"
     # The client must outlive its futures.
@@ -32,13 +32,13 @@ def create(broker: EmbeddedBroker, settings: dict[str, str]) -> str:
     return name
 
 
-def end_of(broker: EmbeddedBroker, topic: str) -> int:
+def end_of(broker: EmbeddedKafka, topic: str) -> int:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     place = TopicPartition(topic, 0)
     return admin.list_offsets({place: OffsetSpec.latest()})[place].result(30).offset
 
 
-def send(broker: EmbeddedBroker, topic: str, values: list[bytes], **settings) -> list[KafkaError | None]:
+def send(broker: EmbeddedKafka, topic: str, values: list[bytes], **settings) -> list[KafkaError | None]:
     """Write values in one batch and return what became of each."""
     outcomes: list[KafkaError | None] = []
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 200, **settings})
@@ -48,7 +48,7 @@ def send(broker: EmbeddedBroker, topic: str, values: list[bytes], **settings) ->
     return outcomes
 
 
-def bomb(broker: EmbeddedBroker, topic: str, codec: str) -> KafkaError | None:
+def bomb(broker: EmbeddedKafka, topic: str, codec: str) -> KafkaError | None:
     """Write 64 MiB of zeros as one compressed message."""
     limits = {"message.max.bytes": 2 * BOMB_BYTES}
     return send(broker, topic, [bytes(BOMB_BYTES)], **{"compression.type": codec, **limits})[0]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rebalance_deploy import local
-from rebalance_deploy.broker import EmbeddedBroker
+from rebalance_deploy.embedded.kafka import EmbeddedKafka
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.settings import Sources
 from waiting import wait_for
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.broker
 
 
 @pytest.fixture
-def export(broker: EmbeddedBroker, tmp_path: Path):
+def export(broker: EmbeddedKafka, tmp_path: Path):
     """A supervised exporter that announced itself."""
     flags = (f"kafka.bootstrap.servers={broker.bootstrap}", "export.listen_host=127.0.0.1", "export.listen_port=0")
     child = local.Supervised("export", Sources(flags=flags), tmp_path)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.terminal.running import run
+from exporters.terminal.running import run
 from rebalance_streaming.outputs import OUTPUTS
 
 RECORDING = Path(__file__).parents[1] / "golden" / "stories" / "member_crash-1.jsonl.gz"

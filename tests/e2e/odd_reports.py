@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import time
 
-from rebalance_deploy.stories.programs import consume_confluent
+from rebalance_devtools.stories.programs import consume_confluent
 from rebalance_exporters.reporters.outbox import Outbox, Report
 
 

@@ -15,11 +15,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from e2e.pages import page
 from rebalance_deploy import local
-from rebalance_deploy.broker import EmbeddedBroker
 from rebalance_deploy.broker_log import GroupTruth, read_truth
 from rebalance_deploy.counts import Counted, expected, read_counts
 from rebalance_deploy.demo import workload
 from rebalance_deploy.demo.workload import ConsumerSpec
+from rebalance_deploy.embedded.kafka import EmbeddedKafka
 from rebalance_deploy.processes import ChildProcess
 from rebalance_deploy.topics import create_topics
 from rebalance_exporters.monitor_metrics import RECORD_TYPES
@@ -40,7 +40,7 @@ RecordKind = tuple[str, str, str, str]
 class Rig:
     """A broker, the monitor watching it, and clients that can be started and stopped at will."""
 
-    broker: EmbeddedBroker
+    broker: EmbeddedKafka
     monitor: local.Monitor
     directory: Path
     clients: dict[str, ChildProcess] = field(default_factory=dict)
@@ -193,7 +193,7 @@ def count_log(bootstrap: str) -> Counter[RecordKind]:
 def running_rig(directory: Path, *flags: str, **broker_settings: str) -> Iterator[Rig]:
     """Start a broker and the monitor, and wait until the monitor is ready."""
     with ExitStack() as stack:
-        broker = stack.enter_context(EmbeddedBroker(config=broker_settings))
+        broker = stack.enter_context(EmbeddedKafka(config=broker_settings))
         create_topics(broker.bootstrap, {"orders": 4, "payments": 4})
         sources = local.loopback_sources(broker.bootstrap, directory, *flags)
         monitor = stack.enter_context(local.Monitor(sources, directory))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from e2e.demos import demo
-from rebalance_deploy.demo.acts import ACTS
+from rebalance_devtools.demo.acts import ACTS
 from waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]

@@ -17,13 +17,14 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from rebalance_deploy.broker import EmbeddedBroker, find_free_port
+from rebalance_deploy.embedded.kafka import EmbeddedKafka
+from rebalance_deploy.ports import find_free_port
 from rebalance_streaming.spark.checkpoint import LAYOUT, Baseline
 from waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
-MakeBroker = Callable[..., EmbeddedBroker]
+MakeBroker = Callable[..., EmbeddedKafka]
 
 
 def run(*arguments: str) -> tuple[int, str]:
@@ -34,7 +35,7 @@ def run(*arguments: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def run_stream(broker: EmbeddedBroker, directory: Path, *arguments: str) -> tuple[int, str]:
+def run_stream(broker: EmbeddedKafka, directory: Path, *arguments: str) -> tuple[int, str]:
     """Run the stream with its checkpoint in a directory."""
     checkpoint = f"stream.checkpoint={directory / 'checkpoint'}"
     return run("stream", "--bootstrap-server", broker.bootstrap, "--set", checkpoint, *arguments)
@@ -71,13 +72,13 @@ def test_missing_and_misspelt_settings_are_said_with_a_hint():
     assert_one_sentence(run("up", "--set", "stream.chekpoint=x"), "did you mean 'stream.checkpoint'")
 
 
-def test_a_topic_that_does_not_exist_is_named(broker: EmbeddedBroker, tmp_path: Path):
+def test_a_topic_that_does_not_exist_is_named(broker: EmbeddedKafka, tmp_path: Path):
     """A typing error in the watched topic's name."""
     result = run_stream(broker, tmp_path, "--set", "stream.source_topic=no-such-topic")
     assert_one_sentence(result, "no-such-topic", "stream.source_topic")
 
 
-def test_a_port_in_use_is_named(broker: EmbeddedBroker):
+def test_a_port_in_use_is_named(broker: EmbeddedKafka):
     """Two exporters on one port."""
     taken = broker.bootstrap.rpartition(":")[2]
     result = run("export", "--bootstrap-server", broker.bootstrap, "--set", f"export.listen_port={taken}")
@@ -100,7 +101,7 @@ def test_missing_permissions_are_named(make_broker: MakeBroker, tmp_path: Path):
     assert_one_sentence(run_stream(broker, tmp_path), "reading __consumer_offsets is not allowed", "kafka-acls")
 
 
-def deny(broker: EmbeddedBroker, name: str, operation: AclOperation, kind: ResourceType = ResourceType.TOPIC) -> None:
+def deny(broker: EmbeddedKafka, name: str, operation: AclOperation, kind: ResourceType = ResourceType.TOPIC) -> None:
     """Take a right from everybody, and wait until it is gone."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     # Once a resource has any rule, what no rule allows is denied.
@@ -135,7 +136,7 @@ def in_the_way(checkpoint: Path) -> str:
 
 
 @pytest.mark.parametrize("spoil", [damaged, of_another_cluster, in_the_way])
-def test_a_bad_checkpoint_is_named(broker: EmbeddedBroker, tmp_path: Path, spoil: Callable[[Path], str]):
+def test_a_bad_checkpoint_is_named(broker: EmbeddedKafka, tmp_path: Path, spoil: Callable[[Path], str]):
     """A checkpoint that cannot be used is never silently replaced."""
     checkpoint = tmp_path / "checkpoint"
     said = spoil(checkpoint)

@@ -28,10 +28,10 @@ from e2e.stories.performing import performing
 from e2e.stories.watching import Watcher, watching
 from rebalance_contract import Finding, decode, encode
 from rebalance_deploy.processes import ChildProcess
-from rebalance_deploy.stories.play import Play
-from rebalance_deploy.stories.record import METRICS_TOPIC
-from rebalance_deploy.stories.stage import Stage
-from rebalance_deploy.stories.story import CONFLUENT, KAFKA_PYTHON, ClientSpec, Expected, Story
+from rebalance_devtools.stories.play import Play
+from rebalance_devtools.stories.record import METRICS_TOPIC
+from rebalance_devtools.stories.stage import Stage
+from rebalance_devtools.stories.story import CONFLUENT, KAFKA_PYTHON, ClientSpec, Expected, Story
 from rebalance_streaming.config import StreamConfig
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(45 * 60)]

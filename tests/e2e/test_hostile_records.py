@@ -12,8 +12,8 @@ from confluent_kafka.admin import AdminClient
 
 from e2e.pages import page
 from e2e.rig import OFFSETS_TOPIC, RecordKind, Rig, count_log, kind_of, query_of, running_rig
-from rebalance_deploy.bench import fill
 from rebalance_deploy.demo.workload import ConsumerSpec
+from rebalance_devtools.bench import fill
 from rebalance_streaming.wire.partitioner import partition_for_group
 from waiting import wait_for
 

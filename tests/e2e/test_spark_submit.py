@@ -15,8 +15,9 @@ from confluent_kafka.admin import AdminClient
 
 from rebalance_contract import GroupSnapshot, decode
 from rebalance_deploy import jars
-from rebalance_deploy.broker import EmbeddedBroker, find_free_ports
+from rebalance_deploy.embedded.kafka import EmbeddedKafka
 from rebalance_deploy.jdk import find_java
+from rebalance_deploy.ports import find_free_ports
 from rebalance_deploy.processes import ChildProcess
 from rebalance_deploy.topics import create_topics
 from waiting import wait_for
@@ -66,7 +67,7 @@ def read(log: Path) -> str:
 
 
 @pytest.mark.parametrize("make_master", [local_master, standalone_master])
-def test_a_groups_picture_arrives(broker: EmbeddedBroker, tmp_path: Path, make_master):
+def test_a_groups_picture_arrives(broker: EmbeddedKafka, tmp_path: Path, make_master):
     """Submitted from outside, the same job publishes the same pictures, and SIGTERM ends it."""
     prefix = f"{make_master.__name__}."
     topic, group = f"{prefix}input", f"{prefix}group"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from e2e.pages import page
-from rebalance_deploy.broker import EmbeddedBroker
 from rebalance_deploy.counts import fetch
+from rebalance_deploy.embedded.kafka import EmbeddedKafka
 from rebalance_deploy.processes import ChildProcess
 from waiting import wait_for
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.broker, pytest.mark.timeout(600)]
 SERVING = re.compile(r"export: serving on (\S+)/metrics")
 
 
-def test_up_gets_ready_and_stops_in_order(broker: EmbeddedBroker, tmp_path: Path):
+def test_up_gets_ready_and_stops_in_order(broker: EmbeddedKafka, tmp_path: Path):
     """Ready within two minutes, SIGHUP reads the owner file again, and SIGTERM ends everything with exit code 0."""
     log = tmp_path / "up.log"
     owners = tmp_path / "owners.toml"

@@ -21,7 +21,9 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from rebalance_deploy.broker import QUICK_START, EmbeddedBroker, find_free_ports
+from rebalance_deploy.embedded.kafka import EmbeddedKafka
+from rebalance_deploy.embedded.server import QUICK_START
+from rebalance_deploy.ports import find_free_ports
 from rebalance_kafka.tokens import unsecured_token
 
 USER, PASSWORD = "monitor", 'se"c\\ret, =1'
@@ -163,7 +165,7 @@ def own_token(config: str) -> tuple[str, float]:
 class Secured:
     """The running broker, and what is needed to log in."""
 
-    broker: EmbeddedBroker
+    broker: EmbeddedKafka
     ports: dict[str, int]
     certificates: Certificates
     tokens: TokenServer
@@ -235,7 +237,7 @@ def secured(directory: Path) -> Iterator[Secured]:
     with TokenServer.running(directory) as tokens:
         allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={tokens.url}/jwks"
         config = _broker_config(ports, certificates, tokens)
-        with EmbeddedBroker(config=config, jvm_options=(*QUICK_START, allowed)) as broker:
+        with EmbeddedKafka(config=config, jvm_options=(*QUICK_START, allowed)) as broker:
             _add_scram_user(broker.bootstrap)
             yield Secured(broker, ports, certificates, tokens)
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from rebalance_contract import MAX_ACTIVITY_BYTES, ClientActivity, CommitActivity, CountActivity, OffsetActivity
 from rebalance_contract.activity import ProbeActivity
-from rebalance_deploy.bench import fill
+from rebalance_devtools.bench import fill
 from rebalance_streaming.activity.commits import LogEra
 from rebalance_streaming.config import MetricTopic, StreamConfig
 from rebalance_streaming.engine.rows import Input, decode_input

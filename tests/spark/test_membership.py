@@ -19,7 +19,7 @@ from rebalance_contract import (
     decode,
     encode,
 )
-from rebalance_deploy.bench import fill
+from rebalance_devtools.bench import fill
 from rebalance_streaming.activity.commits import LogEra
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.spark import membership

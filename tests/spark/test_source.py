@@ -13,7 +13,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from e2e.rig import read_topic
-from rebalance_deploy.broker import EmbeddedBroker
+from rebalance_deploy.embedded.kafka import EmbeddedKafka
 from rebalance_streaming.cluster import OFFSETS_TOPIC, Cluster
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.errors import StreamError
@@ -26,7 +26,7 @@ _FLAG = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
 
 
 @pytest.fixture(scope="module")
-def config(broker: EmbeddedBroker) -> StreamConfig:
+def config(broker: EmbeddedKafka) -> StreamConfig:
     """A cluster with commits of one group in its log."""
     settings = StreamConfig(kafka={"bootstrap.servers": broker.bootstrap})
     Cluster(settings).ensure_source()

@@ -14,7 +14,7 @@ from confluent_kafka.admin import (
 from confluent_kafka.cimpl import NewTopic
 
 from rebalance_contract.topics import TOPICS
-from rebalance_deploy.broker import EmbeddedBroker
+from rebalance_deploy.embedded.kafka import EmbeddedKafka
 from rebalance_streaming.cluster import Cluster
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.errors import StreamError
@@ -28,7 +28,7 @@ AUTHORIZED = {
 }
 
 
-def config_for(broker: EmbeddedBroker) -> StreamConfig:
+def config_for(broker: EmbeddedKafka) -> StreamConfig:
     """Settings with topics of their own."""
     return StreamConfig(kafka={"bootstrap.servers": broker.bootstrap}, topic_prefix=f"t{uuid.uuid4().hex[:8]}.")
 

@@ -7,7 +7,8 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from rebalance_deploy.broker import VERSIONS, EmbeddedBroker, find_free_port
+from rebalance_deploy.embedded.kafka import VERSIONS, EmbeddedKafka
+from rebalance_deploy.ports import find_free_port
 from rebalance_streaming.cluster import Cluster
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.log_watch import Ends, Incident, LogWatch, compare
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.broker
 class Log:
     """A topic on a broker, its watch, and a reader that has read it all whenever it is asked."""
 
-    def __init__(self, broker: EmbeddedBroker) -> None:
+    def __init__(self, broker: EmbeddedKafka) -> None:
         self.topic = f"log-{uuid.uuid4().hex[:8]}"
         self.bootstrap = broker.bootstrap
         self.admin = AdminClient({"bootstrap.servers": broker.bootstrap})

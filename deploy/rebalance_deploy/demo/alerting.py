@@ -1,6 +1,7 @@
 """The demo's Prometheus, Alertmanager and phone: pages are said as they arrive.
 
-Receives where the exporter serves; hands on the two servers' URLs, or nothing where the programs are not installed.
+Receives where the exporter serves; hands on the two servers' URLs, or nothing where the programs are not installed, or
+the rules are not there, which only a checkout has.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rebalance_deploy.broker import is_free
 from rebalance_deploy.errors import UserError
-from rebalance_deploy.observability import PACKAGES, Alerting, alerting, alerts_of, find_tool, receiving
-from rebalance_deploy.terminal.escaping import safe
+from rebalance_deploy.observability import PACKAGES, Alerting, alerting, alerts_of, find_tool, receiving, shipped
+from rebalance_deploy.ports import is_free
+from rebalance_exporters.terminal.escaping import safe
 
 Say = Callable[[str], None]
 
@@ -36,12 +37,13 @@ _LINES = {
 
 @contextmanager
 def pages_told(directory: Path, exporter_url: str, say: Say) -> Iterator[Alerting | None]:
-    """Run Prometheus and Alertmanager with the shipped rules and say every page; null where they are not installed."""
+    """Run Prometheus and Alertmanager with the shipped rules and say every page; null where one of these is missing."""
     try:
         for name in PACKAGES:
             find_tool(name)
-    except UserError:
-        say("to see pages too: sudo apt-get install prometheus prometheus-alertmanager, and start the demo again")
+        shipped("prometheus/rules")
+    except UserError as reason:
+        say(f"no pages are shown: {reason}")
         yield None
         return
 

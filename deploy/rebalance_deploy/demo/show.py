@@ -19,16 +19,16 @@ from confluent_kafka import Consumer, TopicPartition
 
 from rebalance_contract import Finding, Rebalance, decode
 from rebalance_deploy import local
-from rebalance_deploy.broker import DEFAULT_VERSION, EmbeddedBroker
 from rebalance_deploy.broker_log import read_truth
 from rebalance_deploy.counts import Counted, expected, read_counts
 from rebalance_deploy.demo import workload
 from rebalance_deploy.demo.alerting import pages_told
+from rebalance_deploy.embedded.kafka import DEFAULT_VERSION, EmbeddedKafka
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.observability import Alerting
 from rebalance_deploy.processes import ChildProcess
-from rebalance_deploy.terminal.words import describe, describe_finding
 from rebalance_deploy.topics import create_topics
+from rebalance_exporters.terminal.words import describe, describe_finding
 from rebalance_streaming.config import StreamConfig
 
 Say = Callable[[str], None]
@@ -62,7 +62,7 @@ class Options:
 class _Show:
     """What the acts of the demo share."""
 
-    broker: EmbeddedBroker
+    broker: EmbeddedKafka
     monitor: local.Monitor
     clients: list[ChildProcess]
     stop: threading.Event
@@ -84,7 +84,7 @@ def run(options: Options, stop: threading.Event, say: Say) -> int:
 
 def _perform(options: Options, directory: Path, stop: threading.Event, say: Say) -> int:
     with ExitStack() as stack:
-        broker = stack.enter_context(EmbeddedBroker(kafka_version=options.kafka_version, data_dir=directory / "kafka"))
+        broker = stack.enter_context(EmbeddedKafka(directory / "kafka", kafka_version=options.kafka_version))
         say(f"Kafka {options.kafka_version} runs at {broker.bootstrap}")
         create_topics(broker.bootstrap, workload.TOPICS)
         owners = directory / "owners.toml"

@@ -19,11 +19,11 @@ import pytest
 
 from e2e.stories.performing import performing, unwatched
 from e2e.stories.watching import Watcher, watching
-from rebalance_deploy.stories import held_interpreter, idle_lock, join_barrier, long_batches, owner_lock
-from rebalance_deploy.stories.judging import mistakes_of_cured, mistakes_of_sick
-from rebalance_deploy.stories.play import StoryRun
-from rebalance_deploy.stories.record import METRICS_TOPIC
-from rebalance_deploy.stories.story import Story, failed_commits, processed_twice
+from rebalance_devtools.stories import held_interpreter, idle_lock, join_barrier, long_batches, owner_lock
+from rebalance_devtools.stories.judging import mistakes_of_cured, mistakes_of_sick
+from rebalance_devtools.stories.play import StoryRun
+from rebalance_devtools.stories.record import METRICS_TOPIC
+from rebalance_devtools.stories.story import Story, failed_commits, processed_twice
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 

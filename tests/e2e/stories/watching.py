@@ -14,7 +14,7 @@ from e2e.pages import page
 from e2e.rig import READY_SECONDS
 from rebalance_contract import Finding
 from rebalance_deploy import local
-from rebalance_deploy.stories.stage import Stage
+from rebalance_devtools.stories.stage import Stage
 
 
 class _Answer(msgspec.Struct):

@@ -28,8 +28,8 @@ from confluent_kafka.admin import (
 
 from exporters.prober.probing import DEADLINE_SECONDS, Probed, make_config, probing
 from rebalance_contract import CommitActivity, GroupLag, GroupSnapshot, Member, Probe, TopicCommits, TopicLag, encode
-from rebalance_deploy.broker import SHORT_SESSION
-from rebalance_deploy.stories.stage import find_coordinator
+from rebalance_deploy.embedded.kafka import SHORT_SESSION
+from rebalance_devtools.stories.stage import find_coordinator
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.prober.run import run
 from waiting import wait_for

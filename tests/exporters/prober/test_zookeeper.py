@@ -11,10 +11,8 @@ import pytest
 from kazoo.client import KazooClient
 
 from exporters.prober.probing import make_config, probing
-from rebalance_deploy import jars
-from rebalance_deploy.broker import QUICK_START, find_free_port
-from rebalance_deploy.jdk import find_java
-from rebalance_deploy.processes import ChildProcess
+from rebalance_deploy.embedded.zookeeper import ZooKeeper
+from rebalance_deploy.ports import find_free_port
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.prober.zookeeper import Zookeeper, ZookeeperGroup, probe_zookeeper, read_owners
 from waiting import wait_for
@@ -49,14 +47,9 @@ def test_members_are_told_with_what_they_own():
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[str]:
-    """A ZooKeeper of one server, from the jars of the Kafka release that still had it."""
-    port = find_free_port()
-    main = "org.apache.zookeeper.server.ZooKeeperServerMain"
-    classpath = jars.classpath("broker-3.9.2")
-    options = (*QUICK_START, "-Dzookeeper.admin.enableServer=false", "-cp", classpath)
-    command = [find_java().executable, *options, main, str(port), tmp_path / "data"]
-    with ChildProcess(command, log_path=tmp_path / "zookeeper.log", cwd=tmp_path):
-        yield f"127.0.0.1:{port}"
+    """The address of a ZooKeeper of one server."""
+    with ZooKeeper(tmp_path) as running:
+        yield running.hosts
 
 
 @pytest.fixture

@@ -18,10 +18,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from rebalance_deploy.broker import SHORT_SESSION, EmbeddedBroker
 from rebalance_deploy.broker_log import read_truth
-from rebalance_deploy.clients import client_environment
+from rebalance_deploy.embedded.kafka import SHORT_SESSION, EmbeddedKafka
 from rebalance_deploy.topics import create_topics
+from rebalance_devtools.clients import client_environment
 from rebalance_streaming.wire.metrics.formats import decode_metrics
 from waiting import wait_for as wait_up_to
 
@@ -190,7 +190,7 @@ class Played:
 def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
     """All clients at once: they join, consume, stall, lose their broker for a while, and close."""
     directory = tmp_path_factory.mktemp("clients")
-    with EmbeddedBroker(config=SHORT_SESSION) as broker:
+    with EmbeddedKafka(config=SHORT_SESSION) as broker:
         create_topics(broker.bootstrap, {f"orders-{name}": 2 for name in CASES})
         create_reports_topic(broker.bootstrap)
         topic = Topic(broker.bootstrap)
@@ -210,7 +210,7 @@ def create_reports_topic(bootstrap: str) -> None:
     admin.create_topics([topic])[REPORTS].result()
 
 
-def play(broker: EmbeddedBroker, clients: dict[str, Client], topic: Topic) -> Played:
+def play(broker: EmbeddedKafka, clients: dict[str, Client], topic: Topic) -> Played:
     """Go through the stages, each begun only when the one before shows."""
     lively = {name: client for name, client in clients.items() if name != "starved"}
     for name in TOLD:
@@ -274,7 +274,7 @@ def produce_until(bootstrap: str, clients: dict[str, Client], done: Any) -> None
         threading.Event().wait(0.5)
 
 
-def take_away(broker: EmbeddedBroker) -> tuple[int, int]:
+def take_away(broker: EmbeddedKafka) -> tuple[int, int]:
     """Kill the broker, bring it back a while later; return from when till when it was away, in epoch ms."""
     broker.kill()
     began_ms = time.time_ns() // 1_000_000

@@ -1,0 +1,1 @@
+"""Real Kafka and ZooKeeper servers on this machine, for the demo, stories, benchmarks and tests."""

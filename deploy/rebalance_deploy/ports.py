@@ -1,0 +1,39 @@
+"""Ports of this machine that servers can listen on."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import socket
+
+from rebalance_deploy.errors import UserError
+
+# Ports the kernel gives to nobody by itself: one above could be taken by an outgoing connection while the server is
+# down, even by a client that retries to reach this very server and connects to itself.
+_PORTS = range(20_000, 32_000)
+
+
+def find_free_port() -> int:
+    """Return a port of 127.0.0.1 that nobody listens on at this moment."""
+    (port,) = find_free_ports(1)
+    return port
+
+
+def find_free_ports(count: int) -> list[int]:
+    """Return so many different ports of 127.0.0.1 that nobody listens on at this moment."""
+    candidates = random.SystemRandom().sample(_PORTS, 200)
+    found = list(itertools.islice((port for port in candidates if is_free(port)), count))
+    if len(found) < count:
+        raise UserError(f"no free port between {_PORTS.start} and {_PORTS.stop - 1}: stop some servers of this machine")
+    return found
+
+
+def is_free(port: int) -> bool:
+    """Return whether a server could listen on this port of 127.0.0.1 now, connections of a past one aside."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

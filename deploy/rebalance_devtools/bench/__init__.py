@@ -1,0 +1,53 @@
+"""Benchmarks: every number in the README comes from here.
+
+    make bench                     all of them
+    rebalance-monitor bench live   one of them
+    PEER=kminion:/path make bench  with another program's figures beside those of the cold start
+
+Each prints Markdown tables. They run for minutes, use both cores, and talk to a broker of their own on loopback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from rebalance_deploy.errors import UserError
+
+Say = Callable[[str], None]
+
+
+def run(names: Iterable[str], cold_start_options: Mapping[str, Any], say: Say) -> None:
+    """Run the named benchmarks, or all. Raises UserError for an unknown name, and for options that cannot be."""
+    from rebalance_devtools.bench import (  # noqa: PLC0415
+        catch_up,
+        cold_start,
+        decode,
+        diagnosis,
+        exposition,
+        live,
+        paging,
+        replay,
+        scale,
+    )
+
+    benchmarks: dict[str, Callable[[], Iterable[str]]] = {
+        "decode": decode.measure,
+        "catch-up": catch_up.measure,
+        "cold-start": partial(cold_start.measure, cold_start.make_options(cold_start_options)),
+        "live": live.measure,
+        "replay": replay.measure,
+        "diagnosis": diagnosis.measure,
+        "exposition": exposition.measure,
+        "paging": paging.measure,
+        "scale": scale.measure,
+    }
+    chosen = list(names) or list(benchmarks)
+    unknown = [name for name in chosen if name not in benchmarks]
+    if unknown:
+        raise UserError(f"no benchmark {', '.join(unknown)}; there are {', '.join(benchmarks)}")
+    for name in chosen:
+        say(f"\n### {name}\n")
+        for line in benchmarks[name]():
+            say(line)

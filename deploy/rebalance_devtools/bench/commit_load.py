@@ -1,0 +1,155 @@
+"""Commits as clients make them, at a steady rate, in a process of its own: requests to the coordinator.
+
+Receives what to do as one JSON argument; prints, as one JSON line, what was committed when. Every request commits all
+partitions of a group, each offset one further than the last: the group's lag tells which commits a reader has seen.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+from rebalance_deploy.errors import UserError
+from rebalance_deploy.processes import ChildProcess
+from rebalance_devtools.bench.cluster_log import GENERATION, MEMBER, SMALLEST_LAG, Shape, Truth
+
+_OFFSET_COMMIT, _VERSION = 8, 2
+#: A broker answers the requests of a connection one after the other, and commits wait for each other for some ms.
+_CONNECTIONS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What to commit: the groups of a log in turn, so many partitions a second, for some seconds."""
+
+    bootstrap: str
+    shape: Shape
+    commits_per_second: float
+    seconds: float
+
+    @property
+    def requests(self) -> int:
+        """How many requests it takes."""
+        return max(1, int(self.commits_per_second * self.seconds / self.shape.partitions))
+
+    def validate(self) -> list[str]:
+        """Return every problem, each as one sentence; empty when all is well."""
+        if self.requests > (SMALLEST_LAG - 1) * self.shape.groups:
+            return ["--live-rate is too high for so few groups: they would catch up with their topics"]
+        return []
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A group's lag once this commit is seen, and when it was sent, in seconds of the system's steady clock."""
+
+    group: str
+    lag: int
+    at: float
+
+
+def start(load: Load, output: str) -> ChildProcess:
+    """Start the load in a process of its own, which writes what it did to the file `output` and ends."""
+    return ChildProcess([sys.executable, "-m", __name__, json.dumps(asdict(load)), output])
+
+
+def read(output: str) -> list[Commit]:
+    """Return what a load that has ended did. Raises UserError if a commit was refused."""
+    with open(output) as file:  # noqa: PTH123
+        found = json.load(file)
+    if found["errors"]:
+        raise UserError(f"the broker refused commits: {found['errors'][0]}")
+    return [Commit(*each) for each in found["commits"]]
+
+
+def run(load: Load) -> dict[str, list[object]]:
+    """Make the commits; return them and what went wrong. Late requests are made up for."""
+    truth, began = Truth(load.shape), time.monotonic()
+    commits: list[object] = []
+    errors: list[object] = []
+
+    def work(connection: int) -> None:
+        try:
+            with _connect(load.bootstrap) as link:
+                for number in range(connection, load.requests, _CONNECTIONS):
+                    due = began + number * load.shape.partitions / load.commits_per_second
+                    time.sleep(max(0.0, due - time.monotonic()))
+                    commits.append(_commit(link, truth, number))
+        except (OSError, UserError) as error:
+            errors.append(str(error))
+
+    threads = [threading.Thread(target=work, args=(connection,)) for connection in range(_CONNECTIONS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return {"commits": commits, "errors": errors}
+
+
+def _connect(bootstrap: str) -> socket.socket:
+    host, _, port = bootstrap.rpartition(":")
+    link = socket.create_connection((host, int(port)), timeout=30)
+    link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return link
+
+
+def _commit(link: socket.socket, truth: Truth, number: int) -> tuple[str, int, float]:
+    turn, index = divmod(number, truth.shape.groups)
+    group = f"group-{index:05d}"
+    round_number = truth.shape.rounds + turn
+    offsets = [truth.offset(group, partition, round_number) for partition in range(truth.shape.partitions)]
+    at = time.monotonic()
+    link.sendall(_request(number, group, truth.topics[group], offsets))
+    if failed := {code for code in _answer(link) if code}:
+        raise UserError(f"error codes {sorted(failed)} for {group}")
+    return group, truth.group_lags[group] - (turn + 1) * truth.shape.partitions, at
+
+
+def _request(number: int, group: str, topic: str, offsets: Sequence[int]) -> bytes:
+    head = struct.pack(">hhi", _OFFSET_COMMIT, _VERSION, number) + _text("bench")
+    body = _text(group) + struct.pack(">i", GENERATION) + _text(MEMBER) + struct.pack(">q", -1)
+    body += struct.pack(">i", 1) + _text(topic) + struct.pack(">i", len(offsets))
+    body += b"".join(struct.pack(">iqh", partition, offset, -1) for partition, offset in enumerate(offsets))
+    return struct.pack(">i", len(head) + len(body)) + head + body
+
+
+def _answer(link: socket.socket) -> Iterator[int]:
+    """Yield the error code of each partition of an answer about one topic."""
+    (size,) = struct.unpack(">i", _read(link, 4))
+    answer = _read(link, size)
+    (name_size,) = struct.unpack_from(">h", answer, 8)
+    (count,) = struct.unpack_from(">i", answer, 10 + name_size)
+    for _, code in struct.iter_unpack(">ih", answer[14 + name_size : 14 + name_size + 6 * count]):
+        yield code
+
+
+def _read(link: socket.socket, size: int) -> bytes:
+    parts = bytearray()
+    while len(parts) < size:
+        part = link.recv(size - len(parts))
+        if not part:
+            raise OSError("the broker closed the connection")
+        parts += part
+    return bytes(parts)
+
+
+def _text(value: str) -> bytes:
+    raw = value.encode()
+    return struct.pack(">h", len(raw)) + raw
+
+
+def _main(argument: str, output: str) -> None:
+    settings = json.loads(argument)
+    load = Load(**{**settings, "shape": Shape(**settings["shape"])})
+    with open(output, "w") as file:  # noqa: PTH123
+        json.dump(run(load), file)
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

@@ -1,0 +1,108 @@
+"""What a checkout adds to the command line: `bench`, and `demo --story`.
+
+Imports what a command needs when it runs, so that help is instant.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_STORY = click.Option(
+    ["--story"],
+    type=click.Choice(["a", "b", "c", "d", "e"], case_sensitive=False),
+    help="Play a real incident and its fix instead; ends by itself after two to five minutes.",
+)
+_STORIES = """
+\b
+Stories, each with the clients it happened to; exit code 0 only if the monitor explains it:
+  a  evicted whenever the topic is idle          (kafka-python 1.4.6)
+  b  everybody waits for one that does not poll  (Java)
+  c  the same batch again and again              (Java)
+  d  evicted by its own work                     (kafka-python 2.2)
+  e  newcomers die with PartitionOwnedError      (pykafka, ZooKeeper)
+Without --kafka-version each plays on the one that its clients are used with.
+"""
+
+_COLD_START_FLAGS = (
+    click.option("--groups", type=int, help="Groups in the log that a cold start reads."),
+    click.option("--partitions", type=int, help="Partitions that each group reads."),
+    click.option("--commits", type=int, help="Commits in that log."),
+    click.option("--source-partitions", type=int, help="Partitions of that log."),
+    click.option("--seed", type=int, help="Of that log."),
+    click.option("--keep", type=click.Path(path_type=Path), help="Keep filled brokers here for the next time."),
+    click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write the figures here too."),
+    click.option("--logs", type=click.Path(path_type=Path), help="Leave the logs of what was measured here."),
+    click.option("--peer", envvar="PEER", metavar="kminion:PATH", help="Measure this beside it (environment: PEER)."),
+    click.option("--deadline", "deadline_seconds", type=float, help="Most seconds until ready and right."),
+    click.option("--settle", "settle_seconds", type=float, help="Seconds between right and idle."),
+    click.option("--idle", "idle_seconds", type=float, help="Seconds of idling that are measured."),
+    click.option("--live", "live_seconds", type=float, help="Seconds of commits at the end."),
+    click.option("--live-rate", type=float, help="Commits per second at the end."),
+)
+
+
+def extend(cli: click.Group) -> None:
+    """Add the commands of developers to the command line."""
+    cli.add_command(bench)
+    cli.add_command(with_stories(cli.commands["demo"]))
+
+
+def _cold_starting(command: F) -> F:
+    for option in reversed(_COLD_START_FLAGS):
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.argument("names", nargs=-1)
+@_cold_starting
+def bench(names: tuple[str, ...], **cold_start: object) -> None:
+    """Measure rates, times, memory and load on this machine. Options are those of the cold start."""
+    from rebalance_devtools.bench import run  # noqa: PLC0415
+
+    run(names, cold_start, click.echo)
+
+
+def with_stories(demo: click.Command) -> click.Command:
+    """Return the demo's command with `--story`; without that option it does what it did."""
+
+    def run(*, story: str | None, **options: Any) -> None:
+        if story is None:
+            click.get_current_context().invoke(demo, **options)
+        else:
+            _play(story, **options)
+
+    return click.Command(demo.name, params=[*demo.params, _STORY], callback=run, help=f"{demo.help}\n{_STORIES}")
+
+
+def _play(letter: str, *, duration: float | None, kafka_version: str | None, port: int) -> NoReturn:
+    if duration is not None:
+        raise click.UsageError("a story ends by itself: --duration and --story do not go together")
+    from rebalance_devtools.demo import story  # noqa: PLC0415
+
+    _interrupt_on_signals()
+    sys.exit(story.run(story.Options(letter=letter, kafka_version=kafka_version, port=port), _say))
+
+
+def _interrupt_on_signals() -> None:
+    """Raise KeyboardInterrupt on SIGTERM as on Ctrl-C, with a word first; a second one ends the process at once."""
+
+    def on_signal(number: int, _frame: object) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        _say("stopping everything; again to end at once")
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)

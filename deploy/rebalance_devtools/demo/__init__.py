@@ -1,0 +1,1 @@
+"""The founding incidents as a show: `rebalance-monitor demo --story`."""

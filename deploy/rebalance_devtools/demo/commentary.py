@@ -1,0 +1,135 @@
+"""Says of one group what its clients tell and what the monitor finds, as it comes.
+
+Receives clients' events from whoever hears them, and asks the monitor's API for the rest; hands lines to a `say`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from rebalance_contract import Finding, Rebalance
+from rebalance_deploy.counts import fetch
+from rebalance_devtools.demo.narration import Narrator, at, count
+from rebalance_devtools.stories.story import Event
+from rebalance_exporters.terminal.words import describe, describe_finding, headline
+
+Say = Callable[[str], None]
+
+_ASK_SECONDS = 0.5
+_QUIET_STEP_SECONDS = 15.0
+_OK = 200
+
+
+class _FindingsPage(msgspec.Struct):
+    findings: list[Finding]
+
+
+class _RebalancesPage(msgspec.Struct):
+    rebalances: list[Rebalance]
+
+
+def read_findings(url: str) -> list[Finding]:
+    """Return what the API under `url` says now, the youngest first; nothing when it does not answer."""
+    status, text = fetch(f"{url}/api/v1/findings")
+    return msgspec.json.decode(text, type=_FindingsPage).findings if status == _OK else []
+
+
+def read_rebalances(url: str, group: str) -> list[Rebalance]:
+    """Return a group's rebalances, the youngest first; none of a group that the API under `url` does not know."""
+    status, text = fetch(f"{url}/api/v1/groups/{group}/rebalances")
+    return msgspec.json.decode(text, type=_RebalancesPage).rebalances if status == _OK else []
+
+
+class Commentary:
+    """Speaks of a group from the block's beginning until its end, or until it is hushed.
+
+    Of findings it tells complaints, and those of `rules` even where they are information. `say` is called from two
+    threads, one at a time.
+    """
+
+    def __init__(self, url: str, group: str, rules: Collection[str], say: Say) -> None:
+        self._url = url
+        self._group = group
+        self._rules = rules
+        self._speak = say
+        self._speaking = threading.Lock()
+        self._narrator = Narrator()
+        self._said: set[tuple[str, ...]] = set()
+        self._apart = False
+        self._news_at = time.monotonic()
+        self._handed_out = 0
+        self._quiet_seconds = 0.0
+        self._hushed = threading.Event()
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.hush()
+
+    def hear(self, event: Event) -> None:
+        """Say a client's event in plain words."""
+        line = None if self._hushed.is_set() else self._narrator.hear(event)
+        if line is not None:
+            self._say(line)
+
+    def hush(self) -> None:
+        """Say nothing more."""
+        self._hushed.set()
+        self._thread.join()
+
+    def _say(self, text: str) -> None:
+        """Say a line; of a text of several lines, keep one empty line before and after."""
+        with self._speaking:
+            self._news_at, self._quiet_seconds = time.monotonic(), 0.0
+            self._handed_out = self._narrator.handed_out
+            block = "\n" in text
+            before, after = "\n" * (block and not self._apart), "\n" * block
+            self._speak(f"{before}{text}{after}")
+            self._apart = block
+
+    def _follow(self) -> None:
+        while not self._hushed.wait(_ASK_SECONDS):
+            self._say_news()
+            self._say_quiet()
+
+    def _say_news(self) -> None:
+        for key, text in (*self._rebalances(), *self._findings()):
+            if key not in self._said:
+                self._said.add(key)
+                self._say(text)
+
+    def _say_quiet(self) -> None:
+        """Say now and then that nothing happens, lest it seem that nothing runs."""
+        with self._speaking:
+            quiet_seconds = time.monotonic() - self._news_at
+            if quiet_seconds >= self._quiet_seconds + _QUIET_STEP_SECONDS:
+                self._quiet_seconds = quiet_seconds // _QUIET_STEP_SECONDS * _QUIET_STEP_SECONDS
+                now = at(int(time.time() * 1000))
+                read = count(self._narrator.handed_out - self._handed_out, "record")
+                self._speak(f"{now}  ... no news for {self._quiet_seconds:.0f} s, {read} read meanwhile")
+                self._apart = False
+
+    def _rebalances(self) -> Iterator[tuple[tuple[str, ...], str]]:
+        for each in reversed(read_rebalances(self._url, self._group)):
+            if each.completed_at_ms is not None:
+                yield (each.rebalance_id, str(each.generation_to)), describe(each)
+
+    def _findings(self) -> Iterator[tuple[tuple[str, ...], str]]:
+        """Yield the findings worth telling; those told before in short."""
+        for each in reversed(read_findings(self._url)):
+            matters = each.severity != "info" or each.rule in self._rules
+            if each.group == self._group and matters:
+                known = any(key[0] == each.finding_id for key in self._said)
+                words = headline(each) if known else f"the monitor finds:\n{describe_finding(each)}"
+                yield (each.finding_id, each.severity, each.state, str(each.primary)), words

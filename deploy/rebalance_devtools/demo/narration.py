@@ -1,0 +1,164 @@
+"""What clients of a story tell, in plain words, as far as it is worth reading.
+
+Receives the events of one play in the order in which they are heard; hands on a line for those that say something new
+to a person who follows it. Knows no monitor and no clock: times are the events' own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from types import MappingProxyType
+
+from rebalance_devtools.stories.story import JAVA, ClientSpec, Event
+
+#: A client that reads again after this had a pause worth telling, once; one that reads all the time is told of once.
+_PAUSE_MS = 5_000
+#: Work this long is what the story is about; shorter work is routine.
+_LONG_WORK_MS = 2_000
+#: Work is worth telling again when it is so much longer than what was told.
+_LONGER = 1.5
+#: A healthy join takes a heartbeat interval of 3 s and the coordinator's initial delay of 3 s.
+_LONG_JOIN_MS = 10_000
+_UNSET = "not set"
+_JAVA_NAME = "Java's kafka-clients"
+
+#: Events that are the same whenever they come; the fields are the event's.
+_PLAIN = MappingProxyType(
+    {
+        "started": "starts",
+        "lost": "learns that it was put out of the group",
+        "commit_failed": "wants to commit and is refused: {error}",
+        "stops_polling": "stops polling; its process lives on, and so do its heartbeats",
+        "traffic_ends": "nobody writes to the topic any more",
+        "gave_up": "gives up: {error}",
+    }
+)
+
+
+@dataclass(slots=True)
+class _Client:
+    """What is known of one process of a client; times in epoch milliseconds, null: not yet."""
+
+    started_ms: int
+    member_id: str | None = None
+    in_at_ms: int | None = None
+    owned: int | None = None
+    read_at_ms: int | None = None
+    paused: bool = False
+    worked_ms: float = _LONG_WORK_MS / _LONGER
+
+
+@dataclass(slots=True)
+class Narrator:
+    """Remembers what was told of every client, so that it says only what is new.
+
+    `handed_out` counts the records that all clients were given, also what is not worth a line.
+    """
+
+    handed_out: int = 0
+    _clients: dict[str, _Client] = field(default_factory=dict)
+    _read: set[tuple[str, int, int]] = field(default_factory=set)
+
+    def hear(self, event: Event) -> str | None:
+        """Return a line for an event, null for one not worth it."""
+        client = self._clients.setdefault(event["process"], _Client(event["t_ms"]))
+        words = self._words(event, client)
+        if words is None:
+            return None
+        return "  ".join((at(event["t_ms"]), f"{event['name']} {words}".strip()))
+
+    def _words(self, event: Event, client: _Client) -> str | None:
+        match event["event"]:
+            case "assigned" | "in":
+                return _tell_assigned(event, client)
+            case "records":
+                return self._tell_records(event, client)
+            case "processed":
+                return _tell_work(event, client)
+            case name:
+                return _PLAIN[name].format_map(event) if name in _PLAIN else None
+
+    def _tell_records(self, event: Event, client: _Client) -> str | None:
+        """Say what a client reads at first, after its first pause, and after any what came before; not a stream."""
+        places = {
+            (topic, partition, offset)
+            for topic, partition, first, last in event["ranges"]
+            for offset in range(first, last + 1)
+        }
+        again = len(places & self._read)
+        self._read |= places
+        self.handed_out += event["count"]
+        before, client.read_at_ms = client.read_at_ms, event["t_ms"]
+        if before is not None and event["t_ms"] - before < _PAUSE_MS:
+            return None
+        records = count(event["count"], "record")
+        if again:
+            which = "which was" if event["count"] == 1 else f"{again} of which were"
+            return f"gets {records}, {which} handed out before"
+        if before is None:
+            return f"gets its first {records.removeprefix('1 ')}"
+        told, client.paused = client.paused, True
+        return None if told else f"gets {records}"
+
+
+def _tell_assigned(event: Event, client: _Client) -> str | None:
+    """Say how many partitions a client has now, and how it came to have them."""
+    owned, owned_before = len(event["partitions"]), client.owned
+    member_id, before = event.get("member_id"), client.member_id
+    client.member_id, client.owned = member_id or before, owned
+    has = f"{count(owned, 'partition')}"
+    if client.in_at_ms is None:
+        client.in_at_ms = event["t_ms"]
+        waited_ms = event["t_ms"] - client.started_ms
+        at_last = " at last" if waited_ms >= _LONG_JOIN_MS else ""
+        return f"is in the group{at_last}, {waited_ms / 1000:.0f} s after its start, with {has}"
+    if before is not None and member_id not in {before, None}:
+        return f"had been put out and is back under another member id, with {has}"
+    return None if owned == owned_before else f"has {has} now"
+
+
+def _tell_work(event: Event, client: _Client) -> str | None:
+    """Say how long a client worked without polling, if that was long, and longer than was told before."""
+    if client.read_at_ms is None:
+        return None
+    worked_ms = event["t_ms"] - client.read_at_ms
+    if worked_ms < _LONGER * client.worked_ms:
+        return None
+    client.worked_ms = worked_ms
+    return f"is done with {count(event['count'], 'record')} after {worked_ms / 1000:.1f} s of work"
+
+
+def describe_change(sick: ClientSpec, cured: ClientSpec) -> list[str]:
+    """Return what differs between two forms' libraries and settings, as `name: before -> after`.
+
+    What their programs do differs in words of the stories' own, which a person need not know.
+    """
+    library = [] if sick.library == cured.library else [f"{sick.library} -> {cured.library}"]
+    return [*library, *_differences(sick.settings, cured.settings)]
+
+
+def describe_form(form: ClientSpec) -> str:
+    """Return a client's library and settings."""
+    library = _JAVA_NAME if form.library == JAVA else form.library
+    return "  ".join((library, *(f"{name}={value}" for name, value in form.settings.items())))
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun in the right form."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def at(time_ms: int) -> str:
+    """Return a time of day as rebalances and findings are told with."""
+    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%H:%M:%S")
+
+
+def _differences(before: Mapping[str, object], after: Mapping[str, object]) -> list[str]:
+    names = dict.fromkeys((*before, *after))
+    return [
+        f"{name}: {before.get(name, _UNSET)} -> {after.get(name, _UNSET)}"
+        for name in names
+        if before.get(name, _UNSET) != after.get(name, _UNSET)
+    ]

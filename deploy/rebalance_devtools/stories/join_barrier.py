@@ -1,0 +1,88 @@
+"""Story B: a Java consumer polls once and stops; the next one that joins hangs until the first one's time is up.
+
+The heartbeat's answer that a rebalance is on only sets a flag; JoinGroup is sent by poll(), which is not called. The
+group stands still until the first consumer's own timer, max.poll.interval after its last poll, makes it leave.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from rebalance_devtools.stories.play import Play
+from rebalance_devtools.stories.story import JAVA, Advice, ClientSpec, Event, Expected, Parameters, Story
+
+CULPRIT, NEWCOMER = "c1", "c2"
+#: A healthy join takes a heartbeat interval of 3 s; a loaded machine may add some.
+_LONG_WAIT_MS = 10_000
+
+
+def draw(generator: random.Random) -> Parameters:
+    """Draw a max.poll.interval of 22 to 30 s and how long the first consumer polls before it stops."""
+    return {
+        "max_poll_ms": generator.randrange(22_000, 30_001, 1_000),
+        "session_ms": 45_000,
+        "poll_for_ms": generator.randrange(0, 9_001, 1_000),
+        "pause_ms": generator.randrange(1_000, 5_001, 500),
+        "partitions": generator.randint(3, 6),
+        "records_per_second": generator.randint(5, 20),
+    }
+
+
+def _settings(parameters: Parameters) -> dict[str, object]:
+    return {"max.poll.interval.ms": parameters["max_poll_ms"], "session.timeout.ms": parameters["session_ms"]}
+
+
+def sick(parameters: Parameters) -> ClientSpec:
+    """Consumers that poll; the first one is told to stop."""
+    return ClientSpec(JAVA, _settings(parameters))
+
+
+def expect(_: Parameters) -> Expected:
+    """The first consumer holds the barrier."""
+    return Expected(
+        "stalled_member_join_barrier",
+        culprits=(CULPRIT,),
+        advice=(Advice("max.poll.interval.ms"),),
+        forbidden_diagnoses=("rebalance_storm", "coordinator_overload", "coordinator_stuck_rebalance", "member_crash"),
+        forbidden_advice=("session.timeout.ms",),
+    )
+
+
+def longest_waits(events: Sequence[Event], _: Parameters) -> int:
+    """Count the clients that waited longer for their first assignment than a healthy group lets them."""
+    started = {event["process"]: event["t_ms"] for event in reversed(events) if event["event"] == "started"}
+    assigned = {event["process"]: event["t_ms"] for event in reversed(events) if event["event"] == "assigned"}
+    return sum(at - started[process] >= _LONG_WAIT_MS for process, at in assigned.items() if process in started)
+
+
+def perform(play: Play) -> None:
+    """Start the first consumer, let it stop polling in the sick form, and start the second."""
+    parameters = play.parameters
+    play.create_topic(parameters["partitions"])
+    play.traffic(per_second=parameters["records_per_second"], partitions=parameters["partitions"])
+    if play.cured:
+        play.start(CULPRIT)
+        play.await_told(CULPRIT, "records")
+    else:
+        play.start(CULPRIT, poll_for_ms=parameters["poll_for_ms"])
+        play.await_told(CULPRIT, "stops_polling")
+    play.await_seconds(parameters["pause_ms"] / 1000)
+    play.start(NEWCOMER)
+    play.await_told(NEWCOMER, "assigned", seconds=parameters["max_poll_ms"] / 1000 + 30)
+    play.await_outcome()
+
+
+STORY = Story(
+    id="join_barrier",
+    title="B: everybody waits for a consumer that no longer polls",
+    what="a Java consumer polls once and stops; the second one hangs until the first one's max.poll.interval is over",
+    draw=draw,
+    sick=sick,
+    cured=sick,
+    expect=expect,
+    perform=perform,
+    count_symptoms=longest_waits,
+    seconds=60,
+    quiet_seconds=lambda _: 15.0,
+)

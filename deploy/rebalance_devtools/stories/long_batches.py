@@ -1,0 +1,114 @@
+"""Story C: a batch takes longer than max.poll.interval, so its commit is refused and it is processed twice.
+
+Spring's listener loop in miniature: poll, work on every record, commit the batch.
+"""
+
+from __future__ import annotations
+
+import random
+
+from rebalance_devtools.stories.play import Play
+from rebalance_devtools.stories.story import (
+    JAVA,
+    Advice,
+    ClientSpec,
+    Expected,
+    Parameters,
+    Story,
+    failed_commits,
+    processed_twice,
+)
+
+_NAMES = ("node1", "node2")
+#: What lies ready for each node besides its quick batches: so little that a batch must come again soon.
+_BATCHES_READY = 2
+
+
+def draw(generator: random.Random) -> Parameters:
+    """Draw batches that take 1.3 to 1.8 times the max.poll.interval, after up to two that were quick."""
+    max_poll_ms = generator.randrange(12_000, 18_001, 1_000)
+    batch = generator.randint(20, 40)
+    record_ms = int(max_poll_ms * generator.uniform(1.3, 1.8) / batch)
+    return {
+        "max_poll_ms": max_poll_ms,
+        "session_ms": 10_000,
+        "heartbeat_ms": 3_000,
+        "batch": batch,
+        "record_ms": record_ms,
+        "quick_batches": generator.randint(0, 2),
+        "partitions": generator.randint(4, 10),
+        "healthy_batch": max_poll_ms // 2 // record_ms,
+    }
+
+
+def _with_batch(parameters: Parameters, batch: int) -> ClientSpec:
+    settings = {
+        "max.poll.interval.ms": parameters["max_poll_ms"],
+        "session.timeout.ms": parameters["session_ms"],
+        "heartbeat.interval.ms": parameters["heartbeat_ms"],
+        "max.poll.records": batch,
+        "enable.auto.commit": "false",
+    }
+    program = {
+        "record_ms": parameters["record_ms"],
+        "quick_batches": parameters["quick_batches"],
+        "quick_record_ms": parameters["record_ms"] // 10,
+        "commit": "true",
+    }
+    return ClientSpec(JAVA, settings, program)
+
+
+def sick(parameters: Parameters) -> ClientSpec:
+    """Batches that take too long."""
+    return _with_batch(parameters, parameters["batch"])
+
+
+def cured(parameters: Parameters) -> ClientSpec:
+    """Batches that take at most half the time there is."""
+    return _with_batch(parameters, parameters["healthy_batch"])
+
+
+def expect(parameters: Parameters) -> Expected:
+    """The batch is too long for the interval; heartbeats are sent all the time, so the session has no part in it."""
+    return Expected(
+        "poll_overrun",
+        culprits=_NAMES,
+        secondary=("duplicate_processing", "no_progress_loop"),
+        # Java clients tell nobody their settings: what is advised is a share, in percent, of whatever it is.
+        advice=(Advice("max.poll.records", 1, 100 * (parameters["healthy_batch"] + 1) / parameters["batch"]),),
+        forbidden_diagnoses=("heartbeat_starvation", "member_crash", "session_timeout_too_short"),
+        forbidden_advice=("session.timeout.ms",),
+    )
+
+
+def perform(play: Play) -> None:
+    """Let two nodes work on what lies ready and on a trickle, in the sick form until a whole batch came twice."""
+    parameters = play.parameters
+    partitions, batch = parameters["partitions"], parameters["batch"]
+    play.create_topic(partitions)
+    play.fill(len(_NAMES) * batch * (_BATCHES_READY + parameters["quick_batches"]), partitions=partitions)
+    play.traffic(per_second=1, partitions=partitions)
+    for name in _NAMES:
+        play.start(name)
+    for name in _NAMES:
+        play.await_told(name, "records")
+    play.await_outcome()
+    if not play.cured:
+        play.wait(lambda: processed_twice(play.events) >= batch, "a batch to come twice", play.story.seconds)
+
+
+STORY = Story(
+    id="long_batches",
+    title="C: the same batch again and again",
+    what="two Java consumers work longer on a batch than max.poll.interval allows; commits fail, records come twice",
+    draw=draw,
+    sick=sick,
+    cured=cured,
+    expect=expect,
+    perform=perform,
+    count_symptoms=failed_commits,
+    seconds=180,
+    enough=3,
+    enough_recorded=5,
+    quiet_seconds=lambda parameters: 2.5 * parameters["max_poll_ms"] / 1000,
+)

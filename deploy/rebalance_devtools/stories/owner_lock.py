@@ -1,0 +1,129 @@
+"""Story E: pykafka's BalancedConsumer keeps its partitions while it waits for messages (Parsely/pykafka#701).
+
+With consumer_timeout_ms=-1 on an idle topic consume() never returns and never gives the rebalancing lock up, so the
+first consumer owns everything; newcomers try to take partitions over, give up and stop.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from rebalance_devtools.stories.play import Play
+from rebalance_devtools.stories.story import Advice, ClientSpec, Event, Expected, Parameters, Story
+
+CULPRIT = "consumer1"
+_SICK, _FIXED = "pykafka-2.6.0", "pykafka-2.8.0"
+_RETRIES = 5
+
+
+def draw(generator: random.Random) -> Parameters:
+    """Draw how many newcomers come, and how long they wait between their attempts."""
+    return {
+        "partitions": generator.randint(4, 6),
+        "newcomers": generator.randint(1, 3),
+        "backoff_ms": generator.randrange(1_500, 2_001, 250),
+        "traffic_ms": generator.randrange(3_000, 6_001, 1_000),
+        "idle_ms": generator.randrange(2_000, 5_001, 1_000),
+    }
+
+
+def _form(library: str, parameters: Parameters, timeout_ms: int) -> ClientSpec:
+    settings = {
+        "consumer_timeout_ms": timeout_ms,
+        "rebalance_max_retries": _RETRIES,
+        "rebalance_backoff_ms": parameters["backoff_ms"],
+        "auto_commit_enable": True,
+        "auto_commit_interval_ms": 5_000,
+    }
+    return ClientSpec(library, settings)
+
+
+def sick(parameters: Parameters) -> ClientSpec:
+    """Wait for ever."""
+    return _form(_SICK, parameters, -1)
+
+
+def with_timeout(parameters: Parameters) -> ClientSpec:
+    """Wait for 5 s at a time."""
+    return _form(_SICK, parameters, 5_000)
+
+
+def upgraded(parameters: Parameters) -> ClientSpec:
+    """Wait for ever, with the version whose rebalance interrupts the wait."""
+    return _form(_FIXED, parameters, -1)
+
+
+def expect(_: Parameters) -> Expected:
+    """The first consumer holds what it should hand over."""
+    return Expected(
+        "zk_partition_owner_conflict",
+        culprits=(CULPRIT,),
+        advice=(Advice("consumer_timeout_ms", 1, 5_000),),
+        upgrade_of="pykafka",
+        upgrade_to="2.7.0",
+        forbidden_diagnoses=("idle_members", "zk_session_flap", "crash_loop"),
+    )
+
+
+def gave_up(events: Sequence[Event], _: Parameters) -> int:
+    """Count the newcomers that stopped without partitions."""
+    return sum(event["event"] == "gave_up" for event in events)
+
+
+def perform(play: Play) -> None:
+    """Let the first consumer read what there is, wait until it is idle, and start the others."""
+    parameters = play.parameters
+    play.create_topic(parameters["partitions"])
+    traffic = play.traffic(per_second=20, partitions=parameters["partitions"])
+    play.start(CULPRIT)
+    play.await_told(CULPRIT, "records")
+    play.await_seconds(parameters["traffic_ms"] / 1000)
+    traffic.stop()
+    play.await_seconds(parameters["idle_ms"] / 1000)
+    names = [f"consumer{number}" for number in range(2, parameters["newcomers"] + 2)]
+    for name in names:
+        play.start(name)
+    for name in names if play.cured else ():
+        play.await_told(name, "in", seconds=90)
+    if play.cured:
+        play.await_outcome()
+        return
+    play.wait(lambda: play.symptoms >= len(names), "every newcomer to give up", play.story.seconds)
+
+
+_WHAT = "pykafka 2.6.0 on an idle topic with consumer_timeout_ms=-1 never gives partitions up; newcomers stop"
+
+STORY = Story(
+    id="owner_lock",
+    title="E: newcomers die with PartitionOwnedError",
+    what=_WHAT,
+    draw=draw,
+    sick=sick,
+    cured=with_timeout,
+    expect=expect,
+    perform=perform,
+    count_symptoms=gave_up,
+    seconds=60,
+    quiet_seconds=lambda _: 20.0,
+    zookeeper=True,
+    group_type="zookeeper",
+    versions=("3.9.2",),
+)
+
+UPGRADED = Story(
+    id="owner_lock_upgraded",
+    title="E: the same, cured by pykafka 2.8.0",
+    what=_WHAT,
+    draw=draw,
+    sick=sick,
+    cured=upgraded,
+    expect=expect,
+    perform=perform,
+    count_symptoms=gave_up,
+    seconds=60,
+    quiet_seconds=lambda _: 20.0,
+    zookeeper=True,
+    group_type="zookeeper",
+    versions=("3.9.2",),
+)

@@ -1,0 +1,450 @@
+"""One performance of a story: its topics, its traffic, its client processes, and what they tell.
+
+Receives a stage and a story; hands on a `StoryRun`, the truth a monitor is held against. It ends on conditions with
+deadlines: when the symptom was seen often enough or, for the cured form, when the quiet time has passed without one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions, NewTopic
+
+from rebalance_deploy import jars
+from rebalance_deploy.broker_log import read_truth
+from rebalance_deploy.errors import UserError
+from rebalance_deploy.jdk import find_java
+from rebalance_deploy.processes import ChildProcess
+from rebalance_devtools.clients import client_environment
+from rebalance_devtools.stories.stage import Stage, find_coordinator, open_stage
+from rebalance_devtools.stories.story import CONFLUENT, JAVA, ClientSpec, Event, Parameters, Story
+
+T = TypeVar("T")
+Hear = Callable[[Event], None]
+
+_PROGRAMS = Path(__file__).parent / "programs"
+_JAVA_OPTIONS = ("-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+_LISTEN_SECONDS = 0.1
+_STOP_SECONDS = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class StoryRun:
+    """What happened, by the clients' own word and the brokers' log. Times are epoch milliseconds."""
+
+    story: str
+    cured: bool
+    seed: int
+    kafka_version: str
+    library: str
+    parameters: Parameters
+    group: str
+    topic: str
+    started_ms: int
+    ended_ms: int
+    symptoms: int
+    events: tuple[Event, ...]
+    broker_lines: tuple[str, ...]
+
+    def member_ids(self, name: str) -> tuple[str, ...]:
+        """Return the ids a client of the play had, in order."""
+        ids = (event["member_id"] for event in self.events if event["name"] == name and event.get("member_id"))
+        return tuple(dict.fromkeys(ids))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the run as JSON data, with the ids of every client beside it."""
+        names = dict.fromkeys(event["name"] for event in self.events)
+        return {**asdict(self), "parameters": dict(self.parameters), "members": {n: self.member_ids(n) for n in names}}
+
+
+@dataclass(slots=True)
+class _Client:
+    name: str
+    process: ChildProcess
+    log: Path
+    read: int = 0
+    dismissed: bool = False
+
+
+@dataclass
+class Play:
+    """What a story's `perform` works with. `form` is the client of the form that is played."""
+
+    story: Story
+    stage: Stage
+    cured: bool
+    seed: int
+    directory: Path
+    on_event: Hear
+    metrics_topic: str | None
+    parameters: Parameters
+    form: ClientSpec
+    group: str
+    events: list[Event] = field(default_factory=list)
+    started_ms: int = field(default_factory=lambda: int(time.time() * 1000))
+    _clients: dict[str, _Client] = field(default_factory=dict)
+    _past: list[_Client] = field(default_factory=list)
+    _traffic: list[_Traffic] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.topic = f"t-{self.group}"
+        self.admin = AdminClient({"bootstrap.servers": self.stage.bootstrap, "log_level": 0})
+
+    # --- topics and records ---
+
+    def create_topic(
+        self, partitions: int, *, leaders: Sequence[int] = (), name: str | None = None, replicas: int = 1
+    ) -> None:
+        """Create the play's topic, or one named; its partitions' leaders are `leaders` in turn, if there are any."""
+        places = [[leaders[number % len(leaders)]] for number in range(partitions)] if leaders else None
+        topic = (
+            NewTopic(name or self.topic, partitions, replicas)
+            if places is None
+            else NewTopic(name or self.topic, partitions, replica_assignment=places)
+        )
+        for future in self.admin.create_topics([topic]).values():
+            future.result(30)
+
+    def grow_topic(self, partitions: int) -> None:
+        """Give the play's topic more partitions."""
+        for future in self.admin.create_partitions([NewPartitions(self.topic, partitions)]).values():
+            future.result(30)
+
+    def fill(self, records: int, *, partitions: int) -> None:
+        """Write records to the topic's partitions in turn, and return when the brokers have them."""
+        producer = Producer({"bootstrap.servers": self.stage.bootstrap, "log_level": 0})
+        for number in range(records):
+            producer.produce(self.topic, value=b"x" * 20, partition=number % partitions)
+        producer.flush(30)
+
+    def traffic(self, *, per_second: float, partitions: int, name: str | None = None, value: bytes = b"x") -> _Traffic:
+        """Write records at a steady rate, partitions in turn, until the traffic's `stop` or the play's end."""
+        started = _Traffic(self.stage.bootstrap, name or self.topic, per_second, partitions, value)
+        self._traffic.append(started)
+        return started
+
+    def coordinator(self) -> int:
+        """Return which broker coordinates the play's group."""
+        return find_coordinator(self.stage.bootstrap, self.group)
+
+    def brokers(self) -> list[int]:
+        """Return the ids of the cluster's brokers."""
+        return sorted(self.admin.list_topics(timeout=30).brokers)
+
+    # --- clients ---
+
+    def start(self, name: str, form: ClientSpec | None = None, *, group: str | None = None, **program: Any) -> None:
+        """Start a client of the form that is played, or of another one; `program` goes over what its program does."""
+        chosen = form or self.form
+        chosen = replace(chosen, program={**chosen.program, **program})
+        command, path = self._command(name, chosen, group or self.group)
+        log = self.directory / f"{name}-{len(self._past) + len(self._clients)}.jsonl"
+        env = {**os.environ, "PYTHONPATH": str(path)} if path else None
+        process = ChildProcess(command, log_path=log, env=env, cwd=self.directory)
+        if name in self._clients:
+            self._past.append(self._clients[name])
+        self._clients[name] = _Client(name, process, log)
+
+    def leave(self, name: str) -> None:
+        """Let a client close in order."""
+        self._dismiss(name).terminate(_STOP_SECONDS)
+
+    def kill(self, name: str) -> None:
+        """Kill a client as a crash would."""
+        self._dismiss(name).kill()
+        self.tell(name, "killed")
+
+    def signal(self, name: str, number: int) -> None:
+        """Send a signal to a client's process."""
+        os.kill(self._clients[name].process.pid, number)
+        self.tell(name, "signal", number=int(number))
+
+    def expect_end(self, name: str) -> None:
+        """Let a client end by itself without that being an error."""
+        self._clients[name].dismissed = True
+
+    def is_running(self, name: str) -> bool:
+        """Whether a client's process runs."""
+        return self._clients[name].process.is_running
+
+    def _dismiss(self, name: str) -> ChildProcess:
+        self._clients[name].dismissed = True
+        return self._clients[name].process
+
+    def _command(self, name: str, form: ClientSpec, group: str) -> tuple[list[str | Path], Path | None]:
+        if form.library == JAVA:
+            return self._java_command(name, form, group), None
+        module = _module_of(form.library)
+        path = client_environment(form.library) if form.library[-1].isdigit() else None
+        text = json.dumps(self._python_spec(name, form, group, module))
+        return [sys.executable, "-m", f"{_PACKAGE}.{module}", text], path
+
+    def _java_command(self, name: str, form: ClientSpec, group: str) -> list[str | Path]:
+        settings = {
+            "bootstrap.servers": self.stage.bootstrap,
+            "group.id": group,
+            "client.id": name,
+            "auto.offset.reset": "earliest",
+            **form.settings,
+            **{f"program.{key}": value for key, value in form.program.items()},
+        }
+        classpath = jars.classpath(f"broker-{self.stage.kafka_version}")
+        head: list[str | Path] = [
+            find_java().executable,
+            *_JAVA_OPTIONS,
+            "-cp",
+            classpath,
+            _PROGRAMS / "StoryClient.java",
+        ]
+        return [*head, name, self.topic, *(f"{key}={value}" for key, value in settings.items())]
+
+    def _python_spec(self, name: str, form: ClientSpec, group: str, module: str) -> dict[str, Any]:
+        common = {"name": name, **form.program}
+        if module == "consume_pykafka":
+            settings = {"zookeeper_connect": self.stage.zookeeper, **form.settings}
+            return {
+                **common,
+                "bootstrap": self.stage.bootstrap,
+                "group": group,
+                "topic": self.topic,
+                "settings": settings,
+            }
+        if module == "consume_confluent":
+            known = {"bootstrap.servers": self.stage.bootstrap, "group.id": group, "client.id": name}
+            settings = {**known, "auto.offset.reset": "earliest", **form.settings}
+            return {"topics": [self.topic], **common, "settings": settings, "metrics_topic": self.metrics_topic}
+        known = {"bootstrap_servers": self.stage.bootstrap, "group_id": group, "auto_offset_reset": "earliest"}
+        settings = {**known, "client_id": name, **form.settings}
+        return {**common, "topic": self.topic, "settings": settings, "metrics_topic": self.metrics_topic}
+
+    # --- hearing and waiting ---
+
+    def tell(self, name: str, event: str, **more: Any) -> None:
+        """Note what was done to a client among what the clients tell."""
+        self._take({"t_ms": int(time.time() * 1000), "name": name, "process": "", "event": event, **more})
+
+    def hear(self) -> None:
+        """Take in what the clients told since. Raises UserError when one ended that was not to."""
+        for client in [*self._past, *self._clients.values()]:
+            for event in _read_events(client):
+                self._take(event)
+            if not client.process.is_running and not client.dismissed and not _has_closed(client.log):
+                raise UserError(f"client {client.name} ended by itself: {_last_line(client.log)} (log: {client.log})")
+
+    def _take(self, event: Event) -> None:
+        self.events.append(event)
+        self.on_event(event)
+
+    def wait(self, condition: Callable[[], T], what: str, seconds: float = 60) -> T:
+        """Return the condition's value once it is true, hearing meanwhile. Raises UserError after the deadline."""
+        deadline, pause = time.monotonic() + seconds, threading.Event()
+        while True:
+            self.hear()
+            if found := condition():
+                return found
+            if time.monotonic() > deadline:
+                raise UserError(
+                    f"story {self.story.id}: waited {seconds:.0f} s in vain for {what}; see {self.directory}"
+                )
+            pause.wait(_LISTEN_SECONDS)
+
+    def told(self, name: str, event: str) -> list[Event]:
+        """Return a client's events of one kind that were heard."""
+        return [each for each in self.events if each["name"] == name and each["event"] == event]
+
+    def await_told(self, name: str, event: str, *, times: int = 1, seconds: float = 60) -> None:
+        """Wait until a client told an event so often."""
+        self.wait(lambda: len(self.told(name, event)) >= times, f"{name} to tell {event} x{times}", seconds)
+
+    def await_seconds(self, seconds: float) -> None:
+        """Let time pass, which is what the next step asks for: hearing goes on, and a client's end is noticed."""
+        until = time.monotonic() + seconds
+        self.wait(lambda: time.monotonic() >= until, "time", seconds + 60)
+
+    @property
+    def symptoms(self) -> int:
+        """How often the symptom was seen so far."""
+        return self.story.count_symptoms(self.events, self.parameters)
+
+    def await_outcome(self) -> None:
+        """Wait for enough symptoms of the sick form; for the cured one, until it was quiet long enough."""
+        if not self.cured:
+            self.wait(lambda: self.symptoms >= self.story.enough, "the symptom", self.story.seconds)
+            return
+        seconds = self.story.quiet_seconds(self.parameters)
+        until = time.monotonic() + seconds
+        self.wait(lambda: self.symptoms > 0 or time.monotonic() >= until, "quiet", seconds + 60)
+
+    @property
+    def generation(self) -> int:
+        """The group's generation that has its assignment, by the brokers' logs; 0 for none. Classic groups only."""
+        truth = read_truth(self._broker_lines()).get(self.group)
+        return 0 if truth is None else max(truth.completed, default=0)
+
+    def await_generation(self, after: int, seconds: float = 60) -> None:
+        """Wait until the group has had a generation younger than `after`, and an assignment in it."""
+        self.wait(lambda: self.generation > after, f"a generation after {after}", seconds)
+
+    def run(self) -> StoryRun:
+        """Return what happened so far."""
+        self.hear()
+        return StoryRun(
+            story=self.story.id,
+            cured=self.cured,
+            seed=self.seed,
+            kafka_version=self.stage.kafka_version,
+            library=self.form.library,
+            parameters=self.parameters,
+            group=self.group,
+            topic=self.topic,
+            started_ms=self.started_ms,
+            ended_ms=int(time.time() * 1000),
+            symptoms=self.symptoms,
+            events=tuple(sorted(self.events, key=lambda event: event["t_ms"])),
+            broker_lines=self._broker_lines(),
+        )
+
+    def _broker_lines(self) -> tuple[str, ...]:
+        """Return the lines of all brokers' logs about the group, each log in its order."""
+        about = re.compile(rf"(?<![\w-]){re.escape(self.group)}(?![\w-])")
+        found = []
+        for log in self.stage.broker_logs:
+            lines = log.read_text(errors="replace").splitlines()
+            found += [line for line in lines if about.search(line) and "GroupCoordinator" in line]
+        return tuple(found)
+
+    def close(self) -> None:
+        """End traffic and clients, those that stand still by force."""
+        for traffic in self._traffic:
+            traffic.stop()
+        for client in [*self._past, *self._clients.values()]:
+            client.dismissed = True
+            client.process.kill()
+
+
+class _Traffic:
+    """A producer in a thread."""
+
+    def __init__(self, bootstrap: str, topic: str, per_second: float, partitions: int, value: bytes) -> None:
+        self._stop = threading.Event()
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "log_level": 0})
+        self._thread = threading.Thread(target=self._run, args=(topic, 1 / per_second, partitions, value), daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop, and return when all that was written has arrived."""
+        self._stop.set()
+        self._thread.join()
+        self._producer.flush(10)
+
+    def _run(self, topic: str, period: float, partitions: int, value: bytes) -> None:
+        number = 0
+        while not self._stop.wait(period):
+            self._producer.produce(topic, value=value, partition=number % partitions)
+            self._producer.poll(0)
+            number += 1
+
+
+@contextmanager
+def playing(
+    story: Story,
+    stage: Stage,
+    *,
+    cured: bool,
+    seed: int,
+    directory: Path,
+    on_event: Hear = lambda _: None,
+    metrics_topic: str | None = None,
+    group: str | None = None,
+    prepare: Callable[[Play], None] = lambda _: None,
+) -> Iterator[Play]:
+    """Perform a story on a stage to its outcome and hand on the play while its clients still run; then end them.
+
+    The group gets a name of its own unless one is given, so that a stage can see many plays. `prepare` is called before
+    anything is done.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    parameters = story.draw(random.Random(seed))  # noqa: S311 - to be repeatable is the point
+    group = group or f"{story.id.replace('_', '-')}-{'cured' if cured else 'sick'}-{uuid.uuid4().hex[:6]}"
+    if story.moves_coordinator:
+        group = _away_from_controller(stage, group)
+    form = story.cast(parameters, cured=cured)
+    play = Play(story, stage, cured, seed, directory, on_event, metrics_topic, parameters, form, group)
+    try:
+        prepare(play)
+        story.perform(play)
+        yield play
+    finally:
+        play.close()
+
+
+def run_story(
+    story: Story,
+    *,
+    cured: bool,
+    seed: int,
+    directory: Path,
+    on_event: Hear = lambda _: None,
+    stage: Stage | None = None,
+    kafka_version: str | None = None,
+) -> StoryRun:
+    """Play a story from beginning to end, on a stage of its own unless one is given, and return what happened."""
+    if stage is None:
+        version = kafka_version or story.versions[0]
+        needs: dict[str, Any] = {"brokers": story.brokers, "zookeeper": story.zookeeper, "config": story.broker_config}
+        with open_stage(directory, kafka_version=version, **needs) as own:
+            return run_story(story, cured=cured, seed=seed, directory=directory, on_event=on_event, stage=own)
+    with playing(story, stage, cured=cured, seed=seed, directory=directory / "clients", on_event=on_event) as play:
+        return play.run()
+
+
+def _away_from_controller(stage: Stage, group: str) -> str:
+    """Return a name like `group` whose coordinator is not the controller, in whose absence none could follow it."""
+    names = (group, *(f"{group}-{letter}" for letter in "abcdefghij"))
+    return next(name for name in names if find_coordinator(stage.bootstrap, name) != 1)
+
+
+_PACKAGE = "rebalance_devtools.stories.programs"
+
+
+def _module_of(library: str) -> str:
+    if library.startswith("pykafka"):
+        return "consume_pykafka"
+    return "consume_confluent" if library == CONFLUENT else "consume_kafka_python"
+
+
+def _read_events(client: _Client) -> Iterator[Event]:
+    """Yield the whole lines a client wrote since the last time that are events."""
+    if not client.log.exists():
+        return
+    with client.log.open("rb") as file:
+        file.seek(client.read)
+        text = file.read()
+    whole = text[: text.rfind(b"\n") + 1]
+    client.read += len(whole)
+    for line in whole.splitlines():
+        if line.startswith(b'{"t_ms"'):
+            yield json.loads(line)
+
+
+def _has_closed(log: Path) -> bool:
+    return '"event": "closed"' in log.read_text(errors="replace")
+
+
+def _last_line(log: Path) -> str:
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    return lines[-1] if lines else "it said nothing"

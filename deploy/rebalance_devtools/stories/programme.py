@@ -1,0 +1,23 @@
+"""All stories by their ids."""
+
+from __future__ import annotations
+
+from rebalance_deploy.errors import UserError
+from rebalance_devtools.stories import held_interpreter, idle_lock, join_barrier, long_batches, owner_lock
+from rebalance_devtools.stories.scenes import SCENES
+from rebalance_devtools.stories.story import Story
+
+#: The five incidents this project was founded on, in their letters' order.
+FOUNDING = (idle_lock.FAST, join_barrier.STORY, long_batches.STORY, held_interpreter.STORY, owner_lock.STORY)
+
+#: Other forms of them.
+VARIANTS = (idle_lock.UPGRADED, idle_lock.REAL, owner_lock.UPGRADED)
+
+STORIES = {story.id: story for story in (*FOUNDING, *VARIANTS, *SCENES)}
+
+
+def find_story(story_id: str) -> Story:
+    """Return a story. Raises UserError that names all when there is none of that id."""
+    if story_id not in STORIES:
+        raise UserError(f"there is no story named {story_id}: choose one of {', '.join(STORIES)}")
+    return STORIES[story_id]

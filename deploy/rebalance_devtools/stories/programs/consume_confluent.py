@@ -1,0 +1,162 @@
+"""A consumer of confluent-kafka: its settings are passed through.
+
+python -m rebalance_devtools.stories.programs.consume_confluent '{"name": …, "topics": […], "settings": {…}, …}'
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+
+from rebalance_devtools.stories.programs.telling import Stopped, Teller, on_signal, stop_on_sigterm
+
+
+@dataclass
+class Spec:
+    """What to run.
+
+    `work_ms` is spent on each record, `revoke_ms` in the callback that gives partitions up. With `commit` each record
+    is committed after it. SIGUSR1 makes the program stand still for `stall_ms`. SIGUSR2 makes it subscribe to
+    `later_topics` or, if there are none, pause its partitions: it goes on polling and gets nothing more. `members`
+    consumers run in this one process, polled in turn. After `exit_after_ms` it dies without closing, with exit code 1.
+    `metrics_topic` is where the project's reporter sends the clients' metrics; null for clients without it.
+    """
+
+    name: str
+    topics: list[str]
+    settings: dict[str, Any]
+    work_ms: int = 0
+    revoke_ms: int = 0
+    stall_ms: int = 0
+    commit: bool = False
+    members: int = 1
+    exit_after_ms: int | None = None
+    later_topics: list[str] = field(default_factory=list)
+    metrics_topic: str | None = None
+
+
+def open_consumer(spec: Spec, on_error: Callable[[KafkaError], None]) -> Any:
+    """Return the consumer, which reports itself if there is a topic for that."""
+    settings = {"log_level": 0, **spec.settings, "error_cb": on_error}
+    if spec.metrics_topic is None:
+        return Consumer(settings)
+    from rebalance_exporters.reporters.confluent import report  # noqa: PLC0415 - without it no reporter is needed
+
+    return report(Consumer, settings, topic=spec.metrics_topic)
+
+
+class Member:
+    """One consumer and what it tells."""
+
+    def __init__(self, spec: Spec, teller: Teller) -> None:
+        """Open the consumer and subscribe."""
+        self._spec, self._teller = spec, teller
+        self._fatal: KafkaError | None = None
+        self.consumer = open_consumer(spec, self._note_error)
+        self._subscribe(spec.topics)
+
+    def change(self) -> None:
+        """Subscribe to the later topics, or get nothing more of the present ones."""
+        self._teller.tell("changes", topics=self._spec.later_topics)
+        if self._spec.later_topics:
+            self._subscribe(self._spec.later_topics)
+        else:
+            self.consumer.pause(self.consumer.assignment())
+
+    def _subscribe(self, topics: list[str]) -> None:
+        self.consumer.subscribe(topics, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
+
+    def poll(self, seconds: float) -> None:
+        """Poll once, and work on what came."""
+        message = self.consumer.poll(seconds)
+        error = self._fatal or (None if message is None else message.error())
+        if error is not None:
+            self._teller.tell("error", error=error.name(), text=error.str())
+            if is_fatal(error):
+                die(3)
+        if message is None or message.error() is not None:
+            return
+        self._teller.tell_records([(message.topic() or "", message.partition() or 0, message.offset() or 0)])
+        time.sleep(self._spec.work_ms / 1000)
+        if self._spec.commit:
+            self._commit()
+
+    def _note_error(self, error: KafkaError) -> None:
+        # A fence that a commit ran into is told here only.
+        if is_fatal(error):
+            self._fatal = error
+
+    def _commit(self) -> None:
+        try:
+            self.consumer.commit(asynchronous=False)
+        except KafkaException as error:
+            self._teller.tell("commit_failed", error=error.args[0].name(), text=error.args[0].str())
+        else:
+            self._teller.tell("committed")
+
+    def _assigned(self, _: Any, partitions: list[Any]) -> None:
+        places = sorted([each.topic, each.partition] for each in partitions)
+        self._teller.tell("assigned", partitions=places, member_id=self.consumer.memberid())
+
+    def _revoked(self, _: Any, partitions: list[Any]) -> None:
+        time.sleep(self._spec.revoke_ms / 1000)
+        self._teller.tell("revoked", partitions=sorted([each.topic, each.partition] for each in partitions))
+
+    def _lost(self, _: Any, partitions: list[Any]) -> None:
+        self._teller.tell("lost", partitions=sorted([each.topic, each.partition] for each in partitions))
+
+
+def is_fatal(error: KafkaError) -> bool:
+    """Whether the consumer is of no more use; the error that says so does not count itself as fatal."""
+    return bool(error.fatal() or error.code() == KafkaError._FATAL)
+
+
+def die(code: int) -> NoReturn:
+    """End without closing anything, as a crash does; a fenced consumer could not even be closed."""
+    os._exit(code)
+
+
+def stall(spec: Spec, teller: Teller) -> None:
+    """Stand still."""
+    teller.tell("stalls", milliseconds=spec.stall_ms)
+    time.sleep(spec.stall_ms / 1000)
+
+
+def change_all(members: Sequence[Member]) -> None:
+    """Change every member's subscription."""
+    for member in members:
+        member.change()
+
+
+def main(text: str) -> None:
+    """Consume until SIGTERM, or until it is time to die."""
+    spec = Spec(**json.loads(text))
+    teller = Teller(spec.name)
+    stop_on_sigterm()
+    on_signal(signal.SIGUSR1, lambda: stall(spec, teller))
+    members = [Member(spec, teller) for _ in range(spec.members)]
+    on_signal(signal.SIGUSR2, lambda: change_all(members))
+    teller.tell("started")
+    until = None if spec.exit_after_ms is None else time.monotonic() + spec.exit_after_ms / 1000
+    try:
+        while until is None or time.monotonic() < until:
+            for member in members:
+                member.poll(0.2 / spec.members)
+        teller.tell("dies")
+        die(1)
+    except Stopped:
+        for member in members:
+            member.consumer.close()
+        teller.tell("closed")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,184 @@
+"""A consumer of kafka-python, of any version from 1.4.6 to 3.0: its settings are passed through.
+
+python -m rebalance_devtools.stories.programs.consume_kafka_python '{"name": …, "topic": …, "settings": {…}, …}'
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import logging
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from kafka import ConsumerRebalanceListener, KafkaConsumer
+from kafka.errors import KafkaError
+
+from rebalance_devtools.stories.programs.telling import Stopped, Teller, stop_on_sigterm
+
+
+@dataclass
+class Spec:
+    """What to run.
+
+    `loop` is `iterate` (for message in consumer) or `poll`. `hold_ms` is spent on each record, by `hold`: in a C call
+    that keeps the interpreter (`gil`), in one that gives it up (`sleep`), or in another process (`process`);
+    `hold_marked` spares all records but those whose value is `hold`, and of those the ones this process had before.
+    With `commit` each record is committed after it. `poll_for_ms` after the first assignment the program stops polling.
+    `metrics_topic` is where the project's reporter sends the client's metrics; null for a client without it.
+    """
+
+    name: str
+    topic: str
+    settings: dict[str, Any]
+    loop: str = "iterate"
+    hold: str = "sleep"
+    hold_ms: int = 0
+    hold_marked: bool = False
+    commit: bool = False
+    poll_for_ms: int | None = None
+    metrics_topic: str | None = None
+
+
+class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Tells what is assigned, and as whom."""
+
+    def __init__(self, teller: Teller) -> None:
+        """Speak through `teller`."""
+        self.teller = teller
+        self.consumer: Any = None
+        self.assigned_at: float | None = None
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        """Tell it."""
+        self.assigned_at = self.assigned_at or time.monotonic()
+        generation, member_id = read_identity(self.consumer)
+        places = sorted([each.topic, each.partition] for each in assigned)
+        self.teller.tell("assigned", partitions=places, generation=generation, member_id=member_id)
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        """Tell it."""
+        self.teller.tell("revoked", partitions=sorted([each.topic, each.partition] for each in revoked))
+
+
+def read_identity(consumer: Any) -> tuple[int | None, str | None]:
+    """Return generation and member id, which no version before 3.0 tells in public."""
+    if hasattr(consumer, "group_metadata"):
+        metadata = consumer.group_metadata()
+        return metadata.generation_id, metadata.member_id
+    generation = consumer._coordinator._generation
+    return generation.generation_id, generation.member_id
+
+
+def make_hold(spec: Spec) -> Callable[[], None]:
+    """Return what each record costs."""
+    seconds = spec.hold_ms / 1000
+    if spec.hold == "gil":
+        library = ctypes.PyDLL(None)
+        return lambda: hold_interpreter(library, spec.hold_ms)
+    if spec.hold == "process":
+        return lambda: hold_process(seconds)
+    return lambda: time.sleep(seconds)
+
+
+def hold_process(seconds: float) -> None:
+    """Wait in another process, as for work that was moved there."""
+    subprocess.run([sys.executable, "-c", f"import time; time.sleep({seconds})"], check=True)
+
+
+def hold_interpreter(library: ctypes.PyDLL, milliseconds: int) -> None:
+    """Wait in C without giving the interpreter lock back, as a careless extension does."""
+    # usleep need not take a second or more.
+    library.sleep(milliseconds // 1000)
+    library.usleep(milliseconds % 1000 * 1000)
+
+
+def batches(consumer: Any, spec: Spec) -> Iterator[list[Any]]:
+    """Yield what the consumer hands out; an empty list where a poll found nothing."""
+    if spec.loop == "iterate":
+        while True:
+            for message in consumer:
+                yield [message]
+    while True:
+        found = consumer.poll(timeout_ms=500)
+        yield [message for messages in found.values() for message in messages]
+
+
+def work(consumer: Any, spec: Spec, teller: Teller, listener: Listener) -> None:
+    """Consume until stopped, or until the time to poll is over."""
+    hold, had = make_hold(spec), set[tuple[int, int]]()
+    for messages in batches(consumer, spec):
+        teller.tell_records((each.topic, each.partition, each.offset) for each in messages)
+        held = [each for each in messages if is_held(spec, each, had)]
+        for each in held:
+            hold()
+            had.add((each.partition, each.offset))
+        if held:
+            teller.tell("processed", count=len(held))
+        if messages and spec.commit:
+            commit(consumer, teller)
+        if is_over(spec, listener):
+            teller.tell("stops_polling")
+            while True:
+                time.sleep(3600)
+
+
+def is_held(spec: Spec, message: Any, had: set[tuple[int, int]]) -> bool:
+    """Whether work on a record takes its time."""
+    if not spec.hold_marked:
+        return spec.hold_ms > 0
+    return message.value == b"hold" and (message.partition, message.offset) not in had
+
+
+def is_over(spec: Spec, listener: Listener) -> bool:
+    """Whether the program is to stop polling."""
+    return (
+        spec.poll_for_ms is not None
+        and listener.assigned_at is not None
+        and time.monotonic() >= listener.assigned_at + spec.poll_for_ms / 1000
+    )
+
+
+def commit(consumer: Any, teller: Teller) -> None:
+    """Commit what was handed out, and tell how it went."""
+    try:
+        consumer.commit()
+    except KafkaError as error:
+        teller.tell("commit_failed", error=type(error).__name__, text=str(error)[:300])
+    else:
+        teller.tell("committed")
+
+
+def open_consumer(spec: Spec) -> Any:
+    """Return the consumer, which reports itself if there is a topic for that."""
+    consumer = KafkaConsumer(**spec.settings)
+    if spec.metrics_topic is None:
+        return consumer
+    from rebalance_exporters.reporters.kafka_python import report  # noqa: PLC0415 - without it no reporter is needed
+
+    return report(consumer, topic=spec.metrics_topic)
+
+
+def main(text: str) -> None:
+    """Run until SIGTERM."""
+    spec = Spec(**json.loads(text))
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s")
+    teller = Teller(spec.name)
+    stop_on_sigterm()
+    listener = Listener(teller)
+    consumer = listener.consumer = open_consumer(spec)
+    consumer.subscribe([spec.topic], listener=listener)
+    teller.tell("started")
+    try:
+        work(consumer, spec, teller, listener)
+    except Stopped:
+        consumer.close()
+        teller.tell("closed")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

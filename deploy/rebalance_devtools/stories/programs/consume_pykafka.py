@@ -1,0 +1,94 @@
+"""A BalancedConsumer of pykafka, which keeps its membership in ZooKeeper.
+
+python -m rebalance_devtools.stories.programs.consume_pykafka '{"name": …, "topic": …, "settings": {…}, …}'
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from pykafka import KafkaClient  # type: ignore[import-not-found]
+from pykafka.exceptions import (  # type: ignore[import-not-found]
+    ConsumerStoppedException,
+    PartitionOwnedError,
+)
+
+from rebalance_devtools.stories.programs.telling import Stopped, Teller, stop_on_sigterm
+
+
+@dataclass
+class Spec:
+    """What to run; `settings` are those of BalancedConsumer."""
+
+    name: str
+    bootstrap: str
+    group: str
+    topic: str
+    settings: dict[str, Any]
+
+
+class Listener:
+    """Tells what a consumer owns after each of its rebalances."""
+
+    def __init__(self, teller: Teller) -> None:
+        """Speak through `teller`."""
+        self._teller = teller
+
+    def __call__(self, consumer: Any, _before: Any, after: Any) -> None:
+        """Tell it; no new offsets are wanted."""
+        self._teller.tell("assigned", partitions=sorted(after), member_id=read_member_id(consumer))
+
+
+def read_member_id(consumer: Any) -> str:
+    """Return the id under which the consumer stands in ZooKeeper."""
+    found = consumer._consumer_id
+    return found.decode() if isinstance(found, bytes) else str(found)
+
+
+def consume(consumer: Any, teller: Teller) -> None:
+    """Consume until stopped, or until the consumer gave itself up."""
+    while True:
+        try:
+            message = consumer.consume()
+        except (ConsumerStoppedException, PartitionOwnedError) as error:
+            teller.tell(
+                "gave_up", error=type(error).__name__, text=str(error)[:300], member_id=read_member_id(consumer)
+            )
+            return
+        if message is not None:
+            topic, partition = consumer.topic.name, message.partition_id
+            name = topic.decode() if isinstance(topic, bytes) else topic
+            teller.tell_records([(name, partition, message.offset)])
+
+
+def main(text: str) -> None:
+    """Run until SIGTERM or until the consumer gave itself up."""
+    spec = Spec(**json.loads(text))
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    teller = Teller(spec.name)
+    stop_on_sigterm()
+    consumer: Any = None
+    try:
+        client = KafkaClient(hosts=spec.bootstrap, broker_version="0.10.2")
+        teller.tell("started")
+        consumer = client.topics[spec.topic.encode()].get_balanced_consumer(
+            consumer_group=spec.group.encode(),
+            post_rebalance_callback=Listener(teller),
+            auto_start=False,
+            **spec.settings,
+        )
+        teller.tell("joins", member_id=read_member_id(consumer))
+        consumer.start()
+        teller.tell("in", member_id=read_member_id(consumer), partitions=sorted(consumer.partitions))
+        consume(consumer, teller)
+        teller.tell("closed")
+    except Stopped:
+        teller.tell("closed")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,284 @@
+"""Plays stories while the prober probes and the flight recorder records: what comes out is input for `replay`.
+
+    python -m rebalance_devtools.stories.record DIRECTORY idle_lock:sick:1 join_barrier:cured:1 …
+
+Receives names STORY:FORM:SEED[:VERSION][:no-metrics]; hands on `<story>-<form>….jsonl`, the recording, and
+`<story>-<form>….truth.json`, what the clients and the brokers' log say happened. The prober runs as it does by
+default. No stream runs; its only word that the prober needs, which topics the group uses, is written in its name.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+
+from rebalance_contract import CommitActivity, GroupSnapshot, Member, TopicCommits, encode
+from rebalance_deploy.errors import UserError
+from rebalance_deploy.processes import ChildProcess
+from rebalance_deploy.topics import create_topics
+from rebalance_devtools.stories.play import StoryRun, playing
+from rebalance_devtools.stories.programme import find_story
+from rebalance_devtools.stories.stage import Stage, open_stage
+from rebalance_devtools.stories.story import CONFLUENT, KAFKA_PYTHON, Event, Story
+from rebalance_streaming.config import StreamConfig
+
+METRICS_TOPIC = f"{StreamConfig().topic_prefix}client-metrics"
+
+#: The table of a folder's recordings.
+INDEX = "INDEX.md"
+
+_READY_SECONDS = 60.0
+#: After the outcome: what the prober still has to say of it, and the records on their way.
+_LINGER_SECONDS = 8.0
+_LARGEST_PLAIN_BYTES = 400_000
+#: Events of which only the first and the last of an uninterrupted run are kept.
+_THINNED = ("records", "committed", "processed")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One recording to make. Without `metrics` clients that could report do not."""
+
+    story: Story
+    cured: bool
+    seed: int
+    kafka_version: str
+    metrics: bool
+
+    @property
+    def group(self) -> str:
+        """The group's name: the same every time, so that a recording made anew differs in little."""
+        form = "cured" if self.cured else "sick" if self.story.cured else "played"
+        return f"{self.story.id.replace('_', '-')}-{form}-{self.seed}"
+
+    @property
+    def file_name(self) -> str:
+        """The recording's name without its ending."""
+        form = "" if self.story.cured is None else "-cured" if self.cured else "-sick"
+        version = "" if self.kafka_version == self.story.versions[0] else f"-{self.kafka_version}"
+        parameters = self.story.draw(random.Random(self.seed))  # noqa: S311 - to be repeatable is the point
+        library = self.story.cast(parameters, cured=self.cured).library
+        reports = library == CONFLUENT or library.startswith(KAFKA_PYTHON)
+        silent = "-no-metrics" if reports and not self.metrics else ""
+        return f"{self.story.id}{form}-{self.seed}{version}{silent}"
+
+
+def read_wanted(text: str) -> Wanted:
+    """Parse STORY:FORM:SEED[:VERSION][:no-metrics]. Raises UserError for what is none."""
+    parts = text.split(":")
+    story = _lengthen(find_story(parts[0]))
+    forms = ("played",) if story.cured is None else ("sick", "cured")
+    versions = [each for each in parts[3:] if each != "no-metrics"] or [story.versions[0]]
+    if len(parts) < 3 or parts[1] not in forms or not parts[2].isdigit() or len(versions) != 1:
+        raise UserError(f"{text} is not STORY:FORM:SEED[:VERSION][:no-metrics] with FORM {' or '.join(forms)}")
+    return Wanted(story, parts[1] == "cured", int(parts[2]), versions[0], "no-metrics" not in parts)
+
+
+def _lengthen(story: Story) -> Story:
+    """Return a story that goes on until it has enough for a recording."""
+    return replace(story, enough=max(story.enough, story.enough_recorded or 0), seconds=2 * story.seconds)
+
+
+def record(wanted: Wanted, target: Path, say: Callable[[str], None]) -> StoryRun:
+    """Play once and write the recording and its truth into `target`."""
+    directory = Path(tempfile.mkdtemp(prefix=f"story-{wanted.file_name}-"))
+    say(f"{wanted.file_name}: playing in {directory}")
+    story = wanted.story
+    needs: dict[str, Any] = {"brokers": story.brokers, "zookeeper": story.zookeeper, "config": story.broker_config}
+    with open_stage(directory, kafka_version=wanted.kafka_version, **needs) as stage:
+        run = _record_on(stage, wanted, directory)
+    lines = list(_keep(directory / "recording.jsonl"))
+    target.mkdir(parents=True, exist_ok=True)
+    _write(target, wanted.file_name, lines, run)
+    seconds = (run.ended_ms - run.started_ms) / 1000
+    say(f"{wanted.file_name}: {len(lines)} records, {run.symptoms} symptoms, {seconds:.0f} s")
+    shutil.rmtree(directory, ignore_errors=True)
+    return run
+
+
+def _record_on(stage: Stage, wanted: Wanted, directory: Path) -> StoryRun:
+    topics = (METRICS_TOPIC,) if wanted.metrics else ()
+    _prepare(stage, topics)
+    with (
+        _probing(stage, directory),
+        _recording(stage, directory, topics),
+        playing(
+            wanted.story,
+            stage,
+            cured=wanted.cured,
+            seed=wanted.seed,
+            directory=directory / "clients",
+            metrics_topic=METRICS_TOPIC if wanted.metrics else None,
+            group=wanted.group,
+            prepare=lambda play: tell_interest(stage.bootstrap, wanted.story, play.group),
+        ) as play,
+    ):
+        play.await_seconds(_LINGER_SECONDS)
+        return play.run()
+
+
+def _prepare(stage: Stage, topics: Iterable[str]) -> None:
+    """Make the topics that the recorder looks for when it starts."""
+    names = (*topics, StreamConfig().groups_topic, StreamConfig().activity_topic)
+    create_topics(stage.bootstrap, dict.fromkeys(names, 1))
+
+
+def tell_interest(bootstrap: str, story: Story, group: str) -> None:
+    """Tell the prober, in the stream's name, which topic a group uses: without it no end offsets are asked for."""
+    config, topic, now_ms = StreamConfig(), f"t-{group}", int(time.time() * 1000)
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
+    if story.group_type == "zookeeper":
+        commits = {topic: TopicCommits([0], [0], [now_ms], [now_ms], [1], [1])}
+        row = CommitActivity(config.cluster, group, 0, 1, 1, config.pane_ms, ((now_ms, 1),), commits)
+        producer.produce(config.activity_topic, key=group, value=encode(row))
+    else:
+        members = (Member("unknown", "unknown", "/unknown", topics=(topic,)),)
+        snapshot = GroupSnapshot(config.cluster, group, type=story.group_type, state="Stable", members=members)
+        producer.produce(config.groups_topic, key=f"{config.cluster}/{group}", value=encode(snapshot))
+    producer.flush(30)
+
+
+@contextmanager
+def _probing(stage: Stage, directory: Path) -> Iterator[None]:
+    settings = ["probe.listen_host=127.0.0.1", "probe.listen_port=0"]
+    if stage.zookeeper:
+        settings.append(f"probe.zookeeper={stage.zookeeper}")
+    flags = [part for setting in settings for part in ("--set", setting)]
+    command = [sys.executable, "-m", "rebalance_deploy", "probe", "--bootstrap-server", stage.bootstrap, *flags]
+    log = directory / "probe.log"
+    with ChildProcess(command, log_path=log) as prober:
+        _await(lambda: "serving on" in log.read_text(), prober, "the prober to serve")
+        topic, admin = StreamConfig().probes_topic, AdminClient({"bootstrap.servers": stage.bootstrap, "log_level": 0})
+        _await(lambda: topic in admin.list_topics(timeout=10).topics, prober, "the probes topic")
+        yield
+
+
+@contextmanager
+def _recording(stage: Stage, directory: Path, topics: Iterable[str]) -> Iterator[None]:
+    flags = [part for topic in topics for part in ("--topics", topic)]
+    command = [sys.executable, "-m", "rebalance_deploy", "record", "--bootstrap-server", stage.bootstrap, *flags]
+    with ChildProcess(command, log_path=directory / "recording.jsonl") as recorder:
+        yield
+        if not recorder.is_running:
+            raise UserError(f"the recorder ended early, see {directory / 'recording.jsonl'}")
+
+
+def _await(condition: Callable[[], bool], process: ChildProcess, what: str) -> None:
+    deadline, pause = time.monotonic() + _READY_SECONDS, threading.Event()
+    while not condition():
+        if not process.is_running or time.monotonic() > deadline:
+            raise UserError(f"waited in vain for {what}, see {process.log_path}")
+        pause.wait(0.1)
+
+
+def _keep(path: Path) -> Iterator[str]:
+    """Yield the recorded lines; what else the recorder said is left out."""
+    for line in path.read_text().splitlines():
+        if line.startswith("{"):
+            yield line
+
+
+def _write(target: Path, name: str, lines: list[str], run: StoryRun) -> None:
+    for old in (target / f"{name}.jsonl", target / f"{name}.jsonl.gz"):
+        old.unlink(missing_ok=True)
+    data = ("\n".join(lines) + "\n").encode()
+    if len(data) > _LARGEST_PLAIN_BYTES:
+        with gzip.GzipFile(target / f"{name}.jsonl.gz", "wb", mtime=0) as file:
+            file.write(data)
+    else:
+        (target / f"{name}.jsonl").write_bytes(data)
+    (target / f"{name}.truth.json").write_text(render_truth(run))
+
+
+def render_truth(run: StoryRun) -> str:
+    """Return a run as JSON for people too: one line per field, event and line of the brokers' log."""
+    truth = {**run.to_json(), "events": thin(run.events)}
+    fields = [
+        f'"{key}": {_render_list(value) if isinstance(value, (list, tuple)) else json.dumps(value)}'
+        for key, value in truth.items()
+    ]
+    return "{\n" + ",\n".join(fields) + "\n}\n"
+
+
+def _render_list(values: Iterable[Any]) -> str:
+    return "[" + ",".join(f"\n {json.dumps(value)}" for value in values) + "\n]"
+
+
+def render_index(folder: Path) -> str:
+    """Return the table of a folder's recordings: what each is of, and the truth in short."""
+    rows = [
+        json.loads(path.read_text()) | {"name": path.name.removesuffix(".truth.json")}
+        for path in sorted(folder.glob("*.truth.json"))
+    ]
+    head = (
+        "# Recordings\n\nWritten by `python -m rebalance_devtools.stories.record`; README.md says how to read them.\n\n"
+        "| recording | what happens | broker | client | seconds | symptoms | diagnosis | culprits |\n"
+        "|---|---|---|---|---:|---:|---|---|\n"
+    )
+    return head + "".join(f"| {' | '.join(_index_row(row))} |\n" for row in rows)
+
+
+def _index_row(truth: dict[str, Any]) -> tuple[str, ...]:
+    story = find_story(truth["story"])
+    expected = story.expect(truth["parameters"])
+    return (
+        truth["name"],
+        f"{story.what}{' (cured)' if truth['cured'] else ''}",
+        truth["kafka_version"],
+        truth["library"],
+        f"{(truth['ended_ms'] - truth['started_ms']) / 1000:.0f}",
+        str(truth["symptoms"]),
+        "none" if truth["cured"] or not expected.diagnosis else expected.diagnosis,
+        "" if truth["cured"] else ", ".join(expected.culprits),
+    )
+
+
+def thin(events: Iterable[Event]) -> list[Event]:
+    """Return events without the middle of a client's runs of one frequent event."""
+    all_events = list(events)
+    middle: set[int] = set()
+    last: dict[str, list[int]] = {}
+    for number, event in enumerate(all_events):
+        run = last.setdefault(event["name"], [])
+        if run and all_events[run[-1]]["event"] != event["event"]:
+            run.clear()
+        run.append(number)
+        if event["event"] in _THINNED:
+            middle.update(run[1:-1][-1:])
+    return [event for number, event in enumerate(all_events) if number not in middle]
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)  # noqa: T201 - progress, for the person who waits
+
+
+def main(arguments: list[str]) -> int:
+    """Make the recordings named; one that fails does not keep the others back."""
+    target, *names = arguments
+    failed = 0
+    for name in names:
+        try:
+            record(read_wanted(name), Path(target), _say)
+        except UserError as error:
+            _say(f"{name}: {error}")
+            failed += 1
+    Path(target, INDEX).write_text(render_index(Path(target)))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,374 @@
+"""Other things that happen to groups, one scene each: benign ones, and faults that look like another's.
+
+Most play with confluent-kafka, in short sessions and little traffic. A scene has no cured form; what the monitor must
+say of it is its `expect`. The healthy ones expect no finding at all, which an empty diagnosis says.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rebalance_deploy.embedded.kafka import EmbeddedKafka
+from rebalance_devtools.stories.play import Play
+from rebalance_devtools.stories.story import CONFLUENT, KAFKA_PYTHON, ClientSpec, Event, Expected, Parameters, Story
+
+_SESSION_MS = 6_000
+_SETTLE_SECONDS = 6.0
+#: Long enough for the session of a silent member to end, whatever the coordinator does meanwhile.
+_EXPIRY_SECONDS = 40.0
+
+
+def draw(generator: random.Random) -> Parameters:
+    """Draw the size of the topic, the traffic and how long things stay calm between what is done."""
+    return {
+        "session_ms": _SESSION_MS,
+        "max_poll_ms": generator.randrange(10_000, 14_001, 1_000),
+        "partitions": generator.randint(4, 8),
+        "records_per_second": generator.randint(10, 30),
+        "calm_ms": generator.randrange(8_000, 12_001, 500),
+    }
+
+
+def _confluent(**more: Any) -> Callable[[Parameters], ClientSpec]:
+    """Return a form of confluent-kafka; keys of `more` are its settings with underscores for dots."""
+
+    def form(parameters: Parameters) -> ClientSpec:
+        settings = {
+            "session.timeout.ms": parameters["session_ms"],
+            "heartbeat.interval.ms": parameters["session_ms"] // 3,
+            "auto.commit.interval.ms": 1_000,
+            "partition.assignment.strategy": "range",
+            **{name.replace("_", "."): value for name, value in more.items()},
+        }
+        return ClientSpec(CONFLUENT, {name: value for name, value in settings.items() if value is not None})
+
+    return form
+
+
+_KIP848 = _confluent(
+    group_protocol="consumer",
+    session_timeout_ms=None,
+    heartbeat_interval_ms=None,
+    partition_assignment_strategy=None,
+)
+
+
+def _kafka_python(_: Parameters) -> ClientSpec:
+    return ClientSpec(KAFKA_PYTHON)
+
+
+def _nothing(_: Sequence[Event], __: Parameters) -> int:
+    return 0
+
+
+def _scene(
+    name: str,
+    diagnosis: str,
+    perform: Callable[[Play], None],
+    *,
+    culprits: tuple[str, ...] = (),
+    form: Callable[[Parameters], ClientSpec] | None = None,
+    **more: Any,
+) -> Story:
+    """Return a scene; what happens in it is what its performance says of itself."""
+    return Story(
+        id=name,
+        title=name.replace("_", " "),
+        what=(perform.__doc__ or "").removesuffix("."),
+        draw=draw,
+        sick=form or _confluent(),
+        cured=None,
+        expect=lambda _: Expected(diagnosis, culprits=culprits),
+        perform=perform,
+        count_symptoms=_nothing,
+        seconds=180,
+        **more,
+    )
+
+
+def _calm(play: Play) -> None:
+    play.await_seconds(play.parameters["calm_ms"] / 1000)
+
+
+def _open(play: Play, *names: str, form: ClientSpec | None = None, **program: Any) -> None:
+    """Make the topic, let records come, and start clients until all of them own something and nothing moves."""
+    partitions = play.parameters["partitions"]
+    play.create_topic(partitions)
+    play.traffic(per_second=play.parameters["records_per_second"], partitions=partitions)
+    for name in names:
+        play.start(name, form, **program)
+    for name in names:
+        play.await_told(name, "records")
+    _calm(play)
+
+
+def _join(play: Play, *names: str, **program: Any) -> None:
+    """Start clients and wait until each was assigned something since."""
+    before = {name: len(play.told(name, "assigned")) for name in names}
+    for name in names:
+        play.start(name, **program)
+    for name in names:
+        play.await_told(name, "assigned", times=before[name] + 1)
+
+
+def member_crash(play: Play) -> None:
+    """One of three is killed and stays away."""
+    _open(play, "m1", "m2", "m3")
+    generation = play.generation
+    play.kill("m2")
+    play.await_generation(generation, _EXPIRY_SECONDS)
+    _calm(play)
+
+
+def process_pause(play: Play) -> None:
+    """A process with two consumers stands still for longer than the session, twice, and goes on."""
+    _open(play, "other")
+    _join(play, "paused", members=2)
+    _calm(play)
+    for _ in range(2):
+        generation = play.generation
+        play.signal("paused", signal.SIGSTOP)
+        play.await_generation(generation, _EXPIRY_SECONDS)
+        play.await_seconds(1)
+        generation = play.generation
+        play.signal("paused", signal.SIGCONT)
+        play.await_generation(generation, _EXPIRY_SECONDS)
+        _calm(play)
+
+
+def rolling_deploy(play: Play) -> None:
+    """Four instances are replaced one after the other, in order."""
+    names = [f"m{number}" for number in range(1, 5)]
+    _open(play, *names)
+    for name in names:
+        play.leave(name)
+        play.await_seconds(2)
+        _join(play, name)
+        play.await_seconds(_SETTLE_SECONDS)
+    _calm(play)
+
+
+def scale_out(play: Play) -> None:
+    """From two members to four."""
+    _open(play, "m1", "m2")
+    _join(play, "m3", "m4")
+    _calm(play)
+
+
+def scale_in(play: Play) -> None:
+    """From four members to two."""
+    _open(play, "m1", "m2", "m3", "m4")
+    for name in ("m3", "m4"):
+        play.leave(name)
+        play.await_seconds(_SETTLE_SECONDS)
+    _calm(play)
+
+
+def crash_loop(play: Play) -> None:
+    """A member dies a few seconds after each start, and is started again after longer and longer pauses."""
+    _open(play, "m1", "m2")
+    for pause_seconds in (2, 4, 8, 16):
+        before = len(play.told("m3", "assigned"))
+        play.start("m3", exit_after_ms=11_000)
+        play.expect_end("m3")
+        play.wait(lambda before=before: len(play.told("m3", "assigned")) > before, "m3 to be in")  # type: ignore[misc]
+        play.wait(lambda: not play.is_running("m3"), "m3 to die")
+        play.await_seconds(pause_seconds)
+    _calm(play)
+
+
+def short_lived_consumers(play: Play) -> None:
+    """A job opens a consumer, reads for a few seconds and closes it, again and again."""
+    _open(play, "m1", "m2")
+    for number in range(7):
+        job = f"job{number}"
+        _join(play, job)
+        play.await_seconds(4)
+        play.leave(job)
+        play.await_seconds(3)
+    _calm(play)
+
+
+def static_id_conflict(play: Play) -> None:
+    """Two processes share an instance id; each is started again when the other fenced it."""
+    _open(play, "m1")
+    shared = ClientSpec(CONFLUENT, {**play.form.settings, "group.instance.id": "worker-1"})
+    names = ("host-a", "host-b")
+    play.start(names[0], shared)
+    play.await_told(names[0], "assigned")
+    for number in range(5):
+        fenced, newcomer = names[number % 2], names[(number + 1) % 2]
+        play.expect_end(fenced)
+        play.start(newcomer, shared)
+        play.wait(lambda fenced=fenced: not play.is_running(fenced), f"{fenced} to be fenced")  # type: ignore[misc]
+        play.await_seconds(4)
+    _calm(play)
+
+
+def ungraceful_shutdown(play: Play) -> None:
+    """Each of three instances is killed and started again at once: the newcomers wait for the ghosts' sessions."""
+    names = ("m1", "m2", "m3")
+    _open(play, *names)
+    for name in names:
+        play.kill(name)
+        _join(play, name)
+        _calm(play)
+
+
+def poll_overrun(play: Play) -> None:
+    """A member stands still for longer than its max.poll.interval, twice."""
+    _open(play, "m1")
+    overrun = ClientSpec(CONFLUENT, {**play.form.settings, "max.poll.interval.ms": play.parameters["max_poll_ms"]})
+    play.start("m2", overrun, stall_ms=play.parameters["max_poll_ms"] + 8_000)
+    play.await_told("m2", "records")
+    _calm(play)
+    for _ in range(2):
+        before = len(play.told("m2", "assigned"))
+        play.signal("m2", signal.SIGUSR1)
+        play.wait(lambda before=before: len(play.told("m2", "assigned")) > before, "m2 to be back", 90)  # type: ignore[misc]
+        _calm(play)
+
+
+def coordinator_restart(play: Play) -> None:
+    """The broker that coordinates the group is restarted in order; another one takes over meanwhile."""
+    _fail_over(play, lambda kafka, node: kafka.stop(node))
+
+
+def coordinator_crash(play: Play) -> None:
+    """The broker that coordinates the group is killed and started again."""
+    _fail_over(play, lambda kafka, node: kafka.kill(node))
+
+
+def _fail_over(play: Play, stop: Callable[[EmbeddedKafka, int], None]) -> None:
+    partitions = play.parameters["partitions"]
+    play.create_topic(partitions, replicas=3)
+    play.traffic(per_second=play.parameters["records_per_second"], partitions=partitions)
+    for name in ("m1", "m2"):
+        play.start(name)
+    for name in ("m1", "m2"):
+        play.await_told(name, "records")
+    _calm(play)
+    kafka, node = play.stage.kafka, play.coordinator()
+    assert kafka is not None
+    stop(kafka, node)
+    play.tell("", "broker_stopped", node=node)
+    play.await_seconds(20)
+    kafka.start(node)
+    play.tell("", "broker_started", node=node)
+    _calm(play)
+
+
+def reconciliation_stuck(play: Play) -> None:
+    """A KIP-848 member takes half a minute to give partitions up when another one joins."""
+    _open(play, "slow", revoke_ms=30_000)
+    play.start("waiting")
+    play.await_told("slow", "revoked", seconds=90)
+    play.await_told("waiting", "records", seconds=60)
+    _calm(play)
+
+
+def subscription_change(play: Play) -> None:
+    """Both members subscribe to one more topic."""
+    extra = f"{play.topic}-more"
+    play.create_topic(2, name=extra)
+    _open(play, "m1", "m2", later_topics=[play.topic, extra])
+    for name in ("m1", "m2"):
+        generation = play.generation
+        play.signal(name, signal.SIGUSR2)
+        play.await_generation(generation)
+        play.await_seconds(_SETTLE_SECONDS)
+    _calm(play)
+
+
+def shared_group_id(play: Play) -> None:
+    """Two applications with topics of their own use one group id; one of them is deployed twice."""
+    other = f"{play.topic}-other"
+    play.create_topic(3, name=other)
+    play.traffic(per_second=5, partitions=3, name=other)
+    _open(play, "orders-1", "orders-2")
+    _join(play, "billing-1", "billing-2", topics=[other])
+    for name in ("billing-1", "billing-2"):
+        play.leave(name)
+        _join(play, name, topics=[other])
+        play.await_seconds(_SETTLE_SECONDS)
+    _calm(play)
+
+
+def topic_metadata_change(play: Play) -> None:
+    """The topic gets more partitions."""
+    _open(play, "m1", "m2")
+    generation = play.generation
+    play.grow_topic(play.parameters["partitions"] + 4)
+    play.await_generation(generation)
+    _calm(play)
+
+
+def stalled_consumer(play: Play) -> None:
+    """A member goes on polling and heartbeating but gets nothing more: its partitions are paused for ever."""
+    interval = {"max.poll.interval.ms": play.parameters["max_poll_ms"]}
+    # A standstill shorter than max.poll.interval might be a batch.
+    _open(play, "m1", "m2", form=ClientSpec(CONFLUENT, {**play.form.settings, **interval}))
+    play.signal("m2", signal.SIGUSR2)
+    play.await_seconds(120)
+
+
+def healthy(play: Play) -> None:
+    """Two members work on a little traffic, then nothing comes for a while; nothing is wrong."""
+    partitions = play.parameters["partitions"]
+    play.create_topic(partitions)
+    traffic = play.traffic(per_second=play.parameters["records_per_second"], partitions=partitions)
+    for name in ("m1", "m2"):
+        play.start(name)
+    for name in ("m1", "m2"):
+        play.await_told(name, "records")
+    _calm(play)
+    traffic.stop()
+    play.await_seconds(60)
+
+
+_THREE: Mapping[str, Any] = {
+    "brokers": 3,
+    "broker_config": {
+        "offsets.topic.replication.factor": "3",
+        "offsets.topic.num.partitions": "12",
+    },
+    "moves_coordinator": True,
+}
+
+_COOPERATIVE = _confluent(partition_assignment_strategy="cooperative-sticky")
+_PATIENT = _confluent(session_timeout_ms=30_000)
+_WATCHFUL = _confluent(topic_metadata_refresh_interval_ms=3_000)
+_KIP848_STAGE: Mapping[str, Any] = {"group_type": "consumer", "versions": ("4.3.1",)}
+
+SCENES = (
+    _scene("member_crash", "member_crash", member_crash, culprits=("m2",)),
+    _scene("process_pause", "process_pause", process_pause, culprits=("paused",)),
+    _scene("rolling_deploy", "rolling_deploy", rolling_deploy),
+    _scene("scale_out", "scale_out", scale_out, culprits=("m3", "m4")),
+    _scene("scale_out_cooperative", "scale_out", scale_out, culprits=("m3", "m4"), form=_COOPERATIVE),
+    _scene("scale_in", "scale_in", scale_in, culprits=("m3", "m4")),
+    _scene("crash_loop", "crash_loop", crash_loop, culprits=("m3",)),
+    _scene("short_lived_consumers", "short_lived_consumers", short_lived_consumers),
+    _scene("static_id_conflict", "static_id_conflict", static_id_conflict, culprits=("host-a", "host-b")),
+    _scene("ungraceful_shutdown", "ungraceful_shutdown", ungraceful_shutdown, culprits=("m1", "m2", "m3")),
+    _scene("poll_overrun", "poll_overrun", poll_overrun, culprits=("m2",)),
+    _scene("coordinator_restart", "coordinator_failover", coordinator_restart, form=_PATIENT, **_THREE),
+    _scene("coordinator_crash", "coordinator_failover", coordinator_crash, **_THREE),
+    _scene(
+        "reconciliation_stuck",
+        "reconciliation_stuck",
+        reconciliation_stuck,
+        culprits=("slow",),
+        form=_KIP848,
+        **_KIP848_STAGE,
+    ),
+    _scene("subscription_change", "subscription_change", subscription_change),
+    _scene("shared_group_id", "shared_group_id", shared_group_id),
+    _scene("topic_metadata_change", "topic_metadata_change", topic_metadata_change, form=_WATCHFUL),
+    _scene("stalled_consumer", "stalled_consumer", stalled_consumer, culprits=("m2",)),
+    _scene("healthy_confluent", "", healthy),
+    _scene("healthy_kafka_python", "", healthy, form=_kafka_python),
+)

@@ -1,0 +1,100 @@
+"""Where stories play: running brokers, and a ZooKeeper where the story needs one.
+
+Receives what a story needs; hands on addresses and logs. A monitor may watch the stage while a story plays. A stage
+can also be made of brokers that run already: its fields are all a play asks for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from rebalance_deploy.embedded.kafka import DEFAULT_VERSION, SHORT_SESSION, EmbeddedKafka
+from rebalance_deploy.errors import UserError
+
+_FIND_COORDINATOR = 10
+#: While the offsets topic is being made, or its leader is away.
+_LATER = (14, 15, 16)
+_FOUND_SECONDS = 60.0
+
+#: What a real cluster has and `EmbeddedKafka` leaves out for quick tests.
+_AS_IN_PRODUCTION = {"group.initial.rebalance.delay.ms": "3000", "group.min.session.timeout.ms": "6000"}
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """`zookeeper` is empty where there is none. `kafka` is null unless the stage started its brokers itself."""
+
+    bootstrap: str
+    kafka_version: str
+    broker_logs: tuple[Path, ...]
+    zookeeper: str = ""
+    kafka: EmbeddedKafka | None = None
+
+
+@contextmanager
+def open_stage(
+    directory: Path,
+    *,
+    brokers: int = 1,
+    zookeeper: bool = False,
+    kafka_version: str = DEFAULT_VERSION,
+    config: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[Stage]:
+    """Start brokers, with Kafka's own defaults for groups, and stop them at the end; data and logs are kept.
+
+    A broker that was killed is missed after 3 s.
+    """
+    with EmbeddedKafka(
+        directory / "kafka",
+        brokers=brokers,
+        zookeeper=zookeeper,
+        kafka_version=kafka_version,
+        config={**SHORT_SESSION, **_AS_IN_PRODUCTION, **config},
+    ) as kafka:
+        for number in range(brokers):
+            find_coordinator(kafka.bootstrap, f"nobody-{number}")
+        yield Stage(kafka.bootstrap, kafka_version, kafka.log_paths, kafka.zookeeper, kafka)
+
+
+def find_coordinator(bootstrap: str, group: str) -> int:
+    """Return the id of the broker that coordinates a group, of any name; the first to ask makes the offsets topic.
+
+    Asked in Kafka's own words: confluent-kafka's call for it aborts the process when a coordinator moves meanwhile.
+    Raises UserError when there is none for a minute.
+    """
+    deadline, pause = time.monotonic() + _FOUND_SECONDS, threading.Event()
+    for address in itertools.cycle(bootstrap.split(",")):
+        with contextlib.suppress(OSError):
+            error, node = _ask_coordinator(address, group)
+            if error == 0:
+                return node
+            if error not in _LATER:
+                raise UserError(f"{address} does not tell who coordinates {group}: error code {error}")
+        if time.monotonic() > deadline:
+            break
+        pause.wait(0.2)
+    raise UserError(f"nobody coordinates group {group} within {_FOUND_SECONDS:.0f} s")
+
+
+def _ask_coordinator(address: str, group: str) -> tuple[int, int]:
+    """Return the error code and the node id of a FindCoordinator answer, version 0."""
+    host, _, port = address.partition(":")
+    name = group.encode()
+    request = struct.pack(">hhihh", _FIND_COORDINATOR, 0, 1, -1, len(name)) + name
+    with socket.create_connection((host, int(port)), timeout=5) as connection, connection.makefile("rb") as answer:
+        connection.sendall(struct.pack(">i", len(request)) + request)
+        head = answer.read(14)
+    if len(head) < 14:
+        raise ConnectionError(f"{address} closed the connection")
+    _, _, error, node = struct.unpack(">iihi", head)
+    return error, node

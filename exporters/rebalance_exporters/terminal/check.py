@@ -1,0 +1,162 @@
+"""`check`: one line and an exit code for cron, CI and Nagios. Pure: receives answers, hands on a verdict."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from rebalance_contract import Finding
+from rebalance_exporters.terminal.access import Access
+from rebalance_exporters.terminal.answers import FindingRow, Overview, OverviewRow, gravity
+from rebalance_exporters.terminal.escaping import safe
+from rebalance_exporters.terminal.figures import plural
+
+_NAMED = 3
+
+
+class Status(IntEnum):
+    """The plug-in exit codes that Nagios and its heirs share."""
+
+    OK = 0
+    WARNING = 1
+    CRITICAL = 2
+    UNKNOWN = 3
+
+
+#: Known harm comes before what is not known, and that before a ticket.
+_WORST_FIRST = (Status.CRITICAL, Status.UNKNOWN, Status.WARNING, Status.OK)
+
+_SEVERITY_STATUS = {"info": Status.OK, "ticket": Status.WARNING}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What is still all right: a number of rebalances in a window (null: any), and the gravest tolerated finding."""
+
+    max_rebalances: int | None = None
+    window: str = "15m"
+    max_severity: str = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What is the matter with one group; `cluster` is null for one that does not exist, `group` for a cluster."""
+
+    cluster: str | None
+    group: str | None
+    status: Status
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The outcome: `text` without the status in front, `figures` as Nagios draws them."""
+
+    status: Status
+    text: str
+    figures: str
+    judgements: tuple[Judgement, ...] = ()
+
+    @property
+    def line(self) -> str:
+        """Return the one line to print."""
+        # Whatever stands behind a bar is figures to Nagios, so none may come from a name.
+        text = safe(f"REBALANCES {self.status.name} - {self.text}").replace("|", "\\x7c")
+        return f"{text} | {self.figures}" if self.figures else text
+
+    def as_json(self) -> dict[str, object]:
+        """Return the verdict for programs."""
+        judged = [
+            {"cluster": each.cluster, "group": each.group, "status": each.status.name, "reasons": each.reasons}
+            for each in self.judgements
+        ]
+        return {"status": self.status.name, "exit_code": int(self.status), "text": self.text, "judgements": judged}
+
+
+def unknown(text: str) -> Verdict:
+    """Return the verdict when nothing can be said."""
+    return Verdict(Status.UNKNOWN, text, "")
+
+
+def judge(
+    overview: Overview, cluster_findings: Sequence[Finding], groups: Sequence[str], limits: Limits, access: Access
+) -> Verdict:
+    """Judge the groups named, or all and their clusters when none is."""
+    rows = [row for row in overview.groups if not groups or row.group in groups]
+    judged = [judge_group(row, limits) for row in rows]
+    if not groups:
+        judged += [_judge_cluster(each, limits) for each in cluster_findings if not each.group]
+    known = {row.group for row in rows}
+    judged += [_judge_missing(group, overview) for group in dict.fromkeys(groups) if group not in known]
+    judged.sort(key=lambda each: (_WORST_FIRST.index(each.status), each.group or "", each.cluster or ""))
+    status = judged[0].status if judged else Status.OK
+    text, figures = _tell(judged, rows, limits, access), _figures(rows, limits)
+    if not overview.ready:
+        # What is known is old: neither good nor bad news can be believed.
+        text, status = (
+            f"the data is not up to date: {overview.ready_text}; last known: {status.name} - {text}",
+            Status.UNKNOWN,
+        )
+    return Verdict(status, text, figures, tuple(judged))
+
+
+def judge_group(row: OverviewRow, limits: Limits) -> Judgement:
+    """Judge one group by its firing findings and its number of rebalances."""
+    beyond = [each for each in row.findings if gravity(each.severity) > gravity(limits.max_severity)]
+    statuses = [_SEVERITY_STATUS.get(each.severity, Status.CRITICAL) for each in beyond]
+    reasons = [_tell_finding(each) for each in beyond[:1]] + [f"{each.rule} ({each.severity})" for each in beyond[1:]]
+    count = row.window(limits.window).rebalances
+    if limits.max_rebalances is not None and count is not None and count > limits.max_rebalances:
+        statuses.append(Status.WARNING)
+        reasons.insert(0, f"{plural(count, 'rebalance')} in {limits.window}, allowed {limits.max_rebalances}")
+    return Judgement(row.cluster, row.group, max(statuses, default=Status.OK), tuple(reasons))
+
+
+def _tell_finding(finding: FindingRow | Finding) -> str:
+    return f"{finding.rule} ({finding.severity}): {finding.summary.rstrip('.')}"
+
+
+def _judge_cluster(finding: Finding, limits: Limits) -> Judgement:
+    beyond = gravity(finding.severity) > gravity(limits.max_severity)
+    status = _SEVERITY_STATUS.get(finding.severity, Status.CRITICAL) if beyond else Status.OK
+    reasons = (_tell_finding(finding),) if beyond else ()
+    return Judgement(finding.cluster, None, status, reasons)
+
+
+def _judge_missing(group: str, overview: Overview) -> Judgement:
+    near = difflib.get_close_matches(group, {row.group for row in overview.groups}, n=1)
+    hint = f", did you mean {near[0]}" if near else ""
+    return Judgement(None, group, Status.UNKNOWN, (f"no such group{hint}",))
+
+
+def _tell(judged: Sequence[Judgement], rows: Sequence[OverviewRow], limits: Limits, access: Access) -> str:
+    bad = [each for each in judged if each.status is not Status.OK]
+    if not bad:
+        total = sum(_rebalances(rows, limits))
+        above = f"no finding above {limits.max_severity}"
+        return f"{plural(len(rows), 'group')}, {plural(total, 'rebalance')} in {limits.window}, {above}"
+    told = ". ".join(f"{each.group or f'cluster {each.cluster}'}: {'; '.join(each.reasons)}" for each in bad[:_NAMED])
+    more = f". And {len(bad) - _NAMED} more" if len(bad) > _NAMED else ""
+    return f"{told}{more}. {_next(bad, access)}"
+
+
+def _next(bad: Sequence[Judgement], access: Access) -> str:
+    known = next((each.group for each in bad if each.group is not None and each.cluster is not None), None)
+    return f"See {access.suggest('top') if known is None else access.suggest('explain', known)}"
+
+
+def _rebalances(rows: Sequence[OverviewRow], limits: Limits) -> list[int]:
+    """Return how many rebalances each group had, of those of which it is known."""
+    counts = (row.window(limits.window).rebalances for row in rows)
+    return [count for count in counts if count is not None]
+
+
+def _figures(rows: Sequence[OverviewRow], limits: Limits) -> str:
+    most = max(_rebalances(rows, limits), default=0)
+    allowed = "" if limits.max_rebalances is None else limits.max_rebalances
+    findings = [each for row in rows for each in row.findings]
+    pages = sum(gravity(each.severity) == gravity("page") for each in findings)
+    tickets = sum(each.severity == "ticket" for each in findings)
+    return f"groups={len(rows)} most_rebalances_{limits.window}={most};{allowed} pages={pages} tickets={tickets}"

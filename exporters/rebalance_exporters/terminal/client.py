@@ -1,0 +1,237 @@
+"""Asks the exporter's API and returns its answers as objects; whatever goes wrong becomes one sentence.
+
+Receives where the exporter is; hands on answers and the bytes of its event stream. Knows nothing of output.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+from collections.abc import Generator, Iterator
+from types import TracebackType
+from typing import Self, TypeVar
+from urllib.parse import quote
+
+import httpx
+
+from rebalance_contract import ContractError, Finding, GroupSnapshot, decode
+from rebalance_exporters.errors import ExporterError
+from rebalance_exporters.terminal.access import DEFAULT_URL, Access
+from rebalance_exporters.terminal.answers import (
+    FindingList,
+    Overview,
+    RebalanceAnswer,
+    RebalanceList,
+    RebalanceRow,
+    Refusal,
+)
+from rebalance_exporters.terminal.escaping import safe
+
+_T = TypeVar("_T")
+
+_UNAUTHORIZED, _NOT_FOUND, _AMBIGUOUS, _BROKEN = 401, 404, 409, 500
+#: The stream says something every 5 s; a longer silence is a broken connection.
+_STREAM_SILENCE_SECONDS = 20.0
+
+
+class ApiError(ExporterError):
+    """The exporter did not answer, or not with what was asked."""
+
+
+class UnreachableError(ApiError):
+    """Nobody answered, or the answer broke off: worth another try."""
+
+
+class NotFoundError(ApiError):
+    """The exporter answered that there is no such thing."""
+
+
+class Api:
+    """A connection to one exporter, to be closed by its `with` block. Every method raises ApiError."""
+
+    def __init__(self, access: Access) -> None:
+        access.check()
+        self._access = access
+        self._http = httpx.Client(
+            base_url=access.url,
+            auth=_read_auth(access),
+            verify=_read_ca(access),
+            timeout=access.timeout_seconds,
+            trust_env=not access.is_local,
+            headers={"accept": "application/json"},
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._http.close()
+
+    @property
+    def access(self) -> Access:
+        """Where this leads, for sentences that name it."""
+        return self._access
+
+    def overview(self, cluster: str | None = None) -> Overview:
+        """Return all groups, or those of one cluster."""
+        return self._read("/api/v1/overview", Overview, cluster=cluster)
+
+    def group(self, group: str, cluster: str | None = None) -> GroupSnapshot:
+        """Return the present picture of one group."""
+        return self._read(_path(group), GroupSnapshot, cluster=cluster)
+
+    def rebalances(
+        self, group: str, cluster: str | None = None, *, limit: int | None = None, since_ms: int | None = None
+    ) -> tuple[RebalanceRow, ...]:
+        """Return the rebalances of a group that the exporter keeps, newest first."""
+        path = f"{_path(group)}/rebalances"
+        return self._read(path, RebalanceList, cluster=cluster, limit=limit, since_ms=since_ms).rebalances
+
+    def rebalance(self, group: str, rebalance_id: str, cluster: str | None = None) -> RebalanceAnswer:
+        """Return one rebalance and what was found about it."""
+        path = f"{_path(group)}/rebalances/{quote(rebalance_id, safe='')}"
+        try:
+            return self._read(path, RebalanceAnswer, cluster=cluster)
+        except NotFoundError as error:
+            raise NotFoundError(
+                f"no rebalance {safe(rebalance_id)} of group {safe(group)} is kept: "
+                f"see those that are, with their ids, with {self._access.suggest('history', group, '--since', '7d')}"
+            ) from error
+
+    def findings(
+        self, cluster: str | None = None, group: str | None = None, state: str | None = None
+    ) -> tuple[Finding, ...]:
+        """Return findings; the group with an empty name has those about a whole cluster."""
+        found = self._read("/api/v1/findings", FindingList, cluster=cluster, group=group, state=state).findings
+        return tuple(each for each in found if group in {None, each.group} and state in {None, each.state})
+
+    @contextlib.contextmanager
+    def stream(
+        self, cluster: str | None = None, group: str | None = None, last_event_id: str | None = None
+    ) -> Generator[Iterator[bytes]]:
+        """Open the event stream; what it yields can raise UnreachableError when the connection breaks."""
+        headers = {"accept": "text/event-stream", "cache-control": "no-store"}
+        if last_event_id is not None:
+            headers["last-event-id"] = last_event_id
+        timeout = httpx.Timeout(self._access.timeout_seconds, read=_STREAM_SILENCE_SECONDS)
+        query = _given(cluster=cluster, group=group)
+        with (
+            self._explained(),
+            self._http.stream("GET", "/api/v1/stream", params=query, headers=headers, timeout=timeout) as answer,
+        ):
+            if answer.status_code != httpx.codes.OK:
+                answer.read()
+                raise self._refusal(answer)
+            yield answer.iter_bytes()
+
+    def _read(self, path: str, kind: type[_T], **query: str | int | None) -> _T:
+        with self._explained():
+            answer = self._http.get(path, params=_given(**query))
+        if answer.status_code != httpx.codes.OK:
+            raise self._refusal(answer)
+        try:
+            return decode(answer.content, kind)
+        except ContractError as error:
+            raise ApiError(
+                f"{self._where} answers {path} with something else than this version expects ({safe(str(error))}): "
+                f"compare its version, at {self._where}/, with `rebalance-monitor --version`"
+            ) from error
+
+    @property
+    def _where(self) -> str:
+        return safe(self._access.url.rstrip("/"))
+
+    @contextlib.contextmanager
+    def _explained(self) -> Generator[None]:
+        try:
+            yield
+        except httpx.TimeoutException as error:
+            raise UnreachableError(
+                f"{self._where} did not answer in time: see what it waits for with `curl {self._where}/-/ready`"
+            ) from error
+        except httpx.ConnectError as error:
+            raise self._explain_connect(error) from error
+        except (httpx.TransportError, httpx.InvalidURL) as error:
+            raise UnreachableError(
+                f"the connection to {self._where} broke ({_reason(error)}): try again, or {self._other()}"
+            ) from error
+
+    def _explain_connect(self, error: httpx.ConnectError) -> ApiError:
+        reason = _reason(error)
+        if "CERTIFICATE_VERIFY_FAILED" in reason:
+            return ApiError(
+                f"the certificate of {self._where} is signed by nobody this machine trusts ({reason}): "
+                "name the CA with --ca-file FILE"
+            )
+        return UnreachableError(
+            f"no answer from {self._where} ({reason}): start the exporter with `rebalance-monitor export`, "
+            f"or {self._other()}"
+        )
+
+    def _other(self) -> str:
+        return f"name another with --url, as in `rebalance-monitor {self._access.command} --url {DEFAULT_URL}`"
+
+    def _refusal(self, answer: httpx.Response) -> ApiError:
+        if answer.status_code == _UNAUTHORIZED:
+            return self._explain_unauthorized()
+        try:
+            refusal = decode(answer.content, Refusal)
+        except ContractError:
+            return self._explain_stranger(answer)
+        text = safe(refusal.error)
+        if answer.status_code == _NOT_FOUND:
+            return NotFoundError(f"{text}; {self._nearest(refusal.did_you_mean)}")
+        if answer.status_code == _AMBIGUOUS and refusal.did_you_mean:
+            return ApiError(f"{text}: add --cluster, for example --cluster {safe(refusal.did_you_mean[0])}")
+        return _kind(answer)(f"{self._where} answers {answer.status_code}: {text}")
+
+    def _nearest(self, names: tuple[str, ...]) -> str:
+        if not names:
+            return f"see all groups with {self._access.suggest('top')}"
+        meant = ", ".join(map(safe, names))
+        return f"did you mean {meant}? Type {self._access.suggest(self._access.command, names[0])}"
+
+    def _explain_unauthorized(self) -> ApiError:
+        if self._access.user is None:
+            return ApiError(f"{self._where} asks for a user: add --user NAME --password-file FILE")
+        return ApiError(
+            f"{self._where} does not take the password of user {safe(self._access.user)}: "
+            f"compare --password-file {self._access.password_file} with basic_auth_users of the exporter's web config"
+        )
+
+    def _explain_stranger(self, answer: httpx.Response) -> ApiError:
+        return _kind(answer)(
+            f"{self._where} answers {answer.status_code} and not as a rebalance-monitor does: "
+            f"see what it is with `curl {self._where}/`, or {self._other()}"
+        )
+
+
+def _kind(answer: httpx.Response) -> type[ApiError]:
+    """Return what an unwanted answer is: a server's trouble passes, a refusal stays."""
+    return UnreachableError if answer.status_code >= _BROKEN else ApiError
+
+
+def _path(group: str) -> str:
+    return f"/api/v1/groups/{quote(group, safe='')}"
+
+
+def _given(**query: str | int | None) -> dict[str, str | int]:
+    return {name: value for name, value in query.items() if value is not None}
+
+
+def _read_auth(access: Access) -> httpx.BasicAuth | None:
+    return None if access.user is None else httpx.BasicAuth(access.user, access.read_password())
+
+
+def _read_ca(access: Access) -> ssl.SSLContext:
+    # The machine's own store, where companies put their CA, instead of the one that httpx brings.
+    try:
+        return ssl.create_default_context(cafile=access.ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise ExporterError(f"cannot read --ca-file {access.ca_file} as PEM certificates: {error}") from error
+
+
+def _reason(error: Exception) -> str:
+    return safe(str(error)) or type(error).__name__

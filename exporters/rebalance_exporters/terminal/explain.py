@@ -1,0 +1,329 @@
+"""`explain`: why a group rebalanced, what it cost and what to change, as a report.
+
+Receives what the API told of a group and one of its rebalances; hands on a report. Pure: `now` comes with the facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from rebalance_contract import Advice, Finding, GroupSnapshot, RebalanceImpact
+from rebalance_exporters.terminal.access import Access
+from rebalance_exporters.terminal.answers import OverviewRow, RebalanceRow, gravity
+from rebalance_exporters.terminal.assignments import compare_assignments, list_members
+from rebalance_exporters.terminal.figures import Clock, amount, plural, span
+from rebalance_exporters.terminal.phases import tell_phases
+from rebalance_exporters.terminal.report import Grid, Hint, Passage, Report
+from rebalance_exporters.terminal.words import (
+    TIGHT_MS,
+    because,
+    bounds,
+    change,
+    generations,
+    members,
+    name,
+    verdict,
+    why,
+    why_not,
+)
+
+UNDETERMINED = "undetermined"
+
+_WINDOW, _WINDOW_MS = "15m", 900_000
+#: Findings come seconds after a rebalance, when later commits and reports were seen.
+_JUDGED_AFTER_MS = 60_000
+_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All that a report is made of.
+
+    `rows` are the groups of the same cluster, this one included. `rebalance` is null when the exporter keeps none.
+    `findings` are those about the rebalance, the primary one first, `standing` those that fire for the group now.
+    `choice` says how the rebalance was chosen where that is not plain; `trouble` why the data cannot be trusted.
+    """
+
+    now_ms: int
+    snapshot: GroupSnapshot
+    rows: tuple[OverviewRow, ...]
+    rebalance: RebalanceRow | None
+    findings: tuple[Finding, ...] = ()
+    standing: tuple[Finding, ...] = ()
+    choice: str | None = None
+    trouble: str | None = None
+    clock: Clock = field(default_factory=Clock)
+
+    @property
+    def row(self) -> OverviewRow | None:
+        """The group's own row; null when it came or went between two answers."""
+        return next((each for each in self.rows if each.group == self.snapshot.group), None)
+
+
+def choose_rebalance(rebalances: Sequence[RebalanceRow], at_ms: int) -> RebalanceRow:
+    """Return the rebalance that went on at a time, or the one nearest to it; of several the newest."""
+    return min(rebalances, key=lambda each: (distance_ms(each, at_ms), -each.started_before_ms))
+
+
+def distance_ms(rebalance: RebalanceRow, at_ms: int) -> int:
+    """Return how far a time lies outside a rebalance; one without an end goes on."""
+    started_ms = began_ms(rebalance)
+    if at_ms < started_ms:
+        return started_ms - at_ms
+    return 0 if rebalance.completed_at_ms is None else max(0, at_ms - rebalance.completed_at_ms)
+
+
+def began_ms(rebalance: RebalanceRow) -> int:
+    """Return the latest time at which it can have begun."""
+    return rebalance.started_before_ms
+
+
+def explain(facts: Facts, access: Access) -> Report:
+    """Make the report: of the rebalance if there is one, else of what goes on in the group."""
+    cause = _cause_of(facts)
+    passages = (
+        *_note(facts),
+        *_tell_cause(facts, cause),
+        *_tell_rebalance(facts),
+        *_tell_advice(facts, cause),
+        Passage("State", (_tell_state(facts),)),
+        *_tell_reasons(cause),
+        *_tell_others(facts, cause),
+    )
+    return Report(
+        _title(facts),
+        None if cause is None else cause.severity,
+        tuple(each for each in passages if each.lines),
+        tuple(_grids(facts)),
+        tuple(_next_commands(facts, access)),
+    )
+
+
+def _cause_of(facts: Facts) -> Finding | None:
+    """Return the finding to lead with: the rebalance's primary one, or without a rebalance the gravest that fires."""
+    if facts.rebalance is not None:
+        return next((each for each in facts.findings if each.primary), None)
+    return max(facts.standing, key=lambda each: (gravity(each.severity), each.primary), default=None)
+
+
+def _title(facts: Facts) -> str:
+    group, rebalance = facts.snapshot.group, facts.rebalance
+    if rebalance is None:
+        return f"{group}: no rebalance{_since_when(facts)}"
+    if rebalance.completed_at_ms is None:
+        took = f"rebalancing since {facts.clock.moment(began_ms(rebalance))}"
+        return f"{group}: {took}, {span(max(0, facts.now_ms - began_ms(rebalance)))} so far"
+    ended = facts.clock.moment(rebalance.completed_at_ms)
+    aborted = ", ended by the group's deletion" if rebalance.outcome == "aborted" else ""
+    return (
+        f"{group}: rebalance of {ended}, took {bounds(rebalance.duration_min_ms, rebalance.duration_max_ms)}{aborted}"
+    )
+
+
+def _since_when(facts: Facts) -> str:
+    counted = sum(facts.snapshot.counters.rebalances.values())
+    if counted:
+        return f" is kept by the exporter any more ({plural(counted, 'rebalance')} counted)"
+    if facts.snapshot.first_seen_ms is None:
+        return " seen"
+    return f" since the monitor first saw it, {facts.clock.moment(facts.snapshot.first_seen_ms)}"
+
+
+def _note(facts: Facts) -> Iterator[Passage]:
+    yield Passage("Note", tuple(filter(None, (facts.trouble, facts.choice))))
+
+
+def _tell_cause(facts: Facts, cause: Finding | None) -> Iterator[Passage]:
+    if cause is None:
+        if facts.rebalance is not None:
+            yield Passage("Cause", (_unjudged(facts, facts.rebalance),))
+        return
+    undetermined = f"{UNDETERMINED}: " if cause.rule == UNDETERMINED else ""
+    yield Passage("Cause", (f"{undetermined}{cause.summary}", verdict(cause)))
+
+
+def _unjudged(facts: Facts, rebalance: RebalanceRow) -> str:
+    if rebalance.completed_at_ms is None:
+        return "not known yet: a rebalance is judged when it has ended"
+    if facts.now_ms - rebalance.completed_at_ms < _JUDGED_AFTER_MS:
+        return "not judged yet: what happens in the seconds after it tells the cause; ask again in a minute"
+    return "no finding about this rebalance is kept: it is too old, or the stream that diagnoses does not run"
+
+
+def _tell_rebalance(facts: Facts) -> Iterator[Passage]:
+    rebalance = facts.rebalance
+    if rebalance is None:
+        return
+    count = len(rebalance.generations)
+    steps = f" ({count} generations{_aborted(rebalance)})" if count > 1 or rebalance.generations_aborted else ""
+    since = f"{_since(rebalance, facts.clock)}: {why(rebalance)}"
+    yield Passage("Since", (since, f"members {members(rebalance)}; generation {generations(rebalance)}{steps}"))
+    yield Passage("Impact", tuple(_tell_impact(rebalance)))
+    if rebalance.completed_at_ms is None or facts.now_ms - rebalance.completed_at_ms <= _WINDOW_MS:
+        yield Passage("Scope", tuple(filter(None, [_tell_scope(facts)])))
+
+
+def _aborted(rebalance: RebalanceRow) -> str:
+    count = rebalance.generations_aborted
+    return f", {count} more without an assignment" if count else ""
+
+
+def _since(rebalance: RebalanceRow, clock: Clock) -> str:
+    latest, earliest = rebalance.started_before_ms, rebalance.started_after_ms
+    if earliest == latest:
+        return clock.moment(latest)
+    if earliest is None or latest - earliest > TIGHT_MS:
+        return f"{clock.moment(latest)} at the latest"
+    return f"between {clock.moment(earliest)} and {clock.time(latest)}"
+
+
+def _tell_impact(rebalance: RebalanceRow) -> Iterator[str]:
+    moves = rebalance.moves
+    if moves is None:
+        yield "which partitions moved is not known: the assignments are not in a known form"
+    else:
+        moved, kept = sum(map(len, moves.moved.values())), moves.kept
+        counts = {"changed owner": moved, "stayed": kept, "new": moves.gained, "without an owner now": moves.lost}
+        told = ", ".join(f"{number} {what}" for what, number in counts.items() if number)
+        back = sum(map(len, moves.ping_ponged.values()))
+        taken = f"; {back} taken away and given back at once" if back else ""
+        yield f"partitions: {told or 'none'}{taken}"
+    if rebalance.impact is None:
+        yield "what it cost is not known yet: the diagnosis has not told"
+        return
+    silences = rebalance.impact.silences
+    if silences or rebalance.impact.lost_partition_ms:
+        stood = span(rebalance.impact.lost_partition_ms)
+        more = " or more" if rebalance.impact.is_truncated else ""
+        yield f"{plural(len(silences), 'partition')}{more} without commits, {stood} in all at most"
+    else:
+        yield "no partition went without commits for unusually long"
+    yield from _tell_lag(rebalance.impact, began_ms(rebalance))
+
+
+def _tell_lag(impact: RebalanceImpact, began_ms: int) -> Iterator[str]:
+    if impact.lag_peak is None:
+        return
+    before = "?" if impact.lag_before is None else amount(impact.lag_before)
+    if impact.lag_recovered_at_ms is None:
+        ended = "not back before the next rebalance, or not within 15 min"
+    else:
+        ended = f"back {span(max(0, impact.lag_recovered_at_ms - began_ms))} after the start"
+    yield f"lag {before} -> {amount(impact.lag_peak)}, {ended}"
+
+
+def _tell_scope(facts: Facts) -> str | None:
+    row = facts.row
+    if row is None or row.coordinator is None:
+        return None
+    beside = [each for each in facts.rows if each.coordinator == row.coordinator and each.group != row.group]
+    restless = sorted(each.group for each in beside if each.window(_WINDOW).rebalances)
+    broker = f"coordinator broker {row.coordinator}"
+    if not beside:
+        return f"{broker} serves no other group"
+    if not restless:
+        return f"only this group: {broker} serves {len(beside)} more, none rebalanced in the last 15 min"
+    more = f" and {len(restless) - _NAMED} more" if len(restless) > _NAMED else ""
+    named = ", ".join(restless[:_NAMED])
+    return f"{len(restless)} of {len(beside)} more groups of {broker} rebalanced in the last 15 min: {named}{more}"
+
+
+def _tell_advice(facts: Facts, cause: Finding | None) -> Iterator[Passage]:
+    # What else fires has causes and rebalances of its own: its advice would not have spared the group this one.
+    about = facts.standing if facts.rebalance is None else facts.findings
+    advice = [advice for each in dict.fromkeys(filter(None, (cause, *about))) for advice in each.advice]
+    # Several findings may ask for the same change.
+    yield Passage("Now", tuple(dict.fromkeys(map(_advise, advice))), numbered=True)
+
+
+def _advise(advice: Advice) -> str:
+    formula = advice.formula.strip()
+    return change(advice) if formula in {"", "-"} else f"{change(advice)} (from: {formula})"
+
+
+def _tell_state(facts: Facts) -> str:
+    row, snapshot = facts.row, facts.snapshot
+    parts = [_state(facts), f"generation {'-' if snapshot.generation is None else snapshot.generation}"]
+    counted = snapshot.member_count
+    parts.append(plural(len(snapshot.members) if counted is None else counted, "member"))
+    if row is not None:
+        if row.assigned_partitions is not None:
+            parts.append(plural(row.assigned_partitions, "partition"))
+        if row.idle_members:
+            parts.append(f"{plural(row.idle_members, 'member')} without any")
+        if row.lag is not None:
+            parts.append(f"lag {amount(row.lag)}")
+        parts.append(_last_quarter(row))
+        if row.owner is not None:
+            parts.append(f"owner {row.owner}")
+    return ", ".join(parts)
+
+
+def _state(facts: Facts) -> str:
+    row = facts.row
+    state = (facts.snapshot.state if row is None else row.state) or "state not known"
+    if row is None or row.state_since_ms is None:
+        return f"now {state}"
+    return f"now {state} for {span(max(0, facts.now_ms - row.state_since_ms))}"
+
+
+def _last_quarter(row: OverviewRow) -> str:
+    window = row.window(_WINDOW)
+    if window.rebalances is None:
+        return "rebalances in the last 15 min not known"
+    share = "" if not window.rebalancing_ratio else f" ({window.rebalancing_ratio:.0%} of the time)"
+    return f"{plural(window.rebalances, 'rebalance')} in the last 15 min{share}"
+
+
+def _tell_reasons(cause: Finding | None) -> Iterator[Passage]:
+    if cause is None:
+        return
+    yield Passage("Because", tuple(f"{because(each)} [{each.source}]" for each in cause.evidence))
+    yield Passage("Not", tuple(map(why_not, cause.alternatives)))
+    yield Passage("Unknown", cause.missing)
+    named = [name(each) for each in cause.subject.members]
+    if len(named) > 1:
+        # A member that came back has several ids and one name.
+        yield Passage("Who", (", ".join(dict.fromkeys(named)),))
+
+
+def _tell_others(facts: Facts, cause: Finding | None) -> Iterator[Passage]:
+    found = sorted(_others(facts, cause), key=lambda each: -gravity(each.severity))
+    yield Passage("Also", tuple(_tell_other(facts, each) for each in found))
+
+
+def _tell_other(facts: Facts, finding: Finding) -> str:
+    elsewhere = finding not in facts.findings and finding.rebalance_ids
+    where = f" (see rebalance {finding.rebalance_ids[-1]})" if elsewhere else ""
+    return f"[{finding.severity.upper()}] {finding.rule}: {finding.summary}{where}"
+
+
+def _others(facts: Facts, cause: Finding | None) -> list[Finding]:
+    """Return what else is to be told: about the rebalance, and what fires for the group and is to be acted on."""
+    known = {None if cause is None else cause.finding_id}
+    found = []
+    for each in (*facts.findings, *(each for each in facts.standing if gravity(each.severity) > 0)):
+        if each.finding_id not in known:
+            known.add(each.finding_id)
+            found.append(each)
+    return found
+
+
+def _grids(facts: Facts) -> Iterator[Grid]:
+    if facts.rebalance is None:
+        if facts.snapshot.members:
+            yield list_members(facts.snapshot.members)
+        return
+    yield tell_phases(facts.rebalance, facts.clock)
+    yield compare_assignments(facts.rebalance)
+
+
+def _next_commands(facts: Facts, access: Access) -> Iterator[Hint]:
+    group = facts.snapshot.group
+    if facts.rebalance is None:
+        yield Hint("see what happens next", access.command_line("tail", "--group", group))
+        return
+    rebalance_id = facts.rebalance.rebalance_id
+    yield Hint("this rebalance again", access.command_line("explain", group, "--rebalance", rebalance_id))
+    yield Hint("those before it", access.command_line("history", group, "--since", "24h"))

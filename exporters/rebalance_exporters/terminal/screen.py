@@ -1,0 +1,130 @@
+"""Writes lines, tables and reports to the terminal, or plainly to a file; every text becomes safe here.
+
+Colour and cutting to the width are for people at a terminal; what goes into a pipe is whole and without either.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Literal, TextIO
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from rebalance_exporters.terminal.escaping import safe
+from rebalance_exporters.terminal.report import Column, Grid, Report, number_lines
+
+#: Wider than any line, so that nothing wraps that a program may read.
+_ENDLESS = 1_000_000
+
+#: Blanks between two columns.
+_GAP = 2
+
+SEVERITY_STYLES: Mapping[str, str] = {"page": "bold red", "ticket": "yellow", "info": "cyan"}
+
+
+class Screen:
+    """Standard output, or another file."""
+
+    def __init__(self, file: TextIO | None = None, *, width: int | None = None) -> None:
+        file = sys.stdout if file is None else file
+        if hasattr(file, "reconfigure"):
+            # A terminal that cannot show a letter gets its number instead of a stack trace.
+            file.reconfigure(errors="backslashreplace")
+        self.console = Console(file=file, width=width, highlight=False, markup=False, emoji=False)
+        if not self.console.is_terminal:
+            self.console = Console(file=file, width=_ENDLESS, highlight=False, markup=False, emoji=False)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a person looks at it and lines can be written again."""
+        return self.console.is_terminal and not self.console.is_dumb_terminal
+
+    @property
+    def width(self) -> int | None:
+        """How many characters fit beside each other; null where that does not matter."""
+        return self.console.width if self.console.is_terminal else None
+
+    def line(self, text: str = "", style: str = "") -> None:
+        """Write one line; a long one wraps at a terminal only."""
+        self.show(Text(safe(text), style=style))
+
+    def grid(self, grid: Grid, styles: Sequence[Mapping[int, str]] = ()) -> None:
+        """Write a table with its title and note; `styles` are per row, by column."""
+        if grid.title:
+            self.line(grid.title, "bold")
+        self.show(make_table(grid.columns, grid.rows, styles, self.width))
+        if grid.note:
+            self.line(grid.note, "dim")
+
+    def report(self, report: Report) -> None:
+        """Write a report: the headline, its passages beside their labels, its tables."""
+        self.line(report.headline, f"bold {SEVERITY_STYLES.get(report.severity or '', '')}".strip())
+        self.show(_passages(report))
+        for grid in report.grids:
+            self.line()
+            self.grid(grid)
+        if report.hints:
+            self.line()
+        for hint in report.hints:
+            self.line(f"{hint.text}: {hint.command}", "dim")
+
+    def show(self, thing: RenderableType) -> None:
+        """Write anything that rich can lay out and whose texts are safe already."""
+        if self.console.is_terminal:
+            self.console.print(thing)
+            return
+        with self.console.capture() as captured:
+            self.console.print(thing)
+        # Tables fill their last column with blanks.
+        for line in captured.get().removesuffix("\n").split("\n"):
+            self.console.file.write(f"{line.rstrip()}\n")
+        self.console.file.flush()
+
+
+def make_table(
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[str]],
+    styles: Sequence[Mapping[int, str]] = (),
+    width: int | None = None,
+) -> Table:
+    """Lay out a table without lines, as the tools people know do; its texts become safe here."""
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+    cells = [[Text(safe(cell)) for cell in row] for row in rows]
+    for place, wide in enumerate(fit_widths(columns, cells, width)):
+        column = columns[place]
+        justify: Literal["right", "left"] = "right" if column.right else "left"
+        table.add_column(Text(safe(column.heading)), justify=justify, no_wrap=True, overflow="ellipsis", width=wide)
+    for number, row in enumerate(cells):
+        style = styles[number] if number < len(styles) else {}
+        for place, cell in enumerate(row):
+            cell.stylize(style.get(place, ""))
+        table.add_row(*row)
+    return table
+
+
+def fit_widths(columns: Sequence[Column], rows: Sequence[Sequence[Text]], width: int | None) -> list[int]:
+    """Return how wide each column is to be: of those that may shrink the widest gives first, down to its heading.
+
+    The others never do, for half a number is a wrong number.
+    """
+    least = [len(column.heading) for column in columns]
+    widths = [max(least[place], *(row[place].cell_len for row in rows), 0) for place in range(len(columns))]
+    while width is not None and sum(widths) + _GAP * (len(widths) - 1) > width:
+        places = [place for place, column in enumerate(columns) if column.may_shrink and widths[place] > least[place]]
+        if not places:
+            break
+        widths[max(places, key=widths.__getitem__)] -= 1
+    return widths
+
+
+def _passages(report: Report) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column(overflow="fold")
+    for passage in report.passages:
+        for number, line in enumerate(number_lines(passage)):
+            table.add_row(Text(safe(passage.label if number == 0 else "")), Text(safe(line)))
+    return table

@@ -1,0 +1,168 @@
+"""`tail`: what happens, as it happens, one line each.
+
+Receives the exporter's event stream, over as many connections as it takes; hands lines to whoever writes them. An
+object comes again whenever it changes; a line is said only when what it would say is new.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from rebalance_contract import ContractError, Finding, Rebalance, decode
+from rebalance_exporters.terminal.answers import Gone, OverviewRow, StatusNews
+from rebalance_exporters.terminal.client import Api, ApiError, UnreachableError
+from rebalance_exporters.terminal.escaping import safe, safe_json
+from rebalance_exporters.terminal.figures import Clock
+from rebalance_exporters.terminal.sse import ServerEvent, read_events
+from rebalance_exporters.terminal.words import describe, headline
+
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 15.0
+#: More things than change at once; older ones may be told again if they do.
+_REMEMBERED = 20_000
+
+_MISSED = "some events were missed: the exporter no longer had them; `rebalance-monitor top` shows the present"
+
+
+@dataclass(slots=True)
+class Narrator:
+    """Turns events into lines; silent where nothing is new."""
+
+    clock: Clock
+    _told: OrderedDict[Hashable, Hashable] = field(default_factory=OrderedDict)
+
+    def learn(self, rows: Iterable[OverviewRow]) -> None:
+        """Take up the present states without a word; of a group unknown so far the first state heard is no change."""
+        for row in rows:
+            self._note(("group", row.cluster, row.group), row.state)
+
+    def tell(self, event: ServerEvent) -> str | None:
+        """Return the line for an event, null when there is nothing new to say. Raises ContractError."""
+        if event.event == "reset":
+            return _MISSED
+        known = self._kinds().get(event.event)
+        return None if known is None else known(event.data.encode())
+
+    def _kinds(self) -> Mapping[str, Callable[[bytes], str | None]]:
+        return {
+            "rebalance": lambda data: self._tell_rebalance(decode(data, Rebalance)),
+            "finding": lambda data: self._tell_finding(decode(data, Finding)),
+            "group": lambda data: self._tell_group(decode(data, OverviewRow)),
+            "gone": lambda data: _tell_gone(decode(data, Gone)),
+            "status": lambda data: self._tell_status(decode(data, StatusNews)),
+        }
+
+    def _tell_rebalance(self, rebalance: Rebalance) -> str | None:
+        key = ("rebalance", rebalance.cluster, rebalance.group, rebalance.rebalance_id)
+        news = self._note(key, (rebalance.outcome, rebalance.generation_to))
+        return describe(rebalance, self.clock) if news else None
+
+    def _tell_finding(self, finding: Finding) -> str | None:
+        known = (finding.state, finding.severity, finding.rule, finding.primary)
+        if not self._note(("finding", finding.finding_id), known):
+            return None
+        return safe(f"{headline(finding, self.clock)}: {finding.summary}")
+
+    def _tell_group(self, row: OverviewRow) -> str | None:
+        """Say that a state changed."""
+        key = ("group", row.cluster, row.group)
+        before = self._told.get(key)
+        if not self._note(key, row.state) or before is None or row.state is None:
+            return None
+        at = " " * 8 if row.state_since_ms is None else self.clock.time(row.state_since_ms)
+        generation = "" if row.generation is None else f", generation {row.generation}"
+        return safe(f"{at}  {row.group}  {before} -> {row.state} ({row.members or 0} members{generation})")
+
+    def _tell_status(self, status: StatusNews) -> str | None:
+        before = self._told.get("status")
+        if not self._note("status", status.ready) or (before is None and status.ready):
+            return None
+        what = "up to date again" if status.ready else f"NOT UP TO DATE: {status.ready_text}"
+        return safe(f"{self.clock.time(status.at_ms)}  {what}")
+
+    def _note(self, key: Hashable, value: Hashable) -> bool:
+        """Remember what is told of something; returns whether it is new."""
+        new = self._told.get(key, _NOTHING) != value
+        self._told[key] = value
+        self._told.move_to_end(key)
+        if len(self._told) > _REMEMBERED:
+            self._told.popitem(last=False)
+        return new
+
+
+_NOTHING = object()
+
+
+def _tell_gone(gone: Gone) -> str:
+    return safe(f"{'':8}  {gone.group}  is gone: deleted or expired (cluster {gone.cluster})")
+
+
+def as_json(event: ServerEvent) -> str:
+    """Return an event as one line of JSON, its data as the exporter sent it."""
+    try:
+        data: Any = msgspec.json.decode(event.data)
+    except msgspec.DecodeError as error:
+        raise ContractError(f"not JSON: {error}") from error
+    return safe_json({"event": event.event, "id": event.id, "data": data})
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """Whom to follow, and where the lines go; `aside` is for what is no event."""
+
+    cluster: str | None
+    group: str | None
+    say: Callable[[str], None]
+    aside: Callable[[str], None]
+
+
+def follow(api: Api, following: Following, write: Callable[[ServerEvent], str | None], stop: threading.Event) -> None:
+    """Say events until told to stop. Connects again when the connection breaks, and goes on where it broke off.
+
+    Raises ApiError when there is no first connection, or when the exporter refuses one.
+    """
+    last_id, pause_seconds, connected = None, _FIRST_PAUSE_SECONDS, False
+    while not stop.is_set():
+        try:
+            for event in _events(api, following, last_id):
+                if not connected and last_id is not None:
+                    following.aside("connected again")
+                connected, last_id, pause_seconds = True, event.id or last_id, _FIRST_PAUSE_SECONDS
+                _say(event, write, following)
+                if stop.is_set():
+                    return
+            reason = "the exporter ended the stream"
+        except UnreachableError as error:
+            if not connected and last_id is None:
+                raise
+            reason = str(error)
+        following.aside(f"connection lost, trying again in {pause_seconds:.0f} s: {reason}")
+        connected = False
+        _pause(stop, pause_seconds)
+        pause_seconds = min(2 * pause_seconds, _LONGEST_PAUSE_SECONDS)
+
+
+def _pause(stop: threading.Event, seconds: float) -> None:
+    stop.wait(seconds)
+
+
+def _events(api: Api, following: Following, last_id: str | None) -> Iterator[ServerEvent]:
+    with api.stream(following.cluster, following.group, last_id) as chunks:
+        yield from read_events(chunks)
+
+
+def _say(event: ServerEvent, write: Callable[[ServerEvent], str | None], following: Following) -> None:
+    try:
+        line = write(event)
+    except ContractError as error:
+        raise ApiError(
+            f"the exporter sent an event that this version cannot read ({safe(str(error))}): "
+            "compare its version with `rebalance-monitor --version`"
+        ) from error
+    if line is not None:
+        following.say(line)

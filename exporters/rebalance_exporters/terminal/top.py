@@ -1,0 +1,284 @@
+"""`top`: all groups in one table, the one that lost most time first.
+
+Receives the overview; decides which rows and columns to show and what they say. Live or once is the caller's choice.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from rebalance_contract import Finding
+from rebalance_exporters.terminal.access import Access
+from rebalance_exporters.terminal.answers import FindingRow, Overview, OverviewRow, gravity
+from rebalance_exporters.terminal.client import Api, UnreachableError
+from rebalance_exporters.terminal.escaping import safe
+from rebalance_exporters.terminal.figures import UNKNOWN, Clock, amount, plural, span
+from rebalance_exporters.terminal.report import Column
+from rebalance_exporters.terminal.screen import SEVERITY_STYLES, Screen, make_table
+
+WINDOW = "15m"
+
+#: States in which a group consumes, or has nothing to.
+_CALM = frozenset({"Stable", "Empty", "Dead", "Deleted"})
+
+#: Lines around the table: summary, trouble, heading, legend, next command, and the cursor's own.
+_FRAME_LINES = 6
+_GAP = 2
+
+_Key = Callable[[OverviewRow], tuple[Any, ...]]
+
+
+def _name(row: OverviewRow) -> tuple[str, str]:
+    return row.group, row.cluster
+
+
+def _lost(row: OverviewRow) -> tuple[Any, ...]:
+    window = row.window(WINDOW)
+    total = row.lost_partition_seconds_total or 0
+    return -(window.lost_partition_seconds or 0), -(window.rebalancing_ratio or 0), -total, *_name(row)
+
+
+#: What rows can be sorted by. Numbers begin with the largest, names with the first.
+SORTS: Mapping[str, _Key] = {
+    "lost": _lost,
+    "rebalances": lambda row: (-(row.window(WINDOW).rebalances or 0), *_lost(row)),
+    "finding": lambda row: (-max((gravity(each.severity) + 1 for each in row.findings), default=0), *_lost(row)),
+    "lag": lambda row: (-(row.lag or 0), *_lost(row)),
+    "members": lambda row: (-(row.members or 0), *_name(row)),
+    "state": lambda row: (row.state is None, row.state in _CALM, row.state or "", *_name(row)),
+    "group": _name,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TopColumn:
+    """A column of the table. Where the screen is narrow, those of the highest `rank` go first."""
+
+    column: Column
+    rank: int
+    cell: Callable[[OverviewRow, int], str]
+    style: Callable[[OverviewRow], str] = field(default=lambda _: "")
+
+
+def _state(row: OverviewRow, now_ms: int) -> str:
+    state = row.state or UNKNOWN
+    if state in _CALM or row.state_since_ms is None:
+        return state
+    return f"{state} {span(max(0, now_ms - row.state_since_ms))}"
+
+
+def _finding(row: OverviewRow, _now_ms: int) -> str:
+    if not row.findings:
+        return UNKNOWN
+    gravest = _gravest(row)
+    further = len(row.findings) - 1
+    return f"{gravest.severity}: {gravest.rule}{f' +{further}' if further else ''}"
+
+
+def _gravest(row: OverviewRow) -> FindingRow:
+    return max(row.findings, key=lambda each: (gravity(each.severity), each.primary))
+
+
+def _finding_style(row: OverviewRow) -> str:
+    return SEVERITY_STYLES.get(_gravest(row).severity, "") if row.findings else ""
+
+
+def _lost_span(row: OverviewRow, _now_ms: int) -> str:
+    lost = row.window(WINDOW).lost_partition_seconds
+    return UNKNOWN if lost is None else span(lost * 1000) if lost else "0 s"
+
+
+def _number(row: OverviewRow, name: str) -> str:
+    value = getattr(row, name)
+    return UNKNOWN if value is None else str(value)
+
+
+COLUMNS = (
+    TopColumn(Column("CLUSTER"), 5, lambda row, _: row.cluster),
+    TopColumn(Column("GROUP", may_shrink=True), 0, lambda row, _: row.group, lambda _: "bold"),
+    TopColumn(Column("STATE"), 2, _state, lambda row: "" if row.state in _CALM else "yellow"),
+    TopColumn(Column("GENERATION", right=True), 8, lambda row, _: _number(row, "generation")),
+    TopColumn(Column("#MEMBERS", right=True), 6, lambda row, _: _number(row, "members")),
+    TopColumn(Column("#PARTITIONS", right=True), 9, lambda row, _: _number(row, "assigned_partitions")),
+    TopColumn(Column(f"REBALANCES({WINDOW})", right=True), 3, lambda row, _: amount(row.window(WINDOW).rebalances)),
+    TopColumn(Column("LOST", right=True), 1, _lost_span),
+    TopColumn(Column("LAG", right=True), 4, lambda row, _: amount(row.lag)),
+    TopColumn(Column("COORDINATOR", right=True), 10, lambda row, _: _number(row, "coordinator")),
+    TopColumn(Column("ASSIGNMENT-STRATEGY"), 11, lambda row, _: row.protocol or UNKNOWN),
+    TopColumn(Column("FINDING", may_shrink=True), 1, _finding, _finding_style),
+)
+
+#: A group's name is told by so many characters, most of the time.
+_NAME_WIDTH, _FINDING_WIDTH = 16, 24
+
+
+def choose_rows(rows: Sequence[OverviewRow], sort: str, limit: int | None) -> tuple[OverviewRow, ...]:
+    """Return the first rows in the wanted order; null or zero for all."""
+    return tuple(sorted(rows, key=SORTS[sort])[: limit or None])
+
+
+def choose_columns(rows: Sequence[OverviewRow], now_ms: int, width: int | None) -> tuple[TopColumn, ...]:
+    """Return the columns that fit beside each other; of one cluster only, its name says nothing."""
+    many = len({row.cluster for row in rows}) > 1
+    columns = [each for each in COLUMNS if many or each.column.heading != "CLUSTER"]
+    while width is not None and sum(_needed(each, rows, now_ms) + _GAP for each in columns) > width:
+        last = max(columns, key=lambda each: each.rank)
+        if last.rank <= 1:
+            break
+        columns.remove(last)
+    return tuple(columns)
+
+
+def _needed(column: TopColumn, rows: Sequence[OverviewRow], now_ms: int) -> int:
+    heading = column.column.heading
+    full = max((Text(safe(column.cell(row, now_ms))).cell_len for row in rows), default=0)
+    if column.column.may_shrink:
+        full = min(full, _NAME_WIDTH if heading == "GROUP" else _FINDING_WIDTH)
+    return max(len(heading), full)
+
+
+def table_of(rows: Sequence[OverviewRow], now_ms: int, width: int | None) -> RenderableType:
+    """Lay out the table of these rows."""
+    columns = choose_columns(rows, now_ms, width)
+    return make_table(
+        [each.column for each in columns],
+        [[each.cell(row, now_ms) for each in columns] for row in rows],
+        [{place: each.style(row) for place, each in enumerate(columns)} for row in rows],
+        width,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What to show, and how times are written. A `limit` of null: as many rows as fit, or all."""
+
+    sort: str = "lost"
+    limit: int | None = None
+    cluster: str | None = None
+    clock: Clock = field(default_factory=Clock)
+
+
+def summary(overview: Overview, clock: Clock) -> str:
+    """Say in one line how many groups there are and how they are."""
+    found = sum(any(gravity(each.severity) > 0 for each in row.findings) for row in overview.groups)
+    unsettled = sum(row.state is not None and row.state not in _CALM for row in overview.groups)
+    age = "" if overview.data_age_ms is None else f", data {span(overview.data_age_ms)} old"
+    return (
+        f"{plural(len(overview.groups), 'group')}: {unsettled} rebalancing now, {found} with a finding to act on; "
+        f"{clock.moment(overview.at_ms)}{age}"
+    )
+
+
+def trouble(overview: Overview) -> str | None:
+    """Say why the table cannot be trusted; null when it can."""
+    return None if overview.ready else f"NOT UP TO DATE: {overview.ready_text or 'the exporter does not say why'}"
+
+
+def whole_cluster(findings: Sequence[Finding]) -> tuple[str, ...]:
+    """Say what was found about whole clusters, which no row of a group shows."""
+    about = [each for each in findings if not each.group]
+    about.sort(key=lambda each: -gravity(each.severity))
+    return tuple(f"[{each.severity.upper()}] cluster {each.cluster}: {each.rule}: {each.summary}" for each in about)
+
+
+def next_command(rows: Sequence[OverviewRow], access: Access) -> str:
+    """Return what to type next: about the first group that has something to explain."""
+    for row in rows:
+        if row.findings or row.window(WINDOW).rebalances:
+            return f"why: {access.suggest('explain', row.group)}"
+    return "nothing to explain: no group rebalanced in the last 15 min"
+
+
+_LEGEND = "LOST: time not consumed in the last 15 min, added up over the partitions"
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What is shown at one moment: the overview, its chosen rows, and remarks that no row can carry."""
+
+    overview: Overview
+    rows: tuple[OverviewRow, ...]
+    remarks: tuple[str, ...]
+
+
+def look(api: Api, view: View, height: int | None = None) -> Picture:
+    """Ask the API for a picture; of a height, one with as many rows as fit."""
+    overview = api.overview(view.cluster)
+    remarks = tuple(filter(None, [trouble(overview)])) + whole_cluster(api.findings(view.cluster, "", "firing"))
+    limit = view.limit
+    if height is not None:
+        fitting = max(1, height - _FRAME_LINES - len(remarks))
+        limit = min(limit or fitting, fitting)
+    return Picture(overview, choose_rows(overview.groups, view.sort, limit), remarks)
+
+
+def show_once(api: Api, view: View, screen: Screen, aside: Callable[[str], None]) -> None:
+    """Write the table once; into a pipe nothing but the table, and what else is to be known to `aside`."""
+    picture = look(api, view)
+    if screen.is_live:
+        screen.show(_frame(picture, view, api.access, screen.width))
+        return
+    for remark in picture.remarks:
+        aside(remark)
+    if not picture.rows:
+        aside(_none(picture.overview, api.access))
+        return
+    screen.show(table_of(picture.rows, picture.overview.at_ms, None))
+    if len(picture.rows) < len(picture.overview.groups):
+        aside(f"{len(picture.rows)} of {len(picture.overview.groups)} groups shown: --limit 0 shows all")
+
+
+def _frame(picture: Picture, view: View, access: Access, width: int | None) -> RenderableType:
+    overview, rows = picture.overview, picture.rows
+    hidden = len(overview.groups) - len(rows)
+    more = f"; {hidden} more below: --limit, --sort" if hidden else ""
+    body = table_of(rows, overview.at_ms, width) if rows else Text(safe(_none(overview, access)))
+    return Group(
+        _one_line(summary(overview, view.clock) + more),
+        *(_one_line(remark, "bold yellow") for remark in picture.remarks),
+        body,
+        _one_line(_LEGEND, "dim"),
+        _one_line(next_command(rows, access) if rows else "", "dim"),
+    )
+
+
+def _one_line(text: str, style: str = "") -> Text:
+    # The height of the table counts on it.
+    return Text(safe(text), style=style, no_wrap=True, overflow="ellipsis")
+
+
+def _none(overview: Overview, access: Access) -> str:
+    if not overview.ready:
+        return f"no groups yet; see what is awaited with `curl {access.url.rstrip('/')}/-/ready`"
+    return "no consumer group has been seen: start a consumer, or name another cluster with --cluster"
+
+
+def watch(api: Api, view: View, screen: Screen, stop: threading.Event, every_seconds: float) -> None:
+    """Show the table and keep it fresh until told to stop; an exporter that goes away is waited for."""
+    shown = _draw(api, view, screen)
+    with Live(shown, console=screen.console, screen=True, auto_refresh=False, vertical_overflow="crop") as live:
+        live.refresh()
+        while not stop.wait(every_seconds):
+            try:
+                shown = _draw(api, view, screen)
+                live.update(shown, refresh=True)
+            except UnreachableError as error:
+                # The last table stays: it says more than an empty screen.
+                live.update(Group(_one_line(f"OLD DATA: {error}", "bold red"), shown), refresh=True)
+
+
+def _draw(api: Api, view: View, screen: Screen) -> RenderableType:
+    return _frame(look(api, view, screen.console.height), view, api.access, screen.width)
+
+
+def read_json(api: Api, view: View) -> Overview:
+    """Return the overview with its groups in the wanted order and number."""
+    overview = api.overview(view.cluster)
+    return replace(overview, groups=choose_rows(overview.groups, view.sort, view.limit))

@@ -1,0 +1,162 @@
+"""How pinned old clients come into the cache: with the real pip, and wheels made here."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from rebalance_deploy.errors import UserError
+from rebalance_deploy.jars import CACHE_VARIABLE
+from rebalance_devtools import clients
+from rebalance_devtools.clients import client_environment, known_clients
+
+_METADATA = "Metadata-Version: 2.1\nName: alpha\nVersion: {version}\n"
+_WHEEL = "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+
+
+class Workshop:
+    """A folder of wheels, a folder of pins, and a cache."""
+
+    def __init__(self, base: Path) -> None:
+        self.base = base
+        self.wheels = base / "wheels"
+        self.requirements = base / "requirements"
+        self.cache = base / "cache"
+        self.wheels.mkdir()
+        self.requirements.mkdir()
+        self.pin(self.make_wheel("1.0"))
+
+    def make_wheel(self, version: str) -> Path:
+        """Write the wheel of a package that tells its version."""
+        path = self.wheels / f"alpha-{version}-py3-none-any.whl"
+        info = f"alpha-{version}.dist-info"
+        names = ("alpha.py", f"{info}/METADATA", f"{info}/WHEEL", f"{info}/RECORD")
+        with zipfile.ZipFile(path, "w") as file:
+            file.writestr(names[0], f"version = {version!r}\n")
+            file.writestr(names[1], _METADATA.format(version=version))
+            file.writestr(names[2], _WHEEL)
+            file.writestr(names[3], "".join(f"{name},,\n" for name in names))
+        return path
+
+    def pin(self, wheel: Path, digest: str | None = None) -> None:
+        """Pin `alpha` to a wheel, by its sum or a wrong one."""
+        version = wheel.name.split("-")[1]
+        found = digest or sha256(wheel.read_bytes()).hexdigest()
+        text = f"--no-index\n--find-links {self.wheels}\nalpha=={version} --hash=sha256:{found}\n"
+        (self.requirements / "alpha.txt").write_text(text)
+
+    def install(self) -> Path:
+        """Return where alpha is."""
+        return client_environment("alpha", requirements=self.requirements)
+
+    @property
+    def left(self) -> list[str]:
+        """What lies in the cache."""
+        return sorted(path.name for path in (self.cache / "clients").iterdir())
+
+
+@pytest.fixture
+def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
+    """A workshop whose cache is the one in use."""
+    made = Workshop(tmp_path)
+    monkeypatch.setenv(CACHE_VARIABLE, str(made.cache))
+    return made
+
+
+def version_in(path: Path) -> str:
+    """What a child process with this PYTHONPATH gets when it imports alpha."""
+    code = "import alpha; print(alpha.version)"
+    env = {**os.environ, "PYTHONPATH": str(path)}
+    return subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True, text=True).stdout
+
+
+def test_a_child_process_imports_what_was_pinned(workshop: Workshop, capsys: pytest.CaptureFixture[str]) -> None:
+    """The directory works as PYTHONPATH, and one line told the person who waited."""
+    assert version_in(workshop.install()) == "1.0\n"
+    assert capsys.readouterr().err == "installing alpha ...\n"
+
+
+def test_the_second_call_needs_no_pip(workshop: Workshop, capsys: pytest.CaptureFixture[str]) -> None:
+    """Once installed, nothing is asked for any more."""
+    first = workshop.install()
+    (workshop.wheels / "alpha-1.0-py3-none-any.whl").unlink()
+    capsys.readouterr()
+    assert workshop.install() == first
+    assert capsys.readouterr().err == ""
+
+
+def test_nothing_but_the_client_stays(workshop: Workshop) -> None:
+    """What a killed installation left is cleared away by the next one."""
+    (workshop.cache / "clients" / ".work-killed").mkdir(parents=True)
+    workshop.install()
+    assert workshop.left == [".lock", "alpha", "alpha.log"]
+
+
+def test_other_pins_are_installed_anew(workshop: Workshop) -> None:
+    """A client whose requirements changed is replaced as a whole."""
+    workshop.install()
+    workshop.pin(workshop.make_wheel("2.0"))
+    assert version_in(workshop.install()) == "2.0\n"
+
+
+def test_a_wrong_sum_installs_nothing(workshop: Workshop) -> None:
+    """pip's own word on the sum reaches the person, with the log that has the rest."""
+    workshop.pin(workshop.wheels / "alpha-1.0-py3-none-any.whl", digest="0" * 64)
+    with pytest.raises(UserError, match=r"alpha could not be installed, pip says: .* \(log: .*alpha\.log\)"):
+        workshop.install()
+    assert workshop.left == [".lock", "alpha.log"]
+
+
+def test_a_failure_keeps_what_was_there(workshop: Workshop) -> None:
+    """When other pins cannot be had, the old installation is still whole."""
+    before = workshop.install()
+    workshop.pin(workshop.wheels / "alpha-1.0-py3-none-any.whl", digest="0" * 64)
+    with pytest.raises(UserError):
+        workshop.install()
+    assert version_in(before) == "1.0\n"
+
+
+def test_an_unknown_name_names_the_known_ones(workshop: Workshop) -> None:
+    """A misspelt client is answered with those there are."""
+    with pytest.raises(UserError, match=r"no client named beta: choose one of alpha"):
+        client_environment("beta", requirements=workshop.requirements)
+
+
+def test_a_cache_that_cannot_be_written(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who may not write there reads which variable moves it."""
+    monkeypatch.setenv(CACHE_VARIABLE, str(workshop.requirements / "alpha.txt"))
+    with pytest.raises(UserError, match=r"cannot be used \(Not a directory\): .* set REBALANCE_MONITOR_CACHE"):
+        workshop.install()
+
+
+def test_of_two_at_once_one_installs(workshop: Workshop) -> None:
+    """Two processes that need the same client run pip once between them, and both succeed."""
+    code = (
+        "import sys; from pathlib import Path; from rebalance_devtools.clients import client_environment; "
+        "print(client_environment('alpha', requirements=Path(sys.argv[1])))"
+    )
+    command = [sys.executable, "-c", code, str(workshop.requirements)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes) as first, subprocess.Popen(command, **pipes) as second:  # type: ignore[call-overload]
+        answers = [first.communicate(timeout=90), second.communicate(timeout=90)]
+    assert (first.returncode, second.returncode) == (0, 0), answers
+    assert answers[0][0] == answers[1][0] != ""
+    assert "".join(errors for _, errors in answers).count("installing alpha") == 1
+
+
+@pytest.mark.parametrize("name", known_clients())
+def test_pins_are_whole(name: str) -> None:
+    """Every requirement of every client has its version and at least one sum, and names no host."""
+    text = (clients.REQUIREMENTS / f"{name}.txt").read_text().replace("\\\n", " ")
+    lines = [line for line in text.splitlines() if line.strip()]
+    assert lines
+    for line in lines:
+        assert re.fullmatch(r"[\w.-]+==[\w.]+\s+(--hash=sha256:[0-9a-f]{64}\s*)+", line), line
+    assert name in {line.split()[0].replace("==", "-") for line in lines}

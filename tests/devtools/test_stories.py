@@ -1,0 +1,186 @@
+"""Stories as data: what is drawn holds the story, what is counted is right, what is recorded stays readable."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rebalance_deploy.errors import UserError
+from rebalance_devtools.clients import known_clients
+from rebalance_devtools.stories.play import StoryRun
+from rebalance_devtools.stories.programme import FOUNDING, STORIES, VARIANTS, find_story
+from rebalance_devtools.stories.record import INDEX, METRICS_TOPIC, read_wanted, render_index, render_truth, thin
+from rebalance_devtools.stories.story import (
+    CONFLUENT,
+    JAVA,
+    KAFKA_PYTHON,
+    Parameters,
+    Story,
+    failed_commits,
+    processed_twice,
+    returns_under_new_ids,
+)
+
+SEEDS = range(300)
+
+
+def drawn(story_id: str) -> list[Parameters]:
+    """What many seeds give."""
+    return [STORIES[story_id].draw(random.Random(seed)) for seed in SEEDS]
+
+
+def told(event: str, name: str = "c", t_ms: int = 0, **more: Any) -> dict[str, Any]:
+    return {"t_ms": t_ms, "name": name, "process": f"{name}/1", "event": event, **more}
+
+
+def test_a_fetch_outlasts_the_session():
+    """Story A in its fast form: the poll keeps the lock for longer than the session, which the broker allows."""
+    for each in drawn("idle_lock"):
+        assert 6_000 <= each["session_ms"] < each["fetch_wait_ms"] - 2_000
+        assert each["heartbeat_ms"] * 3 <= each["session_ms"]
+
+
+def test_a_batch_outlasts_the_poll_interval_and_the_cure_does_not():
+    """Story C: sick batches take longer than allowed, cured ones at most half of it."""
+    for each in drawn("long_batches"):
+        assert each["batch"] * each["record_ms"] > 1.2 * each["max_poll_ms"]
+        assert each["healthy_batch"] >= 1
+        assert each["healthy_batch"] * each["record_ms"] <= each["max_poll_ms"] / 2
+
+
+def test_work_outlasts_the_session_but_not_the_poll_interval():
+    """Story D: the two must not be mistaken for each other."""
+    for each in drawn("held_interpreter"):
+        assert each["session_ms"] + 2_000 < each["hold_ms"] < 300_000
+        assert each["hold_ms"] < each["message_every_ms"]
+
+
+@pytest.mark.parametrize("story", STORIES.values(), ids=lambda story: story.id)
+def test_the_same_seed_draws_the_same(story: Story):
+    """A recording or a failure can be played again."""
+    assert story.draw(random.Random(7)) == story.draw(random.Random(7))
+
+
+@pytest.mark.parametrize("story", [*FOUNDING, *VARIANTS], ids=lambda story: story.id)
+def test_forms_differ_in_what_is_advised(story: Story):
+    """Sick and cured form are not the same client, or the story itself tells them apart."""
+    parameters = story.draw(random.Random(1))
+    differs = story.cast(parameters, cured=True) != story.cast(parameters, cured=False)
+    assert differs or story.id == "join_barrier"
+
+
+@pytest.mark.parametrize("story", STORIES.values(), ids=lambda story: story.id)
+def test_every_client_can_be_had(story: Story):
+    """Libraries are known ones, and culprits are expected to be told by name."""
+    parameters = story.draw(random.Random(1))
+    forms = [story.cast(parameters, cured=cured) for cured in ((False, True) if story.cured else (False,))]
+    assert {form.library for form in forms} <= {JAVA, CONFLUENT, KAFKA_PYTHON, *known_clients()}
+    assert isinstance(story.expect(parameters).diagnosis, str)
+
+
+def test_returns_are_counted_per_process():
+    """A new id of the same process is a return; a new process, or the same id again, is not."""
+    events = [told("assigned", member_id=each) for each in ("c-1", "c-1", "c-2", "c-3")]
+    restarted = {**told("assigned", member_id="c-4"), "process": "c/2"}
+    assert returns_under_new_ids([*events, restarted]) == 2
+
+
+def test_failed_commits_are_counted():
+    """Those that went well do not count."""
+    assert failed_commits([told("committed"), told("commit_failed"), told("commit_failed")]) == 2
+
+
+def test_records_handed_out_again_are_counted():
+    """To whomever, and only what was handed out before."""
+    first = told("records", ranges=[["t", 0, 0, 9], ["t", 1, 0, 4]])
+    again = told("records", name="d", ranges=[["t", 0, 5, 12]])
+    assert processed_twice([first, again]) == 5
+
+
+def test_thinning_keeps_the_ends_of_runs():
+    """Of many records in a row the first and the last remain, of rare events all."""
+    events = [told("assigned"), *(told("records", t_ms=n) for n in range(5)), told("commit_failed")]
+    other = told("records", name="d", t_ms=9)
+    kept = thin([*events[:3], other, *events[3:]])
+    assert [(each["name"], each["event"], each["t_ms"]) for each in kept] == [
+        ("c", "assigned", 0),
+        ("c", "records", 0),
+        ("d", "records", 9),
+        ("c", "records", 4),
+        ("c", "commit_failed", 0),
+    ]
+
+
+def test_truth_is_json_with_the_members():
+    """What is written can be read, and says which ids each client had."""
+    run = StoryRun(
+        story="idle_lock",
+        cured=False,
+        seed=1,
+        kafka_version="3.9.2",
+        library="kafka-python-1.4.6",
+        parameters={"members": 1},
+        group="g",
+        topic="t",
+        started_ms=1,
+        ended_ms=2,
+        symptoms=1,
+        events=(told("assigned", member_id="c-1"), told("assigned", member_id="c-2")),
+        broker_lines=("a line",),
+    )
+    truth = json.loads(render_truth(run))
+    assert truth["members"] == {"c": ["c-1", "c-2"]}
+    assert (truth["broker_lines"], len(truth["events"])) == (["a line"], 2)
+
+
+def test_wanted_recordings_are_read():
+    """Story, form and seed; then the broker's version, and whether clients report."""
+    wanted = read_wanted("idle_lock:cured:7:4.3.1:no-metrics")
+    assert (wanted.story.id, wanted.cured, wanted.seed, wanted.kafka_version) == ("idle_lock", True, 7, "4.3.1")
+    assert wanted.file_name == "idle_lock-cured-7-4.3.1-no-metrics"
+    assert read_wanted("join_barrier:sick:1").file_name == "join_barrier-sick-1"
+    assert read_wanted("member_crash:played:1").file_name == "member_crash-1"
+
+
+@pytest.mark.parametrize(
+    "text", ["idle_lock", "idle_lock:ill:1", "idle_lock:sick:x", "idle_lock:played:1", "idle_lock:sick:1:2:3"]
+)
+def test_what_is_no_recording_is_refused(text: str):
+    """With the form it should have."""
+    with pytest.raises(UserError, match="is not STORY:FORM:SEED"):
+        read_wanted(text)
+
+
+def test_an_unknown_story_names_the_known_ones():
+    """A misspelt story is answered with those there are."""
+    with pytest.raises(UserError, match="no story named idle: choose one of idle_lock, join_barrier"):
+        find_story("idle")
+
+
+RECORDINGS = Path(__file__).parents[1] / "golden" / "stories"
+
+
+def test_the_index_is_up_to_date():
+    """What the index says of the recordings is what their truths say."""
+    assert (RECORDINGS / INDEX).read_text() == render_index(RECORDINGS)
+
+
+@pytest.mark.parametrize("truth", sorted(RECORDINGS.glob("*.truth.json")), ids=lambda path: path.name.split(".")[0])
+def test_a_recording_is_about_its_story(truth: Path):
+    """There is one, it is small, it holds the story's group only, and the prober's word as well as the log's."""
+    said = json.loads(truth.read_text())
+    (file,) = truth.parent.glob(truth.name.replace(".truth.json", ".jsonl*"))
+    assert file.stat().st_size < 400_000
+    with gzip.open(file, "rt") if file.suffix == ".gz" else file.open() as lines:
+        records = [json.loads(line) for line in lines]
+    topics = {record["topic"] for record in records}
+    assert {"__consumer_offsets", "rebalance-monitor.probes"} <= topics
+    assert topics <= {"__consumer_offsets", "rebalance-monitor.probes", "rebalance-monitor.client-metrics"}
+    keys = [bytes.fromhex(record["key_hex"]) for record in records if record["topic"] != METRICS_TOPIC]
+    assert all(said["group"].encode() in key for key in keys)
+    assert said["symptoms"] == 0 or not said["cured"]

@@ -1,0 +1,38 @@
+"""The exporter's double and the command line, for all tests of the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from exporters.terminal.answering import Exporter, answering, enricher
+from exporters.terminal.pictures import NOW_MS
+from exporters.terminal.running import Outcome, run
+from rebalance_exporters.terminal import commands
+
+Run = Callable[..., Outcome]
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No colours, proxies or settings of whoever runs the tests; and the time of the pictures."""
+    for name in ("URL", "USER", "PASSWORD_FILE", "CA_FILE", "CLUSTER"):
+        monkeypatch.delenv(f"REBALANCE_MONITOR_{name}", raising=False)
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "HTTP_PROXY", "http_proxy", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(commands, "_now_ms", lambda: NOW_MS)
+
+
+@pytest.fixture
+def exporter() -> Iterator[Exporter]:
+    """An exporter that knows payments-enricher and a few more groups."""
+    with answering(Exporter(enricher())) as serving:
+        yield serving
+
+
+@pytest.fixture
+def monitor(exporter: Exporter, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run `rebalance-monitor` against that exporter, which the environment names."""
+    monkeypatch.setenv("REBALANCE_MONITOR_URL", exporter.url)
+    return lambda *words: run(capsys, *words)

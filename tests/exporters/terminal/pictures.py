@@ -1,0 +1,287 @@
+"""A cluster as the exporter would tell of it, made of the contract's objects, for tests of the terminal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from rebalance_contract import (
+    Advice,
+    Alternative,
+    Counters,
+    Evidence,
+    Finding,
+    Generation,
+    GroupSnapshot,
+    Member,
+    Moves,
+    RebalanceImpact,
+    Silence,
+    Subject,
+    SubjectMember,
+)
+from rebalance_exporters.terminal.answers import FindingRow, Overview, OverviewRow, RebalanceRow, WindowRow
+
+#: 2026-09-21 13:33:20 UTC.
+NOW_MS = 1_790_000_000_000
+MINUTE_MS = 60_000
+
+#: What a stranger can name a client: repaints the terminal, fakes a line, turns the reading direction, is HTML.
+HOSTILE = "\x1b[2J\x1b]0;owned\x07\nall is well\u202e\x9b31m\u2028<script>|x`"
+
+
+def member(name: str, host: str, partitions: dict[str, list[int]] | None, life: int = 1, **changes: Any) -> Member:
+    """A member; each `life` has an id of its own."""
+    return Member(f"{name}-{life:08x}", name, host, session_timeout_ms=10_000, partitions=partitions, **changes)
+
+
+SIX = member("consumer-enricher-6", "10.4.2.18", {"orders": [0, 1, 2, 3]})
+SEVEN = member("consumer-enricher-7", "10.4.2.19", {"orders": [4, 5, 6, 7]})
+EIGHT = member("consumer-enricher-8", "10.4.2.20", {"orders": [8, 9], "refunds": [0, 1]})
+
+COST = RebalanceImpact(
+    "prod",
+    "payments-enricher",
+    "12-4711",
+    silences=(
+        Silence("orders", 4, NOW_MS - 4 * MINUTE_MS, NOW_MS - 3 * MINUTE_MS + 9_000),
+        Silence("orders", 5, NOW_MS - 4 * MINUTE_MS, NOW_MS - 3 * MINUTE_MS + 9_000),
+    ),
+    lost_partition_ms=42_000,
+    lag_before=120,
+    lag_peak=1_900_000,
+)
+
+LOSS = RebalanceRow(
+    cluster="prod",
+    group="payments-enricher",
+    rebalance_id="12-4711",
+    type="classic",
+    reason="departure",
+    outcome="completed",
+    generation_from=825,
+    generation_to=827,
+    generations=(
+        Generation(
+            826,
+            "departure",
+            join_ended_at_ms=NOW_MS - 3 * MINUTE_MS,
+            assigned_at_ms=NOW_MS - 3 * MINUTE_MS + 40,
+            left=(SEVEN.member_id,),
+        ),
+        Generation(
+            827,
+            "leader_rejoin",
+            join_ended_at_ms=NOW_MS - 3 * MINUTE_MS + 2_900,
+            assigned_at_ms=NOW_MS - 3 * MINUTE_MS + 3_000,
+        ),
+    ),
+    generations_aborted=0,
+    started_after_ms=NOW_MS - 3 * MINUTE_MS - 14_500,
+    started_before_ms=NOW_MS - 3 * MINUTE_MS - 12_000,
+    join_ended_at_ms=NOW_MS - 3 * MINUTE_MS,
+    completed_at_ms=NOW_MS - 3 * MINUTE_MS + 3_000,
+    sync_ms=40,
+    duration_min_ms=15_000,
+    duration_max_ms=17_500,
+    protocol="range",
+    leader=SIX.member_id,
+    members_before=(SIX, SEVEN, EIGHT),
+    members_after=(
+        replace(SIX, partitions={"orders": [0, 1, 2, 3, 4, 6]}),
+        replace(EIGHT, partitions={"orders": [5, 7, 8, 9], "refunds": [0, 1]}),
+    ),
+    joined=(),
+    left=(SEVEN.member_id,),
+    first_offender=SEVEN.member_id,
+    moves=Moves(moved={"orders": [4, 5, 6, 7]}, kept=8),
+    impact=COST,
+)
+
+FORMED = RebalanceRow(
+    cluster="prod",
+    group="payments-enricher",
+    rebalance_id="12-17",
+    type="classic",
+    reason="first_join",
+    outcome="completed",
+    generation_from=None,
+    generation_to=1,
+    generations=(Generation(1, "first_join", assigned_at_ms=NOW_MS - 20 * MINUTE_MS),),
+    generations_aborted=0,
+    started_after_ms=NOW_MS - 20 * MINUTE_MS - 3_000,
+    started_before_ms=NOW_MS - 20 * MINUTE_MS - 3_000,
+    join_ended_at_ms=NOW_MS - 20 * MINUTE_MS - 10,
+    completed_at_ms=NOW_MS - 20 * MINUTE_MS,
+    sync_ms=10,
+    duration_min_ms=3_000,
+    duration_max_ms=3_000,
+    protocol="range",
+    leader=SIX.member_id,
+    members_before=(),
+    members_after=(SIX, SEVEN, EIGHT),
+    joined=(SIX.member_id, SEVEN.member_id, EIGHT.member_id),
+    left=(),
+    moves=Moves(gained=12),
+    impact=RebalanceImpact("prod", "payments-enricher", "12-17"),
+)
+
+STARVED = Finding(
+    finding_id="f-1",
+    cluster="prod",
+    group="payments-enricher",
+    rule="heartbeat_starvation",
+    severity="ticket",
+    state="firing",
+    primary=True,
+    confidence=0.97,
+    subject=Subject(members=(SubjectMember(SEVEN.member_id, SEVEN.client_id, SEVEN.host),)),
+    started_at_ms=NOW_MS - 18 * MINUTE_MS,
+    detected_at_ms=NOW_MS - 2 * MINUTE_MS,
+    updated_at_ms=NOW_MS - 2 * MINUTE_MS,
+    resolved_at_ms=None,
+    summary="consumer-enricher-7 (10.4.2.19) was alive but sent no heartbeat for its session of 10.0 s.",
+    variant="idle_lock",
+    rebalances=12,
+    rebalance_ids=("12-4650", "12-4711"),
+    evidence=(
+        Evidence("client_metrics", "starved", "last heartbeat 37.0 s before, session 10.0 s", "the process ran"),
+        Evidence("log", "session_timeout", "lost 10.2 s after its last commit", "never a heartbeat"),
+    ),
+    alternatives=(Alternative("poll_overrun", "its silence matches the session, not max.poll.interval"),),
+    missing=("zookeeper: not asked",),
+    advice=(
+        Advice("upgrade", "kafka-python 1.4.6", "kafka-python 3.0.3 or later", "-"),
+        Advice("metadata_max_age_ms", "300000", "3000", "heartbeat.interval.ms"),
+    ),
+)
+
+TWICE = replace(
+    STARVED,
+    finding_id="f-2",
+    rule="duplicate_processing",
+    variant=None,
+    primary=False,
+    confidence=0.75,
+    summary="At least 20 records were processed twice.",
+    evidence=(),
+    alternatives=(),
+    missing=(),
+    advice=(Advice("code", None, "commit when partitions are revoked", "-"),),
+)
+
+FORMATION = replace(
+    STARVED,
+    finding_id="f-3",
+    rule="initial_group_formation",
+    variant=None,
+    severity="info",
+    state="resolved",
+    summary="The group formed with 3 members.",
+    rebalances=1,
+    rebalance_ids=("12-17",),
+    evidence=(Evidence("log", "members", "0 -> 3", "no members before"),),
+    alternatives=(),
+    missing=(),
+    advice=(),
+)
+
+BROKER = replace(
+    STARVED,
+    finding_id="f-4",
+    group="",
+    rule="coordinator_failover",
+    variant=None,
+    severity="page",
+    summary="9 groups of broker 3 rebalanced within 4.0 s.",
+    rebalances=0,
+    rebalance_ids=(),
+)
+
+ENRICHER = GroupSnapshot(
+    cluster="prod",
+    group="payments-enricher",
+    type="classic",
+    state="Stable",
+    protocol_type="consumer",
+    protocol="range",
+    generation=827,
+    leader=SIX.member_id,
+    members=LOSS.members_after,
+    counters=Counters(rebalances=Counters().rebalances | {"departure": 13, "first_join": 1}),
+    first_seen_ms=NOW_MS - 60 * MINUTE_MS,
+    last_rebalance_ms=LOSS.completed_at_ms,
+    last_rebalance_id=LOSS.rebalance_id,
+    coordinator=3,
+)
+
+ENRICHER_ROW = OverviewRow(
+    cluster="prod",
+    group="payments-enricher",
+    state="Stable",
+    state_since_ms=NOW_MS - 3 * MINUTE_MS,
+    type="classic",
+    protocol="range",
+    generation=827,
+    members=2,
+    idle_members=0,
+    assigned_partitions=12,
+    coordinator=3,
+    owner="team-payments",
+    windows={
+        "1m": WindowRow(0, 0, 0.0, 0.0),
+        "5m": WindowRow(5, 9, 0.4, 310.0),
+        "15m": WindowRow(14, 27, 0.38, 2_052.0),
+    },
+    rebalances_total=14,
+    lost_partition_seconds_total=2_100.0,
+    last_rebalance_ms=LOSS.completed_at_ms,
+    lag=1_900_000,
+    findings=(
+        FindingRow("f-1", STARVED.rule, "ticket", STARVED.summary, 0.97, primary=True),
+        FindingRow("f-2", TWICE.rule, "ticket", TWICE.summary, 0.75),
+    ),
+)
+
+CALM_ROW = OverviewRow(
+    cluster="prod",
+    group="billing",
+    state="Stable",
+    state_since_ms=NOW_MS - 600 * MINUTE_MS,
+    type="consumer",
+    protocol="uniform",
+    generation=12,
+    members=3,
+    assigned_partitions=30,
+    coordinator=3,
+    windows={name: WindowRow(0, 0, 0.0, 0.0) for name in ("1m", "5m", "15m")},
+    rebalances_total=2,
+    lag=0,
+)
+
+STUCK_ROW = OverviewRow(
+    cluster="prod",
+    group="ledger",
+    state="PreparingRebalance",
+    state_since_ms=NOW_MS - 41_000,
+    type="classic",
+    generation=7,
+    members=2,
+    assigned_partitions=6,
+    coordinator=1,
+    windows={"15m": WindowRow(1, 1, 0.05, None)},
+    findings=(FindingRow("f-9", "stalled_member_join_barrier", "page", "c1 does not poll.", 0.9, primary=True),),
+)
+
+BARE_ROW = OverviewRow(cluster="prod", group="new")
+
+OVERVIEW = Overview(
+    at_ms=NOW_MS,
+    ready=True,
+    ready_text="ready",
+    data_age_ms=2_000,
+    version="0.1",
+    groups=(BARE_ROW, CALM_ROW, ENRICHER_ROW, STUCK_ROW),
+)
+
+STALE = replace(OVERVIEW, ready=False, ready_text="no batch for 75 s: is `rebalance-monitor stream` running?")

@@ -1,0 +1,73 @@
+"""Completion in the shell, of group names too, which never gets in the way."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from exporters.terminal.pictures import CALM_ROW, HOSTILE, OVERVIEW
+
+#: The program, more patient than somebody at a key: the exporter is a thread of a process with other things to do.
+PROGRAM = """
+from rebalance_deploy.cli import cli
+from rebalance_exporters.terminal import completion
+completion._TIMEOUT_SECONDS = 30
+cli(prog_name='rebalance-monitor')
+"""
+
+
+def complete(line, url, *options):
+    """What click offers bash for the last word of a line."""
+    environment = os.environ | {
+        "_REBALANCE_MONITOR_COMPLETE": "bash_complete",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(line.split()) - (not line.endswith(" "))),
+        "REBALANCE_MONITOR_URL": url,
+    }
+    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    return [each.partition(",")[2] for each in done.stdout.splitlines() if each]
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("rebalance-monitor explain pay", ["payments-enricher"]),
+        ("rebalance-monitor check billing le", ["ledger"]),
+        ("rebalance-monitor history ", ["billing", "ledger", "new", "payments-enricher"]),
+        ("rebalance-monitor tail --group n", ["new"]),
+        ("rebalance-monitor exp", ["explain", "export"]),
+    ],
+)
+def test_group_names_are_offered(exporter, line, offered):
+    """From the exporter that the environment names."""
+    assert complete(line, exporter.url) == offered
+
+
+def test_the_typed_exporter_is_asked(exporter):
+    """An option on the line comes before the environment."""
+    assert complete(f"rebalance-monitor explain --url {exporter.url} bil", "http://127.0.0.1:1") == ["billing"]
+
+
+def test_names_that_would_write_on_the_terminal_are_left_out(exporter):
+    """The shell would show them raw."""
+    exporter.answers["overview"] = replace(OVERVIEW, groups=(replace(CALM_ROW, group=HOSTILE), CALM_ROW))
+    assert complete("rebalance-monitor explain ", exporter.url) == ["billing"]
+
+
+def test_trouble_is_quiet():
+    """A shell has no place for errors while somebody types."""
+    assert complete("rebalance-monitor explain pay", "http://127.0.0.1:1") == []
+    assert complete("rebalance-monitor explain pay", "nonsense") == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_asks_this_program(monitor, shell):
+    """In the words of each shell; bash reads it without complaint."""
+    outcome = monitor("completion", shell)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert f"_REBALANCE_MONITOR_COMPLETE={shell}_complete" in outcome.out
+    if shell == "bash":
+        subprocess.run(["bash", "-n"], input=outcome.out, text=True, check=True)
