@@ -175,7 +175,7 @@ def test_a_session_outlasts_pauses_heartbeats_and_requests(
     silence_s: int, heartbeat_ms: int, request_ms: int | None, expected: int
 ):
     """max(3 h, request.timeout + h, 2 x longest pause + h, 45 s), and not more than brokers take."""
-    found = longer_session(10_000, silence_s * SECOND, heartbeat_ms, request_ms)
+    found = longer_session(10_000, heartbeat_ms, pause_ms=silence_s * SECOND, request_timeout_ms=request_ms)
     assert (found.parameter, found.current, found.proposed) == ("session.timeout.ms", "10000", str(expected))
     assert ("request.timeout" in found.formula) == (request_ms is not None)
 

@@ -18,7 +18,7 @@ from rebalance_streaming.detect.episode import Episode, Known, Past, look_at
 from rebalance_streaming.detect.liveness import GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
 from rebalance_streaming.detect.progress import Rhythm
 from rebalance_streaming.detect.rules.benign import BENIGN_RULES, FOLLOWS, aftermath
-from rebalance_streaming.detect.rules.circumstances import is_busy, missing_reports, same_slot, undetermined
+from rebalance_streaming.detect.rules.circumstances import is_busy, missing_reports, same_slot, say_lost
 from rebalance_streaming.detect.rules.exits import (
     crash,
     frozen_or_starved,
@@ -292,11 +292,13 @@ def test_reports_are_missed_only_where_doubt_is_left(changes: dict[str, Any], mi
     assert missing_reports(nameless)[0].startswith("client metrics of the member's host:")
 
 
-def test_undetermined_begins_with_the_rebalance():
-    """It is about the member, is a hint at most, and keeps what was seen."""
-    of = gone()
-    found = undetermined(losing(of), of, "nobody knows", ())
-    assert (found.started_at_ms, found.confidence, found.summary, who(found)) == (LOST_MS, 0.4, "nobody knows", ["b-1"])
+def test_what_is_said_of_a_loss_tells_how_the_member_left():
+    """It is about the member, began a session before it was gone, keeps what was seen and names what it misses."""
+    of = gone(confidence=0.5)
+    found = say_lost("undetermined.gone", of, host="h")
+    assert (found.started_at_ms, who(found), found.evidence) == (of.to_ms - of.session_ms, ["b-1"], of.evidence)
+    assert missing_reports(of)[0] in found.missing
+    assert say_lost("undetermined.gone", of, LOST_MS, missing=(), host="h").started_at_ms == LOST_MS
 
 
 # --- Rebalances that somebody wanted ---

@@ -365,7 +365,7 @@ def test_a_ghost_beside_its_successor_was_killed():
     found = explained(gone, *silent())
     assert said(found) == ("ungraceful_shutdown", 0.5)
     assert found is not None
-    assert "b-2 of the same client joined" in found.evidence[-1].value
+    assert "b-2 of the same client joined" in found.evidence[0].value
     sure = explained(gone, *silent(), *gone_reports(until_ms=LOST_MS - 9_000))
     assert said(sure) == ("ungraceful_shutdown", STRONG)
 

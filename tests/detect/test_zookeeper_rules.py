@@ -54,7 +54,7 @@ def test_the_holder_is_named_when_newcomers_give_up():
     assert (found.rule, found.confidence, found.variant) == ("zk_partition_owner_conflict", CERTAIN, "consume_blocks")
     assert subjects([found]) == [A]
     assert "node-1" in found.summary
-    assert "4 other member(s) gave up" in found.summary
+    assert "4 other members gave up" in found.summary
     assert [each.parameter for each in found.advice][:2] == ["upgrade", "consumer_timeout_ms"]
 
 

@@ -8,6 +8,7 @@ from rebalance_contract import Advice, Alternative, Evidence, Member, Subject, S
 
 #: How sure the catalogue's labels are: certain, strong inference, plausible, hint.
 CERTAIN, STRONG, PLAUSIBLE, HINT = 0.97, 0.9, 0.75, 0.4
+SCALE = {"certain": CERTAIN, "strong": STRONG, "plausible": PLAUSIBLE, "hint": HINT}
 
 PAGE, TICKET, INFO = "page", "ticket", "info"
 

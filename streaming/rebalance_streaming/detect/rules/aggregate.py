@@ -5,10 +5,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 
-from rebalance_contract import Advice, Alternative, Evidence, Subject
+from rebalance_contract import Subject
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.episode import Past
-from rebalance_streaming.detect.verdict import LOG, PROBES, STRONG, Verdict, seconds
+from rebalance_streaming.detect.verdict import Verdict
+from rebalance_streaming.detect.wording import say
 
 _LEAST_HOSTS, _LEAST_COORDINATORS = 2, 2
 
@@ -35,19 +36,16 @@ def cluster_wide(
         brokers = sorted({broker for name in groups if (broker := coordinator_of(name)) is not None})
         if len(groups) < thresholds.wide_groups or len(hosts) < _LEAST_HOSTS or len(brokers) < _LEAST_COORDINATORS:
             continue
-        yield Verdict(
-            rule="cluster_wide_disturbance",
-            confidence=STRONG,
-            summary=f"{len(groups)} groups on {len(hosts)} hosts and {len(brokers)} coordinators lost members within "
-            f"{seconds(thresholds.wide_window_ms)}: look at the network and the brokers, not at one application.",
-            started_at_ms=first.left_ms,
-            subject=Subject(hosts=tuple(hosts)),
-            evidence=(
-                Evidence(LOG, "groups", ", ".join(groups[:10]), "lost members at the same time"),
-                Evidence(PROBES, "coordinators", ", ".join(map(str, brokers)), "more than one broker"),
-            ),
-            alternatives=(Alternative("network_partition", "more than one host"),),
-            advice=(Advice("operation", None, "check switches, zones and broker load of that minute", "-"),),
+        yield say(
+            "cluster_wide_disturbance",
+            first.left_ms,
+            Subject(hosts=tuple(hosts)),
             rebalance_ids=tuple(past.rebalance_id for _, past in near),
+            count=len(groups),
+            groups=", ".join(groups[:10]),
+            hosts=len(hosts),
+            brokers=len(brokers),
+            coordinators=", ".join(map(str, brokers)),
+            limits=thresholds,
         )
         return

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from rebalance_contract import Advice, Alternative, Evidence, Member
+from rebalance_contract import Member
 from rebalance_streaming.detect.fingerprints import JAVA, LIBRDKAFKA, fingerprint
 from rebalance_streaming.detect.look import DAY_MS, Condition, Look
 from rebalance_streaming.detect.rules.standing import (
@@ -21,16 +21,14 @@ from rebalance_streaming.detect.rules.standing import (
     subject_among,
 )
 from rebalance_streaming.detect.verdict import (
-    CERTAIN,
     INFO,
-    LOG,
     PLAUSIBLE,
     STRONG,
     TICKET,
     Verdict,
-    seconds,
     subject_of,
 )
+from rebalance_streaming.detect.wording import say
 from rebalance_streaming.groups.identity import client_stem
 
 _EAGER = frozenset({"range", "roundrobin", "sticky"})
@@ -52,40 +50,30 @@ def eager_assignor(look: Look) -> Iterator[Verdict]:
     churn = look.churn()
     if len(look.members) < look.thresholds.eager_members and churn < look.thresholds.churn_share:
         return
-    partitions = sum(size_of(each.partitions) for each in look.members)
     cost = f"{kept} partitions stopped without moving in {len(recent)} rebalances of the last day"
-    yield Verdict(
-        rule="eager_assignor",
-        confidence=CERTAIN,
+    yield say(
+        "eager_assignor",
+        look.stable_since_ms() or look.now_ms,
         # What has not cost anything yet is worth knowing, and no more.
         severity=TICKET if kept else INFO,
-        summary=f"The {picture.protocol} assignor stops all {len(look.members)} members at every rebalance: "
-        + (f"{cost}." if kept else "a cooperative one would stop only partitions that move."),
-        started_at_ms=look.stable_since_ms() or look.now_ms,
-        evidence=(
-            Evidence(LOG, "protocol", picture.protocol or "", "an eager assignor"),
-            Evidence(LOG, "members", f"{len(look.members)} with {partitions} partitions", "all stop together"),
-            Evidence(LOG, "kept partitions", cost, "what a cooperative assignor would have saved"),
-            Evidence(LOG, "churn", f"{churn:.2%} of a day", "partition time lost to rebalances"),
-        ),
-        advice=_cooperate(look),
+        protocol=picture.protocol,
+        members=len(look.members),
+        partitions=sum(size_of(each.partitions) for each in look.members),
+        kept=cost,
+        cost=cost if kept else None,
+        churn=churn,
+        how=_way_to_cooperate(look),
     )
 
 
-def _cooperate(look: Look) -> tuple[Advice, ...]:
+def _way_to_cooperate(look: Look) -> str:
     prints = [fingerprint(each, client_of(look, each)) for each in look.members]
     libraries = {each.library for each in prints}
-    picture = look.history.picture
-    now = picture.protocol if picture is not None else None
-    how = "cooperative-sticky; Java 2.4-2.8 in two rolling bounces: first add it everywhere, then remove the eager one"
     if libraries == {JAVA} and all(each.release >= (3,) for each in prints):
-        how = "cooperative-sticky only, in one rolling bounce: since 3.0 it is in the default list beside range"
-    elif libraries == {LIBRDKAFKA}:
-        how = "cooperative-sticky, with all members stopped at once: librdkafka does not mix it with an eager one"
-    return (
-        Advice("partition.assignment.strategy", now, how, "saves the partitions that do not move"),
-        Advice("group.protocol", "classic", "consumer, on brokers >= 4.0: no barrier at all", "KIP-848"),
-    )
+        return "cooperative-sticky only, in one rolling bounce: since 3.0 it is in the default list beside range"
+    if libraries == {LIBRDKAFKA}:
+        return "cooperative-sticky, with all members stopped at once: librdkafka does not mix it with an eager one"
+    return "cooperative-sticky; Java 2.4-2.8 in two rolling bounces: first add it everywhere, then remove the eager one"
 
 
 def assignor_migration_error(look: Look) -> Iterator[Verdict]:
@@ -99,31 +87,15 @@ def assignor_migration_error(look: Look) -> Iterator[Verdict]:
     returns = sum(a == c for a, c in zip(names, names[2:], strict=False))
     if not returns:
         return
-    eager = {name in _EAGER for name in names}
-    yield Verdict(
-        rule="assignor_migration_error",
+    yield say(
+        "assignor_migration_error",
+        changes[0][0],
         confidence=STRONG if returns > 1 else PLAUSIBLE,
-        summary=f"The assignor went back and forth ({' -> '.join(names)}): their lists do not fit together.",
-        started_at_ms=changes[0][0],
-        evidence=(
-            Evidence(
-                LOG, "protocol", " -> ".join(names), f"alternates within {seconds(look.thresholds.deploy_window_ms)}"
-            ),
-            Evidence(
-                LOG, "families", "eager and cooperative" if len(eager) > 1 else "one family", "kinds of assignors"
-            ),
-        ),
-        alternatives=(Alternative("protocol_migration", "it went back; a change made once and undone looks the same"),),
-        missing=() if returns > 1 else ("clients' settings of partition.assignment.strategy",),
-        advice=(
-            Advice(
-                "partition.assignment.strategy",
-                names[-1],
-                "Java: add the new one beside the old one everywhere, then remove the old one everywhere; librdkafka: "
-                "stop all members, change the list, start all",
-                "two rolling bounces",
-            ),
-        ),
+        route=" -> ".join(names),
+        mixed=len({name in _EAGER for name in names}) > 1,
+        often=returns > 1,
+        last=names[-1],
+        limits=look.thresholds,
     )
 
 
@@ -141,25 +113,18 @@ def idle_members(look: Look) -> Iterator[Verdict]:
     idle_since = [(each, at) for each, at in waiting if at is not None and look.lasted(at, look.thresholds.idle_ms)]
     if not idle_since:
         return
-    members = [each for each, _ in idle_since]
-    partitions = _partitions_of(look, members[0])
-    yield Verdict(
-        rule="idle_members",
-        confidence=CERTAIN,
-        summary=f"{len(members)} of {len(look.members)} members have had nothing to do for "
-        f"{seconds(look.now_ms - max(at for _, at in idle_since))}: there are only {partitions} partitions. "
-        f"Idle: {names_of(members)}.",
-        started_at_ms=min(at for _, at in idle_since),
-        subject=subject_of(*members),
-        evidence=(
-            Evidence(LOG, "assignment", f"{len(members)} members without partitions", "in every generation meanwhile"),
-            Evidence(LOG, "partitions", f"{partitions} of {', '.join(members[0].topics)}", "fewer than members"),
-        ),
-        alternatives=(Alternative("orphan_partition", "every partition has an owner"),),
-        advice=(
-            Advice("replicas", str(len(look.members)), str(len(look.members) - len(members)), "members <= partitions"),
-            Advice("partitions", str(partitions), f"at least {len(look.members)}", "members <= partitions"),
-        ),
+    members, times = [each for each, _ in idle_since], [at for _, at in idle_since]
+    yield say(
+        "idle_members",
+        min(times),
+        subject_of(*members),
+        members=members,
+        count=len(members),
+        all=len(look.members),
+        busy=len(look.members) - len(members),
+        lasted=look.now_ms - max(times),
+        partitions=_partitions_of(look, members[0]),
+        topics=", ".join(members[0].topics),
     )
 
 
@@ -194,30 +159,22 @@ def assignment_imbalance(look: Look) -> Iterator[Verdict]:
     since = standing_since(look, _is_uneven)
     if since is None or not look.lasted(since, look.thresholds.imbalance_ms):
         return
-    shares = sorted((size_of(each.partitions), each.member_id) for each in look.members)
-    least, (most, busiest) = shares[0][0], shares[-1]
-    fair = sum(share for share, _ in shares) / len(shares)
-    member = next(each for each in look.members if each.member_id == busiest)
-    yield Verdict(
-        rule="assignment_imbalance",
-        confidence=CERTAIN,
-        severity=TICKET if most >= _UNFAIR * fair else INFO,
-        summary=f"{names_of([member])} has {most} partitions, another member {least}, with equal subscriptions.",
-        started_at_ms=since,
-        subject=subject_of(member),
-        evidence=(
-            Evidence(LOG, "assignment", f"{least} to {most} partitions, fair would be {fair:.1f}", "more than 1 apart"),
-            Evidence(LOG, "protocol", picture.protocol or picture.type or "", f"{len(member.topics)} topics"),
-        ),
-        alternatives=(Alternative("partition_skew", "this is about the number of partitions, not their load"),),
-        advice=(
-            Advice(
-                "partition.assignment.strategy" if picture.type == "classic" else "group.remote.assignor",
-                picture.protocol,
-                "cooperative-sticky or roundrobin" if picture.type == "classic" else "uniform",
-                "shares differ by at most 1",
-            ),
-        ),
+    shares = [size_of(each.partitions) for each in look.members]
+    fair = sum(shares) / len(shares)
+    member = max(look.members, key=lambda each: (size_of(each.partitions), each.member_id))
+    yield say(
+        "assignment_imbalance",
+        since,
+        subject_of(member),
+        severity=TICKET if max(shares) >= _UNFAIR * fair else INFO,
+        member=member,
+        least=min(shares),
+        most=max(shares),
+        fair=fair,
+        topics=len(member.topics),
+        assignor=picture.protocol or picture.type,
+        protocol=picture.protocol,
+        classic=picture.type == "classic",
     )
 
 
@@ -240,29 +197,16 @@ def shared_group_id(look: Look) -> Iterator[Verdict]:
     if since is None or not look.lasted(since, look.thresholds.shared_ms):
         return
     parts = _strangers(look.members)
-    told = "; ".join(f"{names_of(part)} read {', '.join(sorted(_topics(part)))}" for part in parts[:3])
-    yield Verdict(
-        rule="shared_group_id",
-        confidence=STRONG,
-        summary=f"{len(parts)} applications share the group id {look.history.group}: {told}. "
-        "Each restart of one stops all.",
-        started_at_ms=since,
-        subject=subject_among(look, [member for part in parts for member in part]),
-        evidence=(
-            Evidence(
-                LOG, "topics", " | ".join(",".join(sorted(_topics(part))) for part in parts), "no topic in common"
-            ),
-            Evidence(LOG, "members", " | ".join(str(len(part)) for part in parts), "different clients or hosts"),
-        ),
-        alternatives=(Alternative("subscription_change", f"it has lasted {seconds(look.now_ms - since)}"),),
-        advice=(
-            Advice(
-                "group.id",
-                look.history.group,
-                "one per application; commit the present offsets under the new id before the change",
-                "-",
-            ),
-        ),
+    yield say(
+        "shared_group_id",
+        since,
+        subject_among(look, [member for part in parts for member in part]),
+        parts=len(parts),
+        group=look.history.group,
+        told="; ".join(f"{names_of(part)} read {', '.join(sorted(_topics(part)))}" for part in parts[:3]),
+        topics=" | ".join(",".join(sorted(_topics(part))) for part in parts),
+        sizes=" | ".join(str(len(part)) for part in parts),
+        lasted=look.now_ms - since,
     )
 
 

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rebalance_contract import Advice, Alternative, Evidence, Member
+from rebalance_contract import Member
 from rebalance_streaming.detect.advice import stalled_barrier_advice
-from rebalance_streaming.detect.barriers import SAME_MS, Barrier, preparing_since
+from rebalance_streaming.detect.barriers import SAME_MS, preparing_since
 from rebalance_streaming.detect.clients import ASSIGNED_LATENCY, REVOKED_LATENCY, ClientHistory
 from rebalance_streaming.detect.episode import Episode, long_barrier_ms
 from rebalance_streaming.detect.history import PREPARING, GroupHistory
 from rebalance_streaming.detect.verdict import (
-    CERTAIN,
-    CLIENT_METRICS,
-    LOG,
-    PLAUSIBLE,
-    PROBES,
+    PAGE,
     Verdict,
-    name_of,
     seconds,
     subject_of,
 )
+from rebalance_streaming.detect.wording import say
 
 #: Whoever polls does so more often than this.
 _POLLS_STOPPED_MS = 5_000
@@ -36,21 +32,19 @@ def explain_barrier(episode: Episode) -> Verdict | None:
     callback = _in_callback(episode, barrier.stayed, began, released)
     if callback is not None:
         return callback
-    stayed = _not_polling(episode.history, barrier.stayed, began, released)
+    stayed, advice = _not_polling(episode.history, barrier.stayed, began, released), stalled_barrier_advice(None)
     culprit = _last_to_poll(episode.history, stayed, began, released)
     if culprit is None and len(stayed) != 1:
-        return _nobody_named(barrier)
+        return say("stalled_member_join_barrier.nobody_named", began, confidence=0.5, advice=advice, waited=waited)
     member = culprit or stayed[0]
-    return Verdict(
-        rule="stalled_member_join_barrier",
-        confidence=PLAUSIBLE,
-        summary=f"The group waited {seconds(waited)} until {name_of(member)} called poll() again and rejoined.",
-        started_at_ms=began,
-        subject=subject_of(member),
-        evidence=(Evidence(LOG, "join barrier", f"at least {seconds(waited)}", "start seen by probes"),),
-        alternatives=(Alternative("slow_rebalance_callback", "no client reports a slow callback"),),
-        missing=() if episode.has_reports else ("client metrics: time in rebalance callbacks, age of the last poll",),
-        advice=stalled_barrier_advice(None),
+    return say(
+        "stalled_member_join_barrier.rejoined",
+        began,
+        subject_of(member),
+        advice=advice,
+        member=member,
+        waited=waited,
+        reported=episode.has_reports,
     )
 
 
@@ -59,19 +53,7 @@ def _in_callback(episode: Episode, members: Sequence[Member], from_ms: int, to_m
         client = episode.history.clients.of(member.member_id, member.client_id, member.host, member.group_instance_id)
         text = None if client is None else _callback_text(client, from_ms, to_ms, episode.thresholds.callback_ms)
         if text is not None:
-            return Verdict(
-                rule="slow_rebalance_callback",
-                confidence=CERTAIN,
-                summary=f"{name_of(member)} held up the group in its rebalance callback.",
-                started_at_ms=from_ms,
-                subject=subject_of(member),
-                evidence=(Evidence(CLIENT_METRICS, "callback", text, "the others waited for it"),),
-                alternatives=(Alternative("stalled_member_join_barrier", "it was inside a callback"),),
-                advice=(
-                    Advice("code", None, "in the callback only commit; return at once when revoked", "-"),
-                    Advice("max.poll.interval.ms", None, "bounds how long the others wait", "-"),
-                ),
-            )
+            return say("slow_rebalance_callback", from_ms, subject_of(member), member=member, callback=text)
     return None
 
 
@@ -121,19 +103,6 @@ def _last_to_poll(history: GroupHistory, members: list[Member], from_ms: int, to
     return next(m for m in members if m.member_id == latest) if known[latest] - max(others) >= 5_000 else None
 
 
-def _nobody_named(barrier: Barrier) -> Verdict:
-    return Verdict(
-        rule="stalled_member_join_barrier",
-        confidence=0.5,
-        summary=f"The group waited {seconds(barrier.waited_ms)} for a member to rejoin; which one cannot be told.",
-        started_at_ms=barrier.from_ms,
-        evidence=(Evidence(LOG, "join barrier", f"at least {seconds(barrier.waited_ms)}", "start seen by probes"),),
-        alternatives=(Alternative("slow_rebalance_callback", "no client reports a slow callback"),),
-        missing=("client metrics: age of the last poll per member",),
-        advice=stalled_barrier_advice(None),
-    )
-
-
 def waiting_now(
     history: GroupHistory, now_ms: int, barrier_ms: int, page_ms: int, *, lag_grows: bool
 ) -> Verdict | None:
@@ -157,18 +126,15 @@ def waiting_now(
     old = _not_polling(history, old, since, now_ms)
     culprit = old[0] if len(old) == 1 else _last_to_poll(history, old, since, now_ms) if old else None
     bound = max((m.rebalance_timeout_ms or 0 for m in history.picture.members), default=0)
-    who = name_of(culprit) if culprit is not None else "a member that has not rejoined"
-    return Verdict(
-        rule="stalled_member_join_barrier",
-        confidence=0.93 if culprit is not None else 0.7,
-        summary=f"The group has been waiting {seconds(waited)} for {who}; it is released after at most "
-        f"{seconds(max(0, bound - waited))}.",
-        started_at_ms=since,
-        subject=subject_of(culprit) if culprit is not None else subject_of(*old),
-        severity="page" if waited > page_ms and lag_grows else None,
-        evidence=(
-            Evidence(PROBES, "state", f"PreparingRebalance for {seconds(waited)}", "nobody else holds a barrier"),
-        ),
-        missing=() if culprit is not None else ("client metrics: age of the last poll per member",),
+    return say(
+        "stalled_member_join_barrier.now",
+        since,
+        subject_of(*(old if culprit is None else (culprit,))),
+        confidence=0.7 if culprit is None else 0.93,
+        severity=PAGE if waited > page_ms and lag_grows else None,
         advice=stalled_barrier_advice(None),
+        waited=waited,
+        left=max(0, bound - waited),
+        who=culprit or "a member that has not rejoined",
+        named=culprit is not None,
     )

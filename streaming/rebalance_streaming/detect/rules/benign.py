@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from rebalance_contract import Alternative, Evidence, Member, Rebalance
+from rebalance_contract import Evidence, Member, Rebalance
 from rebalance_streaming.detect.departures import CLEAN
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.verdict import (
     CERTAIN,
-    COMMITS,
-    HINT,
-    LOG,
     PLAUSIBLE,
     PROBES,
     STRONG,
-    UNDETERMINED,
     Verdict,
-    name_of,
     seconds,
     subject_of,
 )
+from rebalance_streaming.detect.wording import say
 
 BenignRule = Callable[[Episode], Verdict | None]
 
@@ -28,6 +25,8 @@ BenignRule = Callable[[Episode], Verdict | None]
 _METADATA_AGE_MS = 310_000
 #: A rebalance without any change this soon after another belongs to it.
 _AFTERMATH_MS = 30_000
+#: Members that a finding of many names.
+_NAMED = 20
 
 
 def protocol_migration(episode: Episode) -> Verdict | None:
@@ -41,13 +40,7 @@ def protocol_migration(episode: Episode) -> Verdict | None:
     if not kinds and not renamed:
         return None
     was, now = (before.type, rebalance.type) if kinds else (before.protocol, rebalance.protocol)
-    return Verdict(
-        rule="protocol_migration",
-        confidence=CERTAIN,
-        summary=f"The group moved from {was} to {now}.",
-        started_at_ms=rebalance.started_before_ms,
-        evidence=(Evidence(LOG, "protocol", f"{was} -> {now}", "changed between generations"),),
-    )
+    return say("protocol_migration", rebalance.started_before_ms, was=was, now=now)
 
 
 def initial_formation(episode: Episode) -> Verdict | None:
@@ -55,15 +48,8 @@ def initial_formation(episode: Episode) -> Verdict | None:
     rebalance = episode.rebalance
     if rebalance.reason != "first_join" and rebalance.members_before:
         return None
-    count = len(rebalance.members_after)
-    return Verdict(
-        rule="initial_group_formation",
-        confidence=CERTAIN,
-        summary=f"The group formed with {count} member{'s' if count != 1 else ''}.",
-        started_at_ms=rebalance.started_before_ms,
-        subject=subject_of(*rebalance.members_after[:20]),
-        evidence=(Evidence(LOG, "members", f"0 -> {count}", "no members before"),),
-    )
+    subject, count = subject_of(*rebalance.members_after[:_NAMED]), len(rebalance.members_after)
+    return say("initial_group_formation", rebalance.started_before_ms, subject, count=count)
 
 
 def subscription_change(episode: Episode) -> Verdict | None:
@@ -78,13 +64,13 @@ def subscription_change(episode: Episode) -> Verdict | None:
     if _grew_by_pattern(episode, gained, lost):
         return None
     what = ", ".join([*(f"+{topic}" for topic in sorted(gained)), *(f"-{topic}" for topic in sorted(lost))])
-    return Verdict(
-        rule="subscription_change",
-        confidence=CERTAIN,
-        summary=f"{name_of(new)} changed its subscription: {what or 'its pattern'}.",
-        started_at_ms=episode.rebalance.started_before_ms,
-        subject=subject_of(*(member for _, member in changed)),
-        evidence=(Evidence(LOG, "topics", what or str(new.topic_regex), "differs from the generation before"),),
+    return say(
+        "subscription_change.topics",
+        episode.rebalance.started_before_ms,
+        subject_of(*(member for _, member in changed)),
+        member=new,
+        changes=what or "its pattern",
+        topics=what or str(new.topic_regex),
     )
 
 
@@ -96,14 +82,12 @@ def _changed_between_epochs(episode: Episode) -> Verdict | None:
     members = [each for each in rebalance.members_after if each.member_id == rebalance.first_offender]
     if not members:
         return None  # no member's own doing: its pattern matched other topics
-    who = name_of(members[0])
-    return Verdict(
-        rule="subscription_change",
-        confidence=STRONG,
-        summary=f"{who} changed its subscription.",
-        started_at_ms=rebalance.started_before_ms,
-        subject=subject_of(*members),
-        evidence=(Evidence(LOG, "subscription", ", ".join(members[0].topics) or "its pattern", "new member record"),),
+    return say(
+        "subscription_change.between_epochs",
+        rebalance.started_before_ms,
+        subject_of(*members),
+        member=members[0],
+        topics=", ".join(members[0].topics) or "its pattern",
     )
 
 
@@ -140,52 +124,51 @@ def topic_metadata_change(episode: Episode) -> Verdict | None:
     by_log = grown or rebalance.reason == "topic_metadata_change"
     if not by_log and not (seen and unchanged and rebalance.reason == "leader_rejoin"):
         return None
-    evidence = [Evidence(LOG, "assignment", "topics or partition counts differ", "same members, new generation")]
-    evidence += [Evidence(PROBES, "partitions", f"{t}: {a} -> {b}", "changed shortly before") for _, t, a, b in seen]
-    return Verdict(
-        rule="topic_metadata_change",
+    told = ", ".join(f"{t} has {b} partitions instead of {a}" for _, t, a, b in seen)
+    return say(
+        "topic_metadata_change",
+        rebalance.started_before_ms,
         confidence=CERTAIN if seen else STRONG,
-        summary="The topics of the group changed: "
-        + (", ".join(f"{t} has {b} partitions instead of {a}" for _, t, a, b in seen) or "others, or more partitions")
-        + ".",
-        started_at_ms=rebalance.started_before_ms,
-        evidence=tuple(evidence),
+        evidence=tuple(
+            Evidence(PROBES, "partitions", f"{t}: {a} -> {b}", "changed shortly before") for _, t, a, b in seen
+        ),
+        changes=told or "others, or more partitions",
     )
 
 
 def scale_out(episode: Episode) -> Verdict | None:
     """Members came that were not there before."""
+    rebalance = episode.rebalance
     newcomers = [each.member for each in episode.arrivals if each.returned_from is None]
     if not newcomers or episode.departures:
         return None
-    stayed = episode.now_ms - (episode.rebalance.completed_at_ms or episode.now_ms) >= episode.thresholds.stay_ms
-    before, after = len(episode.rebalance.members_before), len(episode.rebalance.members_after)
-    return Verdict(
-        rule="scale_out",
+    stayed = episode.now_ms - (rebalance.completed_at_ms or episode.now_ms) >= episode.thresholds.stay_ms
+    return say(
+        "scale_out",
+        rebalance.started_before_ms,
+        subject_of(*newcomers[:_NAMED]),
         confidence=STRONG if stayed else 0.8,
-        summary=f"The group grew from {before} to {after} members.",
-        started_at_ms=episode.rebalance.started_before_ms,
-        subject=subject_of(*newcomers[:20]),
-        evidence=(Evidence(LOG, "members", f"{before} -> {after}", "only arrivals, nobody left"),),
+        before=len(rebalance.members_before),
+        after=len(rebalance.members_after),
     )
 
 
 def scale_in(episode: Episode) -> Verdict | None:
     """Members left in order and did not come back."""
-    left = [each for each in episode.departures if each.likely == CLEAN]
+    rebalance, left = episode.rebalance, [each for each in episode.departures if each.likely == CLEAN]
     if not left or len(left) < len(episode.departures) or any(each.back_as is not None for each in left):
         return None
     waited = episode.now_ms - left[-1].to_ms >= episode.thresholds.stay_ms
-    before, after = len(episode.rebalance.members_before), len(episode.rebalance.members_after)
-    return Verdict(
-        rule="scale_in",
+    evidence = tuple(evidence for each in left[:5] for evidence in each.evidence)
+    return say(
+        "scale_in",
+        rebalance.started_before_ms,
+        subject_of(*(each.member for each in left[:_NAMED])),
         confidence=STRONG if waited else PLAUSIBLE,
-        summary=f"The group shrank from {before} to {after} members; they left in order.",
-        started_at_ms=episode.rebalance.started_before_ms,
-        subject=subject_of(*(each.member for each in left[:20])),
-        evidence=tuple(evidence for each in left[:5] for evidence in each.evidence)
-        or (Evidence(COMMITS, "silence", "none", "committed until it left"),),
-        alternatives=(Alternative("rolling_deploy", "nobody came in their place so far"),),
+        evidence=evidence,
+        told=bool(evidence),
+        before=len(rebalance.members_before),
+        after=len(rebalance.members_after),
     )
 
 
@@ -202,15 +185,9 @@ def restart(episode: Episode) -> Verdict | None:
         return None
     away = [each.back_ms - each.to_ms for each in left if each.back_ms is not None]
     text = f"back after {seconds(max(0, *away))}" if away else "came back under a new id"
-    return Verdict(
-        rule="rolling_deploy",
-        confidence=0.6,
-        summary=f"{name_of(members[0])} was restarted in order.",
-        started_at_ms=episode.rebalance.started_before_ms,
-        subject=subject_of(*members),
-        evidence=(Evidence(LOG, "members", text, "left in order, same identity returned"),),
-        alternatives=(Alternative("scale_in", "it came back"), Alternative("crash_loop", "it left in order, once")),
-    )
+    subject = subject_of(*members)
+    since_ms = episode.rebalance.started_before_ms
+    return say("rolling_deploy.restart", since_ms, subject, confidence=0.6, member=members[0], back=text)
 
 
 def aftermath(episode: Episode) -> Verdict | None:
@@ -222,13 +199,7 @@ def aftermath(episode: Episode) -> Verdict | None:
     soon = episode.rebalance.started_before_ms - before.completed_at_ms <= _AFTERMATH_MS
     if not due and not (soon and episode.rebalance.reason in ("leader_rejoin", "streams_internal", "connect_internal")):
         return None
-    return Verdict(
-        rule=FOLLOWS,
-        confidence=STRONG if due else PLAUSIBLE,
-        summary="A further round of the rebalance before.",
-        started_at_ms=episode.rebalance.started_before_ms,
-        evidence=(Evidence(LOG, "generation", "same members", "follows the rebalance before"),),
-    )
+    return say("follows", episode.rebalance.started_before_ms, confidence=STRONG if due else PLAUSIBLE)
 
 
 #: Not a diagnosis: says that the cause is that of the rebalance before.
@@ -237,64 +208,39 @@ FOLLOWS = "follows"
 
 def return_after_loss(episode: Episode) -> Verdict | None:
     """A member is back that was lost: whatever lost it caused this rebalance, too."""
-    back = [each for each in episode.arrivals if each.returned_from is not None]
-    lost = [each for each in back if each.returned_from is not None and each.returned_from.departure.likely != CLEAN]
+    back = [(each.member, each.returned_from) for each in episode.arrivals if each.returned_from is not None]
+    lost = [(member, past) for member, past in back if past.departure.likely != CLEAN]
     if not lost or (len(lost) < len(episode.arrivals) and len(back) < len(episode.arrivals)):
         return None
-    first = lost[0].returned_from
-    assert first is not None
-    away = seconds(max(0, episode.rebalance.started_before_ms - first.left_ms))
-    return Verdict(
-        rule=first.rule,
-        confidence=min(PLAUSIBLE - 0.02, first.confidence),
-        summary=f"{name_of(lost[0].member)} came back {away} after it was lost.",
-        started_at_ms=first.left_ms,
-        subject=subject_of(*(each.member for each in lost)),
-        evidence=(Evidence(LOG, "members", f"back after {away}", "same client as the one that was lost"),),
+    member, past = lost[0]
+    told = say(
+        "returned",
+        past.left_ms,
+        subject_of(*(each for each, _ in lost)),
+        confidence=min(PLAUSIBLE - 0.02, past.confidence),
+        member=member,
+        away=max(0, episode.rebalance.started_before_ms - past.left_ms),
     )
+    return replace(told, rule=past.rule)
 
 
 def unexplained(episode: Episode) -> Verdict:
     """Nothing in the sources tells why: says so, and what would."""
     rebalance = episode.rebalance
-    alternatives = (
-        (
-            Alternative("leader_rejoin_loop", "has not recurred often enough"),
-            Alternative("topic_metadata_change", "no probe saw a topic change"),
-        )
-        if rebalance.reason in ("leader_rejoin", "rack_change", "other")
-        else ()
+    return say(
+        "undetermined.trigger",
+        rebalance.started_before_ms,
+        reason=rebalance.reason,
+        unchanged=rebalance.reason in ("leader_rejoin", "rack_change", "other"),
+        reported=episode.has_reports,
+        probed=episode.is_probed,
     )
-    return Verdict(
-        rule=UNDETERMINED,
-        confidence=HINT,
-        summary=f"A rebalance ({rebalance.reason.replace('_', ' ')}) whose cause the sources do not tell.",
-        started_at_ms=rebalance.started_before_ms,
-        evidence=(Evidence(LOG, "trigger", rebalance.reason, "members, topics and assignment compared"),),
-        alternatives=alternatives,
-        missing=_missing_sources(episode),
-    )
-
-
-def _missing_sources(episode: Episode) -> tuple[str, ...]:
-    missing = []
-    if not episode.has_reports:
-        missing.append("client metrics of the group's members")
-    if not episode.is_probed:
-        missing.append("probes of the group's state")
-    return tuple(missing)
 
 
 def not_understood(rebalance: Rebalance) -> Verdict:
     """Say that a rebalance cannot be judged, because something in it is not as it can be."""
-    return Verdict(
-        rule=UNDETERMINED,
-        confidence=HINT,
-        summary=f"A rebalance ({rebalance.reason.replace('_', ' ')}) that could not be judged.",
-        started_at_ms=rebalance.started_before_ms,
-        missing=("a consistent account of this rebalance; see the monitor's own log",),
-        rebalance_ids=(rebalance.rebalance_id,),
-    )
+    ids = (rebalance.rebalance_id,)
+    return say("undetermined.odd", rebalance.started_before_ms, rebalance_ids=ids, reason=rebalance.reason)
 
 
 BENIGN_RULES: tuple[BenignRule, ...] = (

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterator
 from itertools import pairwise
 
-from rebalance_contract import Advice, Alternative, Evidence, Rebalance
+from rebalance_contract import Rebalance
 from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.clients import RESPONSE_MAX, ClientHistory
 from rebalance_streaming.detect.departures import SESSION_EXPIRED, session_of
@@ -18,17 +18,13 @@ from rebalance_streaming.detect.history import COMPLETING, PREPARING, Sighting
 from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.rules.standing import is_reporting
 from rebalance_streaming.detect.verdict import (
-    CLIENT_METRICS,
-    COMMITS,
     HINT,
-    LOG,
     PAGE,
     PLAUSIBLE,
-    PROBES,
     TICKET,
     Verdict,
-    seconds,
 )
+from rebalance_streaming.detect.wording import say
 
 _MINUTE_MS = 60_000
 _SLOW_CLIENTS = 2
@@ -81,28 +77,17 @@ def _overloaded(look: Look, slow: list[tuple[ClientHistory, float]], told: int) 
     session = min((session_of(each) for each in look.members), default=0)
     since_ms = look.now_ms - look.thresholds.resolve_after_ms
     evicted = any(each.departure.likely == SESSION_EXPIRED and each.left_ms >= since_ms for each in look.past)
-    return Verdict(
-        rule="coordinator_overload",
+    return say(
+        "coordinator_overload",
+        min(each.sights[-1].emitted_ms for each, _ in slow),
         confidence=PLAUSIBLE if len(hosts) > 1 else HINT,
         severity=PAGE if evicted and 2 * worst > session else TICKET,
-        summary=f"{len(slow)} of {told} clients waited up to {seconds(worst)} for the answer to a heartbeat: the "
-        "coordinator is slow.",
-        started_at_ms=min(each.sights[-1].emitted_ms for each, _ in slow),
-        evidence=(
-            Evidence(CLIENT_METRICS, RESPONSE_MAX, seconds(worst), f"above {look.thresholds.overload_response_ms} ms"),
-            Evidence(CLIENT_METRICS, "hosts", ", ".join(hosts), f"{len(slow)} of {told} clients"),
-        ),
-        alternatives=(
-            Alternative("process_pause", "several processes, whose own threads ran on time"),
-            Alternative("network_partition", "answers are late, not missing"),
-        ),
-        missing=("other groups on this coordinator", "the broker's own load"),
-        advice=(
-            Advice(
-                "auto.commit.interval.ms", None, "at least 1000, and no commit per record", "spares the coordinator"
-            ),
-            Advice("operation", None, "look at the broker's CPU, disks and request queue", "-"),
-        ),
+        metric=RESPONSE_MAX,
+        slow=len(slow),
+        told=told,
+        worst=worst,
+        hosts=", ".join(hosts),
+        limits=look.thresholds,
     )
 
 
@@ -114,16 +99,24 @@ def offsets_topic_unhealthy(look: Look) -> Iterator[Verdict]:
     if look.is_young:
         return
     hopping = _hopping(look)
-    if hopping:
-        yield _cannot_store(look, hopping)
-        return
-    recent = look.recent(look.thresholds.resolve_after_ms)
+    recent = [] if hopping else look.recent(look.thresholds.resolve_after_ms)
     lost = [each for each in recent if each.type == "classic" and _lost_rounds(each)]
-    if lost:
-        aborted = max(each.generations_aborted for each in lost)
-        text = f"{aborted} in a row without a record"
-        evidence = Evidence(LOG, "generations", text, "nobody came or went meanwhile")
-        yield _unhealthy(lost[0].started_before_ms, (evidence,), HINT)
+    if not hopping and not lost:
+        return
+    since_ms = hopping[0].at_ms if hopping else lost[0].started_before_ms
+    last_commit = look.history.progress.last_commit_ms if hopping else None
+    stopped = last_commit is not None and last_commit < since_ms
+    yield say(
+        "offsets_topic_unhealthy",
+        since_ms,
+        confidence=PLAUSIBLE if stopped else HINT,
+        # A hint wakes nobody.
+        severity=PAGE if stopped else TICKET,
+        aborted=max((each.generations_aborted for each in lost), default=None),
+        hops=_hops(hopping) or None,
+        stopped=stopped,
+        silence=look.now_ms - last_commit if stopped and last_commit is not None else None,
+    )
 
 
 def _lost_rounds(rebalance: Rebalance) -> bool:
@@ -147,40 +140,6 @@ def _hopping(look: Look) -> list[Sighting]:
 
 def _hops(run: list[Sighting]) -> int:
     return sum(a.state == COMPLETING and b.state == PREPARING for a, b in pairwise(run))
-
-
-def _cannot_store(look: Look, run: list[Sighting]) -> Verdict:
-    last_commit = look.history.progress.last_commit_ms
-    text = f"back from completing to preparing {_hops(run)} times"
-    seen = Evidence(PROBES, "state", text, "and no assignment was stored")
-    if last_commit is None or last_commit >= run[0].at_ms:
-        return _unhealthy(run[0].at_ms, (seen,), HINT)
-    stopped = Evidence(
-        COMMITS, "commits", f"none for {seconds(look.now_ms - last_commit)}", "they go to that partition"
-    )
-    return _unhealthy(run[0].at_ms, (seen, stopped), PLAUSIBLE)
-
-
-def _unhealthy(since_ms: int, evidence: tuple[Evidence, ...], confidence: float) -> Verdict:
-    return Verdict(
-        rule="offsets_topic_unhealthy",
-        confidence=confidence,
-        # A hint wakes nobody.
-        severity=PAGE if confidence > HINT else TICKET,
-        summary="The group's partition of __consumer_offsets seems unable to store: rebalances get no assignment"
-        + (", and commits have stopped." if confidence > HINT else "."),
-        started_at_ms=since_ms,
-        evidence=evidence,
-        alternatives=(
-            Alternative("assignor_slow_or_failing", "the leader's assignor may fail instead"),
-            Alternative("coordinator_stuck_rebalance", "the group does change its state"),
-        ),
-        missing=("in-sync replicas of the group's offsets partition", "other groups on that partition"),
-        advice=(
-            Advice("operation", None, "repair the replicas of this partition: in-sync replicas, disk, leader", "-"),
-            Advice("offsets.topic.replication.factor", None, "3, with min.insync.replicas=2", "-"),
-        ),
-    )
 
 
 CONDITIONS: tuple[Condition, ...] = (

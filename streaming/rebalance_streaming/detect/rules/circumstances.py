@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from rebalance_contract import Alternative
+from typing import Any
+
+from rebalance_contract import Advice, Alternative, Evidence, Subject
 from rebalance_streaming.detect.clients import ClientHistory
 from rebalance_streaming.detect.departures import Departure, slot_of
 from rebalance_streaming.detect.episode import Episode
-from rebalance_streaming.detect.verdict import HINT, STRONG, UNDETERMINED, Verdict, subject_of
+from rebalance_streaming.detect.verdict import STRONG, Verdict, subject_of
+from rebalance_streaming.detect.wording import say
 
 #: How soon a frozen process is back after its session ended; a new process takes longer to start and join.
 THAW_MS = 5_000
-
-NO_REPORTS = "client metrics of {host}: reports on time, late or missing would separate these"
 
 
 def is_busy(departure: Departure) -> bool:
@@ -35,20 +36,44 @@ def missing_reports(departure: Departure) -> tuple[str, ...]:
     """Return what would have told more, where what there is leaves doubt."""
     if departure.liveness is not None or departure.confidence >= STRONG:
         return ()
-    return (NO_REPORTS.format(host=departure.member.host or "the member's host"),)
+    return (f"client metrics of {host_of(departure)}: reports on time, late or missing would separate these",)
 
 
-def undetermined(
-    episode: Episode, departure: Departure, summary: str, alternatives: tuple[Alternative, ...]
+def host_of(departure: Departure) -> str:
+    """Return the host of a member for people."""
+    return departure.member.host or "the member's host"
+
+
+def say_lost(
+    key: str,
+    departure: Departure,
+    since_ms: int | None = None,
+    /,
+    *,
+    subject: Subject | None = None,
+    confidence: float | None = None,
+    variant: str | None = None,
+    evidence: tuple[Evidence, ...] | None = None,
+    alternatives: tuple[Alternative, ...] = (),
+    missing: tuple[str, ...] | None = None,
+    advice: tuple[Advice, ...] = (),
+    **facts: Any,
 ) -> Verdict:
-    """Say that nothing separates what may have happened to a member."""
-    return Verdict(
-        rule=UNDETERMINED,
-        confidence=HINT,
-        summary=summary,
-        started_at_ms=episode.rebalance.started_before_ms,
-        subject=subject_of(departure.member),
-        evidence=departure.evidence,
+    """Return a verdict about a lost member, with what its departure tells; its facts `member` and `session` are given.
+
+    Null: it began a session before the member was gone, is about the member, shows how it left, misses its reports.
+    """
+    return say(
+        key,
+        departure.to_ms - departure.session_ms if since_ms is None else since_ms,
+        subject_of(departure.member) if subject is None else subject,
+        confidence=confidence,
+        variant=variant,
+        evidence=departure.evidence if evidence is None else evidence,
         alternatives=alternatives,
-        missing=(NO_REPORTS.format(host=departure.member.host or "the member's host"),),
+        missing=missing_reports(departure) if missing is None else missing,
+        advice=advice,
+        member=departure.member,
+        session=departure.session_ms,
+        **facts,
     )

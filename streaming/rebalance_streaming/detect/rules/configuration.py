@@ -12,12 +12,11 @@ from collections.abc import Iterator
 
 from rebalance_contract import (
     Advice,
-    Alternative,
-    Evidence,
     Member,
     Subject,
 )
 from rebalance_streaming.detect import inputs
+from rebalance_streaming.detect.advice import USUAL_SESSION_MS, longer_session
 from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.clients import ClientHistory
 from rebalance_streaming.detect.departures import SESSION_EXPIRED, slot_of
@@ -30,28 +29,22 @@ from rebalance_streaming.detect.rules.standing import (
     CONNECT_PROTOCOL,
     came_back_ms,
     client_of,
-    names_of,
     recent_past,
     subject_among,
 )
 from rebalance_streaming.detect.verdict import (
     CERTAIN,
-    CLIENT_METRICS,
     HINT,
     INFO,
-    LOG,
     PLAUSIBLE,
     STRONG,
     TICKET,
     Verdict,
-    name_of,
-    seconds,
     subject_of,
 )
+from rebalance_streaming.detect.wording import say
 
-_USUAL_SESSION_MS, _USUAL_HEARTBEAT_MS = 45_000, 3_000
-#: The brokers' default of group.max.session.timeout.ms.
-_HIGHEST_SESSION_MS = 1_800_000
+_USUAL_HEARTBEAT_MS = 3_000
 #: Kafka's windowed rates cover a minute, and count late by the answers' travel time: only a clear excess counts.
 _RATE_AGE_MS, _RATE_SLACK = 60_000, 1.25
 #: A longer request time-out is not meant for heartbeats (kafka-python's is 305 s).
@@ -73,29 +66,18 @@ def session_heartbeat_ratio(look: Look) -> Iterator[Verdict]:
         return
     member, interval, told = max(wrong, key=lambda each: each[1] / (each[0].session_timeout_ms or 1))
     session = member.session_timeout_ms or 0
-    yield Verdict(
-        rule="session_heartbeat_ratio",
+    yield say(
+        "session_heartbeat_ratio",
+        look.stable_since_ms() or look.now_ms,
+        subject_among(look, [each[0] for each in wrong]),
         confidence=CERTAIN if told else PLAUSIBLE,
         severity=TICKET if 2 * interval > session else INFO,
-        summary=f"{name_of(member)} sends a heartbeat every {seconds(interval)} with a session of {seconds(session)}; "
-        "three must fit into it, or one that is lost may cost the membership.",
-        started_at_ms=look.stable_since_ms() or look.now_ms,
-        subject=subject_among(look, [each[0] for each in wrong]),
-        evidence=(
-            Evidence(
-                CLIENT_METRICS, "heartbeat interval", seconds(interval), "configured" if told else "1 / heartbeat rate"
-            ),
-            Evidence(LOG, "session_timeout", seconds(session), f"heartbeat interval is {interval / session:.2f} of it"),
-        ),
-        missing=() if told else ("heartbeat.interval.ms, which this client does not report",),
-        advice=(
-            Advice(
-                "heartbeat.interval.ms",
-                str(round(interval)),
-                str(min(_USUAL_HEARTBEAT_MS, session // 3)),
-                "min(3000, S / 3)",
-            ),
-        ),
+        member=member,
+        interval=interval,
+        session=session,
+        share=interval / session,
+        told=told,
+        proposed=min(_USUAL_HEARTBEAT_MS, session // 3),
     )
 
 
@@ -153,7 +135,7 @@ def _evicted_for_a_moment(look: Look) -> list[Past]:
         if (
             departure.likely != SESSION_EXPIRED
             or past.rule not in _OUTLASTED
-            or departure.session_ms >= _USUAL_SESSION_MS
+            or departure.session_ms >= USUAL_SESSION_MS
         ):
             continue
         back_ms = came_back_ms(look, past)
@@ -163,70 +145,47 @@ def _evicted_for_a_moment(look: Look) -> list[Past]:
 
 
 def _lost_for_a_moment(look: Look, evicted: list[Past]) -> Verdict:
-    last = evicted[-1].departure
+    last, starving = evicted[-1].departure, _may_starve(evicted)
     slots = {slot_of(each.member) for each in evicted}
-    blind = [each for each in evicted if each.departure.liveness is None]
-    starving = Alternative(
-        "heartbeat_starvation", "several members at random" if len(slots) > 1 else "not seen to starve"
-    )
-    return Verdict(
-        rule="session_timeout_too_short",
-        variant="evictions",
-        confidence=HINT if _may_starve(evicted) else PLAUSIBLE if blind else STRONG,
-        severity=INFO if _may_starve(evicted) else TICKET,
-        summary=f"{len(evicted)} times in a day a member was removed after {seconds(last.session_ms)} without a "
-        f"heartbeat and was back within {seconds(2 * last.session_ms)}: the session is too short for its pauses.",
-        started_at_ms=evicted[0].left_ms,
-        subject=subject_of(last.member) if len(slots) == 1 else Subject(),
-        evidence=(
-            Evidence(
-                LOG, "departures", f"{len(evicted)} in 24 h of {len(slots)} members", "session expired, back within 2 S"
-            ),
-            Evidence(LOG, "session_timeout", seconds(last.session_ms), f"below {seconds(_USUAL_SESSION_MS)}"),
-            *last.evidence,
-        ),
-        alternatives=(starving, Alternative("member_crash", "back too soon for a new process")),
-        missing=tuple(sorted({f"client metrics of {each.member.host or 'the member'}" for each in blind})),
+    blind = {each.member.host or "the member" for each in evicted if each.departure.liveness is None}
+    return say(
+        "session_timeout_too_short.evictions",
+        evicted[0].left_ms,
+        subject_of(last.member) if len(slots) == 1 else Subject(),
+        confidence=HINT if starving else PLAUSIBLE if blind else STRONG,
+        severity=INFO if starving else TICKET,
+        evidence=last.evidence,
+        missing=tuple(f"client metrics of {host}" for host in sorted(blind)),
         advice=(_longer_session(look, last.member),),
         rebalance_ids=tuple(dict.fromkeys(each.rebalance_id for each in evicted)),
+        times=len(evicted),
+        slots=len(slots),
+        session=last.session_ms,
+        twice=2 * last.session_ms,
+        usual=USUAL_SESSION_MS,
     )
 
 
 def _short_by_setting(look: Look, short: list[Member]) -> Verdict:
     member = min(short, key=lambda each: each.session_timeout_ms or 0)
-    session = member.session_timeout_ms or 0
-    return Verdict(
-        rule="session_timeout_too_short",
-        variant="setting",
-        confidence=CERTAIN,
-        severity=INFO,
-        summary=f"{names_of(short)}: a session of only {seconds(session)}; a short pause, or a slow network, "
-        "removes members.",
-        started_at_ms=look.stable_since_ms() or look.now_ms,
-        subject=subject_among(look, short),
-        evidence=(
-            Evidence(LOG, "session_timeout", seconds(session), f"below {seconds(look.thresholds.session_timeout_ms)}"),
-        ),
+    return say(
+        "session_timeout_too_short.setting",
+        look.stable_since_ms() or look.now_ms,
+        subject_among(look, short),
         advice=(_longer_session(look, member),),
+        members=short,
+        session=member.session_timeout_ms or 0,
+        limits=look.thresholds,
     )
 
 
 def _longer_session(look: Look, member: Member) -> Advice:
     client = client_of(look, member)
-    heartbeat = fingerprint(member, client).heartbeat_ms
-    request = client.config.request_timeout_ms if client else None
-    if request is None or request > _LONGEST_REQUEST_MS:
-        request = 0
-    proposed = min(_HIGHEST_SESSION_MS, max(3 * heartbeat, request + heartbeat, _USUAL_SESSION_MS))
-    name = (
-        "session.timeout.ms" if member.session_timeout_ms is not None else "consumer.session.timeout.ms (of the group)"
-    )
-    return Advice(
-        name,
-        None if member.session_timeout_ms is None else str(member.session_timeout_ms),
-        str(proposed),
-        "max(3 x heartbeat interval, request.timeout.ms + heartbeat interval, 45000)",
-    )
+    session, request = member.session_timeout_ms, client.config.request_timeout_ms if client else None
+    if request is not None and request > _LONGEST_REQUEST_MS:
+        request = None
+    heartbeat_ms = fingerprint(member, client).heartbeat_ms
+    return longer_session(session, heartbeat_ms, request_timeout_ms=request, of_client=session is not None)
 
 
 # --- Rebalance time-out ---
@@ -236,47 +195,26 @@ def rebalance_timeout_excessive(look: Look) -> Iterator[Verdict]:
     """One member that stalls freezes the group for the largest rebalance time-out (fasten-project/fasten#183)."""
     if look.is_young:
         return
+    timeouts = [(each.rebalance_timeout_ms or 0, each) for each in look.members]
     limit = look.thresholds.rebalance_timeout_ms
-    wrong = [
-        each for each in look.members if each.rebalance_timeout_ms is not None and each.rebalance_timeout_ms > limit
-    ]
+    wrong = [(timeout, each) for timeout, each in timeouts if timeout > limit]
     if not wrong:
         return
-    worst = max(wrong, key=lambda each: each.rebalance_timeout_ms or 0)
-    longest = worst.rebalance_timeout_ms or 0
-    others = f", the others up to {seconds(_longest_of(look, wrong))}" if len(wrong) < len(look.members) else ""
-    yield Verdict(
-        rule="rebalance_timeout_excessive",
-        confidence=CERTAIN,
-        summary=f"{name_of(worst)} allows a rebalance {seconds(longest)}{others}: one member that stalls can hold up "
-        "the whole group for that long.",
-        started_at_ms=look.stable_since_ms() or look.now_ms,
-        subject=subject_among(look, wrong),
-        evidence=(
-            Evidence(
-                LOG, "rebalance_timeout", f"{seconds(longest)} in {len(wrong)} members", f"above {seconds(limit)}"
-            ),
-        ),
-        advice=(_shorter_timeout(look, worst),),
-    )
-
-
-def _longest_of(look: Look, without: list[Member]) -> int:
-    return max((each.rebalance_timeout_ms or 0 for each in look.members if each not in without), default=0)
-
-
-def _shorter_timeout(look: Look, member: Member) -> Advice:
-    picture = look.history.picture
+    picture, (longest, worst) = look.history.picture, max(wrong, key=lambda each: each[0])
+    gap = poll_risk.longest_told_gap(look, worst)
+    proposed = None if gap is None else max(60_000, 1_000 * math.ceil(2 * gap / 1_000))
     connect = picture is not None and picture.protocol_type == CONNECT_PROTOCOL
-    gap = poll_risk.longest_told_gap(look, member)
-    proposed = "twice the longest batch, at least 60000"
-    if gap is not None:
-        proposed = str(max(60_000, 1_000 * math.ceil(2 * gap / 1_000)))
-    return Advice(
-        "rebalance.timeout.ms" if connect else "max.poll.interval.ms",
-        str(member.rebalance_timeout_ms),
-        proposed,
-        "max(60000, 2 x longest time between two polls)",
+    yield say(
+        "rebalance_timeout_excessive",
+        look.stable_since_ms() or look.now_ms,
+        subject_among(look, [each for _, each in wrong]),
+        member=worst,
+        longest=longest,
+        others=max((timeout for timeout, _ in timeouts if timeout <= limit), default=None),
+        count=len(wrong),
+        limit=limit,
+        setting="rebalance.timeout.ms" if connect else "max.poll.interval.ms",
+        proposed=proposed or "twice the longest batch, at least 60000",
     )
 
 

@@ -7,11 +7,11 @@ is in between two records. Leaders are judged in `leader`, brokers that are mere
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import pairwise
 
-from rebalance_contract import Advice, Alternative, Evidence, Member, ProbedMember, Rebalance
+from rebalance_contract import Member, ProbedMember, Rebalance
 from rebalance_streaming.detect import inputs
+from rebalance_streaming.detect.advice import USUAL_SESSION_MS
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import SESSION_EXPIRED, UNKNOWN, Departure, find_departures, session_of
 from rebalance_streaming.detect.history import COMPLETING, PREPARING, GroupHistory, Sighting
@@ -19,14 +19,11 @@ from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.rules import brokers, leader
 from rebalance_streaming.detect.verdict import (
     CERTAIN,
-    LOG,
-    PAGE,
     PLAUSIBLE,
-    PROBES,
     STRONG,
     Verdict,
-    seconds,
 )
+from rebalance_streaming.detect.wording import say
 from rebalance_streaming.groups.identity import client_stem
 
 #: Two probes further apart than this do not show one and the same state.
@@ -34,7 +31,6 @@ _BLIND_MS = 90_000
 #: A failover is over at most this long before a probe sees the new coordinator (AWS quotes 2 min of client errors).
 _UNSEEN_MS = 150_000
 _AFTER_FAILOVER = frozenset({"departure", "replacement", "swap", "group_emptied", "leader_rejoin", "other"})
-_USUAL_SESSION_MS = 45_000
 
 
 def coordinator_stuck_rebalance(look: Look) -> Iterator[Verdict]:
@@ -55,34 +51,20 @@ def _are_strangers(look: Look, listed: Sequence[ProbedMember]) -> bool:
 
 
 def _stuck(look: Look, run: list[Sighting], limit: int, *, static: bool, strangers: bool) -> Verdict:
-    waited, preparing = run[-1].at_ms - run[0].at_ms, run[-1].state == PREPARING
-    name = "PreparingRebalance" if preparing else "CompletingRebalance"
-    dead = "only static members are listed: dead ones re-arm the barrier" if static else "not only static members wait"
-    return Verdict(
-        rule="coordinator_stuck_rebalance",
-        variant="preparing" if preparing else "completing",
+    preparing = run[-1].state == PREPARING
+    return say(
+        "coordinator_stuck_rebalance",
+        run[0].at_ms,
         confidence=CERTAIN if not preparing else PLAUSIBLE if static or strangers else STRONG,
-        severity=PAGE,
-        summary=f"The coordinator has kept the group in {name} for {seconds(waited)}; the largest rebalance time-out "
-        f"is {seconds(limit)}. It is stuck.",
-        started_at_ms=run[0].at_ms,
-        evidence=(
-            Evidence(
-                PROBES, "state", f"{name} for {seconds(waited)} in {len(run)} probes", "no other state in between"
-            ),
-            Evidence(
-                LOG, "rebalance_timeout", f"at most {seconds(limit)}", f"+ {seconds(look.thresholds.stuck_slack_ms)}"
-            ),
-        ),
-        alternatives=(
-            Alternative("stalled_member_join_barrier", "a member that stalls is removed after the time-out"),
-            *((Alternative("static_member_ghost", dead),) if preparing else ()),
-        ),
-        missing=("the rebalance time-out of members that are new in this rebalance",) if strangers else (),
-        advice=(
-            Advice("operation", None, "restart the coordinating broker, or the group's members", "first aid"),
-            Advice("upgrade", None, "brokers >= 2.8.1 (KAFKA-12890), at least 2.5.0 (KAFKA-9752)", "known faults"),
-        ),
+        variant="preparing" if preparing else "completing",
+        state="PreparingRebalance" if preparing else "CompletingRebalance",
+        waited=run[-1].at_ms - run[0].at_ms,
+        probes=len(run),
+        limit=limit,
+        static=static,
+        strangers=strangers,
+        preparing=preparing,
+        limits=look.thresholds,
     )
 
 
@@ -103,13 +85,13 @@ def _trailing_run(look: Look) -> list[Sighting]:
 
 def coordinator_failover(look: Look) -> Iterator[Verdict]:
     """The group's coordinator moved to another broker, and the group did not notice: as it should be (F14)."""
-    for after in list(look.history.coordinators)[1:][-1:]:
+    for before, after in [*pairwise(look.history.coordinators)][-1:]:
         if not look.is_within(after.at_ms, look.thresholds.resolve_after_ms):
             return
         reach = after.at_ms + _longest_session(look.members) + look.thresholds.failover_window_ms
         near = look.history.since_ms(_answered_ms(look.history, after.at_ms))
         if not any(each.started_before_ms <= reach for each in near):
-            yield _moved(look.history, "The group did not rebalance.", CERTAIN, after.at_ms)
+            yield say("coordinator_failover.harmless", after.at_ms, before=before.broker, after=after.broker)
 
 
 def _answered_ms(history: GroupHistory, moved_ms: int) -> int:
@@ -136,11 +118,13 @@ def find_failover(
     """
     if rebalance.reason not in _AFTER_FAILOVER:
         return None
-    reach = _longest_session(rebalance.members_before) + thresholds.failover_window_ms
+    session = _longest_session(rebalance.members_before)
     moves = [
-        each
-        for each in list(history.coordinators)[1:]
-        if _answered_ms(history, each.at_ms) <= rebalance.started_before_ms <= each.at_ms + reach
+        (before, after)
+        for before, after in pairwise(history.coordinators)
+        if _answered_ms(history, after.at_ms)
+        <= rebalance.started_before_ms
+        <= after.at_ms + session + thresholds.failover_window_ms
     ]
     if not moves:
         return None
@@ -149,41 +133,18 @@ def find_failover(
     classes = {each.likely for each in lost}
     if classes and not classes & {SESSION_EXPIRED, UNKNOWN}:
         return None
-    later = seconds(max(0, rebalance.started_before_ms - moves[-1].at_ms))
-    sure = not classes or SESSION_EXPIRED in classes
-    return replace(
-        _moved(history, f"The group rebalanced {later} later.", STRONG if sure else PLAUSIBLE, moves[-1].at_ms),
-        alternatives=(Alternative("network_partition", "the coordinator itself moved"),),
-        missing=() if sure else ("client metrics: whether heartbeats failed",),
-        advice=_outlast_it(rebalance),
+    (before, after), sure = moves[-1], not classes or SESSION_EXPIRED in classes
+    return say(
+        "coordinator_failover.cause",
+        after.at_ms,
+        confidence=STRONG if sure else PLAUSIBLE,
         rebalance_ids=(rebalance.rebalance_id,),
-    )
-
-
-def _moved(history: GroupHistory, effect: str, confidence: float, at_ms: int) -> Verdict:
-    before, after = next((a, b) for a, b in pairwise(history.coordinators) if b.at_ms == at_ms)
-    return Verdict(
-        rule="coordinator_failover",
-        confidence=confidence,
-        summary=f"The group's coordinator moved from broker {before.broker} to broker {after.broker}. {effect}",
-        started_at_ms=at_ms,
-        evidence=(
-            Evidence(
-                PROBES,
-                "coordinator",
-                f"broker {before.broker} -> {after.broker}",
-                "another broker leads the group's offsets partition",
-            ),
-        ),
-    )
-
-
-def _outlast_it(rebalance: Rebalance) -> tuple[Advice, ...]:
-    session = _longest_session(rebalance.members_before)
-    proposed = str(max(_USUAL_SESSION_MS, session))
-    return (
-        Advice("session.timeout.ms", str(session), proposed, "max(45000, time a broker takes to restart)"),
-        Advice("operation", None, "controlled shutdown of brokers, one at a time", "-"),
+        before=before.broker,
+        after=after.broker,
+        later=max(0, rebalance.started_before_ms - after.at_ms),
+        sure=sure,
+        session=session,
+        proposed=max(USUAL_SESSION_MS, session),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from rebalance_contract import Advice, Alternative, Evidence, Partitions, Rebalance
+from rebalance_contract import Partitions, Rebalance
 from rebalance_streaming.detect.clients import ClientHistory
 from rebalance_streaming.detect.departures import FENCED, POLL_TIMEOUT, SESSION_EXPIRED
 from rebalance_streaming.detect.episode import Past
@@ -22,20 +22,17 @@ from rebalance_streaming.detect.verdict import (
     CERTAIN,
     CLIENT_METRICS,
     COMMITS,
-    LOG,
     PLAUSIBLE,
     PROBES,
     STRONG,
-    TICKET,
     Verdict,
     name_of,
-    seconds,
 )
+from rebalance_streaming.detect.wording import say
 
 _CONSUMED_TOTAL = "fetch_manager_records_consumed_total"
 #: How soon after a rebalance its duplicates must be counted.
 _COUNTABLE_MS = 120_000
-_NAMED = 5
 
 
 def estimate_duplicates(history: GroupHistory, rebalance: Rebalance, partitions: Partitions) -> tuple[int, str] | None:
@@ -250,29 +247,23 @@ def _counted(look: Look, since_ms: int) -> dict[str, Duplicates]:
 
 
 def _duplicates_verdict(look: Look, counts: dict[str, Duplicates], total: int, volume: int, since_ms: int) -> Verdict:
-    methods = sorted({each.method for each in counts.values()}, key=lambda each: _LABELS[each])
-    culprits = sorted({name_of(each.member) for each in look.past if each.rebalance_id in counts})
-    causes = sorted({cause for each in counts if (cause := look.causes.get(each)) is not None})
-    how_many = "At least" if _AT_LEAST & set(methods) else "About"
-    share = f"{total / volume:.1%} of {volume} records" if volume else "no new records meanwhile"
-    return Verdict(
-        rule="duplicate_processing",
+    methods = sorted({each.method for each in counts.values()}, key=lambda each: (_LABELS[each], each))
+    ids = sorted(counts, key=lambda each: look.history.rebalances[each].started_before_ms)
+    return say(
+        "duplicate_processing",
+        look.history.rebalances[ids[0]].started_before_ms,
         confidence=_LABELS[methods[0]],
-        summary=f"{how_many} {total} records were processed twice in {seconds(look.now_ms - since_ms)}, because "
-        f"{', '.join(culprits[:_NAMED])} lost partitions before committing.",
-        started_at_ms=min(look.history.rebalances[each].started_before_ms for each in counts),
-        severity=TICKET,
-        evidence=(
-            Evidence(_SOURCES[methods[0]], "duplicates", f"{total} records, {share}", ", ".join(methods)),
-            Evidence(LOG, "rebalances", f"{len(counts)} that lost members without a commit", ", ".join(causes) or "-"),
-        ),
-        alternatives=(Alternative("offset_rewind", "nobody reset the offsets"),),
-        missing=() if methods[0] == "application_offsets" else ("the clients' own positions (librdkafka: app_offset)",),
-        advice=(
-            Advice("code", None, "commit when partitions are revoked, and make processing idempotent", "-"),
-            Advice("max.poll.records", None, "smaller batches: fewer records are done again", "-"),
-        ),
-        rebalance_ids=tuple(sorted(counts, key=lambda each: look.history.rebalances[each].started_before_ms)),
+        rebalance_ids=tuple(ids),
+        at_least=bool(_AT_LEAST & set(methods)),
+        total=total,
+        lasted=look.now_ms - since_ms,
+        culprits=sorted({name_of(each.member) for each in look.past if each.rebalance_id in counts}),
+        source=_SOURCES[methods[0]],
+        share=f"{total / volume:.1%} of {volume} records" if volume else "no new records meanwhile",
+        methods=", ".join(methods),
+        rebalances=len(counts),
+        causes=", ".join(sorted({cause for each in counts if (cause := look.causes.get(each)) is not None})) or "-",
+        positions=methods[0] == "application_offsets",
     )
 
 

@@ -8,20 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from rebalance_contract import Advice, Alternative, Evidence, Member, Rebalance
+from rebalance_contract import Member, Rebalance
 from rebalance_streaming.detect.clients import CONSUMED_RATE, ClientHistory, Sight
 from rebalance_streaming.detect.look import Look
 from rebalance_streaming.detect.verdict import (
     CERTAIN,
-    CLIENT_METRICS,
-    COMMITS,
-    LOG,
     STRONG,
     Verdict,
-    name_of,
-    seconds,
     subject_of,
 )
+from rebalance_streaming.detect.wording import say
 
 _CONSUMED_TOTAL = "fetch_manager_records_consumed_total"
 _COMMIT_TOTAL, _COMMIT_RATE = "coordinator_commit_total", "coordinator_commit_rate"
@@ -76,26 +72,9 @@ def _zombie(look: Look, client: ClientHistory, member_id: str, gone_ms: int) -> 
     member = look.history.members.get(member_id)
     if member is None or not _moved(after, _CONSUMED_TOTAL, CONSUMED_RATE, gone_ms):
         return
-    went_on = after[-1].emitted_ms - gone_ms
-    past = next((each for each in reversed(look.past) if each.member.member_id == member_id), None)
-    yield Verdict(
-        rule="zombie_member",
-        confidence=CERTAIN,
-        summary=f"{name_of(member)} has been out of the group for {seconds(went_on)} and still consumes what others "
-        "have been given.",
-        started_at_ms=gone_ms,
-        subject=subject_of(member),
-        evidence=(
-            Evidence(CLIENT_METRICS, "records consumed", f"growing for {seconds(went_on)}", "by a member that is gone"),
-            Evidence(LOG, "members", "not listed", "it was removed"),
-            *((Evidence(LOG, "departure", past.rule, "why it was removed"),) if past is not None else ()),
-        ),
-        alternatives=(Alternative("duplicate_processing", "it is still going on"),),
-        advice=(
-            Advice("code", None, "make writes idempotent, or fence them with the generation number", "-"),
-            Advice("operation", None, "cure the cause of its removal; restart it if it does not come back", "-"),
-        ),
-    )
+    cause = next((each.rule for each in reversed(look.past) if each.member.member_id == member_id), None)
+    lasted = after[-1].emitted_ms - gone_ms
+    yield say("zombie_member", gone_ms, subject_of(member), member=member, lasted=lasted, cause=cause)
 
 
 # --- Commits that fail ---
@@ -130,24 +109,15 @@ def _failing(look: Look, client: ClientHistory, member: Member, rebalance: Rebal
 
 def _failing_verdict(look: Look, member: Member, rebalance: Rebalance, *, tried: bool | None) -> Verdict:
     done_ms = rebalance.completed_at_ms or rebalance.started_before_ms
-    told = {True: "go on, and none is stored", False: "stopped", None: "not told"}[tried]
-    return Verdict(
-        rule="commit_failures_after_rebalance",
+    return say(
+        "commit_failures_after_rebalance",
+        done_ms,
+        subject_of(member),
         confidence=STRONG if tried is None else CERTAIN,
-        summary=f"{name_of(member)} consumes, but nothing of it has been committed since the rebalance "
-        f"{seconds(look.now_ms - done_ms)} ago: a restart will repeat all of that.",
-        started_at_ms=done_ms,
-        subject=subject_of(member),
         variant={True: "refused", False: "not_tried", None: None}[tried],
-        evidence=(
-            Evidence(CLIENT_METRICS, "commit requests", told, "records are consumed meanwhile"),
-            Evidence(COMMITS, "offsets", f"none for {seconds(look.now_ms - done_ms)}", "it committed before"),
-        ),
-        alternatives=(Alternative("stalled_consumer", "it consumes"),),
-        missing=() if tried is not None else ("client metrics: commit rate",),
-        advice=(
-            Advice("code", None, "commit in onPartitionsRevoked; do not catch and ignore failed commits", "-"),
-            Advice("max.poll.records", None, "smaller batches, so that each is committed in time", "-"),
-        ),
         rebalance_ids=(rebalance.rebalance_id,),
+        member=member,
+        lasted=look.now_ms - done_ms,
+        told={True: "go on, and none is stored", False: "stopped", None: "not told"}[tried],
+        known=tried is not None,
     )

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from rebalance_contract import Advice, Alternative, Evidence
 from rebalance_streaming.detect.advice import (
-    absent_instance_advice,
     graceful_stop_advice,
     longer_session,
-    longer_static_session,
+    session_for_absence,
 )
-from rebalance_streaming.detect.departures import FENCED, POLL_TIMEOUT, SESSION_EXPIRED, Departure, slot_of
+from rebalance_streaming.detect.departures import SESSION_EXPIRED, UNKNOWN, Departure, slot_of
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.history import GroupHistory, partition_names
 from rebalance_streaming.detect.liveness import GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
-from rebalance_streaming.detect.rules.circumstances import THAW_MS, is_busy, missing_reports, same_slot, undetermined
-from rebalance_streaming.detect.verdict import CERTAIN, LOG, STRONG, Verdict, name_of, seconds, subject_of
+from rebalance_streaming.detect.rules.circumstances import (
+    THAW_MS,
+    host_of,
+    is_busy,
+    same_slot,
+    say_lost,
+)
+from rebalance_streaming.detect.verdict import CERTAIN, STRONG, Verdict, subject_of
 
 #: What a process reports that has not ended.
 _ALIVE = (STARVED, PAUSED, UNREACHABLE, HEALTHY)
@@ -22,23 +26,16 @@ _ALIVE = (STARVED, PAUSED, UNREACHABLE, HEALTHY)
 
 def static_absence(episode: Episode, departure: Departure) -> Verdict | None:
     """A static member was away for longer than its session and came back (KIP-345)."""
-    member = departure.member
+    member, session = departure.member, departure.session_ms
     if member.group_instance_id is None or departure.likely != SESSION_EXPIRED or departure.back_ms is None:
         return None
     if departure.liveness == HEALTHY:
         return None
     # Where no commit was due, the last one says nothing of when it went.
-    away = departure.back_ms - departure.to_ms + (departure.silence_ms or departure.session_ms)
-    return Verdict(
-        rule="static_session_too_short",
-        confidence=STRONG,
-        summary=f"Static member {name_of(member)} was away {seconds(away)}, longer than its session of "
-        f"{seconds(departure.session_ms)}, so its return cost two rebalances.",
-        started_at_ms=departure.to_ms,
-        subject=subject_of(member),
-        evidence=departure.evidence,
-        advice=(longer_static_session(departure.session_ms, away, of_client=member.session_timeout_ms is not None),),
-    )
+    away = departure.back_ms - departure.to_ms + (departure.silence_ms or session)
+    longer = session_for_absence(session, away, of_client=member.session_timeout_ms is not None)
+    since_ms = departure.to_ms
+    return say_lost("static_session_too_short.lost", departure, since_ms, missing=(), advice=(longer,), away=away)
 
 
 def static_ghost(episode: Episode, departure: Departure) -> Verdict | None:
@@ -48,18 +45,8 @@ def static_ghost(episode: Episode, departure: Departure) -> Verdict | None:
         return None
     if departure.liveness in _ALIVE:
         return None
-    return Verdict(
-        rule="static_member_ghost",
-        confidence=0.7,
-        summary=f"Static member {name_of(member)} stopped and did not come back; its partitions stayed unread for its "
-        f"session of {seconds(departure.session_ms)}.",
-        started_at_ms=departure.to_ms - departure.session_ms,
-        subject=subject_of(member, partitions=partition_names(member.partitions)[:20]),
-        evidence=departure.evidence,
-        alternatives=(Alternative("member_crash", "static members do not leave when they are closed either"),),
-        missing=missing_reports(departure),
-        advice=absent_instance_advice(departure.session_ms),
-    )
+    subject = subject_of(member, partitions=partition_names(member.partitions)[:20])
+    return say_lost("static_member_ghost.lost", departure, subject=subject, confidence=0.7)
 
 
 def ungraceful(episode: Episode, departure: Departure) -> Verdict | None:
@@ -71,25 +58,13 @@ def ungraceful(episode: Episode, departure: Departure) -> Verdict | None:
     successor = _successor_before_loss(episode, departure)
     if successor is None:
         return None
-    return Verdict(
-        rule="ungraceful_shutdown",
+    return say_lost(
+        "ungraceful_shutdown",
+        departure,
         confidence=_ghost_confidence(departure),
-        summary=f"{name_of(departure.member)} was replaced without leaving the group; its ghost held partitions until "
-        f"its session of {seconds(departure.session_ms)} ended.",
-        started_at_ms=departure.to_ms - departure.session_ms,
-        subject=subject_of(departure.member),
-        evidence=(
-            *departure.evidence,
-            Evidence(
-                LOG, "members", f"{successor} of the same client joined before it was removed", "restart beside a ghost"
-            ),
-        ),
-        alternatives=(
-            Alternative("member_crash", "its successor was there before it was removed"),
-            *(() if departure.liveness else (Alternative("heartbeat_starvation", "no client metrics"),)),
-        ),
-        missing=missing_reports(departure),
         advice=graceful_stop_advice(departure),
+        successor=successor,
+        reported=departure.liveness is not None,
     )
 
 
@@ -134,24 +109,13 @@ def crash(episode: Episode, departure: Departure) -> Verdict | None:
     confidence = _crash_confidence(episode, departure)
     if confidence is None:
         return None
-    back = "and has not come back" if departure.back_ms is None else "and was started again"
-    return Verdict(
-        rule="member_crash",
+    return say_lost(
+        "member_crash",
+        departure,
+        departure.to_ms - (departure.silence_ms or departure.session_ms),
         confidence=confidence,
-        summary=f"{name_of(departure.member)} went silent without leaving, {back}; the group removed it after its "
-        f"session of {seconds(departure.session_ms)}.",
-        started_at_ms=departure.to_ms - (departure.silence_ms or departure.session_ms),
-        subject=subject_of(departure.member),
-        evidence=departure.evidence,
-        alternatives=(Alternative("process_pause", "a frozen process is back within seconds"),)
-        if departure.liveness is None
-        else (),
-        missing=missing_reports(departure),
-        advice=(
-            Advice(
-                "operation", None, "look at the exit code, the kernel's out-of-memory log and the last log lines", "-"
-            ),
-        ),
+        returned=departure.back_ms is not None,
+        reported=departure.liveness is not None,
     )
 
 
@@ -195,58 +159,25 @@ def frozen_or_starved(episode: Episode, departure: Departure) -> Verdict | None:
     """It was lost by its session, came back, and nothing separates what may have happened."""
     if departure.likely != SESSION_EXPIRED:
         return None
+    began_ms, host = episode.rebalance.started_before_ms, host_of(departure)
     if departure.liveness == HEALTHY:
-        return undetermined(
-            episode,
+        return say_lost("undetermined.healthy", departure, began_ms, missing=(), host=host)
+    returned = departure.back_ms is not None
+    if departure.client.may_starve is False and returned:
+        pause_ms, heartbeat_ms = departure.silence_ms or departure.session_ms, departure.client.heartbeat_ms
+        return say_lost(
+            "process_pause.back_soon",
             departure,
-            f"{name_of(departure.member)} was silent for its session of {seconds(departure.session_ms)}, although it "
-            "ran and sent heartbeats; whether it left by itself or they did not arrive cannot be told.",
-            (
-                Alternative("scale_in", "it committed nothing for a session before"),
-                Alternative("network_partition", "its reports came in time"),
-            ),
-        )
-    if departure.client.may_starve is False and departure.back_ms is not None:
-        return Verdict(
-            rule="process_pause",
-            confidence=0.55,
-            summary=f"{name_of(departure.member)} was silent for its session and back within seconds: it stood still.",
-            started_at_ms=departure.to_ms - departure.session_ms,
             subject=subject_of(departure.member, hosts=(departure.member.host,)),
-            evidence=departure.evidence,
-            alternatives=(Alternative("member_crash", "a new process rarely joins so soon"),),
-            missing=missing_reports(departure),
-            advice=(
-                longer_session(
-                    departure.session_ms, departure.silence_ms or departure.session_ms, departure.client.heartbeat_ms
-                ),
-            ),
+            confidence=0.55,
+            advice=(longer_session(departure.session_ms, heartbeat_ms, pause_ms=pause_ms),),
         )
-    return undetermined(
-        episode,
-        departure,
-        f"{name_of(departure.member)} was silent for its session of {seconds(departure.session_ms)}"
-        f"{'' if departure.back_ms is None else ' and came back'}; whether it crashed, stood still or only its "
-        "heartbeats did cannot be told.",
-        (
-            Alternative("heartbeat_starvation", "no client metrics, and no version known for it"),
-            Alternative("process_pause", "no client metrics, no second member of its process"),
-            Alternative("member_crash", "no client metrics; it came back under the same name"),
-        ),
-    )
+    return say_lost("undetermined.silent", departure, began_ms, missing=(), host=host, returned=returned)
 
 
 def unknown_loss(episode: Episode, departure: Departure) -> Verdict | None:
     """Nothing was due from the member before it was gone, so nothing tells how it went."""
-    if departure.likely in (POLL_TIMEOUT, SESSION_EXPIRED, FENCED) or departure.likely != "unknown":
+    if departure.likely != UNKNOWN:
         return None
-    return undetermined(
-        episode,
-        departure,
-        f"{name_of(departure.member)} is gone; no commit was due from it, so the log does not tell how it left.",
-        (
-            Alternative("scale_in", "it may have left in order"),
-            Alternative("member_crash", "its session may have run out"),
-            Alternative("poll_overrun", "it may have left by its poll time-out"),
-        ),
-    )
+    began_ms = episode.rebalance.started_before_ms
+    return say_lost("undetermined.gone", departure, began_ms, missing=(), host=host_of(departure))

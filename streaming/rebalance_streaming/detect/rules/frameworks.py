@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from rebalance_contract import Advice, Alternative, Evidence, Rebalance
+from rebalance_contract import Rebalance
 from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.rules.standing import CONNECT_PROTOCOL, STREAMS_ASSIGNOR
-from rebalance_streaming.detect.verdict import INFO, LOG, PLAUSIBLE, STRONG, TICKET, Verdict, seconds
+from rebalance_streaming.detect.verdict import PLAUSIBLE, STRONG, TICKET, Verdict
+from rebalance_streaming.detect.wording import say
 
 #: probing.rebalance.interval.ms: its default, the least allowed, and how exactly it is kept.
 _PROBING_MS, _LEAST_PROBING_MS, _PROBING_SLACK = 600_000, 60_000, 0.05
@@ -77,26 +78,16 @@ def _even_interval(probing: list[_Probing]) -> int | None:
 
 def _probed(probing: list[_Probing], interval_ms: int, confidence: float) -> Verdict:
     first, last = probing[0].rebalance, probing[-1].rebalance
-    lasted = last.started_before_ms - first.started_before_ms
-    return Verdict(
-        rule="streams_probing_rebalance",
+    long = last.started_before_ms - first.started_before_ms > _LONG_PROBING_MS
+    return say(
+        "streams_probing_rebalance",
+        first.started_before_ms,
         confidence=confidence,
-        severity=TICKET if lasted > _LONG_PROBING_MS else INFO,
-        summary=f"Kafka Streams rebalanced {len(probing)} times, every {seconds(interval_ms)}, to see whether warm-up "
-        "replicas have caught up; it ends when the tasks are balanced.",
-        started_at_ms=first.started_before_ms,
-        evidence=(
-            Evidence(LOG, "spacing", f"{len(probing)} x {seconds(interval_ms)}", "probing.rebalance.interval.ms"),
-            Evidence(LOG, "members", "unchanged", "protocol stream, nobody came or left"),
-        ),
-        alternatives=(Alternative("cooperative_livelock", "minutes apart, not seconds"),),
-        missing=() if confidence > PLAUSIBLE else ("probing.rebalance.interval.ms of the application",),
-        advice=(
-            Advice("max.warmup.replicas", "2 (the default, not told)", "ceil(tasks to move / 5)", "fewer rounds"),
-            Advice("num.standby.replicas", None, "1", "tasks move to warm replicas at once"),
-        ),
+        severity=TICKET if long else None,
         rebalance_ids=tuple(each.rebalance.rebalance_id for each in probing),
-        claims=True,
+        count=len(probing),
+        interval=interval_ms,
+        by_default=confidence > PLAUSIBLE,
     )
 
 
@@ -128,31 +119,18 @@ def _scheduled(look: Look, *, exact: bool) -> list[tuple[Rebalance, Rebalance]]:
 
 def _handed_out(pairs: list[tuple[Rebalance, Rebalance]], confidence: float) -> Verdict:
     before, after = pairs[-1]
-    delay = after.started_before_ms - (before.completed_at_ms or before.started_before_ms)
-    count = len(before.left)
-    return Verdict(
-        rule="connect_scheduled_rebalance",
+    left_ms = before.completed_at_ms or before.started_before_ms
+    delay = after.started_before_ms - left_ms
+    return say(
+        "connect_scheduled_rebalance",
+        left_ms,
         confidence=confidence,
-        summary=f"{count} Connect worker{'s' if count > 1 else ''} left; the tasks waited {seconds(delay)} for a "
-        "return and were then handed out.",
-        started_at_ms=before.completed_at_ms or before.started_before_ms,
-        evidence=(
-            Evidence(LOG, "delay", seconds(delay), "from the departure to a rebalance without any change"),
-            Evidence(LOG, "members", f"{len(after.members_after)} workers, the same in both", "protocol type connect"),
-        ),
-        alternatives=(Alternative("leader_rejoin_loop", "once after a departure"),),
-        missing=() if confidence > PLAUSIBLE else ("scheduled.rebalance.max.delay.ms of the workers",),
-        advice=(
-            Advice(
-                "scheduled.rebalance.max.delay.ms",
-                f"about {round(delay / 1_000) * 1_000} (the distance seen)",
-                "as long as a worker needs to come back",
-                "1.5 x p95 worker restart",
-            ),
-            Advice("upgrade", None, "Connect >= 3.5.2 or 3.6.1", "KAFKA-9184, KAFKA-12495, KAFKA-15693"),
-        ),
         rebalance_ids=tuple(each.rebalance_id for _, each in pairs),
-        claims=True,
+        left=len(before.left),
+        workers=len(after.members_after),
+        delay=delay,
+        rounded=round(delay, -3),
+        by_default=confidence > PLAUSIBLE,
     )
 
 

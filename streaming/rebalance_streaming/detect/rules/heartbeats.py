@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rebalance_contract import Advice, Alternative
+from rebalance_contract import Alternative
 from rebalance_streaming.detect.advice import blocked_heartbeat_advice, longer_session, starvation_advice
 from rebalance_streaming.detect.bugs import upgrade_advice
 from rebalance_streaming.detect.departures import SESSION_EXPIRED, Departure
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.fingerprints import AIOKAFKA, KAFKA_PYTHON, KAFKAJS
 from rebalance_streaming.detect.liveness import GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
-from rebalance_streaming.detect.rules.circumstances import THAW_MS, client_of, is_busy, missing_reports, same_slot
-from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG, Verdict, name_of, seconds, subject_of
+from rebalance_streaming.detect.rules.circumstances import (
+    THAW_MS,
+    client_of,
+    is_busy,
+    same_slot,
+    say_lost,
+)
+from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG, Verdict, subject_of
 
 #: kafka-python versions whose heartbeats starve: behind an idle poll, after a dead-lock, behind a busy loop.
 _STARVATION = (
@@ -26,59 +32,46 @@ def starvation(episode: Episode, departure: Departure) -> Verdict | None:
     """Heartbeats stopped although the process was well (stories A and D)."""
     if departure.likely != SESSION_EXPIRED or not departure.client.own_heartbeats:
         return None
+    variant = starvation_variant(departure)
     if departure.liveness == STARVED:
         by_library = "event_loop_blocked" if departure.client.library == AIOKAFKA else "lock"
-        return _starved(episode, departure, starvation_variant(departure) or by_library, CERTAIN, ())
+        return _starved(episode, departure, variant or by_library, CERTAIN)
     if departure.liveness == PAUSED and _held_interpreter(departure):
-        why = "the process kept switching threads" if _switched(departure) else "a client of this version starves so"
-        # What stood still was its threads: the process itself worked.
-        evidence = tuple(
-            replace(each, field="held", rule="none of its threads got the interpreter")
-            if each.field == PAUSED
-            else each
-            for each in departure.evidence
-        )
-        return _starved(
-            episode,
-            replace(departure, evidence=evidence),
-            "native_code",
-            STRONG if _switched(departure) else 0.7,
-            (Alternative("process_pause", why),),
-        )
-    variant = starvation_variant(departure)
+        return _held(episode, departure)
     if departure.liveness is None and variant is not None and not is_busy(departure) and departure.back_as is not None:
         again = any(past.member.client_id == departure.member.client_id for past in same_slot(episode, departure))
-        others = (Alternative("member_crash", "it came back and its version is known for this"),)
-        return _starved(episode, departure, variant, STRONG if again else 0.8, others)
+        other = Alternative("member_crash", "it came back and its version is known for this")
+        return _starved(episode, departure, variant, STRONG if again else 0.8, other)
     return None
 
 
+def _held(episode: Episode, departure: Departure) -> Verdict:
+    """Say that something kept the interpreter's lock: what stood still was its threads, the process itself worked."""
+    switched = _switched(departure)
+    why = "the process kept switching threads" if switched else "a client of this version starves so"
+    held = [
+        replace(each, field="held", rule="none of its threads got the interpreter") if each.field == PAUSED else each
+        for each in departure.evidence
+    ]
+    departure = replace(departure, evidence=tuple(held))
+    label = STRONG if switched else 0.7
+    return _starved(episode, departure, "native_code", label, Alternative("process_pause", why))
+
+
 def _starved(
-    episode: Episode, departure: Departure, variant: str, confidence: float, alternatives: tuple[Alternative, ...]
+    episode: Episode, departure: Departure, variant: str, confidence: float, *alternatives: Alternative
 ) -> Verdict:
-    member, client = departure.member, departure.client
-    release = client.release
-    return Verdict(
-        rule="heartbeat_starvation",
-        variant=variant,
+    client, kip848 = departure.client, episode.rebalance.type == "consumer"
+    upgrade = upgrade_advice(client.library, client.release, "heartbeat_starvation", kip848=kip848)
+    return say_lost(
+        "heartbeat_starvation",
+        departure,
         confidence=confidence,
-        summary=f"{name_of(member)} was alive but sent no heartbeat for its session of {seconds(departure.session_ms)}"
-        f"{f' ({client.library} {client.version})' if client.version else ''}; the group removed it.",
-        started_at_ms=departure.to_ms - departure.session_ms,
-        subject=subject_of(member),
-        evidence=departure.evidence,
-        alternatives=(
-            *alternatives,
-            Alternative("poll_overrun", "its silence matches the session, not max.poll.interval"),
-        ),
-        missing=missing_reports(departure),
-        advice=starvation_advice(
-            departure,
-            variant,
-            upgrade_advice(
-                client.library, release, "heartbeat_starvation", kip848=episode.rebalance.type == "consumer"
-            ),
-        ),
+        variant=variant,
+        alternatives=alternatives,
+        advice=starvation_advice(departure, variant, upgrade),
+        library=client.library,
+        version=client.version,
     )
 
 
@@ -115,18 +108,9 @@ def blocked_heartbeat(episode: Episode, departure: Departure) -> Verdict | None:
     # What blocks the one thread of kafkajs, or keeps the interpreter's lock, stops the reports as well.
     if departure.liveness == PAUSED and departure.client.library != KAFKAJS and not _held_interpreter(departure):
         return None
-    return Verdict(
-        rule="processing_blocks_heartbeat",
-        confidence=STRONG if is_busy(departure) or departure.liveness == STARVED else PLAUSIBLE,
-        summary=f"{name_of(departure.member)} sends heartbeats only between messages and was busy for longer than its "
-        f"session of {seconds(departure.session_ms)}.",
-        started_at_ms=departure.to_ms - departure.session_ms,
-        subject=subject_of(departure.member),
-        evidence=departure.evidence,
-        alternatives=(Alternative("poll_overrun", "this client enforces no max.poll.interval"),),
-        missing=missing_reports(departure),
-        advice=blocked_heartbeat_advice(departure),
-    )
+    confidence = STRONG if is_busy(departure) or departure.liveness == STARVED else PLAUSIBLE
+    advice = blocked_heartbeat_advice(departure)
+    return say_lost("processing_blocks_heartbeat", departure, confidence=confidence, advice=advice)
 
 
 def pause(episode: Episode, departure: Departure) -> Verdict | None:
@@ -142,25 +126,17 @@ def pause(episode: Episode, departure: Departure) -> Verdict | None:
         confidence = 0.6
     else:
         return None
-    silence = max((each.silence_ms or departure.session_ms) for each in together)
+    session, host = departure.session_ms, departure.member.host
+    silence = max((each.silence_ms or session) for each in together)
     stood_still = max(silence, *(each.stretch.stood_still_ms for each in together if each.stretch is not None), 0)
-    return Verdict(
-        rule="process_pause",
+    return say_lost(
+        "process_pause.told",
+        departure,
+        departure.to_ms - silence,
+        subject=subject_of(*(each.member for each in together), hosts=(host,)),
         confidence=confidence,
-        summary=f"{name_of(departure.member)} stood still as a whole for about {seconds(stood_still)}, longer than its "
-        f"session of {seconds(departure.session_ms)}.",
-        started_at_ms=departure.to_ms - silence,
-        subject=subject_of(*(each.member for each in together), hosts=(departure.member.host,)),
-        evidence=departure.evidence,
-        alternatives=(
-            Alternative("heartbeat_starvation", "its reporting stood still as well"),
-            Alternative("member_crash", "the same process went on afterwards"),
-        ),
-        missing=missing_reports(departure),
-        advice=(
-            longer_session(departure.session_ms, stood_still, departure.client.heartbeat_ms),
-            Advice("operation", None, "look at garbage collection, CPU throttling (nr_throttled) and swapping", "-"),
-        ),
+        advice=(longer_session(session, departure.client.heartbeat_ms, pause_ms=stood_still),),
+        stood_still=stood_still,
     )
 
 
@@ -190,26 +166,19 @@ def unreachable(episode: Episode, departure: Departure) -> Verdict | None:
         return None
     if departure.liveness in (GONE, RESTARTED, PAUSED, STARVED):
         return None
-    client = client_of(episode, departure)
-    return Verdict(
-        rule="network_partition",
-        confidence=STRONG if departure.liveness == UNREACHABLE else HINT + 0.15,
-        summary=f"{name_of(departure.member)} could not reach the coordinator for its session of "
-        f"{seconds(departure.session_ms)}.",
-        started_at_ms=departure.to_ms - departure.session_ms,
+    client, session = client_of(episode, departure), departure.session_ms
+    longer = longer_session(
+        session,
+        departure.client.heartbeat_ms,
+        pause_ms=departure.silence_ms or session,
+        request_timeout_ms=None if client is None else client.config.request_timeout_ms,
+    )
+    return say_lost(
+        "network_partition",
+        departure,
         subject=subject_of(departure.member, hosts=(departure.member.host,)),
-        evidence=departure.evidence,
-        alternatives=(Alternative("process_pause", "its reports were written on time and arrived late"),),
-        missing=missing_reports(departure),
-        advice=(
-            longer_session(
-                departure.session_ms,
-                departure.silence_ms or departure.session_ms,
-                departure.client.heartbeat_ms,
-                None if client is None else client.config.request_timeout_ms,
-            ),
-            Advice("socket.keepalive.enable", None, "true", "finds half-open connections"),
-        ),
+        confidence=STRONG if departure.liveness == UNREACHABLE else HINT + 0.15,
+        advice=(longer,),
     )
 
 

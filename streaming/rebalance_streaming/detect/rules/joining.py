@@ -9,33 +9,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebalance_contract import (
-    Advice,
-    Alternative,
-    Evidence,
     Generation,
     Rebalance,
     Subject,
     SubjectMember,
 )
 from rebalance_streaming.detect import inputs
+from rebalance_streaming.detect.advice import LONGEST_SESSION_MS, USUAL_SESSION_MS
 from rebalance_streaming.detect.clients import FAILED_REBALANCES, JOIN_RATE, ClientHistory
 from rebalance_streaming.detect.history import UNSETTLED
 from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.rules.standing import client_of, is_reporting
 from rebalance_streaming.detect.verdict import (
-    CERTAIN,
-    CLIENT_METRICS,
-    LOG,
     PAGE,
     PLAUSIBLE,
     STRONG,
     TICKET,
     Verdict,
-    seconds,
 )
+from rebalance_streaming.detect.wording import say
 
-#: The brokers' defaults of group.min.session.timeout.ms and group.max.session.timeout.ms.
-_LOWEST_SESSION_MS, _HIGHEST_SESSION_MS, _USUAL_SESSION_MS = 6_000, 1_800_000, 45_000
+#: The brokers' default of group.min.session.timeout.ms.
+_LOWEST_SESSION_MS = 6_000
 #: A client that is kept out this long does not merely wait for a rebalance to end.
 _REJECTED_MS, _REJECTED_REPORTS = 60_000, 3
 _OUTSIDE = ("init", "wait-join")
@@ -79,23 +74,13 @@ def _completed_ms(generation: Generation) -> int | None:
 
 def _formed_in_steps(forming: list[Rebalance], times: list[int]) -> Verdict:
     spread = times[-1] - times[0]
-    proposed = min(_HIGHEST_DELAY_MS, max(_LOWEST_DELAY_MS, spread + 1_000))
-    return Verdict(
-        rule="initial_delay_too_short",
-        confidence=CERTAIN,
-        summary=f"The group took {len(times)} generations to form, because its members came over {seconds(spread)}.",
-        started_at_ms=forming[0].started_before_ms,
-        evidence=(Evidence(LOG, "generations", f"{len(times)} in {seconds(spread)}", "from empty, arrivals only"),),
-        alternatives=(Alternative("rebalance_storm", "members only came, none left"),),
-        advice=(
-            Advice(
-                "group.initial.rebalance.delay.ms (of the broker)",
-                None,
-                str(proposed),
-                "spread of the joins + 1 s, at least 3 s, at most 60 s",
-            ),
-        ),
+    return say(
+        "initial_delay_too_short",
+        forming[0].started_before_ms,
         rebalance_ids=tuple(each.rebalance_id for each in forming),
+        generations=len(times),
+        spread=spread,
+        proposed=min(_HIGHEST_DELAY_MS, max(_LOWEST_DELAY_MS, spread + 1_000)),
     )
 
 
@@ -139,48 +124,23 @@ def _is_kept_out(look: Look, client: ClientHistory) -> bool:
 
 def _rejected(look: Look, client: ClientHistory) -> Verdict:
     session = client.config.session_timeout_ms
-    refused = session is not None and not _LOWEST_SESSION_MS <= session <= _HIGHEST_SESSION_MS
-    lag = look.history.progress.total_lag()
+    refused = session if session is not None and not _LOWEST_SESSION_MS <= session <= LONGEST_SESSION_MS else None
     seen = [each for each in client.sights if each.emitted_ms >= look.now_ms - _REJECTED_MS]
-    state = seen[-1].join_state or f"{seen[-1].assigned or 0:.0f} partitions assigned"
-    return Verdict(
-        rule="join_rejected",
-        variant="session_out_of_range" if refused else None,
-        confidence=STRONG if refused else PLAUSIBLE,
-        severity=PAGE if not look.members and lag else TICKET,
-        summary=f"{client.client_id or 'A client'} ({client.host or 'unknown host'}) tries to join and is not let in"
-        + (f": its session of {seconds(session)} is outside the broker's limits." if refused and session else "."),
-        started_at_ms=seen[0].emitted_ms,
-        subject=Subject((SubjectMember(client.member_id, client.client_id, client.host, client.instance_id),)),
-        evidence=(
-            Evidence(
-                CLIENT_METRICS, "join", state, f"for at least {seconds(seen[-1].emitted_ms - seen[0].emitted_ms)}"
-            ),
-            Evidence(LOG, "members", f"{len(look.members)}, without this client", "no rebalance meanwhile"),
-        ),
-        alternatives=(
-            Alternative("static_id_conflict", "another process may have its group.instance.id")
-            if client.instance_id
-            else Alternative("assignor_migration_error", "it may offer no assignor that the others have"),
-        ),
-        missing=() if refused else ("the client's log: its error names the reason",),
-        advice=_let_in(session if refused else None),
-    )
-
-
-def _let_in(session: int | None) -> tuple[Advice, ...]:
-    if session is not None:
-        return (
-            Advice(
-                "session.timeout.ms",
-                str(session),
-                str(_USUAL_SESSION_MS),
-                "group.min (6000) <= S <= group.max (1800000)",
-            ),
-        )
-    return (
-        Advice("partition.assignment.strategy", None, "one assignor that all members of the group have", "-"),
-        Advice("group.max.size (of the broker), ACLs", None, "allow this client, or give it a group of its own", "-"),
+    return say(
+        "join_rejected",
+        seen[0].emitted_ms,
+        Subject((SubjectMember(client.member_id, client.client_id, client.host, client.instance_id),)),
+        confidence=PLAUSIBLE if refused is None else STRONG,
+        severity=PAGE if not look.members and look.history.progress.total_lag() else TICKET,
+        variant=None if refused is None else "session_out_of_range",
+        client=client.client_id or "A client",
+        host=client.host or "unknown host",
+        instance=client.instance_id,
+        state=seen[-1].join_state or f"{seen[-1].assigned or 0:.0f} partitions assigned",
+        lasted=seen[-1].emitted_ms - seen[0].emitted_ms,
+        members=len(look.members),
+        refused=refused,
+        usual=USUAL_SESSION_MS,
     )
 
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from rebalance_contract import Advice, Alternative, Evidence, Generation, Member, Rebalance
+from rebalance_contract import Advice, Generation, Member, Rebalance
 from rebalance_streaming.detect import inputs
-from rebalance_streaming.detect.advice import stalled_barrier_advice
 from rebalance_streaming.detect.bugs import upgrade_advice
 from rebalance_streaming.detect.catalogue import of_family, with_trait
 from rebalance_streaming.detect.clients import ClientHistory
@@ -21,29 +20,24 @@ from rebalance_streaming.detect.fingerprints import fingerprint
 from rebalance_streaming.detect.history import partition_names, places
 from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.rules import livelock
-from rebalance_streaming.detect.rules.standing import client_of, count_of, is_harmed, names_of
+from rebalance_streaming.detect.rules.standing import client_of, is_harmed, size_of
 from rebalance_streaming.detect.verdict import (
-    CERTAIN,
-    CLIENT_METRICS,
     INFO,
-    LOG,
     PAGE,
     TICKET,
     Verdict,
-    name_of,
-    seconds,
     subject_of,
 )
+from rebalance_streaming.detect.wording import say
 
 _TYPE, _UNREVOKED, _UNRELEASED = "consumer", "unrevoked", "unreleased"
-_ONGOING = "ongoing"
 #: What a heartbeat of the newer protocol takes at most to carry a revocation to the member and back.
 _HEARTBEATS, _HEARTBEAT_MS = 3, 5_000
 #: Share of its rebalance time-out after which a member that keeps partitions is likely to be thrown out.
 _LATE = 0.5
 _CALM = of_family("benign") | with_trait("orderly")
+_SHORTER = "twice the longest batch: it bounds how long receivers wait"
 _MEMBER_REASONS = frozenset({"join", "departure", "replacement", "swap"})
-_GROUP_SESSION = "consumer.session.timeout.ms (of the group)"
 
 
 # --- Members that do not let go ---
@@ -71,30 +65,37 @@ def _is_new(look: Look) -> bool:
 
 
 def _holding(look: Look, member: Member, since: int) -> Verdict:
-    held, limit, pending = look.now_ms - since, member.rebalance_timeout_ms, member.pending_revocation
+    limit, pending, client = member.rebalance_timeout_ms, member.pending_revocation, client_of(look, member)
     victims = [each for each in look.members if each.state == _UNRELEASED and _waits_for(each, member)]
     late = limit is not None and look.outlasted(since, _LATE * limit)
-    out = "" if limit is None else f" It is thrown out after {seconds(limit)}."
-    waiting = f"; {names_of(victims)} wait{'s' if len(victims) == 1 else ''} for them" if victims else ""
-    return Verdict(
-        rule="reconciliation_stuck",
-        confidence=CERTAIN,
+    return say(
+        "reconciliation_stuck.holding",
+        since,
+        subject_of(member, partitions=partition_names(pending)),
         severity=PAGE if is_harmed(look, [pending]) else TICKET if late else INFO,
-        summary=f"{name_of(member)} has not given up {count_of(pending)} for {seconds(held)}{waiting}.{out}",
-        started_at_ms=since,
-        subject=subject_of(member, partitions=partition_names(pending)),
-        evidence=(
-            Evidence(LOG, "member state", f"unrevoked for {seconds(held)}", "it is to give up partitions and does not"),
-            *_victim_evidence(victims),
-            *_polling(client_of(look, member)),
-        ),
-        alternatives=(
-            Alternative("stalled_member_join_barrier", "this protocol has no barrier: only the receivers wait"),
-            Alternative("slow_rebalance_callback", "it may be inside its revocation callback"),
-        ),
-        missing=() if client_of(look, member) is not None else (_no_reports(member),),
-        advice=_let_go(member, client_of(look, member)),
+        advice=_upgrade(member, client),
+        member=member,
+        host=member.host or "the member",
+        partitions=size_of(pending),
+        held=look.now_ms - since,
+        victims=victims,
+        one_victim=len(victims) == 1,
+        limit=limit,
+        poll_age=_poll_age(client),
+        reported=client is not None,
+        proposed=_SHORTER,
     )
+
+
+def _poll_age(client: ClientHistory | None) -> float | None:
+    latest = None if client is None else client.latest()
+    return None if latest is None else latest.poll_age_ms
+
+
+def _upgrade(member: Member, client: ClientHistory | None) -> tuple[Advice, ...]:
+    prints = fingerprint(member, client)
+    upgrade = upgrade_advice(prints.library, prints.release, "reconciliation_stuck", kip848=True)
+    return () if upgrade is None else (upgrade,)
 
 
 def _waits_for(victim: Member, holder: Member) -> bool:
@@ -104,65 +105,27 @@ def _waits_for(victim: Member, holder: Member) -> bool:
     return bool(places(victim.target) & places(holder.pending_revocation))
 
 
-def _victim_evidence(victims: Sequence[Member]) -> tuple[Evidence, ...]:
-    if not victims:
-        return ()
-    return (Evidence(LOG, "member state", f"unreleased: {names_of(victims)}", "they wait, they are never the cause"),)
-
-
-def _polling(client: ClientHistory | None) -> tuple[Evidence, ...]:
-    latest = None if client is None else client.latest()
-    if latest is None or latest.poll_age_ms is None:
-        return ()
-    return (Evidence(CLIENT_METRICS, "last poll", f"{seconds(latest.poll_age_ms)} ago", "revoking needs poll()"),)
-
-
-def _no_reports(member: Member) -> str:
-    return f"client metrics of {member.host or 'the member'}: age of the last poll, time in callbacks"
-
-
-def _let_go(member: Member, client: ClientHistory | None) -> tuple[Advice, ...]:
-    prints = fingerprint(member, client)
-    upgrade = upgrade_advice(prints.library, prints.release, "reconciliation_stuck", kip848=True)
-    poll, interval, _ = stalled_barrier_advice(None)
-    shorter = Advice(
-        interval.parameter,
-        None if member.rebalance_timeout_ms is None else str(member.rebalance_timeout_ms),
-        "twice the longest batch: it bounds how long receivers wait",
-        interval.formula,
-    )
-    callback = Advice("code", None, "in the revocation callback only commit; nothing that takes long", "-")
-    return (poll, callback, shorter) if upgrade is None else (upgrade, poll, callback, shorter)
-
-
 def explain_fenced(episode: Episode, departure: Departure) -> Verdict:
     """Explain the loss of a member that the coordinator fenced because it did not give up partitions in time (F16)."""
     member, rebalance = departure.member, episode.rebalance
     limit, pending = member.rebalance_timeout_ms or 0, member.pending_revocation
     out_ms = next((g.started_at_ms for g in rebalance.generations if member.member_id in g.fenced), None)
     client = episode.history.clients.of(member.member_id, member.client_id, member.host, member.group_instance_id)
-    got = [m for m in rebalance.members_after if places(m.partitions) & places(member.partitions)]
-    return Verdict(
-        rule="reconciliation_stuck",
-        variant="fenced",
-        confidence=CERTAIN,
-        summary=f"{name_of(member)} did not give up partitions within its rebalance time-out ({seconds(limit)}) and "
-        "was thrown out; those that were to get them waited.",
-        started_at_ms=(departure.to_ms if out_ms is None else out_ms) - limit,
-        subject=subject_of(member, partitions=partition_names(pending)),
-        evidence=(
-            Evidence(LOG, "member", f"fenced after {seconds(limit)}", "removed by the coordinator"),
-            *((Evidence(LOG, "assignment", f"now with {names_of(got)}", "these waited for it"),) if got else ()),
-            *departure.evidence,
-            *_polling(client),
-        ),
-        alternatives=(
-            Alternative("member_crash", "it was removed by its rebalance time-out, not by its session"),
-            Alternative("slow_rebalance_callback", "it may have been inside its revocation callback"),
-        ),
-        missing=() if client is not None else (_no_reports(member),),
-        advice=_let_go(member, client),
+    return say(
+        "reconciliation_stuck.fenced",
+        (departure.to_ms if out_ms is None else out_ms) - limit,
+        subject_of(member, partitions=partition_names(pending)),
+        evidence=departure.evidence,
+        advice=_upgrade(member, client),
         rebalance_ids=(rebalance.rebalance_id,),
+        member=member,
+        host=member.host or "the member",
+        limit_ms=limit,
+        got=[m for m in rebalance.members_after if places(m.partitions) & places(member.partitions)],
+        poll_age=_poll_age(client),
+        reported=client is not None,
+        limit=member.rebalance_timeout_ms,
+        proposed=_SHORTER,
     )
 
 
@@ -177,25 +140,9 @@ def assigning_stuck(look: Look) -> Iterator[Verdict]:
     if picture.assignment_epoch is not None and picture.assignment_epoch >= picture.generation:
         return
     since = _unassigned_since(look)
-    if since is None or not look.outlasted(since, look.thresholds.assigning_ms):
-        return
-    yield Verdict(
-        rule="assigning_stuck",
-        confidence=CERTAIN,
-        summary=f"The group has had no target assignment for its epoch {picture.generation} for "
-        f"{seconds(look.now_ms - since)}: no member asks for it, or the assignor fails on the broker.",
-        started_at_ms=since,
-        evidence=(
-            Evidence(LOG, "group epoch", str(picture.generation), "raised, a new target is due"),
-            Evidence(LOG, "target epoch", str(picture.assignment_epoch), f"behind for {seconds(look.now_ms - since)}"),
-        ),
-        alternatives=(Alternative("reconciliation_stuck", "members cannot reconcile without a target"),),
-        missing=("the broker's log: an error of the assignor", "client metrics: whether any member sends heartbeats"),
-        advice=(
-            Advice("operation", None, "look for assignor errors in the coordinator's log", "-"),
-            Advice("group.remote.assignor", None, "uniform or range, one that the broker has", "-"),
-        ),
-    )
+    if since is not None and look.outlasted(since, look.thresholds.assigning_ms):
+        epoch, target = picture.generation, str(picture.assignment_epoch)
+        yield say("assigning_stuck", since, epoch=epoch, target=target, lasted=look.now_ms - since)
 
 
 def _unassigned_since(look: Look) -> int | None:
@@ -264,43 +211,24 @@ def _churning(look: Look, rebalances: Sequence[Rebalance], epochs: Sequence[Gene
     main, _ = kinds.most_common(1)[0]
     ids = {name for each in epochs for name in (*each.joined, *each.left, *each.fenced)}
     known = {m.member_id: m for each in rebalances for m in (*each.members_before, *each.members_after)}
-    slots = Counter(slot_of(known[name]) for name in ids if name in known)
-    restless = [slot for slot, _ in slots.most_common(3)]
-    members = {slot_of(known[name]): known[name] for name in sorted(ids) if name in known}
-    told = ", ".join(f"{count} x {kind}" for kind, count in kinds.most_common())
-    return Verdict(
-        rule="epoch_churn",
-        variant="fenced" if main == "fenced" else main.split(" ")[0],
-        confidence=CERTAIN,
-        summary=f"{len(epochs)} group epochs in {seconds(look.thresholds.churn_window_ms)}: {told}.",
-        started_at_ms=epochs[0].started_at_ms or rebalances[0].started_before_ms,
-        subject=subject_of(*(members[slot] for slot in restless)),
-        evidence=(
-            Evidence(LOG, "group epochs", f"{len(epochs)}: {told}", "by the records beside each"),
-            Evidence(
-                LOG, "members", ", ".join(name_of(members[slot]) for slot in restless) or "none", "came or left most"
-            ),
-        ),
-        alternatives=(
-            Alternative("rolling_deploy", "somebody came or left more than once"),
-            Alternative("rebalance_storm", "this protocol stops only members whose partitions move"),
-        ),
-        missing=("whether a member left or its session expired: the log has the same records for both",)
-        if "leave or session expiry" in kinds
-        else (),
-        advice=_calmer(main),
+    slots = Counter(slot_of(known[name]) for name in sorted(ids) if name in known)
+    latest = {slot_of(known[name]): known[name] for name in sorted(ids) if name in known}
+    restless = [latest[slot] for slot, _ in slots.most_common(3)]
+    fenced, by_topics = main == "fenced", main in ("subscription change", "topic metadata change")
+    return say(
+        "epoch_churn",
+        epochs[0].started_at_ms or rebalances[0].started_before_ms,
+        subject_of(*restless),
+        variant=main.split(" ")[0],
         rebalance_ids=tuple(each.rebalance_id for each in rebalances),
-    )
-
-
-def _calmer(main: str) -> tuple[Advice, ...]:
-    if main == "fenced":
-        return (Advice("code", None, "poll regularly and keep revocation callbacks short", "see reconciliation_stuck"),)
-    if main in ("subscription change", "topic metadata change"):
-        return (Advice("operation", None, "find topics that come and go, and patterns that match them", "-"),)
-    return (
-        Advice(_GROUP_SESSION, None, "up to 60000, if pauses remove members", "45000 by default, at most 60000"),
-        Advice("operation", None, "find out why members leave: exits, restarts, poll overruns", "-"),
+        count=len(epochs),
+        kinds=", ".join(f"{count} x {kind}" for kind, count in kinds.most_common()),
+        members=restless,
+        ambiguous="leave or session expiry" in kinds,
+        fenced=fenced,
+        by_topics=by_topics,
+        by_members=not fenced and not by_topics,
+        limits=look.thresholds,
     )
 
 

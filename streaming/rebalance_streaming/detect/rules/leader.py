@@ -8,25 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from rebalance_contract import Advice, Alternative, Evidence, Generation, Member, Rebalance, Subject
+from rebalance_contract import Advice, Generation, Member, Rebalance, Subject
 from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.bugs import upgrade_advice
 from rebalance_streaming.detect.fingerprints import fingerprint
 from rebalance_streaming.detect.look import DAY_MS, Condition, Look
 from rebalance_streaming.detect.rules.standing import client_of, size_of
 from rebalance_streaming.detect.verdict import (
-    CERTAIN,
     INFO,
-    LOG,
     PAGE,
-    PLAUSIBLE,
-    STRONG,
     TICKET,
     Verdict,
-    name_of,
-    seconds,
     subject_of,
 )
+from rebalance_streaming.detect.wording import say
 
 _MINUTE_MS = 60_000
 #: Generations per minute above which a loop leaves no time for work.
@@ -86,45 +81,23 @@ def _rejoins(look: Look, leader: str, looping: list[Rebalance]) -> Verdict:
     first, last = looping[0], looping[-1]
     rounds, spread = sum(map(_rounds, looping)), last.started_before_ms - first.started_before_ms
     frantic = rounds > _FRANTIC * max(1.0, spread / _MINUTE_MS)
-    periodic = len(looping) > 2 and all(_is_refresh(a, b) for a, b in pairwise(looping))
     connect = last.reason == "connect_internal"
+    periodic = not connect and len(looping) > 2 and all(_is_refresh(a, b) for a, b in pairwise(looping))
     member = next((each for each in last.members_after if each.member_id == leader), None)
-    who = leader if member is None else name_of(member)
-    return Verdict(
-        rule="leader_rejoin_loop",
-        variant="connect_config_view" if connect else "metadata_refresh" if periodic else None,
-        confidence=STRONG,
+    return say(
+        "leader_rejoin_loop",
+        first.started_before_ms,
+        Subject() if member is None else subject_of(member),
         severity=PAGE if frantic else TICKET,
-        summary=f"The leader {who} made the group rebalance {rounds} times within {seconds(spread)}, although members, "
-        "topics and assignment stayed the same.",
-        started_at_ms=first.started_before_ms,
-        subject=Subject() if member is None else subject_of(member),
-        evidence=(
-            Evidence(LOG, "generations", f"{rounds} within {seconds(spread)}", "same members, topics and assignment"),
-            Evidence(LOG, "leader", who, "of unchanged members only the leader's join starts a rebalance"),
-        ),
-        alternatives=(
-            Alternative("topic_metadata_change", "no partition count and no topic list differs"),
-            Alternative("cooperative_livelock", "no partition was revoked and left unassigned"),
-        ),
-        missing=("the leader's log: why it rejoined",),
-        advice=_calm_leader(connect=connect, periodic=periodic),
+        variant="connect_config_view" if connect else "metadata_refresh" if periodic else None,
         rebalance_ids=tuple(each.rebalance_id for each in looping),
-        claims=True,
+        leader=member or leader,
+        rounds=rounds,
+        spread=spread,
+        connect=connect,
+        periodic=periodic,
+        plain=not connect and not periodic,
     )
-
-
-def _calm_leader(*, connect: bool, periodic: bool) -> tuple[Advice, ...]:
-    if connect:
-        text = "one group.id per Connect cluster, and one config topic with one partition and cleanup.policy=compact"
-        return (Advice("config.storage.topic", None, text, "all workers must read the same configuration"),)
-    metadata = Advice(
-        "operation", None, "look for topics that come and go in the leader's view: ACLs, auto-create, pattern", "-"
-    )
-    code = Advice("code", None, "do not call enforceRebalance() or subscribe() in the poll loop", "-")
-    if periodic:
-        return Advice("Metadata.RefreshFrequency", "600 s (the spacing seen)", "see why it fails", "Sarama"), metadata
-    return metadata, code
 
 
 def assignor_slow_or_failing(look: Look) -> Iterator[Verdict]:
@@ -162,65 +135,43 @@ def _changes(rebalance: Rebalance) -> int:
 
 
 def _slow_assignor(look: Look, sync_ms: int, rebalance: Rebalance, times: int) -> Verdict:
-    leader = next((each for each in rebalance.members_after if each.member_id == rebalance.leader), None)
-    who = "the leader" if leader is None else f"the leader {name_of(leader)}"
-    partitions = sum(size_of(each.partitions) for each in rebalance.members_after)
-    return Verdict(
-        rule="assignor_slow_or_failing",
-        variant="slow",
-        confidence=CERTAIN,
+    leader = _leader_of(rebalance)
+    return say(
+        "assignor_slow_or_failing.slow",
+        rebalance.join_ended_at_ms or rebalance.started_before_ms,
+        Subject() if leader is None else subject_of(leader),
         severity=TICKET if sync_ms > look.thresholds.sync_ticket_ms else INFO,
-        summary=f"After everybody had joined, {who} took {seconds(sync_ms)} to assign; all others waited.",
-        started_at_ms=rebalance.join_ended_at_ms or rebalance.started_before_ms,
-        subject=Subject() if leader is None else subject_of(leader),
-        evidence=(
-            Evidence(LOG, "sync", seconds(sync_ms), f"above {seconds(look.thresholds.sync_warn_ms)}; {times} in a day"),
-            Evidence(
-                LOG,
-                "size",
-                f"{len(rebalance.members_after)} members, {partitions} partitions",
-                "size of the problem",
-            ),
-        ),
-        alternatives=(Alternative("process_pause", "the leader itself may have stood still"),),
-        missing=() if leader is not None and client_of(look, leader) is not None else ("client metrics of the leader",),
-        advice=_faster_assignor(look, leader),
+        advice=_upgrade(look, leader),
         rebalance_ids=(rebalance.rebalance_id,),
+        leader=leader,
+        sync=sync_ms,
+        times=times,
+        members=len(rebalance.members_after),
+        partitions=sum(size_of(each.partitions) for each in rebalance.members_after),
+        reported=leader is not None and client_of(look, leader) is not None,
+        limits=look.thresholds,
     )
 
 
 def _failing_assignor(look: Look, failing: Sequence[Rebalance]) -> Verdict:
-    last = failing[-1]
-    leader = next((each for each in last.members_after if each.member_id == last.leader), None)
-    aborted = sum(each.generations_aborted for each in failing)
-    return Verdict(
-        rule="assignor_slow_or_failing",
-        variant="failing",
-        confidence=PLAUSIBLE,
-        summary=f"In {len(failing)} rebalances of the last day {aborted} rounds ended without an assignment, and "
-        "no arrival interrupted them.",
-        started_at_ms=failing[0].started_before_ms,
-        evidence=(
-            Evidence(LOG, "generations", f"{aborted} without a record", "passed the barrier, got no assignment"),
-        ),
-        alternatives=(
-            Alternative("offsets_topic_unhealthy", "storing the assignment may have failed instead"),
-            Alternative("member_crash", "the leader may have died between join and sync"),
-        ),
-        missing=("the leader's log: an exception of the assignor",),
-        advice=_faster_assignor(look, leader),
+    return say(
+        "assignor_slow_or_failing.failing",
+        failing[0].started_before_ms,
+        advice=_upgrade(look, _leader_of(failing[-1])),
         rebalance_ids=tuple(each.rebalance_id for each in failing),
+        rebalances=len(failing),
+        aborted=sum(each.generations_aborted for each in failing),
     )
 
 
-def _faster_assignor(look: Look, leader: Member | None) -> tuple[Advice, ...]:
+def _leader_of(rebalance: Rebalance) -> Member | None:
+    return next((each for each in rebalance.members_after if each.member_id == rebalance.leader), None)
+
+
+def _upgrade(look: Look, leader: Member | None) -> tuple[Advice, ...]:
     prints = None if leader is None else fingerprint(leader, client_of(look, leader))
     upgrade = None if prints is None else upgrade_advice(prints.library, prints.release, "assignor_slow_or_failing")
-    others = (
-        Advice("group.protocol", "classic", "consumer, on brokers >= 4.0: the broker assigns", "KIP-848"),
-        Advice("subscription", None, "fewer topics by pattern, fewer members x partitions", "-"),
-    )
-    return others if upgrade is None else (upgrade, *others)
+    return () if upgrade is None else (upgrade,)
 
 
 CONDITIONS: tuple[Condition, ...] = (Condition(leader_rejoin_loop), Condition(assignor_slow_or_failing, inputs.CLIENTS))

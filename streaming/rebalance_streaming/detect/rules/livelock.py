@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rebalance_contract import Advice, Alternative, Evidence, Generation, Member, Rebalance
+from rebalance_contract import Advice, Generation, Member, Rebalance, Subject
 from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.bugs import STREAMS, upgrade_advice
 from rebalance_streaming.detect.fingerprints import fingerprint
 from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.rules.standing import STREAMS_ASSIGNOR, client_of, is_harmed
-from rebalance_streaming.detect.verdict import LOG, PAGE, STRONG, TICKET, Verdict, name_of, seconds, subject_of
+from rebalance_streaming.detect.verdict import PAGE, TICKET, Verdict, subject_of
+from rebalance_streaming.detect.wording import say
 
 _FOLLOW_UP, _STREAMS = "cooperative_followup", "streams_internal"
 
@@ -35,36 +36,29 @@ def cooperative_livelock(look: Look) -> Iterator[Verdict]:
     if not runs:
         return
     last = runs[-1]
-    ids = tuple(dict.fromkeys(each.rebalance.rebalance_id for run in runs for each in run))
     rebalance = last[-1].rebalance
     leader = next((each for each in rebalance.members_after if each.member_id == rebalance.leader), None)
-    spread = last[-1].at_ms - last[0].at_ms
-    sync = max((_sync_ms(each.generation) for each in last), default=0)
-    yield Verdict(
-        rule="cooperative_livelock",
-        confidence=STRONG,
+    upgrade = _upgrade(look, leader, rebalance)
+    yield say(
+        "cooperative_livelock",
+        last[0].at_ms,
+        Subject() if leader is None else subject_of(leader),
         severity=PAGE if is_harmed(look, [each.partitions for each in look.members]) else TICKET,
-        summary=f"{len(last)} cooperative rebalances followed each other within {seconds(spread)} with the same "
-        "members: what one round revokes the next does not settle.",
-        started_at_ms=last[0].at_ms,
-        evidence=(
-            Evidence(LOG, "generations", f"{len(last)} follow-ups within {seconds(spread)}", "one is usual"),
-            Evidence(LOG, "partitions", "revoked and not handed out in each", "owned before, unassigned after"),
-            Evidence(
-                LOG, "sync", f"at most {seconds(sync)}", f"leader {name_of(leader)}" if leader else "leader unknown"
-            ),
-        ),
-        alternatives=(
-            Alternative("leader_rejoin_loop", "partitions were revoked in each round"),
-            Alternative("rebalance_storm", "nobody came or left"),
-            Alternative("streams_probing_rebalance", "the rounds are seconds apart, not minutes"),
-        ),
-        missing=() if _versions_known(look) else ("versions of the clients: client metrics, or in the client.id",),
-        advice=_settle(look, leader, rebalance),
-        rebalance_ids=ids,
-        claims=True,
-        subject=subject_of(*((leader,) if leader is not None else ())),
+        advice=() if upgrade is None else (upgrade,),
+        rebalance_ids=tuple(dict.fromkeys(each.rebalance.rebalance_id for run in runs for each in run)),
+        rounds=len(last),
+        lasted=last[-1].at_ms - last[0].at_ms,
+        sync=max((_sync_ms(each.generation) for each in last), default=0),
+        leader=leader,
+        versions_known=_versions_known(look),
+        upgrade=upgrade is not None,
     )
+
+
+def _upgrade(look: Look, leader: Member | None, rebalance: Rebalance) -> Advice | None:
+    prints = None if leader is None else fingerprint(leader, client_of(look, leader))
+    library = STREAMS if rebalance.protocol == STREAMS_ASSIGNOR else prints.library if prints is not None else None
+    return upgrade_advice(library, prints.release if prints is not None else (), "cooperative_livelock")
 
 
 def _runs(look: Look) -> list[list[_Round]]:
@@ -98,21 +92,6 @@ def _sync_ms(generation: Generation) -> int:
 
 def _versions_known(look: Look) -> bool:
     return all(fingerprint(each, client_of(look, each)).release for each in look.members)
-
-
-def _settle(look: Look, leader: Member | None, rebalance: Rebalance) -> tuple[Advice, ...]:
-    prints = None if leader is None else fingerprint(leader, client_of(look, leader))
-    library = STREAMS if rebalance.protocol == STREAMS_ASSIGNOR else prints.library if prints is not None else None
-    release = prints.release if prints is not None else ()
-    known = upgrade_advice(library, release, "cooperative_livelock")
-    usual = Advice(
-        "upgrade",
-        None,
-        "Java and Streams >= 3.4.1; librdkafka >= 2.10.0",
-        "KAFKA-13891, KAFKA-14639, KAFKA-14382; librdkafka#4800, #4059",
-    )
-    retry = Advice("code", None, "retry commits that fail with REBALANCE_IN_PROGRESS after the next poll", "-")
-    return known or usual, retry
 
 
 CONDITIONS: tuple[Condition, ...] = (Condition(cooperative_livelock, inputs.COMMITS | inputs.ENDS | inputs.CLIENTS),)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from rebalance_contract import Advice, Alternative, Evidence, Member, Rebalance, Subject
+from rebalance_contract import Member, Rebalance, Subject
 from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.clients import ClientHistory
@@ -22,18 +22,14 @@ from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.progress import Place
 from rebalance_streaming.detect.verdict import (
     CERTAIN,
-    CLIENT_METRICS,
-    COMMITS,
-    LOG,
     PAGE,
     PLAUSIBLE,
-    PROBES,
     STRONG,
     TICKET,
     Verdict,
     name_of,
-    seconds,
 )
+from rebalance_streaming.detect.wording import say
 
 _CONSUMED_TOTAL = "fetch_manager_records_consumed_total"
 #: Rebalances that are searched for a loop, and departures without which an owner change is no fault.
@@ -44,7 +40,6 @@ _ORDERLY = with_trait("orderly")
 _NOT_OF_RECORDS = with_trait("not_of_records")
 #: Explanations of an expired session that leave its work as the reason.
 _OVER_WORK = with_trait("over_work")
-_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,54 +160,25 @@ def _loop_verdict(look: Look, loops: dict[tuple[str, ...], list[_Frozen]], lost:
     ids = tuple(dict.fromkeys(each for changes in loops for each in changes))
     since = max(each.since_ms for each in stuck)
     involved = [each for each in lost if each.rebalance_id in ids]
-    owners = sorted({name_of(each.member) for each in involved})
     lags = [each.lag for each in stuck if each.lag is not None]
     consumed = _consumed_since(look, involved, since)
     names = tuple(each.name for each in stuck)
-    return Verdict(
-        rule="no_progress_loop",
+    return say(
+        "no_progress_loop",
+        since,
+        Subject(partitions=names),
         confidence=CERTAIN if consumed and lags else STRONG if lags else PLAUSIBLE,
-        summary=f"{_listed(names)} went through {len(ids)} rebalances without one commit: {_listed(owners)} each took "
-        "too long over the same records, and the next owner starts them again.",
-        started_at_ms=since,
-        subject=Subject(partitions=names),
         severity=PAGE if lags else TICKET,
-        evidence=(
-            Evidence(COMMITS, "offset", f"unchanged for {seconds(look.now_ms - since)}", "no owner ever commits"),
-            Evidence(LOG, "owners", f"changed in {len(ids)} rebalances", "the batch is handed on"),
-            *((Evidence(PROBES, "lag", f"{sum(lags)} records", "there is work"),) if lags else ()),
-            *(
-                (Evidence(CLIENT_METRICS, "records consumed", f"{consumed:.0f}", "and none committed"),)
-                if consumed
-                else ()
-            ),
-        ),
-        alternatives=(
-            Alternative("poison_record", "other partitions of the same owners stand still, too"),
-            Alternative("stalled_consumer", "the owners change"),
-        ),
-        missing=() if lags else ("end offsets: how many records wait",),
-        advice=(
-            Advice("max.poll.records", None, "1, as first aid: then every record can be committed", "first aid"),
-            Advice(
-                "max.poll.records",
-                None,
-                "afterwards what half of max.poll.interval suffices for",
-                "max(1, floor(0.5 x max.poll.interval / seconds per record))",
-            ),
-            Advice("operation", None, f"look at the next record: {_next_records(stuck)}", "the committed offset"),
-        ),
         rebalance_ids=ids,
+        partitions=names,
+        rebalances=len(ids),
+        owners=sorted({name_of(each.member) for each in involved}),
+        lasted=look.now_ms - since,
+        lag=sum(lags) if lags else None,
+        probed=bool(lags),
+        consumed=consumed or None,
+        next=[_at(each) for each in stuck],
     )
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
-
-
-def _next_records(stuck: Sequence[_Frozen]) -> str:
-    return _listed([_at(each) for each in stuck])
 
 
 def _at(frozen: _Frozen) -> str:
@@ -301,32 +267,23 @@ def _poison_verdict(look: Look, poisoned: Sequence[_Frozen], deaths: Sequence[Pa
     first, victims = poisoned[0], _losses(poisoned[0], deaths)
     of_one = max(Counter(slot_of(each.member) for each in deaths).values()) / len(deaths)
     clear = len(victims) / len(deaths) >= 2 * of_one and len(poisoned) == 1
-    frozen_ms = look.now_ms - first.since_ms
-    members = sorted({name_of(each.member) for each in victims})
-    return Verdict(
-        rule="poison_record",
+    return say(
+        "poison_record",
+        victims[0].left_ms,
+        Subject(partitions=tuple(each.name for each in poisoned)),
         confidence=STRONG if clear else PLAUSIBLE,
-        summary=f"A record at {_next_records(poisoned)} takes down each owner of its partition: "
-        f"{len(victims)} departures of {_listed(members)} in {seconds(look.now_ms - victims[0].left_ms)}; "
-        "their other partitions advanced.",
-        started_at_ms=victims[0].left_ms,
-        subject=Subject(partitions=tuple(each.name for each in poisoned)),
         severity=PAGE if look.lasted(first.since_ms, look.thresholds.stalled_ms) else TICKET,
-        evidence=(
-            Evidence(LOG, "assignments", f"{len(victims)} of {len(deaths)} lost members had {first.name}", "coverage"),
-            Evidence(COMMITS, "offset", f"{_at(first)} for {seconds(frozen_ms)}", "does not advance"),
-            Evidence(PROBES, "lag", f"{first.lag} records", "there is work behind it"),
-        ),
-        alternatives=(
-            Alternative("crash_loop", f"one instance accounts for {of_one:.0%} of the departures only"),
-            Alternative("no_progress_loop", "the owners' other partitions advanced"),
-        ),
-        advice=(
-            Advice("operation", None, f"read {_at(first)} with a console consumer; skip or dead-letter it", "-"),
-            Advice("code", None, "catch errors of deserialisation and of single records; dead-letter them", "-"),
-        ),
         rebalance_ids=tuple(dict.fromkeys(each.rebalance_id for each in victims)),
-        claims=True,
+        next=[_at(each) for each in poisoned],
+        departures=len(victims),
+        deaths=len(deaths),
+        members=sorted({name_of(each.member) for each in victims}),
+        lasted=look.now_ms - victims[0].left_ms,
+        frozen=look.now_ms - first.since_ms,
+        partition=first.name,
+        place=_at(first),
+        lag=first.lag,
+        of_one=of_one,
     )
 
 

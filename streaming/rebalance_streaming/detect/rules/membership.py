@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rebalance_contract import Advice, Alternative, Evidence, Member, Rebalance
+from rebalance_contract import Member, Rebalance
 from rebalance_streaming.detect import inputs
+from rebalance_streaming.detect.advice import session_for_absence
 from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.departures import CLEAN, slot_of
 from rebalance_streaming.detect.episode import Past
@@ -19,23 +20,18 @@ from rebalance_streaming.detect.look import DAY_MS, Condition, Look
 from rebalance_streaming.detect.rules import static_members, static_names
 from rebalance_streaming.detect.rules.standing import came_back_ms, client_of, positions_of, recent_past
 from rebalance_streaming.detect.verdict import (
-    COMMITS,
-    LOG,
     PLAUSIBLE,
     STRONG,
     UNDETERMINED,
     Verdict,
-    name_of,
-    seconds,
     subject_of,
 )
+from rebalance_streaming.detect.wording import say
 
 _WEEK_MS = 7 * DAY_MS
 _RESTARTS = with_trait("restart")
-_USUAL_SESSION_MS = 45_000
 #: A number of members that lasted shorter is on the way to another one.
 _PLATEAU_MS = 60_000
-_LONGEST_STABILIZATION_MS = 600_000
 #: Of this share of departures a scaler must be the author.
 _MOSTLY = 0.8
 #: How long a phantom must have been silent, and how long a join must have taken for a client to give it up.
@@ -52,36 +48,20 @@ def static_membership_missing(look: Look) -> Iterator[Verdict]:
     restarts = [each for each in look.recent(_WEEK_MS) if _is_restart(look, each)]
     if len(restarts) <= look.thresholds.static_restarts_per_week:
         return
-    ids = {each.rebalance_id for each in restarts}
-    left = [each for each in look.past if each.rebalance_id in ids]
+    ids = tuple(each.rebalance_id for each in restarts)
+    left = [each for each in look.past if each.rebalance_id in set(ids)]
     absences = [_absence(look, each) for each in left]
     known = [each for each in absences if each is not None and each <= look.thresholds.deploy_per_member_ms]
     if not left or len(known) < len(absences):
         return
-    longest = max(known)
-    session = max((each.session_timeout_ms or 0 for each in look.members), default=0)
-    proposed = max(_USUAL_SESSION_MS, round(1.5 * longest))
-    yield Verdict(
-        rule="static_membership_missing",
-        confidence=STRONG,
-        summary=f"{len(restarts)} rebalances in a week came from restarts, and every instance was back within "
-        f"{seconds(longest)}: as static members they would cost none.",
-        started_at_ms=restarts[0].started_before_ms,
-        evidence=(
-            Evidence(LOG, "rebalances", f"{len(restarts)} by restarts in 7 days", "deploys and replacements"),
-            Evidence(LOG, "absence", f"at most {seconds(longest)}", "everybody came back"),
-            Evidence(LOG, "group.instance.id", "none", "dynamic members only"),
-        ),
-        advice=(
-            Advice("group.instance.id", None, "a stable name: a StatefulSet's ordinal, or host and slot", "KIP-345"),
-            Advice(
-                "session.timeout.ms", str(session) if session else None, str(proposed), "max(45000, 1.5 x p95 restart)"
-            ),
-            Advice(
-                "code", None, "close without leaving the group (clients do so by themselves for static members)", "-"
-            ),
-        ),
-        rebalance_ids=tuple(each.rebalance_id for each in restarts),
+    longest, session = max(known), max((each.session_timeout_ms or 0 for each in look.members), default=0)
+    yield say(
+        "static_membership_missing",
+        restarts[0].started_before_ms,
+        rebalance_ids=ids,
+        restarts=len(restarts),
+        longest=longest,
+        longer=session_for_absence(session or None, longest),
     )
 
 
@@ -134,37 +114,22 @@ def _turns(look: Look, moves: list[Rebalance]) -> list[int]:
 
 def _flapping(look: Look, moves: list[Rebalance], turns: list[int], left: list[Past], came: list[Member]) -> Verdict:
     known = {slot_of(each) for each in moves[0].members_before} | {slot_of(each.member) for each in left}
-    fresh = sum(
-        slot_of(each) not in known or each.host not in {m.host for m in moves[0].members_before} for each in came
-    )
+    hosts = {each.host for each in moves[0].members_before}
+    fresh = sum(slot_of(each) not in known or each.host not in hosts for each in came)
     anew = fresh >= _MOSTLY * len(came)
-    route = " -> ".join(map(str, turns))
-    return Verdict(
-        rule="autoscaler_flapping",
+    return say(
+        "autoscaler_flapping",
+        moves[0].started_before_ms,
         confidence=STRONG if anew else PLAUSIBLE,
-        summary=f"The number of members went {route} within {seconds(look.now_ms - moves[0].started_before_ms)}: "
-        "something scales the group up and down without end.",
-        started_at_ms=moves[0].started_before_ms,
-        evidence=(
-            Evidence(LOG, "members", route, f"{len(turns) - 2} changes of direction"),
-            Evidence(LOG, "departures", f"{len(left)} in order", "asked to stop, not lost"),
-            Evidence(LOG, "arrivals", f"{fresh} of {len(came)} under new names or hosts", "new instances"),
-        ),
-        alternatives=(
-            Alternative("rolling_deploy", "those that came leave again"),
-            Alternative("member_flapping", "they leave in order"),
-        ),
-        missing=() if anew else ("the scaler's log: the same names come back",),
-        advice=(
-            Advice(
-                "scale-down stabilization",
-                None,
-                f"at least {_LONGEST_STABILIZATION_MS // 60_000} min, one step at a time",
-                "max(10 min, 3 x time to catch up)",
-            ),
-            Advice("replicas", str(len(look.members)), "at most the number of partitions; scale on averaged lag", "-"),
-        ),
         rebalance_ids=tuple(each.rebalance_id for each in moves),
+        route=" -> ".join(map(str, turns)),
+        changes=len(turns) - 2,
+        lasted=look.now_ms - moves[0].started_before_ms,
+        left=len(left),
+        fresh=fresh,
+        came=len(came),
+        anew=anew,
+        members=len(look.members),
     )
 
 
@@ -212,29 +177,16 @@ def _join_ms(rebalance: Rebalance) -> int:
 
 def _phantoms(look: Look, twins: list[Member], silent: list[Member], since: int) -> Verdict:
     partitions = tuple(name for each in silent for name in partition_names(each.partitions))
-    return Verdict(
-        rule="phantom_members",
-        confidence=PLAUSIBLE,
-        summary=f"{name_of(silent[0])} is in the group {len(twins)} times and only one of these commits: its earlier "
-        f"attempts to join own {len(partitions)} partitions that nobody reads.",
-        started_at_ms=since,
-        subject=subject_of(*silent, partitions=partitions[:20]),
-        evidence=(
-            Evidence(LOG, "members", f"{len(twins)} ids of one client and host", "came by slow joins"),
-            Evidence(
-                COMMITS, "commits", f"none of {len(silent)} of them since {seconds(look.now_ms - since)}", "lag waits"
-            ),
-        ),
-        alternatives=(
-            Alternative("stalled_consumer", "several processes of one name on this host would look the same"),
-        ),
-        missing=(f"client metrics of {silent[0].host or 'the member'}: number of processes",),
-        advice=(
-            Advice("upgrade", None, "a client that speaks JoinGroup version 4 or later", "KIP-394"),
-            Advice(
-                "join time-out of the client", None, "more than max.poll.interval.ms + 5 s", "R + 5 s, as Java does"
-            ),
-        ),
+    return say(
+        "phantom_members",
+        since,
+        subject_of(*silent, partitions=partitions[:20]),
+        member=silent[0],
+        host=silent[0].host or "the member",
+        times=len(twins),
+        silent=len(silent),
+        partitions=len(partitions),
+        lasted=look.now_ms - since,
     )
 
 

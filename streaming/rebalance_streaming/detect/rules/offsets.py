@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from rebalance_contract import Advice, Alternative, Evidence, Subject
+from rebalance_contract import Subject
 from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.look import Condition, Look
@@ -18,28 +18,24 @@ from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.progress import Jump, Place, Progress
 from rebalance_streaming.detect.rules.duplicates import duplicate_processing, estimate_duplicates
 from rebalance_streaming.detect.verdict import (
-    CERTAIN,
-    COMMITS,
     INFO,
-    LOG,
-    PAGE,
     PLAUSIBLE,
     STRONG,
     TICKET,
     Verdict,
-    seconds,
 )
+from rebalance_streaming.detect.wording import say
 
 __all__ = ["CONDITIONS", "estimate_duplicates", "offset_rewind", "offset_skip", "offsets_expired"]
 
-_NAMED = 5
 #: Jumps of one request, or of one tool's run, are this close together.
 _BURST_MS = 5_000
 #: A seek or a stale commit belongs to a rebalance this close to it.
 _NEAR_MS = 15_000
 #: How much of the retention counts as all of it, and from how much on is warned.
 _NEARLY, _WARN, _SURELY_LONGER = 0.95, 0.8, 1.1
-_TOLD_MS = 24 * 3_600_000
+_HOUR_MS = 3_600_000
+_TOLD_MS = 24 * _HOUR_MS
 #: The first commit after a return may take a batch.
 _COME_BACK_MS = 600_000
 
@@ -51,16 +47,12 @@ ADMINISTRATIVE, STALE_COMMIT, AFTER_EXPIRY = "administrative_reset", "stale_comm
 
 def offset_rewind(look: Look) -> Iterator[Verdict]:
     """Committed offsets went back: their records are processed again."""
-    for burst in _bursts(look, ahead=False):
-        count = sum(each.before - each.after for each in burst)
-        yield _jump_verdict(look, burst, "offset_rewind", f"went back by {count} records, which are processed again")
+    yield from (_jump_verdict(look, burst, ahead=False) for burst in _bursts(look, ahead=False))
 
 
 def offset_skip(look: Look) -> Iterator[Verdict]:
     """Committed offsets went ahead of what anybody can have processed: records were lost to the group."""
-    for burst in _bursts(look, ahead=True):
-        count = sum(each.after - each.before for each in burst)
-        yield _jump_verdict(look, burst, "offset_skip", f"went ahead by {count} records, which nobody processed")
+    yield from (_jump_verdict(look, burst, ahead=True) for burst in _bursts(look, ahead=True))
 
 
 def _bursts(look: Look, *, ahead: bool) -> list[list[Jump]]:
@@ -125,29 +117,28 @@ def _was_empty(history: GroupHistory, at_ms: int) -> bool:
     return picture is not None and picture.state == "Empty" and not history.is_simple()
 
 
-def _jump_verdict(look: Look, burst: Sequence[Jump], rule: str, what: str) -> Verdict:
-    variant, label, why = _mechanism(look, burst)
-    names = tuple(sorted({f"{each.topic}-{each.partition}" for each in burst}))
-    first = burst[0]
-    return Verdict(
-        rule=rule,
+def _jump_verdict(look: Look, burst: Sequence[Jump], *, ahead: bool) -> Verdict:
+    (variant, label, why), first = _mechanism(look, burst), burst[0]
+    names, meant = tuple(sorted({f"{each.topic}-{each.partition}" for each in burst})), variant == ADMINISTRATIVE
+    return say(
+        "offset_skip" if ahead else "offset_rewind",
+        first.at_ms,
+        Subject(partitions=names),
         confidence=label,
-        summary=f"The committed offset of {_listed(names)} {what}: {why}.",
-        started_at_ms=first.at_ms,
-        subject=Subject(partitions=names),
+        # Records that were lost to the group are worth a page, unless somebody meant it.
+        severity=None if not meant else TICKET if ahead else INFO,
         variant=variant,
-        severity=_jump_severity(look, rule, variant),
-        evidence=(
-            Evidence(COMMITS, "offset", f"{first.topic}-{first.partition}: {first.before} -> {first.after}", "a jump"),
-            Evidence(COMMITS, "partitions", f"{len(names)} within {seconds(_BURST_MS)}", why),
-        ),
-        alternatives=(
-            Alternative("offsets_expired", "the offsets were committed shortly before")
-            if variant != AFTER_EXPIRY
-            else Alternative("duplicate_processing", "nobody else had processed them"),
-        ),
-        missing=() if variant is not None else ("the member's own log: seek() or a reset of offsets",),
-        advice=_jump_advice(rule, variant),
+        partitions=names,
+        records=sum(abs(each.after - each.before) for each in burst),
+        why=why,
+        place=f"{first.topic}-{first.partition}",
+        jump=first,
+        count=len(names),
+        burst=_BURST_MS,
+        meant=meant,
+        after_expiry=variant == AFTER_EXPIRY,
+        stale=variant == STALE_COMMIT,
+        untold=variant is None,
     )
 
 
@@ -188,37 +179,6 @@ def _is_cooperative(history: GroupHistory) -> bool:
     return picture is not None and (picture.type == "consumer" or "cooperative" in (picture.protocol or ""))
 
 
-def _jump_severity(look: Look, rule: str, variant: str | None) -> str | None:
-    """Return a page for records that were lost to the group, unless somebody meant it."""
-    if variant == ADMINISTRATIVE:
-        return INFO if rule == "offset_rewind" else TICKET
-    return PAGE if rule == "offset_skip" else None
-
-
-def _jump_advice(rule: str, variant: str | None) -> tuple[Advice, ...]:
-    if variant == ADMINISTRATIVE:
-        return (Advice("operation", None, "none, if the reset was meant; else reset to the offset before", "-"),)
-    if variant == AFTER_EXPIRY:
-        return (
-            Advice("auto.offset.reset", None, "none or earliest: a jump to the end loses records silently", "-"),
-            Advice("offsets.retention.minutes", None, "longer than the group's longest absence", "-"),
-        )
-    if variant == STALE_COMMIT:
-        return (Advice("upgrade", None, "Java 3.4.1 or later, librdkafka 2.10.0 or later", "KAFKA-14639, #4059"),)
-    first = (
-        "reset the group to the offset before, if the records matter" if rule == "offset_skip" else "find the seek()"
-    )
-    return (
-        Advice("operation", None, first, "-"),
-        Advice("auto.offset.reset", None, "none or earliest", "an offset out of range resets the position silently"),
-    )
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
-
-
 # --- Expiry ---
 
 
@@ -255,28 +215,16 @@ def _expires_soon(look: Look, since: int) -> Iterator[Verdict]:
     if not look.lasted(since, _WARN * retention) or not look.is_within(since, _SURELY_LONGER * retention):
         return
     held = sum(1 for _ in look.history.progress.positions())
-    if not held:
-        return
-    left = max(0.0, (retention - away) / 3_600_000)
-    yield Verdict(
-        rule="offsets_expired",
-        confidence=STRONG,
-        summary=f"Nobody has used the group for {away / 86_400_000:.1f} days: its {held} committed offsets expire in "
-        f"{left:.0f} h, and the next start will use auto.offset.reset.",
-        started_at_ms=since,
-        variant="expires_soon",
-        severity=TICKET,
-        evidence=(Evidence(LOG, "state", f"away for {away / 3_600_000:.0f} h", f"expires after {_hours(retention)}"),),
-        missing=("offsets.retention.minutes of the brokers",),
-        advice=(
-            Advice("operation", None, "start a member, or delete the group if it is not needed any more", "-"),
-            Advice("offsets.retention.minutes", _hours(retention), "longer than the longest absence", "-"),
-        ),
-    )
-
-
-def _hours(milliseconds: int) -> str:
-    return f"{milliseconds / 3_600_000:.0f} h"
+    if held:
+        yield say(
+            "offsets_expired.soon",
+            since,
+            days=away / (24 * _HOUR_MS),
+            held=held,
+            left=max(0.0, (retention - away) / _HOUR_MS),
+            away=away / _HOUR_MS,
+            retention=retention / _HOUR_MS,
+        )
 
 
 def _expired(look: Look, gone: Sequence[tuple[str, int, int]]) -> Iterator[Verdict]:
@@ -308,29 +256,17 @@ def _was_old(look: Look, gone: tuple[str, int, int]) -> bool:
 
 def _expiry_verdict(look: Look, gone: Sequence[tuple[str, int, int]], variant: str | None) -> Verdict:
     names = tuple(f"{topic}-{partition}" for topic, partition, _ in sorted(gone))
-    at_ms, retention = min(each[2] for each in gone), look.thresholds.retention_ms
-    whose = "the group, which was away for that long" if variant is None else "topics it does not subscribe to any more"
-    return Verdict(
-        rule="offsets_expired",
-        confidence=CERTAIN,
-        summary=f"The {len(names)} committed offsets of {whose}, have expired: the next start uses auto.offset.reset.",
-        started_at_ms=at_ms,
-        subject=Subject() if variant is None else Subject(partitions=names),
+    retention = look.thresholds.retention_ms / _HOUR_MS
+    return say(
+        "offsets_expired.gone",
+        min(each[2] for each in gone),
+        Subject() if variant is None else Subject(partitions=names),
+        severity=None if variant is None else INFO,
         variant=variant,
-        severity=TICKET if variant is None else INFO,
-        evidence=(
-            Evidence(
-                COMMITS, "tombstones", f"{len(names)} offsets deleted", "by the coordinator, all of a kind at once"
-            ),
-            Evidence(
-                LOG, "age", f"at least {_hours(int(_NEARLY * retention))}", f"offsets live for {_hours(retention)}"
-            ),
-        ),
-        alternatives=(Alternative("offset_rewind", "the offsets were deleted, not set"),),
-        advice=(
-            Advice("auto.offset.reset", None, "decide it before the next start: earliest repeats, latest skips", "-"),
-            Advice("offsets.retention.minutes", _hours(retention), "longer than the longest absence", "-"),
-        ),
+        unsubscribed=variant is not None,
+        count=len(names),
+        age=_NEARLY * retention,
+        retention=retention,
     )
 
 

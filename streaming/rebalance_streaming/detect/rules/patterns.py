@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 
-from rebalance_contract import Advice, Alternative, Evidence, Member, Rebalance
+from rebalance_contract import Member, Rebalance
 from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.catalogue import of_family, with_trait
 from rebalance_streaming.detect.departures import (
@@ -24,23 +25,23 @@ from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.liveness import GONE, RESTARTED
 from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.verdict import (
-    LOG,
     PAGE,
     PLAUSIBLE,
     STRONG,
     TICKET,
     UNDETERMINED,
     Verdict,
-    name_of,
-    seconds,
     subject_of,
 )
+from rebalance_streaming.detect.wording import say
 
 Slot = tuple[str, str]
 
 #: Causes that a deploy may show besides orderly leaving: instances that are killed instead of stopped.
 _DEPLOY_RULES = with_trait("deploy")
 _BENIGN = of_family("benign")
+#: Explanations that leave open why a member comes and goes.
+_UNEXPLAINED = (UNDETERMINED, "member_crash", "scale_in", "rolling_deploy")
 #: Groups larger than this gain by static membership.
 _MANY = 3
 #: A supervisor's pause between restarts grows at least by this factor.
@@ -61,46 +62,28 @@ class Life:
         return None if self.joined_ms is None else max(0, self.past.left_ms - self.joined_ms)
 
 
-def crash_loop(look: Look) -> list[Verdict]:
+def crash_loop(look: Look) -> Iterator[Verdict]:
     """The same instance joins and dies again and again (Kubernetes: CrashLoopBackOff)."""
-    found = []
     window, cycles = look.thresholds.crash_loop_window_ms, look.thresholds.crash_loop_cycles
     for slot, lives in _lives_by_slot(look).items():
         dead = _crowded([each for each in lives if _is_death(each.past)], cycles, window)
         orderly = _crowded([each for each in lives if each.past.departure.likely == CLEAN], cycles, window)
-        backing_off = not dead and _gaps_grow(look, slot, orderly)
-        series = dead or (orderly if backing_off else [])
+        series = dead or (orderly if _gaps_grow(look, slot, orderly) else [])
         lengths = [each.length_ms for each in series if each.length_ms is not None]
-        if not lengths:
+        if not lengths or median(lengths) > look.thresholds.short_life_ms:
             continue
-        if median(lengths) > look.thresholds.short_life_ms:
-            continue
-        member = series[-1].member
-        found.append(
-            Verdict(
-                rule="crash_loop",
-                confidence=_loop_confidence(series, surely_dead=bool(dead)),
-                summary=f"{name_of(member)} joined and died {len(series)} times in "
-                f"{seconds(series[-1].past.left_ms - series[0].past.left_ms)}, each time after about "
-                f"{seconds(median(lengths))}.",
-                started_at_ms=series[0].past.left_ms,
-                subject=subject_of(member),
-                evidence=(
-                    Evidence(
-                        LOG, "members", f"{len(series)} departures of one client", "lost or restarting, not leaving"
-                    ),
-                    Evidence(LOG, "time in group", seconds(median(lengths)), "median"),
-                ),
-                alternatives=(Alternative("member_flapping", "its departures are deaths"),),
-                advice=(
-                    Advice("operation", None, "look at the exit reason of this instance", "-"),
-                    Advice("group.instance.id", None, "a stable name, so that its restarts stop shaking the rest", "-"),
-                ),
-                rebalance_ids=_rebalances_of(look, slot, series),
-                claims=True,
-            )
+        member, first_ms = series[-1].member, series[0].past.left_ms
+        yield say(
+            "crash_loop",
+            first_ms,
+            subject_of(member),
+            confidence=_loop_confidence(series, surely_dead=bool(dead)),
+            rebalance_ids=_rebalances_of(look, slot, series),
+            member=member,
+            times=len(series),
+            lasted=series[-1].past.left_ms - first_ms,
+            life=median(lengths),
         )
-    return found
 
 
 def _loop_confidence(lives: list[Life], *, surely_dead: bool) -> float:
@@ -129,9 +112,9 @@ def _gaps_grow(look: Look, slot: Slot, lives: list[Life]) -> bool:
     return len(gaps) >= 3 and all(b >= _BACK_OFF * a for a, b in itertools.pairwise(gaps))
 
 
-def short_lived_consumers(look: Look) -> list[Verdict]:
+def short_lived_consumers(look: Look) -> Iterator[Verdict]:
     """An application makes a consumer per job or request: each joins, leaves in order, and shakes the group."""
-    hour = look.thresholds.short_lived_window_ms
+    limits = look.thresholds
     lives = sorted(
         (life for each in _lives_by_slot(look).values() for life in each), key=lambda each: each.past.left_ms
     )
@@ -140,37 +123,25 @@ def short_lived_consumers(look: Look) -> list[Verdict]:
         for each in lives
         if each.past.departure.likely in (CLEAN, UNKNOWN)
         and each.length_ms is not None
-        and each.length_ms <= look.thresholds.short_life_ms
+        and each.length_ms <= limits.short_life_ms
     ]
-    brief = _crowded(brief, look.thresholds.short_lived_arrivals, hour)
+    brief = _crowded(brief, limits.short_lived_arrivals, limits.short_lived_window_ms)
     others, orderly = len(lives) - len(brief), sum(each.past.departure.likely == CLEAN for each in brief)
     # Members that come and go together are one arrival: an application that was started and stopped.
     arrivals = min(len({each.joined_ms for each in brief}), len({each.past.left_ms for each in brief}))
-    if arrivals < look.thresholds.short_lived_arrivals or orderly * 2 < len(brief) or others > len(brief) // 3:
-        return []
-    lengths = [each.length_ms or 0 for each in brief]
-    members = [each.member for each in brief]
-    slots = {slot_of(member) for member in members}
-    return [
-        Verdict(
-            rule="short_lived_consumers",
-            confidence=STRONG if len(brief) > others * 3 else PLAUSIBLE,
-            summary=f"{len(brief)} consumers joined for about {seconds(median(lengths))} each and left in order.",
-            started_at_ms=brief[0].past.left_ms,
-            subject=subject_of(members[-1]),
-            evidence=(
-                Evidence(LOG, "arrivals", f"{len(brief)} within {seconds(hour)}", "each left in order"),
-                Evidence(LOG, "time in group", seconds(median(lengths)), "median"),
-            ),
-            alternatives=(Alternative("crash_loop", "they left in order"),),
-            advice=(
-                Advice("code", None, "one long-lived consumer with pause() and resume(), instead of one per job", "-"),
-                Advice("group.id", None, "or a group of its own per kind of job, or assign() without a group", "-"),
-            ),
-            rebalance_ids=tuple(dict.fromkeys(name for slot in slots for name in _rebalances_of(look, slot, brief))),
-            claims=True,
-        )
-    ]
+    if arrivals < limits.short_lived_arrivals or orderly * 2 < len(brief) or others > len(brief) // 3:
+        return
+    slots = dict.fromkeys(slot_of(each.member) for each in brief)
+    yield say(
+        "short_lived_consumers",
+        brief[0].past.left_ms,
+        subject_of(brief[-1].member),
+        confidence=STRONG if len(brief) > others * 3 else PLAUSIBLE,
+        rebalance_ids=tuple(dict.fromkeys(name for slot in slots for name in _rebalances_of(look, slot, brief))),
+        count=len(brief),
+        life=median(each.length_ms or 0 for each in brief),
+        limits=limits,
+    )
 
 
 def rolling_deploy(look: Look) -> list[Verdict]:
@@ -207,30 +178,19 @@ def _deploy(look: Look, left: list[Past]) -> Verdict | None:
     # What most of them suffer from is worth more than that all of them do.
     if size == 0 or killed * 2 > len(left) or not _replaced_once(left, came, _width(rebalances)):
         return None
-    return Verdict(
-        rule="rolling_deploy",
+    return say(
+        "rolling_deploy.deploy",
+        first_ms,
+        subject_of(*(each.member for each in left[:20])),
         confidence=_deploy_confidence(left, size),
-        summary=f"{len(left)} of {size} instances were replaced once each within {seconds(last_ms - first_ms)}; "
-        f"that took {len(rebalances)} rebalances.",
-        started_at_ms=first_ms,
-        subject=subject_of(*(each.member for each in left[:20])),
-        evidence=(
-            Evidence(LOG, "members", f"{len(left)} left, {len(came)} came", "each identity once"),
-            *((Evidence(LOG, "departures", f"{killed} without leaving", "killed, not stopped"),) if killed else ()),
-        ),
-        alternatives=(
-            Alternative("crash_loop", "no instance went twice"),
-            Alternative("autoscaler_flapping", "as many came as left"),
-        ),
-        advice=(
-            Advice(
-                "group.instance.id", None, "a stable name per instance: a restart then costs no rebalance", "KIP-345"
-            ),
-        )
-        if size > _MANY
-        else (),
         rebalance_ids=tuple(each.rebalance_id for each in rebalances),
-        claims=True,
+        left=len(left),
+        came=len(came),
+        killed=killed,
+        size=size,
+        many=size > _MANY,
+        lasted=last_ms - first_ms,
+        rebalances=len(rebalances),
     )
 
 
@@ -268,70 +228,54 @@ def _same_clients(left: list[Past], came: list[Member]) -> bool:
     return {each.member.topics for each in left} == {member.topics for member in came}
 
 
-def member_flapping(look: Look) -> list[Verdict]:
+def member_flapping(look: Look) -> Iterator[Verdict]:
     """The same member leaves and returns again and again, and no source tells why."""
-    found = []
     window, returns = look.thresholds.flapping_window_ms, look.thresholds.flapping_returns
     for slot, all_lives in _lives_by_slot(look).items():
         lives = _crowded([each for each in all_lives if each.past.departure.back_as is not None], returns, window)
-        if not lives:
-            continue
-        if any(each.past.rule not in (UNDETERMINED, "member_crash", "scale_in", "rolling_deploy") for each in lives):
+        if not lives or any(each.past.rule not in _UNEXPLAINED for each in lives):
             continue
         member = lives[-1].member
-        found.append(
-            Verdict(
-                rule="member_flapping",
-                confidence=0.45,
-                summary=f"{name_of(member)} left and came back {len(lives)} times; no source tells why.",
-                started_at_ms=lives[0].past.left_ms,
-                subject=subject_of(member),
-                evidence=(Evidence(LOG, "members", f"{len(lives)} departures and returns", "one identity"),),
-                alternatives=(
-                    Alternative("crash_loop", "its departures are not known to be deaths"),
-                    Alternative("heartbeat_starvation", "no client metrics"),
-                ),
-                missing=(f"client metrics of {member.host or 'its host'}",),
-                advice=(Advice("operation", None, "add a reporter to this client; see docs/client-metrics.md", "-"),),
-                rebalance_ids=_rebalances_of(look, slot, lives),
-                claims=True,
-            )
+        yield say(
+            "member_flapping",
+            lives[0].past.left_ms,
+            subject_of(member),
+            confidence=0.45,
+            rebalance_ids=_rebalances_of(look, slot, lives),
+            member=member,
+            host=member.host or "its host",
+            times=len(lives),
         )
-    return found
 
 
-def rebalance_storm(look: Look) -> list[Verdict]:
+def rebalance_storm(look: Look) -> Iterator[Verdict]:
     """More rebalances than a group can work beside; carries the cause that most of them have."""
-    window = look.thresholds.storm_window_ms
+    limits, window = look.thresholds, look.thresholds.storm_window_ms
     recent = [each for each in look.recent(window) if look.causes.get(each.rebalance_id) not in _BENIGN]
     busy_ms = sum(
         max(0, (each.completed_at_ms or look.now_ms) - max(each.started_before_ms, look.now_ms - window))
         for each in recent
     )
     share = busy_ms / window
-    if len(recent) < look.thresholds.storm_rebalances and not (
-        share >= look.thresholds.storm_share and len(recent) > 1
-    ):
-        return []
+    if len(recent) < limits.storm_rebalances and not (share >= limits.storm_share and len(recent) > 1):
+        return
     causes = Counter(look.causes[each.rebalance_id] for each in recent if each.rebalance_id in look.causes)
-    cause, count = causes.most_common(1)[0] if causes else (UNDETERMINED, len(recent))
+    cause, by_cause = causes.most_common(1)[0] if causes else (UNDETERMINED, len(recent))
     picture = look.history.picture
-    return [
-        Verdict(
-            rule="rebalance_storm",
-            variant=cause,
-            confidence=0.95,
-            summary=f"{len(recent)} rebalances in {seconds(window)}, {share:.0%} of the time not consuming; "
-            f"{count} of {len(recent)} by {cause.replace('_', ' ')}.",
-            started_at_ms=recent[0].started_before_ms,
-            severity=PAGE if lag_grows(look) else TICKET,
-            evidence=(
-                Evidence(LOG, "rebalances", f"{len(recent)} in {seconds(window)}", "logical rebalances"),
-                Evidence(LOG, "generation", str(picture.generation if picture else None), "the latest one"),
-            ),
-            rebalance_ids=tuple(each.rebalance_id for each in recent),
-        )
-    ]
+    yield say(
+        "rebalance_storm",
+        recent[0].started_before_ms,
+        confidence=0.95,
+        severity=PAGE if lag_grows(look) else TICKET,
+        variant=cause,
+        rebalance_ids=tuple(each.rebalance_id for each in recent),
+        count=len(recent),
+        share=share,
+        cause=cause,
+        by_cause=by_cause,
+        limits=limits,
+        generation=str(picture.generation if picture else None),
+    )
 
 
 def lag_grows(look: Look) -> bool:

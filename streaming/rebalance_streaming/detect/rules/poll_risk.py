@@ -7,12 +7,12 @@ commit inside poll(), and only while records were waiting: time without work is 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
-from rebalance_contract import Advice, Alternative, Evidence, Member
+from rebalance_contract import Advice, Member
 from rebalance_streaming.detect import inputs
-from rebalance_streaming.detect.advice import fewer_records, longer_poll_interval, shorter_batches
+from rebalance_streaming.detect.advice import longer_poll_interval, shorter_batches
 from rebalance_streaming.detect.clients import POLL_AGE, POLL_GAP_MAX, POLL_IDLE, ClientHistory
 from rebalance_streaming.detect.fingerprints import AIOKAFKA, LIBRDKAFKA, fingerprint
 from rebalance_streaming.detect.history import places
@@ -20,35 +20,27 @@ from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.progress import KEPT
 from rebalance_streaming.detect.rules.standing import client_of, is_consumer_group, positions_of
 from rebalance_streaming.detect.verdict import (
-    CLIENT_METRICS,
-    COMMITS,
-    INFO,
-    PLAUSIBLE,
-    STRONG,
     TICKET,
     Verdict,
-    name_of,
-    seconds,
     subject_of,
 )
+from rebalance_streaming.detect.wording import advise, say
 
 #: A client that usually commits this often does so inside poll(), every auto.commit.interval (5 s).
 _AUTO_COMMIT_MS = 10_000
 #: Of a poll that waits for records the idle ratio is near 1, whatever its length.
 _WAITING = 0.5
-#: What clients fetch per poll unless told otherwise (Java and kafka-python).
-_DEFAULT_POLL_RECORDS = 500
 #: Commits of one request reach the log within this of each other.
 _SAME_COMMIT_MS = 51
 
 
 @dataclass(frozen=True, slots=True)
 class _Gap:
+    """The longest time between two polls, when it ended, and the metric that told it; null: commits did."""
+
     length_ms: float
     ended_ms: int
-    confidence: float
-    evidence: Evidence
-    missing: tuple[str, ...] = ()
+    metric: str | None
 
 
 def poll_overrun_risk(look: Look) -> Iterator[Verdict]:
@@ -106,10 +98,7 @@ def _told_gap(look: Look, member: Member, client: ClientHistory | None) -> _Gap 
             waiting = any(position.lag for position in positions_of(look, member.partitions))
         if POLL_AGE in each.values or waiting:
             gaps.append((each.poll_age_ms, each.emitted_ms, POLL_AGE))
-    if not gaps:
-        return None
-    length, at_ms, name = max(gaps)
-    return _Gap(length, at_ms, STRONG, Evidence(CLIENT_METRICS, name, seconds(length), "time between two polls"))
+    return _Gap(*max(gaps)) if gaps else None
 
 
 def _gap_by_commits(look: Look, member: Member, limit: int) -> _Gap | None:
@@ -125,17 +114,7 @@ def _gap_by_commits(look: Look, member: Member, limit: int) -> _Gap | None:
         return None
     times = _commit_times(look, member)
     gaps = [(b - a, b) for a, b in pairwise(times) if a >= since and _had_work(look, member, a)]
-    if not gaps:
-        return None
-    length, ended_ms = max(gaps)
-    text = f"{seconds(length)} between two commits while records were waiting"
-    return _Gap(
-        length,
-        ended_ms,
-        PLAUSIBLE,
-        Evidence(COMMITS, "commit interval", text, "this client commits inside poll()"),
-        (f"client metrics of {member.host or 'the member'}: time between polls",),
-    )
+    return _Gap(*max(gaps), None) if gaps else None
 
 
 def _commit_times(look: Look, member: Member) -> list[int]:
@@ -161,33 +140,26 @@ def _had_work(look: Look, member: Member, at_ms: int) -> bool:
 
 def _at_risk(look: Look, member: Member, client: ClientHistory | None, limit: int, gap: _Gap) -> Verdict:
     near = gap.length_ms >= look.thresholds.poll_risk_ticket * limit
-    return Verdict(
-        rule="poll_overrun_risk",
-        confidence=gap.confidence,
-        severity=TICKET if near else INFO,
-        summary=f"{name_of(member)} once took {seconds(gap.length_ms)} between two polls; at {seconds(limit)} "
-        "(max.poll.interval) it is out of the group.",
-        started_at_ms=gap.ended_ms - round(gap.length_ms),
-        subject=subject_of(member),
-        evidence=(
-            gap.evidence,
-            Evidence(gap.evidence.source, "share", f"{gap.length_ms / limit:.0%}", "of max.poll.interval"),
-        ),
-        alternatives=(Alternative("poll_overrun", "it polled again in time"),),
-        missing=gap.missing,
+    return say(
+        "poll_overrun_risk.told" if gap.metric else "poll_overrun_risk.by_commits",
+        gap.ended_ms - round(gap.length_ms),
+        subject_of(member),
+        severity=TICKET if near else None,
         advice=_shorter_batches(member, client, limit, gap.length_ms),
+        member=member,
+        host=member.host or "the member",
+        gap=gap.length_ms,
+        limit=limit,
+        share=gap.length_ms / limit,
+        metric=gap.metric,
     )
 
 
 def _shorter_batches(member: Member, client: ClientHistory | None, limit: int, batch_ms: float) -> tuple[Advice, ...]:
-    told = None if client is None else client.config.max_poll_records
-    pool = Advice("code", None, "or hand the batch to a worker pool, pause() and keep polling", "-")
     if fingerprint(member, client).library == LIBRDKAFKA:
-        return longer_poll_interval(batch_ms, limit), pool
-    if told is not None:
-        return *shorter_batches(limit, batch_ms, told), pool
-    fewer = fewer_records(limit, batch_ms, _DEFAULT_POLL_RECORDS)
-    return replace(fewer, current=f"{_DEFAULT_POLL_RECORDS} (the default, not told)"), pool
+        return longer_poll_interval(batch_ms, limit), advise("worker_pool")
+    told = None if client is None else client.config.max_poll_records
+    return *shorter_batches(limit, batch_ms, told), advise("worker_pool")
 
 
 CONDITIONS: tuple[Condition, ...] = (Condition(poll_overrun_risk, inputs.COMMITS | inputs.ENDS | inputs.CLIENTS),)

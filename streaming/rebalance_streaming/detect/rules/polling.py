@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from rebalance_contract import Alternative
 from rebalance_streaming.detect.advice import poll_limit, poll_overrun_advice, stalled_barrier_advice
 from rebalance_streaming.detect.barriers import Barrier
 from rebalance_streaming.detect.departures import (
@@ -14,8 +13,8 @@ from rebalance_streaming.detect.departures import (
     awaited_evidence,
 )
 from rebalance_streaming.detect.episode import Episode
-from rebalance_streaming.detect.rules.circumstances import client_of, missing_reports
-from rebalance_streaming.detect.verdict import PLAUSIBLE, STRONG, Verdict, name_of, seconds, subject_of
+from rebalance_streaming.detect.rules.circumstances import client_of, say_lost
+from rebalance_streaming.detect.verdict import PLAUSIBLE, STRONG, Verdict
 
 
 def barrier_holder(episode: Episode, departure: Departure) -> Verdict | None:
@@ -24,21 +23,19 @@ def barrier_holder(episode: Episode, departure: Departure) -> Verdict | None:
     confidence = _held_barrier(episode, departure, barrier)
     if confidence is None:
         return None
-    member = departure.member
-    evidence, waited = departure.evidence, "the others waited until it was out"
-    if departure.in_barrier and barrier is not None:
+    evidence, seen = departure.evidence, departure.in_barrier and barrier is not None
+    if seen:
         evidence = (awaited_evidence(episode.history, episode.rebalance, departure), *departure.evidence)
-        waited = f"the others waited {seconds(barrier.waited_ms)}, until it was out"
-    return Verdict(
-        rule="stalled_member_join_barrier",
+    return say_lost(
+        "stalled_member_join_barrier.held",
+        departure,
+        episode.rebalance.started_before_ms if barrier is None else barrier.from_ms,
         confidence=confidence,
-        summary=f"{name_of(member)} did not call poll() and so did not rejoin; {waited}.",
-        started_at_ms=episode.rebalance.started_before_ms if barrier is None else barrier.from_ms,
-        subject=subject_of(member),
         evidence=evidence,
-        alternatives=(Alternative("poll_overrun", "the group was already rebalancing when the member was lost"),),
-        missing=() if episode.is_probed else ("probes of the group's state while it rebalanced",),
+        missing=(),
         advice=stalled_barrier_advice(departure),
+        waited=barrier.waited_ms if seen and barrier is not None else None,
+        probed=episode.is_probed,
     )
 
 
@@ -67,15 +64,14 @@ def static_stall(episode: Episode, departure: Departure) -> Verdict | None:
     member, poll, silence = departure.member, departure.poll_ms, departure.silence_ms
     if member.group_instance_id is None or poll is None or silence is None or silence < poll:
         return None
-    return Verdict(
-        rule="static_stalled_member",
+    return say_lost(
+        "static_stalled_member.lost",
+        departure,
+        departure.to_ms - silence,
         confidence=STRONG if departure.confidence >= STRONG else PLAUSIBLE,
-        summary=f"Static member {name_of(member)} stopped polling and kept its partitions for {seconds(silence)}.",
-        started_at_ms=departure.to_ms - silence,
-        subject=subject_of(member),
-        evidence=departure.evidence,
-        alternatives=(Alternative("static_session_too_short", "it was silent for longer than max.poll.interval"),),
+        missing=(),
         advice=poll_overrun_advice(departure, client_of(episode, departure)),
+        silence=silence,
     )
 
 
@@ -83,25 +79,17 @@ def poll_overrun(episode: Episode, departure: Departure) -> Verdict | None:
     """One batch took longer than max.poll.interval, so the client left by itself (story C; KIP-62)."""
     if departure.likely != POLL_TIMEOUT:
         return None
-    member, client = departure.member, client_of(episode, departure)
-    limit = poll_limit(departure, client)
-    told = "" if limit is None else f" ({seconds(limit)})"
-    back = "" if departure.back_ms is None else f"; it came back {seconds(departure.back_ms - departure.to_ms)} later"
-    by_session = Alternative("heartbeat_starvation", "its silence matches max.poll.interval, not the session")
-    others: tuple[Alternative, ...] = (by_session,)
-    if CLEAN in departure.classes:
-        others = (Alternative("scale_in", "it left at the very moment its poll limit was over"),)
-    if SESSION_EXPIRED in departure.classes:
-        why = "its silence is about as long as its session, too"
-        others = (Alternative("member_crash", why), Alternative("heartbeat_starvation", why))
-    return Verdict(
-        rule="poll_overrun",
+    client = client_of(episode, departure)
+    limit, classes = poll_limit(departure, client), departure.classes
+    return say_lost(
+        "poll_overrun",
+        departure,
+        departure.to_ms - (limit or 0),
         confidence=departure.confidence,
-        summary=f"{name_of(member)} did not poll within max.poll.interval{told} and left the group{back}.",
-        started_at_ms=departure.to_ms - (limit or 0),
-        subject=subject_of(member),
-        evidence=departure.evidence,
-        alternatives=others,
-        missing=missing_reports(departure),
         advice=poll_overrun_advice(departure, client),
+        limit=limit,
+        away=None if departure.back_ms is None else departure.back_ms - departure.to_ms,
+        as_session=SESSION_EXPIRED in classes,
+        in_order=CLEAN in classes and SESSION_EXPIRED not in classes,
+        unlike=not {CLEAN, SESSION_EXPIRED} & set(classes),
     )

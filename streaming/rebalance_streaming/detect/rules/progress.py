@@ -11,29 +11,23 @@ from dataclasses import dataclass, replace
 from math import ceil
 from statistics import median
 
-from rebalance_contract import Advice, Alternative, Evidence, Member, Partitions, Subject
+from rebalance_contract import Member, Partitions, Subject
 from rebalance_streaming.detect import inputs
-from rebalance_streaming.detect.clients import CONSUMED_RATE, ClientHistory
+from rebalance_streaming.detect.clients import CONSUMED_RATE
 from rebalance_streaming.detect.fingerprints import fingerprint
 from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.progress import Position
 from rebalance_streaming.detect.rules.evicted import commit_failures_after_rebalance, zombie_member
+from rebalance_streaming.detect.rules.standing import client_of, positions_of
 from rebalance_streaming.detect.rules.unread import commit_only_group, empty_group_with_lag, orphan_partition
 from rebalance_streaming.detect.verdict import (
     CERTAIN,
-    CLIENT_METRICS,
-    COMMITS,
-    LOG,
-    PLAUSIBLE,
-    PROBES,
     STRONG,
-    TICKET,
     Verdict,
-    name_of,
-    seconds,
     subject_of,
 )
+from rebalance_streaming.detect.wording import say
 
 #: A max.poll.interval this long says that there is none.
 _UNLIMITED_MS = 24 * 3_600_000
@@ -46,8 +40,6 @@ _BEHIND = 1 / 15
 _FRESH_MS = 60_000
 #: End offsets are remembered this far apart.
 _END_SPACING_MS = 10_000
-_NAMED = 5
-_NO_TRANSACTION = Evidence(PROBES, "last stable offset", "ahead of the committed one", "no transaction holds it up")
 
 
 # --- Standing still ---
@@ -108,12 +100,6 @@ def _waiting(look: Look) -> Iterator[tuple[Member, list[Position]]]:
             yield member, positions
 
 
-def _positions(look: Look, member: Member) -> Iterator[Position]:
-    for topic, numbers in (member.partitions or {}).items():
-        for partition in numbers:
-            yield look.history.progress.position(topic, partition)
-
-
 def _patience(look: Look, member: Member) -> int | None:
     """Return for how long (ms) a member may commit nothing; null when its rhythm is not known."""
     progress = look.history.progress
@@ -123,7 +109,7 @@ def _patience(look: Look, member: Member) -> int | None:
     if gap is None:
         return None
     poll = member.rebalance_timeout_ms or 0
-    enforced = poll if poll < _UNLIMITED_MS and fingerprint(member, _client(look, member)).enforces_poll else 0
+    enforced = poll if poll < _UNLIMITED_MS and fingerprint(member, client_of(look, member)).enforces_poll else 0
     return max(look.thresholds.stalled_ms, 3 * gap, enforced)
 
 
@@ -133,10 +119,6 @@ def _assigned(members: Sequence[Member]) -> Partitions:
         for topic, numbers in (member.partitions or {}).items():
             found.setdefault(topic, []).extend(numbers)
     return found
-
-
-def _client(look: Look, member: Member) -> ClientHistory | None:
-    return look.history.clients.of(member.member_id, member.client_id, member.host, member.group_instance_id)
 
 
 def _waits_for(look: Look, position: Position, wait_ms: int) -> bool:
@@ -163,74 +145,43 @@ def _in_transaction(position: Position) -> bool:
     return stable is not None and stable < (position.end or 0) and (position.committed or 0) >= stable
 
 
-def _stalled_subject(look: Look, member: Member, stuck: Sequence[Position], since_ms: int) -> Subject:
-    """Return the member, or the partition if it is the only one that stands still while its member goes on."""
-    goes_on = any((each.advanced_ms or 0) > since_ms for each in _positions(look, member))
-    return Subject(partitions=(stuck[0].name,)) if goes_on and len(stuck) == 1 else subject_of(member)
-
-
 def _stalled_verdict(look: Look, member: Member, stuck: Sequence[Position], since_ms: int) -> Verdict:
-    subject = _stalled_subject(look, member, stuck, since_ms)
-    names, lag = [each.name for each in stuck], sum(each.lag or 0 for each in stuck)
-    variant, told = _what_it_does(look, member)
-    alone = not subject.members
-    what = (
-        "is assigned but not consumed by" if alone else "are not consumed by" if len(names) > 1 else "stands still at"
-    )
-    known = all(each.stable_end is not None for each in stuck)
-    return Verdict(
-        rule="stalled_consumer",
-        confidence=CERTAIN if told else STRONG,
-        summary=f"{_listed(names)} {what} {name_of(member)}: nothing committed for {seconds(look.now_ms - since_ms)} "
-        f"and {lag} records wait, although the group is stable.",
-        started_at_ms=since_ms,
-        subject=subject,
-        variant="partition" if alone else variant,
-        evidence=(
-            Evidence(COMMITS, "offset", f"unchanged for {seconds(look.now_ms - since_ms)}", "longer than any batch"),
-            Evidence(PROBES, "lag", f"{lag} records, growing", "there is work"),
-            Evidence(LOG, "members", f"{name_of(member)} in a stable group", "no rebalance explains it"),
-            *((_NO_TRANSACTION,) if known else ()),
-            *told,
-        ),
-        alternatives=(
-            Alternative("slow_consumer_group", "the committed offset does not move at all"),
-            Alternative("no_progress_loop", "the owner does not change"),
-        ),
-        missing=(
-            *(() if told else ("client metrics of this member: polls, records consumed",)),
-            *(() if known else ("last stable offsets",)),
-        ),
-        advice=(
-            Advice("operation", None, f"restart {name_of(member)}", "it takes up its partitions anew"),
-            Advice("code", None, "make the health check watch committed offsets, not the connection", "-"),
-        ),
+    goes_on = any((each.advanced_ms or 0) > since_ms for each in positions_of(look, member.partitions))
+    alone, names = goes_on and len(stuck) == 1, tuple(each.name for each in stuck)
+    variant, poll_age, rate = _what_it_does(look, member)
+    return say(
+        "stalled_consumer.partition" if alone else "stalled_consumer.member",
+        since_ms,
+        Subject(partitions=names) if alone else subject_of(member),
+        confidence=STRONG if variant is None else CERTAIN,
+        variant=None if alone else variant,
+        partitions=names,
+        several=len(names) > 1,
+        member=member,
+        lasted=look.now_ms - since_ms,
+        lag=sum(each.lag or 0 for each in stuck),
+        stable_known=all(each.stable_end is not None for each in stuck),
+        told=variant is not None,
+        poll_age=poll_age,
+        fetches_nothing=rate == 0,
+        rate=rate or None,
     )
 
 
-def _what_it_does(look: Look, member: Member) -> tuple[str | None, tuple[Evidence, ...]]:
-    """Return what the member's client says it does meanwhile, and that as evidence; null and none if it is silent."""
-    client = _client(look, member)
+def _what_it_does(look: Look, member: Member) -> tuple[str | None, float | None, float | None]:
+    """Return what the member's client says it does meanwhile, the age of its last poll or else its records per second.
+
+    Null: it is silent, or that is not what tells.
+    """
+    client = client_of(look, member)
     latest = None if client is None else client.latest()
     if client is None or latest is None or not look.is_within(latest.emitted_ms, _FRESH_MS + client.interval_ms):
-        return None, ()
-    consumed = latest.values.get(CONSUMED_RATE)
+        return None, None, None
     if latest.poll_age_ms is not None and latest.poll_age_ms >= look.thresholds.stalled_ms:
-        return "not_polling", (_told("last poll", f"{seconds(latest.poll_age_ms)} ago", "it is stuck"),)
-    if consumed == 0:
-        return "nothing_fetched", (_told("records consumed", "0/s", "paused, or lost inside the client"),)
-    if consumed is not None:
-        return "not_committing", (_told("records consumed", f"{consumed:.1f}/s", "never committed"),)
-    return None, ()
-
-
-def _told(field: str, value: str, rule: str) -> Evidence:
-    return Evidence(CLIENT_METRICS, field, value, rule)
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+        return "not_polling", latest.poll_age_ms, None
+    consumed = latest.values.get(CONSUMED_RATE)
+    variant = None if consumed is None else "not_committing" if consumed else "nothing_fetched"
+    return variant, None, consumed
 
 
 def _stopped_checkpoints(look: Look) -> Iterator[Verdict]:
@@ -246,21 +197,13 @@ def _stopped_checkpoints(look: Look) -> Iterator[Verdict]:
     wait = max(look.thresholds.stalled_ms, 3 * rhythm.gap_ms)
     stuck = [each for each in lagging if not _in_transaction(each) and _waits_for(look, each, wait)]
     if stuck:
-        yield Verdict(
-            rule="stalled_consumer",
-            confidence=PLAUSIBLE,
-            summary=f"Whoever commits for this group every {seconds(rhythm.gap_ms)} stopped "
-            f"{seconds(look.now_ms - last)} ago; {sum(each.lag or 0 for each in stuck)} records wait.",
-            started_at_ms=last,
-            variant="checkpoints_stopped",
-            severity=TICKET,
-            evidence=(
-                Evidence(COMMITS, "last commit", f"{seconds(look.now_ms - last)} ago", "more than 3 of its intervals"),
-                Evidence(PROBES, "lag", f"{len(stuck)} partition(s), growing", "there is work"),
-            ),
-            alternatives=(Alternative("commit_only_group", "it may have ended on purpose: it has no members to tell"),),
-            missing=("whether the job is meant to run",),
-            advice=(Advice("operation", None, "look at the job's checkpoints (Flink) or at the job itself", "-"),),
+        yield say(
+            "stalled_consumer.checkpoints",
+            last,
+            interval=rhythm.gap_ms,
+            lasted=look.now_ms - last,
+            lag=sum(each.lag or 0 for each in stuck),
+            partitions=len(stuck),
         )
 
 
@@ -292,7 +235,17 @@ def slow_consumer_group(look: Look) -> Iterator[Verdict]:
     flow = _flow(look)
     if flow is None or flow.produced <= flow.consumed or flow.lag <= flow.produced * window / 1000 * _BEHIND:
         return
-    yield replace(_slow_verdict(look, flow), lasting_ms=window)
+    working = sum(1 for member in look.members if any((member.partitions or {}).values())) or 1
+    needed = min(flow.partitions, ceil(1.3 * flow.produced / (flow.consumed / working)))
+    yield say(
+        "slow_consumer_group",
+        look.now_ms,
+        lasting_ms=window,
+        flow=flow,
+        members=len(look.members),
+        needed=needed if needed > len(look.members) else None,
+        limits=look.thresholds,
+    )
 
 
 def _flow(look: Look) -> _Flow | None:
@@ -328,34 +281,6 @@ def _rates(look: Look, position: Position) -> tuple[float, float] | None:
     return (ends[1] - ends[0]) / lasted, (position.committed - before[1]) / lasted
 
 
-def _slow_verdict(look: Look, flow: _Flow) -> Verdict:
-    working = sum(1 for member in look.members if any((member.partitions or {}).values())) or 1
-    needed = min(flow.partitions, ceil(1.3 * flow.produced / (flow.consumed / working)))
-    replicas = Advice(
-        "replicas", str(len(look.members)), str(needed), "min(partitions, ceil(1.3 x production / per-member rate))"
-    )
-    faster = Advice("code", None, "make processing faster, or add partitions: each has a member already", "-")
-    return Verdict(
-        rule="slow_consumer_group",
-        confidence=CERTAIN,
-        summary=f"The group consumes {flow.consumed:.1f} records/s of {flow.produced:.1f} produced: {flow.lag} records "
-        "behind and falling further, without any rebalance.",
-        started_at_ms=look.now_ms,
-        evidence=(
-            Evidence(PROBES, "production", f"{flow.produced:.1f} records/s", "more than is consumed"),
-            Evidence(
-                COMMITS,
-                "consumption",
-                f"{flow.consumed:.1f} records/s",
-                f"for at least {seconds(look.thresholds.slow_ms)}",
-            ),
-            Evidence(LOG, "rebalances", "none meanwhile", "lag has another cause"),
-        ),
-        alternatives=(Alternative("stalled_consumer", "every partition advances"),),
-        advice=(replicas,) if needed > len(look.members) else (faster,),
-    )
-
-
 def partition_skew(look: Look) -> Iterator[Verdict]:
     """One partition gets most of the records: members added do not help."""
     if not look.is_settled or look.is_young or look.history.progress.ends_since() is None:
@@ -374,34 +299,23 @@ def _skew(look: Look, position: Position, total: int) -> Iterator[Verdict]:
     grown = [look.end_growth(position.topic, p, window) for p in range(count)]
     known = [each for each in grown if each is not None]
     own = grown[position.partition] if position.partition < count else None
-    usual = median(known) if known else 0
-    skewed = (
-        own is not None
-        and own > look.thresholds.skew_factor * usual
-        and len(known) > 1
-        # What came within a minute or so may just have come.
-        and (position.lag or 0) > own * _BEHIND
-    )
-    if skewed and own is not None:
-        yield Verdict(
-            rule="partition_skew",
-            confidence=CERTAIN,
-            summary=f"{position.name} got {own} records in {seconds(window)} where others got {usual:g}, and has "
-            f"{(position.lag or 0) / total:.0%} of the lag: more members will not help.",
-            started_at_ms=look.now_ms,
-            subject=Subject(partitions=(position.name,)),
-            severity=TICKET,
+    usual, lag = median(known) if known else 0, position.lag or 0
+    if own is None or len(known) < 2 or own <= look.thresholds.skew_factor * usual:
+        return
+    # What came within a minute or so may just have come.
+    if lag > own * _BEHIND:
+        yield say(
+            "partition_skew",
+            look.now_ms,
+            Subject(partitions=(position.name,)),
             lasting_ms=window,
-            evidence=(
-                Evidence(PROBES, "production", f"{own} records against {usual:g}", "more than 3 x the median"),
-                Evidence(COMMITS, "lag", f"{position.lag} of {total} records", "most of the lag"),
-            ),
-            alternatives=(Alternative("slow_consumer_group", "other partitions keep up"),),
-            advice=(
-                Advice(
-                    "code", None, "spread the producer's keys, or process this partition's records in parallel", "-"
-                ),
-            ),
+            partition=position.name,
+            own=own,
+            usual=usual,
+            lag=lag,
+            total=total,
+            share=lag / total,
+            limits=look.thresholds,
         )
 
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebalance_contract import (
-    Advice,
-    Alternative,
-    Evidence,
     Member,
+    Subject,
 )
 from rebalance_streaming.detect import inputs
-from rebalance_streaming.detect.advice import absent_instance_advice, longer_static_session
+from rebalance_streaming.detect.advice import (
+    LONGEST_SESSION_MS,
+    session_for_absence,
+)
 from rebalance_streaming.detect.barriers import Barrier, longest_barrier
 from rebalance_streaming.detect.departures import SESSION_EXPIRED, session_of
 from rebalance_streaming.detect.episode import Past
@@ -32,23 +33,16 @@ from rebalance_streaming.detect.rules.standing import (
 )
 from rebalance_streaming.detect.rules.static_names import instance_subject
 from rebalance_streaming.detect.verdict import (
-    CLIENT_METRICS,
-    COMMITS,
     HINT,
-    LOG,
     PAGE,
     PLAUSIBLE,
     STRONG,
     TICKET,
     Verdict,
-    name_of,
-    seconds,
     subject_of,
 )
+from rebalance_streaming.detect.wording import say
 
-#: The brokers' limit of a session: no longer absence can be bridged.
-_LONGEST_SESSION_MS = 1_800_000
-_USUAL_SESSION_MS = 45_000
 #: The earliest that a member without commits is asked about, while the others go on.
 _SILENT_MS = 60_000
 #: A join barrier that ended by its own time-out, allowing for the clocks.
@@ -88,27 +82,24 @@ def _absence(look: Look, past: Past) -> int | None:
         return None
     away = back_ms - (departure.rhythm.last_ms or past.left_ms - departure.session_ms)
     away = min(away, back_ms - past.left_ms + departure.session_ms + _SLACK_MS)
-    return away if departure.session_ms < away <= _LONGEST_SESSION_MS else None
+    return away if departure.session_ms < away <= LONGEST_SESSION_MS else None
 
 
 def _too_short(look: Look, instance: str, longest: int, several: list[Past]) -> Verdict:
-    last = several[-1]
-    session, classic = last.departure.session_ms, last.member.session_timeout_ms is not None
-    return Verdict(
-        rule="static_session_too_short",
-        confidence=STRONG if last.departure.confidence >= STRONG else PLAUSIBLE,
-        summary=f"Static member {instance} was away for {seconds(longest)}, longer than its session of "
-        f"{seconds(session)}, so that its restart cost two rebalances.",
-        started_at_ms=several[0].left_ms,
-        subject=instance_subject(look, instance),
-        evidence=(
-            Evidence(LOG, "members", f"gone {len(several)} times in a day and back", "same group.instance.id"),
-            Evidence(COMMITS, "absence", seconds(longest), f"session of {seconds(session)}"),
-            *last.departure.evidence,
-        ),
-        alternatives=(Alternative("static_member_ghost", "it came back"),),
-        advice=(longer_static_session(session, longest, of_client=classic),),
+    last = several[-1].departure
+    longer = session_for_absence(last.session_ms, longest, of_client=last.member.session_timeout_ms is not None)
+    return say(
+        "static_session_too_short.often",
+        several[0].left_ms,
+        instance_subject(look, instance),
+        confidence=STRONG if last.confidence >= STRONG else PLAUSIBLE,
+        evidence=last.evidence,
+        advice=(longer,),
         rebalance_ids=tuple(dict.fromkeys(each.rebalance_id for each in several)),
+        instance=instance,
+        times=len(several),
+        longest=longest,
+        session=last.session_ms,
     )
 
 
@@ -136,26 +127,22 @@ def _gone_unseen(look: Look, member: Member) -> Verdict | None:
         return None
     session = session_of(member)
     harmed = session > look.thresholds.stalled_ms and is_harmed(look, [member.partitions])
-    gone = "its client stopped reporting" if client is not None else "nothing reports of this client"
-    return Verdict(
-        rule="static_member_ghost",
+    return say(
+        "static_member_ghost.unseen",
+        look.now_ms - silent,
+        _with_partitions(member),
         confidence=STRONG if client is not None else HINT,
         severity=PAGE if harmed else TICKET,
-        summary=f"Static member {name_of(member)} has been silent for {seconds(silent)}; nobody reads its partitions "
-        f"until its session of {seconds(session)} ends.",
-        started_at_ms=look.now_ms - silent,
-        subject=subject_of(member, partitions=partition_names(member.partitions)[:20]),
-        evidence=(
-            Evidence(COMMITS, "silence", seconds(silent), "records arrive, the other members commit"),
-            Evidence(CLIENT_METRICS if client is not None else LOG, "process", gone, "no replacement came"),
-        ),
-        alternatives=(
-            Alternative("stalled_consumer", "its process is gone" if client is not None else "no client metrics"),
-            Alternative("static_stalled_member", "its process is gone" if client is not None else "no client metrics"),
-        ),
-        missing=() if client is not None else (f"client metrics of {member.host or 'the member'}",),
-        advice=absent_instance_advice(session),
+        member=member,
+        host=member.host or "the member",
+        silent=silent,
+        session=session,
+        reported=client is not None,
     )
+
+
+def _with_partitions(member: Member) -> Subject:
+    return subject_of(member, partitions=partition_names(member.partitions)[:20])
 
 
 def _silence_with_work(look: Look, member: Member) -> int | None:
@@ -179,20 +166,15 @@ def _silence_with_work(look: Look, member: Member) -> int | None:
 
 def _gone_for_good(past: Past) -> Verdict:
     session = past.departure.session_ms
-    return Verdict(
-        rule="static_member_ghost",
+    return say(
+        "static_member_ghost.gone",
+        past.left_ms - session,
+        subject_of(past.member),
         confidence=past.departure.confidence,
-        summary=f"Static member {name_of(past.member)} is gone and has not come back; nobody read its partitions "
-        f"for its session of {seconds(session)}.",
-        started_at_ms=past.left_ms - session,
-        subject=subject_of(past.member),
-        evidence=(
-            Evidence(LOG, "members", "removed and not replaced", "static members leave by their session only"),
-            *past.departure.evidence,
-        ),
-        alternatives=(Alternative("static_session_too_short", "it has not come back"),),
-        advice=absent_instance_advice(session),
+        evidence=past.departure.evidence,
         rebalance_ids=(past.rebalance_id,),
+        member=past.member,
+        session=session,
     )
 
 
@@ -220,16 +202,14 @@ def _is_stall(past: Past) -> bool:
 
 
 def _stalled_by_report(look: Look, member: Member) -> Verdict | None:
-    limit = member.rebalance_timeout_ms
-    client = client_of(look, member)
+    client, limit = client_of(look, member), member.rebalance_timeout_ms
     latest = None if client is None else client.latest()
-    if limit is None or client is None or latest is None:
+    age = None if latest is None else latest.poll_age_ms
+    if client is None or latest is None or age is None or limit is None:
         return None
-    age = latest.poll_age_ms
-    if age is None or age < limit or not is_reporting(look, client):
+    if age < limit or not is_reporting(look, client):
         return None
-    evidence = Evidence(CLIENT_METRICS, "last poll", f"{seconds(age)} ago", f"limit {seconds(limit)}; the process runs")
-    return _stalled(look, member, round(latest.emitted_ms - age), STRONG, (evidence,))
+    return _stalled(look, member, round(latest.emitted_ms - age), poll_age=age)
 
 
 def _barrier_that_ran_out(look: Look) -> Barrier | None:
@@ -251,40 +231,28 @@ def _stalled_by_barrier(look: Look, member: Member, barrier: Barrier) -> Verdict
     went_on = any((progress.position(*place).committed_ms or 0) > barrier.released_ms for place in others)
     if not known or committed or not waiting or not went_on:
         return None
-    evidence = (
-        Evidence(LOG, "join barrier", seconds(barrier.waited_ms), "ended by its time-out"),
-        Evidence(COMMITS, "commits", "none since the barrier began", "records wait, the others commit"),
-    )
-    return _stalled(look, member, barrier.from_ms, PLAUSIBLE, evidence)
+    return _stalled(look, member, barrier.from_ms, barrier_ms=barrier.waited_ms)
 
 
-def _stalled(look: Look, member: Member, since_ms: int, confidence: float, evidence: tuple[Evidence, ...]) -> Verdict:
+def _stalled(
+    look: Look, member: Member, since_ms: int, *, poll_age: float | None = None, barrier_ms: int | None = None
+) -> Verdict:
     poll, session = member.rebalance_timeout_ms or 0, session_of(member)
-    return Verdict(
-        rule="static_stalled_member",
-        confidence=confidence,
+    return say(
+        "static_stalled_member.present",
+        since_ms,
+        _with_partitions(member),
+        confidence=PLAUSIBLE if poll_age is None else STRONG,
         severity=PAGE if is_harmed(look, [member.partitions]) else TICKET,
-        summary=f"Static member {name_of(member)} stopped polling and keeps its partitions; it is removed only "
-        f"{seconds(poll + session)} after its last poll.",
-        started_at_ms=since_ms,
-        subject=subject_of(member, partitions=partition_names(member.partitions)[:20]),
-        evidence=evidence,
-        alternatives=(
-            Alternative(
-                "static_member_ghost", "its process runs" if confidence == STRONG else "it may be gone: no report"
-            ),
-        ),
-        missing=() if confidence == STRONG else (f"client metrics of {member.host or 'the member'}",),
-        advice=(
-            Advice("code", None, "poll in a loop or from a timer; pause() and keep polling while work is long", "-"),
-            Advice(
-                "max.poll.interval.ms",
-                str(poll),
-                "twice the longest batch",
-                "2 x seconds per record x max.poll.records",
-            ),
-            Advice("session.timeout.ms", str(session), "no longer than a restart needs", "ceil(1.5 x p95 restart)"),
-        ),
+        member=member,
+        host=member.host or "the member",
+        kept=poll + session,
+        poll_age=poll_age,
+        barrier=barrier_ms,
+        reported=poll_age is not None,
+        limit=poll,
+        session=session,
+        proposed="twice the longest batch",
     )
 
 

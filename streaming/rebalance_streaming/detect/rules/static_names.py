@@ -9,24 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from rebalance_contract import Advice, Alternative, Evidence, Replacement, Subject, SubjectMember
+from rebalance_contract import Replacement, Subject, SubjectMember
 from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.clients import ClientHistory
 from rebalance_streaming.detect.look import DAY_MS, Condition, Look
 from rebalance_streaming.detect.rules.standing import is_reporting
 from rebalance_streaming.detect.verdict import (
     CERTAIN,
-    CLIENT_METRICS,
-    INFO,
-    LOG,
     PAGE,
     PLAUSIBLE,
     STRONG,
     TICKET,
     Verdict,
-    seconds,
     subject_of,
 )
+from rebalance_streaming.detect.wording import say
 
 #: Replacements of one instance that a quick restart, or two, do not explain.
 _REPLACEMENTS, _ON_ONE_HOST = 2, 3
@@ -101,51 +98,25 @@ def _conflict(
     look: Look, instance: str, swaps: list[Replacement], rivals: list[ClientHistory], processes: list[ClientHistory]
 ) -> Verdict:
     turns, returns = _alternations(swaps), _returns(processes)
-    sure = bool(rivals) or turns > 1 or returns > 1
-    seen = bool(turns or returns)
+    sure, seen = bool(rivals) or turns > 1 or returns > 1, bool(turns or returns)
     others = {f"{each.client_id} ({each.host})" for each in processes} if rivals or returns else _hosts(swaps)
-    between = f": {' and '.join(sorted(others))}" if len(others) > 1 else ""
-    return Verdict(
-        rule="static_id_conflict",
+    hosts = [each.old_host for each in swaps[:1]] + [each.new_host for each in swaps]
+    return say(
+        "static_id_conflict",
+        swaps[0].at_ms if swaps else processes[0].sights[0].emitted_ms,
+        _both(look, instance, swaps, rivals),
         confidence=CERTAIN if sure else STRONG if seen else PLAUSIBLE,
         severity=PAGE if turns else TICKET,
-        summary=f"Two processes use the group.instance.id {instance} and throw each other out{between}.",
-        started_at_ms=swaps[0].at_ms if swaps else processes[0].sights[0].emitted_ms,
-        subject=_both(look, instance, swaps, rivals),
-        evidence=_conflict_evidence(look, instance, swaps, rivals, processes),
-        alternatives=(
-            Alternative("static_member_restart", "both come back in turns" if seen else "too often for restarts"),
-            *(() if sure or seen else (Alternative("crash_loop", "no process age tells whether it dies by itself"),)),
-        ),
-        missing=() if sure or seen else ("client metrics: process id and age of this instance",),
-        advice=(
-            Advice(
-                "group.instance.id",
-                instance,
-                "one per process and thread: the pod's ordinal, or host and slot; not the deployment's name",
-                "-",
-            ),
-        ),
+        instance=instance,
+        between=" and ".join(sorted(others)) if len(others) > 1 else None,
+        swaps=len(swaps) or None,
+        hosts=" -> ".join(hosts) if turns else None,
+        programs=" -> ".join(each.client_id or "?" for each in processes) if returns else None,
+        rivals=len(rivals) or None,
+        seen=seen,
+        known=sure or seen,
+        limits=look.thresholds,
     )
-
-
-def _conflict_evidence(
-    look: Look, instance: str, swaps: list[Replacement], rivals: list[ClientHistory], processes: list[ClientHistory]
-) -> tuple[Evidence, ...]:
-    evidence = []
-    if swaps:
-        times = f"{len(swaps)} times in {seconds(look.thresholds.conflict_window_ms)}"
-        evidence.append(Evidence(LOG, "replacements", times, "same generation, new member id"))
-    if _alternations(swaps):
-        route = [swaps[0].old_host, *(each.new_host for each in swaps)]
-        evidence.append(Evidence(LOG, "hosts", " -> ".join(route), "back to a host it had left"))
-    if _returns(processes):
-        route = [each.client_id or "?" for each in processes]
-        evidence.append(Evidence(CLIENT_METRICS, "client.id", " -> ".join(route), "programs take turns under one name"))
-    if rivals:
-        text = f"{len(rivals)} processes report under {instance}"
-        evidence.append(Evidence(CLIENT_METRICS, "group.instance.id", text, "both at the same time"))
-    return tuple(evidence)
 
 
 def _both(look: Look, instance: str, swaps: list[Replacement], rivals: list[ClientHistory]) -> Subject:
@@ -173,21 +144,19 @@ def instance_subject(look: Look, instance: str) -> Subject:
 def static_member_restart(look: Look) -> Iterator[Verdict]:
     """A static member was restarted within its session, which cost nobody else anything (KIP-345, KAFKA-10284)."""
     picture = look.history.picture
-    names = {each.group_instance_id for each in (picture.replacements if picture else ())}
-    for instance in sorted(names):
+    for instance in sorted({each.group_instance_id for each in (picture.replacements if picture else ())}):
         swaps = _replacements(look, instance)
         if not swaps or _is_conflict(swaps, _rivals(look, instance), _processes(look, instance)):
             continue
-        last = swaps[-1]
-        yield Verdict(
-            rule="static_member_restart",
-            confidence=CERTAIN if len(swaps) == 1 else PLAUSIBLE,
-            severity=INFO,
-            summary=f"Static member {instance} ({last.new_host}) was restarted in time; nobody else stopped.",
-            started_at_ms=last.at_ms,
-            subject=instance_subject(look, instance),
-            evidence=(Evidence(LOG, "member id", "new, in the same generation", "static membership: no rebalance"),),
-            alternatives=(Alternative("static_id_conflict", f"replaced {len(swaps)} times, hosts do not alternate"),),
+        last, label = swaps[-1], CERTAIN if len(swaps) == 1 else PLAUSIBLE
+        yield say(
+            "static_member_restart",
+            last.at_ms,
+            instance_subject(look, instance),
+            confidence=label,
+            instance=instance,
+            host=last.new_host,
+            times=len(swaps),
         )
 
 
@@ -198,22 +167,9 @@ def random_instance_ids(look: Look) -> Iterator[Verdict]:
     recent = look.recent(DAY_MS)
     seen = {m.group_instance_id for each in recent for m in (*each.members_before, *each.members_after)} - {None}
     most = max((len(each.members_after) for each in recent), default=0)
-    if len(seen) < max(_LEAST_NAMES, _NAMES_PER_MEMBER * most):
-        return
-    yield Verdict(
-        rule="static_member_ghost",
-        variant="random_instance_ids",
-        confidence=STRONG,
-        summary=f"{len(seen)} different group.instance.ids in a day for at most {most} members: each start has a "
-        "new one, and leaves a ghost behind.",
-        started_at_ms=recent[0].started_before_ms,
-        evidence=(Evidence(LOG, "group.instance.id", f"{len(seen)} for {most} members", "names that last are few"),),
-        advice=(
-            Advice(
-                "group.instance.id", None, "a name that survives a restart: a StatefulSet's ordinal, host and slot", "-"
-            ),
-        ),
-    )
+    if len(seen) >= max(_LEAST_NAMES, _NAMES_PER_MEMBER * most):
+        since_ms = recent[0].started_before_ms
+        yield say("static_member_ghost.random_instance_ids", since_ms, names=len(seen), members=most)
 
 
 CONDITIONS: tuple[Condition, ...] = (

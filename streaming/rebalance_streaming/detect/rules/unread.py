@@ -8,23 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from rebalance_contract import Advice, Alternative, Evidence, Partitions, Subject
+from rebalance_contract import Partitions, Subject
 from rebalance_streaming.detect.look import Look
 from rebalance_streaming.detect.progress import Position
 from rebalance_streaming.detect.verdict import (
-    CERTAIN,
-    COMMITS,
-    INFO,
-    LOG,
     PAGE,
-    PROBES,
     TICKET,
     Verdict,
     name_of,
     seconds,
 )
+from rebalance_streaming.detect.wording import say
 
-_NAMED = 5
 #: An absence is like earlier ones up to this factor, if there were so many.
 _LONGER, _ABSENCES = 1.5, 2
 
@@ -79,28 +74,19 @@ def _orphan_verdict(look: Look, topic: str, orphans: list[Position], since_ms: i
     growing = any((look.end_growth(topic, each.partition, look.thresholds.slow_ms) or 0) > 0 for each in orphans)
     unread = growing or any(each.lag for each in orphans)
     added = any(name == topic for _, name, _, _ in look.history.topic_changes)
-    subscribed = sum(1 for member in look.members if topic in member.topics)
-    return Verdict(
-        rule="orphan_partition",
-        confidence=CERTAIN,
-        summary=f"{', '.join(names[:_NAMED])} of a subscribed topic {'is' if len(names) == 1 else 'are'} assigned to "
-        f"nobody for {seconds(look.now_ms - since_ms)}: restart the group's leader, which assigns anew.",
-        started_at_ms=since_ms,
-        subject=Subject(partitions=names),
-        variant="partitions_added" if added else None,
+    return say(
+        "orphan_partition",
+        since_ms,
+        Subject(partitions=names),
         severity=PAGE if unread else TICKET,
-        evidence=(
-            Evidence(LOG, "assignments", f"{len(names)} partition(s) in none", f"{subscribed} members subscribe to it"),
-            Evidence(PROBES, "partitions", f"{topic} has {orphans[-1].partition + 1} or more", "known to the brokers"),
-            Evidence(LOG, "last generation", f"{seconds(look.now_ms - since_ms)} ago", "no further round is to come"),
-        ),
-        alternatives=(
-            Alternative("shared_group_id", f"{subscribed} of {len(look.members)} members subscribe to the topic"),
-        ),
-        advice=(
-            Advice("operation", None, "restart the leader (a static one: any member)", "forces an assignment"),
-            Advice("upgrade", None, "brokers and clients to 3.2 or later, Sarama to 1.24.1", "KAFKA-13435, #1462"),
-        ),
+        variant="partitions_added" if added else None,
+        partitions=names,
+        count=len(names),
+        lasted=look.now_ms - since_ms,
+        subscribed=sum(1 for member in look.members if topic in member.topics),
+        members=len(look.members),
+        topic=topic,
+        known=orphans[-1].partition + 1,
     )
 
 
@@ -150,32 +136,17 @@ def _grows(look: Look, position: Position, since_ms: int) -> bool:
 
 
 def _empty_verdict(look: Look, growing: list[Position], since_ms: int) -> Verdict:
-    lag = sum(each.lag or 0 for each in growing)
-    last = next(reversed(look.history.in_order()), None)
-    members = () if last is None else last.members_before
-    who = ", ".join(sorted({name_of(each) for each in members})[:_NAMED])
-    abandoned = look.history.had_members_ms is None
-    return Verdict(
-        rule="empty_group_with_lag",
-        confidence=CERTAIN,
-        summary=f"Nobody has consumed for {seconds(look.now_ms - since_ms)}: the group has no members, {lag} records "
-        f"wait and more come{f'; last were {who}' if who else ''}.",
-        started_at_ms=since_ms,
+    last, abandoned = look.history.latest(), look.history.had_members_ms is None
+    return say(
+        "empty_group_with_lag",
+        since_ms,
         severity=TICKET if abandoned else None,
-        evidence=(
-            Evidence(LOG, "state", f"Empty for {seconds(look.now_ms - since_ms)}", "it had members before"),
-            Evidence(PROBES, "lag", f"{lag} records in {len(growing)} partition(s), growing", "records keep coming"),
-            *(
-                Evidence(LOG, "last departure", f"{each.rule}: {name_of(each.member)}", "why")
-                for each in look.past[-1:]
-            ),
-        ),
-        alternatives=(
-            Alternative("commit_only_group", "it had members"),
-            Alternative("rolling_deploy", "it lasts longer than a deploy"),
-        ),
-        missing=("when its members left",) if abandoned else (),
-        advice=(Advice("operation", None, "start its members; delete the group if it is not needed any more", "-"),),
+        lasted=look.now_ms - since_ms,
+        lag=sum(each.lag or 0 for each in growing),
+        partitions=len(growing),
+        members=sorted({name_of(each) for each in (() if last is None else last.members_before)}),
+        departure=next(reversed(look.past), None),
+        abandoned=abandoned,
     )
 
 
@@ -187,16 +158,7 @@ def commit_only_group(look: Look) -> Iterator[Verdict]:
     partitions: Partitions = {}
     for each in progress.positions():
         partitions.setdefault(each.topic, []).append(each.partition)
-    rhythm = progress.rhythm(partitions, look.now_ms)
-    if not partitions:
-        return
-    every = f"every {seconds(rhythm.gap_ms)}" if rhythm.gap_ms else "now and then"
-    yield Verdict(
-        rule="commit_only_group",
-        confidence=CERTAIN,
-        summary=f"This group has no members: somebody who assigns partitions by hand commits {every}.",
-        started_at_ms=progress.first_commit_ms,
-        severity=INFO,
-        evidence=(Evidence(COMMITS, "commits", every, "no member ever joined"),),
-        alternatives=(Alternative("empty_group_with_lag", "it never had members"),),
-    )
+    if partitions:
+        gap_ms = progress.rhythm(partitions, look.now_ms).gap_ms
+        every = f"every {seconds(gap_ms)}" if gap_ms else "now and then"
+        yield say("commit_only_group", progress.first_commit_ms, every=every)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil
 
-from rebalance_contract import Advice, Alternative, Evidence, ProbedMember, Subject, SubjectMember
+from rebalance_contract import ProbedMember, Subject, SubjectMember
 from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.history import Ownership
 from rebalance_streaming.detect.look import Condition, Look
@@ -20,30 +20,14 @@ from rebalance_streaming.detect.verdict import (
     CERTAIN,
     PAGE,
     PLAUSIBLE,
-    PROBES,
     STRONG,
     TICKET,
-    ZOOKEEPER,
     Verdict,
-    seconds,
 )
+from rebalance_streaming.detect.wording import advise, say
 
 #: Everything is told again after a minute; without a word for longer than this nobody looks any more.
 _STALE_MS = 90_000
-_NAMED = 5
-
-_UPGRADE = Advice("upgrade", None, "pykafka 2.7.0 or later", "#701, fixed by #718: a blocked consume() lets go")
-_TIMEOUT = Advice(
-    "consumer_timeout_ms", "-1 (the default, not told)", "5000", "below (r - 1)(r - 2) / 2 x rebalance_backoff_ms"
-)
-_RETRIES = Advice(
-    "rebalance_max_retries",
-    "5 (the default, not told)",
-    "so many that (r - 1)(r - 2) / 2 x backoff outlasts the longest consume()",
-    "(r - 1)(r - 2) / 2 x rebalance_backoff_ms >= longest consume()",
-)
-
-_IDLE = Evidence(PROBES, "end_offsets", "no new records meanwhile", "consume() blocks on an idle topic")
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,44 +168,31 @@ def _conflict(
 
 
 def _conflict_verdict(look: Look, latest: Ownership, conflicts: list[_Conflict]) -> Verdict:
-    first, gave_up = conflicts[0], [each for each in conflicts if each.gave_up_ms is not None]
+    first, gave_up = conflicts[0], any(each.gave_up_ms is not None for each in conflicts)
+    idle, ambiguous, holders = _topic_is_idle(look, first), len(latest.owners) > 1, sorted(first.holders.items())
     starved = sorted({each.starved for each in conflicts})
-    idle = _topic_is_idle(look, first)
-    shares = ", ".join(f"{owner} has {n} of {first.partitions}" for owner, n in sorted(first.holders.items()))
-    ambiguous = len(latest.owners) > 1
-    label = PLAUSIBLE if ambiguous else CERTAIN if gave_up else STRONG
-    what = "gave up" if gave_up else "get nothing"
-    waited = max((each.gave_up_ms or look.now_ms) - each.since_ms for each in conflicts)
-    return Verdict(
-        rule="zk_partition_owner_conflict",
-        confidence=label,
-        summary=f"{', '.join(map(_host, sorted(first.holders)))} does not release its partitions of {first.topic} "
-        f"({shares}); {len(starved)} other member(s) {what} after {seconds(waited)}.",
-        started_at_ms=min(each.since_ms for each in conflicts),
-        subject=Subject(tuple(_subject_member(latest, owner) for owner in sorted(first.holders))),
-        variant="consume_blocks" if idle else None,
+    cures = ("more_retries", "consumer_timeout", "pykafka_upgrade")
+    return say(
+        "zk_partition_owner_conflict",
+        min(each.since_ms for each in conflicts),
+        Subject(tuple(_subject_member(latest, owner) for owner, _ in holders)),
+        confidence=PLAUSIBLE if ambiguous else CERTAIN if gave_up else STRONG,
         severity=PAGE if _starves_consumption(look, first) else None,
-        evidence=(
-            Evidence(
-                ZOOKEEPER, "owners", shares, f"a fair share is at most {_fair(first)} with {first.claimants} members"
-            ),
-            Evidence(
-                ZOOKEEPER, "ids", ", ".join(starved[:_NAMED]), "there, and never an owner" if gave_up else "no share"
-            ),
-            Evidence(ZOOKEEPER, "owners", f"unchanged for {seconds(waited)}", "a healthy hand-over begins within 1 s"),
-            *((_IDLE,) if idle else ()),
-        ),
-        alternatives=(Alternative("zk_orphan_partition", "every partition that is missed has an owner"),),
-        missing=(
-            *(("the topics each ZooKeeper member subscribes to",) if ambiguous else ()),
-            *(("end offsets of the topic: an idle one points to the known defect",) if idle is None else ()),
-        ),
-        advice=(_UPGRADE, _TIMEOUT, _RETRIES) if idle is not False else (_RETRIES, _TIMEOUT, _UPGRADE),
+        variant="consume_blocks" if idle else None,
+        # Only of a topic with records is the known defect the least likely reason.
+        advice=tuple(map(advise, cures if idle is False else reversed(cures))),
+        hosts=", ".join(_host(owner) for owner, _ in holders),
+        conflict=first,
+        shares=", ".join(f"{owner} has {n} of {first.partitions}" for owner, n in holders),
+        count=len(starved),
+        starved=starved,
+        gave_up=gave_up,
+        waited=max((each.gave_up_ms or look.now_ms) - each.since_ms for each in conflicts),
+        fair=ceil(first.partitions / first.claimants),
+        idle=idle,
+        probed=idle is not None,
+        ambiguous=ambiguous,
     )
-
-
-def _fair(conflict: _Conflict) -> int:
-    return ceil(conflict.partitions / conflict.claimants)
 
 
 def _topic_is_idle(look: Look, conflict: _Conflict) -> bool | None:
@@ -293,24 +264,16 @@ def _ownerless_since(looks: list[Ownership], topic: str, partition: int) -> int:
 def _orphan_verdict(look: Look, topic: str, orphans: dict[int, int]) -> Verdict:
     names = tuple(f"{topic}-{p}" for p in sorted(orphans))
     lags = [look.history.progress.position(topic, p).lag for p in orphans]
-    since, waits = min(orphans.values()), any(lag != 0 for lag in lags)
-    return Verdict(
-        rule="zk_orphan_partition",
-        confidence=CERTAIN,
-        summary=f"Nobody has owned {', '.join(names[:_NAMED])} for {seconds(look.now_ms - since)} although there are "
-        "members: restart one of them, which makes all share anew.",
-        started_at_ms=since,
-        subject=Subject(partitions=names),
-        severity=None if waits else TICKET,
-        evidence=(
-            Evidence(ZOOKEEPER, "owners", f"none for {len(names)} partition(s)", "every partition has an owner"),
-            Evidence(ZOOKEEPER, "ids", f"{len(look.history.ownership[-1].members)} members", "somebody should own it"),
-        ),
-        alternatives=(Alternative("zk_partition_owner_conflict", "no member holds these partitions"),),
-        missing=() if all(lag is not None for lag in lags) else ("end offsets: whether records wait in them",),
-        advice=(
-            Advice("operation", None, "restart one member of the group", "its return makes all of them share anew"),
-        ),
+    return say(
+        "zk_orphan_partition",
+        min(orphans.values()),
+        Subject(partitions=names),
+        severity=None if any(lag != 0 for lag in lags) else TICKET,
+        partitions=names,
+        count=len(names),
+        lasted=look.now_ms - min(orphans.values()),
+        members=len(look.history.ownership[-1].members),
+        probed=None not in lags,
     )
 
 
@@ -330,24 +293,14 @@ def zk_session_flap(look: Look) -> Iterator[Verdict]:
 
 
 def _flap_verdict(look: Look, member: ProbedMember, times: list[int]) -> Verdict:
-    return Verdict(
-        rule="zk_session_flap",
-        confidence=CERTAIN,
-        summary=f"{_host(member.member_id)} lost its ZooKeeper session {len(times) - 1} times within "
-        f"{seconds(look.now_ms - times[0])}; each time all members share anew.",
-        started_at_ms=times[1],
-        subject=Subject((_named(member),)),
-        evidence=(
-            Evidence(ZOOKEEPER, "ids", f"{len(times)} sessions of one consumer id", "a node is made once per session"),
-        ),
-        alternatives=(Alternative("zk_partition_owner_conflict", "the id itself comes and goes"),),
-        missing=("pauses of the process: garbage collection, load",),
-        advice=(
-            Advice(
-                "zookeeper.session.timeout.ms", "6000 (the default, not told)", "30000", "longer than the longest pause"
-            ),
-            Advice("operation", None, "move to a consumer of Kafka's own group protocol", "-"),
-        ),
+    return say(
+        "zk_session_flap",
+        times[1],
+        Subject((_named(member),)),
+        host=_host(member.member_id),
+        times=len(times) - 1,
+        sessions=len(times),
+        lasted=look.now_ms - times[0],
     )
 
 

@@ -1,0 +1,277 @@
+"""What rules say, in words: the texts are data (texts/), rules give the facts.
+
+A text holds facts as `{name}`, `{name.attribute}` or with a format, `{name:format}`: one of Python's, or `time` (a
+duration in milliseconds), `words` (an id without underscores), `yes|no` (which of two, by whether the fact is so),
+`one/many` (which of two, by number). A member is told by its name, several names as a list of the first. What stands in
+`[ ]` is left out when a fact in it is null or empty, and so is a whole line of evidence, advice or the like. The last
+column of a line may be `if name` or `unless name`.
+
+The texts are parsed once. A fact that a text lacks is a KeyError; a test holds all texts and rules against each other.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Any
+
+from rebalance_contract import Advice, Alternative, Evidence, Member, Subject
+from rebalance_streaming.detect.verdict import SCALE, Verdict, name_of, seconds
+
+Facts = Mapping[str, object]
+
+#: Of names in a list so many are told: those of members are long.
+_MEMBERS_TOLD, _NAMES_TOLD = 3, 5
+_NOBODY = Subject()
+_PART = re.compile(r"\{([\w.]+)(?::([^{}]*))?\}|\[([^\[\]]*)\]")
+
+
+def _told(value: object) -> str:
+    """Return a fact without a format: a member's name, a list of names, or what Python prints."""
+    if isinstance(value, Member):
+        return name_of(value)
+    if isinstance(value, list | tuple):
+        most = _MEMBERS_TOLD if isinstance(value[0], Member) else _NAMES_TOLD
+        more = f" and {len(value) - most} more" if len(value) > most else ""
+        return ", ".join(map(_told, value[:most])) + more
+    return str(value)
+
+
+def _words(value: Any) -> str:
+    return str(value).replace("_", " ")
+
+
+def _format_of(spec: str | None) -> Callable[[Any], str]:
+    """Return what makes a fact text. A choice is made by `_Choice`."""
+    if spec is None:
+        return _told
+    return {"time": seconds, "words": _words}.get(spec) or (lambda value: format(value, spec))
+
+
+@dataclass(frozen=True, slots=True)
+class _Fact:
+    """A place for a fact, or for an attribute of one; null where there is none."""
+
+    name: str
+    attributes: str
+    tell: Callable[[Any], str]
+
+    def fill(self, facts: Facts) -> str | None:
+        value = facts[self.name]
+        if self.attributes and value is not None:
+            value = attrgetter(self.attributes)(value)
+        return None if value is None or value in ("", (), []) else self.tell(value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Two texts, of which a fact chooses one: by whether it is so, or, where it counts, is one."""
+
+    name: str
+    yes: str
+    no: str
+    counts: bool
+
+    def fill(self, facts: Facts) -> str | None:
+        value = facts[self.name]
+        return self.yes if (value == 1 if self.counts else value) else self.no
+
+
+@dataclass(frozen=True, slots=True)
+class _Optional:
+    """A part that is left out when one of its facts is null."""
+
+    text: Text
+
+    def fill(self, facts: Facts) -> str | None:
+        return self.text.fill(facts) or ""
+
+
+class Text:
+    """A parsed text. `names` are the facts it holds."""
+
+    __slots__ = ("_constant", "_parts", "names")
+
+    def __init__(self, source: str) -> None:
+        self._parts, self.names = tuple(_parts(source)), frozenset(_names(source))
+        self._constant = None if self.names else source
+
+    def fill(self, facts: Facts) -> str | None:
+        """Return the text with its facts; null where one of them is null."""
+        if self._constant is not None:
+            return self._constant
+        told = ""
+        for each in self._parts:
+            text = each if isinstance(each, str) else each.fill(facts)
+            if text is None:
+                return None
+            told += text
+        return told
+
+
+def _parts(source: str) -> Iterator[str | _Fact | _Choice | _Optional]:
+    end = 0
+    for found in _PART.finditer(source):
+        yield source[end : found.start()]
+        name, spec, optional = found.groups()
+        if optional is not None:
+            yield _Optional(Text(optional))
+        elif spec is not None and ("|" in spec or "/" in spec):
+            yes, _, no = spec.partition("|") if "|" in spec else spec.partition("/")
+            yield _Choice(name, yes, no, counts="|" not in spec)
+        else:
+            root, _, attributes = name.partition(".")
+            yield _Fact(root, attributes, _format_of(spec))
+        end = found.end()
+    yield source[end:]
+
+
+def _names(source: str) -> Iterator[str]:
+    for name, _, optional in _PART.findall(source):
+        yield from _names(optional) if optional else (name.partition(".")[0],)
+
+
+class Line:
+    """A line of texts, one per column, and when it is told. `names` are the facts it holds or depends on."""
+
+    __slots__ = ("_if", "_unless", "columns", "names")
+
+    def __init__(self, source: str | Sequence[str]) -> None:
+        *rest, last = (source,) if isinstance(source, str) else source
+        found = re.fullmatch(r"(if|unless) (\w+)", last)
+        self.columns = tuple(Text(_on_one_line(each)) for each in (rest if found else (*rest, last)))
+        self._if = found[2] if found and found[1] == "if" else None
+        self._unless = found[2] if found and found[1] == "unless" else None
+        self.names = frozenset().union(*(each.names for each in self.columns)) | ({found[2]} if found else set())
+
+    def fill(self, facts: Facts) -> list[str | None] | None:
+        """Return the columns with their facts, null where a fact is; null as a whole if it is not to be told."""
+        if (self._if and not facts[self._if]) or (self._unless and facts[self._unless]):
+            return None
+        return [each.fill(facts) for each in self.columns]
+
+
+def _on_one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _filled(lines: Iterable[Line], facts: Facts) -> Iterator[list[str]]:
+    """Yield the lines to be told, without those that lack a fact."""
+    for line in lines:
+        columns = line.fill(facts)
+        if columns is not None:
+            told = [each for each in columns if each is not None]
+            if len(told) == len(columns):
+                yield told
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """How one diagnosis is told, or one form of it. Columns of lines: of evidence source, field, value and rule; of
+    alternatives rule and why not; of advice parameter, current value (empty: not known), proposal and formula.
+    """
+
+    rule: str
+    confidence: float
+    summary: Text
+    severity: str | None = None
+    variant: str | None = None
+    claims: bool = False
+    evidence: tuple[Line, ...] = ()
+    alternatives: tuple[Line, ...] = ()
+    missing: tuple[Line, ...] = ()
+    advice: tuple[Line, ...] = ()
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The facts it takes."""
+        lines = (*self.evidence, *self.alternatives, *self.missing, *self.advice)
+        return self.summary.names.union(*(each.names for each in lines))
+
+
+def say(
+    key: str,
+    since_ms: int,
+    subject: Subject = _NOBODY,
+    /,
+    *,
+    confidence: float | None = None,
+    severity: str | None = None,
+    variant: str | None = None,
+    evidence: tuple[Evidence, ...] = (),
+    alternatives: tuple[Alternative, ...] = (),
+    missing: tuple[str, ...] = (),
+    advice: tuple[Advice, ...] = (),
+    rebalance_ids: tuple[str, ...] = (),
+    lasting_ms: int = 0,
+    **facts: object,
+) -> Verdict:
+    """Return a verdict in the words of a diagnosis, or of its form `id.form`. Null: as the wording has it.
+
+    Given evidence comes after the wording's own, given alternatives, missing sources and advice before it.
+    """
+    as_text = WORDINGS[key]
+    return Verdict(
+        rule=as_text.rule,
+        confidence=as_text.confidence if confidence is None else confidence,
+        summary=as_text.summary.fill(facts) or "",
+        started_at_ms=since_ms,
+        subject=subject,
+        variant=variant or as_text.variant,
+        severity=severity or as_text.severity,
+        evidence=(*(Evidence(*each) for each in _filled(as_text.evidence, facts)), *evidence),
+        alternatives=(*alternatives, *(Alternative(*each) for each in _filled(as_text.alternatives, facts))),
+        missing=(*missing, *(each for (each,) in _filled(as_text.missing, facts))),
+        advice=(*advice, *_advised(as_text.advice, facts)),
+        rebalance_ids=rebalance_ids,
+        claims=as_text.claims,
+        lasting_ms=lasting_ms,
+    )
+
+
+def advise(name: str, /, **facts: object) -> Advice:
+    """Return an advice that several diagnoses give."""
+    (advice,) = _advised((ADVICE[name],), facts)
+    return advice
+
+
+def _advised(lines: Iterable[Line], facts: Facts) -> Iterator[Advice]:
+    for line in lines:
+        columns = line.fill(facts)
+        if columns is not None:
+            parameter, current, proposed, formula = columns
+            if parameter and proposed:
+                yield Advice(parameter, current or None, proposed, formula or "-")
+
+
+def _wordings() -> Iterator[tuple[str, Wording]]:
+    for file in _TEXTS.iterdir():
+        for rule, entry in tomllib.loads(file.read_text("utf-8")).items() if file.name != _ADVICE else ():
+            forms = {rule: entry} if "summary" in entry else {f"{rule}.{form}": each for form, each in entry.items()}
+            for key, each in forms.items():
+                yield key, _wording(rule, {**entry.get(each.get("like"), {}), **each})
+
+
+def _wording(rule: str, entry: Mapping[str, Any]) -> Wording:
+    lines: dict[str, Any] = {
+        name: tuple(ADVICE[each] if name == "advice" and isinstance(each, str) else Line(each) for each in entry[name])
+        for name in ("evidence", "alternatives", "missing", "advice")
+        if name in entry
+    }
+    rest: dict[str, Any] = {name: entry[name] for name in ("severity", "variant", "claims") if name in entry}
+    return Wording(rule, SCALE[entry["confidence"]], Text(_on_one_line(entry["summary"])), **rest, **lines)
+
+
+_TEXTS, _ADVICE = resources.files(__package__).joinpath("texts"), "advice.toml"
+
+#: Advice that several diagnoses give, by name.
+ADVICE: Mapping[str, Line] = MappingProxyType(
+    {name: Line(columns) for name, columns in tomllib.loads(_TEXTS.joinpath(_ADVICE).read_text("utf-8")).items()}
+)
+#: By the diagnosis' id, or `id.form` where it is told in several ways.
+WORDINGS: Mapping[str, Wording] = MappingProxyType(dict(_wordings()))

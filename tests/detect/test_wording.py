@@ -1,0 +1,171 @@
+"""What findings say: every text can be told with the facts its rule gives, and rules give no others."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from detect.histories import member
+from rebalance_contract import Advice, Alternative, Evidence, Subject
+from rebalance_streaming.detect import wording
+from rebalance_streaming.detect.catalogue import DIAGNOSES
+from rebalance_streaming.detect.verdict import SCALE
+from rebalance_streaming.detect.wording import ADVICE, WORDINGS, Line, Text, advise, say
+
+PACKAGE = Path(wording.__file__).parent
+#: Texts for a cause that is named later.
+NOT_DIAGNOSES = {"follows", "returned"}
+#: What `say_lost` gives to every text about a lost member.
+OF_LOSSES = {"member", "session"}
+
+
+@dataclass(frozen=True)
+class Call:
+    """A place in the package where something is said: the texts that it may choose, and the facts it gives."""
+
+    place: str
+    keys: frozenset[str]
+    facts: frozenset[str]
+    implied: frozenset[str]
+
+
+def calls(*functions: str) -> list[Call]:
+    """Return every call of these functions with texts that it names."""
+    nodes = [
+        (path, node)
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in functions
+    ]
+    return [call for path, node in nodes if (call := call_of(path, node)).keys]
+
+
+def call_of(path: Path, node: ast.Call) -> Call:
+    first = node.args[0]
+    chosen = (first.body, first.orelse) if isinstance(first, ast.IfExp) else (first,)
+    keys = frozenset(each.value for each in chosen if isinstance(each, ast.Constant) and isinstance(each.value, str))
+    of_loss = isinstance(node.func, ast.Name) and node.func.id == "say_lost"
+    facts = frozenset(each.arg for each in node.keywords if each.arg is not None) - PARAMETERS
+    return Call(f"{path.name}:{node.lineno}", keys, facts, frozenset(OF_LOSSES) if of_loss else frozenset())
+
+
+def parameters(file: str, function: str) -> set[str]:
+    tree = ast.parse((PACKAGE / file).read_text())
+    (found,) = (each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef) and each.name == function)
+    return {each.arg for each in found.args.kwonlyargs}
+
+
+PARAMETERS = parameters("wording.py", "say") | parameters("rules/circumstances.py", "say_lost")
+SAID = calls("say", "say_lost")
+
+
+# --- Rules and texts ---
+
+
+@pytest.mark.parametrize("call", SAID, ids=lambda each: each.place)
+def test_a_rule_gives_the_facts_of_its_text(call: Call):
+    """None is missing, which would be a KeyError in the midst of judging, and none is worked out in vain."""
+    told = {key: WORDINGS[key].names for key in call.keys}
+    assert {key for key, names in told.items() if names - call.facts - call.implied} == set()
+    assert call.facts - set().union(*told.values()) == set()
+
+
+def test_every_text_is_told_by_some_rule():
+    """A text that nobody tells any more is dropped."""
+    assert WORDINGS.keys() == {key for each in SAID for key in each.keys}
+
+
+def test_shared_advice_has_the_facts_of_its_text():
+    """Advice with numbers is worked out in one place; each is given by some code or text."""
+    given = {key: each.facts for each in calls("advise") for key in each.keys}
+    assert {key: ADVICE[key].names for key in given} == given
+    written = "".join(path.read_text() for path in PACKAGE.rglob("*.*") if path.name != "advice.toml")
+    assert {each for each in ADVICE if f'"{each}"' not in written} == set()
+
+
+def test_texts_are_about_known_diagnoses():
+    """The diagnosis of a text, and every look-alike that it names, stands in the catalogue."""
+    rules = {each.rule for each in WORDINGS.values()}
+    look_alikes = {line.columns[0].fill({}) for each in WORDINGS.values() for line in each.alternatives}
+    assert (rules | look_alikes) - DIAGNOSES.keys() == NOT_DIAGNOSES
+
+
+def test_a_finding_is_as_sure_as_one_of_the_four_steps():
+    """No text has a confidence of its own."""
+    assert {each.confidence for each in WORDINGS.values()} <= set(SCALE.values())
+
+
+# --- The form of texts ---
+
+
+@pytest.mark.parametrize(
+    ("source", "facts", "told"),
+    [
+        ("nothing to fill in", {}, "nothing to fill in"),
+        ("{count} of {share:.0%}", {"count": 3, "share": 0.25}, "3 of 25%"),
+        ("for {lasted:time}", {"lasted": 2_500}, "for 2.5 s"),
+        ("by {cause:words}", {"cause": "bad_luck"}, "by bad luck"),
+        ("{who.client_id}", {"who": member("a-1", host="/h")}, "a"),
+        ("{who}", {"who": member("a-1", host="/h")}, "a (/h)"),
+        ("{names}", {"names": ("t-1", "t-2")}, "t-1, t-2"),
+        ("{names}", {"names": [f"t-{i}" for i in range(7)]}, "t-0, t-1, t-2, t-3, t-4 and 2 more"),
+        ("{who}", {"who": [member(name, host="/h") for name in "abcde"]}, "a (/h), b (/h), c (/h) and 2 more"),
+        ("{count} {count:member/members}", {"count": 1}, "1 member"),
+        ("{count} {count:member/members}", {"count": 0}, "0 members"),
+        ("it {back:is back|is gone}", {"back": True}, "it is back"),
+        ("it {back_ms:is back|is gone}", {"back_ms": 5}, "it is back"),
+        ("it {back:is back|is gone}", {"back": None}, "it is gone"),
+        ("gone[, back {after:time} later].", {"after": 1_000}, "gone, back 1.0 s later."),
+        ("gone[, back {after:time} later].", {"after": None}, "gone."),
+        ("{lag} records", {"lag": 0}, "0 records"),
+        ("{lag} records", {"lag": None}, None),
+        ("with {names}", {"names": ()}, None),
+        ("{a.b}", {"a": None}, None),
+    ],
+)
+def test_a_text_is_filled_with_facts(source: str, facts: dict[str, Any], told: str | None):
+    """Facts have formats; a part or a text without its fact is not told."""
+    assert Text(source).fill(facts) == told
+
+
+def test_a_fact_that_is_not_given_is_an_error():
+    """It is not told as null: somebody forgot it."""
+    with pytest.raises(KeyError):
+        Text("{lag} records").fill({})
+
+
+@pytest.mark.parametrize(("sure", "told"), [(True, ["1"]), (False, ["2"]), (None, ["2"])])
+def test_a_line_may_depend_on_a_fact(sure: bool | None, told: list[str]):
+    """Of two lines one is told if something is so, the other unless it is."""
+    lines = (Line(["1", "if sure"]), Line(["2", "unless sure"]))
+    assert [each for line in lines for each in line.fill({"sure": sure}) or ()] == told
+
+
+def test_a_verdict_has_the_words_of_its_text_and_what_is_given():
+    """Its evidence comes before what is given, its advice after it; what is not given is as the text has it."""
+    given = Evidence("log", "f", "1", "r")
+    upgrade = Advice("upgrade", None, "2.0", "-")
+    facts = {"member": member("a", host="/h"), "times": 2, "lasted": 60_000, "life": 1_000}
+    found = say("crash_loop", 5, evidence=(given,), advice=(upgrade,), rebalance_ids=("r",), **facts)
+    assert (found.rule, found.confidence, found.claims, found.severity) == (
+        "crash_loop",
+        SCALE["plausible"],
+        True,
+        None,
+    )
+    assert found.summary == "a (/h) joined and died 2 times in 60.0 s, each time after about 1.0 s."
+    assert (found.started_at_ms, found.subject, found.rebalance_ids) == (5, Subject(), ("r",))
+    assert (found.evidence[0].field, found.evidence[-1]) == ("members", given)
+    assert (found.advice[0], found.advice[1].parameter) == (upgrade, "operation")
+    assert found.alternatives == (Alternative("member_flapping", "its departures are deaths"),)
+    assert say("crash_loop", 5, confidence=SCALE["strong"], severity="page", **facts).severity == "page"
+
+
+def test_advice_without_a_present_value_names_none():
+    """Whoever never told its setting gets the proposal all the same."""
+    told, untold = (advise("short_session", session=each) for each in (10_000, None))
+    assert (told.current, untold.current, untold.parameter) == ("10000", None, "session.timeout.ms")
