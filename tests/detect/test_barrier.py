@@ -15,7 +15,7 @@ from rebalance_streaming.detect.clients import ASSIGNED_LATENCY, POLL_AGE, REVOK
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.episode import Known, look_at
 from rebalance_streaming.detect.rules.barrier import explain_barrier, waiting_now
-from rebalance_streaming.detect.verdict import CERTAIN, PLAUSIBLE, Verdict
+from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG, Verdict
 from rebalance_streaming.wire.metrics.report import ClientConfig
 
 START_MS = T0 + 20 * MINUTE
@@ -83,7 +83,7 @@ def test_who_polled_all_the_while_is_cleared():
     assert who(explained(*polling(A), *polling(C))) == ["b"]
     alone = explained(*polling(A), members=(A,))
     assert alone is not None
-    assert (who(alone), alone.confidence) == ([], 0.5)
+    assert (who(alone), alone.confidence) == ([], HINT)
     assert who(explained(members=(A,))) == ["a"]
 
 
@@ -109,7 +109,7 @@ def test_nobody_is_accused_on_a_guess(last_ms: Mapping[int, int]):
     """Where nothing tells which of several it was, nobody is named, and what would tell is."""
     found = explained(*committed(last_ms))
     assert found is not None
-    assert (found.rule, found.confidence, who(found)) == ("stalled_member_join_barrier", 0.5, [])
+    assert (found.rule, found.confidence, who(found)) == ("stalled_member_join_barrier", HINT, [])
     assert found.missing == ("client metrics: age of the last poll per member",)
     assert "which one cannot be told" in found.summary
 
@@ -161,7 +161,7 @@ def test_the_one_old_member_is_awaited():
     """Story B live: the newcomer is there, the old one is listed; released after what is left of 300 s."""
     found = now(20, *preparing(20, B, NEW))
     assert found is not None
-    assert (found.rule, found.confidence, who(found)) == ("stalled_member_join_barrier", 0.93, ["b"])
+    assert (found.rule, found.confidence, who(found)) == ("stalled_member_join_barrier", STRONG, ["b"])
     assert found.summary == ("The group has been waiting 20.0 s for b (/host-b); it is released after at most 280 s.")
     assert (found.started_at_ms, found.missing) == (START_MS, ())
 
@@ -203,11 +203,11 @@ def test_several_that_may_be_awaited_are_a_doubt():
     """Less sure, and the source that would tell is named; reports narrow it down to who did not poll."""
     found = now(20, *preparing(20, A, B, NEW))
     assert found is not None
-    assert (found.confidence, found.missing) == (0.7, ("client metrics: age of the last poll per member",))
+    assert (found.confidence, found.missing) == (PLAUSIBLE, ("client metrics: age of the last poll per member",))
     assert "a member that has not rejoined" in found.summary
     told = [report(START_MS + at * SECOND, A, {POLL_AGE: 0.5}) for at in range(-60, 21, 5)]
     narrowed = now(20, *told, *preparing(20, A, B, NEW))
-    assert (who(narrowed), narrowed.confidence if narrowed else None) == (["b"], 0.93)
+    assert (who(narrowed), narrowed.confidence if narrowed else None) == (["b"], STRONG)
 
 
 def test_a_member_that_polls_is_not_awaited():
@@ -215,7 +215,7 @@ def test_a_member_that_polls_is_not_awaited():
     told = [report(START_MS + at * SECOND, B, {POLL_AGE: 0.5}) for at in range(-60, 21, 5)]
     found = now(20, *told, *preparing(20, B, NEW))
     assert found is not None
-    assert (who(found), found.confidence) == ([], 0.7)
+    assert (who(found), found.confidence) == ([], PLAUSIBLE)
 
 
 @pytest.mark.parametrize(("seconds", "lag", "severity"), [(70, True, "page"), (70, False, None), (50, True, None)])

@@ -25,7 +25,7 @@ from rebalance_streaming.detect.departures import (
     slot_of,
 )
 from rebalance_streaming.detect.liveness import GONE, STARVED
-from rebalance_streaming.detect.verdict import CERTAIN, CLIENT_METRICS, COMMITS, LOG, PLAUSIBLE, PROBES, STRONG
+from rebalance_streaming.detect.verdict import CERTAIN, CLIENT_METRICS, COMMITS, HINT, LOG, PLAUSIBLE, PROBES, STRONG
 
 #: The member whose departure is looked at, and one that stays; the loss is seen ten minutes into the story.
 B = member("b-1", [2, 3])
@@ -57,17 +57,17 @@ def left(who: Member = B, **changes: Any) -> Rebalance:
         (6.0, {}, (SESSION_EXPIRED,), STRONG),
         (12.0, {}, (SESSION_EXPIRED,), STRONG),
         (18.0, {}, (SESSION_EXPIRED,), STRONG),
-        (25.0, {}, (UNKNOWN,), 0.3),
-        (298.0, {}, (UNKNOWN,), 0.3),
+        (25.0, {}, (UNKNOWN,), HINT),
+        (298.0, {}, (UNKNOWN,), HINT),
         (300.0, {}, (POLL_TIMEOUT,), STRONG),
         (304.0, {}, (POLL_TIMEOUT,), STRONG),
-        (400.0, {}, (POLL_TIMEOUT, UNKNOWN), STRONG - 0.3),
-        (12.0, {"session_timeout_ms": 45_000}, (UNKNOWN,), 0.3),
+        (400.0, {}, (POLL_TIMEOUT, UNKNOWN), PLAUSIBLE),
+        (12.0, {"session_timeout_ms": 45_000}, (UNKNOWN,), HINT),
         (47.0, {"session_timeout_ms": 45_000}, (SESSION_EXPIRED,), STRONG),
-        (304.0, {"client_id": "sarama"}, (UNKNOWN,), 0.3),
-        (400.0, {"client_id": "kgo"}, (UNKNOWN,), 0.3),
-        (10.0, AIOKAFKA, (POLL_TIMEOUT, SESSION_EXPIRED), STRONG - 0.3),
-        (12.5, AIOKAFKA, (SESSION_EXPIRED, POLL_TIMEOUT), STRONG - 0.3),
+        (304.0, {"client_id": "sarama"}, (UNKNOWN,), HINT),
+        (400.0, {"client_id": "kgo"}, (UNKNOWN,), HINT),
+        (10.0, AIOKAFKA, (POLL_TIMEOUT, SESSION_EXPIRED), PLAUSIBLE),
+        (12.5, AIOKAFKA, (SESSION_EXPIRED, POLL_TIMEOUT), PLAUSIBLE),
         (46.0, {"session_timeout_ms": None}, (SESSION_EXPIRED,), STRONG),
     ],
 )
@@ -120,8 +120,8 @@ def test_a_client_that_tells_of_its_polls_is_believed():
     ("life_s", "classes", "confidence"),
     [
         (299.5, (CLEAN,), PLAUSIBLE),
-        (300.5, (POLL_TIMEOUT, CLEAN), PLAUSIBLE - 0.1),
-        (304.5, (POLL_TIMEOUT, CLEAN), PLAUSIBLE - 0.1),
+        (300.5, (POLL_TIMEOUT, CLEAN), PLAUSIBLE),
+        (304.5, (POLL_TIMEOUT, CLEAN), PLAUSIBLE),
         (305.5, (CLEAN,), PLAUSIBLE),
     ],
 )
@@ -169,10 +169,10 @@ ENDS = {2: LOST_MS // 100, 3: LOST_MS // 100}
     ("silence_s", "ends", "classes", "confidence"),
     [
         (3, None, (CLEAN,), PLAUSIBLE),
-        (9, None, (UNKNOWN,), 0.3),
+        (9, None, (UNKNOWN,), HINT),
         (12, None, (SESSION_EXPIRED,), PLAUSIBLE),
         (12, ENDS, (SESSION_EXPIRED,), STRONG),
-        (12, {2: (LOST_MS - 12_000) // 100, 3: (LOST_MS - 12_000) // 100}, (UNKNOWN,), 0.3),
+        (12, {2: (LOST_MS - 12_000) // 100, 3: (LOST_MS - 12_000) // 100}, (UNKNOWN,), HINT),
     ],
     ids=["just committed", "none may have been due", "no end offsets", "records waited", "nothing to commit"],
 )
@@ -203,11 +203,11 @@ def test_a_rhythm_is_that_of_the_program():
     [
         (10.0, {}, SESSION_EXPIRED, PLAUSIBLE),
         (12.0, {}, SESSION_EXPIRED, PLAUSIBLE),
-        (14.0, {}, UNKNOWN, 0.3),
+        (14.0, {}, UNKNOWN, HINT),
         (301.0, {}, POLL_TIMEOUT, PLAUSIBLE),
         (304.4, {}, POLL_TIMEOUT, PLAUSIBLE),
-        (306.0, {}, UNKNOWN, 0.3),
-        (301.0, {"client_id": "sarama"}, UNKNOWN, 0.3),
+        (306.0, {}, UNKNOWN, HINT),
+        (301.0, {"client_id": "sarama"}, UNKNOWN, HINT),
     ],
 )
 def test_a_member_that_never_committed_is_judged_by_the_length_of_its_life(
@@ -225,7 +225,7 @@ def test_a_member_that_never_committed_is_judged_by_the_length_of_its_life(
 def test_without_any_sign_nothing_is_said():
     """No commit, no probe, no report and no known beginning: unknown, without evidence."""
     found = judged(left())
-    assert (found.classes, found.confidence, found.evidence) == ((UNKNOWN,), 0.3, ())
+    assert (found.classes, found.confidence, found.evidence) == ((UNKNOWN,), HINT, ())
     assert (found.joined_ms, found.silence_ms, found.lag, found.arriving, found.liveness) == (None,) * 5
 
 
@@ -259,7 +259,7 @@ def test_reports_decide_where_commits_only_hint():
 
 @pytest.mark.parametrize(
     ("quiet_s", "likely", "confidence"),
-    [(11, SESSION_EXPIRED, STRONG), (4, CLEAN, PLAUSIBLE), (40, UNKNOWN, 0.3)],
+    [(11, SESSION_EXPIRED, STRONG), (4, CLEAN, PLAUSIBLE), (40, UNKNOWN, HINT)],
 )
 def test_a_process_that_ended_was_removed_a_session_later_or_at_once(quiet_s: int, likely: str, confidence: float):
     """Where no commit was due, the end of its reports tells whether it left in order or was missed."""

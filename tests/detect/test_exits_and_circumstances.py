@@ -27,7 +27,7 @@ from rebalance_streaming.detect.rules.exits import (
     ungraceful,
     unknown_loss,
 )
-from rebalance_streaming.detect.verdict import CERTAIN, PLAUSIBLE, STRONG, UNDETERMINED, Verdict
+from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG, UNDETERMINED, Verdict
 
 LOST_MS = T0 + 20 * MINUTE
 A, B = member("a-1", [0, 1]), member("b-1", [2, 3])
@@ -118,7 +118,7 @@ def test_other_returns_prove_no_short_session(of: Departure, expected: None):
 def test_a_static_ghost_left_its_partitions_unread(of: Departure, told: bool):
     """Gone for good with its session; whatever reports that it lives is no ghost."""
     found = static_ghost(losing(of), of)
-    assert said(found) == (("static_member_ghost", 0.7) if told else None)
+    assert said(found) == (("static_member_ghost", PLAUSIBLE) if told else None)
     if found is not None:
         assert found.subject.partitions == ("orders-2", "orders-3")
         assert found.started_at_ms == LOST_MS - 10 * SECOND
@@ -147,7 +147,7 @@ def test_a_successor_beside_the_ghost_tells_of_a_kill(event: Event, told: bool):
     """The same client came while the old one was silent and not yet removed."""
     of = gone(replace(B, client_id="b"))
     found = ungraceful(losing(of, events=(event,)), of)
-    assert said(found) == (("ungraceful_shutdown", 0.5) if told else None)
+    assert said(found) == (("ungraceful_shutdown", HINT) if told else None)
     if found is not None:
         assert who(found) == ["b-1"]
         assert found.evidence[-1].value == "b-2 of the same client joined before it was removed"
@@ -158,8 +158,8 @@ def test_a_successor_beside_the_ghost_tells_of_a_kill(event: Event, told: bool):
     [
         ({"liveness": GONE}, "b", STRONG),
         ({"liveness": RESTARTED}, "b", STRONG),
-        ({}, "rdkafka", 0.8),
-        ({}, "kafka-python-1.4.6", 0.5),
+        ({}, "rdkafka", PLAUSIBLE),
+        ({}, "kafka-python-1.4.6", HINT),
         ({"liveness": STARVED}, "b", None),
         ({"liveness": HEALTHY}, "b", None),
     ],
@@ -185,13 +185,13 @@ def test_a_starved_client_joins_beside_its_old_id_as_well(
     [
         (gone(liveness=GONE), 60, CERTAIN),
         (gone(liveness=RESTARTED, back_s=2), 60, CERTAIN),
-        (gone(), 60, 0.5),
-        (gone(), 120, 0.85),
-        (gone(replace(B, client_id="kgo")), 60, 0.65),
-        (gone(replace(B, client_id="kgo"), back_s=30), 60, 0.65),
+        (gone(), 60, HINT),
+        (gone(), 120, PLAUSIBLE),
+        (gone(replace(B, client_id="kgo")), 60, PLAUSIBLE),
+        (gone(replace(B, client_id="kgo"), back_s=30), 60, PLAUSIBLE),
         (gone(replace(B, client_id="kgo"), back_s=5), 60, None),
         (gone(back_s=30), 60, None),
-        (gone(back_s=30, arriving=100), 60, 0.5),
+        (gone(back_s=30, arriving=100), 60, HINT),
         *((gone(liveness=each), 600, None) for each in (STARVED, PAUSED, UNREACHABLE, HEALTHY)),
         (gone(likely=UNKNOWN), 600, None),
     ],
@@ -205,7 +205,7 @@ def test_how_sure_a_crash_is(of: Departure, after_s: int, expected: float | None
         assert (found.missing == ()) == (of.liveness is not None or of.confidence >= STRONG)
 
 
-@pytest.mark.parametrize(("liveness", "sure"), [(None, 0.5), (GONE, CERTAIN)])
+@pytest.mark.parametrize(("liveness", "sure"), [(None, HINT), (GONE, CERTAIN)])
 def test_who_came_back_before_may_come_back_again(liveness: str | None, sure: float):
     """It was lost and back earlier: that it is away now is no crash yet, reports or not, and later a guess without."""
     earlier = departed(LOST_MS - 5 * MINUTE, B, SESSION_EXPIRED, rule=UNDETERMINED, back_ms=LOST_MS - 4 * MINUTE)
@@ -234,7 +234,7 @@ def test_a_client_that_ran_and_beat_did_not_crash():
 @pytest.mark.parametrize(
     ("of", "expected"),
     [
-        (gone(replace(B, client_id="kgo"), back_s=2, silence_ms=40_000), ("process_pause", 0.55)),
+        (gone(replace(B, client_id="kgo"), back_s=2, silence_ms=40_000), ("process_pause", PLAUSIBLE)),
         (gone(replace(B, client_id="kafka-python-2.3.0"), back_s=2), (UNDETERMINED, 0.4)),
         (gone(back_s=2), (UNDETERMINED, 0.4)),
         (gone(), (UNDETERMINED, 0.4)),
@@ -283,18 +283,18 @@ def test_a_slot_survives_a_new_id():
 
 @pytest.mark.parametrize(
     ("changes", "missing"),
-    [({"confidence": 0.75}, True), ({"confidence": STRONG}, False), ({"confidence": 0.5, "liveness": GONE}, False)],
+    [({"confidence": 0.75}, True), ({"confidence": STRONG}, False), ({"confidence": HINT, "liveness": GONE}, False)],
 )
 def test_reports_are_missed_only_where_doubt_is_left(changes: dict[str, Any], missing: bool):
     """Where the source is there, or nothing is in doubt, none is asked for; else by host."""
     assert bool(missing_reports(gone(**changes))) == missing
-    nameless = gone(replace(B, host=""), confidence=0.5)
+    nameless = gone(replace(B, host=""), confidence=HINT)
     assert missing_reports(nameless)[0].startswith("client metrics of the member's host:")
 
 
 def test_what_is_said_of_a_loss_tells_how_the_member_left():
     """It is about the member, began a session before it was gone, keeps what was seen and names what it misses."""
-    of = gone(confidence=0.5)
+    of = gone(confidence=HINT)
     found = say_lost("undetermined.gone", of, host="h")
     assert (found.started_at_ms, who(found), found.evidence) == (of.to_ms - of.session_ms, ["b-1"], of.evidence)
     assert missing_reports(of)[0] in found.missing
@@ -315,7 +315,7 @@ def same(reason: str, **changes: Any) -> Rebalance:
     return rebalance(LOST_MS, [A, B], [A, B], reason=reason, **changes)
 
 
-@pytest.mark.parametrize(("after_s", "confidence"), [(60, 0.8), (700, STRONG)])
+@pytest.mark.parametrize(("after_s", "confidence"), [(60, PLAUSIBLE), (700, STRONG)])
 def test_newcomers_that_stay_are_a_scale_out(after_s: int, confidence: float):
     """Only arrivals; sure once they have stayed for ten minutes."""
     found = benign(joined(LOST_MS, member("n-1"), [A]), after_s=after_s)
@@ -345,19 +345,19 @@ def test_a_restart_in_order_is_part_of_a_deploy():
     gone_then, again = lost(LOST_MS, B, [A, B]), joined(LOST_MS + 20_000, member("b-2", [2, 3]), [A])
     beats = pulse(LOST_MS - MINUTE, LOST_MS, [0, 1, 2, 3])
     found = benign(gone_then, *beats, again)
-    assert said(found) == ("rolling_deploy", 0.6)
+    assert said(found) == ("rolling_deploy", PLAUSIBLE)
     assert found is not None
     assert "back after 23.0 s" in found.evidence[0].value
     past = departed(LOST_MS, B, CLEAN, rule="rolling_deploy")
     back = benign(again, *beats, gone_then, past=(past,))
-    assert said(back) == ("rolling_deploy", 0.6)
+    assert said(back) == ("rolling_deploy", PLAUSIBLE)
 
 
 def test_a_return_has_the_cause_of_the_loss():
     """Its own rebalance is the second half of what threw it out, less surely; a newcomer beside it is growth."""
     past = departed(LOST_MS - 30_000, B, POLL_TIMEOUT, rule="poll_overrun")
     found = benign(joined(LOST_MS, member("b-2", [2]), [A]), past=(past,))
-    assert said(found) == ("poll_overrun", PLAUSIBLE - 0.02)
+    assert said(found) == ("poll_overrun", PLAUSIBLE)
     assert found is not None
     assert (who(found), found.started_at_ms) == (["b-2"], LOST_MS - 30_000)
     assert "came back 30.0 s after it was lost" in found.summary
@@ -470,5 +470,5 @@ def test_generations_within_a_rebalance_show_a_successor():
     of = rebalance(LOST_MS - 8_000, [A, B], [A, came], took_ms=8_000, generations=(first, then))
     looked = episode(of)
     found = ungraceful(looked, gone())
-    assert said(found) == ("ungraceful_shutdown", 0.5)
+    assert said(found) == ("ungraceful_shutdown", HINT)
     assert of.rebalance_id == rebalance_id(LOST_MS - 8_000)

@@ -23,7 +23,7 @@ from rebalance_streaming.detect.rules.heartbeats import (
     unreachable,
 )
 from rebalance_streaming.detect.rules.losses import explain_loss
-from rebalance_streaming.detect.verdict import CERTAIN, PLAUSIBLE, STRONG, Verdict
+from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG, Verdict
 from rebalance_streaming.wire.metrics.report import ClientConfig
 
 LOST_MS = T0 + 20 * MINUTE
@@ -127,9 +127,9 @@ def test_reports_make_starvation_certain(client_id: str, variant: str, advised: 
 @pytest.mark.parametrize(
     ("changes", "earlier", "expected"),
     [
-        ({"arriving": 0, "back_s": 20}, False, ("heartbeat_starvation", 0.8)),
+        ({"arriving": 0, "back_s": 20}, False, ("heartbeat_starvation", PLAUSIBLE)),
         ({"arriving": 0, "back_s": 20}, True, ("heartbeat_starvation", STRONG)),
-        ({"arriving": None, "back_s": 20}, False, ("heartbeat_starvation", 0.8)),
+        ({"arriving": None, "back_s": 20}, False, ("heartbeat_starvation", PLAUSIBLE)),
         ({"arriving": 50, "back_s": 20}, False, None),
         ({"arriving": 0}, False, None),
     ],
@@ -160,9 +160,9 @@ def test_a_version_without_the_fault_does_not_starve_unseen():
     [
         (kafka_python("2.3.0"), {"switches_per_second": 200.0}, ("heartbeat_starvation", STRONG)),
         (kafka_python("2.3.0"), {"switches_per_second": 2.0, "cpu_share": 0.9}, None),
-        (kafka_python("2.3.0"), {"cpu_share": 0.9}, ("heartbeat_starvation", 0.7)),
+        (kafka_python("2.3.0"), {"cpu_share": 0.9}, ("heartbeat_starvation", PLAUSIBLE)),
         (kafka_python("2.3.0"), {"cpu_share": 0.1}, None),
-        (kafka_python("2.2.3"), {}, ("heartbeat_starvation", 0.7)),
+        (kafka_python("2.2.3"), {}, ("heartbeat_starvation", PLAUSIBLE)),
         (replace(B, client_id="consumer-g-1"), {"switches_per_second": 200.0}, None),
     ],
     ids=["asked for the lock", "frozen", "computed", "did nothing", "prone", "no such lock"],
@@ -253,8 +253,8 @@ def test_a_short_pause_needs_the_usual_session():
 @pytest.mark.parametrize(
     ("neighbour", "expected", "named"),
     [
-        (None, 0.8, ["b-1", "c-1"]),
-        (GONE, 0.8, ["b-1", "c-1"]),
+        (None, PLAUSIBLE, ["b-1", "c-1"]),
+        (GONE, PLAUSIBLE, ["b-1", "c-1"]),
         (STARVED, None, ["b-1"]),
         (RESTARTED, None, ["b-1"]),
         (UNREACHABLE, None, ["b-1"]),
@@ -276,7 +276,7 @@ def test_members_of_a_host_stood_still_together_unless_more_is_known(
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({}, 0.6),
+        ({}, PLAUSIBLE),
         ({"client_id": "kafka-python-2.3.0"}, None),
         ({"client_id": "billing"}, None),
         ({"host": "/elsewhere"}, None),
@@ -325,7 +325,7 @@ def test_a_session_outlasts_one_unanswered_request(request_ms: int | None, expec
 @pytest.mark.parametrize(
     ("elsewhere", "spared_host", "liveness", "expected"),
     [
-        (Elsewhere(("other",), ("/host-b",)), "/host-a", None, 0.55),
+        (Elsewhere(("other",), ("/host-b",)), "/host-a", None, HINT),
         (Elsewhere(("other",), ("/host-b",)), "/host-b", None, None),
         (Elsewhere(("other",), ("/host-z",)), "/host-a", None, None),
         (Elsewhere(), "/host-a", None, None),

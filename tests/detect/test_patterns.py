@@ -26,7 +26,7 @@ from rebalance_streaming.detect.rules.patterns import (
     rolling_deploy,
     short_lived_consumers,
 )
-from rebalance_streaming.detect.verdict import PAGE, PLAUSIBLE, STRONG, TICKET, UNDETERMINED, Verdict
+from rebalance_streaming.detect.verdict import HINT, PAGE, PLAUSIBLE, STRONG, TICKET, UNDETERMINED, Verdict
 
 START_MS = T0 + 20 * MINUTE
 A = member("a-1", [0, 1])
@@ -92,8 +92,8 @@ def test_an_instance_that_dies_again_and_again_is_in_a_loop():
     [
         ({"liveness": GONE}, STRONG),
         ({"member": {"client_id": "kgo"}}, STRONG),
-        ({}, 0.5),
-        ({"member": {"client_id": "kafka-python-1.4.6"}}, 0.5),
+        ({}, HINT),
+        ({"member": {"client_id": "kafka-python-1.4.6"}}, HINT),
     ],
     ids=["reports ended", "cannot starve", "unknown client", "may starve"],
 )
@@ -267,7 +267,7 @@ def test_a_member_that_flaps_for_no_known_reason_is_told_with_what_is_missing():
     """Three returns in a quarter of an hour, no rule explains them: named, unsure, and how to find out."""
     story = lives((0, 200), (210, 400), (410, 600), (610, 700), rule=UNDETERMINED)
     (found,) = judged(member_flapping, story, START_MS + 15 * MINUTE)
-    assert (found.rule, found.confidence, found.claims) == ("member_flapping", 0.45, True)
+    assert (found.rule, found.confidence, found.claims) == ("member_flapping", HINT, True)
     assert found.summary == "b (/host-b) left and came back 3 times; no source tells why."
     assert found.missing == ("client metrics of /host-b",)
     assert "heartbeat_starvation" in {each.rule for each in found.alternatives}

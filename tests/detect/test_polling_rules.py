@@ -73,9 +73,9 @@ def test_an_overrun_is_told_with_limit_return_and_batch():
 def test_time_outs_that_are_alike_are_told_apart_by_nobody():
     """aiokafka's session is as long as its rebalance time-out: crash and starvation stay possible, and are named."""
     who = member("b-1", [2, 3], client_id="aiokafka-0.8.1", rebalance_timeout_ms=10_000)
-    of = gone(who, classes=(POLL_TIMEOUT, SESSION_EXPIRED), confidence=0.6)
+    of = gone(who, classes=(POLL_TIMEOUT, SESSION_EXPIRED), confidence=PLAUSIBLE)
     found = poll_overrun(episode(of), of)
-    assert said(found) == ("poll_overrun", 0.6)
+    assert said(found) == ("poll_overrun", PLAUSIBLE)
     assert found is not None
     assert {each.rule for each in found.alternatives} == {"member_crash", "heartbeat_starvation"}
     assert found.missing == ("client metrics of /host-b: reports on time, late or missing would separate these",)
@@ -173,7 +173,7 @@ def test_a_limit_below_the_session_is_what_ended_the_wait():
     who = replace(B, session_timeout_ms=45_000, rebalance_timeout_ms=20_000)
     of = gone(who, UNKNOWN, in_barrier=True)
     found = barrier_holder(episode(of, events=listed(20, A, who, NEW), wait_s=20), of)
-    assert said(found) == ("stalled_member_join_barrier", 0.7)
+    assert said(found) == ("stalled_member_join_barrier", PLAUSIBLE)
 
 
 @pytest.mark.parametrize("likely", [POLL_TIMEOUT, SESSION_EXPIRED])

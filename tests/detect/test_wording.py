@@ -13,7 +13,7 @@ from detect.histories import member
 from rebalance_contract import Advice, Alternative, Evidence, Subject
 from rebalance_streaming.detect import wording
 from rebalance_streaming.detect.catalogue import DIAGNOSES
-from rebalance_streaming.detect.verdict import SCALE
+from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, SCALE, STRONG, one_down
 from rebalance_streaming.detect.wording import ADVICE, WORDINGS, Line, Text, advise, say
 
 PACKAGE = Path(wording.__file__).parent
@@ -95,8 +95,16 @@ def test_texts_are_about_known_diagnoses():
 
 
 def test_a_finding_is_as_sure_as_one_of_the_four_steps():
-    """No text has a confidence of its own."""
-    assert {each.confidence for each in WORDINGS.values()} <= set(SCALE.values())
+    """No rule has a confidence of its own; where a source is missing it goes one step down."""
+    numbers = [
+        f"{path.name}:{node.value.lineno}"
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.keyword) and node.arg == "confidence"
+        if any(isinstance(each, ast.Constant) and isinstance(each.value, float) for each in ast.walk(node.value))
+    ]
+    assert numbers == []
+    assert [one_down(each) for each in (CERTAIN, STRONG, PLAUSIBLE, HINT)] == [STRONG, PLAUSIBLE, HINT, HINT]
 
 
 # --- The form of texts ---

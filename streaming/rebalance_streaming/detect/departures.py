@@ -25,7 +25,18 @@ from rebalance_streaming.detect.liveness import (
     read_liveness,
 )
 from rebalance_streaming.detect.progress import Rhythm
-from rebalance_streaming.detect.verdict import CERTAIN, CLIENT_METRICS, COMMITS, LOG, PLAUSIBLE, PROBES, STRONG, seconds
+from rebalance_streaming.detect.verdict import (
+    CERTAIN,
+    CLIENT_METRICS,
+    COMMITS,
+    HINT,
+    LOG,
+    PLAUSIBLE,
+    PROBES,
+    STRONG,
+    one_down,
+    seconds,
+)
 from rebalance_streaming.groups.identity import client_stem
 
 POLL_TIMEOUT, SESSION_EXPIRED, CLEAN, FENCED, UNKNOWN = (
@@ -77,7 +88,7 @@ class Departure:
     liveness: str | None = None
     stretch: Stretch | None = None
     classes: tuple[str, ...] = (UNKNOWN,)
-    confidence: float = 0.3
+    confidence: float = HINT
     evidence: tuple[Evidence, ...] = ()
     back_as: Member | None = None
     back_ms: int | None = None
@@ -291,12 +302,11 @@ def _class_by_silence(of: Departure) -> _Classes | None:
     open_still = expired and not of.due and of.silence_ms <= 2 * (of.rhythm.gap_ms or _COMMIT_GAP_MS)
     if (open_still or classes == (CLEAN,)) and (at_limit := _left_at_its_limit(of)) is not None:
         # Commits need no poll: librdkafka sends them from a thread of its own, others one per record of a batch.
-        label = PLAUSIBLE if of.to_ms - of.from_ms <= _POLL_TIGHT_MS else PLAUSIBLE - 0.1
-        return (POLL_TIMEOUT, *classes), label, (*evidence, at_limit)
+        return (POLL_TIMEOUT, *classes), PLAUSIBLE, (*evidence, at_limit)
     if open_still:
-        return (UNKNOWN,), 0.3, evidence
+        return (UNKNOWN,), HINT, evidence
     label = STRONG if of.due else PLAUSIBLE
-    return (classes, label if len(classes) == 1 else label - 0.3, evidence) if classes else None
+    return (classes, label if len(classes) == 1 else one_down(label), evidence) if classes else None
 
 
 def _class_by_life(of: Departure) -> _Classes:
@@ -304,7 +314,7 @@ def _class_by_life(of: Departure) -> _Classes:
     life, session, poll = None if of.joined_ms is None else of.to_ms - of.joined_ms, of.session_ms, of.poll_ms
     evidence = _silence_evidence(of)
     if life is None:
-        return (UNKNOWN,), 0.3, evidence
+        return (UNKNOWN,), HINT, evidence
     past_poll = life - poll if poll and of.client.enforces_poll else None
     as_session = -500 <= life - session <= _LIFE_SLACK_MS
     as_poll = past_poll is not None and -500 <= past_poll <= _POLL_SLACK_MS
@@ -313,12 +323,8 @@ def _class_by_life(of: Departure) -> _Classes:
     if as_session:
         text = f"lost {seconds(life)} after it got its partitions, with a session of {seconds(session)}"
         told = (*evidence, Evidence(LOG, "session_timeout", text, "never a heartbeat"))
-        return (
-            ((SESSION_EXPIRED, POLL_TIMEOUT), PLAUSIBLE - 0.3, told)
-            if as_poll
-            else ((SESSION_EXPIRED,), PLAUSIBLE, told)
-        )
-    return (UNKNOWN,), 0.3, evidence
+        return ((SESSION_EXPIRED, POLL_TIMEOUT), HINT, told) if as_poll else ((SESSION_EXPIRED,), PLAUSIBLE, told)
+    return (UNKNOWN,), HINT, evidence
 
 
 def _left_at_its_limit(of: Departure) -> Evidence | None:

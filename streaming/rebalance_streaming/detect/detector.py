@@ -45,7 +45,7 @@ from rebalance_streaming.detect.rules.barrier import waiting_now
 from rebalance_streaming.detect.rules.benign import FOLLOWS, not_understood
 from rebalance_streaming.detect.rules.patterns import lag_grows
 from rebalance_streaming.detect.rules.registry import AGGREGATES
-from rebalance_streaming.detect.verdict import INFO, PAGE, TICKET, UNDETERMINED, Verdict
+from rebalance_streaming.detect.verdict import HINT, INFO, PAGE, TICKET, UNDETERMINED, Verdict
 
 _ONGOING = "ongoing"
 #: Groups that rebalanced lately are judged anew this often: later rows shed light on what happened.
@@ -531,7 +531,7 @@ class Detector:
         before = case.history.before(rebalance)
         cause = None if before is None else case.judged.get(before.rebalance_id)
         if cause is None:
-            return replace(verdict, rule=UNDETERMINED, confidence=0.3)
+            return replace(verdict, rule=UNDETERMINED, confidence=HINT)
         return replace(
             cause.verdicts[0],
             confidence=min(cause.verdicts[0].confidence, verdict.confidence),

@@ -15,7 +15,7 @@ from rebalance_streaming.detect.rules.barrier import explain_barrier
 from rebalance_streaming.detect.rules.benign import BENIGN_RULES, unexplained
 from rebalance_streaming.detect.rules.coordinator import find_failover
 from rebalance_streaming.detect.rules.losses import explain_loss
-from rebalance_streaming.detect.verdict import UNDETERMINED, Verdict
+from rebalance_streaming.detect.verdict import CERTAIN, UNDETERMINED, Verdict
 
 
 def explain(episode: Episode) -> tuple[Verdict, ...]:
@@ -50,7 +50,7 @@ def _losses(episode: Episode) -> list[Verdict]:
 
 def _is_sure(losses: list[Verdict]) -> bool:
     """Whether a loss is explained by what its own client said, which a failover nearby does not change."""
-    return any(each.confidence >= 0.95 for each in losses)
+    return any(each.confidence >= CERTAIN for each in losses)
 
 
 def _merge(verdicts: list[Verdict]) -> list[Verdict]:

@@ -10,6 +10,12 @@ from rebalance_contract import Advice, Alternative, Evidence, Member, Subject, S
 CERTAIN, STRONG, PLAUSIBLE, HINT = 0.97, 0.9, 0.75, 0.4
 SCALE = {"certain": CERTAIN, "strong": STRONG, "plausible": PLAUSIBLE, "hint": HINT}
 
+
+def one_down(confidence: float) -> float:
+    """Return the next lower step of the scale: where a source is missing, or an effect stands for its cause."""
+    return max((each for each in SCALE.values() if each < confidence), default=HINT)
+
+
 PAGE, TICKET, INFO = "page", "ticket", "info"
 
 LOG, COMMITS, PROBES, CLIENT_METRICS, ZOOKEEPER = "log", "commits", "probes", "client_metrics", "zookeeper"

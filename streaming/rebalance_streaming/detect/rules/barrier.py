@@ -10,12 +10,7 @@ from rebalance_streaming.detect.barriers import SAME_MS, preparing_since
 from rebalance_streaming.detect.clients import ASSIGNED_LATENCY, REVOKED_LATENCY, ClientHistory
 from rebalance_streaming.detect.episode import Episode, long_barrier_ms
 from rebalance_streaming.detect.history import PREPARING, GroupHistory
-from rebalance_streaming.detect.verdict import (
-    PAGE,
-    Verdict,
-    seconds,
-    subject_of,
-)
+from rebalance_streaming.detect.verdict import PAGE, PLAUSIBLE, STRONG, Verdict, seconds, subject_of
 from rebalance_streaming.detect.wording import say
 
 #: Whoever polls does so more often than this.
@@ -35,7 +30,7 @@ def explain_barrier(episode: Episode) -> Verdict | None:
     stayed, advice = _not_polling(episode.history, barrier.stayed, began, released), stalled_barrier_advice(None)
     culprit = _last_to_poll(episode.history, stayed, began, released)
     if culprit is None and len(stayed) != 1:
-        return say("stalled_member_join_barrier.nobody_named", began, confidence=0.5, advice=advice, waited=waited)
+        return say("stalled_member_join_barrier.nobody_named", began, advice=advice, waited=waited)
     member = culprit or stayed[0]
     return say(
         "stalled_member_join_barrier.rejoined",
@@ -130,7 +125,7 @@ def waiting_now(
         "stalled_member_join_barrier.now",
         since,
         subject_of(*(old if culprit is None else (culprit,))),
-        confidence=0.7 if culprit is None else 0.93,
+        confidence=PLAUSIBLE if culprit is None else STRONG,
         severity=PAGE if waited > page_ms and lag_grows else None,
         advice=stalled_barrier_advice(None),
         waited=waited,

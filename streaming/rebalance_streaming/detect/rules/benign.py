@@ -14,6 +14,7 @@ from rebalance_streaming.detect.verdict import (
     PROBES,
     STRONG,
     Verdict,
+    one_down,
     seconds,
     subject_of,
 )
@@ -147,7 +148,7 @@ def scale_out(episode: Episode) -> Verdict | None:
         "scale_out",
         rebalance.started_before_ms,
         subject_of(*newcomers[:_NAMED]),
-        confidence=STRONG if stayed else 0.8,
+        confidence=STRONG if stayed else PLAUSIBLE,
         before=len(rebalance.members_before),
         after=len(rebalance.members_after),
     )
@@ -187,7 +188,7 @@ def restart(episode: Episode) -> Verdict | None:
     text = f"back after {seconds(max(0, *away))}" if away else "came back under a new id"
     subject = subject_of(*members)
     since_ms = episode.rebalance.started_before_ms
-    return say("rolling_deploy.restart", since_ms, subject, confidence=0.6, member=members[0], back=text)
+    return say("rolling_deploy.restart", since_ms, subject, member=members[0], back=text)
 
 
 def aftermath(episode: Episode) -> Verdict | None:
@@ -217,7 +218,7 @@ def return_after_loss(episode: Episode) -> Verdict | None:
         "returned",
         past.left_ms,
         subject_of(*(each for each, _ in lost)),
-        confidence=min(PLAUSIBLE - 0.02, past.confidence),
+        confidence=min(PLAUSIBLE, one_down(past.confidence)),
         member=member,
         away=max(0, episode.rebalance.started_before_ms - past.left_ms),
     )

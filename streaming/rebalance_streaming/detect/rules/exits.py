@@ -18,7 +18,7 @@ from rebalance_streaming.detect.rules.circumstances import (
     same_slot,
     say_lost,
 )
-from rebalance_streaming.detect.verdict import CERTAIN, STRONG, Verdict, subject_of
+from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG, Verdict, subject_of
 
 #: What a process reports that has not ended.
 _ALIVE = (STARVED, PAUSED, UNREACHABLE, HEALTHY)
@@ -46,7 +46,7 @@ def static_ghost(episode: Episode, departure: Departure) -> Verdict | None:
     if departure.liveness in _ALIVE:
         return None
     subject = subject_of(member, partitions=partition_names(member.partitions)[:20])
-    return say_lost("static_member_ghost.lost", departure, subject=subject, confidence=0.7)
+    return say_lost("static_member_ghost.lost", departure, subject=subject)
 
 
 def ungraceful(episode: Episode, departure: Departure) -> Verdict | None:
@@ -72,7 +72,7 @@ def _ghost_confidence(departure: Departure) -> float:
     """A starved client, too, joins anew while its old id is still there, so without reports its library decides."""
     if departure.liveness in (GONE, RESTARTED):
         return STRONG
-    return 0.8 if departure.client.may_starve is False else 0.5
+    return PLAUSIBLE if departure.client.may_starve is False else HINT
 
 
 def _successor_before_loss(episode: Episode, departure: Departure) -> str | None:
@@ -129,8 +129,8 @@ def _crash_confidence(episode: Episode, departure: Departure) -> float | None:
     if departure.back_ms - departure.to_ms <= THAW_MS:
         return None
     if known:
-        return 0.65
-    return 0.5 if is_busy(departure) else None
+        return PLAUSIBLE
+    return HINT if is_busy(departure) else None
 
 
 def _absence_confidence(episode: Episode, departure: Departure, *, known: bool) -> float | None:
@@ -138,8 +138,8 @@ def _absence_confidence(episode: Episode, departure: Departure, *, known: bool) 
     if _may_come_back(episode, departure):
         return None
     if _waited_long(episode, departure):
-        return 0.5 if _came_back_before(episode, departure) else 0.85
-    return 0.65 if known else 0.5
+        return HINT if _came_back_before(episode, departure) else PLAUSIBLE
+    return PLAUSIBLE if known else HINT
 
 
 def _may_come_back(episode: Episode, departure: Departure) -> bool:
@@ -169,7 +169,6 @@ def frozen_or_starved(episode: Episode, departure: Departure) -> Verdict | None:
             "process_pause.back_soon",
             departure,
             subject=subject_of(departure.member, hosts=(departure.member.host,)),
-            confidence=0.55,
             advice=(longer_session(departure.session_ms, heartbeat_ms, pause_ms=pause_ms),),
         )
     return say_lost("undetermined.silent", departure, began_ms, missing=(), host=host, returned=returned)

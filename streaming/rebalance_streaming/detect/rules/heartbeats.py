@@ -41,7 +41,7 @@ def starvation(episode: Episode, departure: Departure) -> Verdict | None:
     if departure.liveness is None and variant is not None and not is_busy(departure) and departure.back_as is not None:
         again = any(past.member.client_id == departure.member.client_id for past in same_slot(episode, departure))
         other = Alternative("member_crash", "it came back and its version is known for this")
-        return _starved(episode, departure, variant, STRONG if again else 0.8, other)
+        return _starved(episode, departure, variant, STRONG if again else PLAUSIBLE, other)
     return None
 
 
@@ -54,7 +54,7 @@ def _held(episode: Episode, departure: Departure) -> Verdict:
         for each in departure.evidence
     ]
     departure = replace(departure, evidence=tuple(held))
-    label = STRONG if switched else 0.7
+    label = STRONG if switched else PLAUSIBLE
     return _starved(episode, departure, "native_code", label, Alternative("process_pause", why))
 
 
@@ -118,13 +118,7 @@ def pause(episode: Episode, departure: Departure) -> Verdict | None:
     if departure.likely != SESSION_EXPIRED:
         return None
     together = _lost_together(episode, departure)
-    if departure.liveness == PAUSED:
-        confidence = STRONG
-    elif any(each.liveness == PAUSED for each in together) and departure.liveness in (None, GONE):
-        confidence = 0.8
-    elif departure.liveness is None and len(together) > 1 and _thawed_together(together):
-        confidence = 0.6
-    else:
+    if departure.liveness != PAUSED and not _stood_still_together(departure, together):
         return None
     session, host = departure.session_ms, departure.member.host
     silence = max((each.silence_ms or session) for each in together)
@@ -134,10 +128,17 @@ def pause(episode: Episode, departure: Departure) -> Verdict | None:
         departure,
         departure.to_ms - silence,
         subject=subject_of(*(each.member for each in together), hosts=(host,)),
-        confidence=confidence,
+        confidence=STRONG if departure.liveness == PAUSED else PLAUSIBLE,
         advice=(longer_session(session, departure.client.heartbeat_ms, pause_ms=stood_still),),
         stood_still=stood_still,
     )
+
+
+def _stood_still_together(departure: Departure, together: list[Departure]) -> bool:
+    """Whether others of its host stood still, or seem to have as it may have itself."""
+    if departure.liveness in (None, GONE) and any(each.liveness == PAUSED for each in together):
+        return True
+    return departure.liveness is None and len(together) > 1 and _thawed_together(together)
 
 
 def _thawed_together(together: list[Departure]) -> bool:
@@ -177,7 +178,7 @@ def unreachable(episode: Episode, departure: Departure) -> Verdict | None:
         "network_partition",
         departure,
         subject=subject_of(departure.member, hosts=(departure.member.host,)),
-        confidence=STRONG if departure.liveness == UNREACHABLE else HINT + 0.15,
+        confidence=STRONG if departure.liveness == UNREACHABLE else HINT,
         advice=(longer,),
     )
 

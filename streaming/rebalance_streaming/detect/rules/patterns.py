@@ -24,15 +24,7 @@ from rebalance_streaming.detect.departures import (
 from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.liveness import GONE, RESTARTED
 from rebalance_streaming.detect.look import Condition, Look
-from rebalance_streaming.detect.verdict import (
-    PAGE,
-    PLAUSIBLE,
-    STRONG,
-    TICKET,
-    UNDETERMINED,
-    Verdict,
-    subject_of,
-)
+from rebalance_streaming.detect.verdict import HINT, PAGE, PLAUSIBLE, STRONG, TICKET, UNDETERMINED, Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 
 Slot = tuple[str, str]
@@ -92,7 +84,7 @@ def _loop_confidence(lives: list[Life], *, surely_dead: bool) -> float:
         each.past.departure.liveness in (GONE, RESTARTED) or each.past.departure.client.may_starve is False
         for each in lives
     )
-    return (STRONG if told else 0.5) if surely_dead else PLAUSIBLE
+    return (STRONG if told else HINT) if surely_dead else PLAUSIBLE
 
 
 def _is_death(past: Past) -> bool:
@@ -197,7 +189,7 @@ def _deploy(look: Look, left: list[Past]) -> Verdict | None:
 def _deploy_confidence(left: list[Past], size: int) -> float:
     orderly = sum(each.departure.likely == CLEAN for each in left)
     if orderly * 2 < len(left):
-        return 0.5
+        return HINT
     return STRONG if len(left) / size >= 0.75 and orderly == len(left) else PLAUSIBLE
 
 
@@ -240,7 +232,6 @@ def member_flapping(look: Look) -> Iterator[Verdict]:
             "member_flapping",
             lives[0].past.left_ms,
             subject_of(member),
-            confidence=0.45,
             rebalance_ids=_rebalances_of(look, slot, lives),
             member=member,
             host=member.host or "its host",
@@ -265,7 +256,6 @@ def rebalance_storm(look: Look) -> Iterator[Verdict]:
     yield say(
         "rebalance_storm",
         recent[0].started_before_ms,
-        confidence=0.95,
         severity=PAGE if lag_grows(look) else TICKET,
         variant=cause,
         rebalance_ids=tuple(each.rebalance_id for each in recent),

@@ -56,7 +56,7 @@ def _held_barrier(episode: Episode, departure: Departure, barrier: Barrier | Non
     if barrier.waited_ms > departure.session_ms + 3_000:
         return STRONG
     poll = departure.poll_ms
-    return 0.7 if departure.likely == UNKNOWN and poll is not None and poll < departure.session_ms else None
+    return PLAUSIBLE if departure.likely == UNKNOWN and poll is not None and poll < departure.session_ms else None
 
 
 def static_stall(episode: Episode, departure: Departure) -> Verdict | None:
