@@ -13,8 +13,8 @@ from detect.histories import HOUR, MINUTE, SECOND, T0, Event, commits, member, p
 from detect.test_detector import Tape, taped
 from detect.turnover import hear
 from rebalance_contract import Member
+from rebalance_contract.clients import CONSUMED_RATE, HEARTBEAT_AGE, POLL_AGE, POLL_GAP_MAX, RESPONSE_MAX
 from rebalance_streaming.detect import inputs
-from rebalance_streaming.detect.clients import CONSUMED_RATE, HEARTBEAT_AGE, POLL_AGE, POLL_GAP_MAX, RESPONSE_MAX
 from rebalance_streaming.detect.detector import Detector
 
 #: Bulky rows count half a minute after they came; the clock of the lives ticks every ten seconds.

@@ -11,7 +11,7 @@ import pytest
 from detect.histories import MINUTE, SECOND, T0, Event, commits, history, member, picture, probe, report
 from detect.turnover import joined
 from rebalance_contract import Member
-from rebalance_streaming.detect.clients import ASSIGNED_LATENCY, POLL_AGE, REVOKED_LATENCY
+from rebalance_contract.clients import ASSIGNED_LATENCY, POLL_AGE, REVOKED_LATENCY
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.episode import Known, look_at
 from rebalance_streaming.detect.rules.barrier import explain_barrier, waiting_now

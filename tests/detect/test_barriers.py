@@ -8,8 +8,8 @@ import pytest
 
 from detect.histories import MINUTE, SECOND, T0, history, member, picture, probe, rebalance, report
 from rebalance_contract import Generation, Member, Probe, Rebalance
+from rebalance_contract.clients import POLL_AGE
 from rebalance_streaming.detect.barriers import Barrier, barriers, longest_barrier
-from rebalance_streaming.detect.clients import POLL_AGE
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.episode import Known, look_at
 from rebalance_streaming.detect.rank import explain

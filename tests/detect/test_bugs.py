@@ -4,21 +4,11 @@ import pytest
 
 from rebalance_contract import Advice
 from rebalance_streaming.detect import fingerprints
-from rebalance_streaming.detect.bugs import (
-    BROKER,
-    CONNECT,
-    KNOWN_BUGS,
-    PYKAFKA,
-    RUBY_KAFKA,
-    STREAMS,
-    KnownBug,
-    known_bugs,
-    upgrade_advice,
-)
+from rebalance_streaming.detect.bugs import KNOWN_BUGS, STREAMS, KnownBug, known_bugs, upgrade_advice
 from rebalance_streaming.detect.catalogue import DIAGNOSES
 from rebalance_streaming.detect.fingerprints import JAVA, KAFKA_PYTHON, LIBRDKAFKA, SARAMA, parse_version
 
-CLIENTS = {BROKER, CONNECT, PYKAFKA, RUBY_KAFKA, STREAMS} | {
+CLIENTS = {"broker", "kafka-connect", "pykafka", "ruby-kafka", STREAMS} | {
     *(fingerprints.JAVA, fingerprints.LIBRDKAFKA, fingerprints.KAFKA_PYTHON, fingerprints.AIOKAFKA),
     *(fingerprints.SARAMA, fingerprints.FRANZ_GO, fingerprints.KAFKAJS),
 }
@@ -69,11 +59,11 @@ def test_the_version_to_go_to_is_without_the_fault(bug: KnownBug):
         (JAVA, "2.3.1", "cooperative_livelock", None),
         (JAVA, "4.0.0", "cooperative_livelock", None),
         (STREAMS, "3.3.1", "cooperative_livelock", "kafka-streams 3.3.2 or later"),
-        (CONNECT, "2.3.0", "rebalance_storm", "kafka-connect 3.4.0 or later"),
-        (CONNECT, "3.6.0", "connect_scheduled_rebalance", "kafka-connect 3.6.1 or later"),
-        (BROKER, "2.4.1", "coordinator_stuck_rebalance", "broker 2.8.1 or later"),
-        (BROKER, "2.8.1", "coordinator_stuck_rebalance", None),
-        (BROKER, "2.6.0", "coordinator_failover", "broker 2.6.1 or later"),
+        ("kafka-connect", "2.3.0", "rebalance_storm", "kafka-connect 3.4.0 or later"),
+        ("kafka-connect", "3.6.0", "connect_scheduled_rebalance", "kafka-connect 3.6.1 or later"),
+        ("broker", "2.4.1", "coordinator_stuck_rebalance", "broker 2.8.1 or later"),
+        ("broker", "2.8.1", "coordinator_stuck_rebalance", None),
+        ("broker", "2.6.0", "coordinator_failover", "broker 2.6.1 or later"),
         (LIBRDKAFKA, "0.11.6", "stalled_consumer", "librdkafka 2.1.0 or later"),
         (LIBRDKAFKA, "2.0.2", "stalled_consumer", "librdkafka 2.1.0 or later"),
         (LIBRDKAFKA, "2.1.0", "poll_overrun", "librdkafka 2.3.0 or later"),
@@ -83,8 +73,8 @@ def test_the_version_to_go_to_is_without_the_fault(bug: KnownBug):
         (LIBRDKAFKA, "2.10.0", "cooperative_livelock", None),
         (SARAMA, "1.31.0", "processing_blocks_heartbeat", "sarama 1.31.1 or later"),
         (SARAMA, "1.43.0", "stalled_consumer", None),
-        (PYKAFKA, "2.6.0", "zk_partition_owner_conflict", "pykafka 2.7.0 or later"),
-        (RUBY_KAFKA, "1.5.0", "phantom_members", None),
+        ("pykafka", "2.6.0", "zk_partition_owner_conflict", "pykafka 2.7.0 or later"),
+        ("ruby-kafka", "1.5.0", "phantom_members", None),
     ],
 )
 def test_the_upgrade_that_helps(library: str, version: str, rule: str, proposed: str | None):
@@ -103,8 +93,8 @@ def test_starved_kafka_python_goes_further_than_the_last_fix(version: str):
 
 def test_advice_says_from_where_and_why():
     """It names the setting, the present version, and the fault with its sources."""
-    bug = next(each for each in KNOWN_BUGS if each.client == PYKAFKA)
-    assert upgrade_advice(PYKAFKA, (2, 6, 0), "zk_partition_owner_conflict") == Advice(
+    bug = next(each for each in KNOWN_BUGS if each.client == "pykafka")
+    assert upgrade_advice("pykafka", (2, 6, 0), "zk_partition_owner_conflict") == Advice(
         parameter="upgrade",
         current="pykafka 2.6.0",
         proposed="pykafka 2.7.0 or later",
@@ -133,7 +123,7 @@ def test_nothing_is_known_of_an_unknown_version():
     assert known_bugs(KAFKA_PYTHON, ()) == ()
     assert upgrade_advice(None, (1, 0), "heartbeat_starvation") is None
     assert upgrade_advice(KAFKA_PYTHON, (), "heartbeat_starvation") is None
-    assert [bug.effects for bug in known_bugs(RUBY_KAFKA, ())] == [("phantom_members",)]
+    assert [bug.effects for bug in known_bugs("ruby-kafka", ())] == [("phantom_members",)]
 
 
 def test_faults_of_the_newer_protocol_are_its_own():

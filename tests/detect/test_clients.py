@@ -8,17 +8,10 @@ from typing import Any
 import pytest
 
 from detect.histories import MINUTE, SECOND, T0, member, packed, report
-from rebalance_contract.clients import COMMIT_TOTAL
+from rebalance_contract import Member
+from rebalance_contract.clients import ASSIGNED, COMMIT_TOTAL, HEARTBEAT_AGE, HEARTBEAT_TOTAL, POLL_AGE
 from rebalance_streaming.detect import clients as clients_module
-from rebalance_streaming.detect.clients import (
-    ASSIGNED,
-    HEARTBEAT_AGE,
-    HEARTBEAT_TOTAL,
-    POLL_AGE,
-    ClientHistory,
-    Clients,
-    Stretch,
-)
+from rebalance_streaming.detect.clients import ClientHistory, Clients, Stretch
 from rebalance_streaming.wire.metrics.report import ClientConfig, Point, Report, Temporality
 
 WHO = member("b-1", [0, 1])
@@ -238,7 +231,7 @@ def test_a_process_keeps_its_history_over_a_rejoin():
     for at, who in ((0, WHO), (10, WHO), (20, again)):
         clients.take(packed(report(T0 + at * SECOND, who)))
     (client,) = clients
-    assert clients.of("b-1", "b", "/host-b", None) is client is clients.of("b-2", "x", "/y", None)
+    assert clients.of(Member("b-1", "b", "/host-b", None)) is client is clients.of(Member("b-2", "x", "/y", None))
     assert len(client.sights) == 3
 
 
@@ -257,13 +250,13 @@ def test_two_consumers_of_one_process_may_share_a_client_id():
     for at in (0, 5, 10):
         clients.take(packed(report(T0 + at * SECOND, WHO)))
         clients.take(packed(report(T0 + at * SECOND + 1, replace(WHO, member_id="c-1"))))
-    one, other = clients.of("b-1", "b", "/host-b", None), clients.of("c-1", "b", "/host-b", None)
+    one, other = clients.of(Member("b-1", "b", "/host-b", None)), clients.of(Member("c-1", "b", "/host-b", None))
     assert one is not None
     assert other is not None
     assert (len(one.sights), len(other.sights)) == (3, 3)
     clients.take(packed(report(T0 + 15 * SECOND, WHO)))
     clients.take(packed(report(T0 + 15 * SECOND, replace(WHO, member_id="c-2"))))
-    assert clients.of("c-2", "b", "/host-b", None) is other
+    assert clients.of(Member("c-2", "b", "/host-b", None)) is other
     assert len(list(clients)) == 2
 
 
@@ -306,7 +299,7 @@ def test_a_member_finds_its_reports(told: list[dict[str, Any]], asked: tuple[str
     clients = Clients()
     for each in told:
         clients.take(packed(report(T0, WHO, **each)))
-    assert (clients.of(*asked) is not None) == found
+    assert (clients.of(Member(*asked)) is not None) == found
 
 
 def test_processes_are_bounded(monkeypatch: pytest.MonkeyPatch):
@@ -316,8 +309,8 @@ def test_processes_are_bounded(monkeypatch: pytest.MonkeyPatch):
     for number in range(100):
         clients.take(packed(report(T0 + number, WHO, client_id=f"c{number}", member_id=f"m{number}")))
     assert 18 <= len(list(clients)) <= 20
-    assert clients.of("m99", "x", "/x", None) is not None
-    assert clients.of("m0", "x", "/x", None) is None
+    assert clients.of(Member("m99", "x", "/x", None)) is not None
+    assert clients.of(Member("m0", "x", "/x", None)) is None
     assert len(clients.by_member) <= 20
 
 

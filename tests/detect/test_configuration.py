@@ -24,7 +24,7 @@ from detect.histories import (
 )
 from detect.standing_histories import departed
 from rebalance_contract import Generation, Member
-from rebalance_streaming.detect.clients import (
+from rebalance_contract.clients import (
     ASSIGNED,
     FAILED_REBALANCES,
     HEARTBEAT_RATE,

@@ -25,7 +25,7 @@ from detect.histories import (
 )
 from detect.standing_histories import departed, replayed
 from rebalance_contract import Generation, Member, Moves, Rebalance
-from rebalance_streaming.detect.clients import RESPONSE_MAX
+from rebalance_contract.clients import RESPONSE_MAX
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN
 from rebalance_streaming.detect.history import GroupHistory

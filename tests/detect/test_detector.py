@@ -46,7 +46,7 @@ from rebalance_contract import (
     decode,
     encode,
 )
-from rebalance_streaming.detect.clients import HEARTBEAT_AGE, POLL_AGE
+from rebalance_contract.clients import HEARTBEAT_AGE, POLL_AGE
 from rebalance_streaming.detect.config import DetectConfig, Override, Quiet
 from rebalance_streaming.detect.detector import Detector, Judgement
 from rebalance_streaming.detect.verdict import INFO, PAGE, TICKET

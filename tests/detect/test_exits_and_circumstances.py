@@ -11,7 +11,7 @@ from detect.histories import MINUTE, SECOND, T0, Event, history, member, probe, 
 from detect.standing_histories import departed
 from detect.turnover import joined, lost, pulse
 from rebalance_contract import Generation, Member, Rebalance
-from rebalance_streaming.detect.clients import HEARTBEAT_AGE
+from rebalance_contract.clients import HEARTBEAT_AGE
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import CLEAN, FENCED, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure
 from rebalance_streaming.detect.episode import Episode, Known, Past, look_at
@@ -27,7 +27,7 @@ from rebalance_streaming.detect.rules.exits import (
     ungraceful,
     unknown_loss,
 )
-from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG, UNDETERMINED, Verdict
+from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG, TICKET, UNDETERMINED, Verdict
 
 LOST_MS = T0 + 20 * MINUTE
 A, B = member("a-1", [0, 1]), member("b-1", [2, 3])
@@ -430,6 +430,17 @@ def test_partitions_that_were_added_make_the_leader_rejoin(grown_ms: int | None,
     if expected == CERTAIN:
         assert found is not None
         assert "orders has 3 partitions instead of 2" in found.summary
+
+
+@pytest.mark.parametrize(("times", "severity"), [(3, None), (4, TICKET)])
+def test_topics_that_change_all_day_are_a_ticket(times: int, severity: str | None):
+    """Three changes a day may be meant; from the fourth on the topics, or the clients' view of them, flap."""
+    yesterday_ms = LOST_MS - 24 * 60 * MINUTE
+    before = [probe(yesterday_ms - MINUTE, ends={0: 1}), probe(yesterday_ms - 1, ends={0: 1, 1: 1})]
+    grown = [probe(LOST_MS - (times - n) * MINUTE, ends=dict.fromkeys(range(n + 3), 1)) for n in range(times)]
+    found = benign(same("leader_rejoin"), *before, *grown)
+    assert found is not None
+    assert (found.rule, found.severity) == ("topic_metadata_change", severity)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from detect.histories import (
 )
 from detect.standing_histories import replayed
 from rebalance_contract import Generation, GroupSnapshot, Member, Rebalance
-from rebalance_streaming.detect.clients import POLL_AGE
+from rebalance_contract.clients import POLL_AGE
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import FENCED, find_departures
 from rebalance_streaming.detect.episode import Episode

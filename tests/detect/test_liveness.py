@@ -8,15 +8,8 @@ from typing import Any
 import pytest
 
 from detect.histories import MINUTE, SECOND, T0, member, packed, report
-from rebalance_streaming.detect.clients import (
-    FETCH_RATE,
-    HEARTBEAT_AGE,
-    HEARTBEAT_RATE,
-    POLL_AGE,
-    ClientHistory,
-    Clients,
-    Stretch,
-)
+from rebalance_contract.clients import FETCH_RATE, HEARTBEAT_AGE, HEARTBEAT_RATE, POLL_AGE
+from rebalance_streaming.detect.clients import ClientHistory, Clients, Stretch
 from rebalance_streaming.detect.fingerprints import fingerprint
 from rebalance_streaming.detect.liveness import (
     GONE,
@@ -144,7 +137,7 @@ def known(*reports: Report) -> Clients:
 
 def read(clients: Clients, now_ms: int = LOST_MS + MINUTE) -> str | None:
     """Return the cell of the member in a session of 10 s and a poll limit of 30 s."""
-    client = clients.of(WHO.member_id, WHO.client_id, WHO.host, None)
+    client = clients.of(WHO)
     assert client is not None
     seen = client.before(LOST_MS, 14_000)
     assert seen is not None

@@ -11,7 +11,7 @@ import pytest
 from detect.histories import MINUTE, SECOND, T0, Event, commits, history, member, picture, probe, rebalance, report
 from detect.turnover import Run, joined, lost, pulse
 from rebalance_contract import Generation, Member, Rebalance
-from rebalance_streaming.detect.clients import HEARTBEAT_AGE
+from rebalance_contract.clients import HEARTBEAT_AGE
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import Departure
 from rebalance_streaming.detect.episode import Elsewhere, Episode, Known, look_at

@@ -27,7 +27,7 @@ from detect.histories import (
 )
 from detect.standing_histories import departed, replayed
 from rebalance_contract import Member, Replacement
-from rebalance_streaming.detect.clients import POLL_AGE
+from rebalance_contract.clients import POLL_AGE
 from rebalance_streaming.detect.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN
 from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.history import GroupHistory
@@ -42,11 +42,7 @@ from rebalance_streaming.detect.rules.static_members import (
     static_session_too_short,
     static_stalled_member,
 )
-from rebalance_streaming.detect.rules.static_names import (
-    random_instance_ids,
-    static_id_conflict,
-    static_member_restart,
-)
+from rebalance_streaming.detect.rules.static_names import random_instance_ids, static_id_conflict, static_member_restart
 from rebalance_streaming.detect.verdict import CERTAIN, HINT, INFO, PAGE, PLAUSIBLE, STRONG, TICKET
 
 A, B = member("a-1", [0, 1]), member("b-1", [2, 3])

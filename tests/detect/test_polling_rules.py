@@ -10,7 +10,7 @@ import pytest
 from detect.histories import MINUTE, SECOND, T0, Event, history, look, member, picture, probe, rebalance, report
 from detect.standing_histories import departed
 from rebalance_contract import Evidence, Member
-from rebalance_streaming.detect.clients import POLL_GAP_MAX
+from rebalance_contract.clients import POLL_GAP_MAX
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure
 from rebalance_streaming.detect.episode import Episode, Known, look_at

@@ -29,14 +29,9 @@ from rebalance_contract import Probe
 from rebalance_streaming.detect.answers import Clocks, hold
 from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.look import ConditionRule
-from rebalance_streaming.detect.progress import Jump, Pace, Position, Progress, Rhythm
+from rebalance_streaming.detect.progress import Jump, Position, Progress, Rhythm
 from rebalance_streaming.detect.rules.evicted import commit_failures_after_rebalance, zombie_member
-from rebalance_streaming.detect.rules.progress import (
-    CONDITIONS,
-    partition_skew,
-    slow_consumer_group,
-    stalled_consumer,
-)
+from rebalance_streaming.detect.rules.progress import CONDITIONS, partition_skew, slow_consumer_group, stalled_consumer
 from rebalance_streaming.detect.rules.unread import commit_only_group, empty_group_with_lag, orphan_partition
 from rebalance_streaming.detect.verdict import CERTAIN, INFO, PAGE, PLAUSIBLE, STRONG, TICKET, Verdict
 
@@ -95,13 +90,13 @@ def test_the_time_of_the_last_advance_is_not_that_of_the_last_commit():
     assert not known.rhythm({"orders": [1]}, T0 + MINUTE).pulse
 
 
-def test_rhythm_and_pace_are_those_before_a_moment():
-    """Commits of one request count once; without three there is no rhythm, without two advances no pace."""
+def test_commits_have_a_rhythm_and_a_longest_gap():
+    """Commits of one request count once; without three there is no rhythm, without two advances no gap."""
     known = progress(*steady(4))
     assert known.rhythm(BOTH, T0 + 7_000) == Rhythm(T0 + 5_000, None, False, 2)
     assert known.rhythm(BOTH, T0 - 1) == Rhythm(None, None, False, 0)
-    assert known.pace(BOTH) == Pace(batches=2, largest_batch=20, per_record_ms=250.0, longest_gap_ms=5_000)
-    assert known.pace(BOTH, T0 + 7_000) is None
+    assert known.longest_gap_ms(BOTH) == 5_000
+    assert progress(*steady(2)).longest_gap_ms(BOTH) is None
     assert known.commits_between(BOTH, T0, T0 + 10_000) == 4
     assert known.committed_before(("orders", 0), T0 + 9_000) == (T0 + 5_000, 10)
     assert known.committed_before(("orders", 0), T0 - 1) is None

@@ -9,7 +9,7 @@ import pytest
 from detect.histories import MINUTE, SECOND, T0, Event, commits, history, member, probe, rebalance, report
 from detect.turnover import joined, lost
 from rebalance_contract import Member, Rebalance
-from rebalance_streaming.detect.clients import HEARTBEAT_AGE
+from rebalance_contract.clients import HEARTBEAT_AGE
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.episode import Episode, Known, look_at
 from rebalance_streaming.detect.rank import explain

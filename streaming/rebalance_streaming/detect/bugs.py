@@ -14,8 +14,8 @@ from typing import Any
 from rebalance_contract import Advice
 from rebalance_streaming.detect.fingerprints import parse_version
 
-#: Names beside those of the libraries in fingerprints.py.
-BROKER, STREAMS, CONNECT, PYKAFKA, RUBY_KAFKA = "broker", "kafka-streams", "kafka-connect", "pykafka", "ruby-kafka"
+#: A name beside those of the libraries in fingerprints.py; the table has further ones.
+STREAMS = "kafka-streams"
 
 _FILE = "known_bugs.toml"
 #: Numbers of a version that count; shorter ones are filled with zeros, so that 3.0 is 3.0.0.

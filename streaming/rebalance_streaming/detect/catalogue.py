@@ -15,38 +15,6 @@ from typing import Any
 
 from rebalance_streaming.detect.config import Thresholds
 
-#: Families in the order in which they are told, with their headings.
-FAMILIES = MappingProxyType(
-    {
-        "benign": "Benign and explained",
-        "polling": "Members that stop polling",
-        "heartbeats": "Members whose heartbeats stop",
-        "configuration": "Configuration defects",
-        "coordinator": "Leader and coordinator",
-        "kip848": "Groups of the newer protocol (KIP-848)",
-        "progress": "Progress, commits and duplicates",
-        "zookeeper": "Consumers that live in ZooKeeper",
-        "aggregate": "Aggregate",
-        "undetermined": "Undetermined",
-    }
-)
-
-#: How other rules and the detector treat a diagnosis.
-TRAITS = MappingProxyType(
-    {
-        "holding": "says that a group cannot get on, which is seen only while it cannot",
-        "stands_alone": "is a cause although no rebalance was its effect",
-        "missing_commits": "rests on commits that do not come, as also when the monitor is behind",
-        "gathers": "collects other findings as its parts",
-        "deploy": "is what single departures of a deploy may look like",
-        "orderly": "takes members away in order",
-        "restart": "means that instances were started again",
-        "outlasted": "would not have cost the membership with a longer session",
-        "not_of_records": "cannot be set off by a record",
-        "over_work": "explains an expired session by the member's work",
-    }
-)
-
 _FILE = "diagnoses.toml"
 #: Thresholds that are parts of a whole, told as percentages.
 _SHARES = ("_share", "_warn", "_ticket")
@@ -122,6 +90,12 @@ def _on_one_line(text: str) -> str:
 
 
 _DATA = tomllib.loads(resources.files(__package__).joinpath(_FILE).read_text("utf-8"))
+
+#: Families in the order in which they are told, with their headings.
+FAMILIES: Mapping[str, str] = MappingProxyType(_DATA["families"])
+
+#: How other rules and the detector treat a diagnosis.
+TRAITS: Mapping[str, str] = MappingProxyType(_DATA["traits"])
 
 #: Every diagnosis by its id, family by family.
 DIAGNOSES: Mapping[str, Diagnosis] = MappingProxyType(

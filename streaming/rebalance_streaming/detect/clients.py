@@ -12,44 +12,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from rebalance_contract import ClientActivity, ClientConfig, ClientSample, ProcessFigures
-from rebalance_contract.clients import (
-    ASSIGNED,
-    ASSIGNED_LATENCY,
-    CONSUMED_RATE,
-    FAILED_REBALANCES,
-    FETCH_RATE,
-    HEARTBEAT_AGE,
-    HEARTBEAT_RATE,
-    HEARTBEAT_TOTAL,
-    JOIN_RATE,
-    POLL_AGE,
-    POLL_GAP_MAX,
-    POLL_IDLE,
-    RESPONSE_MAX,
-    REVOKED_LATENCY,
-)
-
-__all__ = [
-    "ASSIGNED",
-    "ASSIGNED_LATENCY",
-    "CONSUMED_RATE",
-    "FAILED_REBALANCES",
-    "FETCH_RATE",
-    "HEARTBEAT_AGE",
-    "HEARTBEAT_RATE",
-    "HEARTBEAT_TOTAL",
-    "JOIN_RATE",
-    "POLL_AGE",
-    "POLL_GAP_MAX",
-    "POLL_IDLE",
-    "RESPONSE_MAX",
-    "REVOKED_LATENCY",
-    "ClientHistory",
-    "Clients",
-    "Sight",
-    "Stretch",
-]
+from rebalance_contract import ClientActivity, ClientConfig, ClientSample, Member, ProcessFigures
+from rebalance_contract.clients import ASSIGNED, FETCH_RATE, HEARTBEAT_AGE, HEARTBEAT_RATE, HEARTBEAT_TOTAL, POLL_AGE
 
 _KEPT = 180
 #: Bounds for clients that are invented, or that get new names all the time: per group, and per process.
@@ -390,17 +354,18 @@ class Clients:
             self.by_member = {each: known for each, known in self.by_member.items() if id(known) not in gone}
         return self.known.setdefault(key, [])
 
-    def of(self, member_id: str, client_id: str, host: str, instance_id: str | None) -> ClientHistory | None:
+    def of(self, member: Member) -> ClientHistory | None:
         """Return a member's client: by member id, else instance, else client id with host, else a unique client id."""
-        found = self.by_member.get(member_id)
+        found = self.by_member.get(member.member_id)
         if found is not None:
             return found
         same = [
             each
             for each in self
-            if (instance_id is not None and each.instance_id == instance_id) or each.client_id == client_id
+            if (member.group_instance_id is not None and each.instance_id == member.group_instance_id)
+            or each.client_id == member.client_id
         ]
-        near = [each for each in same if each.host is not None and each.host == host]
+        near = [each for each in same if each.host is not None and each.host == member.host]
         if len(near) == 1:
             return near[0]
         # A member id that is known belongs to somebody else.

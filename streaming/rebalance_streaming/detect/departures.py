@@ -139,7 +139,7 @@ def find_departures(
 def _find(
     history: GroupHistory, rebalance: Rebalance, member: Member, known: Departure | None, *, now_ms: int
 ) -> Departure:
-    client = history.clients.of(member.member_id, member.client_id, member.host, member.group_instance_id)
+    client = history.clients.of(member)
     prints, session = fingerprint(member, client), session_of(member)
     found = _measure(history, rebalance, member, prints) if known is None else replace(known, client=prints)
     stretch = None if client is None else client.before(found.to_ms, session + 4_000)

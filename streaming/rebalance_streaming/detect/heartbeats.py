@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebalance_contract import WINDOWS_MS, GroupTiming, Member, MemberTiming, TimingWindow
-from rebalance_streaming.detect.clients import RESPONSE_MAX, ClientHistory, Sight
+from rebalance_contract.clients import RESPONSE_MAX
+from rebalance_streaming.detect.clients import ClientHistory, Sight
 from rebalance_streaming.detect.departures import session_of
 from rebalance_streaming.detect.fingerprints import AIOKAFKA, fingerprint
 from rebalance_streaming.detect.history import GroupHistory
@@ -23,7 +24,7 @@ def time_group(history: GroupHistory, now_ms: int) -> GroupTiming | None:
     pairs = [
         (member, client)
         for member in _members(history)
-        if (client := history.clients.of(member.member_id, member.client_id, member.host, member.group_instance_id))
+        if (client := history.clients.of(member))
         and (last := client.latest()) is not None
         and now_ms - last.emitted_ms <= _SILENT_MS
     ]

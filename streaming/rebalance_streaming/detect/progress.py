@@ -24,6 +24,8 @@ Place = tuple[str, int]
 #: Commits kept per partition; summaries carry one per pane, so with the default pane at least a minute.
 KEPT = 12
 UNKNOWN = -1
+#: Commits of one request reach the log within milliseconds of each other.
+_SAME_REQUEST_MS = 50
 #: End offsets kept per topic, and how far apart at least.
 _KEPT_ENDS, _END_SPACING_MS = 90, 10_000
 
@@ -88,16 +90,6 @@ class Rhythm:
     gap_ms: int | None
     pulse: bool
     commits: int
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How a member worked: records per commit and milliseconds per record, by gaps in which its offsets advanced."""
-
-    batches: int
-    largest_batch: int
-    per_record_ms: float
-    longest_gap_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,8 +317,7 @@ class Progress:
             again = inside[1:] & inside[:-1] & (offsets[1:] == offsets[:-1])
             pulse = pulse or bool(again.any())
         ordered = sorted(times)
-        # Commits of one request reach the log within milliseconds of each other.
-        instants = [t for i, t in enumerate(ordered) if i == 0 or t - ordered[i - 1] > 50]
+        instants = [t for i, t in enumerate(ordered) if i == 0 or t - ordered[i - 1] > _SAME_REQUEST_MS]
         gaps = np.diff(instants[-KEPT:])
         return Rhythm(
             ordered[-1] if ordered else None,
@@ -344,27 +335,14 @@ class Progress:
             spans.append(int(known.max() - known.min()) if len(known) else 0)
         return max(spans)
 
-    def pace(self, partitions: Partitions, before_ms: int | None = None) -> Pace | None:
-        """Return how fast these partitions advanced; null without two commits between which they did."""
-        moves: dict[int, int] = {}
+    def longest_gap_ms(self, partitions: Partitions) -> int | None:
+        """Return the longest time between two commits that advanced one of these partitions; null: there are no two."""
+        moves: set[int] = set()
         for name, numbers in partitions.items():
             rows, offsets = self._rings(name, numbers)
-            steps = np.diff(offsets, axis=0)
-            usable = (rows[:-1] != UNKNOWN) & (steps > 0)
-            if before_ms is not None:
-                usable &= rows[1:] <= before_ms
-            for i, j in zip(*np.nonzero(usable), strict=True):
-                moves[int(rows[i + 1, j])] = moves.get(int(rows[i + 1, j]), 0) + int(steps[i, j])
-        instants = sorted(moves)
-        spans = [(b - a, moves[b]) for a, b in itertools.pairwise(instants) if b - a > 50]
-        if not spans:
-            return None
-        return Pace(
-            len(spans),
-            max(batch for _, batch in spans),
-            max(gap / batch for gap, batch in spans),
-            max(gap for gap, _ in spans),
-        )
+            moves.update(rows[1:][(rows[:-1] != UNKNOWN) & (np.diff(offsets, axis=0) > 0)].tolist())
+        gaps = (b - a for a, b in itertools.pairwise(sorted(moves)))
+        return max((gap for gap in gaps if gap > _SAME_REQUEST_MS), default=None)
 
     def commits_between(self, partitions: Partitions, from_ms: int, to_ms: int) -> int:
         """Return how many commits of these partitions are remembered in a stretch of time."""

@@ -20,14 +20,7 @@ from rebalance_streaming.detect.rules.standing import (
     standing_since,
     subject_among,
 )
-from rebalance_streaming.detect.verdict import (
-    INFO,
-    PLAUSIBLE,
-    STRONG,
-    TICKET,
-    Verdict,
-    subject_of,
-)
+from rebalance_streaming.detect.verdict import INFO, PLAUSIBLE, STRONG, TICKET, Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.groups.identity import client_stem
 

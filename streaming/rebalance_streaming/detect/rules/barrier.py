@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rebalance_contract import Member
+from rebalance_contract.clients import ASSIGNED_LATENCY, REVOKED_LATENCY
 from rebalance_streaming.detect.advice import stalled_barrier_advice
 from rebalance_streaming.detect.barriers import SAME_MS, preparing_since
-from rebalance_streaming.detect.clients import ASSIGNED_LATENCY, REVOKED_LATENCY, ClientHistory
+from rebalance_streaming.detect.clients import ClientHistory
 from rebalance_streaming.detect.episode import Episode, long_barrier_ms
 from rebalance_streaming.detect.history import PREPARING, GroupHistory
 from rebalance_streaming.detect.verdict import PAGE, PLAUSIBLE, STRONG, Verdict, seconds, subject_of
@@ -45,7 +46,7 @@ def explain_barrier(episode: Episode) -> Verdict | None:
 
 def _in_callback(episode: Episode, members: Sequence[Member], from_ms: int, to_ms: int) -> Verdict | None:
     for member in members:
-        client = episode.history.clients.of(member.member_id, member.client_id, member.host, member.group_instance_id)
+        client = episode.history.clients.of(member)
         text = None if client is None else _callback_text(client, from_ms, to_ms, episode.thresholds.callback_ms)
         if text is not None:
             return say("slow_rebalance_callback", from_ms, subject_of(member), member=member, callback=text)
@@ -75,7 +76,7 @@ def _poll_ages(history: GroupHistory, members: Sequence[Member], from_ms: int, t
     """Return how old the last poll of each member got in a stretch of time, of those whose clients told."""
     ages: dict[str, float] = {}
     for member in members if history.clients.known else ():
-        client = history.clients.of(member.member_id, member.client_id, member.host, member.group_instance_id)
+        client = history.clients.of(member)
         seen = None if client is None else client.before(to_ms, max(1_000, to_ms - from_ms))
         if seen is not None and seen.poll_age_ms is not None:
             ages[member.member_id] = seen.poll_age_ms

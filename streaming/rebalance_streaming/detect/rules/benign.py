@@ -8,11 +8,13 @@ from dataclasses import replace
 from rebalance_contract import Evidence, Member, Rebalance
 from rebalance_streaming.detect.departures import CLEAN
 from rebalance_streaming.detect.episode import Episode
+from rebalance_streaming.detect.look import DAY_MS
 from rebalance_streaming.detect.verdict import (
     CERTAIN,
     PLAUSIBLE,
     PROBES,
     STRONG,
+    TICKET,
     Verdict,
     one_down,
     seconds,
@@ -114,22 +116,24 @@ def _grew_by_pattern(episode: Episode, gained: set[str], lost: set[str]) -> bool
 
 def topic_metadata_change(episode: Episode) -> Verdict | None:
     """Partitions were added, or topics matching a pattern came or went."""
-    rebalance = episode.rebalance
-    since = rebalance.started_before_ms - _METADATA_AGE_MS
-    seen = [each for each in episode.history.topic_changes if since <= each[0] <= rebalance.started_before_ms + 10_000]
+    rebalance, began_ms = episode.rebalance, episode.rebalance.started_before_ms
     subscribed = {topic for member in rebalance.members_after for topic in member.topics}
-    seen = [each for each in seen if each[1] in subscribed or not subscribed]
+    until_now = [each for each in episode.history.topic_changes if each[0] <= began_ms + 10_000]
+    changes = [each for each in until_now if each[1] in subscribed or not subscribed]
+    seen = [each for each in changes if each[0] >= began_ms - _METADATA_AGE_MS]
     unchanged = not episode.departures and not episode.arrivals
     own = rebalance.type != "classic" and rebalance.first_offender is not None
     grown = rebalance.reason == "subscription_change" and not own
     by_log = grown or rebalance.reason == "topic_metadata_change"
     if not by_log and not (seen and unchanged and rebalance.reason == "leader_rejoin"):
         return None
+    today = sum(at_ms >= began_ms - DAY_MS for at_ms, *_ in changes)
     told = ", ".join(f"{t} has {b} partitions instead of {a}" for _, t, a, b in seen)
     return say(
         "topic_metadata_change",
-        rebalance.started_before_ms,
+        began_ms,
         confidence=CERTAIN if seen else STRONG,
+        severity=TICKET if today > episode.thresholds.topic_changes_per_day else None,
         evidence=tuple(
             Evidence(PROBES, "partitions", f"{t}: {a} -> {b}", "changed shortly before") for _, t, a, b in seen
         ),

@@ -11,19 +11,14 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from rebalance_contract import Rebalance
+from rebalance_contract.clients import RESPONSE_MAX
 from rebalance_streaming.detect import inputs
-from rebalance_streaming.detect.clients import RESPONSE_MAX, ClientHistory
+from rebalance_streaming.detect.clients import ClientHistory
 from rebalance_streaming.detect.departures import SESSION_EXPIRED, session_of
 from rebalance_streaming.detect.history import COMPLETING, PREPARING, Sighting
 from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.rules.standing import is_reporting
-from rebalance_streaming.detect.verdict import (
-    HINT,
-    PAGE,
-    PLAUSIBLE,
-    TICKET,
-    Verdict,
-)
+from rebalance_streaming.detect.verdict import HINT, PAGE, PLAUSIBLE, TICKET, Verdict
 from rebalance_streaming.detect.wording import say
 
 _MINUTE_MS = 60_000

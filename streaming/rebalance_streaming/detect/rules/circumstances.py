@@ -29,7 +29,7 @@ def same_slot(episode: Episode, departure: Departure) -> list[Departure]:
 def client_of(episode: Episode, departure: Departure) -> ClientHistory | None:
     """Return the reports of the client behind a departure."""
     member = departure.member
-    return episode.history.clients.of(member.member_id, member.client_id, member.host, member.group_instance_id)
+    return episode.history.clients.of(member)
 
 
 def missing_reports(departure: Departure) -> tuple[str, ...]:

@@ -10,11 +10,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from rebalance_contract import (
-    Advice,
-    Member,
-    Subject,
-)
+from rebalance_contract import Advice, Member, Subject
 from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.advice import USUAL_SESSION_MS, longer_session
 from rebalance_streaming.detect.catalogue import with_trait
@@ -32,16 +28,7 @@ from rebalance_streaming.detect.rules.standing import (
     recent_past,
     subject_among,
 )
-from rebalance_streaming.detect.verdict import (
-    CERTAIN,
-    HINT,
-    INFO,
-    PLAUSIBLE,
-    STRONG,
-    TICKET,
-    Verdict,
-    subject_of,
-)
+from rebalance_streaming.detect.verdict import CERTAIN, HINT, INFO, PLAUSIBLE, STRONG, TICKET, Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 
 _USUAL_HEARTBEAT_MS = 3_000

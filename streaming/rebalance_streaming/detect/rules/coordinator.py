@@ -17,12 +17,7 @@ from rebalance_streaming.detect.departures import SESSION_EXPIRED, UNKNOWN, Depa
 from rebalance_streaming.detect.history import COMPLETING, PREPARING, GroupHistory, Sighting
 from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.rules import brokers, leader
-from rebalance_streaming.detect.verdict import (
-    CERTAIN,
-    PLAUSIBLE,
-    STRONG,
-    Verdict,
-)
+from rebalance_streaming.detect.verdict import CERTAIN, PLAUSIBLE, STRONG, Verdict
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.groups.identity import client_stem
 

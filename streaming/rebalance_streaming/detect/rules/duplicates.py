@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from rebalance_contract import Partitions, Rebalance
+from rebalance_contract.clients import CONSUMED_TOTAL
 from rebalance_streaming.detect.clients import ClientHistory
 from rebalance_streaming.detect.departures import FENCED, POLL_TIMEOUT, SESSION_EXPIRED
 from rebalance_streaming.detect.episode import Past
@@ -30,7 +31,6 @@ from rebalance_streaming.detect.verdict import (
 )
 from rebalance_streaming.detect.wording import say
 
-_CONSUMED_TOTAL = "fetch_manager_records_consumed_total"
 #: How soon after a rebalance its duplicates must be counted.
 _COUNTABLE_MS = 120_000
 
@@ -72,10 +72,10 @@ def _former_owner(history: GroupHistory, rebalance: Rebalance, place: Place) -> 
     owner = next((m for m in now if place in places(m.partitions)), None)
     if before is None:
         return None
-    known = history.clients.of(before.member_id, before.client_id, before.host, before.group_instance_id)
+    known = history.clients.of(before)
     if known is None or owner is None:
         return known
-    holds_it = history.clients.of(owner.member_id, owner.client_id, owner.host, owner.group_instance_id)
+    holds_it = history.clients.of(owner)
     return None if holds_it is known else known
 
 
@@ -86,7 +86,7 @@ def _revoked_ms(rebalance: Rebalance) -> int:
 def _by_totals(history: GroupHistory, rebalance: Rebalance, lost: set[Place]) -> int | None:
     """Count records consumed less records produced, between a moment without lag before the rebalance and now."""
     members = {m.member_id: m for m in (*rebalance.members_before, *rebalance.members_after)}.values()
-    found = [history.clients.of(m.member_id, m.client_id, m.host, m.group_instance_id) for m in members]
+    found = [history.clients.of(m) for m in members]
     clients = {id(each): each for each in found if each is not None}.values()
     spans = [_consumed_over(each, _revoked_ms(rebalance)) for each in clients]
     known = [each for each in spans if each is not None]
@@ -99,7 +99,7 @@ def _by_totals(history: GroupHistory, rebalance: Rebalance, lost: set[Place]) ->
 
 def _consumed_over(client: ClientHistory, before_ms: int) -> tuple[int, float] | None:
     """Return (moment before, records consumed since) of a client whose total never went back; null without."""
-    told = [(s.emitted_ms, s.values[_CONSUMED_TOTAL]) for s in client.sights if _CONSUMED_TOTAL in s.values]
+    told = [(s.emitted_ms, s.values[CONSUMED_TOTAL]) for s in client.sights if CONSUMED_TOTAL in s.values]
     start = next((i for i in reversed(range(len(told))) if told[i][0] <= before_ms), None)
     if start is None or start == len(told) - 1:
         return None

@@ -9,18 +9,12 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from rebalance_contract import Member, Rebalance
-from rebalance_streaming.detect.clients import CONSUMED_RATE, ClientHistory, Sight
+from rebalance_contract.clients import COMMIT_RATE, COMMIT_TOTAL, CONSUMED_RATE, CONSUMED_TOTAL
+from rebalance_streaming.detect.clients import ClientHistory, Sight
 from rebalance_streaming.detect.look import Look
-from rebalance_streaming.detect.verdict import (
-    CERTAIN,
-    STRONG,
-    Verdict,
-    subject_of,
-)
+from rebalance_streaming.detect.verdict import CERTAIN, STRONG, Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 
-_CONSUMED_TOTAL = "fetch_manager_records_consumed_total"
-_COMMIT_TOTAL, _COMMIT_RATE = "coordinator_commit_total", "coordinator_commit_rate"
 #: Rates look back two windows of 30 s: what they say is about the time before that as well.
 _RATE_WINDOW_MS = 60_000
 #: A client learns late that it is out, and clocks differ.
@@ -70,7 +64,7 @@ def _gone_ms(look: Look, member_id: str) -> int | None:
 def _zombie(look: Look, client: ClientHistory, member_id: str, gone_ms: int) -> Iterator[Verdict]:
     after = [s for s in client.sights if s.member_id == member_id and s.emitted_ms >= gone_ms + _SLACK_MS]
     member = look.history.members.get(member_id)
-    if member is None or not _moved(after, _CONSUMED_TOTAL, CONSUMED_RATE, gone_ms):
+    if member is None or not _moved(after, CONSUMED_TOTAL, CONSUMED_RATE, gone_ms):
         return
     cause = next((each.rule for each in reversed(look.past) if each.member.member_id == member_id), None)
     lasted = after[-1].emitted_ms - gone_ms
@@ -86,7 +80,7 @@ def commit_failures_after_rebalance(look: Look) -> Iterator[Verdict]:
     if latest is None or latest.completed_at_ms is None or not look.is_settled:
         return
     for member in look.members:
-        client = look.history.clients.of(member.member_id, member.client_id, member.host, member.group_instance_id)
+        client = look.history.clients.of(member)
         if client is not None and client.sights and member.partitions:
             yield from _failing(look, client, member, latest)
 
@@ -98,13 +92,11 @@ def _failing(look: Look, client: ClientHistory, member: Member, rebalance: Rebal
     quiet_ms = max(_RATE_WINDOW_MS, 3 * (rhythm.gap_ms or 0)) + _SLACK_MS
     if not after or rhythm.gap_ms is None or after[-1].emitted_ms - done_ms < quiet_ms:
         return
-    if not look.is_within(after[-1].emitted_ms, _FRESH_MS) or not _moved(
-        after, _CONSUMED_TOTAL, CONSUMED_RATE, done_ms
-    ):
+    if not look.is_within(after[-1].emitted_ms, _FRESH_MS) or not _moved(after, CONSUMED_TOTAL, CONSUMED_RATE, done_ms):
         return
     if progress.commits_between(member.partitions or {}, done_ms, look.now_ms):
         return
-    yield _failing_verdict(look, member, rebalance, tried=_moved(after, _COMMIT_TOTAL, _COMMIT_RATE, done_ms))
+    yield _failing_verdict(look, member, rebalance, tried=_moved(after, COMMIT_TOTAL, COMMIT_RATE, done_ms))
 
 
 def _failing_verdict(look: Look, member: Member, rebalance: Rebalance, *, tried: bool | None) -> Verdict:

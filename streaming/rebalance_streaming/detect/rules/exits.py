@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from rebalance_streaming.detect.advice import (
-    graceful_stop_advice,
-    longer_session,
-    session_for_absence,
-)
+from rebalance_streaming.detect.advice import graceful_stop_advice, longer_session, session_for_absence
 from rebalance_streaming.detect.departures import SESSION_EXPIRED, UNKNOWN, Departure, slot_of
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.history import GroupHistory, partition_names
 from rebalance_streaming.detect.liveness import GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
-from rebalance_streaming.detect.rules.circumstances import (
-    THAW_MS,
-    host_of,
-    is_busy,
-    same_slot,
-    say_lost,
-)
+from rebalance_streaming.detect.rules.circumstances import THAW_MS, host_of, is_busy, same_slot, say_lost
 from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG, Verdict, subject_of
 
 #: What a process reports that has not ended.

@@ -11,13 +11,7 @@ from rebalance_streaming.detect.departures import SESSION_EXPIRED, Departure
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.fingerprints import AIOKAFKA, KAFKA_PYTHON, KAFKAJS
 from rebalance_streaming.detect.liveness import GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
-from rebalance_streaming.detect.rules.circumstances import (
-    THAW_MS,
-    client_of,
-    is_busy,
-    same_slot,
-    say_lost,
-)
+from rebalance_streaming.detect.rules.circumstances import THAW_MS, client_of, is_busy, same_slot, say_lost
 from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG, Verdict, subject_of
 
 #: kafka-python versions whose heartbeats starve: behind an idle poll, after a dead-lock, behind a busy loop.

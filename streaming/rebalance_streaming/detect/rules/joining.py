@@ -8,25 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rebalance_contract import (
-    Generation,
-    Rebalance,
-    Subject,
-    SubjectMember,
-)
+from rebalance_contract import Generation, Rebalance, Subject, SubjectMember
+from rebalance_contract.clients import FAILED_REBALANCES, JOIN_RATE
 from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.advice import LONGEST_SESSION_MS, USUAL_SESSION_MS
-from rebalance_streaming.detect.clients import FAILED_REBALANCES, JOIN_RATE, ClientHistory
+from rebalance_streaming.detect.clients import ClientHistory
 from rebalance_streaming.detect.history import UNSETTLED
 from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.rules.standing import client_of, is_reporting
-from rebalance_streaming.detect.verdict import (
-    PAGE,
-    PLAUSIBLE,
-    STRONG,
-    TICKET,
-    Verdict,
-)
+from rebalance_streaming.detect.verdict import PAGE, PLAUSIBLE, STRONG, TICKET, Verdict
 from rebalance_streaming.detect.wording import say
 
 #: The brokers' default of group.min.session.timeout.ms.

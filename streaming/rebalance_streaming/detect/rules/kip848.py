@@ -21,13 +21,7 @@ from rebalance_streaming.detect.history import partition_names, places
 from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.rules import livelock
 from rebalance_streaming.detect.rules.standing import client_of, is_harmed, size_of
-from rebalance_streaming.detect.verdict import (
-    INFO,
-    PAGE,
-    TICKET,
-    Verdict,
-    subject_of,
-)
+from rebalance_streaming.detect.verdict import INFO, PAGE, TICKET, Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 
 _TYPE, _UNREVOKED, _UNRELEASED = "consumer", "unrevoked", "unreleased"
@@ -110,7 +104,7 @@ def explain_fenced(episode: Episode, departure: Departure) -> Verdict:
     member, rebalance = departure.member, episode.rebalance
     limit, pending = member.rebalance_timeout_ms or 0, member.pending_revocation
     out_ms = next((g.started_at_ms for g in rebalance.generations if member.member_id in g.fenced), None)
-    client = episode.history.clients.of(member.member_id, member.client_id, member.host, member.group_instance_id)
+    client = episode.history.clients.of(member)
     return say(
         "reconciliation_stuck.fenced",
         (departure.to_ms if out_ms is None else out_ms) - limit,

@@ -8,19 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from rebalance_contract import Advice, Generation, Member, Rebalance, Subject
+from rebalance_contract import Advice, Member, Rebalance, Subject
 from rebalance_streaming.detect import inputs
-from rebalance_streaming.detect.bugs import upgrade_advice
 from rebalance_streaming.detect.fingerprints import fingerprint
 from rebalance_streaming.detect.look import DAY_MS, Condition, Look
-from rebalance_streaming.detect.rules.standing import client_of, size_of
-from rebalance_streaming.detect.verdict import (
-    INFO,
-    PAGE,
-    TICKET,
-    Verdict,
-    subject_of,
-)
+from rebalance_streaming.detect.rules.standing import client_of, leader_of, size_of, sync_ms, upgrade_for
+from rebalance_streaming.detect.verdict import INFO, PAGE, TICKET, Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 
 _MINUTE_MS = 60_000
@@ -83,7 +76,7 @@ def _rejoins(look: Look, leader: str, looping: list[Rebalance]) -> Verdict:
     frantic = rounds > _FRANTIC * max(1.0, spread / _MINUTE_MS)
     connect = last.reason == "connect_internal"
     periodic = not connect and len(looping) > 2 and all(_is_refresh(a, b) for a, b in pairwise(looping))
-    member = next((each for each in last.members_after if each.member_id == leader), None)
+    member = leader_of(last)
     return say(
         "leader_rejoin_loop",
         first.started_before_ms,
@@ -105,7 +98,7 @@ def assignor_slow_or_failing(look: Look) -> Iterator[Verdict]:
     if look.is_young:
         return
     day = [each for each in look.recent(DAY_MS) if each.type == "classic" and each.members_after]
-    slow = [(ms, each) for each in day if (ms := _sync_ms(each)) > look.thresholds.sync_warn_ms]
+    slow = [(ms, each) for each in day if (ms := _longest_sync_ms(each)) > look.thresholds.sync_warn_ms]
     recent = [(ms, each) for ms, each in slow if look.is_within(_ended_ms(each), look.thresholds.resolve_after_ms)]
     if recent:
         yield _slow_assignor(look, *max(recent, key=lambda each: each[0]), len(slow))
@@ -118,15 +111,9 @@ def _ended_ms(rebalance: Rebalance) -> int:
     return rebalance.completed_at_ms or rebalance.started_before_ms
 
 
-def _sync_ms(rebalance: Rebalance) -> int:
+def _longest_sync_ms(rebalance: Rebalance) -> int:
     """Return the longest time from the barrier's release to the stored assignment of any generation."""
-    times = [_sync_of(each) for each in rebalance.generations]
-    return max([rebalance.sync_ms or 0, *times])
-
-
-def _sync_of(generation: Generation) -> int:
-    released, assigned = generation.join_ended_at_ms, generation.assigned_at_ms
-    return 0 if released is None or assigned is None else assigned - released
+    return max([rebalance.sync_ms or 0, *map(sync_ms, rebalance.generations)])
 
 
 def _changes(rebalance: Rebalance) -> int:
@@ -134,17 +121,17 @@ def _changes(rebalance: Rebalance) -> int:
     return sum(len(each.joined) + len(each.left) for each in rebalance.generations)
 
 
-def _slow_assignor(look: Look, sync_ms: int, rebalance: Rebalance, times: int) -> Verdict:
-    leader = _leader_of(rebalance)
+def _slow_assignor(look: Look, longest_ms: int, rebalance: Rebalance, times: int) -> Verdict:
+    leader = leader_of(rebalance)
     return say(
         "assignor_slow_or_failing.slow",
         rebalance.join_ended_at_ms or rebalance.started_before_ms,
         Subject() if leader is None else subject_of(leader),
-        severity=TICKET if sync_ms > look.thresholds.sync_ticket_ms else INFO,
+        severity=TICKET if longest_ms > look.thresholds.sync_ticket_ms else INFO,
         advice=_upgrade(look, leader),
         rebalance_ids=(rebalance.rebalance_id,),
         leader=leader,
-        sync=sync_ms,
+        sync=longest_ms,
         times=times,
         members=len(rebalance.members_after),
         partitions=sum(size_of(each.partitions) for each in rebalance.members_after),
@@ -157,21 +144,16 @@ def _failing_assignor(look: Look, failing: Sequence[Rebalance]) -> Verdict:
     return say(
         "assignor_slow_or_failing.failing",
         failing[0].started_before_ms,
-        advice=_upgrade(look, _leader_of(failing[-1])),
+        advice=_upgrade(look, leader_of(failing[-1])),
         rebalance_ids=tuple(each.rebalance_id for each in failing),
         rebalances=len(failing),
         aborted=sum(each.generations_aborted for each in failing),
     )
 
 
-def _leader_of(rebalance: Rebalance) -> Member | None:
-    return next((each for each in rebalance.members_after if each.member_id == rebalance.leader), None)
-
-
 def _upgrade(look: Look, leader: Member | None) -> tuple[Advice, ...]:
     prints = None if leader is None else fingerprint(leader, client_of(look, leader))
-    upgrade = None if prints is None else upgrade_advice(prints.library, prints.release, "assignor_slow_or_failing")
-    return () if upgrade is None else (upgrade,)
+    return upgrade_for(prints, "assignor_slow_or_failing")
 
 
 CONDITIONS: tuple[Condition, ...] = (Condition(leader_rejoin_loop), Condition(assignor_slow_or_failing, inputs.CLIENTS))

@@ -9,12 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rebalance_contract import Advice, Generation, Member, Rebalance, Subject
+from rebalance_contract import Generation, Rebalance, Subject
 from rebalance_streaming.detect import inputs
-from rebalance_streaming.detect.bugs import STREAMS, upgrade_advice
+from rebalance_streaming.detect.bugs import STREAMS
 from rebalance_streaming.detect.fingerprints import fingerprint
 from rebalance_streaming.detect.look import Condition, Look
-from rebalance_streaming.detect.rules.standing import STREAMS_ASSIGNOR, client_of, is_harmed
+from rebalance_streaming.detect.rules.standing import (
+    STREAMS_ASSIGNOR,
+    client_of,
+    is_harmed,
+    leader_of,
+    sync_ms,
+    upgrade_for,
+)
 from rebalance_streaming.detect.verdict import PAGE, TICKET, Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 
@@ -37,28 +44,24 @@ def cooperative_livelock(look: Look) -> Iterator[Verdict]:
         return
     last = runs[-1]
     rebalance = last[-1].rebalance
-    leader = next((each for each in rebalance.members_after if each.member_id == rebalance.leader), None)
-    upgrade = _upgrade(look, leader, rebalance)
+    leader = leader_of(rebalance)
+    prints = None if leader is None else fingerprint(leader, client_of(look, leader))
+    library = STREAMS if rebalance.protocol == STREAMS_ASSIGNOR else None
+    upgrade = upgrade_for(prints, "cooperative_livelock", library=library)
     yield say(
         "cooperative_livelock",
         last[0].at_ms,
         Subject() if leader is None else subject_of(leader),
         severity=PAGE if is_harmed(look, [each.partitions for each in look.members]) else TICKET,
-        advice=() if upgrade is None else (upgrade,),
+        advice=upgrade,
         rebalance_ids=tuple(dict.fromkeys(each.rebalance.rebalance_id for run in runs for each in run)),
         rounds=len(last),
         lasted=last[-1].at_ms - last[0].at_ms,
-        sync=max((_sync_ms(each.generation) for each in last), default=0),
+        sync=max((sync_ms(each.generation) for each in last), default=0),
         leader=leader,
         versions_known=_versions_known(look),
-        upgrade=upgrade is not None,
+        upgrade=bool(upgrade),
     )
-
-
-def _upgrade(look: Look, leader: Member | None, rebalance: Rebalance) -> Advice | None:
-    prints = None if leader is None else fingerprint(leader, client_of(look, leader))
-    library = STREAMS if rebalance.protocol == STREAMS_ASSIGNOR else prints.library if prints is not None else None
-    return upgrade_advice(library, prints.release if prints is not None else (), "cooperative_livelock")
 
 
 def _runs(look: Look) -> list[list[_Round]]:
@@ -83,11 +86,6 @@ def _rounds(look: Look) -> Iterator[_Round | None]:
             at_ms = generation.assigned_at_ms or generation.join_ended_at_ms or rebalance.started_before_ms
             same = generation.reason in reasons and not generation.joined and not generation.left
             yield _Round(at_ms, generation, rebalance) if same else None
-
-
-def _sync_ms(generation: Generation) -> int:
-    released, assigned = generation.join_ended_at_ms, generation.assigned_at_ms
-    return 0 if released is None or assigned is None else max(0, assigned - released)
 
 
 def _versions_known(look: Look) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from rebalance_contract import Member, Rebalance, Subject
+from rebalance_contract.clients import CONSUMED_TOTAL
 from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.clients import ClientHistory
@@ -20,18 +21,9 @@ from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.history import places
 from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.progress import Place
-from rebalance_streaming.detect.verdict import (
-    CERTAIN,
-    PAGE,
-    PLAUSIBLE,
-    STRONG,
-    TICKET,
-    Verdict,
-    name_of,
-)
+from rebalance_streaming.detect.verdict import CERTAIN, PAGE, PLAUSIBLE, STRONG, TICKET, Verdict, name_of
 from rebalance_streaming.detect.wording import say
 
-_CONSUMED_TOTAL = "fetch_manager_records_consumed_total"
 #: Rebalances that are searched for a loop, and departures without which an owner change is no fault.
 _SEARCHED, _LOSSES = 20, 2
 #: A deploy or a smaller group takes members away in order.
@@ -190,16 +182,14 @@ def _consumed_since(look: Look, lost: Sequence[Past], since_ms: int) -> float:
     clients: dict[int, ClientHistory] = {}
     for each in lost:
         m = each.member
-        client = look.history.clients.of(m.member_id, m.client_id, m.host, m.group_instance_id)
+        client = look.history.clients.of(m)
         if client is not None:
             clients[id(client)] = client
     return sum(_growth(client, since_ms) for client in clients.values())
 
 
 def _growth(client: ClientHistory, since_ms: int) -> float:
-    told = [
-        s.values[_CONSUMED_TOTAL] for s in client.sights if s.emitted_ms >= since_ms and _CONSUMED_TOTAL in s.values
-    ]
+    told = [s.values[CONSUMED_TOTAL] for s in client.sights if s.emitted_ms >= since_ms and CONSUMED_TOTAL in s.values]
     return sum(max(0.0, after - before) for before, after in pairwise(told))
 
 

@@ -19,13 +19,7 @@ from rebalance_streaming.detect.history import partition_names
 from rebalance_streaming.detect.look import DAY_MS, Condition, Look
 from rebalance_streaming.detect.rules import static_members, static_names
 from rebalance_streaming.detect.rules.standing import came_back_ms, client_of, positions_of, recent_past
-from rebalance_streaming.detect.verdict import (
-    PLAUSIBLE,
-    STRONG,
-    UNDETERMINED,
-    Verdict,
-    subject_of,
-)
+from rebalance_streaming.detect.verdict import PLAUSIBLE, STRONG, UNDETERMINED, Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 
 _WEEK_MS = 7 * DAY_MS

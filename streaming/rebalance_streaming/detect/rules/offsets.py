@@ -17,13 +17,7 @@ from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.progress import Jump, Place, Progress
 from rebalance_streaming.detect.rules.duplicates import duplicate_processing, estimate_duplicates
-from rebalance_streaming.detect.verdict import (
-    INFO,
-    PLAUSIBLE,
-    STRONG,
-    TICKET,
-    Verdict,
-)
+from rebalance_streaming.detect.verdict import INFO, PLAUSIBLE, STRONG, TICKET, Verdict
 from rebalance_streaming.detect.wording import say
 
 __all__ = ["CONDITIONS", "estimate_duplicates", "offset_rewind", "offset_skip", "offsets_expired"]

@@ -15,12 +15,7 @@ from statistics import median
 from rebalance_contract import Member, Rebalance
 from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.catalogue import of_family, with_trait
-from rebalance_streaming.detect.departures import (
-    CLEAN,
-    SESSION_EXPIRED,
-    UNKNOWN,
-    slot_of,
-)
+from rebalance_streaming.detect.departures import CLEAN, SESSION_EXPIRED, UNKNOWN, slot_of
 from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.liveness import GONE, RESTARTED
 from rebalance_streaming.detect.look import Condition, Look

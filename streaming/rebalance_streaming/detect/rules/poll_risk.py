@@ -11,19 +11,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from rebalance_contract import Advice, Member
+from rebalance_contract.clients import POLL_AGE, POLL_GAP_MAX, POLL_IDLE
 from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.advice import longer_poll_interval, shorter_batches
-from rebalance_streaming.detect.clients import POLL_AGE, POLL_GAP_MAX, POLL_IDLE, ClientHistory
+from rebalance_streaming.detect.clients import ClientHistory
 from rebalance_streaming.detect.fingerprints import AIOKAFKA, LIBRDKAFKA, fingerprint
 from rebalance_streaming.detect.history import places
 from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.progress import KEPT
 from rebalance_streaming.detect.rules.standing import client_of, is_consumer_group, positions_of
-from rebalance_streaming.detect.verdict import (
-    TICKET,
-    Verdict,
-    subject_of,
-)
+from rebalance_streaming.detect.verdict import TICKET, Verdict, subject_of
 from rebalance_streaming.detect.wording import advise, say
 
 #: A client that usually commits this often does so inside poll(), every auto.commit.interval (5 s).
@@ -104,8 +101,8 @@ def _told_gap(look: Look, member: Member, client: ClientHistory | None) -> _Gap 
 def _gap_by_commits(look: Look, member: Member, limit: int) -> _Gap | None:
     """Return the longest busy time between two commits of a client that commits inside poll()."""
     progress, partitions, since = look.history.progress, member.partitions or {}, look.stable_since_ms()
-    pace = progress.pace(partitions) if _may_be_late(look, member, limit) else None
-    if pace is None or since is None or pace.longest_gap_ms < look.thresholds.poll_risk_warn * limit:
+    longest = progress.longest_gap_ms(partitions) if _may_be_late(look, member, limit) else None
+    if longest is None or since is None or longest < look.thresholds.poll_risk_warn * limit:
         return None
     rhythm = progress.rhythm(partitions, look.now_ms)
     usual = rhythm.gap_ms is not None and rhythm.gap_ms <= _AUTO_COMMIT_MS

@@ -12,8 +12,8 @@ from math import ceil
 from statistics import median
 
 from rebalance_contract import Member, Partitions, Subject
+from rebalance_contract.clients import CONSUMED_RATE
 from rebalance_streaming.detect import inputs
-from rebalance_streaming.detect.clients import CONSUMED_RATE
 from rebalance_streaming.detect.fingerprints import fingerprint
 from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.memory import Memory
@@ -21,12 +21,7 @@ from rebalance_streaming.detect.progress import Position
 from rebalance_streaming.detect.rules.evicted import commit_failures_after_rebalance, zombie_member
 from rebalance_streaming.detect.rules.standing import client_of, positions_of
 from rebalance_streaming.detect.rules.unread import commit_only_group, empty_group_with_lag, orphan_partition
-from rebalance_streaming.detect.verdict import (
-    CERTAIN,
-    STRONG,
-    Verdict,
-    subject_of,
-)
+from rebalance_streaming.detect.verdict import CERTAIN, STRONG, Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 
 #: A max.poll.interval this long says that there is none.

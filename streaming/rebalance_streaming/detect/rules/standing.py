@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from rebalance_contract import Member, Partitions, Subject
+from rebalance_contract import Advice, Generation, Member, Partitions, Rebalance, Subject
+from rebalance_streaming.detect.bugs import upgrade_advice
 from rebalance_streaming.detect.clients import ClientHistory
 from rebalance_streaming.detect.departures import slot_of
 from rebalance_streaming.detect.episode import Past
+from rebalance_streaming.detect.fingerprints import Fingerprint
 from rebalance_streaming.detect.history import places
 from rebalance_streaming.detect.look import Look
 from rebalance_streaming.detect.progress import Position
@@ -29,7 +31,25 @@ def client_of(look: Look, member: Member) -> ClientHistory | None:
             return each
     if not clients.known:
         return None
-    return clients.of(member.member_id, member.client_id, member.host, member.group_instance_id)
+    return clients.of(member)
+
+
+def leader_of(rebalance: Rebalance) -> Member | None:
+    """Return the leader that a rebalance ended with; null where it is not known."""
+    return next((each for each in rebalance.members_after if each.member_id == rebalance.leader), None)
+
+
+def sync_ms(generation: Generation) -> int:
+    """Return the time from the barrier's release to the stored assignment; 0 where one is not known."""
+    released, assigned = generation.join_ended_at_ms, generation.assigned_at_ms
+    return 0 if released is None or assigned is None else max(0, assigned - released)
+
+
+def upgrade_for(prints: Fingerprint | None, rule: str, *, library: str | None = None) -> tuple[Advice, ...]:
+    """Return the upgrade of a client, or of a framework above it, that removes what may be behind a diagnosis."""
+    name = library or (None if prints is None else prints.library)
+    upgrade = upgrade_advice(name, () if prints is None else prints.release, rule)
+    return () if upgrade is None else (upgrade,)
 
 
 def is_consumer_group(look: Look) -> bool:
@@ -60,12 +80,6 @@ def names_of(members: Sequence[Member]) -> str:
 def size_of(partitions: Partitions | None) -> int:
     """Return how many partitions there are."""
     return sum(len(numbers) for numbers in (partitions or {}).values())
-
-
-def count_of(partitions: Partitions | None) -> str:
-    """Return how many partitions there are, in words."""
-    count = size_of(partitions)
-    return f"{count} partition{'' if count == 1 else 's'}"
 
 
 def standing_since(look: Look, stands: Callable[[tuple[Member, ...]], bool]) -> int | None:

@@ -9,15 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rebalance_contract import (
-    Member,
-    Subject,
-)
+from rebalance_contract import Member, Subject
 from rebalance_streaming.detect import inputs
-from rebalance_streaming.detect.advice import (
-    LONGEST_SESSION_MS,
-    session_for_absence,
-)
+from rebalance_streaming.detect.advice import LONGEST_SESSION_MS, session_for_absence
 from rebalance_streaming.detect.barriers import Barrier, longest_barrier
 from rebalance_streaming.detect.departures import SESSION_EXPIRED, session_of
 from rebalance_streaming.detect.episode import Past
@@ -32,15 +26,7 @@ from rebalance_streaming.detect.rules.standing import (
     recent_past,
 )
 from rebalance_streaming.detect.rules.static_names import instance_subject
-from rebalance_streaming.detect.verdict import (
-    HINT,
-    PAGE,
-    PLAUSIBLE,
-    STRONG,
-    TICKET,
-    Verdict,
-    subject_of,
-)
+from rebalance_streaming.detect.verdict import HINT, PAGE, PLAUSIBLE, STRONG, TICKET, Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 
 #: The earliest that a member without commits is asked about, while the others go on.

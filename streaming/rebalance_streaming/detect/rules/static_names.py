@@ -14,15 +14,7 @@ from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.clients import ClientHistory
 from rebalance_streaming.detect.look import DAY_MS, Condition, Look
 from rebalance_streaming.detect.rules.standing import is_reporting
-from rebalance_streaming.detect.verdict import (
-    CERTAIN,
-    PAGE,
-    PLAUSIBLE,
-    STRONG,
-    TICKET,
-    Verdict,
-    subject_of,
-)
+from rebalance_streaming.detect.verdict import CERTAIN, PAGE, PLAUSIBLE, STRONG, TICKET, Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 
 #: Replacements of one instance that a quick restart, or two, do not explain.

@@ -11,13 +11,7 @@ from itertools import pairwise
 from rebalance_contract import Partitions, Subject
 from rebalance_streaming.detect.look import Look
 from rebalance_streaming.detect.progress import Position
-from rebalance_streaming.detect.verdict import (
-    PAGE,
-    TICKET,
-    Verdict,
-    name_of,
-    seconds,
-)
+from rebalance_streaming.detect.verdict import PAGE, TICKET, Verdict, name_of, seconds
 from rebalance_streaming.detect.wording import say
 
 #: An absence is like earlier ones up to this factor, if there were so many.

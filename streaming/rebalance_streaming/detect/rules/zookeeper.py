@@ -16,14 +16,7 @@ from rebalance_contract import ProbedMember, Subject, SubjectMember
 from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.history import Ownership
 from rebalance_streaming.detect.look import Condition, Look
-from rebalance_streaming.detect.verdict import (
-    CERTAIN,
-    PAGE,
-    PLAUSIBLE,
-    STRONG,
-    TICKET,
-    Verdict,
-)
+from rebalance_streaming.detect.verdict import CERTAIN, PAGE, PLAUSIBLE, STRONG, TICKET, Verdict
 from rebalance_streaming.detect.wording import advise, say
 
 #: Everything is told again after a minute; without a word for longer than this nobody looks any more.
