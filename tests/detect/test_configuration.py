@@ -39,12 +39,13 @@ from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.liveness import GONE, PAUSED
 from rebalance_streaming.detect.rules.configuration import (
     CONDITIONS,
+    initial_delay_too_short,
+    join_rejected,
     rebalance_timeout_excessive,
     session_heartbeat_ratio,
     session_timeout_too_short,
 )
-from rebalance_streaming.detect.rules.joining import initial_delay_too_short, join_rejected
-from rebalance_streaming.detect.rules.poll_risk import poll_overrun_risk
+from rebalance_streaming.detect.rules.polling import poll_overrun_risk
 from rebalance_streaming.detect.verdict import CERTAIN, HINT, INFO, PAGE, PLAUSIBLE, STRONG, TICKET, UNDETERMINED
 from rebalance_streaming.wire.metrics.report import ClientConfig
 

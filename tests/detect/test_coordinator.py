@@ -29,12 +29,13 @@ from rebalance_contract.clients import RESPONSE_MAX
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN
 from rebalance_streaming.detect.history import GroupHistory
-from rebalance_streaming.detect.rules.brokers import coordinator_overload, offsets_topic_unhealthy
 from rebalance_streaming.detect.rules.coordinator import (
     CONDITIONS,
     coordinator_failover,
+    coordinator_overload,
     coordinator_stuck_rebalance,
     find_failover,
+    offsets_topic_unhealthy,
 )
 from rebalance_streaming.detect.rules.leader import assignor_slow_or_failing, leader_rejoin_loop
 from rebalance_streaming.detect.verdict import CERTAIN, HINT, INFO, PAGE, PLAUSIBLE, STRONG, TICKET

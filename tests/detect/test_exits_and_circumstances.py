@@ -19,7 +19,7 @@ from rebalance_streaming.detect.liveness import GONE, HEALTHY, PAUSED, RESTARTED
 from rebalance_streaming.detect.progress import Rhythm
 from rebalance_streaming.detect.rules.benign import BENIGN_RULES, FOLLOWS, aftermath
 from rebalance_streaming.detect.rules.circumstances import is_busy, missing_reports, same_slot, say_lost
-from rebalance_streaming.detect.rules.exits import (
+from rebalance_streaming.detect.rules.heartbeats import (
     crash,
     frozen_or_starved,
     static_absence,
@@ -295,10 +295,10 @@ def test_reports_are_missed_only_where_doubt_is_left(changes: dict[str, Any], mi
 def test_what_is_said_of_a_loss_tells_how_the_member_left():
     """It is about the member, began a session before it was gone, keeps what was seen and names what it misses."""
     of = gone(confidence=HINT)
-    found = say_lost("undetermined.gone", of, host="h")
+    found = say_lost("undetermined.gone", of)
     assert (found.started_at_ms, who(found), found.evidence) == (of.to_ms - of.session_ms, ["b-1"], of.evidence)
     assert missing_reports(of)[0] in found.missing
-    assert say_lost("undetermined.gone", of, LOST_MS, missing=(), host="h").started_at_ms == LOST_MS
+    assert say_lost("undetermined.gone", of, LOST_MS, missing=()).started_at_ms == LOST_MS
 
 
 # --- Rebalances that somebody wanted ---

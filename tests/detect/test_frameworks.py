@@ -10,11 +10,7 @@ from detect.histories import MINUTE, SECOND, T0, Event, history, look, member, p
 from detect.standing_histories import replayed
 from rebalance_contract import Generation, Rebalance
 from rebalance_streaming.detect.history import GroupHistory
-from rebalance_streaming.detect.rules.frameworks import (
-    CONDITIONS,
-    connect_scheduled_rebalance,
-    streams_probing_rebalance,
-)
+from rebalance_streaming.detect.rules.benign import CONDITIONS, connect_scheduled_rebalance, streams_probing_rebalance
 from rebalance_streaming.detect.verdict import INFO, PLAUSIBLE, STRONG, TICKET
 
 A, B = member("a-StreamThread-1", [0]), member("b-StreamThread-1", [1])

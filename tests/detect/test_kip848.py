@@ -36,7 +36,7 @@ from rebalance_streaming.detect.rules.kip848 import (
     explain_fenced,
     reconciliation_stuck,
 )
-from rebalance_streaming.detect.rules.livelock import cooperative_livelock
+from rebalance_streaming.detect.rules.leader import cooperative_livelock
 from rebalance_streaming.detect.verdict import CERTAIN, INFO, PAGE, STRONG, TICKET
 
 NOW = T0 + HOUR

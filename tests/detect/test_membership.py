@@ -38,11 +38,13 @@ from rebalance_streaming.detect.rules.membership import (
     static_membership_missing,
 )
 from rebalance_streaming.detect.rules.static_members import (
+    random_instance_ids,
+    static_id_conflict,
     static_member_ghost,
+    static_member_restart,
     static_session_too_short,
     static_stalled_member,
 )
-from rebalance_streaming.detect.rules.static_names import random_instance_ids, static_id_conflict, static_member_restart
 from rebalance_streaming.detect.verdict import CERTAIN, HINT, INFO, PAGE, PLAUSIBLE, STRONG, TICKET
 
 A, B = member("a-1", [0, 1]), member("b-1", [2, 3])

@@ -14,8 +14,13 @@ from rebalance_contract.clients import POLL_GAP_MAX
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure
 from rebalance_streaming.detect.episode import Episode, Known, look_at
-from rebalance_streaming.detect.rules.poll_risk import longest_told_gap, poll_overrun_risk
-from rebalance_streaming.detect.rules.polling import barrier_holder, poll_overrun, static_stall
+from rebalance_streaming.detect.rules.polling import (
+    barrier_holder,
+    longest_told_gap,
+    poll_overrun,
+    poll_overrun_risk,
+    static_stall,
+)
 from rebalance_streaming.detect.verdict import CERTAIN, LOG, PLAUSIBLE, PROBES, STRONG, Verdict
 from rebalance_streaming.wire.metrics.report import ClientConfig
 

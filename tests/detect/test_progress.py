@@ -30,8 +30,14 @@ from rebalance_streaming.detect.answers import Clocks, hold
 from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.look import ConditionRule
 from rebalance_streaming.detect.progress import Jump, Position, Progress, Rhythm
-from rebalance_streaming.detect.rules.evicted import commit_failures_after_rebalance, zombie_member
-from rebalance_streaming.detect.rules.progress import CONDITIONS, partition_skew, slow_consumer_group, stalled_consumer
+from rebalance_streaming.detect.rules.progress import (
+    CONDITIONS,
+    commit_failures_after_rebalance,
+    partition_skew,
+    slow_consumer_group,
+    stalled_consumer,
+    zombie_member,
+)
 from rebalance_streaming.detect.rules.unread import commit_only_group, empty_group_with_lag, orphan_partition
 from rebalance_streaming.detect.verdict import CERTAIN, INFO, PAGE, PLAUSIBLE, STRONG, TICKET, Verdict
 

@@ -149,8 +149,8 @@ def test_a_fact_that_is_not_given_is_an_error():
 @pytest.mark.parametrize(("sure", "told"), [(True, ["1"]), (False, ["2"]), (None, ["2"])])
 def test_a_line_may_depend_on_a_fact(sure: bool | None, told: list[str]):
     """Of two lines one is told if something is so, the other unless it is."""
-    lines = (Line(["1", "if sure"]), Line(["2", "unless sure"]))
-    assert [each for line in lines for each in line.fill({"sure": sure}) or ()] == told
+    lines = (Line(["1", "if sure"], str), Line(["2", "unless sure"], str))
+    assert [each for line in lines if (each := line.fill({"sure": sure}))] == told
 
 
 def test_a_verdict_has_the_words_of_its_text_and_what_is_given():

@@ -87,9 +87,7 @@ def _batch_ms(departure: Departure, limit: int) -> float:
 def stalled_barrier_advice(departure: Departure | None) -> tuple[Advice, ...]:
     """Return what to change for a member that held up a rebalance because it did not poll; null: not known which."""
     limit = None if departure is None else departure.poll_ms
-    proposed = "twice the longest batch, and the same in all members: the largest one bounds the wait"
-    bounded = advise("bounded_poll_interval", limit=limit, proposed=proposed)
-    return advise("keep_polling"), bounded, advise("cooperate_meanwhile")
+    return advise("keep_polling"), advise("short_wait_of_all", limit=limit), advise("cooperate_meanwhile")
 
 
 # --- Sessions and heartbeats ---

@@ -40,9 +40,9 @@ from rebalance_streaming.detect.plausible import check_commits, check_ends, chec
 from rebalance_streaming.detect.quarantine import ImplausibleError, OnQuarantine, Quarantine
 from rebalance_streaming.detect.rank import explain
 from rebalance_streaming.detect.routing import Routing
-from rebalance_streaming.detect.rules.aggregate import cluster_wide
 from rebalance_streaming.detect.rules.barrier import waiting_now
 from rebalance_streaming.detect.rules.benign import FOLLOWS, not_understood
+from rebalance_streaming.detect.rules.coordinator import cluster_wide
 from rebalance_streaming.detect.rules.patterns import lag_grows
 from rebalance_streaming.detect.rules.registry import AGGREGATES
 from rebalance_streaming.detect.verdict import HINT, INFO, PAGE, TICKET, UNDETERMINED, Verdict

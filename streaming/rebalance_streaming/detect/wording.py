@@ -1,10 +1,10 @@
 """What rules say, in words: the texts are data (texts/), rules give the facts.
 
 A text holds facts as `{name}`, `{name.attribute}` or with a format, `{name:format}`: one of Python's, or `time` (a
-duration in milliseconds), `words` (an id without underscores), `yes|no` (which of two, by whether the fact is so),
-`one/many` (which of two, by number). A member is told by its name, several names as a list of the first. What stands in
-`[ ]` is left out when a fact in it is null or empty, and so is a whole line of evidence, advice or the like. The last
-column of a line may be `if name` or `unless name`.
+duration in milliseconds), `words` (an id without underscores), `host` (of a member), `yes|no` (which of two, by whether
+the fact is so), `one/many` (which of two, by number). A member is told by its name, several names as a list of the
+first. What stands in `[ ]` is left out when a fact in it is null or empty, and so is a whole line of evidence, advice
+or the like. The last column of a line may be `if name` or `unless name`.
 
 The texts are parsed once. A fact that a text lacks is a KeyError; a test holds all texts and rules against each other.
 """
@@ -18,16 +18,18 @@ from dataclasses import dataclass
 from importlib import resources
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from rebalance_contract import Advice, Alternative, Evidence, Member, Subject
 from rebalance_streaming.detect.verdict import SCALE, Verdict, name_of, seconds
 
 Facts = Mapping[str, object]
+T = TypeVar("T")
 
 #: Of names in a list so many are told: those of members are long.
 _MEMBERS_TOLD, _NAMES_TOLD = 3, 5
 _NOBODY = Subject()
+_MAY_BE_EMPTY = (str, list, tuple)
 _PART = re.compile(r"\{([\w.]+)(?::([^{}]*))?\}|\[([^\[\]]*)\]")
 
 
@@ -42,15 +44,22 @@ def _told(value: object) -> str:
     return str(value)
 
 
+def _host(member: Member) -> str:
+    return member.host or "the member's host"
+
+
 def _words(value: Any) -> str:
     return str(value).replace("_", " ")
+
+
+_FORMATS: Mapping[str, Callable[[Any], str]] = MappingProxyType({"time": seconds, "words": _words, "host": _host})
 
 
 def _format_of(spec: str | None) -> Callable[[Any], str]:
     """Return what makes a fact text. A choice is made by `_Choice`."""
     if spec is None:
         return _told
-    return {"time": seconds, "words": _words}.get(spec) or (lambda value: format(value, spec))
+    return _FORMATS.get(spec) or (lambda value: format(value, spec))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +74,7 @@ class _Fact:
         value = facts[self.name]
         if self.attributes and value is not None:
             value = attrgetter(self.attributes)(value)
-        return None if value is None or value in ("", (), []) else self.tell(value)
+        return None if value is None or (not value and isinstance(value, _MAY_BE_EMPTY)) else self.tell(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +126,8 @@ class Text:
 def _parts(source: str) -> Iterator[str | _Fact | _Choice | _Optional]:
     end = 0
     for found in _PART.finditer(source):
-        yield source[end : found.start()]
+        if found.start() > end:
+            yield source[end : found.start()]
         name, spec, optional = found.groups()
         if optional is not None:
             yield _Optional(Text(optional))
@@ -128,7 +138,8 @@ def _parts(source: str) -> Iterator[str | _Fact | _Choice | _Optional]:
             root, _, attributes = name.partition(".")
             yield _Fact(root, attributes, _format_of(spec))
         end = found.end()
-    yield source[end:]
+    if end < len(source):
+        yield source[end:]
 
 
 def _names(source: str) -> Iterator[str]:
@@ -136,38 +147,49 @@ def _names(source: str) -> Iterator[str]:
         yield from _names(optional) if optional else (name.partition(".")[0],)
 
 
-class Line:
-    """A line of texts, one per column, and when it is told. `names` are the facts it holds or depends on."""
+class Line(Generic[T]):
+    """A line of texts, one per column, and when it is told. `names` are the facts it holds or depends on.
 
-    __slots__ = ("_if", "_unless", "columns", "names")
+    `make` makes of the columns what is told, `lacks` is the column that may be null; a line without facts is made once.
+    """
 
-    def __init__(self, source: str | Sequence[str]) -> None:
+    __slots__ = ("_if", "_lacks", "_made", "_make", "_unless", "columns", "names")
+
+    def __init__(self, source: str | Sequence[str], make: Callable[..., T], lacks: int | None = None) -> None:
         *rest, last = (source,) if isinstance(source, str) else source
         found = re.fullmatch(r"(if|unless) (\w+)", last)
-        self.columns = tuple(Text(_on_one_line(each)) for each in (rest if found else (*rest, last)))
+        self.columns = tuple(Text(" ".join(each.split())) for each in (rest if found else (*rest, last)))
         self._if = found[2] if found and found[1] == "if" else None
         self._unless = found[2] if found and found[1] == "unless" else None
         self.names = frozenset().union(*(each.names for each in self.columns)) | ({found[2]} if found else set())
+        self._make, self._lacks = make, lacks
+        self._made = None if self.names else self._filled({})
 
-    def fill(self, facts: Facts) -> list[str | None] | None:
-        """Return the columns with their facts, null where a fact is; null as a whole if it is not to be told."""
+    def fill(self, facts: Facts) -> T | None:
+        """Return what is told with these facts; null if it is not to be told, or lacks one."""
+        if self._made is not None:
+            return self._made
         if (self._if and not facts[self._if]) or (self._unless and facts[self._unless]):
             return None
-        return [each.fill(facts) for each in self.columns]
+        return self._filled(facts)
+
+    def _filled(self, facts: Facts) -> T | None:
+        told = [each.fill(facts) for each in self.columns]
+        if None in told and any(text is None and place != self._lacks for place, text in enumerate(told)):
+            return None
+        return self._make(*told)
 
 
-def _on_one_line(text: str) -> str:
-    return " ".join(text.split())
+def _told_of(lines: Iterable[Line[T]], facts: Facts) -> list[T]:
+    return [told for line in lines if (told := line.fill(facts)) is not None]
 
 
-def _filled(lines: Iterable[Line], facts: Facts) -> Iterator[list[str]]:
-    """Yield the lines to be told, without those that lack a fact."""
-    for line in lines:
-        columns = line.fill(facts)
-        if columns is not None:
-            told = [each for each in columns if each is not None]
-            if len(told) == len(columns):
-                yield told
+def _advice(parameter: str, current: str | None, proposed: str, formula: str) -> Advice:
+    return Advice(parameter, current or None, proposed, formula)
+
+
+def _advice_line(source: Sequence[str]) -> Line[Advice]:
+    return Line(source, _advice, lacks=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,15 +204,15 @@ class Wording:
     severity: str | None = None
     variant: str | None = None
     claims: bool = False
-    evidence: tuple[Line, ...] = ()
-    alternatives: tuple[Line, ...] = ()
-    missing: tuple[Line, ...] = ()
-    advice: tuple[Line, ...] = ()
+    evidence: tuple[Line[Evidence], ...] = ()
+    alternatives: tuple[Line[Alternative], ...] = ()
+    missing: tuple[Line[str], ...] = ()
+    advice: tuple[Line[Advice], ...] = ()
 
     @property
     def names(self) -> frozenset[str]:
         """The facts it takes."""
-        lines = (*self.evidence, *self.alternatives, *self.missing, *self.advice)
+        lines: tuple[Line[Any], ...] = (*self.evidence, *self.alternatives, *self.missing, *self.advice)
         return self.summary.names.union(*(each.names for each in lines))
 
 
@@ -224,10 +246,10 @@ def say(
         subject=subject,
         variant=variant or as_text.variant,
         severity=severity or as_text.severity,
-        evidence=(*(Evidence(*each) for each in _filled(as_text.evidence, facts)), *evidence),
-        alternatives=(*alternatives, *(Alternative(*each) for each in _filled(as_text.alternatives, facts))),
-        missing=(*missing, *(each for (each,) in _filled(as_text.missing, facts))),
-        advice=(*advice, *_advised(as_text.advice, facts)),
+        evidence=(*_told_of(as_text.evidence, facts), *evidence),
+        alternatives=(*alternatives, *_told_of(as_text.alternatives, facts)),
+        missing=(*missing, *_told_of(as_text.missing, facts)),
+        advice=(*advice, *_told_of(as_text.advice, facts)),
         rebalance_ids=rebalance_ids,
         claims=as_text.claims,
         lasting_ms=lasting_ms,
@@ -236,42 +258,40 @@ def say(
 
 def advise(name: str, /, **facts: object) -> Advice:
     """Return an advice that several diagnoses give."""
-    (advice,) = _advised((ADVICE[name],), facts)
+    (advice,) = _told_of((ADVICE[name],), facts)
     return advice
 
 
-def _advised(lines: Iterable[Line], facts: Facts) -> Iterator[Advice]:
-    for line in lines:
-        columns = line.fill(facts)
-        if columns is not None:
-            parameter, current, proposed, formula = columns
-            if parameter and proposed:
-                yield Advice(parameter, current or None, proposed, formula or "-")
+def _read(file: str) -> dict[str, Any]:
+    return tomllib.loads(_TEXTS.joinpath(file).read_text("utf-8"))
 
 
 def _wordings() -> Iterator[tuple[str, Wording]]:
     for file in _TEXTS.iterdir():
-        for rule, entry in tomllib.loads(file.read_text("utf-8")).items() if file.name != _ADVICE else ():
+        for rule, entry in _read(file.name).items() if file.name != _ADVICE else ():
             forms = {rule: entry} if "summary" in entry else {f"{rule}.{form}": each for form, each in entry.items()}
             for key, each in forms.items():
                 yield key, _wording(rule, {**entry.get(each.get("like"), {}), **each})
 
 
 def _wording(rule: str, entry: Mapping[str, Any]) -> Wording:
-    lines: dict[str, Any] = {
-        name: tuple(ADVICE[each] if name == "advice" and isinstance(each, str) else Line(each) for each in entry[name])
-        for name in ("evidence", "alternatives", "missing", "advice")
-        if name in entry
-    }
-    rest: dict[str, Any] = {name: entry[name] for name in ("severity", "variant", "claims") if name in entry}
-    return Wording(rule, SCALE[entry["confidence"]], Text(_on_one_line(entry["summary"])), **rest, **lines)
+    return Wording(
+        rule,
+        SCALE[entry["confidence"]],
+        Text(" ".join(entry["summary"].split())),
+        **{name: entry[name] for name in ("severity", "variant", "claims") if name in entry},
+        evidence=tuple(Line(each, Evidence) for each in entry.get("evidence", ())),
+        alternatives=tuple(Line(each, Alternative) for each in entry.get("alternatives", ())),
+        missing=tuple(Line(each, str) for each in entry.get("missing", ())),
+        advice=tuple(ADVICE[e] if isinstance(e, str) else _advice_line(e) for e in entry.get("advice", ())),
+    )
 
 
 _TEXTS, _ADVICE = resources.files(__package__).joinpath("texts"), "advice.toml"
 
 #: Advice that several diagnoses give, by name.
-ADVICE: Mapping[str, Line] = MappingProxyType(
-    {name: Line(columns) for name, columns in tomllib.loads(_TEXTS.joinpath(_ADVICE).read_text("utf-8")).items()}
+ADVICE: Mapping[str, Line[Advice]] = MappingProxyType(
+    {name: _advice_line(columns) for name, columns in _read(_ADVICE).items()}
 )
 #: By the diagnosis' id, or `id.form` where it is told in several ways.
 WORDINGS: Mapping[str, Wording] = MappingProxyType(dict(_wordings()))

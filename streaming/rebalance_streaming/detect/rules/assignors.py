@@ -43,6 +43,10 @@ def eager_assignor(look: Look) -> Iterator[Verdict]:
     churn = look.churn()
     if len(look.members) < look.thresholds.eager_members and churn < look.thresholds.churn_share:
         return
+    prints = [fingerprint(each, client_of(look, each)) for each in look.members]
+    libraries = {each.library for each in prints}
+    java = libraries == {JAVA} and all(each.release >= (3,) for each in prints)
+    librdkafka = libraries == {LIBRDKAFKA}
     cost = f"{kept} partitions stopped without moving in {len(recent)} rebalances of the last day"
     yield say(
         "eager_assignor",
@@ -55,18 +59,10 @@ def eager_assignor(look: Look) -> Iterator[Verdict]:
         kept=cost,
         cost=cost if kept else None,
         churn=churn,
-        how=_way_to_cooperate(look),
+        java=java,
+        librdkafka=librdkafka,
+        other=not java and not librdkafka,
     )
-
-
-def _way_to_cooperate(look: Look) -> str:
-    prints = [fingerprint(each, client_of(look, each)) for each in look.members]
-    libraries = {each.library for each in prints}
-    if libraries == {JAVA} and all(each.release >= (3,) for each in prints):
-        return "cooperative-sticky only, in one rolling bounce: since 3.0 it is in the default list beside range"
-    if libraries == {LIBRDKAFKA}:
-        return "cooperative-sticky, with all members stopped at once: librdkafka does not mix it with an eager one"
-    return "cooperative-sticky; Java 2.4-2.8 in two rolling bounces: first add it everywhere, then remove the eager one"
 
 
 def assignor_migration_error(look: Look) -> Iterator[Verdict]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rebalance_contract import Advice, Alternative, Evidence, Subject
-from rebalance_streaming.detect.clients import ClientHistory
+from rebalance_contract import Advice, Evidence, Subject
 from rebalance_streaming.detect.departures import Departure, slot_of
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.verdict import STRONG, Verdict, subject_of
@@ -26,22 +25,12 @@ def same_slot(episode: Episode, departure: Departure) -> list[Departure]:
     return [past for past in episode.earlier if slot_of(past.member) == slot]
 
 
-def client_of(episode: Episode, departure: Departure) -> ClientHistory | None:
-    """Return the reports of the client behind a departure."""
-    member = departure.member
-    return episode.history.clients.of(member)
-
-
 def missing_reports(departure: Departure) -> tuple[str, ...]:
     """Return what would have told more, where what there is leaves doubt."""
     if departure.liveness is not None or departure.confidence >= STRONG:
         return ()
-    return (f"client metrics of {host_of(departure)}: reports on time, late or missing would separate these",)
-
-
-def host_of(departure: Departure) -> str:
-    """Return the host of a member for people."""
-    return departure.member.host or "the member's host"
+    host = departure.member.host or "the member's host"
+    return (f"client metrics of {host}: reports on time, late or missing would separate these",)
 
 
 def say_lost(
@@ -54,7 +43,6 @@ def say_lost(
     confidence: float | None = None,
     variant: str | None = None,
     evidence: tuple[Evidence, ...] | None = None,
-    alternatives: tuple[Alternative, ...] = (),
     missing: tuple[str, ...] | None = None,
     advice: tuple[Advice, ...] = (),
     **facts: Any,
@@ -70,7 +58,6 @@ def say_lost(
         confidence=confidence,
         variant=variant,
         evidence=departure.evidence if evidence is None else evidence,
-        alternatives=alternatives,
         missing=missing_reports(departure) if missing is None else missing,
         advice=advice,
         member=departure.member,

@@ -1,17 +1,26 @@
-"""Members lost although their process was there: heartbeats starved, blocked, frozen or cut off (catalogue §4.3)."""
+"""Members whose heartbeats stopped (catalogue §4.3): starved, blocked, frozen or cut off, or with their process gone.
+
+Static members that were lost with their process are judged here as well (§4.4); those that stand, in `static_members`.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from rebalance_contract import Alternative
-from rebalance_streaming.detect.advice import blocked_heartbeat_advice, longer_session, starvation_advice
+from rebalance_streaming.detect.advice import (
+    blocked_heartbeat_advice,
+    graceful_stop_advice,
+    longer_session,
+    session_for_absence,
+    starvation_advice,
+)
 from rebalance_streaming.detect.bugs import upgrade_advice
-from rebalance_streaming.detect.departures import SESSION_EXPIRED, Departure
+from rebalance_streaming.detect.departures import SESSION_EXPIRED, UNKNOWN, Departure, slot_of
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.fingerprints import AIOKAFKA, KAFKA_PYTHON, KAFKAJS
+from rebalance_streaming.detect.history import GroupHistory, partition_names
 from rebalance_streaming.detect.liveness import GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
-from rebalance_streaming.detect.rules.circumstances import THAW_MS, client_of, is_busy, same_slot, say_lost
+from rebalance_streaming.detect.rules.circumstances import THAW_MS, is_busy, same_slot, say_lost
 from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG, Verdict, subject_of
 
 #: kafka-python versions whose heartbeats starve: behind an idle poll, after a dead-lock, behind a busy loop.
@@ -20,6 +29,8 @@ _STARVATION = (
     ((1, 4, 7), (2, 0, 2), "deadlock"),
     ((2, 0, 2), (2, 2, 8), "lock_contention"),
 )
+#: What a process reports that has not ended.
+_ALIVE = (STARVED, PAUSED, UNREACHABLE, HEALTHY)
 
 
 def starvation(episode: Episode, departure: Departure) -> Verdict | None:
@@ -34,27 +45,30 @@ def starvation(episode: Episode, departure: Departure) -> Verdict | None:
         return _held(episode, departure)
     if departure.liveness is None and variant is not None and not is_busy(departure) and departure.back_as is not None:
         again = any(past.member.client_id == departure.member.client_id for past in same_slot(episode, departure))
-        other = Alternative("member_crash", "it came back and its version is known for this")
-        return _starved(episode, departure, variant, STRONG if again else PLAUSIBLE, other)
+        return _starved(episode, departure, variant, STRONG if again else PLAUSIBLE)
     return None
 
 
 def _held(episode: Episode, departure: Departure) -> Verdict:
     """Say that something kept the interpreter's lock: what stood still was its threads, the process itself worked."""
     switched = _switched(departure)
-    why = "the process kept switching threads" if switched else "a client of this version starves so"
     held = [
         replace(each, field="held", rule="none of its threads got the interpreter") if each.field == PAUSED else each
         for each in departure.evidence
     ]
-    departure = replace(departure, evidence=tuple(held))
-    label = STRONG if switched else PLAUSIBLE
-    return _starved(episode, departure, "native_code", label, Alternative("process_pause", why))
+    return _starved(
+        episode,
+        replace(departure, evidence=tuple(held)),
+        "native_code",
+        STRONG if switched else PLAUSIBLE,
+        switched=switched,
+    )
 
 
 def _starved(
-    episode: Episode, departure: Departure, variant: str, confidence: float, *alternatives: Alternative
+    episode: Episode, departure: Departure, variant: str, confidence: float, *, switched: bool | None = None
 ) -> Verdict:
+    """Say that heartbeats starved. `switched`: whether threads went on while all stood still; null: it did not."""
     client, kip848 = departure.client, episode.rebalance.type == "consumer"
     upgrade = upgrade_advice(client.library, client.release, "heartbeat_starvation", kip848=kip848)
     return say_lost(
@@ -62,10 +76,12 @@ def _starved(
         departure,
         confidence=confidence,
         variant=variant,
-        alternatives=alternatives,
         advice=starvation_advice(departure, variant, upgrade),
         library=client.library,
         version=client.version,
+        unseen=departure.liveness is None,
+        held=switched is not None,
+        switched=switched,
     )
 
 
@@ -161,7 +177,7 @@ def unreachable(episode: Episode, departure: Departure) -> Verdict | None:
         return None
     if departure.liveness in (GONE, RESTARTED, PAUSED, STARVED):
         return None
-    client, session = client_of(episode, departure), departure.session_ms
+    client, session = episode.history.clients.of(departure.member), departure.session_ms
     longer = longer_session(
         session,
         departure.client.heartbeat_ms,
@@ -182,3 +198,164 @@ def _whole_host_lost(episode: Episode, host: str) -> bool:
     gone = {each.member.member_id for each in episode.departures}
     spared = [each for each in episode.rebalance.members_before if each.host == host and each.member_id not in gone]
     return bool(episode.elsewhere.groups) and host in episode.elsewhere.hosts and not spared
+
+
+# --- Processes that ended without a word ---
+
+
+def static_absence(episode: Episode, departure: Departure) -> Verdict | None:
+    """A static member was away for longer than its session and came back (KIP-345)."""
+    member, session = departure.member, departure.session_ms
+    if member.group_instance_id is None or departure.likely != SESSION_EXPIRED or departure.back_ms is None:
+        return None
+    if departure.liveness == HEALTHY:
+        return None
+    # Where no commit was due, the last one says nothing of when it went.
+    away = departure.back_ms - departure.to_ms + (departure.silence_ms or session)
+    longer = session_for_absence(session, away, of_client=member.session_timeout_ms is not None)
+    since_ms = departure.to_ms
+    return say_lost("static_session_too_short.lost", departure, since_ms, missing=(), advice=(longer,), away=away)
+
+
+def static_ghost(episode: Episode, departure: Departure) -> Verdict | None:
+    """A static instance is gone for good; nobody read its partitions until its session ended."""
+    member = departure.member
+    if member.group_instance_id is None or departure.likely != SESSION_EXPIRED or departure.back_ms is not None:
+        return None
+    if departure.liveness in _ALIVE:
+        return None
+    subject = subject_of(member, partitions=partition_names(member.partitions)[:20])
+    return say_lost("static_member_ghost.lost", departure, subject=subject)
+
+
+def ungraceful(episode: Episode, departure: Departure) -> Verdict | None:
+    """An instance was replaced without leaving: its ghost stayed until its session ended."""
+    if departure.likely != SESSION_EXPIRED or departure.member.group_instance_id:
+        return None
+    if departure.liveness in (STARVED, HEALTHY):
+        return None
+    successor = _successor_before_loss(episode, departure)
+    if successor is None:
+        return None
+    return say_lost(
+        "ungraceful_shutdown",
+        departure,
+        confidence=_ghost_confidence(departure),
+        advice=graceful_stop_advice(departure),
+        successor=successor,
+        reported=departure.liveness is not None,
+    )
+
+
+def _ghost_confidence(departure: Departure) -> float:
+    """A starved client, too, joins anew while its old id is still there, so without reports its library decides."""
+    if departure.liveness in (GONE, RESTARTED):
+        return STRONG
+    return PLAUSIBLE if departure.client.may_starve is False else HINT
+
+
+def _successor_before_loss(episode: Episode, departure: Departure) -> str | None:
+    """Return a member of the same client that joined while this one was silent and not yet removed."""
+    slot, history = slot_of(departure.member), episode.history
+    silent_from = departure.to_ms - departure.session_ms - 5_000
+    for generation in episode.rebalance.generations:
+        for member_id in generation.joined:
+            if member_id != departure.member.member_id and _is_of(history, member_id, slot):
+                return member_id
+        if departure.member.member_id in generation.left:
+            break
+    for each in history.in_order():
+        if each.rebalance_id == episode.rebalance.rebalance_id or (each.completed_at_ms or 0) < silent_from:
+            continue
+        if each.started_before_ms > departure.to_ms:
+            break
+        for member_id in each.joined:
+            beside = departure.member.member_id in {m.member_id for m in each.members_before}
+            if beside and member_id != departure.member.member_id and _is_of(history, member_id, slot):
+                return member_id
+    return None
+
+
+def _is_of(history: GroupHistory, member_id: str, slot: tuple[str, str]) -> bool:
+    member = history.members.get(member_id)
+    return member is not None and slot_of(member) == slot
+
+
+def crash(episode: Episode, departure: Departure) -> Verdict | None:
+    """The process died without a word and the session ran out."""
+    if departure.likely != SESSION_EXPIRED or departure.liveness in _ALIVE:
+        return None
+    confidence = _crash_confidence(episode, departure)
+    if confidence is None:
+        return None
+    return say_lost(
+        "member_crash",
+        departure,
+        departure.to_ms - (departure.silence_ms or departure.session_ms),
+        confidence=confidence,
+        returned=departure.back_ms is not None,
+        reported=departure.liveness is not None,
+    )
+
+
+def _crash_confidence(episode: Episode, departure: Departure) -> float | None:
+    """Return how sure a crash is; null where it is no likelier than something else."""
+    if departure.liveness == RESTARTED or (departure.liveness == GONE and not _may_come_back(episode, departure)):
+        return CERTAIN
+    known = departure.client.may_starve is False
+    if departure.back_ms is None:
+        return _absence_confidence(episode, departure, known=known)
+    if departure.back_ms - departure.to_ms <= THAW_MS:
+        return None
+    if known:
+        return PLAUSIBLE
+    return HINT if is_busy(departure) else None
+
+
+def _absence_confidence(episode: Episode, departure: Departure, *, known: bool) -> float | None:
+    """Judge by how long it has been away: what starved or stood still is back within minutes."""
+    if _may_come_back(episode, departure):
+        return None
+    if _waited_long(episode, departure):
+        return HINT if _came_back_before(episode, departure) else PLAUSIBLE
+    return PLAUSIBLE if known else HINT
+
+
+def _may_come_back(episode: Episode, departure: Departure) -> bool:
+    """Whether it was lost before, came back then, and has not been away for long."""
+    return _came_back_before(episode, departure) and not _waited_long(episode, departure)
+
+
+def _came_back_before(episode: Episode, departure: Departure) -> bool:
+    return any(past.back_ms is not None for past in same_slot(episode, departure))
+
+
+def _waited_long(episode: Episode, departure: Departure) -> bool:
+    return episode.now_ms - departure.to_ms >= episode.thresholds.formation_window_ms
+
+
+def frozen_or_starved(episode: Episode, departure: Departure) -> Verdict | None:
+    """It was lost by its session, came back, and nothing separates what may have happened."""
+    if departure.likely != SESSION_EXPIRED:
+        return None
+    began_ms = episode.rebalance.started_before_ms
+    if departure.liveness == HEALTHY:
+        return say_lost("undetermined.healthy", departure, began_ms, missing=())
+    returned = departure.back_ms is not None
+    if departure.client.may_starve is False and returned:
+        pause_ms, heartbeat_ms = departure.silence_ms or departure.session_ms, departure.client.heartbeat_ms
+        return say_lost(
+            "process_pause.back_soon",
+            departure,
+            subject=subject_of(departure.member, hosts=(departure.member.host,)),
+            advice=(longer_session(departure.session_ms, heartbeat_ms, pause_ms=pause_ms),),
+        )
+    return say_lost("undetermined.silent", departure, began_ms, missing=(), returned=returned)
+
+
+def unknown_loss(episode: Episode, departure: Departure) -> Verdict | None:
+    """Nothing was due from the member before it was gone, so nothing tells how it went."""
+    if departure.likely != UNKNOWN:
+        return None
+    began_ms = episode.rebalance.started_before_ms
+    return say_lost("undetermined.gone", departure, began_ms, missing=())

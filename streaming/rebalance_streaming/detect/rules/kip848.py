@@ -19,7 +19,6 @@ from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.fingerprints import fingerprint
 from rebalance_streaming.detect.history import partition_names, places
 from rebalance_streaming.detect.look import Condition, Look
-from rebalance_streaming.detect.rules import livelock
 from rebalance_streaming.detect.rules.standing import client_of, is_harmed, size_of
 from rebalance_streaming.detect.verdict import INFO, PAGE, TICKET, Verdict, subject_of
 from rebalance_streaming.detect.wording import say
@@ -30,7 +29,6 @@ _HEARTBEATS, _HEARTBEAT_MS = 3, 5_000
 #: Share of its rebalance time-out after which a member that keeps partitions is likely to be thrown out.
 _LATE = 0.5
 _CALM = of_family("benign") | with_trait("orderly")
-_SHORTER = "twice the longest batch: it bounds how long receivers wait"
 _MEMBER_REASONS = frozenset({"join", "departure", "replacement", "swap"})
 
 
@@ -69,7 +67,6 @@ def _holding(look: Look, member: Member, since: int) -> Verdict:
         severity=PAGE if is_harmed(look, [pending]) else TICKET if late else INFO,
         advice=_upgrade(member, client),
         member=member,
-        host=member.host or "the member",
         partitions=size_of(pending),
         held=look.now_ms - since,
         victims=victims,
@@ -77,7 +74,6 @@ def _holding(look: Look, member: Member, since: int) -> Verdict:
         limit=limit,
         poll_age=_poll_age(client),
         reported=client is not None,
-        proposed=_SHORTER,
     )
 
 
@@ -113,13 +109,11 @@ def explain_fenced(episode: Episode, departure: Departure) -> Verdict:
         advice=_upgrade(member, client),
         rebalance_ids=(rebalance.rebalance_id,),
         member=member,
-        host=member.host or "the member",
         limit_ms=limit,
         got=[m for m in rebalance.members_after if places(m.partitions) & places(member.partitions)],
         poll_age=_poll_age(client),
         reported=client is not None,
         limit=member.rebalance_timeout_ms,
-        proposed=_SHORTER,
     )
 
 
@@ -227,7 +221,6 @@ def _churning(look: Look, rebalances: Sequence[Rebalance], epochs: Sequence[Gene
 
 
 CONDITIONS: tuple[Condition, ...] = (
-    *livelock.CONDITIONS,
     Condition(reconciliation_stuck, inputs.COMMITS | inputs.ENDS | inputs.CLIENTS),
     Condition(assigning_stuck),
     Condition(epoch_churn),

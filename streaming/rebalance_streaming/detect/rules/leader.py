@@ -1,18 +1,30 @@
-"""The group's leader (catalogue §4.5): one that rejoins without need, one that is slow to assign or fails to.
+"""What the group's leader does (catalogue §4.5): it rejoins without need, is slow to assign or fails, never settles.
 
-Receives one group's rebalances; all of this is in the log: the leader's sync phase, and rounds that got no record.
+Receives one group's rebalances; all of this is in the log: the leader's sync phase, and rounds that got no record. A
+cooperative assignor needs one follow-up to hand out what was revoked; a longer series means that what one round revokes
+the next does not settle (§4.4).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
-from rebalance_contract import Advice, Member, Rebalance, Subject
+from rebalance_contract import Advice, Generation, Member, Rebalance, Subject
 from rebalance_streaming.detect import inputs
+from rebalance_streaming.detect.bugs import STREAMS
 from rebalance_streaming.detect.fingerprints import fingerprint
 from rebalance_streaming.detect.look import DAY_MS, Condition, Look
-from rebalance_streaming.detect.rules.standing import client_of, leader_of, size_of, sync_ms, upgrade_for
+from rebalance_streaming.detect.rules.standing import (
+    STREAMS_ASSIGNOR,
+    client_of,
+    is_harmed,
+    leader_of,
+    size_of,
+    sync_ms,
+    upgrade_for,
+)
 from rebalance_streaming.detect.verdict import INFO, PAGE, TICKET, Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 
@@ -24,6 +36,7 @@ _CONNECT_FACTOR = 4
 #: Sarama's leader checks its metadata, and ends its session when that fails, this often.
 _REFRESH_MS, _REFRESH_SLACK = 600_000, 0.05
 _FAILING_A_DAY = 2
+_FOLLOW_UP, _STREAMS = "cooperative_followup", "streams_internal"
 
 
 def leader_rejoin_loop(look: Look) -> Iterator[Verdict]:
@@ -156,4 +169,75 @@ def _upgrade(look: Look, leader: Member | None) -> tuple[Advice, ...]:
     return upgrade_for(prints, "assignor_slow_or_failing")
 
 
-CONDITIONS: tuple[Condition, ...] = (Condition(leader_rejoin_loop), Condition(assignor_slow_or_failing, inputs.CLIENTS))
+# --- Cooperative rebalances that call for the next one without end ---
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """One follow-up generation, when it was complete, and the rebalance it belongs to."""
+
+    at_ms: int
+    generation: Generation
+    rebalance: Rebalance
+
+
+def cooperative_livelock(look: Look) -> Iterator[Verdict]:
+    """Follow-up rebalances trigger each other (KAFKA-13891, KAFKA-14382, confluentinc/librdkafka#4800, #4059)."""
+    runs = [each for each in _runs(look) if len(each) >= look.thresholds.livelock_generations]
+    if not runs:
+        return
+    last = runs[-1]
+    rebalance = last[-1].rebalance
+    leader = leader_of(rebalance)
+    prints = None if leader is None else fingerprint(leader, client_of(look, leader))
+    library = STREAMS if rebalance.protocol == STREAMS_ASSIGNOR else None
+    upgrade = upgrade_for(prints, "cooperative_livelock", library=library)
+    yield say(
+        "cooperative_livelock",
+        last[0].at_ms,
+        Subject() if leader is None else subject_of(leader),
+        severity=PAGE if is_harmed(look, [each.partitions for each in look.members]) else TICKET,
+        advice=upgrade,
+        rebalance_ids=tuple(dict.fromkeys(each.rebalance.rebalance_id for run in runs for each in run)),
+        rounds=len(last),
+        lasted=last[-1].at_ms - last[0].at_ms,
+        sync=max((sync_ms(each.generation) for each in last), default=0),
+        leader=leader,
+        versions_known=_versions_known(look),
+        upgrade=bool(upgrade),
+    )
+
+
+def _runs(look: Look) -> list[list[_Round]]:
+    """Return series of follow-ups, oldest first; a series ends with another kind of generation or a longer pause."""
+    runs: list[list[_Round]] = [[]]
+    for each in _follow_ups(look):
+        last = runs[-1][-1] if runs[-1] else None
+        if each is None:
+            runs.append([])
+        elif last is not None and each.at_ms - last.at_ms >= look.thresholds.livelock_spacing_ms:
+            runs.append([each])
+        else:
+            runs[-1].append(each)
+    return [run for run in runs if run]
+
+
+def _follow_ups(look: Look) -> Iterator[_Round | None]:
+    """Yield follow-ups in order, and null for every generation that is none."""
+    for rebalance in look.history.in_order():
+        reasons = (_FOLLOW_UP, _STREAMS) if rebalance.protocol == STREAMS_ASSIGNOR else (_FOLLOW_UP,)
+        for generation in rebalance.generations:
+            at_ms = generation.assigned_at_ms or generation.join_ended_at_ms or rebalance.started_before_ms
+            same = generation.reason in reasons and not generation.joined and not generation.left
+            yield _Round(at_ms, generation, rebalance) if same else None
+
+
+def _versions_known(look: Look) -> bool:
+    return all(fingerprint(each, client_of(look, each)).release for each in look.members)
+
+
+CONDITIONS: tuple[Condition, ...] = (
+    Condition(leader_rejoin_loop),
+    Condition(assignor_slow_or_failing, inputs.CLIENTS),
+    Condition(cooperative_livelock, inputs.COMMITS | inputs.ENDS | inputs.CLIENTS),
+)

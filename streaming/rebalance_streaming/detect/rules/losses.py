@@ -10,15 +10,18 @@ from collections.abc import Callable
 
 from rebalance_streaming.detect.departures import FENCED, Departure
 from rebalance_streaming.detect.episode import Episode
-from rebalance_streaming.detect.rules.exits import (
+from rebalance_streaming.detect.rules.heartbeats import (
+    blocked_heartbeat,
     crash,
     frozen_or_starved,
+    pause,
+    starvation,
     static_absence,
     static_ghost,
     ungraceful,
     unknown_loss,
+    unreachable,
 )
-from rebalance_streaming.detect.rules.heartbeats import blocked_heartbeat, pause, starvation, unreachable
 from rebalance_streaming.detect.rules.kip848 import explain_fenced
 from rebalance_streaming.detect.rules.polling import barrier_holder, poll_overrun, static_stall
 from rebalance_streaming.detect.verdict import Verdict

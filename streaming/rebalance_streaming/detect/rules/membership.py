@@ -1,6 +1,6 @@
 """How members come and go (catalogue §4.4): deploys that static membership would spare, scalers, phantoms.
 
-Receives a group as it stands with its past departures. What static members do wrong is judged in `static_names` and
+Receives a group as it stands with its past departures. What static members do wrong is judged in
 `static_members`.
 """
 
@@ -17,7 +17,7 @@ from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.fingerprints import fingerprint
 from rebalance_streaming.detect.history import partition_names
 from rebalance_streaming.detect.look import DAY_MS, Condition, Look
-from rebalance_streaming.detect.rules import static_members, static_names
+from rebalance_streaming.detect.rules import static_members
 from rebalance_streaming.detect.rules.standing import came_back_ms, client_of, positions_of, recent_past
 from rebalance_streaming.detect.verdict import PLAUSIBLE, STRONG, UNDETERMINED, Verdict, subject_of
 from rebalance_streaming.detect.wording import say
@@ -176,7 +176,6 @@ def _phantoms(look: Look, twins: list[Member], silent: list[Member], since: int)
         since,
         subject_of(*silent, partitions=partitions[:20]),
         member=silent[0],
-        host=silent[0].host or "the member",
         times=len(twins),
         silent=len(silent),
         partitions=len(partitions),
@@ -188,6 +187,5 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(static_membership_missing),
     Condition(autoscaler_flapping),
     Condition(phantom_members, inputs.COMMITS | inputs.ENDS | inputs.CLIENTS),
-    *static_names.CONDITIONS,
     *static_members.CONDITIONS,
 )

@@ -229,7 +229,6 @@ def member_flapping(look: Look) -> Iterator[Verdict]:
             subject_of(member),
             rebalance_ids=_rebalances_of(look, slot, lives),
             member=member,
-            host=member.host or "its host",
             times=len(lives),
         )
 

@@ -1,4 +1,4 @@
-"""Partitions that do not advance, or not fast enough, or that nobody reads (catalogue §4.7).
+"""Partitions that do not advance, or not fast enough, and clients that go on without the group (catalogue §4.7).
 
 Receives a group that is settled; compares what it committed with where its partitions end. Without probed end offsets
 nothing is said: nobody knows then whether records wait.
@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import ceil
 from statistics import median
 
-from rebalance_contract import Member, Partitions, Subject
-from rebalance_contract.clients import CONSUMED_RATE
+from rebalance_contract import Member, Partitions, Rebalance, Subject
+from rebalance_contract.clients import COMMIT_RATE, COMMIT_TOTAL, CONSUMED_RATE, CONSUMED_TOTAL
 from rebalance_streaming.detect import inputs
+from rebalance_streaming.detect.clients import ClientHistory, Sight
 from rebalance_streaming.detect.fingerprints import fingerprint
 from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.progress import Position
-from rebalance_streaming.detect.rules.evicted import commit_failures_after_rebalance, zombie_member
 from rebalance_streaming.detect.rules.standing import client_of, positions_of
 from rebalance_streaming.detect.rules.unread import commit_only_group, empty_group_with_lag, orphan_partition
 from rebalance_streaming.detect.verdict import CERTAIN, STRONG, Verdict, subject_of
@@ -35,11 +36,14 @@ _BEHIND = 1 / 15
 _FRESH_MS = 60_000
 #: End offsets are remembered this far apart.
 _END_SPACING_MS = 10_000
+#: Rates look back two windows of 30 s: what they say is about the time before that as well.
+_RATE_WINDOW_MS = 60_000
+#: A client learns late that it is out, and clocks differ.
+_SLACK_MS = 5_000
+_REPORTED_MS = 120_000
 
 
 # --- Standing still ---
-
-
 def stalled_consumer(look: Look) -> Iterator[Verdict]:
     """A member is there and takes part, but commits nothing while records wait (IBM/sarama#2855; Cloudflare)."""
     if look.is_young or look.history.progress.ends_since() is None:
@@ -210,8 +214,6 @@ def _places(positions: Sequence[Position]) -> Partitions:
 
 
 # --- Advancing, but too slowly ---
-
-
 @dataclass(frozen=True, slots=True)
 class _Flow:
     """Records per second into and out of a group's partitions, over the same stretch of time, and what waits."""
@@ -312,6 +314,99 @@ def _skew(look: Look, position: Position, total: int) -> Iterator[Verdict]:
             share=lag / total,
             limits=look.thresholds,
         )
+
+
+# --- Clients that go on without the group, or whose commits fail ---
+
+
+def _moved(sights: Sequence[Sight], total: str, rate: str | None, since_ms: int) -> bool | None:
+    """Whether something was counted in these reports, all after `since_ms`; null when they do not tell."""
+    counted = [each.values[total] for each in sights if total in each.values]
+    if len(counted) > 1:
+        return any(after > before for before, after in pairwise(counted))
+    told = [
+        each.values[rate]
+        for each in sights
+        if rate is not None and rate in each.values and each.emitted_ms >= since_ms + _RATE_WINDOW_MS
+    ]
+    return told[-1] > 0 if told else None
+
+
+# --- Zombies ---
+def zombie_member(look: Look) -> Iterator[Verdict]:
+    """A client that was removed from the group keeps on consuming."""
+    picture = look.history.picture
+    if picture is None or picture.rebalancing_since_ms is not None:
+        return
+    present = {each.member_id for each in look.members}
+    for client in look.history.clients:
+        latest = client.latest()
+        if latest is None or latest.member_id is None or latest.member_id in present:
+            continue
+        gone_ms = _gone_ms(look, latest.member_id)
+        if gone_ms is not None and look.is_within(latest.emitted_ms, _REPORTED_MS):
+            yield from _zombie(look, client, latest.member_id, gone_ms)
+
+
+def _gone_ms(look: Look, member_id: str) -> int | None:
+    """Return when a member was out of the group; null when it never was seen in it."""
+    for each in reversed(look.history.in_order()):
+        if member_id in {m.member_id for m in each.members_before}:
+            return None if member_id in {m.member_id for m in each.members_after} else each.completed_at_ms
+    return None
+
+
+def _zombie(look: Look, client: ClientHistory, member_id: str, gone_ms: int) -> Iterator[Verdict]:
+    after = [s for s in client.sights if s.member_id == member_id and s.emitted_ms >= gone_ms + _SLACK_MS]
+    member = look.history.members.get(member_id)
+    if member is None or not _moved(after, CONSUMED_TOTAL, CONSUMED_RATE, gone_ms):
+        return
+    cause = next((each.rule for each in reversed(look.past) if each.member.member_id == member_id), None)
+    lasted = after[-1].emitted_ms - gone_ms
+    yield say("zombie_member", gone_ms, subject_of(member), member=member, lasted=lasted, cause=cause)
+
+
+# --- Commits that fail ---
+def commit_failures_after_rebalance(look: Look) -> Iterator[Verdict]:
+    """Since a rebalance a member consumes, but none of its commits is stored: they are refused, or not tried."""
+    latest = next(reversed(look.history.in_order()), None) if look.history.clients.known else None
+    if latest is None or latest.completed_at_ms is None or not look.is_settled:
+        return
+    for member in look.members:
+        client = look.history.clients.of(member)
+        if client is not None and client.sights and member.partitions:
+            yield from _failing(look, client, member, latest)
+
+
+def _failing(look: Look, client: ClientHistory, member: Member, rebalance: Rebalance) -> Iterator[Verdict]:
+    done_ms, progress = rebalance.completed_at_ms or 0, look.history.progress
+    after = [s for s in client.sights if s.emitted_ms >= done_ms + _SLACK_MS]
+    rhythm = progress.rhythm(member.partitions or {}, done_ms)
+    quiet_ms = max(_RATE_WINDOW_MS, 3 * (rhythm.gap_ms or 0)) + _SLACK_MS
+    if not after or rhythm.gap_ms is None or after[-1].emitted_ms - done_ms < quiet_ms:
+        return
+    fresh = look.is_within(after[-1].emitted_ms, _REPORTED_MS)
+    if not fresh or not _moved(after, CONSUMED_TOTAL, CONSUMED_RATE, done_ms):
+        return
+    if progress.commits_between(member.partitions or {}, done_ms, look.now_ms):
+        return
+    yield _failing_verdict(look, member, rebalance, tried=_moved(after, COMMIT_TOTAL, COMMIT_RATE, done_ms))
+
+
+def _failing_verdict(look: Look, member: Member, rebalance: Rebalance, *, tried: bool | None) -> Verdict:
+    done_ms = rebalance.completed_at_ms or rebalance.started_before_ms
+    return say(
+        "commit_failures_after_rebalance",
+        done_ms,
+        subject_of(member),
+        confidence=STRONG if tried is None else CERTAIN,
+        variant={True: "refused", False: "not_tried", None: None}[tried],
+        rebalance_ids=(rebalance.rebalance_id,),
+        member=member,
+        lasted=look.now_ms - done_ms,
+        told={True: "go on, and none is stored", False: "stopped", None: "not told"}[tried],
+        known=tried is not None,
+    )
 
 
 CONDITIONS: tuple[Condition, ...] = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.look import Condition, Recollection
 from rebalance_streaming.detect.rules import (
+    benign,
     configuration,
     coordinator,
-    frameworks,
     kip848,
     loops,
     membership,
@@ -32,7 +32,7 @@ CONDITIONS: tuple[Condition, ...] = (
     *loops.CONDITIONS,
     *coordinator.CONDITIONS,
     *kip848.CONDITIONS,
-    *frameworks.CONDITIONS,
+    *benign.CONDITIONS,
     *configuration.CONDITIONS,
     *membership.CONDITIONS,
     *progress.CONDITIONS,
