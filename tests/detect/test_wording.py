@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,35 @@ def test_a_finding_is_as_sure_as_one_of_the_four_steps():
     assert [one_down(each) for each in (CERTAIN, STRONG, PLAUSIBLE, HINT)] == [STRONG, PLAUSIBLE, HINT, HINT]
 
 
+FIELDS = {
+    "confidence": set(SCALE),
+    "severity": {"page", "ticket", "info"},
+    "claims": {True},
+}
+LENGTHS = {"evidence": 4, "alternatives": 2, "missing": 1, "advice": 4}
+
+
+def entries() -> list[tuple[str, dict[str, Any]]]:
+    """Return every entry of the texts, as it is written."""
+    found = []
+    for path in sorted((PACKAGE / "texts").glob("*.toml")):
+        for name, entry in tomllib.loads(path.read_text()).items() if path.name != "advice.toml" else ():
+            forms = {name: entry} if "summary" in entry else {f"{name}.{form}": each for form, each in entry.items()}
+            found += forms.items()
+    return found
+
+
+@pytest.mark.parametrize(("key", "entry"), entries(), ids=[key for key, _ in entries()])
+def test_an_entry_has_known_fields_and_columns(key: str, entry: dict[str, Any]):
+    """A misspelt field would not be told, and a column too many would be somewhere else."""
+    assert entry.keys() <= {*FIELDS, *LENGTHS, "summary", "variant", "like"}
+    assert {name for name, allowed in FIELDS.items() if name in entry and entry[name] not in allowed} == set()
+    for name, length in LENGTHS.items():
+        assert {len(line.columns) for line in getattr(WORDINGS[key], name)} <= {length}
+    sources = {line.columns[0] for line in WORDINGS[key].evidence if not line.columns[0].names}
+    assert {each.fill({}) for each in sources} <= {"log", "commits", "probes", "client_metrics", "zookeeper"}
+
+
 # --- The form of texts ---
 
 
@@ -138,6 +168,12 @@ def test_a_finding_is_as_sure_as_one_of_the_four_steps():
 def test_a_text_is_filled_with_facts(source: str, facts: dict[str, Any], told: str | None):
     """Facts have formats; a part or a text without its fact is not told."""
     assert Text(source).fill(facts) == told
+
+
+def test_a_summary_is_told_whatever_is_not_known():
+    """A name that is empty leaves a mark, and not a finding without a word."""
+    told = say("static_member_restart", 5, instance="", host="h", times=1)
+    assert told.summary == "Static member ? (h) was restarted in time; nobody else stopped."
 
 
 def test_a_fact_that_is_not_given_is_an_error():

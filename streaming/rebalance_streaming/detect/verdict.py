@@ -18,7 +18,7 @@ def one_down(confidence: float) -> float:
 
 PAGE, TICKET, INFO = "page", "ticket", "info"
 
-LOG, COMMITS, PROBES, CLIENT_METRICS, ZOOKEEPER = "log", "commits", "probes", "client_metrics", "zookeeper"
+LOG, COMMITS, PROBES, CLIENT_METRICS = "log", "commits", "probes", "client_metrics"
 
 UNDETERMINED = "undetermined"
 

@@ -6,7 +6,8 @@ the fact is so), `one/many` (which of two, by number). A member is told by its n
 first. What stands in `[ ]` is left out when a fact in it is null or empty, and so is a whole line of evidence, advice
 or the like. The last column of a line may be `if name` or `unless name`.
 
-The texts are parsed once. A fact that a text lacks is a KeyError; a test holds all texts and rules against each other.
+The texts are parsed once. A fact that a rule does not give is a KeyError; a test holds all rules and texts against
+each other. A form of a diagnosis may have all but what it says itself `like` another form of it.
 """
 
 from __future__ import annotations
@@ -110,13 +111,15 @@ class Text:
         self._parts, self.names = tuple(_parts(source)), frozenset(_names(source))
         self._constant = None if self.names else source
 
-    def fill(self, facts: Facts) -> str | None:
-        """Return the text with its facts; null where one of them is null."""
+    def fill(self, facts: Facts, unknown: str | None = None) -> str | None:
+        """Return the text with its facts, `unknown` in the place of one that is null; null where that is null, too."""
         if self._constant is not None:
             return self._constant
         told = ""
         for each in self._parts:
             text = each if isinstance(each, str) else each.fill(facts)
+            if text is None:
+                text = unknown
             if text is None:
                 return None
             told += text
@@ -226,7 +229,6 @@ def say(
     severity: str | None = None,
     variant: str | None = None,
     evidence: tuple[Evidence, ...] = (),
-    alternatives: tuple[Alternative, ...] = (),
     missing: tuple[str, ...] = (),
     advice: tuple[Advice, ...] = (),
     rebalance_ids: tuple[str, ...] = (),
@@ -235,19 +237,19 @@ def say(
 ) -> Verdict:
     """Return a verdict in the words of a diagnosis, or of its form `id.form`. Null: as the wording has it.
 
-    Given evidence comes after the wording's own, given alternatives, missing sources and advice before it.
+    Given evidence comes after the wording's own, given missing sources and advice before it.
     """
     as_text = WORDINGS[key]
     return Verdict(
         rule=as_text.rule,
         confidence=as_text.confidence if confidence is None else confidence,
-        summary=as_text.summary.fill(facts) or "",
+        summary=as_text.summary.fill(facts, unknown="?") or "",
         started_at_ms=since_ms,
         subject=subject,
         variant=variant or as_text.variant,
         severity=severity or as_text.severity,
         evidence=(*_told_of(as_text.evidence, facts), *evidence),
-        alternatives=(*alternatives, *_told_of(as_text.alternatives, facts)),
+        alternatives=tuple(_told_of(as_text.alternatives, facts)),
         missing=(*missing, *_told_of(as_text.missing, facts)),
         advice=(*advice, *_told_of(as_text.advice, facts)),
         rebalance_ids=rebalance_ids,
