@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,6 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from rebalance_contract import QueryStatus
 from rebalance_streaming.errors import StreamError
 from rebalance_streaming.spark import supervision
+from rebalance_streaming.spark.progress import QueryWatch
 from rebalance_streaming.spark.supervision import SupervisedQuery, root_cause
 from waiting import wait_for
 
@@ -25,7 +27,7 @@ STALL_SECONDS = 60.0
 def supervised(name: str, start: Callable[[], StreamingQuery], said: list[str]) -> SupervisedQuery:
     """Return a query under supervision."""
     status = QueryStatus("c", name, False, started_at_ms=1, updated_at_ms=1, trigger_ms=100)
-    return SupervisedQuery(status, None, start, said.append)
+    return SupervisedQuery(status, None, lambda _: start(), said.append)
 
 
 def now_ms() -> int:
@@ -86,6 +88,26 @@ def test_a_query_that_recovered_is_tried_soon_again(clock: SimpleNamespace):
     query.tend(0, STALL_SECONDS)
     assert len(runs) == count + 1
     assert query.status.error is None
+
+
+def test_a_query_that_read_the_log_up_is_started_anew_for_few_rows(monkeypatch: pytest.MonkeyPatch):
+    """Once, and between two batches."""
+    started: list[bool] = []
+    query_status = {"isTriggerActive": True}
+
+    def start(in_bulk: bool) -> StreamingQuery:
+        started.append(in_bulk)
+        return SimpleNamespace(isActive=True, status=query_status, stop=lambda: None)  # type: ignore[return-value]
+
+    status = QueryStatus("c", "activity", False, started_at_ms=1, updated_at_ms=1, trigger_ms=100)
+    query = SupervisedQuery(status, None, start, lambda _: None, in_bulk=True)
+    monkeypatch.setattr(QueryWatch, "look", lambda *_: None)
+    for caught_up, is_busy in [(False, False), (True, True), (True, False), (True, False), (True, False)]:
+        query.watch.status = replace(query.status, caught_up=caught_up)
+        query_status["isTriggerActive"] = is_busy
+        query.tend(0, STALL_SECONDS)
+    assert started == [True, False]
+    assert query.status.restarts == 0
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,7 @@ def _rate(spark: SparkSession, config: StreamConfig, query: Query, written: int,
         {_TOPIC: dict.fromkeys(range(fill.LOG_PARTITIONS), EARLIEST)},
         read_committed=read_committed,
         max_offsets_per_trigger=config.max_offsets_per_trigger,
+        with_headers=True,
     )
     writer = query(log).writeStream.format("noop").option("checkpointLocation", str(checkpoint))
     began = time.perf_counter()

@@ -38,7 +38,7 @@ from rebalance_streaming.spark.diagnosis import DIAGNOSIS, start_diagnosis
 from rebalance_streaming.spark.inputs import WatchedInputs
 from rebalance_streaming.spark.membership import MEMBERSHIP, fold_groups
 from rebalance_streaming.spark.progress import NEWEST, CatchUp
-from rebalance_streaming.spark.session import start_session
+from rebalance_streaming.spark.session import prefer_bulk, start_session
 from rebalance_streaming.spark.source import EARLIEST, read_log, rows_in_range
 from rebalance_streaming.spark.supervision import SupervisedQuery, root_cause
 
@@ -48,6 +48,8 @@ _LOOK_SECONDS, _STATUS_SECONDS = 0.5, 2.0
 _FLUSH_SECONDS, _STOP_SLACK_SECONDS = 5.0, 5.0
 #: How many rows before its end a new checkpoint begins to read a topic of probes or of client metrics at.
 _PROBES_BACK, _REPORTS_BACK = 20_000, 5_000
+#: A first start that has more positions of the log to read prepares its queries for many rows per batch.
+_BULK_POSITIONS = 500_000
 #: How many positions before a partition's end the start-up check reads: more than any run of markers.
 _CHECKED_POSITIONS = 1_000
 
@@ -63,6 +65,7 @@ class _Inputs:
     watched: WatchedInputs
     ends: LogEnds
     properties: Mapping[str, str]
+    is_first_start: bool
 
 
 def run(
@@ -96,7 +99,10 @@ def run(
         found = Baseline(cluster_id, config.source_topic, dict(ends.visible))
         baseline = open_checkpoint(spark, config.checkpoint, found)
         watched = WatchedInputs(config, cluster, baseline.first_live)
-        inputs = _Inputs(cluster, detect or DetectConfig(), watched, ends, java_properties(config.kafka))
+        properties = java_properties(config.kafka)
+        # A checkpoint whose log has not grown since it was made is as good as a new one.
+        is_first_start = baseline == found
+        inputs = _Inputs(cluster, detect or DetectConfig(), watched, ends, properties, is_first_start)
         check_source_delivers(spark, cluster, inputs.properties, ends)
         _run_queries(spark, config, inputs, stop, notify=notify, archive=archive)
     finally:
@@ -184,10 +190,24 @@ def _queries(
         ),
     }
     return [
-        SupervisedQuery(_initial_status(config, name, trigger_ms, catch_up), catch_up, start, notify)
+        SupervisedQuery(
+            _initial_status(config, name, trigger_ms, catch_up),
+            catch_up,
+            _prepared(spark, start),
+            notify,
+            in_bulk=inputs.is_first_start and catch_up is not None and catch_up.wanted > _BULK_POSITIONS,
+        )
         for name, (trigger_ms, catch_up, start) in every.items()
         if name in config.queries
     ]
+
+
+def _prepared(spark: SparkSession, start: Callable[[], StreamingQuery]) -> Callable[[bool], StreamingQuery]:
+    def start_prepared(in_bulk: bool) -> StreamingQuery:
+        prefer_bulk(spark, in_bulk=in_bulk)
+        return start()
+
+    return start_prepared
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,6 +331,7 @@ def _start_activity(spark: SparkSession, config: StreamConfig, inputs: _Inputs) 
         start,
         read_committed=True,
         max_offsets_per_trigger=config.max_offsets_per_trigger,
+        with_headers=True,
     )
     rows = pack_activity(_observe_newest(log), config, inputs.watched.eras(ACTIVITY))
     return _start(rows.withColumn("topic", F.lit(config.activity_topic)), config, inputs, ACTIVITY)

@@ -47,8 +47,9 @@ def read_log(
     *,
     read_committed: bool,
     max_offsets_per_trigger: int,
+    with_headers: bool = False,
 ) -> DataFrame:
-    """Return the source's columns (key, value, topic, partition, offset, timestamp, timestampType, headers).
+    """Return the source's columns: key, value, topic, partition, offset, timestamp, timestampType; headers if asked.
 
     Partitions are those of `starting_offsets`, which only matter where the checkpoint has none.
     """
@@ -56,7 +57,7 @@ def read_log(
     return (
         reader.option("startingOffsets", _as_json(starting_offsets))
         .option("maxOffsetsPerTrigger", max_offsets_per_trigger)
-        .option("includeHeaders", "true")
+        .option("includeHeaders", str(with_headers).lower())
         .option("kafka.isolation.level", "read_committed" if read_committed else "read_uncommitted")
         .load()
     )

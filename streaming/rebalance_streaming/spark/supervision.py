@@ -25,18 +25,23 @@ _RECOVERED_SECONDS = 300.0
 
 
 class SupervisedQuery:
-    """One query: running, or waiting to be started again."""
+    """One query: running, or waiting to be started again.
+
+    `start` is told whether it is to be fast with many rows, until the log has been read up once, or with few.
+    """
 
     def __init__(
         self,
         status: QueryStatus,
         catch_up: CatchUp | None,
-        start: Callable[[], StreamingQuery],
+        start: Callable[[bool], StreamingQuery],
         notify: Callable[[str], None],
+        *,
+        in_bulk: bool = False,
     ) -> None:
         self.name = status.query
         self.watch = QueryWatch(status, catch_up)
-        self._start, self._notify = start, notify
+        self._start, self._notify, self._in_bulk = start, notify, in_bulk
         self._query: StreamingQuery | None = None
         self._next_start = self._started = 0.0
         self._failures = 0
@@ -60,6 +65,9 @@ class SupervisedQuery:
             if self.watch.busy_ms(now_ms) > stall_seconds * 1000:
                 self.watch.status = replace(self.watch.status, is_stalled=True)
                 self.restart(f"a batch made no progress for {stall_seconds:.0f} s")
+            elif self._in_bulk and self.status.caught_up and self.is_between_batches():
+                self._in_bulk = False
+                self.renew()
 
     def restart(self, reason: str) -> None:
         """End the query; it starts again after a pause."""
@@ -88,7 +96,7 @@ class SupervisedQuery:
     def _try_start(self) -> None:
         self._started = time.monotonic()
         try:
-            self._query = self._start()
+            self._query = self._start(self._in_bulk)
             self.watch.begin()
         except (Py4JError, PySparkException, StreamError, DiagnosisError) as error:
             self._failed(root_cause(str(error)))
