@@ -10,7 +10,7 @@ DURATION ?=
 STORY ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint format type unit spark-test broker-test e2e bench docs lock clean
+.PHONY: help setup demo test test-all lint format type unit spark-test broker-test e2e bench docs lock release clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,9 +73,14 @@ docs: setup ## Write what is generated from the code: schemas, data flow, diagno
 	$(BIN)/python -m rebalance_deploy.settings_docs docs/configuration.md
 	$(BIN)/python -m grafana.generate grafana/dashboards
 
-lock: setup ## Resolve requirements/dev.txt again (needs uv on PATH)
-	uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
-	  --no-emit-find-links --extra dev pyproject.toml -o requirements/dev.txt
+UV := uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-find-links
+lock: setup ## Resolve requirements/*.txt again (needs uv on PATH)
+	$(UV) --extra dev pyproject.toml -o requirements/dev.txt
+	$(UV) --extra demo pyproject.toml -o requirements/runtime.txt
+	$(UV) requirements/release.in -o requirements/release.txt
+
+release: ## Build wheel, sdist and SBOM into dist/, and try them in a clean environment
+	.ci/release "$(PYTHON)"
 
 clean: ## Remove the environment and caches of this checkout (not the user's jar cache)
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache artifacts
