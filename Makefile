@@ -8,9 +8,12 @@ PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-re
 WORKERS ?= 2
 DURATION ?=
 STORY ?=
+ONLY ?=
+MINUTES ?= 30
+SEED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint format type unit spark-test broker-test e2e bench docs lock release clean
+.PHONY: help setup demo test test-all faults fuzz lint format type unit spark-test broker-test e2e bench docs lock release clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +40,13 @@ test: tools lint type ## Everything CI runs: lint, types, unit, Spark, real brok
 test-all: WORKERS = 0
 test-all: tools lint type ## The same plus the slow matrices; writes docs/accuracy*.md
 	ACCURACY_REPORT=1 $(PYTEST)
+
+faults fuzz: WORKERS = 0
+faults: setup tools ## Every fault with all its rounds, about an hour; writes docs/reliability.md. ONLY=broker: of such names
+	FAULTS_REPORT=1 $(PYTEST) -m faults $(if $(ONLY),-k "$(ONLY)")
+
+fuzz: setup ## Made-up client metrics and rows for MINUTES=30 of processor time, beginning with SEED=0
+	FAULTS_REPORT=1 FUZZ_MINUTES=$(MINUTES) FUZZ_SEED=$(SEED) $(PYTEST) tests/fuzz -k nonsense
 
 lint: setup ## Format check, lint and the architecture's import contracts
 	$(BIN)/ruff format --check .

@@ -11,6 +11,8 @@ from rebalance_deploy.embedded.kafka import DEFAULT_VERSION, EmbeddedKafka
 
 MakeBroker = Callable[..., EmbeddedKafka]
 
+pytest_plugins = ["faults.reporting"]
+
 #: Markers of the tests that take longest, longest first.
 _LONG = ("e2e", "broker", "spark")
 

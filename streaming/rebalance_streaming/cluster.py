@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from confluent_kafka import (
+    OFFSET_INVALID,
     Consumer,
     IsolationLevel,
     KafkaError,
@@ -158,22 +159,26 @@ class Cluster:
         )
 
     def _offsets(self, partitions: list[TopicPartition], spec: OffsetSpec, isolation: IsolationLevel) -> dict[int, int]:
+        """Return offsets by partition; -1 for a time after which there is no record."""
         deadline = time.monotonic() + REQUEST_SECONDS
         while True:
             asked = self._admin.list_offsets(
                 dict.fromkeys(partitions, spec), isolation_level=isolation, request_timeout=REQUEST_SECONDS
             )
             try:
-                return {at.partition: future.result().offset for at, future in asked.items()}
+                found = {at.partition: int(future.result().offset) for at, future in asked.items()}
+                if OFFSET_INVALID not in found.values():
+                    return found
+                reason, may_come = "a partition has no leader", True
             except KafkaException as error:
-                # A topic made a moment ago has no leader yet.
-                if time.monotonic() < deadline and error.args[0].code() in _NO_LEADER_YET:
-                    time.sleep(0.1)
-                    continue
+                reason, may_come = _text(error), error.args[0].code() in _NO_LEADER_YET
+            # A topic made a moment ago has no leader yet.
+            if not may_come or time.monotonic() >= deadline:
                 raise StreamError(
-                    f"cannot look up the ends of {partitions[0].topic} ({_text(error)}); grant DESCRIBE on it "
+                    f"cannot look up the ends of {partitions[0].topic} ({reason}); grant DESCRIBE on it "
                     "and check that every partition has a leader"
-                ) from None
+                )
+            time.sleep(0.1)
 
     def offsets_at(self, topic: str, time_ms: int) -> dict[int, int]:
         """Return each partition's first position at or after a time; its end where there is none."""
@@ -314,10 +319,12 @@ def _topic_of(future: Future[Any]) -> TopicLook | None:
 
 
 def _offset_of(future: Future[Any]) -> int | None:
+    """Return an end of a partition, null for one that nobody told: without a leader librdkafka has no error for it."""
     try:
-        return int(future.result().offset)
+        offset = int(future.result().offset)
     except KafkaException:
         return None
+    return None if offset == OFFSET_INVALID else offset
 
 
 def _failure(future: Future[Any]) -> KafkaError | None:

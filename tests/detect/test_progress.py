@@ -25,7 +25,7 @@ from detect.histories import (
     report,
     take,
 )
-from rebalance_contract import Probe
+from rebalance_contract import Probe, TopicOffsets
 from rebalance_streaming.detect.answers import Clocks, hold
 from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.look import ConditionRule
@@ -613,3 +613,13 @@ def test_a_young_idle_group_has_none_of_it():
         picture(T0, A, B, first_seen_ms=T0), probe(T0, ends=dict.fromkeys(range(4), 0)), commits(T0 + 1, {0: 0})
     )
     assert [verdict for rule in CONDITIONS for verdict in judge(rule, known, MINUTE)] == []
+
+
+def test_a_probe_costs_what_it_tells():
+    """Partition 19,999 of very many topics makes no arrays of 20,000."""
+    known = Progress()
+    told = {f"invented-{number}": TopicOffsets([19_999], [5]) for number in range(1_000)}
+    assert not known.take_ends(told, told, T0)
+    assert known.partition_counts() == {}
+    assert known.take_ends({"whole": TopicOffsets([0, 1], [5, 5])}, {"whole": TopicOffsets([0], [5])}, T0)
+    assert known.partition_counts() == {"whole": 2}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -190,11 +190,17 @@ def count_log(bootstrap: str) -> Counter[RecordKind]:
 
 
 @contextmanager
-def running_rig(directory: Path, *flags: str, **broker_settings: str) -> Iterator[Rig]:
-    """Start a broker and the monitor, and wait until the monitor is ready."""
+def running_rig(
+    directory: Path, *flags: str, prepare: Callable[[str], None] = lambda _: None, **broker_settings: str
+) -> Iterator[Rig]:
+    """Start a broker and the monitor, and wait until the monitor is ready.
+
+    `prepare` is given the broker's address before the monitor starts.
+    """
     with ExitStack() as stack:
         broker = stack.enter_context(EmbeddedKafka(config=broker_settings))
         create_topics(broker.bootstrap, {"orders": 4, "payments": 4})
+        prepare(broker.bootstrap)
         sources = local.loopback_sources(broker.bootstrap, directory, *flags)
         monitor = stack.enter_context(local.Monitor(sources, directory))
         monitor.wait_until_ready(threading.Event(), print, timeout_seconds=READY_SECONDS)

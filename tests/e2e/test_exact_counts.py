@@ -1,36 +1,23 @@
 """Every rebalance is counted once: against the broker's own log, across restarts of the stream, without a trace."""
 
 import dataclasses
-import itertools
-import json
 import os
 import signal
-import subprocess
-import sys
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from e2e.replaying import assert_replay_agrees
 from e2e.rig import OFFSETS_TOPIC, Rig, count_log, family, read_topic, running_rig
-from rebalance_contract import encode
 from rebalance_deploy.demo.workload import ConsumerSpec
-from rebalance_streaming.config import StreamConfig
-from rebalance_streaming.replay import Replay, make_engine, read_lines
 from rebalance_streaming.wire.decode import DecodedKey, decode_key
 from waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 SESSION_MS = 3_000
-
-#: One of the stream's rows, as JSON.
-Row = dict[str, Any]
-#: Rows by the fields that make their key.
-Rows = dict[tuple[Any, ...], Row]
 
 
 def spec(group: str, name: str, library: str = "confluent-kafka", **settings: str) -> ConsumerSpec:
@@ -139,143 +126,6 @@ def test_every_rebalance_is_counted_once_whatever_happens_to_the_stream(rig: Rig
     wait_for(lambda: rig.record_totals() == count_log(rig.broker.bootstrap), "every record to be counted")
     assert groups_known(rig) == set(final)
     assert_replay_agrees(rig)
-
-
-def assert_replay_agrees(rig: Rig) -> None:
-    """A recording of what the stream has read, replayed, has the same rows."""
-    await_same(rig, "rebalance", rebalances_differ)
-    await_same(rig, "group", groups_differ)
-    await_same(rig, "impact", impacts_differ)
-    await_same(rig, "lag", lags_differ)
-    said: list[dict[str, str]] = []
-    judged = {f"{group}/{name}" for group, name in rows(rig, "rebalances", ("group", "rebalance_id"))}
-
-    def agreed() -> bool:
-        # Who stays away is the surer to have crashed, so both must be asked at about the same time.
-        said[:] = [_causes(replay_recording(rig)["finding"].values()), causes(rig)]
-        return said[0] == said[1] and said[0].keys() == judged
-
-    wait_for(agreed, lambda: f"the same causes replayed and live, not {said}", 240, every=2)
-
-
-def await_same(rig: Rig, kind: str, difference: Callable[[Rig, Rows], dict[Any, Any]]) -> None:
-    """Wait until no row of a kind differs: the diagnosis publishes what it works out a moment later."""
-    found: dict[Any, Any] = {}
-
-    def same() -> bool:
-        found.clear()
-        found.update(difference(rig, replay_recording(rig)[kind]))
-        return not found
-
-    wait_for(same, lambda: f"the same {kind} rows replayed and live, not {found}", 120, every=2)
-
-
-#: Ends of the time that a rebalance may have begun or taken: they follow from when evidence was read, and the stream
-#: takes evidence up only while the rebalance is the latest.
-_BOUNDS = {"started_after_ms", "started_before_ms", "duration_min_ms", "duration_max_ms"}
-
-
-def rebalances_differ(rig: Rig, replayed: Rows) -> dict[Any, Any]:
-    """Return the fields that differ, by rebalance."""
-    return differences(rows(rig, "rebalances", ("group", "rebalance_id")), replayed, _BOUNDS)
-
-
-def groups_differ(rig: Rig, replayed: Rows) -> dict[Any, Any]:
-    """Return the fields that differ, by group, but for durations: they follow from the bounds above."""
-    live = {key: as_settled(row) for key, row in rows(rig, "groups", ("group",)).items()}
-    return differences(live, {key: as_settled(row) for key, row in replayed.items()}, set())
-
-
-def as_settled(row: Row) -> Row:
-    """Return a group's row as it is once its last rebalance is in its totals, without durations."""
-    counters, panes = dict(row["counters"]), [dict(pane) for pane in row["windows"]["panes"]]
-    if row["settlement"]:
-        counters["partitions_moved"] += row["settlement"]["partitions_moved"]
-    for name in ("durations", "duration_ms"):
-        del counters[name]
-    for pane in panes:
-        del pane["rebalancing_ms"]
-    counted = [pane for pane in panes if any(n for name, n in pane.items() if name != "start_ms")]
-    return {**row, "settlement": None, "counters": counters, "windows": {**row["windows"], "panes": counted}}
-
-
-def impacts_differ(rig: Rig, replayed: Rows) -> dict[Any, Any]:
-    """Return the fields that differ, by rebalance, or by group for the totals."""
-    return differences(rows(rig, "impact", ("group", "rebalance_id")), replayed, {"kind"})
-
-
-def lags_differ(rig: Rig, replayed: Rows) -> dict[Any, Any]:
-    """Return the fields that differ, by group; the replay's windows end when those that were published do."""
-    live = rows(rig, "lag", ("group",))
-    state = Replay(engine=make_engine("default"))
-    with (rig.directory / "recording.jsonl").open("rb") as file:
-        deque(itertools.chain(state.feed(read_lines([file])), state.finish()), maxlen=0)
-    assert state.engine is not None
-    assert replayed.keys() == live.keys()
-    again = {(group,): json.loads(encode(state.engine.lag_row(group, row["at_ms"]))) for (group,), row in live.items()}
-    return differences(live, again, set())
-
-
-def differences(live: Rows, replayed: Rows, ignored: set[str]) -> dict[Any, Any]:
-    """Return (live, replayed) of every field that is not the same, by key; a row that one lacks differs as a whole."""
-    found: dict[Any, Any] = {}
-    for key in live.keys() | replayed.keys():
-        one, other = live.get(key), replayed.get(key)
-        if one is None or other is None:
-            found[key] = one, other
-            continue
-        names = (one.keys() | other.keys()) - ignored
-        unlike = {name: (one.get(name), other.get(name)) for name in names if one.get(name) != other.get(name)}
-        if unlike:
-            found[key] = unlike
-    return found
-
-
-def causes(rig: Rig) -> dict[str, str]:
-    """Return the primary cause of every rebalance that has been judged, by the findings topic."""
-    return _causes(rows(rig, "findings", ("finding_id",)).values())
-
-
-def _causes(findings: Iterable[Row]) -> dict[str, str]:
-    primary = [each for each in findings if each["primary"] and each["state"] == "firing"]
-    return {f"{each['group']}/{name}": each["rule"] for each in primary for name in each["rebalance_ids"]}
-
-
-def replay_recording(rig: Rig) -> dict[str, Rows]:
-    """Record everything there is and replay it; rows by kind and key."""
-    script = [sys.executable, "-m", "rebalance_deploy"]
-    recording = rig.directory / "recording.jsonl"
-    with recording.open("wb") as file:
-        flags = ["--bootstrap-server", rig.broker.bootstrap, "--to-end"]
-        subprocess.run([*script, "record", *flags], stdout=file, check=True, timeout=180)
-    answer = subprocess.run(
-        [*script, "replay", "--output", "all", recording], capture_output=True, check=True, timeout=180
-    )
-    found: dict[str, Rows] = {kind: {} for kind in _KEYS}
-    for line in answer.stdout.splitlines():
-        row = json.loads(line)
-        kind = row.pop("kind")
-        kind = "impact" if kind.endswith("_impact") else kind
-        found[kind][tuple(row.get(part, "") for part in _KEYS[kind])] = row
-    return found
-
-
-#: The fields that tell rows of a kind apart.
-_KEYS = {
-    "group": ("group",),
-    "rebalance": ("group", "rebalance_id"),
-    "commits": ("group", "last_log_offset"),
-    "lag": ("group",),
-    "impact": ("group", "rebalance_id"),
-    "finding": ("finding_id",),
-}
-
-
-def rows(rig: Rig, topic: str, key: tuple[str, ...]) -> Rows:
-    """Return the latest row per key of one of the stream's topics, by its name without the prefix."""
-    name = f"{StreamConfig().topic_prefix}{topic}"
-    values = (json.loads(value) for _, value in read_topic(rig.broker.bootstrap, name) if value)
-    return {tuple(row.get(part, "") for part in key): row for row in values}
 
 
 def groups_known(rig: Rig) -> set[str]:

@@ -225,3 +225,29 @@ def test_what_is_read_again_after_a_restart_is_in_the_windows_and_not_counted_tw
     assert found.commits == 7
     assert after.windows("g", T0 + 10_000)["1m"].commits == 5
     assert found.topics["orders"].committed == [6]
+
+
+def test_a_probe_costs_what_it_tells():
+    """Partition 19,999 of very many topics makes no arrays of 20,000; what tells a topic from its beginning counts."""
+    table = LagTable()
+    for number in range(1_000):
+        far = {f"invented-{number}": TopicOffsets([19_999], [5])}
+        table.take_offsets(OffsetActivity("c", "g", T0, ends=far, stable_ends=far))
+    assert table._ends == {}
+    commit(table, {0: 1, 19_999: 2})
+    for first in range(0, 20_000, 4_000):
+        probe(table, dict.fromkeys(range(first, first + 4_000), 10), at_ms=T0 + first)
+    assert lag_of(table).topics["orders"].lags == [9, 8]
+    probe(table, {19_999: 12}, at_ms=T0 + 60_000)
+    assert lag_of(table).topics["orders"].lags == [9, 10]
+
+
+def test_topics_that_nobody_commits_to_are_forgotten_when_there_are_too_many():
+    """Those with commits stay."""
+    table = LagTable()
+    commit(table, {0: 1})
+    probe(table, {0: 10})
+    for number in range(50_000):
+        table.take_offsets(OffsetActivity("c", "g", T0, ends={f"invented-{number}": TopicOffsets([0], [5])}))
+    assert len(table._ends) <= 20_001
+    assert lag_of(table).total == 9

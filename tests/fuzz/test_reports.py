@@ -1,13 +1,21 @@
-"""Whatever clients say, nothing but an outcome comes of it: a short form of `python -m fuzz.reports`."""
+"""Whatever clients and writers say, nothing but an outcome comes of it: a short form of `make fuzz`."""
 
 from __future__ import annotations
 
+import os
 import random
+from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from faults.reporting import IS_FULL, Figures
+from fuzz import reports, rows
 from fuzz.reports import check_decoding, check_judging
+
+#: Of processor time: what `make fuzz` says, and a little of it in `make faults` and `make test`.
+SECONDS = float(os.environ.get("FUZZ_MINUTES", "2" if IS_FULL else "0.1")) * 60
 
 seeds = st.integers(0, 2**32).map(random.Random)
 
@@ -24,3 +32,14 @@ def test_any_value_is_decoded_or_refused(chance: random.Random) -> None:
 def test_any_report_can_be_judged(chance: random.Random) -> None:
     """Well-formed reports with numbers that nothing can have, before and after a member is lost: no rule fails."""
     check_judging(chance)
+
+
+@pytest.mark.timeout(3_600)
+@pytest.mark.faults(26, fast=1, full=1)
+@pytest.mark.parametrize("what", [reports, rows])
+def test_nonsense_escapes_nowhere(what: Any, figures: Figures) -> None:
+    """Client metrics up to the rules, and rows of the monitor's topics into exporter and engine."""
+    tried, slowest, *_ = what.run(SECONDS / 2, int(os.environ.get("FUZZ_SEED", "0")))
+    figures.note(f"{what.__name__}", tried, "tried")
+    figures.note("slowest", 100 * slowest, "% of 50 ms per 100 kB")
+    figures.note("processor time", SECONDS / 60, "min")

@@ -65,3 +65,16 @@ def test_a_batch_that_does_not_end_is_cut():
     assert stopped.is_set()
     assert time.monotonic() - began < 0.1 + job._STOP_SLACK_SECONDS + 30
     released.set()
+
+
+def test_a_query_without_its_jvm_is_stopped_already():
+    """Nobody answers whether it is between two batches; the others are stopped all the same."""
+    stopped: list[bool] = []
+
+    def refuse() -> bool:
+        raise ConnectionRefusedError
+
+    gone = query("membership", is_between_batches=refuse, stop_now=lambda: None)
+    well = query("activity", is_between_batches=lambda: True, stop_now=lambda: stopped.append(True))
+    job._stop_gracefully([gone, well], 30)
+    assert stopped == [True]

@@ -7,7 +7,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from rebalance_deploy.embedded.kafka import VERSIONS, EmbeddedKafka
+from rebalance_deploy.embedded.kafka import SHORT_SESSION, VERSIONS, EmbeddedKafka
 from rebalance_deploy.ports import find_free_port
 from rebalance_streaming.cluster import Cluster
 from rebalance_streaming.config import StreamConfig
@@ -105,3 +105,27 @@ def test_all_topics_are_looked_at_together(broker):
     log.create()
     found = log.cluster.look_at([log.topic, "nothing-here"])
     assert {name: each.partition_count for name, each in found.items()} == {log.topic: 2, "nothing-here": 0}
+
+
+def test_a_partition_without_a_leader_has_no_ends(tmp_path):
+    """Its broker is away: librdkafka then tells -1001 as both ends, without an error, and the log was not cut."""
+    with EmbeddedKafka(tmp_path, brokers=2, config=SHORT_SESSION) as brokers:
+        log = Log(brokers)
+        topic = NewTopic(log.topic, 2, replica_assignment=[[1], [2]])
+        log.admin.create_topics([topic])[log.topic].result(30)
+        whole = {0: Ends(0, 10), 1: Ends(0, 0)}
+        log.wait_for_ends({0: Ends(0, 0), 1: Ends(0, 0)})
+        log.write(10)
+        log.wait_for_ends(whole)
+        assert log.compare() == []
+        brokers.kill(2)
+        seen = []
+
+        def is_told() -> bool:
+            look = log.look()
+            seen.append({} if look is None else dict(look.ends))
+            return 1 not in seen[-1]
+
+        wait_for(is_told, lambda: f"no ends of partition 1, not {seen[-1]}", 120)
+        assert all(each.items() <= whole.items() for each in seen)
+        assert log.compare() == []

@@ -6,7 +6,7 @@ times far ahead would make all later rows look old.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from rebalance_contract import CommitActivity, GroupSnapshot, OffsetActivity, Probe, Rebalance
 from rebalance_streaming.detect.quarantine import ImplausibleError
@@ -19,6 +19,8 @@ LARGEST_OFFSET = 2**48
 #: Clocks differ, by hours at worst; and a row may tell of a time-out that is still to come.
 _AHEAD_MS = 24 * 3_600_000
 _LARGEST_LOG_OFFSET = 2**62
+#: How far beyond what is known of a topic the partitions may lie that a probe tells of.
+_ALWAYS_PARTITIONS, _AHEAD_FACTOR = 64, 4
 
 
 def check_group(picture: GroupSnapshot, now_ms: int) -> None:
@@ -69,6 +71,16 @@ def check_ends(row: OffsetActivity, now_ms: int) -> None:
             raise ImplausibleError("columns of different lengths")
         _check_partitions(each.partitions)
         _check_offsets(each.offsets)
+
+
+def may_grow(known: int, told: Sequence[int]) -> bool:
+    """Whether an array of `known` partitions of a topic may grow to the partitions that a probe tells of.
+
+    An array is as long as the highest number in it, so a message that names partition 19,999 of each of thousands of
+    topics would cost thousands of times its own length. Probers tell a new topic whole, from its first partition on,
+    and everything again after a minute; who missed the beginning waits for that.
+    """
+    return max(told) < max(_ALWAYS_PARTITIONS, _AHEAD_FACTOR * (known + len(told)))
 
 
 def _numbers(names: Iterable[str]) -> Iterator[int]:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rebalance_contract import CommitActivity, Partitions, TopicCommits, TopicOffsets
-from rebalance_streaming.detect.plausible import LARGEST_OFFSET
+from rebalance_streaming.detect.plausible import LARGEST_OFFSET, MOST_TOPICS, may_grow
 
 Ints = npt.NDArray[np.int64]
 Place = tuple[str, int]
@@ -156,14 +156,21 @@ class Progress:
         """Take up probed end offsets, of a topic only newer ones; returns whether any is another than before."""
         moved = False
         for name, told in ends.items():
-            if told.partitions:
+            if told.partitions and self._has_room(name, told):
                 moved = self._take_ends_of(name, told, at_ms) or moved
         for name, told in stable.items():
-            if told.partitions:
+            if told.partitions and self._has_room(name, told):
                 known = self._ends.setdefault(name, _Ends())
                 before, known.stable = known.stable, _with_offsets(known.stable, told)
                 moved = moved or not np.array_equal(before, known.stable)
         return moved
+
+    def _has_room(self, name: str, told: TopicOffsets) -> bool:
+        known = self._ends.get(name)
+        if known is None:
+            return len(self._ends) < MOST_TOPICS and may_grow(0, told.partitions)
+        sizes = [len(known.stable), *(len(each) for each in known.ends[-1:])]
+        return may_grow(max(sizes), told.partitions)
 
     def _take_ends_of(self, name: str, told: TopicOffsets, at_ms: int) -> bool:
         known = self._ends.setdefault(name, _Ends())

@@ -32,6 +32,7 @@ from rebalance_contract import (
     TopicLag,
     TopicOffsets,
 )
+from rebalance_streaming.detect.plausible import may_grow
 
 Ints = npt.NDArray[np.int64]
 #: Where a row of commits ends: partition of the log, its era, offset.
@@ -42,6 +43,8 @@ UNKNOWN = -1
 #: Samples of end offsets are kept this far apart at least, and an eighth of their age.
 _SAMPLE_MS, _SAMPLE_SHARE = 5_000, 8
 _OLDEST_SAMPLE_MS = 24 * 3_600_000
+#: Topics whose ends are kept although no group is known to have committed to them.
+_MOST_UNUSED_TOPICS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,7 @@ class LagTable:
     def __init__(self, reads_committed: Callable[[str], bool] = lambda _: False) -> None:
         self._reads_committed = reads_committed
         self._ends: dict[str, _Ends] = {}
+        self._most_ends = _MOST_UNUSED_TOPICS
         self._groups: dict[str, _Group] = {}
 
     def take_commits(self, row: CommitActivity) -> bool:
@@ -233,9 +237,14 @@ class LagTable:
         if not told.partitions and not stable.partitions:
             return
         known = self._ends.get(topic)
+        size = 0 if known is None else len(known.end)
+        partitions = told.partitions + stable.partitions
+        if not may_grow(size, partitions):
+            return
+        size = max(size, max(partitions) + 1)
         if known is None:
-            known = self._ends[topic] = _Ends(_filled(0), _filled(0), at_ms)
-        size = max([len(known.end), *(p + 1 for p in told.partitions), *(p + 1 for p in stable.partitions)])
+            self._make_room()
+            known = self._ends[topic] = _Ends(_filled(size), _filled(size), at_ms)
         known.end, known.stable = _grown(known.end, size), _grown(known.stable, size)
         known.stable[stable.partitions] = _as_array(stable.offsets)
         if not told.partitions:
@@ -247,6 +256,17 @@ class LagTable:
             known.times, known.samples = [], []
         known.probed_ms = max(at_ms, known.probed_ms)
         _sample(known, at_ms)
+
+    def _make_room(self) -> None:
+        """Forget topics that no group has committed to when there are too many: probes may name as many as they like.
+
+        A topic that is committed to later is probed again within a minute.
+        """
+        if len(self._ends) < self._most_ends:
+            return
+        used = {name for group in self._groups.values() for name in group.topics}
+        self._ends = {name: ends for name, ends in self._ends.items() if name in used}
+        self._most_ends = len(self._ends) + _MOST_UNUSED_TOPICS
 
 
 def _count_commits(group: _Group, topic: str, commits: TopicCommits) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import Producer
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -42,6 +42,8 @@ from rebalance_streaming.spark.session import prefer_bulk, start_session
 from rebalance_streaming.spark.source import EARLIEST, read_log, rows_in_range
 from rebalance_streaming.spark.supervision import SupervisedQuery, root_cause
 
+#: What a call raises when the JVM is gone; of the first kind is also what the JVM itself answers with (Py4JJavaError).
+_NO_JVM = (Py4JError, ConnectionError)
 #: The queries that the diagnosis waits for.
 _INPUT_QUERIES = (MEMBERSHIP, ACTIVITY)
 _LOOK_SECONDS, _STATUS_SECONDS = 0.5, 2.0
@@ -105,8 +107,16 @@ def run(
         inputs = _Inputs(cluster, detect or DetectConfig(), watched, ends, properties, is_first_start)
         check_source_delivers(spark, cluster, inputs.properties, ends)
         _run_queries(spark, config, inputs, stop, notify=notify, archive=archive)
+    except Py4JJavaError:
+        raise
+    except _NO_JVM:
+        raise StreamError(
+            "Spark's JVM ended or does not answer: see what it said last, and whether the machine ran out of memory; "
+            "started again, the stream goes on where it was"
+        ) from None
     finally:
-        spark.stop()
+        with suppress(*_NO_JVM):
+            spark.stop()
 
 
 def _raise_problems(config: StreamConfig) -> None:
@@ -297,9 +307,10 @@ def _stop_gracefully(queries: list[SupervisedQuery], timeout_seconds: float) -> 
 
 
 def _stop_one(query: SupervisedQuery, deadline: float) -> None:
-    while time.monotonic() < deadline and not query.is_between_batches():
-        time.sleep(0.02)
-    query.stop_now()
+    with suppress(*_NO_JVM):
+        while time.monotonic() < deadline and not query.is_between_batches():
+            time.sleep(0.02)
+        query.stop_now()
 
 
 def _start_membership(spark: SparkSession, config: StreamConfig, inputs: _Inputs) -> StreamingQuery:

@@ -1,0 +1,179 @@
+"""A recording of what the stream has read, replayed, beside what the stream published."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from e2e.rig import Rig, read_topic
+from rebalance_contract import encode
+from rebalance_streaming.config import StreamConfig
+from rebalance_streaming.replay import Replay, make_engine, read_lines
+from waiting import wait_for
+
+#: One of the stream's rows, as JSON.
+Row = dict[str, Any]
+#: Rows by the fields that make their key.
+Rows = dict[tuple[Any, ...], Row]
+
+
+def assert_replay_agrees(rig: Rig) -> None:
+    """A recording of what the stream has read, replayed, has the same rows and causes."""
+
+    def causes_differ(findings: Rows) -> dict[str, Any]:
+        live, replayed = _causes(rows(rig, "findings", ("finding_id",)), "firing"), _causes(findings, "firing")
+        judged = {f"{group}/{name}" for group, name in rows(rig, "rebalances", ("group", "rebalance_id"))}
+        return {} if live == replayed and live.keys() == judged else {"live": live, "replayed": replayed}
+
+    _await_agreement(rig, ("rebalance", "group", "impact", "lag"), causes_differ)
+
+
+def assert_facts_and_causes_agree(rig: Rig, judged: Callable[[str], bool]) -> None:
+    """A recording of what the stream has read, replayed, has the same groups and rebalances, and the same causes.
+
+    `judged` says of which groups causes are compared: those that were found, and may be over by now.
+    """
+
+    def causes_differ(findings: Rows) -> dict[str, Any]:
+        both = "firing", "resolved"
+        live, replayed = _causes(rows(rig, "findings", ("finding_id",)), *both), _causes(findings, *both)
+        told = {each for each in live.keys() | replayed.keys() if judged(each.rpartition("/")[0])}
+        return {each: (live.get(each), replayed.get(each)) for each in told if live.get(each) != replayed.get(each)}
+
+    _await_agreement(rig, ("rebalance", "group"), causes_differ)
+
+
+def _await_agreement(rig: Rig, kinds: Iterable[str], causes_differ: Callable[[Rows], dict[str, Any]]) -> None:
+    found: dict[str, Any] = {}
+
+    def agreed() -> bool:
+        # The diagnosis publishes what it works out a moment later. And who stays away is the surer to have crashed, so
+        # that causes must be asked for at about the same time.
+        replayed = replay_recording(rig)
+        found.clear()
+        found.update({kind: _DIFFERENCES[kind](rig, replayed[kind]) for kind in kinds})
+        found["cause"] = causes_differ(replayed["finding"])
+        return not any(found.values())
+
+    wait_for(agreed, lambda: f"the same rows replayed and live, not {found}", 300, every=2)
+
+
+#: Ends of the time that a rebalance may have begun or taken: they follow from when evidence was read, and the stream
+#: takes evidence up only while the rebalance is the latest.
+_BOUNDS = {"started_after_ms", "started_before_ms", "duration_min_ms", "duration_max_ms"}
+
+
+def rebalances_differ(rig: Rig, replayed: Rows) -> dict[Any, Any]:
+    """Return the fields that differ, by rebalance."""
+    return differences(rows(rig, "rebalances", ("group", "rebalance_id")), replayed, _BOUNDS)
+
+
+def groups_differ(rig: Rig, replayed: Rows) -> dict[Any, Any]:
+    """Return the fields that differ, by group, but for durations: they follow from the bounds above.
+
+    Groups that only commit have a row in the replay; live their lag has one.
+    """
+    replayed = {key: row for key, row in replayed.items() if row["type"] != "simple"}
+    live = {key: as_settled(row) for key, row in rows(rig, "groups", ("group",)).items()}
+    return differences(live, {key: as_settled(row) for key, row in replayed.items()}, set())
+
+
+def as_settled(row: Row) -> Row:
+    """Return a group's row as it is once its last rebalance is in its totals, without durations."""
+    counters, panes = dict(row["counters"]), [dict(pane) for pane in row["windows"]["panes"]]
+    if row["settlement"]:
+        counters["partitions_moved"] += row["settlement"]["partitions_moved"]
+    for name in ("durations", "duration_ms"):
+        del counters[name]
+    for pane in panes:
+        del pane["rebalancing_ms"]
+    counted = [pane for pane in panes if any(n for name, n in pane.items() if name != "start_ms")]
+    return {**row, "settlement": None, "counters": counters, "windows": {**row["windows"], "panes": counted}}
+
+
+def impacts_differ(rig: Rig, replayed: Rows) -> dict[Any, Any]:
+    """Return the fields that differ, by rebalance, or by group for the totals."""
+    return differences(rows(rig, "impact", ("group", "rebalance_id")), replayed, {"kind"})
+
+
+def lags_differ(rig: Rig, replayed: Rows) -> dict[Any, Any]:
+    """Return the fields that differ, by group; the replay's windows end when those that were published do."""
+    live = rows(rig, "lag", ("group",))
+    state = Replay(engine=make_engine("default"))
+    with (rig.directory / "recording.jsonl").open("rb") as file:
+        deque(itertools.chain(state.feed(read_lines([file])), state.finish()), maxlen=0)
+    assert state.engine is not None
+    assert replayed.keys() == live.keys()
+    again = {(group,): json.loads(encode(state.engine.lag_row(group, row["at_ms"]))) for (group,), row in live.items()}
+    return differences(live, again, set())
+
+
+def differences(live: Rows, replayed: Rows, ignored: set[str]) -> dict[Any, Any]:
+    """Return (live, replayed) of every field that is not the same, by key; a row that one lacks differs as a whole."""
+    found: dict[Any, Any] = {}
+    for key in live.keys() | replayed.keys():
+        one, other = live.get(key), replayed.get(key)
+        if one is None or other is None:
+            found[key] = one, other
+            continue
+        names = (one.keys() | other.keys()) - ignored
+        unlike = {name: (one.get(name), other.get(name)) for name in names if one.get(name) != other.get(name)}
+        if unlike:
+            found[key] = unlike
+    return found
+
+
+def _causes(findings: Rows, *states: str) -> dict[str, str]:
+    """Return the primary cause of each rebalance (group/id) by the findings that are in one of some states."""
+    primary = [each for each in findings.values() if each["primary"] and each["state"] in states]
+    return {f"{each['group']}/{name}": each["rule"] for each in primary for name in each["rebalance_ids"]}
+
+
+_DIFFERENCES: dict[str, Callable[[Rig, Rows], dict[Any, Any]]] = {
+    "rebalance": rebalances_differ,
+    "group": groups_differ,
+    "impact": impacts_differ,
+    "lag": lags_differ,
+}
+
+
+def replay_recording(rig: Rig) -> dict[str, Rows]:
+    """Record everything there is and replay it; rows by kind and key."""
+    script = [sys.executable, "-m", "rebalance_deploy"]
+    recording = rig.directory / "recording.jsonl"
+    with recording.open("wb") as file:
+        flags = ["--bootstrap-server", rig.broker.bootstrap, "--to-end"]
+        subprocess.run([*script, "record", *flags], stdout=file, check=True, timeout=180)
+    answer = subprocess.run(
+        [*script, "replay", "--output", "all", recording], capture_output=True, check=True, timeout=180
+    )
+    found: dict[str, Rows] = {kind: {} for kind in _KEYS}
+    for line in answer.stdout.splitlines():
+        row = json.loads(line)
+        kind = row.pop("kind")
+        kind = "impact" if kind.endswith("_impact") else kind
+        found[kind][tuple(row.get(part, "") for part in _KEYS[kind])] = row
+    return found
+
+
+#: The fields that tell rows of a kind apart.
+_KEYS = {
+    "group": ("group",),
+    "rebalance": ("group", "rebalance_id"),
+    "commits": ("group", "last_log_offset"),
+    "lag": ("group",),
+    "impact": ("group", "rebalance_id"),
+    "finding": ("finding_id",),
+}
+
+
+def rows(rig: Rig, topic: str, key: tuple[str, ...]) -> Rows:
+    """Return the latest row per key of one of the stream's topics, by its name without the prefix."""
+    name = f"{StreamConfig().topic_prefix}{topic}"
+    values = (json.loads(value) for _, value in read_topic(rig.broker.bootstrap, name) if value)
+    return {tuple(row.get(part, "") for part in key): row for row in values}

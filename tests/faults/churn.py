@@ -1,0 +1,148 @@
+"""Groups that rebalance all the time: one member stays, another comes, commits and goes, again and again.
+
+All are real clients in this process. Of the two groups one makes two generations and a few commits in each second, so
+that something happens whenever a fault comes; that is one rebalance without end. The other, `-calm`, is stable for a
+while between two generations, so that each is a rebalance with a cause of its own.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from e2e.rig import Rig
+from rebalance_streaming.groups.episodes import MERGE_WITHIN_MS
+from waiting import wait_for
+
+TOPIC, PARTITIONS = "orders", 4
+#: Brokers may be away for minutes in a cycle.
+_CYCLE_SECONDS = 900.0
+_POLL_SECONDS = 0.05
+_STOP_SECONDS = 120.0
+#: Between two generations; with the longer one they are rebalances of their own (groups/episodes.py: MERGE_WITHIN_MS).
+_PAUSE_SECONDS, _CALM_SECONDS = 0.2, MERGE_WITHIN_MS / 1000 + 1.5
+_CALM = "-calm"
+
+
+@dataclass
+class Churn:
+    """A running load."""
+
+    bootstrap: str
+    group: str
+    pause_seconds: float
+    cycles: int = 0
+    _stopping: threading.Event = field(default_factory=threading.Event)
+    _errors: list[BaseException] = field(default_factory=list)
+
+    def await_cycles(self, more: int = 1) -> None:
+        """Wait until so many more members have come and gone."""
+        wanted = self.cycles + more
+        wait_for(lambda: self.cycles >= wanted or self._errors, f"{self.group} to rebalance", _CYCLE_SECONDS)
+        self.check()
+
+    def check(self) -> None:
+        """Fail if a client did."""
+        assert not self._errors, self._errors
+
+    def stop(self) -> None:
+        """Tell the load to end."""
+        self._stopping.set()
+
+    def run(self) -> None:
+        """Rebalance until told to stop."""
+        try:
+            stayer = self._consumer("stayer")
+            stayer.subscribe([TOPIC])
+            while not self._stopping.is_set() and self._cycle(stayer):
+                self.cycles += 1
+            stayer.close()
+        except BaseException as error:
+            self._errors.append(error)
+
+    def _cycle(self, stayer: Consumer) -> bool:
+        """Let a member come, commit and go; false when told to stop meanwhile."""
+        passer = self._consumer("passer")
+        passer.subscribe([TOPIC])
+        try:
+            shared = self._poll_until(lambda: 0 < _owned(passer) < PARTITIONS, stayer, passer)
+            if shared:
+                for each in (stayer, passer):
+                    _commit(each)
+                self._stay(stayer, passer)
+        finally:
+            passer.close()
+        return shared and self._poll_until(lambda: _owned(stayer) == PARTITIONS, stayer) and self._stay(stayer)
+
+    def _stay(self, *consumers: Consumer) -> bool:
+        """Poll on without a change of members; false when told to stop meanwhile."""
+        until = time.monotonic() + self.pause_seconds
+        return self._poll_until(lambda: time.monotonic() > until, *consumers)
+
+    def _poll_until(self, condition: Callable[[], bool], *consumers: Consumer) -> bool:
+        while not condition():
+            if self._stopping.is_set():
+                return False
+            for each in consumers:
+                each.poll(_POLL_SECONDS)
+        return True
+
+    def _consumer(self, name: str) -> Consumer:
+        settings = {
+            "bootstrap.servers": self.bootstrap,
+            "group.id": self.group,
+            "client.id": f"{self.group}-{name}",
+            "session.timeout.ms": 6_000,
+            "heartbeat.interval.ms": 500,
+            "enable.auto.commit": False,
+            "reconnect.backoff.max.ms": 500,
+            "log_level": 0,
+            "error_cb": lambda _: None,
+        }
+        return Consumer(settings)
+
+
+def _owned(consumer: Consumer) -> int:
+    return len(consumer.assignment())
+
+
+def _commit(consumer: Consumer) -> None:
+    # A member whose brokers are away, or that is out of its group, commits in its next turn.
+    with suppress(KafkaException):
+        consumer.commit(offsets=[TopicPartition(each.topic, each.partition, 0) for each in consumer.assignment()])
+
+
+def is_calm(group: str) -> bool:
+    """Whether a group's rebalances are apart from each other."""
+    return group.endswith(_CALM)
+
+
+def groups_of(group: str) -> tuple[str, str]:
+    """Return the groups of a load."""
+    return group, group + _CALM
+
+
+@contextmanager
+def churning(rig: Rig, group: str) -> Iterator[Churn]:
+    """Let a group and its calm companion rebalance while the block runs; when it ends, all have left them."""
+    restless, calm = groups_of(group)
+    loads = Churn(rig.broker.bootstrap, restless, _PAUSE_SECONDS), Churn(rig.broker.bootstrap, calm, _CALM_SECONDS)
+    threads = [threading.Thread(target=each.run, name=f"churn-{each.group}") for each in loads]
+    for thread in threads:
+        thread.start()
+    try:
+        loads[0].await_cycles()
+        yield loads[0]
+    finally:
+        for each in loads:
+            each.stop()
+        for thread in threads:
+            thread.join(_STOP_SECONDS)
+    for each, thread in zip(loads, threads, strict=True):
+        assert not thread.is_alive(), f"{each.group} did not stop"
+        each.check()

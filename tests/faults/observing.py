@@ -1,0 +1,166 @@
+"""What can be seen of a running stream from outside: its processes, its status, its batches, its findings."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from e2e.rig import Rig, family, read_topic, samples
+from rebalance_contract import (
+    ContractError,
+    DiagnosisStatus,
+    Finding,
+    QueryStatus,
+    ReportTotals,
+    Status,
+    decode,
+    decode_status,
+)
+from rebalance_streaming.config import StreamConfig
+from rebalance_streaming.spark.checkpoint import LAYOUT
+from waiting import wait_for
+
+CONFIG = StreamConfig()
+_T = TypeVar("_T")
+
+
+def processes(rig: Rig, what: str) -> list[int]:
+    """Return the processes of the stream whose command line has a word in it."""
+    found = []
+    for pid in family(rig.monitor.stream.process.pid):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if what in Path(f"/proc/{pid}/cmdline").read_text():
+                found.append(pid)
+    return found
+
+
+def jvm_of(rig: Rig) -> int:
+    """Return the process of Spark's driver."""
+    return wait_for(lambda: processes(rig, "org.apache.spark.deploy.SparkSubmit"), "the driver's JVM")[0]
+
+
+def diagnosis_of(rig: Rig) -> int:
+    """Return the process of the diagnosis."""
+    (pid,) = wait_for(lambda: processes(rig, "rebalance_streaming.diagnosis.worker"), "the diagnosis' process")
+    return pid
+
+
+def worker_of(rig: Rig) -> int:
+    """Return a Python worker of Spark, as soon as there is one."""
+
+    def workers() -> list[int]:
+        daemons = processes(rig, "pyspark.daemon")
+        return [pid for pid in daemons if _parent_of(pid) in daemons]
+
+    return wait_for(workers, "a Python worker")[-1]
+
+
+def _parent_of(pid: int) -> int | None:
+    """Return the parent of a process, null for one that is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def resident_bytes(pid: int) -> int:
+    """Return how much memory a process holds."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4_096
+
+
+def statuses(rig: Rig) -> list[Status]:
+    """Return the latest of each status that the stream published."""
+    return _statuses(dict(read_topic(rig.broker.bootstrap, CONFIG.status_topic)).values())
+
+
+def all_statuses(rig: Rig) -> list[Status]:
+    """Return every status that the stream published and the topic still has; in order within a partition only."""
+    return _statuses(value for _, value in read_topic(rig.broker.bootstrap, CONFIG.status_topic))
+
+
+def _statuses(values: Iterable[bytes | None]) -> list[Status]:
+    found: list[Status] = []
+    for value in values:
+        with contextlib.suppress(ContractError):
+            found.append(decode_status(value or b""))
+    return [each for each in found if each.cluster == CONFIG.cluster]
+
+
+def restarts(rig: Rig) -> dict[str, int]:
+    """Return how often each query was started again."""
+    return {each.query: each.restarts for each in statuses(rig) if isinstance(each, QueryStatus)}
+
+
+def judged_at_ms(rig: Rig) -> int:
+    """Return when the diagnosis said last that it is well."""
+    return max((each.updated_at_ms for each in statuses(rig) if isinstance(each, DiagnosisStatus)), default=0)
+
+
+def await_judgement(rig: Rig) -> None:
+    """Wait until the diagnosis has said twice more that it is well: whatever was read before is judged."""
+    now = judged_at_ms(rig)
+    wait_for(lambda: judged_at_ms(rig) > now + 2_000, "the diagnosis to go on", 240, every=0.5)
+
+
+def set_aside(rig: Rig) -> Counter[tuple[str, str]]:
+    """Return how many rows, groups or rules the diagnosis set aside, by stage and reason."""
+    found = [each for each in statuses(rig) if isinstance(each, DiagnosisStatus)]
+    return Counter({(each.stage, each.reason): each.count for one in found for each in one.quarantined})
+
+
+def report_outcomes(rig: Rig, topic: str) -> Counter[str]:
+    """Return how many messages of a topic of client metrics, or of probes, ended in which outcome."""
+    totals = [each for each in statuses(rig) if isinstance(each, ReportTotals)]
+    return Counter({each.outcome: each.count for one in totals for each in one.reports if each.topic == topic})
+
+
+def open_findings(rig: Rig) -> dict[str, str]:
+    """Return the rule of each finding that is firing, by its id."""
+    latest: dict[bytes | None, Finding] = {}
+    for key, value in read_topic(rig.broker.bootstrap, CONFIG.findings_topic):
+        with contextlib.suppress(ContractError):
+            latest[key] = decode(value or b"", Finding)
+    return {each.finding_id: each.rule for each in latest.values() if each.state == "firing"}
+
+
+def decoded_rows(rig: Rig, topic: str, kind: type[_T]) -> Iterator[_T]:
+    """Yield the latest row of each key of a topic, those that are of this kind."""
+    for value in dict(read_topic(rig.broker.bootstrap, topic)).values():
+        with contextlib.suppress(ContractError):
+            yield decode(value or b"", kind)
+
+
+def total(rig: Rig, name: str, **labels: str) -> float:
+    """Return the sum of those samples of one of the monitor's own series that have these labels."""
+    return sum(
+        value
+        for each, found, value in samples(rig.monitor.url)
+        if each == f"kafka_rebalance_monitor_{name}" and labels.items() <= found.items()
+    )
+
+
+def end_of(bootstrap: str, topic: str, partition: int = 0) -> int:
+    """Return the position that the next record of a partition will get."""
+    # The client must outlive its futures.
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    place = TopicPartition(topic, partition)
+    return int(admin.list_offsets({place: OffsetSpec.latest()})[place].result(30).offset)
+
+
+def running_batch(rig: Rig, query: str) -> int | None:
+    """Return the batch that a query has begun and not committed, null between two batches."""
+    home = rig.directory / "checkpoint" / LAYOUT / query
+    # In this order: a batch that is committed in between is not taken for one that runs.
+    begun, done = _last_batch(home / "offsets"), _last_batch(home / "commits")
+    return begun if begun > done else None
+
+
+def _last_batch(folder: Path) -> int:
+    names = (each.name for each in folder.iterdir()) if folder.exists() else ()
+    return max((int(name) for name in names if name.isdigit()), default=-1)

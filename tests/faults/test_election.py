@@ -1,0 +1,70 @@
+"""A log whose newest records an election takes away, on three real brokers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from e2e.rig import READY_SECONDS, Rig
+from faults.observing import end_of, total
+from faults.written_log import WATCHED, WrittenLog, create
+from rebalance_deploy import local
+from rebalance_deploy.embedded.kafka import SHORT_SESSION, EmbeddedKafka
+from waiting import wait_for
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1_800)]
+
+#: Broker 1 is the controller and keeps the monitor's own topics whole; the log is on the other two.
+_LEADER, _FOLLOWER = 2, 3
+_CUT, _NEW = 10, 3
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[EmbeddedKafka]:
+    """Three brokers, topics of the monitor on each."""
+    config = {
+        **SHORT_SESSION,
+        "default.replication.factor": "3",
+        "min.insync.replicas": "1",
+        "replica.lag.time.max.ms": "2000",
+        "controlled.shutdown.enable": "true",
+    }
+    with EmbeddedKafka(tmp_path / "brokers", brokers=3, config=config) as running:
+        yield running
+
+
+@pytest.mark.faults(10, fast=0, full=1)
+def test_a_tail_that_an_election_cut_is_told_and_later_rebalances_count(cluster: EmbeddedKafka, tmp_path: Path):
+    """The follower misses the newest records, the leader dies, the follower leads: one rewind, then all is counted."""
+    with ExitStack() as stack:
+        create(cluster.bootstrap, [[_LEADER, _FOLLOWER]], **{"unclean.leader.election.enable": "true"})
+        flags = (f"stream.source_topic={WATCHED}", "stream.topic_replication_factor=3")
+        sources = local.loopback_sources(cluster.bootstrap, tmp_path, *flags)
+        monitor = stack.enter_context(local.Monitor(sources, tmp_path))
+        monitor.wait_until_ready(threading.Event(), print, timeout_seconds=READY_SECONDS)
+        log = WrittenLog(cluster.bootstrap, Rig(cluster, monitor, tmp_path), partitions=1)
+        log.write_generations("lasting", 5)
+        log.await_generations("lasting")
+
+        cluster.kill(_FOLLOWER)
+        log.write_generations("lasting", _CUT)
+        log.await_generations("lasting")
+        end = end_of(cluster.bootstrap, WATCHED)
+        cluster.kill(_LEADER)
+        cluster.start(_FOLLOWER)
+        wait_for(lambda: end_of(cluster.bootstrap, WATCHED) == end - _CUT, "the follower to lead", 120)
+        log.write_generations("lasting", _NEW)
+        log.await_generations("lasting")
+        for query in ("membership", "activity"):
+            assert total(log.rig, "log_rewinds_total", query=query, topic=WATCHED) == 1
+        assert total(log.rig, "log_lost_positions_total", query="membership", topic=WATCHED) == _CUT
+        cluster.start(_LEADER)
+        log.write_generations("lasting", 2)
+        log.await_generations("lasting")
+        for query in ("membership", "activity"):
+            assert total(log.rig, "log_rewinds_total", query=query, topic=WATCHED) == 1
+        monitor.check()

@@ -1,0 +1,335 @@
+"""Processes and brokers that die while a group rebalances: what counts goes on counting, the rest comes back alone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from e2e.replaying import assert_facts_and_causes_agree
+from e2e.rig import DEADLINE_SECONDS, OFFSETS_TOPIC, READY_SECONDS, Rig, count_log, running_rig
+from faults.churn import churning, groups_of, is_calm
+from faults.observing import (
+    CONFIG,
+    await_judgement,
+    diagnosis_of,
+    end_of,
+    judged_at_ms,
+    jvm_of,
+    open_findings,
+    processes,
+    restarts,
+    running_batch,
+    total,
+    worker_of,
+)
+from faults.reporting import IS_FULL, Figures
+from rebalance_deploy.demo.workload import ConsumerSpec
+from rebalance_deploy.embedded.kafka import SHORT_SESSION
+from rebalance_deploy.local import Supervised
+from rebalance_deploy.ports import find_free_port
+from rebalance_devtools.bench import fill
+from rebalance_streaming.wire.partitioner import partition_for_group
+from waiting import wait_for
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3_600)]
+
+#: What a container is told of services whose names begin as the monitor's own settings do.
+KUBERNETES = {
+    "REBALANCE_MONITOR_KAFKA_SERVICE_HOST": "10.0.0.1",
+    "REBALANCE_MONITOR_KAFKA_SERVICE_PORT": "9092",
+    "REBALANCE_MONITOR_KAFKA_SERVICE_PORT_TCP_CLIENT": "9092",
+    "REBALANCE_MONITOR_KAFKA_PORT": "tcp://10.0.0.1:9092",
+    "REBALANCE_MONITOR_KAFKA_PORT_9092_TCP": "tcp://10.0.0.1:9092",
+    "REBALANCE_MONITOR_KAFKA_PORT_9092_TCP_PROTO": "tcp",
+    "REBALANCE_MONITOR_KAFKA_PORT_9092_TCP_PORT": "9092",
+    "REBALANCE_MONITOR_KAFKA_PORT_9092_TCP_ADDR": "10.0.0.1",
+    "REBALANCE_MONITOR_SERVICE_HOST": "10.0.0.2",
+    "REBALANCE_MONITOR_SERVICE_PORT": "9308",
+    "REBALANCE_MONITOR_PORT": "tcp://10.0.0.2:9308",
+    "REBALANCE_MONITOR_EXPORT_SERVICE_HOST": "10.0.0.3",
+    "REBALANCE_MONITOR_EXPORT_PORT": "tcp://10.0.0.3:9308",
+}
+_FIRST_OUTPUT_SECONDS, _STOP_SECONDS = 30.0, 45.0
+#: Within these the moment of a kill is chosen: some batches, and a start of the stream.
+_SOME_BATCHES_SECONDS, _START_SECONDS = 3.0, 15.0
+_OUTAGES_SECONDS = (120.0, 420.0) if IS_FULL else (5.0,)
+_BULK_COMMITS = 20_000
+
+never = threading.Event()
+
+
+@pytest.fixture(scope="module")
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    """A broker and a monitor whose parts are killed; each test leaves both whole.
+
+    The exporter has the same port at each of its starts.
+    """
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in KUBERNETES.items():
+            environment.setenv(name, value)
+        directory, port = tmp_path_factory.mktemp("kills"), f"export.listen_port={find_free_port()}"
+        with running_rig(directory, port, **SHORT_SESSION) as running:
+            yield running
+
+
+def assert_counted(rig: Rig, *groups: str) -> None:
+    """Wait until /metrics agrees with the broker's log of these groups, and every record was counted once."""
+    wait_for(
+        lambda: _of(rig.counts(), groups) == _of(rig.expected_counts(), groups),
+        lambda: f"/metrics {_of(rig.counts(), groups)} to be what the broker's log says: {rig.expected_counts()}",
+        DEADLINE_SECONDS,
+        every=0.5,
+    )
+    assert_records_counted(rig)
+
+
+def assert_records_counted(rig: Rig) -> None:
+    """Wait until every record of the log was counted once."""
+    wait_for(
+        lambda: rig.record_totals() == count_log(rig.broker.bootstrap),
+        lambda: f"every record to be counted: {rig.record_totals()} are not {count_log(rig.broker.bootstrap)}",
+        DEADLINE_SECONDS,
+        every=0.5,
+    )
+
+
+def _of(counts: dict[str, object], groups: Iterable[str]) -> dict[str, object]:
+    return {group: counts.get(group) for group in groups}
+
+
+def start_stream(rig: Rig) -> float:
+    """Start the stream again; returns the seconds until its first row of a group."""
+    before, began = end_of(rig.broker.bootstrap, CONFIG.groups_topic), time.monotonic()
+    rig.monitor.stream.start()
+    wait_for(
+        lambda: end_of(rig.broker.bootstrap, CONFIG.groups_topic) > before, "the first output", READY_SECONDS, every=0.2
+    )
+    return time.monotonic() - began
+
+
+def kill_driver(rig: Rig, *, jvm: bool) -> None:
+    """Kill one of the two processes that are Spark's driver; the other must go with it."""
+    supervised = rig.monitor.stream.process
+    os.kill(jvm_of(rig) if jvm else supervised.pid, signal.SIGKILL)
+    # Without its JVM the stream can do nothing: whoever supervises it has to see that.
+    assert supervised.wait(60) != 0
+    last = supervised.log_path.read_text().splitlines()[-1]
+    assert not jvm or last.startswith("rebalance-monitor: Spark's JVM ended"), last
+    # It has ended; this closes what is left of it here.
+    supervised.kill()
+
+
+def await_moment(chance: random.Random, longest: float) -> None:
+    """Let a random time pass: which moment is hit is the point."""
+    never.wait(chance.uniform(0, longest))
+
+
+def spec(group: str, name: str) -> ConsumerSpec:
+    """Describe a consumer."""
+    return ConsumerSpec("confluent-kafka", group, "orders", f"{group}-{name}", session_timeout_ms=6_000)
+
+
+@pytest.mark.faults(1, fast=2, full=20)
+def test_a_driver_that_is_killed_loses_nothing(rig: Rig, rounds: int, figures: Figures):
+    """Python's half or the JVM, while batches run or at a start: the other half ends too, and the next run goes on."""
+    chance, group = random.Random(1), "driver-kills"
+    with churning(rig, group) as churn:
+        for number in range(rounds):
+            await_moment(chance, _SOME_BATCHES_SECONDS)
+            kill_driver(rig, jvm=number % 2 == 1)
+            if number % 4 == 3:
+                rig.monitor.stream.start()
+                await_moment(chance, _START_SECONDS)
+                rig.monitor.stream.process.kill()
+            churn.await_cycles()
+            seconds = start_stream(rig)
+            figures.note("first output", seconds, "s")
+            assert not IS_FULL or seconds <= _FIRST_OUTPUT_SECONDS
+    assert_counted(rig, *groups_of(group))
+    assert_facts_and_causes_agree(rig, is_calm)
+    rig.monitor.check()
+
+
+@pytest.mark.faults(2, fast=4, full=20)
+def test_python_workers_that_are_killed_cost_no_count(rig: Rig, rounds: int):
+    """Whatever a worker was doing, its task is tried again: no query ends, no rebalance and no record is lost."""
+    before, group = restarts(rig), "worker-kills"
+    for _ in range(rounds):
+        with churning(rig, group) as churn:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(worker_of(rig), signal.SIGKILL)
+            churn.await_cycles()
+        # Spark meets a dead worker when it next wants one. Four at once would be more than a task's attempts.
+        assert_counted(rig, *groups_of(group))
+    assert restarts(rig) == before
+    assert_facts_and_causes_agree(rig, is_calm)
+
+
+@pytest.mark.faults(3, fast=1, full=20)
+@pytest.mark.parametrize("query", ["membership", "activity"])
+def test_a_batch_that_was_written_and_not_committed_counts_once(rig: Rig, rounds: int, query: str, figures: Figures):
+    """The JVM is killed at the first row that a batch writes; kills that came after its commit do not count."""
+    topic = {"membership": CONFIG.groups_topic, "activity": CONFIG.activity_topic}[query]
+    group, hits, tries = f"aimed-{query}", 0, 0
+    # Half of the rounds each.
+    wanted = -(-rounds // 2)
+    with churning(rig, group):
+        while hits < wanted:
+            tries += 1
+            assert tries <= 4 * wanted, f"{hits} of {tries} kills hit"
+            await_first_row(rig, topic)
+            os.kill(jvm_of(rig), signal.SIGKILL)
+            hits += running_batch(rig, query) is not None
+            rig.monitor.stream.process.wait(60)
+            rig.monitor.stream.process.kill()
+            start_stream(rig)
+    figures.note("kills for each hit", tries / hits, "")
+    assert_counted(rig, *groups_of(group))
+    assert_facts_and_causes_agree(rig, is_calm)
+
+
+def await_first_row(rig: Rig, topic: str) -> None:
+    """Return at the first row that is written from now on, a few milliseconds later."""
+    settings = {
+        "bootstrap.servers": rig.broker.bootstrap,
+        "group.id": "unused",
+        "enable.auto.commit": False,
+        "fetch.wait.max.ms": 10,
+        "log_level": 0,
+    }
+    consumer = Consumer(settings)
+    consumer.assign([TopicPartition(topic, 0, end_of(rig.broker.bootstrap, topic))])
+    wait_for(lambda: consumer.poll(0.01), f"a row of {topic}", DEADLINE_SECONDS, every=0)
+    consumer.close()
+
+
+def test_a_diagnosis_that_is_killed_comes_back_alone(rig: Rig):
+    """Membership and activity go on meanwhile; findings that were open are open again, under their ids."""
+    rig.start(spec("judged", "a"))
+    wait_for(lambda: open_findings(rig), "something to be found")
+    before, found = restarts(rig), open_findings(rig)
+    killed = diagnosis_of(rig)
+    os.kill(killed, signal.SIGKILL)
+    rig.start(spec("judged", "b"))
+    assert_counted(rig, "judged")
+    back_ms = wait_for(lambda: killed not in processes(rig, "diagnosis.worker") and judged_at_ms(rig), "it to be gone")
+    assert diagnosis_of(rig) != killed
+    wait_for(lambda: judged_at_ms(rig) > back_ms, "the diagnosis to judge again")
+    assert found.items() <= open_findings(rig).items()
+    after = wait_for(lambda: (now := restarts(rig)) != before and now, "the restart to be told")
+    assert after == {**before, "diagnosis": before["diagnosis"] + 1}
+    for name in "ab":
+        rig.leave(spec("judged", name))
+
+
+@pytest.mark.faults(6, fast=0, full=2)
+def test_brokers_that_are_away_for_minutes_cost_nothing(rig: Rig, figures: Figures):
+    """No process ends; when they are back everything is counted, and what was found meanwhile is delivered."""
+    group = "outage"
+    for seconds in _OUTAGES_SECONDS:
+        with churning(rig, group) as churn:
+            rig.broker.stop()
+            # The outage itself.
+            never.wait(seconds)
+            rig.broker.start()
+            began = time.monotonic()
+            churn.await_cycles()
+        assert_counted(rig, *groups_of(group))
+        figures.note("all counted again", time.monotonic() - began, "s")
+        await_judgement(rig)
+        rig.monitor.check()
+    assert_facts_and_causes_agree(rig, is_calm)
+
+
+@pytest.mark.faults(7, fast=1, full=3)
+def test_a_stop_is_obeyed_while_brokers_are_away(rig: Rig, rounds: int, figures: Figures):
+    """Right after they went and later: stream, prober and exporter end in time, and go on where they were."""
+    group = "stopped"
+    for number in range(rounds):
+        with churning(rig, group) as churn:
+            rig.broker.stop()
+            # How long the clients have missed the brokers when the signal comes.
+            never.wait(20.0 * number)
+            for name, seconds in stop_all(rig).items():
+                figures.note(name, seconds, "s")
+                assert seconds <= _STOP_SECONDS, f"{name} took {seconds:.0f} s to stop"
+            rig.broker.start()
+            for each in all_processes(rig):
+                each.start()
+            rig.monitor.wait_until_ready(threading.Event(), print, timeout_seconds=READY_SECONDS)
+            churn.await_cycles()
+        assert_counted(rig, *groups_of(group))
+    assert_facts_and_causes_agree(rig, is_calm)
+
+
+def all_processes(rig: Rig) -> tuple[Supervised, ...]:
+    """Return the monitor's three processes."""
+    return rig.monitor.stream, rig.monitor.probe, rig.monitor.export
+
+
+def stop_all(rig: Rig) -> dict[str, float]:
+    """Send SIGTERM to all three processes, and return how long each took to end."""
+    began = time.monotonic()
+    for each in all_processes(rig):
+        each.process.request_stop()
+    found = {}
+    for each in all_processes(rig):
+        wait_for(lambda: not each.process.is_running, f"{each.name} to end", 2 * _STOP_SECONDS)  # noqa: B023
+        found[f"{each.name} stopped"] = time.monotonic() - began
+        assert each.process.terminate() == 0, each.name
+    return found
+
+
+@pytest.mark.faults(8, fast=1, full=10)
+def test_a_broker_that_dies_in_the_middle_of_a_batch_costs_nothing(rig: Rig, rounds: int):
+    """The batch is run again; a log whose end is not known for a moment is not taken for one that was cut."""
+    group = "broker-kills"
+    with churning(rig, group) as churn:
+        for number in range(rounds):
+            # Commits of a group of its own, enough that a batch takes a while.
+            write_commits(rig, f"bulk-{number}")
+            query = ("activity", "membership")[number % 2]
+            wait_for(lambda: running_batch(rig, query) is not None, "a batch", every=0)  # noqa: B023
+            rig.broker.kill()
+            rig.broker.start()
+            churn.await_cycles()
+    # The broker may have told of a generation that it did not write any more, so the log itself is the truth here.
+    assert_records_counted(rig)
+    assert_facts_and_causes_agree(rig, is_calm)
+    assert total(rig, "log_rewinds_total") == total(rig, "log_skipped_positions_total") == 0
+    rig.monitor.check()
+
+
+def write_commits(rig: Rig, group: str) -> None:
+    """Let a group without members commit very often."""
+    settings = {
+        "bootstrap.servers": rig.broker.bootstrap,
+        "client.id": "__admin_client",
+        "queue.buffering.max.messages": 2 * _BULK_COMMITS,
+        "log_level": 0,
+    }
+    producer, now_ms = Producer(settings), int(time.time() * 1000)
+    partition = partition_for_group(group, fill.LOG_PARTITIONS)
+    for number in range(_BULK_COMMITS):
+        key = fill.commit_key(group, "orders", number % 4)
+        producer.produce(OFFSETS_TOPIC, fill.commit_value(number, now_ms), key, partition)
+    assert producer.flush(60) == 0
+
+
+@pytest.mark.faults(39, fast=1, full=1)
+def test_services_of_kubernetes_are_no_settings(rig: Rig):
+    """All three processes were started with what a container is told of services with names like theirs, and run."""
+    for each in all_processes(rig):
+        environment = Path(f"/proc/{each.process.pid}/environ").read_bytes().split(b"\0")
+        assert {f"{name}={value}".encode() for name, value in KUBERNETES.items()} <= set(environment)
+    rig.monitor.wait_until_ready(threading.Event(), print, timeout_seconds=READY_SECONDS)
+    rig.monitor.check()
