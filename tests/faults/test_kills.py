@@ -138,7 +138,7 @@ def spec(group: str, name: str) -> ConsumerSpec:
     return ConsumerSpec("confluent-kafka", group, "orders", f"{group}-{name}", session_timeout_ms=6_000)
 
 
-@pytest.mark.faults(1, fast=2, full=20)
+@pytest.mark.faults(1, fast=0, full=20)
 def test_a_driver_that_is_killed_loses_nothing(rig: Rig, rounds: int, figures: Figures):
     """Python's half or the JVM, while batches run or at a start: the other half ends too, and the next run goes on."""
     chance, group = random.Random(1), "driver-kills"
@@ -174,7 +174,7 @@ def test_python_workers_that_are_killed_cost_no_count(rig: Rig, rounds: int):
     assert_facts_and_causes_agree(rig, is_calm)
 
 
-@pytest.mark.faults(3, fast=1, full=20)
+@pytest.mark.faults(3, fast=0, full=20)
 @pytest.mark.parametrize("query", ["membership", "activity"])
 def test_a_batch_that_was_written_and_not_committed_counts_once(rig: Rig, rounds: int, query: str, figures: Figures):
     """The JVM is killed at the first row that a batch writes; kills that came after its commit do not count."""
@@ -250,7 +250,7 @@ def test_brokers_that_are_away_for_minutes_cost_nothing(rig: Rig, figures: Figur
     assert_facts_and_causes_agree(rig, is_calm)
 
 
-@pytest.mark.faults(7, fast=1, full=3)
+@pytest.mark.faults(7, fast=0, full=3)
 def test_a_stop_is_obeyed_while_brokers_are_away(rig: Rig, rounds: int, figures: Figures):
     """Right after they went and later: stream, prober and exporter end in time, and go on where they were."""
     group = "stopped"
@@ -289,7 +289,7 @@ def stop_all(rig: Rig) -> dict[str, float]:
     return found
 
 
-@pytest.mark.faults(8, fast=1, full=10)
+@pytest.mark.faults(8, fast=0, full=10)
 def test_a_broker_that_dies_in_the_middle_of_a_batch_costs_nothing(rig: Rig, rounds: int):
     """The batch is run again; a log whose end is not known for a moment is not taken for one that was cut."""
     group = "broker-kills"

@@ -42,7 +42,7 @@ def taken(log: WrittenLog) -> int:
     return decoded + skipped(log)["membership"]
 
 
-@pytest.mark.faults(11, fast=1, full=3)
+@pytest.mark.faults(11, fast=0, full=3)
 def test_what_retention_took_from_a_stopped_stream_is_counted(log: WrittenLog, rounds: int):
     """Each reader says exactly how much is missing; what was written later is counted in full.
 
@@ -71,7 +71,7 @@ def test_what_retention_took_from_a_stopped_stream_is_counted(log: WrittenLog, r
         assert skipped(log) == wanted
 
 
-@pytest.mark.faults(12, fast=1, full=5)
+@pytest.mark.faults(12, fast=0, full=5)
 def test_a_log_that_was_made_anew_is_told(log: WrittenLog, rounds: int):
     """Each record of the new log is counted or told as skipped; later rebalances of an old group are all counted."""
     # The client must outlive its futures.

@@ -56,7 +56,7 @@ def groups(log: WrittenLog, prefix: str) -> dict[str, GroupSnapshot]:
     return {each.group: each for each in found if each.group.startswith(prefix)}
 
 
-@pytest.mark.faults(22, fast=1, full=1)
+@pytest.mark.faults(22, fast=0, full=1)
 def test_groups_of_any_size_are_counted(log: WrittenLog, figures: Figures):
     """Up to the largest record that the broker takes: each is shown, cut where need be, with all members counted."""
     before = restarts(log.rig)
