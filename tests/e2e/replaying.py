@@ -96,9 +96,34 @@ def as_settled(row: Row) -> Row:
     return {**row, "settlement": None, "counters": counters, "windows": {**row["windows"], "panes": counted}}
 
 
+#: Lag at a probe's time is worked out with the commits that were read by then: live those of each batch, a replay those
+#: of each pane, so that a group's first probe may find its commits there in one and not in the other.
+_LAG_AROUND = ("lag_before", "lag_peak", "lag_recovered_at_ms")
+
+
 def impacts_differ(rig: Rig, replayed: Rows) -> dict[Any, Any]:
-    """Return the fields that differ, by rebalance, or by group for the totals."""
-    return differences(rows(rig, "impact", ("group", "rebalance_id")), replayed, {"kind"})
+    """Return the fields that differ, but for lag, by rebalance, or by group for the totals."""
+    return differences(_costs(rows(rig, "impact", ("group", "rebalance_id"))), _costs(replayed), {"kind"})
+
+
+def _costs(impacts: Rows) -> Rows:
+    """Return what rebalances cost without lag, and without rows and shares that then say nothing."""
+    found: Rows = {}
+    for (group, name), row in impacts.items():
+        if name:
+            cost = {field: value for field, value in row.items() if field not in _LAG_AROUND}
+            says = cost["silences"] or cost["expired"] is not None or cost["poll_timeout"] is not None
+        else:
+            shares = {each: share for each, share in row["counted"].items() if _is_cost(share)}
+            cost = {**row, "counted": shares}
+            says = shares or _is_cost(row["earlier"])
+        if says:
+            found[group, name] = cost
+    return found
+
+
+def _is_cost(share: Row) -> bool:
+    return any(value for field, value in share.items() if field != "started_at_ms")
 
 
 def lags_differ(rig: Rig, replayed: Rows) -> dict[Any, Any]:
