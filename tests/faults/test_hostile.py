@@ -107,7 +107,7 @@ def odd_rows() -> Iterator[bytes]:
     )
 
 
-@pytest.mark.faults(25, fast=1, full=1)
+@pytest.mark.faults(25, fast=0, full=1)
 def test_garbage_in_every_topic_is_counted(rig: Rig, figures: Figures):
     """By whoever reads the topic, each row once, and no query ends; the brokers refuse what is larger than any row."""
     before, counted = restarts(rig), refusals(rig)
