@@ -138,6 +138,20 @@ def test_lag_of_a_long_watch_outlives_its_measurements():
     assert (known.lag_before, known.lag_peak, known.lag_recovered_at_ms) == (10, 849, T0 + 801 * SECOND)
 
 
+def test_lag_that_an_earlier_run_measured_is_not_forgotten_at_a_start():
+    """The last row of lag may be from before the rebalance: lag that stays the same is not published again."""
+    tracker = ImpactTracker("prod")
+    published = RebalanceImpact(
+        "prod", FIRST.group, FIRST.rebalance_id, lag_before=10, lag_peak=40, lag_recovered_at_ms=T0 + 60_000
+    )
+    tracker.restore(published)
+    tracker.take_lag(FIRST.group, 10, T0 - 5_000)
+    tracker.take_rebalance(FIRST)
+    tracker.take_lag(FIRST.group, 9, T0 + 90_000)
+    assert tracker.of_rebalance(FIRST.group, FIRST.rebalance_id) == published
+    assert tracker.changed() == []
+
+
 def test_lag_is_held_against_that_before_the_rebalance():
     """From before it, over its peak, to when it was made up; not again while it stays the same."""
     tracker = ImpactTracker("prod")

@@ -32,15 +32,15 @@ def lag_around(
     """Return what is known of the lag around a rebalance; null while nothing was measured since it began.
 
     `measured` are (time in ms, records), oldest first; those from `next_started_ms` on, when the group's next rebalance
-    began, are that one's. Without a measurement before it began, what is `known` of it goes on; without that, the first
-    one while it goes on stands for what was before, and one after its end tells nothing.
+    began, are that one's. What is `known` rests on measurements that are not among them, and goes on. Without it and
+    without one from before it began, the first one while it goes on stands for that; one after its end tells nothing.
     """
     started_ms, completed_ms = rebalance.started_before_ms, rebalance.completed_at_ms
     before: int | None = None
     around = known
     for at_ms, lag in measured:
         if at_ms < started_ms:
-            before, around = lag, None
+            before = lag
             continue
         is_over = completed_ms is not None and at_ms > completed_ms
         is_of_next = next_started_ms is not None and at_ms >= next_started_ms
