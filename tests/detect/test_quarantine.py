@@ -16,7 +16,7 @@ from hypothesis import settings as limits
 from hypothesis import strategies as st
 
 from detect.histories import GROUP, MINUTE, SECOND, T0, commits, member, picture, probe, rebalance, rebalance_id
-from detect.turnover import Run, pulse
+from detect.turnover import Run, pulse, take
 from rebalance_contract import (
     CommitActivity,
     GroupSnapshot,
@@ -63,20 +63,6 @@ HOSTILE = {
 }
 
 
-def told(detector: Detector, row: object) -> None:
-    """Let a detector take up a row of whatever kind."""
-    if isinstance(row, GroupSnapshot):
-        detector.take_group(row)
-    elif isinstance(row, Rebalance):
-        detector.take_rebalance(row)
-    elif isinstance(row, CommitActivity):
-        detector.take_commits(row)
-    elif isinstance(row, OffsetActivity):
-        detector.take_offsets(row)
-    elif isinstance(row, Probe):
-        detector.take_probe(row)
-
-
 @pytest.mark.parametrize("what", HOSTILE)
 def test_a_row_that_cannot_be_true_changes_nothing(what: str):
     """It is counted once and told in one call; the group, if there is one, is as it was before."""
@@ -85,7 +71,7 @@ def test_a_row_that_cannot_be_true_changes_nothing(what: str):
     detector.advance(T0)
     detector.take_group(picture(T0, A, B))
     before = detector.causes(GROUP), list(detector._cases[GROUP].history.progress.positions())
-    told(detector, HOSTILE[what])
+    take(detector, HOSTILE[what])
     detector.advance(T0 + SECOND)
     assert sum(detector.quarantined.values()) == 1
     assert [group for _, group in heard] == [GROUP]
@@ -225,7 +211,7 @@ def test_no_row_escapes_or_costs_much(several: list[object]):
     run = Run().live(T0 + MINUTE, picture(T0, A, B), *pulse(T0, T0 + MINUTE, range(4)))
     began = time.process_time()
     for row in several:
-        told(run.detector, replace(row, group=GROUP))  # type: ignore[type-var]
+        take(run.detector, replace(row, group=GROUP))  # type: ignore[type-var]
         run.live(run.now_ms + SECOND)
     run.live(run.now_ms + 10 * MINUTE, step_ms=30 * SECOND)
     run.detector.finish()

@@ -21,24 +21,29 @@ from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.detect.detector import Detector, TimedOut
 
 
+def take(detector: Detector, row: object) -> None:
+    """Let a detector take up a row of whatever kind."""
+    if isinstance(row, GroupSnapshot):
+        detector.take_group(row)
+    elif isinstance(row, Rebalance):
+        detector.take_rebalance(row)
+    elif isinstance(row, CommitActivity):
+        detector.take_commits(row)
+    elif isinstance(row, RebalanceImpact):
+        detector.take_impact(row)
+    elif isinstance(row, OffsetActivity):
+        detector.take_offsets(row)
+    elif isinstance(row, Probe):
+        detector.take_probe(row)
+
+
 def hear(detector: Detector, event: Event) -> None:
     """Tell a detector of one event."""
-    if isinstance(event, GroupSnapshot):
-        detector.take_group(event)
-    elif isinstance(event, Rebalance):
-        detector.take_rebalance(event)
-    elif isinstance(event, CommitActivity):
-        detector.take_commits(event)
-    elif isinstance(event, RebalanceImpact):
-        detector.take_impact(event)
-    elif isinstance(event, OffsetActivity):
-        detector.take_offsets(event)
-    elif isinstance(event, Probe):
+    if isinstance(event, Probe):
         for row in unpacked(event):
-            if isinstance(row, ProbeActivity):
-                detector.take_probe(row.probe)
-            else:
-                detector.take_offsets(row)
+            take(detector, row.probe if isinstance(row, ProbeActivity) else row)
+    elif isinstance(event, GroupSnapshot | Rebalance | CommitActivity | RebalanceImpact | OffsetActivity):
+        take(detector, event)
     else:
         detector.take_clients(packed(event))
 

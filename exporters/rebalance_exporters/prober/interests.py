@@ -41,8 +41,8 @@ class _GroupRow:
 
 
 @dataclass(frozen=True, slots=True)
-class _LagRow:
-    """What is needed of a `GroupLag`."""
+class _TopicsRow:
+    """What is needed of a `GroupLag` or a `CommitActivity`."""
 
     cluster: str
     group: str
@@ -56,17 +56,6 @@ class _KindRow:
     """Which kind of row of the activity topic it is."""
 
     kind: str
-
-
-@dataclass(frozen=True, slots=True)
-class _CommitRow:
-    """What is needed of a `CommitActivity`."""
-
-    cluster: str
-    group: str
-    topics: dict[str, Raw]
-    last_log_offset: int | None = None
-    log_era: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +94,7 @@ class _Known:
     def topics(self) -> frozenset[str]:
         return self.subscribed | self.lagging | self.committed.keys() | self.held
 
-    def note_commits(self, row: _LagRow | _CommitRow) -> bool:
+    def note_commits(self, row: _TopicsRow) -> bool:
         """Take in up to where commits are known; false where the group was deleted since.
 
         Positions in a log partition that was made anew say nothing of that.
@@ -163,7 +152,7 @@ class Interests:
         if value is None:
             self._forget_lag(self._group_of(key))
             return
-        row = decode(value, _LagRow)
+        row = decode(value, _TopicsRow)
         if not self._is_ours(row.cluster, row.group):
             return
         with self._lock:
@@ -178,7 +167,7 @@ class Interests:
         """Take in a row of the activity topic, of which only commits count. Raises ContractError."""
         if value is None or decode(value, _KindRow).kind != "commits":
             return
-        row = decode(value, _CommitRow)
+        row = decode(value, _TopicsRow)
         if not self._is_ours(row.cluster, row.group):
             return
         with self._lock:
