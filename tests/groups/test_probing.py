@@ -62,9 +62,10 @@ def test_bounds_do_not_depend_on_what_arrives_first(data: st.DataObject):
     """Probes come through another topic and may be late by any number of records."""
     (first, second), seen = story()
     late = data.draw(st.integers(0, len(seen)))
-    _, in_time = run(first, *seen, second)
-    _, mixed = run(first, *seen[:late], second, *seen[late:])
+    prompt, in_time = run(first, *seen, second)
+    tardy, mixed = run(first, *seen[:late], second, *seen[late:])
     assert list(mixed.values())[-1] == list(in_time.values())[-1]
+    assert tardy.picture.windows == prompt.picture.windows
 
 
 @given(st.data())

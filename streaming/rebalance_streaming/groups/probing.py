@@ -13,6 +13,7 @@ from dataclasses import replace
 import msgspec
 
 from rebalance_contract import Probe, Rebalance
+from rebalance_streaming.groups import windows
 from rebalance_streaming.groups.classic import EMPTY, STABLE
 from rebalance_streaming.groups.episodes import settlement_of
 from rebalance_streaming.groups.epochs import name_topic
@@ -80,6 +81,9 @@ def _narrow(state: GroupState, at_ms: int, *, settled: bool) -> None:
     after_ms, before_ms = (at_ms, before_ms) if settled else (after_ms, at_ms)
     narrowed = replace(rebalance, started_after_ms=after_ms, started_before_ms=before_ms)
     state.episode = replace(state.episode, rebalance=_timed(narrowed))
+    if before_ms < rebalance.started_before_ms:
+        panes = windows.add_rebalancing(state.picture.windows, before_ms, rebalance.started_before_ms, at_ms)
+        state.picture = replace(state.picture, windows=panes)
 
 
 def _timed(rebalance: Rebalance) -> Rebalance:
