@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from rebalance_contract import (
+    PANE_MS,
     WINDOWS_MS,
     CommitActivity,
     CountActivity,
@@ -280,20 +281,21 @@ class Engine:
         steps = {} if picture is None else windows_at(picture.windows, now_ms, rebalancing_ms)
         commits = self._lag.windows(group, now_ms)
         self._schedule.published(
-            group, now_ms, newest_ms=self._newest_ms(group, picture), is_moving=rebalancing_ms is not None
+            group, now_ms, counted_ms=self._counted_ms(group, picture), is_moving=rebalancing_ms is not None
         )
         lost = {name: self._impact.lost_ms(group, now_ms - WINDOWS_MS[name]) for name in commits}
         joined = {name: _window(steps.get(name), window, lost[name]) for name, window in commits.items()}
         return replace(row, cluster=self._cluster, windows=joined)
 
-    def _newest_ms(self, group: str, picture: GroupSnapshot | None) -> int | None:
-        panes = () if picture is None else picture.windows.panes[-1:]
-        times = (
-            *(pane.start_ms for pane in panes),
-            self._lag.newest_pane_ms(group),
-            self._impact.newest_loss_ms(group),
-        )
-        return max((at_ms for at_ms in times if at_ms is not None), default=None)
+    def _counted_ms(self, group: str, picture: GroupSnapshot | None) -> list[int]:
+        """Return the times of what a group's windows count: while such a time is inside a window, it is counted."""
+        steps = () if picture is None else picture.windows.panes
+        lost_ms = self._impact.newest_loss_ms(group)
+        return [
+            *(pane.start_ms + PANE_MS for pane in steps),
+            *self._lag.pane_times(group),
+            *(() if lost_ms is None else (lost_ms,)),
+        ]
 
     def _count(self) -> list[Output]:
         if self._arrived:

@@ -220,11 +220,10 @@ class LagTable:
         known = self._groups.get(group, _Group())
         return {name: _window(known, now_ms, length) for name, length in WINDOWS_MS.items()}
 
-    def newest_pane_ms(self, group: str) -> int | None:
-        """Return when the newest pane of the group that has anything began; null when none has."""
+    def pane_times(self, group: str) -> list[int]:
+        """Return when the panes of the group that have anything began, in no order."""
         known = self._groups.get(group, _Group())
-        newest = max((*known.commits, *known.lag_max), default=None)
-        return None if newest is None else newest * PANE_MS
+        return [pane * PANE_MS for pane in {*known.commits, *known.lag_seen}]
 
     def forget_group(self, group: str) -> None:
         """Drop a group that is gone."""

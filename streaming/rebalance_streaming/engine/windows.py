@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import zlib
+from collections.abc import Collection
 
 from rebalance_contract import PANE_MS, WINDOWS_MS
 
@@ -11,6 +12,10 @@ from rebalance_contract import PANE_MS, WINDOWS_MS
 _SPACING_MS = 1_000
 #: Windows of a group that is rebalancing, or behind, are brought up to date this often.
 _MOVING_MS = 5_000
+#: The shortest window changes when something leaves it. In the longer ones some pane or other ends all the time: they
+#: slide in steps of a minute.
+_SLIDING_MS = 60_000
+_SHORTEST_MS, _LONGEST_MS = min(WINDOWS_MS.values()), max(WINDOWS_MS.values())
 
 
 class Schedule:
@@ -25,15 +30,19 @@ class Schedule:
         """Note that something happened to a group."""
         self._plan(group, max(now_ms, self._published.get(group, 0) + _SPACING_MS))
 
-    def published(self, group: str, now_ms: int, *, newest_ms: int | None, is_moving: bool) -> None:
-        """Note that a group's row is as of now. `newest_ms`: when the newest thing in its windows happened."""
+    def published(self, group: str, now_ms: int, *, counted_ms: Collection[int], is_moving: bool) -> None:
+        """Note that a group's row is as of now.
+
+        `counted_ms`: the time of each pane that the group's windows count, as long as it lies inside the window.
+        """
         self._published[group] = now_ms
         if is_moving:
             self._plan(group, now_ms + _MOVING_MS)
-        elif newest_ms is not None and now_ms - newest_ms <= max(WINDOWS_MS.values()) + 2 * PANE_MS:
-            # Once nothing is left of it in the shortest window, the longer ones slide in steps of a minute.
-            recent = now_ms - newest_ms <= min(WINDOWS_MS.values()) + 2 * PANE_MS
-            self._plan(group, _next_turn(group, now_ms, PANE_MS if recent else 6 * PANE_MS))
+        leaving = [at_ms + _SHORTEST_MS for at_ms in counted_ms if at_ms + _SHORTEST_MS > now_ms]
+        if leaving:
+            self._plan(group, _next_turn(group, min(leaving), PANE_MS))
+        if counted_ms and max(counted_ms) + _LONGEST_MS > now_ms:
+            self._plan(group, _next_turn(group, now_ms, _SLIDING_MS))
 
     def take_due(self, now_ms: int) -> list[str]:
         """Return, once, the groups whose rows are due."""
@@ -57,7 +66,7 @@ class Schedule:
             heapq.heappush(self._heap, (due_ms, group))
 
 
-def _next_turn(group: str, now_ms: int, period_ms: int) -> int:
+def _next_turn(group: str, after_ms: int, period_ms: int) -> int:
     """Return a group's next turn: each has its own moment in a period, so that not all come at once."""
     own_ms = zlib.crc32(group.encode(errors="replace")) % period_ms
-    return now_ms - (now_ms - own_ms) % period_ms + period_ms
+    return after_ms - (after_ms - own_ms) % period_ms + period_ms

@@ -126,6 +126,8 @@ def _waits_for(look: Look, position: Position, wait_ms: int) -> bool:
     How long records wait is known from ends probed then, or from having looked for so long. After a transaction,
     which may just have ended, its reader needs a commit interval to go on.
     """
+    if not look.end_growth(position.topic, position.partition, wait_ms):
+        return False  # until a probe sees another end, which is an occasion to look again
     progress, since = look.history.progress, look.now_ms - wait_ms
     began = look.memory.waiting.get(position.name, look.now_ms)
     before = progress.end_at(position.topic, position.partition, since)
@@ -135,8 +137,7 @@ def _waits_for(look: Look, position: Position, wait_ms: int) -> bool:
         look.deadline.note(look.now_ms + _END_SPACING_MS)
         return False
     settle = 2 * look.probe_ms if position.stable_end is not None else 0
-    grown = look.end_growth(position.topic, position.partition, wait_ms) or 0
-    return grown > 0 and look.lasted(began, settle)
+    return look.lasted(began, settle)
 
 
 def _in_transaction(position: Position) -> bool:
