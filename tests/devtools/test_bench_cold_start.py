@@ -137,6 +137,7 @@ def test_what_was_not_measured_shows_as_a_dash():
 
 
 @pytest.mark.e2e
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_small_cold_start_becomes_right_and_stays_right(tmp_path: Path):
     """The whole measurement on a small log: every group is shown with its true lag, before and after live commits."""

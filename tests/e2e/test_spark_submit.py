@@ -66,7 +66,8 @@ def read(log: Path) -> str:
     return log.read_text() if log.exists() else ""
 
 
-@pytest.mark.parametrize("make_master", [local_master, standalone_master])
+# The standalone master needs all that the local one does, and executors besides.
+@pytest.mark.parametrize("make_master", [pytest.param(local_master, marks=pytest.mark.slow), standalone_master])
 def test_a_groups_picture_arrives(broker: EmbeddedKafka, tmp_path: Path, make_master):
     """Submitted from outside, the same job publishes the same pictures, and SIGTERM ends it."""
     prefix = f"{make_master.__name__}."
