@@ -57,6 +57,19 @@ def test_nothing_is_said_without_ends_or_commits():
     assert not table.awaits_ends("g")
 
 
+def test_what_is_news_is_so_to_each_group():
+    """A topic's end that another group's probe told first; told again it is none, as is a topic that has none."""
+    table = LagTable()
+
+    def tell(group: str, end: int | None) -> bool:
+        told = TopicOffsets([], []) if end is None else TopicOffsets([0], [end])
+        return table.take_offsets(OffsetActivity("c", group, T0, ends={"other" if end is None else "orders": told}))
+
+    assert [tell("g", 5), tell("g", 5), tell("h", 5), tell("h", 5)] == [True, False, True, False]
+    assert [tell("g", 6), tell("h", 6), tell("h", 6)] == [True, True, False]
+    assert [tell("i", None), tell("i", None)] == [True, False]
+
+
 def test_a_commit_newer_than_the_probe_is_no_negative_lag():
     """The end was asked for before the commit."""
     table = LagTable()

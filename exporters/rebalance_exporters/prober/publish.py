@@ -1,7 +1,4 @@
-"""What to publish about a group, and when. Pure: times are arguments, `now` in seconds of any steady clock.
-
-A reader that comes late, or misses a message, has the whole picture again within a minute.
-"""
+"""What to publish about a group, and when. Pure: times are arguments, `now` in seconds of any steady clock."""
 
 from __future__ import annotations
 
@@ -13,9 +10,8 @@ import msgspec
 
 from rebalance_contract import Probe
 from rebalance_exporters.prober.answers import UNSTABLE, Described, Listed
+from rebalance_exporters.prober.repeats import Repeats
 
-#: Everything known is published again after this long.
-AGAIN_SECONDS = 60.0
 #: In an unstable state a reader is told sooner that it lasts.
 UNSTABLE_AGAIN_SECONDS = 10.0
 
@@ -83,14 +79,15 @@ class Publications:
 
     def __init__(self) -> None:
         self._groups: dict[str, _Published] = {}
+        self._repeats = Repeats()
 
     def admit(self, probe: Probe, now: float) -> bool:
         """Whether to publish a probe: it says something new, or the last one was long ago. Counts as published then."""
         last = self._groups.setdefault(probe.group, _Published())
         asked = asked_fields(probe)
-        wait = UNSTABLE_AGAIN_SECONDS if probe.state in UNSTABLE else AGAIN_SECONDS
+        lasts = probe.state in UNSTABLE and now - last.at >= UNSTABLE_AGAIN_SECONDS
         is_new = any(name not in last.fields or last.fields[name] != value for name, value in asked.items())
-        if not is_new and now - last.at < wait:
+        if not self._repeats.take_turn(probe.group, now) and not is_new and not lasts:
             return False
         last.fields |= asked
         last.at = now
@@ -100,3 +97,4 @@ class Publications:
         """Drop the memory of all groups but these."""
         for group in self._groups.keys() - set(present):
             del self._groups[group]
+        self._repeats.forget(present)

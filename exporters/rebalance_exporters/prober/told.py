@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rebalance_exporters.prober.publish import AGAIN_SECONDS
+from rebalance_exporters.prober.repeats import Repeats
 
 #: Topic -> partition number as text -> offset, null when it is unknown.
 PartitionOffsets = dict[str, int | None]
@@ -60,11 +60,10 @@ class _Topic:
 
 @dataclass(slots=True)
 class _Told:
-    """What a group was told: up to which round, how many partitions each topic had, and when all of it."""
+    """What a group was told: up to which round, and how many partitions each topic had."""
 
     round: int = 0
     partitions: Mapping[str, int] = field(default_factory=dict)
-    all_at: float = float("-inf")
 
 
 class OffsetPublications:
@@ -74,6 +73,7 @@ class OffsetPublications:
         self._round = 0
         self._topics: dict[str, _Topic] = {}
         self._told: dict[str, _Told] = {}
+        self._repeats = Repeats()
 
     def note(self, end: Mapping[str, Sequence[int | None]], stable: Mapping[str, Sequence[int | None]]) -> None:
         """Take in what one round of asking found; a topic that was not asked keeps what it had."""
@@ -97,7 +97,7 @@ class OffsetPublications:
         told = self._told.get(group)
         if told is None:
             told = self._told[group] = _Told()
-        is_due = now - told.all_at >= AGAIN_SECONDS
+        is_due = self._repeats.take_turn(group, now)
         end: Offsets = {}
         stable: Offsets = {}
         for name, count in partitions.items():
@@ -107,8 +107,6 @@ class OffsetPublications:
             elif is_new:
                 end[name] = {}
         told.round, told.partitions = self._round, partitions
-        if is_due:
-            told.all_at = now
         return end, stable
 
     def _choose_topic(self, name: str, since: int, end: Offsets, stable: Offsets) -> None:
@@ -124,5 +122,6 @@ class OffsetPublications:
         """Drop the memory of all groups and topics but these."""
         for group in self._told.keys() - set(groups):
             del self._told[group]
+        self._repeats.forget(groups)
         for name in self._topics.keys() - set(topics):
             del self._topics[name]

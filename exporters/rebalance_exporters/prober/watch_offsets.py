@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -15,7 +14,7 @@ from rebalance_exporters.prober.config import ProbeConfig
 from rebalance_exporters.prober.interests import Interest, Interests, all_topics
 from rebalance_exporters.prober.metrics import ProbeMetrics
 from rebalance_exporters.prober.offsets import OffsetAsker, OffsetRound
-from rebalance_exporters.prober.publish import AGAIN_SECONDS
+from rebalance_exporters.prober.repeats import Repeats
 from rebalance_exporters.prober.tasks import Complaints
 from rebalance_exporters.prober.told import OffsetPublications
 from rebalance_exporters.prober.topics import Topic, TopicBook
@@ -23,14 +22,6 @@ from rebalance_exporters.prober.topics import Topic, TopicBook
 WHAT = "offsets"
 #: Sentences about a group's topics in one probe.
 _MOST_ERRORS = 20
-
-
-@dataclass(frozen=True, slots=True)
-class _Told:
-    """What else a group was told last, and when, in seconds."""
-
-    facts: dict[str, Any]
-    at: float
 
 
 class OffsetWatch:
@@ -55,7 +46,9 @@ class OffsetWatch:
         self._metrics = metrics
         self._complaints = complaints
         self._offsets = OffsetPublications()
-        self._facts: dict[str, _Told] = {}
+        #: What else each group was told last.
+        self._facts: dict[str, dict[str, Any]] = {}
+        self._repeats = Repeats()
         self._errors: dict[str, str] = {}
 
     def cycle(self) -> None:
@@ -74,6 +67,7 @@ class OffsetWatch:
         self._asker.forget(names)
         self._offsets.forget(interests.keys(), names)
         self._facts = {group: told for group, told in self._facts.items() if group in interests}
+        self._repeats.forget(interests)
 
     def cycle_fresh(self) -> None:
         """Ask and publish what is new since the last cycle: groups, and topics of theirs. Raises ExporterError."""
@@ -122,10 +116,9 @@ class OffsetWatch:
         """Publish what is due of a group's offsets, and its facts if they are new or were told long ago."""
         now, now_ms = times
         end, stable = self._offsets.choose(group, {topic.name: topic.partitions for topic in used}, now)
-        told = self._facts.get(group)
-        is_due = told is None or told.facts != facts or now - told.at >= AGAIN_SECONDS
+        is_due = self._repeats.take_turn(group, now) or self._facts.get(group) != facts
         if is_due:
-            self._facts[group] = _Told(facts, now)
+            self._facts[group] = facts
         if is_due or end or stable:
             probe = Probe(
                 probed_at_ms=now_ms,

@@ -169,12 +169,13 @@ class Engine:
         if row.cluster != self._cluster:
             return
         self._probed_ms = max(row.probed_at_ms, self._probed_ms or 0)
-        self._lag.take_offsets(row)
+        is_news = self._lag.take_offsets(row)
         if row.ends:
             lag = self._lag.measure(row.group, row.probed_at_ms)
             if lag is not None:
                 self._impact.take_lag(row.group, lag, row.probed_at_ms)
-        self._schedule.touch(row.group, at_ms)
+        if is_news:
+            self._schedule.touch(row.group, at_ms)
         self.detector.take_offsets(row)
 
     def _forget(self, row: GroupGone) -> None:

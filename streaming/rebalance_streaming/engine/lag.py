@@ -61,11 +61,15 @@ class LagWindow:
 
 @dataclass(slots=True)
 class _Ends:
-    """End offsets of one topic by partition, and what they were at earlier times (rows, oldest first)."""
+    """End offsets of one topic by partition, and what they were at earlier times (rows, oldest first).
+
+    `version` grows whenever one of them changes.
+    """
 
     end: Ints
     stable: Ints
     probed_ms: int
+    version: int = 1
     times: list[int] = field(default_factory=list)
     samples: list[Ints] = field(default_factory=list)
 
@@ -84,7 +88,7 @@ class _Group:
     """One group: positions by topic, totals, and its panes by number: commits, largest lag, lag last seen and when.
 
     `read_to` is the newest row of commits that was taken, `counted_to` that up to which an earlier run had counted.
-    `asked` are topics that a probe told the ends of, or that it has none.
+    `told` are topics that a probe told the ends of, or that it has none (0), with the version of what it told.
     """
 
     topics: dict[str, _Positions] = field(default_factory=dict)
@@ -93,7 +97,7 @@ class _Group:
     total_commits: int = 0
     first_commit_ms: int | None = None
     last_commit_ms: int | None = None
-    asked: set[str] = field(default_factory=set)
+    told: dict[str, int] = field(default_factory=dict)
     commits: dict[int, int] = field(default_factory=dict)
     lag_max: dict[int, int] = field(default_factory=dict)
     lag_seen: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -125,15 +129,23 @@ class LagTable:
         _forget_old(group.commits)
         return True
 
-    def take_offsets(self, row: OffsetActivity) -> None:
-        """Take up probed offsets. A probe that is older than what is known changes nothing."""
+    def take_offsets(self, row: OffsetActivity) -> bool:
+        """Take up probed offsets; whether any is new, or news that there is none.
+
+        A probe that is older than what is known changes nothing.
+        """
         group = self._groups.setdefault(row.group, _Group())
+        is_news = False
         for topic, committed in row.committed.items():
-            _learn_committed(group.topics, topic, committed)
+            is_news = _learn_committed(group.topics, topic, committed) or is_news
+        nothing = TopicOffsets([], [])
         for topic in {*row.ends, *row.stable_ends}:
-            group.asked.add(topic)
-            nothing = TopicOffsets([], [])
             self._see_ends(topic, row.ends.get(topic, nothing), row.stable_ends.get(topic, nothing), row.probed_at_ms)
+            # Another group's probe may have told of the topic before: what is news is so to each group.
+            version = self._ends[topic].version if topic in self._ends else 0
+            is_news = is_news or group.told.get(topic) != version
+            group.told[topic] = version
+        return is_news
 
     def restore(self, row: GroupLag) -> None:
         """Take up what an earlier run published of a group of which nothing is known yet."""
@@ -205,7 +217,7 @@ class LagTable:
     def awaits_ends(self, group: str) -> bool:
         """Whether the group has committed to a topic whose ends no probe has told, nor that it has none."""
         known = self._groups.get(group)
-        return known is not None and any(name not in known.asked and name not in self._ends for name in known.topics)
+        return known is not None and any(name not in known.told and name not in self._ends for name in known.topics)
 
     def groups(self) -> list[str]:
         """Return the groups that have committed or have been probed with offsets."""
@@ -245,12 +257,14 @@ class LagTable:
             self._make_room()
             known = self._ends[topic] = _Ends(_filled(size), _filled(size), at_ms)
         known.end, known.stable = _grown(known.end, size), _grown(known.stable, size)
+        before = known.end.copy(), known.stable.copy()
         known.stable[stable.partitions] = _as_array(stable.offsets)
+        known.end[told.partitions] = _as_array(told.offsets)
+        if not (np.array_equal(before[0], known.end) and np.array_equal(before[1], known.stable)):
+            known.version += 1
         if not told.partitions:
             return
-        before = known.end.copy()
-        known.end[told.partitions] = _as_array(told.offsets)
-        if np.any((known.end < before) & (known.end != UNKNOWN)):
+        if np.any((known.end < before[0]) & (known.end != UNKNOWN)):
             # Ends only grow: the topic was deleted and made anew, and its past is another topic's.
             known.times, known.samples = [], []
         known.probed_ms = max(at_ms, known.probed_ms)
@@ -259,7 +273,7 @@ class LagTable:
     def _make_room(self) -> None:
         """Forget topics that no group has committed to when there are too many: probes may name as many as they like.
 
-        A topic that is committed to later is probed again within a minute.
+        A topic that is committed to later is told of again within minutes.
         """
         if len(self._ends) < self._most_ends:
             return
@@ -309,8 +323,11 @@ def _topic_lag(positions: _Positions, lags: Ints) -> TopicLag:
     return TopicLag(positions.partitions.tolist(), positions.committed.tolist(), told, total)
 
 
-def _learn_committed(topics: dict[str, _Positions], topic: str, committed: TopicOffsets) -> None:
-    """Learn offsets of partitions of which no commit was read; a commit that was read is newer, or the same."""
+def _learn_committed(topics: dict[str, _Positions], topic: str, committed: TopicOffsets) -> bool:
+    """Learn offsets of partitions of which no commit was read; whether there are any.
+
+    A commit that was read is newer, or the same.
+    """
     known = topics.get(topic)
     have = set() if known is None else set(known.partitions.tolist())
     pairs = zip(committed.partitions, committed.offsets, strict=True)
@@ -319,6 +336,7 @@ def _learn_committed(topics: dict[str, _Positions], topic: str, committed: Topic
         unknown = [UNKNOWN] * len(new)
         row = TopicCommits(list(new), list(new.values()), unknown, unknown, [], [])
         topics[topic] = _with_commits(known, row)
+    return bool(new)
 
 
 def _as_array(offsets: list[int | None]) -> Ints:

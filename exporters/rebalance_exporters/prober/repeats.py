@@ -1,0 +1,45 @@
+"""When a group is told again what it has been told before. Pure: `now` is in seconds of any steady clock.
+
+A reader that comes late, or misses a message, has the whole picture again within a minute. Where there are so many
+groups that this alone would keep readers busy, it takes longer. The groups' turns are spread over that time.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Collection
+
+#: Everything is told again after this long,
+AGAIN_SECONDS = 60.0
+#: or so many groups a second, if that takes longer,
+MOST_PER_SECOND = 20
+#: but not longer than this: a stream that starts reads the last 15 minutes.
+LONGEST_SECONDS = 600.0
+
+
+class Repeats:
+    """Remembers when each group is to be told everything again."""
+
+    def __init__(self) -> None:
+        self._due: dict[str, float] = {}
+
+    @property
+    def seconds(self) -> float:
+        """How long after it was told everything a group is told again, at most."""
+        return min(LONGEST_SECONDS, max(AGAIN_SECONDS, len(self._due) / MOST_PER_SECOND))
+
+    def take_turn(self, group: str, now: float) -> bool:
+        """Whether a group is due, or new: it counts as told then, and is due again at its own moment of the period."""
+        due = self._due.get(group)
+        if due is not None and now < due:
+            return False
+        self._due[group] = now
+        period = self.seconds
+        own = period * (1 - zlib.crc32(group.encode(errors="replace")) / 2**32)
+        self._due[group] = now - (now - own) % period + period
+        return True
+
+    def forget(self, present: Collection[str]) -> None:
+        """Drop the memory of all groups but these."""
+        for group in self._due.keys() - set(present):
+            del self._due[group]

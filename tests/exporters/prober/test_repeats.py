@@ -1,0 +1,54 @@
+"""When groups are told again what they have been told before."""
+
+import itertools
+from collections import Counter
+
+import pytest
+
+from rebalance_exporters.prober.repeats import AGAIN_SECONDS, LONGEST_SECONDS, Repeats
+
+
+def turns(groups: int, seconds: int) -> dict[str, list[int]]:
+    """Return when each group was told, asked every two seconds."""
+    repeats, told = Repeats(), {f"group-{number}": list[int]() for number in range(groups)}
+    for now in range(0, seconds, 2):
+        for group, times in told.items():
+            if repeats.take_turn(group, float(now)):
+                times.append(now)
+    return told
+
+
+def test_few_groups_are_told_again_within_a_minute():
+    """First at a moment of its own, then once a minute."""
+    for times in turns(30, 300).values():
+        pauses = [after - before for before, after in itertools.pairwise(times)]
+        assert pauses[0] <= AGAIN_SECONDS + 2
+        assert all(abs(pause - AGAIN_SECONDS) <= 2 for pause in pauses[1:])
+
+
+def test_turns_of_many_groups_are_spread():
+    """5,000 groups take four minutes: at no time much more than 20 a second, but for the first word."""
+    told = turns(5_000, 700)
+    assert all(len(times) >= 3 for times in told.values())
+    per_second = Counter(now for times in told.values() for now in times if now > 0)
+    # Asked every two seconds; while the groups become known, the time is shorter.
+    assert max(per_second.values()) <= 2 * 5 * 20
+    late = [count for now, count in per_second.items() if now > 300]
+    assert max(late) <= 2 * 2 * 20
+
+
+@pytest.mark.parametrize(("groups", "seconds"), [(1, AGAIN_SECONDS), (5_000, 250.0), (50_000, LONGEST_SECONDS)])
+def test_the_more_groups_the_longer(groups, seconds):
+    """Up to what a stream that starts still reads."""
+    repeats = Repeats()
+    for number in range(groups):
+        repeats.take_turn(f"group-{number}", 0.0)
+    assert repeats.seconds == seconds
+
+
+def test_a_group_that_comes_back_is_new():
+    """Forgotten groups take no memory."""
+    repeats = Repeats()
+    repeats.take_turn("g", 0.0)
+    repeats.forget(())
+    assert repeats.take_turn("g", 1.0)
