@@ -83,7 +83,8 @@ def measure_quiet() -> Iterator[str]:
 def _take_up(engine: Engine, number: int) -> None:
     """Let an engine learn of a group what it learns of one at a start: its picture, last commits, and ends."""
     picture = _picture(number)
-    ends = {_topic(picture.group): TopicOffsets(list(range(_PARTITIONS)), [10] * _PARTITIONS)}
+    # Every other group is behind.
+    ends = {_topic(picture.group): TopicOffsets(list(range(_PARTITIONS)), [10 + number % 2 * 5] * _PARTITIONS)}
     engine.apply(picture, _START_MS)
     engine.apply(_commits(picture.group, number, 1, _START_MS), _START_MS)
     engine.apply(OffsetActivity("bench", picture.group, _START_MS, ends=ends), _START_MS)
