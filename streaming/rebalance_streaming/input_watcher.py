@@ -38,6 +38,8 @@ class InputWatcher:
         self._look, self._inputs, self._period_seconds = look, inputs, period_seconds
         self._watches = {query: known.get(query) or LogWatch(query) for query in inputs}
         self._positions: dict[str, Mapping[str, Positions]] = {}
+        #: The highest positions by query, topic and partition since a look had an answer for the topic.
+        self._reached: dict[str, dict[str, dict[int, int]]] = {query: {} for query in inputs}
         self._incidents: list[Incident] = []
         self._lock, self._stopping = threading.Lock(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="input-watcher", daemon=True)
@@ -55,6 +57,7 @@ class InputWatcher:
         """Take in how far a query is: the next position to read by topic and partition."""
         with self._lock:
             self._positions[query] = {topic: dict(each) for topic, each in positions.items()}
+            _raise(self._reached[query], positions)
 
     def take(self) -> list[Incident]:
         """Return what happened since this was last asked."""
@@ -77,12 +80,15 @@ class InputWatcher:
         with self._lock:
             # Before the look: a position noted after it may rightly lie behind the ends that were found.
             positions = dict(self._positions)
+            reached, self._reached = self._reached, {query: {} for query in self._inputs}
         looks = self._look({topic for topics in self._inputs.values() for topic in topics})
         with self._lock:
             for query, topics in self._inputs.items():
                 seen = {topic: looks[topic] for topic in topics if topic in looks}
-                self._watches[query], told = compare(self._watches[query], seen, positions.get(query, {}))
+                known = positions.get(query, {})
+                self._watches[query], told = compare(self._watches[query], seen, known, reached[query])
                 self._incidents += told
+                _raise(self._reached[query], {topic: at for topic, at in reached[query].items() if topic not in seen})
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -90,6 +96,12 @@ class InputWatcher:
             with suppress(KafkaException):
                 self.look_once()
             self._stopping.wait(self._period_seconds)
+
+
+def _raise(highest: dict[str, dict[int, int]], positions: Mapping[str, Positions]) -> None:
+    for topic, each in positions.items():
+        known = highest.setdefault(topic, {})
+        known.update({partition: max(at, known.get(partition, 0)) for partition, at in each.items()})
 
 
 def read_totals(config: StreamConfig) -> list[LogTotals]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Literal
 
 from rebalance_contract import LogTotals, WatchedPartition, WatchedTopic
@@ -136,18 +137,25 @@ def _publish(watch: TopicWatch) -> WatchedTopic:
 
 
 def compare(
-    watch: LogWatch, looks: Mapping[str, TopicLook], positions: Mapping[str, Positions]
+    watch: LogWatch,
+    looks: Mapping[str, TopicLook],
+    positions: Mapping[str, Positions],
+    reached: Mapping[str, Positions] = MappingProxyType({}),
 ) -> tuple[LogWatch, tuple[Incident, ...]]:
     """Compare a look at the inputs with the one before; returns the watch to go on with, and what happened.
 
     `positions` are the query's: the next one to read per topic and partition, noted *before* the look, so that none can
     lie behind an end unless the log was cut. At a start they are those that the query goes on from; a partition that
-    it never read has none. A topic that is not in `looks` could not be looked at, which says nothing.
+    it never read has none. `reached` are the highest that it had since the look before: when the log is cut the query
+    may come down before anybody looks. A topic that is not in `looks` could not be looked at, which says nothing.
     """
     topics, found = dict(watch.topics), list[Incident]()
     for topic, look in looks.items():
         topics[topic], incidents = _compare_topic(
-            watch.query, watch.topics.get(topic) or _first(topic, look), look, positions.get(topic, {})
+            watch.query,
+            watch.topics.get(topic) or _first(topic, look),
+            look,
+            _Read(positions.get(topic, {}), reached.get(topic, {})),
         )
         found += incidents
     return replace(watch, topics=topics), tuple(found)
@@ -157,16 +165,22 @@ def _first(topic: str, look: TopicLook) -> TopicWatch:
     return TopicWatch(WatchedTopic(topic, look.partition_count, look.topic_id))
 
 
-def _compare_topic(
-    query: str, before: TopicWatch, look: TopicLook, positions: Positions
-) -> tuple[TopicWatch, list[Incident]]:
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """How far a query is in a topic, and the highest positions it had since the look before."""
+
+    positions: Positions
+    reached: Positions
+
+
+def _compare_topic(query: str, before: TopicWatch, look: TopicLook, read: _Read) -> tuple[TopicWatch, list[Incident]]:
     incidents = _Found(query, before.totals.topic)
     counted = _compare_counts(before, look, incidents)
     known_id = before.totals.topic_id
     if known_id is not None and look.topic_id not in (None, known_id):
-        partitions, ends = _made_anew(before, look, positions, incidents), look.ends
+        partitions, ends = _made_anew(before, look, read.positions, incidents), look.ends
     else:
-        partitions, ends = _compare_ends(before, look, positions, incidents), {**before.ends, **look.ends}
+        partitions, ends = _compare_ends(before, look, read, incidents), {**before.ends, **look.ends}
     told = incidents.all()
     totals = replace(_add(counted.totals, told), topic_id=look.topic_id or known_id)
     return replace(counted, totals=totals, partitions=partitions, ends=ends), told
@@ -231,33 +245,40 @@ def _earliest(look: TopicLook, partition: int) -> int:
     return look.ends.get(partition, Ends(0, 0)).earliest
 
 
-def _compare_ends(
-    before: TopicWatch, look: TopicLook, positions: Positions, found: _Found
-) -> dict[int, WatchedPartition]:
+def _compare_ends(before: TopicWatch, look: TopicLook, read: _Read, found: _Found) -> dict[int, WatchedPartition]:
     partitions = dict(before.partitions)
     for partition, ends in look.ends.items():
         known = partitions.get(partition, WatchedPartition(partition))
-        position = positions.get(partition)
+        position = read.positions.get(partition)
+        # A cut that is known already explains where the query was.
+        reached = read.reached.get(partition, 0) if known.awaited_from is None else 0
+        was = _Was(before.ends[partition].latest if partition in before.ends else 0, position, reached)
         if known.awaited_from is not None and position is not None and position <= ends.latest:
             # Spark comes down to the end there is by then, with an empty batch: what lies before it is never read.
             if position > known.awaited_from:
                 found.add("skipped", partition, position - known.awaited_from, known.awaited_from)
             known = replace(known, awaited_from=None)
-        partitions[partition] = _compare_partition(known, before.ends.get(partition), ends, position, found)
+        partitions[partition] = _compare_partition(known, was, ends, found)
     return partitions
 
 
-def _compare_partition(
-    known: WatchedPartition, before: Ends | None, now: Ends, position: int | None, found: _Found
-) -> WatchedPartition:
-    is_awaited = known.awaited_from is not None
+@dataclass(frozen=True, slots=True)
+class _Was:
+    """Where a partition ended at the look before (0: not known), and where the query is in it and has been since."""
+
+    end: int
+    position: int | None
+    reached: int
+
+
+def _compare_partition(known: WatchedPartition, was: _Was, now: Ends, found: _Found) -> WatchedPartition:
+    position, is_awaited = was.position, known.awaited_from is not None
     read_to = 0 if position is None or is_awaited else position
     # The end falls only when the log is cut. A running batch may have read what its query's position does not tell yet,
     # so that an end that fell begins a new era even where the position lies before it.
-    known_end = max(read_to, 0 if before is None else before.latest)
-    if now.latest < known_end:
+    if now.latest < max(read_to, was.reached, was.end):
         resume_at = None if position is None else min(position, now.latest)
-        found.add("rewound", known.partition, max(0, read_to - now.latest), resume_at)
+        found.add("rewound", known.partition, max(0, max(read_to, was.reached) - now.latest), resume_at)
         unread = [now.latest] if read_to > now.latest else []
         unread += [] if known.awaited_from is None else [min(known.awaited_from, now.latest)]
         awaited_from = min(unread, default=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -73,7 +74,10 @@ def test_what_retention_took_from_a_stopped_stream_is_counted(log: WrittenLog, r
 
 @pytest.mark.faults(12, fast=0, full=5)
 def test_a_log_that_was_made_anew_is_told(log: WrittenLog, rounds: int):
-    """Each record of the new log is counted or told as skipped; later rebalances of an old group are all counted."""
+    """Each record of the new log is counted or told as skipped, and after that each is counted.
+
+    Skipped is what was written before the source came down from the position that it had in the old log.
+    """
     # The client must outlive its futures.
     admin = AdminClient({"bootstrap.servers": log.bootstrap, "log_level": 0})
     for number in range(rounds):
@@ -87,7 +91,16 @@ def test_a_log_that_was_made_anew_is_told(log: WrittenLog, rounds: int):
         wait_for(lambda: WATCHED in admin.list_topics(timeout=30).topics, "the topic to be there")
         log.write_generations(early, 10)
         wait_for(lambda: recreations(log) == made + 1, "it to be told", _NOTICED_SECONDS)  # noqa: B023
-        wait_for(lambda: taken(log) == before + 10, f"10 more records than {before}", _NOTICED_SECONDS)  # noqa: B023
         log.write_generations(old, 5)
-        log.await_generations(old)
+        wait_for(lambda: taken(log) == before + 15, f"15 more records than {before}", _NOTICED_SECONDS)  # noqa: B023
+        log.write_generations(old, 1)
+        wait_for(lambda: log.rig.counts()[old].generation == 11, "the group to go on", _NOTICED_SECONDS)  # noqa: B023
+        counted = log.rig.counts()[old]
+        log.write_generations(old, 4)
+        wanted = replace(counted, generation=15, completed=counted.completed + 4)
+        wait_for(
+            lambda: log.rig.counts()[old] == wanted,  # noqa: B023
+            lambda: f"{wanted}, not {log.rig.counts()[old]}",  # noqa: B023
+            _NOTICED_SECONDS,
+        )
         assert recreations(log) == made + 1

@@ -63,6 +63,41 @@ def test_a_position_noted_during_a_look_is_for_the_next():
     assert watcher.take() == []
 
 
+def test_a_query_that_came_down_before_anybody_looked_was_cut_off():
+    """Its leader dies when nobody looks, and it goes on from the end that the new leader has: told once, as one cut."""
+    brokers = Brokers()
+    watcher = InputWatcher(brokers.look, INPUTS)
+    watcher.look_once()
+    log = brokers.topics.pop("log")
+    watcher.note("membership", {"log": {0: 110}})
+    watcher.look_once()
+    watcher.note("membership", {"log": {0: 95}})
+    brokers.topics["log"] = TopicLook(log.partition_count, {0: Ends(0, 102)})
+    watcher.look_once()
+    (told,) = watcher.take()
+    assert (told.query, told.kind, told.count, told.resume_at) == ("membership", "rewound", 8, {0: 95})
+    watcher.note("membership", {"log": {0: 102}})
+    watcher.look_once()
+    assert watcher.take() == []
+
+
+def test_a_query_that_stays_where_it_was_is_cut_off_once():
+    """Until it comes down it is where the old log had records, which the first look has told."""
+    brokers = Brokers()
+    watcher = InputWatcher(brokers.look, INPUTS)
+    watcher.note("membership", {"log": {0: 100}})
+    watcher.look_once()
+    brokers.topics["log"] = TopicLook(1, {0: Ends(0, 90)})
+    watcher.look_once()
+    watcher.note("membership", {"log": {0: 100}})
+    watcher.look_once()
+    watcher.note("membership", {"log": {0: 100}})
+    watcher.note("membership", {"log": {0: 90}})
+    watcher.look_once()
+    watcher.look_once()
+    assert [(each.query, each.kind) for each in watcher.take()] == [("membership", "rewound"), ("activity", "rewound")]
+
+
 def test_who_waits_for_brokers_holds_up_nobody():
     """Notes are taken and stops are obeyed while a look has no answer."""
     asked, answer = threading.Event(), threading.Event()
