@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from rebalance_contract import WINDOWS_MS, Finding, GroupLag, GroupSnapshot, GroupWindow
-from rebalance_exporters.health import MEMBERSHIP, Readiness
+from rebalance_contract import WINDOWS_MS, Finding, GroupLag, GroupSnapshot, GroupState, GroupWindow, Party
+from rebalance_exporters.health import Readiness
 from rebalance_exporters.kept import GroupKey
 from rebalance_exporters.metrics import assignor_of, count_members, count_partitions
 from rebalance_exporters.owners import Owners
-from rebalance_exporters.view import DELETED, Picture
+from rebalance_exporters.view import Picture
 
 #: The window of what a row shows once: long enough to see a trend, short enough to be about now.
 _SHOWN_WINDOW = "5m"
@@ -115,14 +115,14 @@ def make_overview(
 
 def data_age_ms(picture: Picture, now_ms: int, cluster: str | None = None) -> int | None:
     """Return how long ago the membership query of any cluster (or of one) last gave a sign of life, at most."""
-    told = [s.updated_at_ms for s in picture.queries if s.query == MEMBERSHIP and cluster in {None, s.cluster}]
+    told = [s.updated_at_ms for s in picture.queries if s.query == Party.MEMBERSHIP and cluster in {None, s.cluster}]
     return max(0, now_ms - min(told)) if told else None
 
 
 def make_row(key: GroupKey, picture: Picture, now_ms: int, owners: Owners) -> OverviewRow:
     """Return the row of a group that the picture has."""
     group, findings = picture.groups[key], picture.findings.get(key)
-    present = group.state != DELETED
+    present = group.state != GroupState.DELETED
     counts = count_partitions(group)
     told, timing = picture.live_lag(key, now_ms), picture.timings.get(key)
     lag = told if present else None
@@ -158,7 +158,7 @@ def make_row(key: GroupKey, picture: Picture, now_ms: int, owners: Owners) -> Ov
 
 
 def _since_ms(group: GroupSnapshot) -> int | None:
-    if group.state == DELETED:
+    if group.state == GroupState.DELETED:
         return group.updated_at_ms
     return group.last_rebalance_ms if group.rebalancing_since_ms is None else group.rebalancing_since_ms
 

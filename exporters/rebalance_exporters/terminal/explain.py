@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from rebalance_contract import Advice, Finding, GroupSnapshot, RebalanceImpact
+from rebalance_contract import UNDETERMINED, Advice, Finding, GroupSnapshot, RebalanceImpact
 from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.answers import OverviewRow, RebalanceRow, gravity
 from rebalance_exporters.terminal.assignments import compare_assignments, list_members
@@ -27,8 +27,6 @@ from rebalance_exporters.terminal.words import (
     why,
     why_not,
 )
-
-UNDETERMINED = "undetermined"
 
 _WINDOW, _WINDOW_MS = "15m", 900_000
 #: Findings come seconds after a rebalance, when later commits and reports were seen.
