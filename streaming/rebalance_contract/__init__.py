@@ -5,7 +5,7 @@ of the log's format. Delivery is at least once: a row may arrive again after a c
 the same key.
 """
 
-from rebalance_contract import topics
+from rebalance_contract import display, topics
 from rebalance_contract.activity import (
     MAX_ACTIVITY_BYTES,
     CommitActivity,
@@ -202,6 +202,7 @@ __all__ = [
     "counters_at",
     "decode",
     "decode_status",
+    "display",
     "encode",
     "gravity",
     "read_state",

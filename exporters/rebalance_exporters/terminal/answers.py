@@ -8,15 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rebalance_contract import Finding, Rebalance, RebalanceImpact
-
-#: Gravest first; what a word of neither kind weighs is told by `gravity`.
-SEVERITIES = ("page", "ticket", "info")
-
-
-def gravity(severity: str) -> int:
-    """Return how grave a severity is, more is graver; one that this version does not know is as grave as any."""
-    return SEVERITIES[::-1].index(severity) if severity in SEVERITIES else len(SEVERITIES) - 1
+from rebalance_contract import Finding, FindingState, Rebalance, RebalanceImpact
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +30,7 @@ class FindingRow:
     severity: str
     summary: str = ""
     confidence: float | None = None
-    state: str = "firing"
+    state: str = FindingState.FIRING
     started_at_ms: int | None = None
     primary: bool = False
 

@@ -8,9 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from rebalance_contract import UNDETERMINED, Advice, Finding, GroupSnapshot, RebalanceImpact
+from rebalance_contract import (
+    UNDETERMINED,
+    Advice,
+    Finding,
+    GroupSnapshot,
+    RebalanceImpact,
+    RebalanceOutcome,
+    display,
+    gravity,
+)
 from rebalance_exporters.terminal.access import Access
-from rebalance_exporters.terminal.answers import OverviewRow, RebalanceRow, gravity
+from rebalance_exporters.terminal.answers import OverviewRow, RebalanceRow
 from rebalance_exporters.terminal.assignments import compare_assignments, list_members
 from rebalance_exporters.terminal.figures import Clock, amount, plural, span
 from rebalance_exporters.terminal.phases import tell_phases
@@ -113,7 +122,7 @@ def _title(facts: Facts) -> str:
         took = f"rebalancing since {facts.clock.moment(began_ms(rebalance))}"
         return f"{group}: {took}, {span(max(0, facts.now_ms - began_ms(rebalance)))} so far"
     ended = facts.clock.moment(rebalance.completed_at_ms)
-    aborted = ", ended by the group's deletion" if rebalance.outcome == "aborted" else ""
+    aborted = ", ended by the group's deletion" if rebalance.outcome == RebalanceOutcome.ABORTED else ""
     return (
         f"{group}: rebalance of {ended}, took {bounds(rebalance.duration_min_ms, rebalance.duration_max_ms)}{aborted}"
     )
@@ -277,7 +286,10 @@ def _last_quarter(row: OverviewRow) -> str:
 def _tell_reasons(cause: Finding | None) -> Iterator[Passage]:
     if cause is None:
         return
-    yield Passage("Because", tuple(f"{because(each)} [{each.source}]" for each in cause.evidence))
+    yield Passage(
+        "Because",
+        tuple(f"{because(each)} [{display.SOURCES.get(each.source, each.source)}]" for each in cause.evidence),
+    )
     yield Passage("Not", tuple(map(why_not, cause.alternatives)))
     yield Passage("Unknown", cause.missing)
     named = [name(each) for each in cause.subject.members]

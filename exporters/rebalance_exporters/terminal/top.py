@@ -14,19 +14,17 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from rebalance_contract import Finding
+from rebalance_contract import SETTLED_STATES, Finding, FindingState, gravity
+from rebalance_contract.display import severity_display, state_display
 from rebalance_exporters.terminal.access import Access
-from rebalance_exporters.terminal.answers import FindingRow, Overview, OverviewRow, gravity
+from rebalance_exporters.terminal.answers import FindingRow, Overview, OverviewRow
 from rebalance_exporters.terminal.client import Api, UnreachableError
 from rebalance_exporters.terminal.escaping import safe
 from rebalance_exporters.terminal.figures import UNKNOWN, Clock, amount, plural, span
 from rebalance_exporters.terminal.report import Column
-from rebalance_exporters.terminal.screen import SEVERITY_STYLES, Screen, make_table
+from rebalance_exporters.terminal.screen import Screen, make_table, style_of
 
 WINDOW = "15m"
-
-#: States in which a group consumes, or has nothing to.
-_CALM = frozenset({"Stable", "Empty", "Dead", "Deleted"})
 
 #: Lines around the table: summary, trouble, heading, legend, next command, and the cursor's own.
 _FRAME_LINES = 6
@@ -52,7 +50,7 @@ SORTS: Mapping[str, _Key] = {
     "finding": lambda row: (-max((gravity(each.severity) + 1 for each in row.findings), default=0), *_lost(row)),
     "lag": lambda row: (-(row.lag or 0), *_lost(row)),
     "members": lambda row: (-(row.members or 0), *_name(row)),
-    "state": lambda row: (row.state is None, row.state in _CALM, row.state or "", *_name(row)),
+    "state": lambda row: (row.state is None, row.state in SETTLED_STATES, row.state or "", *_name(row)),
     "group": _name,
 }
 
@@ -69,7 +67,7 @@ class TopColumn:
 
 def _state(row: OverviewRow, now_ms: int) -> str:
     state = row.state or UNKNOWN
-    if state in _CALM or row.state_since_ms is None:
+    if state in SETTLED_STATES or row.state_since_ms is None:
         return state
     return f"{state} {span(max(0, now_ms - row.state_since_ms))}"
 
@@ -87,7 +85,11 @@ def _gravest(row: OverviewRow) -> FindingRow:
 
 
 def _finding_style(row: OverviewRow) -> str:
-    return SEVERITY_STYLES.get(_gravest(row).severity, "") if row.findings else ""
+    return style_of(severity_display(_gravest(row).severity)) if row.findings else ""
+
+
+def _state_style(row: OverviewRow) -> str:
+    return "" if row.state is None else style_of(state_display(row.state))
 
 
 def _lost_span(row: OverviewRow, _now_ms: int) -> str:
@@ -103,7 +105,7 @@ def _number(row: OverviewRow, name: str) -> str:
 COLUMNS = (
     TopColumn(Column("CLUSTER"), 5, lambda row, _: row.cluster),
     TopColumn(Column("GROUP", may_shrink=True), 0, lambda row, _: row.group, lambda _: "bold"),
-    TopColumn(Column("STATE"), 2, _state, lambda row: "" if row.state in _CALM else "yellow"),
+    TopColumn(Column("STATE"), 2, _state, _state_style),
     TopColumn(Column("GENERATION", right=True), 8, lambda row, _: _number(row, "generation")),
     TopColumn(Column("#MEMBERS", right=True), 6, lambda row, _: _number(row, "members")),
     TopColumn(Column("#PARTITIONS", right=True), 9, lambda row, _: _number(row, "assigned_partitions")),
@@ -168,7 +170,7 @@ class View:
 def summary(overview: Overview, clock: Clock) -> str:
     """Say in one line how many groups there are and how they are."""
     found = sum(any(gravity(each.severity) > 0 for each in row.findings) for row in overview.groups)
-    unsettled = sum(row.state is not None and row.state not in _CALM for row in overview.groups)
+    unsettled = sum(row.state is not None and row.state not in SETTLED_STATES for row in overview.groups)
     age = "" if overview.data_age_ms is None else f", data {span(overview.data_age_ms)} old"
     return (
         f"{plural(len(overview.groups), 'group')}: {unsettled} rebalancing now, {found} with a finding to act on; "
@@ -211,7 +213,9 @@ class Picture:
 def look(api: Api, view: View, height: int | None = None) -> Picture:
     """Ask the API for a picture; of a height, one with as many rows as fit."""
     overview = api.overview(view.cluster)
-    remarks = tuple(filter(None, [trouble(overview)])) + whole_cluster(api.findings(view.cluster, "", "firing"))
+    remarks = tuple(filter(None, [trouble(overview)])) + whole_cluster(
+        api.findings(view.cluster, "", FindingState.FIRING)
+    )
     limit = view.limit
     if height is not None:
         fitting = max(1, height - _FRAME_LINES - len(remarks))

@@ -6,6 +6,7 @@ import { Clock, age } from "./figures.js";
 import { GroupView } from "./group.js";
 import { ApiError, ask, findingsApi, readHash } from "./links.js";
 import { RebalanceView } from "./rebalance.js";
+import { FindingState } from "./sets.js";
 import { Store } from "./store.js";
 import { Stream } from "./stream.js";
 
@@ -100,7 +101,7 @@ async function load() {
   waiting = [];
   clearTimeout(reload);
   try {
-    const [overview, found] = await Promise.all([ask("api/v1/overview"), ask(`${findingsApi(null, "")}&state=firing`)]);
+    const [overview, found] = await Promise.all([ask("api/v1/overview"), ask(`${findingsApi(null, "")}&state=${FindingState.FIRING}`)]);
     store.load(overview, found.findings);
     failure = null;
   } catch (error) {

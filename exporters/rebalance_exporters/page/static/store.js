@@ -1,5 +1,7 @@
 // What is known of all groups: filled by the overview, kept up by events. Knows no element of the page.
 
+import { FindingState } from "./sets.js";
+
 /** Return what a group is known by. */
 export function keyOf(thing) {
   return JSON.stringify([thing.cluster, thing.group]);
@@ -50,7 +52,7 @@ export class Store {
 
   #takeFinding(finding) {
     if (finding.group !== "") return;
-    if (finding.state === "firing") this.clusterFindings.set(finding.finding_id, finding);
+    if (finding.state === FindingState.FIRING) this.clusterFindings.set(finding.finding_id, finding);
     else this.clusterFindings.delete(finding.finding_id);
   }
 
