@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rebalance_contract import DiagnosisStatus, Party, QueryStatus
+from rebalance_contract.api import Readiness
 from rebalance_exporters.view import Picture
 
 #: The queries that read the log: one makes the groups, the other what they commit.
@@ -40,18 +41,6 @@ class ReadProgress:
     kafka_error: str | None = None
     kafka_errors: int = 0
     failure: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Readiness:
-    """The verdict and one line that says what is awaited, or what is missing for good.
-
-    `share` is how much of what is awaited is done, 0 to 1; null where that cannot be counted, 1 when ready.
-    """
-
-    ready: bool
-    text: str
-    share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

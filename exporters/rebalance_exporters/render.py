@@ -20,8 +20,9 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 from prometheus_client.registry import Collector
 
 from rebalance_contract import GroupLag, GroupSnapshot, GroupState, GroupTiming, GroupType
+from rebalance_contract.api import Readiness
 from rebalance_exporters.formats import Style, Writer, render_header, render_labels
-from rebalance_exporters.health import Readiness, ReadProgress, read_until_ms
+from rebalance_exporters.health import ReadProgress, read_until_ms
 from rebalance_exporters.kept import Examples, GroupFindings, GroupKey
 from rebalance_exporters.metrics import (
     COMMIT_AGE,

@@ -13,7 +13,7 @@ from rebalance_contract import (
     TimingWindow,
     encode,
 )
-from rebalance_exporters.health import Readiness
+from rebalance_contract.api import Readiness
 from rebalance_exporters.overview import Overview, OverviewRow, make_overview
 from rebalance_exporters.owners import Owners
 from rebalance_exporters.view import FINDINGS, HEARTBEATS, Row, View

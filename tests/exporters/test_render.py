@@ -38,9 +38,10 @@ from rebalance_contract import (
     WatchedTopic,
     encode,
 )
+from rebalance_contract.api import Readiness
 from rebalance_exporters import render
 from rebalance_exporters.formats import Style, accepts_gzip, choose_style, compress
-from rebalance_exporters.health import Readiness, ReadProgress
+from rebalance_exporters.health import ReadProgress
 from rebalance_exporters.metrics import (
     COMMIT_AGE,
     FINDING_METRICS,

@@ -39,9 +39,10 @@ from rebalance_contract import (
     TopicLag,
     encode,
 )
+from rebalance_contract.api import Readiness
 from rebalance_exporters.config import ExportConfig
 from rebalance_exporters.formats import Style, compress
-from rebalance_exporters.health import Readiness, ReadProgress
+from rebalance_exporters.health import ReadProgress
 from rebalance_exporters.reloading import Settings
 from rebalance_exporters.render import Exposition
 from rebalance_exporters.server import Signals, collect_rarely, make_app, make_view, now_ms, serve

@@ -21,6 +21,7 @@ from rebalance_contract import (
     Severity,
     display,
 )
+from rebalance_contract.api import EventName
 
 _HEAD = """\
 // The contract's closed sets and how they are shown: made from rebalance_contract by rebalance_exporters/page/sets.py,
@@ -30,7 +31,7 @@ _HEAD = """\
 
 def render() -> str:
     """Return the module's text."""
-    names = {each.__name__: _members(each) for each in (GroupType, RebalanceOutcome, FindingState, Severity)}
+    names = {each.__name__: _members(each) for each in (GroupType, RebalanceOutcome, FindingState, Severity, EventName)}
     tables: Mapping[str, object] = {
         **names,
         "SETTLED_STATES": SETTLED_STATES,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from rebalance_contract import GRAVITY, Finding, Severity, gravity
+from rebalance_contract.api import FindingMark, Overview, OverviewRow
 from rebalance_exporters.terminal.access import Access
-from rebalance_exporters.terminal.answers import FindingRow, Overview, OverviewRow
 from rebalance_exporters.terminal.escaping import safe
 from rebalance_exporters.terminal.figures import plural
 
@@ -107,14 +107,14 @@ def judge_group(row: OverviewRow, limits: Limits) -> Judgement:
     beyond = [each for each in row.findings if gravity(each.severity) > gravity(limits.max_severity)]
     statuses = [_SEVERITY_STATUS.get(each.severity, Status.CRITICAL) for each in beyond]
     reasons = [_tell_finding(each) for each in beyond[:1]] + [f"{each.rule} ({each.severity})" for each in beyond[1:]]
-    count = row.window(limits.window).rebalances
+    count = row.rebalances_in(limits.window)
     if limits.max_rebalances is not None and count is not None and count > limits.max_rebalances:
         statuses.append(Status.WARNING)
         reasons.insert(0, f"{plural(count, 'rebalance')} in {limits.window}, allowed {limits.max_rebalances}")
     return Judgement(row.cluster, row.group, max(statuses, default=Status.OK), tuple(reasons))
 
 
-def _tell_finding(finding: FindingRow | Finding) -> str:
+def _tell_finding(finding: FindingMark | Finding) -> str:
     return f"{finding.rule} ({finding.severity}): {finding.summary.rstrip('.')}"
 
 
@@ -149,7 +149,7 @@ def _next(bad: Sequence[Judgement], access: Access) -> str:
 
 def _rebalances(rows: Sequence[OverviewRow], limits: Limits) -> list[int]:
     """Return how many rebalances each group had, of those of which it is known."""
-    counts = (row.window(limits.window).rebalances for row in rows)
+    counts = (row.rebalances_in(limits.window) for row in rows)
     return [count for count in counts if count is not None]
 
 

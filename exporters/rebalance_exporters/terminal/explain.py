@@ -18,8 +18,8 @@ from rebalance_contract import (
     display,
     gravity,
 )
+from rebalance_contract.api import OverviewRow, RebalanceRow
 from rebalance_exporters.terminal.access import Access
-from rebalance_exporters.terminal.answers import OverviewRow, RebalanceRow
 from rebalance_exporters.terminal.assignments import compare_assignments, list_members
 from rebalance_exporters.terminal.figures import Clock, amount, plural, span
 from rebalance_exporters.terminal.phases import tell_phases
@@ -225,7 +225,7 @@ def _tell_scope(facts: Facts) -> str | None:
     if row is None or row.coordinator is None:
         return None
     beside = [each for each in facts.rows if each.coordinator == row.coordinator and each.group != row.group]
-    restless = sorted(each.group for each in beside if each.window(_WINDOW).rebalances)
+    restless = sorted(each.group for each in beside if each.rebalances_in(_WINDOW))
     broker = f"coordinator broker {row.coordinator}"
     if not beside:
         return f"{broker} serves no other group"
@@ -276,8 +276,8 @@ def _state(facts: Facts) -> str:
 
 
 def _last_quarter(row: OverviewRow) -> str:
-    window = row.window(_WINDOW)
-    if window.rebalances is None:
+    window = row.windows.get(_WINDOW)
+    if window is None:
         return "rebalances in the last 15 min not known"
     share = "" if not window.rebalancing_ratio else f" ({window.rebalancing_ratio:.0%} of the time)"
     return f"{plural(window.rebalances, 'rebalance')} in the last 15 min{share}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rebalance_contract import FindingState
+from rebalance_contract.api import RebalanceRow
 from rebalance_exporters.errors import ExporterError
-from rebalance_exporters.terminal.answers import RebalanceRow
 from rebalance_exporters.terminal.client import Api
 from rebalance_exporters.terminal.escaping import safe
 from rebalance_exporters.terminal.explain import Facts, choose_rebalance, distance_ms

@@ -15,9 +15,9 @@ from rich.live import Live
 from rich.text import Text
 
 from rebalance_contract import SETTLED_STATES, Finding, FindingState, gravity
+from rebalance_contract.api import FindingMark, Overview, OverviewRow, OverviewWindow
 from rebalance_contract.display import severity_display, state_display
 from rebalance_exporters.terminal.access import Access
-from rebalance_exporters.terminal.answers import FindingRow, Overview, OverviewRow
 from rebalance_exporters.terminal.client import Api, UnreachableError
 from rebalance_exporters.terminal.escaping import safe
 from rebalance_exporters.terminal.figures import UNKNOWN, Clock, amount, plural, span
@@ -25,6 +25,7 @@ from rebalance_exporters.terminal.report import Column
 from rebalance_exporters.terminal.screen import Screen, make_table, style_of
 
 WINDOW = "15m"
+_NOTHING = OverviewWindow(0, 0, 0.0, 0.0)
 
 #: Lines around the table: summary, trouble, heading, legend, next command, and the cursor's own.
 _FRAME_LINES = 6
@@ -38,15 +39,15 @@ def _name(row: OverviewRow) -> tuple[str, str]:
 
 
 def _lost(row: OverviewRow) -> tuple[Any, ...]:
-    window = row.window(WINDOW)
-    total = row.lost_partition_seconds_total or 0
-    return -(window.lost_partition_seconds or 0), -(window.rebalancing_ratio or 0), -total, *_name(row)
+    window = row.windows.get(WINDOW, _NOTHING)
+    total = row.lost_partition_seconds_total
+    return -window.lost_partition_seconds, -window.rebalancing_ratio, -total, *_name(row)
 
 
 #: What rows can be sorted by. Numbers begin with the largest, names with the first.
 SORTS: Mapping[str, _Key] = {
     "lost": _lost,
-    "rebalances": lambda row: (-(row.window(WINDOW).rebalances or 0), *_lost(row)),
+    "rebalances": lambda row: (-(row.rebalances_in(WINDOW) or 0), *_lost(row)),
     "finding": lambda row: (-max((gravity(each.severity) + 1 for each in row.findings), default=0), *_lost(row)),
     "lag": lambda row: (-(row.lag or 0), *_lost(row)),
     "members": lambda row: (-(row.members or 0), *_name(row)),
@@ -80,7 +81,7 @@ def _finding(row: OverviewRow, _now_ms: int) -> str:
     return f"{gravest.severity}: {gravest.rule}{f' +{further}' if further else ''}"
 
 
-def _gravest(row: OverviewRow) -> FindingRow:
+def _gravest(row: OverviewRow) -> FindingMark:
     return max(row.findings, key=lambda each: (gravity(each.severity), each.primary))
 
 
@@ -93,8 +94,10 @@ def _state_style(row: OverviewRow) -> str:
 
 
 def _lost_span(row: OverviewRow, _now_ms: int) -> str:
-    lost = row.window(WINDOW).lost_partition_seconds
-    return UNKNOWN if lost is None else span(lost * 1000) if lost else "0 s"
+    window = row.windows.get(WINDOW)
+    if window is None:
+        return UNKNOWN
+    return span(window.lost_partition_seconds * 1000) if window.lost_partition_seconds else "0 s"
 
 
 def _number(row: OverviewRow, name: str) -> str:
@@ -109,7 +112,7 @@ COLUMNS = (
     TopColumn(Column("GENERATION", right=True), 8, lambda row, _: _number(row, "generation")),
     TopColumn(Column("#MEMBERS", right=True), 6, lambda row, _: _number(row, "members")),
     TopColumn(Column("#PARTITIONS", right=True), 9, lambda row, _: _number(row, "assigned_partitions")),
-    TopColumn(Column(f"REBALANCES({WINDOW})", right=True), 3, lambda row, _: amount(row.window(WINDOW).rebalances)),
+    TopColumn(Column(f"REBALANCES({WINDOW})", right=True), 3, lambda row, _: amount(row.rebalances_in(WINDOW))),
     TopColumn(Column("LOST", right=True), 1, _lost_span),
     TopColumn(Column("LAG", right=True), 4, lambda row, _: amount(row.lag)),
     TopColumn(Column("COORDINATOR", right=True), 10, lambda row, _: _number(row, "coordinator")),
@@ -193,7 +196,7 @@ def whole_cluster(findings: Sequence[Finding]) -> tuple[str, ...]:
 def next_command(rows: Sequence[OverviewRow], access: Access) -> str:
     """Return what to type next: about the first group that has something to explain."""
     for row in rows:
-        if row.findings or row.window(WINDOW).rebalances:
+        if row.findings or row.rebalances_in(WINDOW):
             return f"why: {access.suggest('explain', row.group)}"
     return "nothing to explain: no group rebalanced in the last 15 min"
 

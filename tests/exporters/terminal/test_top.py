@@ -12,9 +12,9 @@ from exporters.terminal.answering import Exporter, answering, enricher
 from exporters.terminal.pictures import BARE_ROW, BROKER, CALM_ROW, ENRICHER_ROW, HOSTILE, OVERVIEW, STALE, STUCK_ROW
 from exporters.terminal.running import hold_to_golden
 from rebalance_contract import Severity
+from rebalance_contract.api import OverviewWindow
 from rebalance_exporters.terminal import commands, top
 from rebalance_exporters.terminal.access import Access
-from rebalance_exporters.terminal.answers import WindowRow
 from rebalance_exporters.terminal.client import Api
 from rebalance_exporters.terminal.screen import Screen
 from waiting import wait_for
@@ -175,7 +175,7 @@ def test_the_live_table_keeps_fresh_and_outlives_the_exporter(monkeypatch):
         watching.start()
         try:
             wait_for(lambda: "payments-enricher" in shown(), shown)
-            fresh = replace(ENRICHER_ROW, group="newcomer", windows={"15m": WindowRow(lost_partition_seconds=9_999.0)})
+            fresh = replace(ENRICHER_ROW, group="newcomer", windows={"15m": OverviewWindow(1, 1, 0.1, 9_999.0)})
             exporter.answers["overview"] = replace(OVERVIEW, groups=(*OVERVIEW.groups, fresh))
             wait_for(lambda: "newcomer" in shown(), shown)
             exporter.answers["overview"] = (503, b"")

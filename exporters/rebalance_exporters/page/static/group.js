@@ -4,7 +4,7 @@ import { el, named, refill, timed } from "./dom.js";
 import { UNKNOWN, age, amount, countPartitions, listPartitions, percent, plural, span } from "./figures.js";
 import { findingArticle } from "./finding.js";
 import { ask, findingsApi, groupApi, groupLink, rebalanceLink, rebalancesApi } from "./links.js";
-import { FindingState } from "./sets.js";
+import { EventName, FindingState } from "./sets.js";
 import { keyOf } from "./store.js";
 import { RANGES, drawTimeline } from "./timeline.js";
 import { causesOf, fact, generations, gravity, markMs, memberCounts, orderFindings, severityBadge, stateMark, stateText, took, why, words } from "./words.js";
@@ -75,14 +75,14 @@ export class GroupView {
   /** Take an event, if it is about this group. Returns what is worth saying aloud, or null. */
   take(name, data) {
     if (this.#target === null || data.cluster !== this.#target.cluster || data.group !== this.#target.group) return null;
-    if (name === "group") {
+    if (name === EventName.GROUP) {
       if (this.#differs(data)) this.load();
       return null;
     }
-    if (name === "rebalance") this.#keep(data);
+    if (name === EventName.REBALANCE) this.#keep(data);
     else this.findings?.set(data.finding_id, data);
     this.edition += 1;
-    if (name === "finding") return `Finding, ${data.state}, ${data.severity}: ${words(data.rule)}`;
+    if (name === EventName.FINDING) return `Finding, ${data.state}, ${data.severity}: ${words(data.rule)}`;
     return `Rebalance, ${data.outcome}: ${words(data.reason)}`;
   }
 

@@ -5,7 +5,7 @@ import { UNKNOWN, amount, bounds, countPartitions, listPartitions, plural, span 
 import { findingArticle } from "./finding.js";
 import { errorNote, grid } from "./group.js";
 import { ask, groupLink, rebalanceApi, rebalanceLink, rebalancesApi } from "./links.js";
-import { GroupType, RebalanceOutcome } from "./sets.js";
+import { EventName, GroupType, RebalanceOutcome } from "./sets.js";
 import { beganText, fact, generations, markMs, memberCounts, memberName, severityBadge, took, why, words } from "./words.js";
 
 /** More members than this: only those whose partitions changed are worth a row. */
@@ -64,9 +64,9 @@ export class RebalanceView {
   take(name, data) {
     const target = this.#target;
     if (target === null || data.cluster !== target.cluster || data.group !== target.group) return;
-    if (name === "rebalance" && data.rebalance_id === target.rebalanceId) this.rebalance = data;
-    else if (name === "rebalance" && !this.around.some((each) => each.rebalance_id === data.rebalance_id)) this.around = [data, ...this.around].slice(0, AROUND);
-    else if (name === "finding" && data.rebalance_ids.includes(target.rebalanceId)) this.findings.set(data.finding_id, data);
+    if (name === EventName.REBALANCE && data.rebalance_id === target.rebalanceId) this.rebalance = data;
+    else if (name === EventName.REBALANCE && !this.around.some((each) => each.rebalance_id === data.rebalance_id)) this.around = [data, ...this.around].slice(0, AROUND);
+    else if (name === EventName.FINDING && data.rebalance_ids.includes(target.rebalanceId)) this.findings.set(data.finding_id, data);
     else return;
     this.edition += 1;
   }

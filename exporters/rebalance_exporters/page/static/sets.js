@@ -27,6 +27,16 @@ export const Severity = Object.freeze({
   "INFO": "info"
 });
 
+export const EventName = Object.freeze({
+  "HELLO": "hello",
+  "GROUP": "group",
+  "GONE": "gone",
+  "REBALANCE": "rebalance",
+  "FINDING": "finding",
+  "STATUS": "status",
+  "RESET": "reset"
+});
+
 export const SETTLED_STATES = Object.freeze([
   "Stable",
   "Empty",
