@@ -14,9 +14,11 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 import rebalance_contract as contract
+from rebalance_contract import openapi
 from rebalance_contract.api import (
     FINDINGS_PATH,
     GROUPS_PATH,
+    OPENAPI_PATH,
     OVERVIEW_PATH,
     REBALANCES,
     STREAM_PATH,
@@ -130,10 +132,16 @@ def make_routes(sources: Sources) -> list[Route]:
         headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
         return StreamingResponse(followed, headers=headers, media_type="text/event-stream")
 
+    description = openapi.render().encode()
+
+    async def describe(_: Request) -> Response:
+        return _raw_json(description)
+
     return [
         Route(OVERVIEW_PATH, show_overview),
         Route(FINDINGS_PATH, list_findings),
         Route(STREAM_PATH, follow),
+        Route(OPENAPI_PATH, describe),
         Route(GROUPS_PATH, list_groups),
         Route(f"{GROUPS_PATH}/{{rest:name}}", show_group),
     ]

@@ -23,7 +23,15 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from rebalance_contract.api import FINDINGS_PATH, GROUPS_PATH, OVERVIEW_PATH, READY_PATH, STREAM_PATH, Readiness
+from rebalance_contract.api import (
+    FINDINGS_PATH,
+    GROUPS_PATH,
+    OPENAPI_PATH,
+    OVERVIEW_PATH,
+    READY_PATH,
+    STREAM_PATH,
+    Readiness,
+)
 from rebalance_exporters.api import RequestError, Sources, error_response, json_response, make_routes
 from rebalance_exporters.auth import BasicAuth
 from rebalance_exporters.config import ExportConfig
@@ -55,6 +63,7 @@ _PATHS = (
     GROUPS_PATH,
     FINDINGS_PATH,
     STREAM_PATH,
+    OPENAPI_PATH,
 )
 
 

@@ -118,7 +118,10 @@ class GroupsAnswer:
 
 @dataclass(frozen=True, slots=True)
 class RebalanceRow(Rebalance):
-    """A rebalance and what it cost: `impact` is null while the diagnosis has told nothing."""
+    """A rebalance, as docs/schemas/rebalances.schema.json describes it, and what it cost.
+
+    `impact` is null while the diagnosis has told nothing.
+    """
 
     impact: RebalanceImpact | None = None
 
