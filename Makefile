@@ -75,12 +75,14 @@ e2e: setup tools ## The whole chain as separate processes
 bench: setup ## Measure; prints the tables of docs/benchmarks.md
 	$(BIN)/rebalance-monitor bench
 
-docs: setup ## Write what is generated from the code: schemas, data flow, diagnoses, metrics, settings, dashboards
+docs: setup ## Write what is generated from the code: schemas, API, data flow, diagnoses, metrics, settings, words of the page, dashboards
 	$(BIN)/python -m rebalance_contract.schemas docs/schemas
+	$(BIN)/python -m rebalance_contract.openapi docs/openapi.json
 	$(BIN)/python -m rebalance_contract.flow docs/data-flow.md
 	$(BIN)/python -m rebalance_streaming.detect.docs docs/diagnoses.md
 	$(BIN)/python -m rebalance_exporters.metrics_docs docs/metrics.md
 	$(BIN)/python -m rebalance_deploy.settings_docs docs/configuration.md
+	$(BIN)/python -m rebalance_exporters.page.sets exporters/rebalance_exporters/page/static/sets.js
 	$(BIN)/python -m grafana.generate grafana/dashboards
 
 UV := uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-find-links

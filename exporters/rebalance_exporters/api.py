@@ -14,7 +14,20 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 import rebalance_contract as contract
-from rebalance_exporters.health import Readiness, read_until_ms
+from rebalance_contract import openapi
+from rebalance_contract.api import (
+    FINDINGS_PATH,
+    GROUPS_PATH,
+    OPENAPI_PATH,
+    OVERVIEW_PATH,
+    REBALANCES,
+    STREAM_PATH,
+    FindingsAnswer,
+    GroupsAnswer,
+    Readiness,
+    Refusal,
+)
+from rebalance_exporters.health import read_until_ms
 from rebalance_exporters.kept import GroupKey
 from rebalance_exporters.overview import make_overview
 from rebalance_exporters.owners import Owners
@@ -24,9 +37,6 @@ from rebalance_exporters.view import Picture, View
 _BAD_REQUEST = 400
 _NOT_FOUND = 404
 _AMBIGUOUS = 409
-
-_GROUPS_PATH = "/api/v1/groups"
-_REBALANCES = "rebalances"
 
 
 def json_response(body: object, status_code: int = 200) -> Response:
@@ -42,7 +52,7 @@ def _raw_json(text: bytes, status_code: int = 200) -> Response:
 
 def error_response(status_code: int, text: str, did_you_mean: Iterable[str] = ()) -> Response:
     """Answer with what is wrong and the names that look like the one asked for."""
-    return json_response({"error": text, "did_you_mean": list(did_you_mean)}, status_code)
+    return json_response(Refusal(text, tuple(did_you_mean)), status_code)
 
 
 class RequestError(Exception):
@@ -93,7 +103,7 @@ def make_routes(sources: Sources) -> list[Route]:
         chosen = [
             _settle(picture.groups[key], read_until) for key in sorted(picture.groups) if cluster in {None, key[0]}
         ]
-        return json_response({"groups": chosen})
+        return json_response(GroupsAnswer(tuple(chosen)))
 
     def show_group(request: Request) -> Response:
         target, picture = read_target(request), view.picture()
@@ -113,7 +123,7 @@ def make_routes(sources: Sources) -> list[Route]:
             if all(value in {None, getattr(finding, name)} for name, value in wanted.items())
         ]
         found.sort(key=lambda each: (each.started_at_ms, each.finding_id), reverse=True)
-        return json_response({"findings": found})
+        return json_response(FindingsAnswer(tuple(found)))
 
     async def follow(request: Request) -> Response:
         wanted = Filter(request.query_params.get("cluster"), request.query_params.get("group"))
@@ -122,12 +132,18 @@ def make_routes(sources: Sources) -> list[Route]:
         headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
         return StreamingResponse(followed, headers=headers, media_type="text/event-stream")
 
+    description = openapi.render().encode()
+
+    async def describe(_: Request) -> Response:
+        return _raw_json(description)
+
     return [
-        Route("/api/v1/overview", show_overview),
-        Route("/api/v1/findings", list_findings),
-        Route("/api/v1/stream", follow),
-        Route(_GROUPS_PATH, list_groups),
-        Route(f"{_GROUPS_PATH}/{{rest:name}}", show_group),
+        Route(OVERVIEW_PATH, show_overview),
+        Route(FINDINGS_PATH, list_findings),
+        Route(STREAM_PATH, follow),
+        Route(OPENAPI_PATH, describe),
+        Route(GROUPS_PATH, list_groups),
+        Route(f"{GROUPS_PATH}/{{rest:name}}", show_group),
     ]
 
 
@@ -164,10 +180,10 @@ def read_target(request: Request) -> Target:
     """Read the path. Slashes of names may be written as %2F or as they are; written so, no name is ambiguous."""
     raw = request.scope.get("raw_path") or request.scope["path"].encode()
     path = raw.partition(b"?")[0].decode("ascii", "replace")
-    parts = [unquote(part) for part in path.removeprefix(f"{_GROUPS_PATH}/").split("/")]
-    if len(parts) > 1 and parts[-1] == _REBALANCES:
+    parts = [unquote(part) for part in path.removeprefix(f"{GROUPS_PATH}/").split("/")]
+    if len(parts) > 1 and parts[-1] == REBALANCES:
         return Target("/".join(parts[:-1]), True)
-    if len(parts) > 2 and parts[-2] == _REBALANCES:
+    if len(parts) > 2 and parts[-2] == REBALANCES:
         return Target("/".join(parts[:-2]), True, parts[-1])
     return Target("/".join(parts))
 

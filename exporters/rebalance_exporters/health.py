@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rebalance_contract import DiagnosisStatus, QueryStatus
+from rebalance_contract import DiagnosisStatus, Party, QueryStatus
+from rebalance_contract.api import Readiness
 from rebalance_exporters.view import Picture
 
 #: The queries that read the log: one makes the groups, the other what they commit.
-MEMBERSHIP, ACTIVITY = "membership", "activity"
-_READERS = (MEMBERSHIP, ACTIVITY)
+_READERS = (Party.MEMBERSHIP, Party.ACTIVITY)
 
 _IS_IT_RUNNING = "is `rebalance-monitor stream` running?"
 _TRIGGERS_WITHOUT_BATCH = 3
@@ -41,18 +41,6 @@ class ReadProgress:
     kafka_error: str | None = None
     kafka_errors: int = 0
     failure: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Readiness:
-    """The verdict and one line that says what is awaited, or what is missing for good.
-
-    `share` is how much of what is awaited is done, 0 to 1; null where that cannot be counted, 1 when ready.
-    """
-
-    ready: bool
-    text: str
-    share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +108,7 @@ class Judge:
     ) -> _Awaited | None:
         """Judge whether all parts give signs of life."""
         signs = {name: None if name not in queries else queries[name].updated_at_ms for name in _READERS}
-        signs["diagnosis"] = None if diagnosis is None else diagnosis.updated_at_ms
+        signs[Party.DIAGNOSIS] = None if diagnosis is None else diagnosis.updated_at_ms
         found = [self._judge_sign(cluster, part, told_ms, now_ms) for part, told_ms in signs.items()]
         return next((each for each in found if each is not None), None)
 
@@ -167,7 +155,7 @@ def status_age_seconds(status: QueryStatus, now_ms: int) -> float:
 
 def read_until_ms(picture: Picture) -> dict[str, int]:
     """Return up to when the log was read for groups, by cluster."""
-    return {status.cluster: status.read_until_ms for status in picture.queries if status.query == MEMBERSHIP}
+    return {status.cluster: status.read_until_ms for status in picture.queries if status.query == Party.MEMBERSHIP}
 
 
 def read_share(status: QueryStatus) -> float | None:

@@ -10,17 +10,11 @@ import heapq
 from bisect import bisect_left
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
 
-from rebalance_contract import DURATION_BUCKETS_MS, Finding, Rebalance
+from rebalance_contract import DURATION_BUCKETS_MS, Finding, FindingState, Rebalance, gravity
 from rebalance_exporters.rows import RefusedError, expect_room
 
 GroupKey = tuple[str, str]
-
-FIRING: Final = "firing"
-RESOLVED: Final = "resolved"
-
-_GRAVITY = {"page": 0, "ticket": 1, "info": 2}
 
 #: JSON's own blanks, which may follow an object.
 _BLANKS = b" \t\r\n"
@@ -90,8 +84,8 @@ class GroupFindings:
 
     def firing(self) -> list[Finding]:
         """Return the open ones, gravest first: by severity, causes before what follows from them, oldest first."""
-        found = [each for each in self.findings if each.state == FIRING]
-        return sorted(found, key=lambda each: (_GRAVITY.get(each.severity, len(_GRAVITY)), not each.primary))
+        found = [each for each in self.findings if each.state == FindingState.FIRING]
+        return sorted(found, key=lambda each: (-gravity(each.severity), not each.primary))
 
 
 def keep_rebalance(rebalance: Rebalance, text: bytes) -> KeptRebalance:
@@ -261,7 +255,7 @@ class KeptFindings:
         known = of_group.get(key)
         of_group[key] = finding
         self._groups[key] = group
-        fires = finding.state == FIRING and (known is None or known.state != FIRING)
+        fires = finding.state == FindingState.FIRING and (known is None or known.state != FindingState.FIRING)
         self._put_together(group, (finding.rule, finding.severity) if fires else None)
 
     def drop(self, key: str) -> Finding | None:
@@ -283,7 +277,7 @@ class KeptFindings:
             (key, finding.updated_at_ms if finding.resolved_at_ms is None else finding.resolved_at_ms)
             for of_group in self._findings.values()
             for key, finding in of_group.items()
-            if finding.resolved_at_ms is not None or finding.state != FIRING
+            if finding.resolved_at_ms is not None or finding.state != FindingState.FIRING
         ]
 
     def forget_group(self, group: GroupKey) -> None:

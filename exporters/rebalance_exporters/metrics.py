@@ -13,51 +13,45 @@ from typing import Self
 
 from rebalance_contract import (
     DURATION_BUCKETS_MS,
-    REASONS,
+    STATES_OF,
     WINDOWS_MS,
     CountedImpact,
     Counters,
+    FindingState,
     GroupLag,
     GroupSnapshot,
+    GroupState,
     GroupTiming,
     GroupWindow,
     MemberTiming,
+    RebalanceReason,
     TimingWindow,
     counters_at,
 )
-from rebalance_exporters.kept import FIRING, Example, Examples, GroupFindings
+from rebalance_exporters.kept import Example, Examples, GroupFindings
 from rebalance_exporters.series import COUNT, SUM, Exemplar, Metric, Sample, Samples, in_seconds, one_sample
-from rebalance_exporters.view import DELETED
 
 #: The labels that every metric of a group begins with.
 GROUP_LABELS = ("cluster", "group")
 
 #: Numbers follow the way a group takes, so that a table sorts sensibly; kept apart from any number of Kafka's.
-STATE_CODES = {
-    "Deleted": 0,
-    "Empty": 1,
-    "PreparingRebalance": 2,
-    "CompletingRebalance": 3,
-    "Assigning": 4,
-    "Reconciling": 5,
-    "Stable": 6,
-    "NotReady": 7,
-}
-
-#: The states a group of each type can be in, which exist from the first scrape on.
-STATES_OF = {
-    "classic": ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable"),
-    "consumer": ("Empty", "Assigning", "Reconciling", "Stable"),
-    "share": ("Empty", "Stable"),
-    "streams": ("Empty", "NotReady", "Assigning", "Reconciling", "Stable"),
+STATE_CODES: Mapping[str, int] = {
+    GroupState.DELETED: 0,
+    GroupState.EMPTY: 1,
+    GroupState.PREPARING_REBALANCE: 2,
+    GroupState.COMPLETING_REBALANCE: 3,
+    GroupState.ASSIGNING: 4,
+    GroupState.RECONCILING: 5,
+    GroupState.STABLE: 6,
+    GroupState.NOT_READY: 7,
 }
 
 #: The buckets of a duration as labels, in seconds.
 _BOUNDS = (*((str(bound / 1000),) for bound in DURATION_BUCKETS_MS), ("+Inf",))
 _SUM, _COUNT = (SUM,), (COUNT,)
-_REASONS = {reason: (reason,) for reason in REASONS}
+_REASONS = {reason: (reason,) for reason in RebalanceReason}
 #: More reasons than a newer stream can know of; any beyond them count as one.
-_MAX_FOREIGN_REASONS, _OTHER = 16, "other"
+_MAX_FOREIGN_REASONS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +115,7 @@ def _add_foreign(samples: list[Sample], known: Mapping[str, int]) -> list[Sample
     """Add reasons that this version does not know; whoever invents them by the thousand gets no series for each."""
     foreign = sorted(known.keys() - _REASONS.keys())
     rest = sum(known[reason] for reason in foreign[_MAX_FOREIGN_REASONS:])
-    told = [(labels, count + rest * (labels == _REASONS[_OTHER])) for labels, count in samples]
+    told = [(labels, count + rest * (labels == _REASONS[RebalanceReason.OTHER])) for labels, count in samples]
     return [*told, *(((reason,), known[reason]) for reason in foreign[:_MAX_FOREIGN_REASONS])]
 
 
@@ -241,7 +235,7 @@ def _read_active(of: GroupFindings) -> Samples:
     active: dict[tuple[str, str], int] = {}
     for finding in of.findings:
         kind = (finding.rule, finding.severity)
-        active[kind] = max(active.get(kind, 0), int(finding.state == FIRING))
+        active[kind] = max(active.get(kind, 0), int(finding.state == FindingState.FIRING))
     return sorted(active.items())
 
 
@@ -288,7 +282,7 @@ def _read_state_seconds(spent: Mapping[str, float]) -> Samples:
 
 def complete_states(group: GroupSnapshot, seconds: Mapping[str, float]) -> dict[str, float]:
     """Return seconds for every state the group's type can be in, and others it was in, always in one order."""
-    states = {*STATES_OF.get(group.type or "", ()), *seconds} - {DELETED}
+    states = {*STATES_OF.get(group.type or "", ()), *seconds} - {GroupState.DELETED}
     return {state: seconds.get(state, 0.0) for state in sorted(states)}
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from rebalance_contract import DURATION_BUCKETS_MS, REASONS
+from rebalance_contract import DURATION_BUCKETS_MS, STATES_OF, RebalanceReason
 from rebalance_exporters.metrics import (
     COMMIT_AGE,
     FINDING_METRICS,
@@ -21,7 +21,6 @@ from rebalance_exporters.metrics import (
     PARTITION_LAG,
     STATE_CODES,
     STATE_SECONDS,
-    STATES_OF,
     TIME_LAG,
     TIMING_METRICS,
     WINDOW_METRICS,
@@ -96,7 +95,7 @@ def _values() -> str:
         [
             "## Values of labels",
             "",
-            f"`reason`: {_listed(REASONS)}.",
+            f"`reason`: {_listed(RebalanceReason)}.",
             "",
             f"`le` of `duration_seconds`: {bounds}, +Inf.",
             "",

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from rebalance_contract import DiagnosisStatus, GroupSnapshot, QuarantineTotals, QueryStatus, WatchedTopic
-from rebalance_exporters.health import Readiness, ReadProgress, read_share, status_age_seconds
+from rebalance_contract.api import Readiness
+from rebalance_exporters.health import ReadProgress, read_share, status_age_seconds
 from rebalance_exporters.series import Metric, Samples, in_seconds, one_sample
 from rebalance_exporters.view import Picture
 

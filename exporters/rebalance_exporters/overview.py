@@ -5,91 +5,17 @@ Receives a picture and the time; hands on objects that become JSON. Nothing here
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 
-from rebalance_contract import WINDOWS_MS, Finding, GroupLag, GroupSnapshot, GroupWindow
-from rebalance_exporters.health import MEMBERSHIP, Readiness
+from rebalance_contract import WINDOWS_MS, Finding, GroupLag, GroupSnapshot, GroupState, GroupWindow, Party
+from rebalance_contract.api import FindingMark, Overview, OverviewRow, OverviewWindow, Readiness
 from rebalance_exporters.kept import GroupKey
 from rebalance_exporters.metrics import assignor_of, count_members, count_partitions
 from rebalance_exporters.owners import Owners
-from rebalance_exporters.view import DELETED, Picture
+from rebalance_exporters.view import Picture
 
 #: The window of what a row shows once: long enough to see a trend, short enough to be about now.
 _SHOWN_WINDOW = "5m"
-
-
-@dataclass(frozen=True, slots=True)
-class OverviewWindow:
-    """Sums over one sliding window, which ends when the diagnosis last looked at the group."""
-
-    rebalances: int
-    generation_changes: int
-    rebalancing_ratio: float
-    lost_partition_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class FindingMark:
-    """A finding in a row: enough to show and to link it."""
-
-    finding_id: str
-    rule: str
-    severity: str
-    summary: str
-    confidence: float
-    state: str
-    started_at_ms: int
-    primary: bool
-
-
-@dataclass(frozen=True, slots=True)
-class OverviewRow:
-    """One group now. Null means that it cannot be known, never zero.
-
-    `state_since_ms`: when its rebalance began or, if none goes on, when the last one ended. `members`, `idle_members`
-    and `assigned_partitions` are null while no group record was read, the latter two also where an assignment is in no
-    known form. `coordinator` is a broker's id. Lag is in records, `lag_slope` in records per second over five minutes;
-    both, the windows and the age of commits are absent while the diagnosis is silent.
-    `heartbeat_headroom_ratio` (1 to 0) and `poll_gap_max_seconds` are the worst any member reported in five minutes.
-    `findings` are those that fire, gravest first.
-    """
-
-    cluster: str
-    group: str
-    state: str | None
-    state_since_ms: int | None
-    type: str | None
-    protocol: str | None
-    generation: int | None
-    members: int | None
-    idle_members: int | None
-    assigned_partitions: int | None
-    coordinator: int | None
-    owner: str | None
-    windows: Mapping[str, OverviewWindow]
-    rebalances_total: int
-    lost_partition_seconds_total: float
-    last_rebalance_ms: int | None
-    lag: int | None
-    time_lag_ms: int | None
-    commit_age_ms: int | None
-    lag_slope: float | None
-    heartbeat_headroom_ratio: float | None
-    poll_gap_max_seconds: float | None
-    findings: tuple[FindingMark, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Overview:
-    """All groups now. `data_age_ms` is how old the stalest stream's last sign of life is, null while there was none."""
-
-    at_ms: int
-    version: str
-    ready: bool
-    ready_text: str
-    data_age_ms: int | None
-    groups: tuple[OverviewRow, ...]
 
 
 def make_overview(
@@ -115,14 +41,14 @@ def make_overview(
 
 def data_age_ms(picture: Picture, now_ms: int, cluster: str | None = None) -> int | None:
     """Return how long ago the membership query of any cluster (or of one) last gave a sign of life, at most."""
-    told = [s.updated_at_ms for s in picture.queries if s.query == MEMBERSHIP and cluster in {None, s.cluster}]
+    told = [s.updated_at_ms for s in picture.queries if s.query == Party.MEMBERSHIP and cluster in {None, s.cluster}]
     return max(0, now_ms - min(told)) if told else None
 
 
 def make_row(key: GroupKey, picture: Picture, now_ms: int, owners: Owners) -> OverviewRow:
     """Return the row of a group that the picture has."""
     group, findings = picture.groups[key], picture.findings.get(key)
-    present = group.state != DELETED
+    present = group.state != GroupState.DELETED
     counts = count_partitions(group)
     told, timing = picture.live_lag(key, now_ms), picture.timings.get(key)
     lag = told if present else None
@@ -158,7 +84,7 @@ def make_row(key: GroupKey, picture: Picture, now_ms: int, owners: Owners) -> Ov
 
 
 def _since_ms(group: GroupSnapshot) -> int | None:
-    if group.state == DELETED:
+    if group.state == GroupState.DELETED:
         return group.updated_at_ms
     return group.last_rebalance_ms if group.rebalancing_since_ms is None else group.rebalancing_since_ms
 

@@ -19,9 +19,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.registry import Collector
 
-from rebalance_contract import SIMPLE, GroupLag, GroupSnapshot, GroupTiming
+from rebalance_contract import GroupLag, GroupSnapshot, GroupState, GroupTiming, GroupType
+from rebalance_contract.api import Readiness
 from rebalance_exporters.formats import Style, Writer, render_header, render_labels
-from rebalance_exporters.health import Readiness, ReadProgress, read_until_ms
+from rebalance_exporters.health import ReadProgress, read_until_ms
 from rebalance_exporters.kept import Examples, GroupFindings, GroupKey
 from rebalance_exporters.metrics import (
     COMMIT_AGE,
@@ -44,7 +45,7 @@ from rebalance_exporters.monitor_metrics import MONITOR_METRICS, MonitorState, R
 from rebalance_exporters.owners import Owners
 from rebalance_exporters.series import Metric
 from rebalance_exporters.state_times import StateTimes, seconds_by_state
-from rebalance_exporters.view import DELETED, Picture
+from rebalance_exporters.view import Picture
 
 _S = TypeVar("_S")
 _NO_EXAMPLES = Examples()
@@ -372,7 +373,7 @@ class Exposition:
         """Yield what is known of exported groups that are not deleted."""
         for key, block in self._blocks.items():
             value = read(key)
-            if value is not None and block.snapshot.state != DELETED:
+            if value is not None and block.snapshot.state != GroupState.DELETED:
                 yield key, block.labels, value
 
     def _limited(self, timings: Mapping[GroupKey, GroupTiming]) -> Iterator[tuple[GroupKey, str, GroupTiming]]:
@@ -417,7 +418,7 @@ def _shows_the_same(shown: GroupSnapshot, now: GroupSnapshot) -> bool:
     """Tell whether two snapshots have the same series; with every commit of a simple group only its time changes."""
     if shown is now:
         return True
-    return now.type == SIMPLE and replace(now, updated_at_ms=shown.updated_at_ms) == shown
+    return now.type == GroupType.SIMPLE and replace(now, updated_at_ms=shown.updated_at_ms) == shown
 
 
 def _count_series(key: GroupKey, picture: Picture) -> int:

@@ -23,13 +23,22 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from rebalance_contract.api import (
+    FINDINGS_PATH,
+    GROUPS_PATH,
+    OPENAPI_PATH,
+    OVERVIEW_PATH,
+    READY_PATH,
+    STREAM_PATH,
+    Readiness,
+)
 from rebalance_exporters.api import RequestError, Sources, error_response, json_response, make_routes
 from rebalance_exporters.auth import BasicAuth
 from rebalance_exporters.config import ExportConfig
 from rebalance_exporters.consumer import TopicReader
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.formats import Style, accepts_gzip, choose_style
-from rebalance_exporters.health import Judge, Readiness, ReadProgress
+from rebalance_exporters.health import Judge, ReadProgress
 from rebalance_exporters.page import page_routes
 from rebalance_exporters.reloading import Settings
 from rebalance_exporters.render import Exposition
@@ -47,13 +56,14 @@ _PATHS = (
     "/",
     "/metrics",
     "/-/healthy",
-    "/-/ready",
+    READY_PATH,
     "/healthz",
     "/readyz",
-    "/api/v1/overview",
-    "/api/v1/groups",
-    "/api/v1/findings",
-    "/api/v1/stream",
+    OVERVIEW_PATH,
+    GROUPS_PATH,
+    FINDINGS_PATH,
+    STREAM_PATH,
+    OPENAPI_PATH,
 )
 
 
@@ -156,7 +166,7 @@ def _make_health_pages(judge: Callable[[], Readiness], read_progress: Callable[[
     return [
         Route("/-/healthy", serve_healthy),
         Route("/healthz", serve_healthy),
-        Route("/-/ready", serve_ready),
+        Route(READY_PATH, serve_ready),
         Route("/readyz", serve_ready),
     ]
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import rebalance_contract as contract
+from rebalance_contract.api import EventName, Gone, Hello, Readiness, Reset, StatusNow
 from rebalance_exporters.changes import KEPT_CHANGES, Thing
-from rebalance_exporters.health import Readiness
 from rebalance_exporters.overview import data_age_ms, make_row
 from rebalance_exporters.owners import Owners
 from rebalance_exporters.view import Picture, View
@@ -28,32 +28,6 @@ STATUS_SECONDS = 5.0
 _UNKNOWN = -1
 #: As many as versions can have, counted a million a second for ever.
 _ID_DIGITS = 18
-
-
-@dataclass(frozen=True, slots=True)
-class Gone:
-    """A group that is no longer shown."""
-
-    cluster: str
-    group: str
-
-
-@dataclass(frozen=True, slots=True)
-class Hello:
-    """The first event: the exporter's time and version."""
-
-    at_ms: int
-    version: str
-
-
-@dataclass(frozen=True, slots=True)
-class StatusNow:
-    """Whether what is shown can be trusted. `data_age_ms` as in the overview."""
-
-    at_ms: int
-    ready: bool
-    ready_text: str
-    data_age_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +51,7 @@ class _Look(NamedTuple):
     status: bytes
 
 
-def write_event(event: str, data: bytes, event_id: str | None = None) -> bytes:
+def write_event(event: EventName, data: bytes, event_id: str | None = None) -> bytes:
     """Write one event. The data is JSON, in which line breaks stand only between tokens, so they can be spaces."""
     line = data.replace(b"\r", b" ").replace(b"\n", b" ")
     identity = b"" if event_id is None else b"id: %s\n" % event_id.encode()
@@ -102,7 +76,7 @@ class EventSource:
         """Yield events until the exporter stops, from the one after `last_event_id` on or, without it, from now on."""
         known = self.view.version if last_event_id is None else self._read_id(last_event_id)
         hello = Hello(self.clock_ms(), self.version)
-        yield write_event("hello", contract.encode(hello), None if known is None else self._id(known))
+        yield write_event(EventName.HELLO, contract.encode(hello), None if known is None else self._id(known))
         said, said_at = None, 0.0
         while not self.is_stopping():
             # In a thread: the view may be busy with a batch, and everybody else's requests must go on.
@@ -122,21 +96,21 @@ class EventSource:
         picture, readiness, now_ms = self.view.picture(), self.judge(), self.clock_ms()
         status = StatusNow(now_ms, readiness.ready, readiness.text, data_age_ms(picture, now_ms, wanted.cluster))
         if changes.things is None:
-            news = [write_event("reset", b"{}", self._id(changes.version))]
+            news = [write_event(EventName.RESET, contract.encode(Reset()), self._id(changes.version))]
         else:
             chosen = [(version, thing) for version, thing in changes.things if wanted.wants(thing)]
             news = [text for version, thing in chosen if (text := self._write(version, thing, picture))]
-        return _Look(changes.version, news, readiness, write_event("status", contract.encode(status)))
+        return _Look(changes.version, news, readiness, write_event(EventName.STATUS, contract.encode(status)))
 
     def _write(self, version: int, thing: Thing, picture: Picture) -> bytes:
         """Write what a change led to; nothing when it was forgotten meanwhile."""
         key, event_id = (thing.cluster, thing.group), self._id(version)
         if thing.kind == "rebalance":
             kept = self.view.rebalance(key, thing.name)
-            return write_event("rebalance", kept.document, event_id) if kept else b""
+            return write_event(EventName.REBALANCE, kept.document, event_id) if kept else b""
         if thing.kind == "finding":
             finding = self.view.finding(thing)
-            return write_event("finding", contract.encode(finding), event_id) if finding else b""
+            return write_event(EventName.FINDING, contract.encode(finding), event_id) if finding else b""
         return self._write_group(version, thing, picture)
 
     def _write_group(self, version: int, thing: Thing, picture: Picture) -> bytes:
@@ -146,10 +120,10 @@ class EventSource:
         key = (thing.cluster, thing.group)
         if key in picture.groups:
             row = make_row(key, picture, self.clock_ms(), self.read_owners())
-            text = write_event("group", contract.encode(row), self._id(version))
+            text = write_event(EventName.GROUP, contract.encode(row), self._id(version))
         else:
             # Lag may come of groups that were never shown; to say that they are gone does no harm.
-            text = write_event("gone", contract.encode(Gone(*key)), self._id(version))
+            text = write_event(EventName.GONE, contract.encode(Gone(*key)), self._id(version))
         if len(self._rows) >= KEPT_CHANGES:
             # Groups come and go: what no follower asks for any more must not stay.
             self._rows.clear()

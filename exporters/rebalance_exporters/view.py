@@ -19,8 +19,6 @@ import rebalance_contract as contract
 from rebalance_exporters.ages import Ages
 from rebalance_exporters.changes import ChangeLog, Kind, Thing
 from rebalance_exporters.kept import (
-    FIRING,
-    RESOLVED,
     Examples,
     GroupFindings,
     GroupKey,
@@ -54,8 +52,6 @@ IMPACT: Final = contract.topics.IMPACT.name
 TOPICS: Final = (GROUPS, REBALANCES, STATUS, FINDINGS, HEARTBEATS, LAG, IMPACT)
 #: Those whose rows may have been cut so that they fit.
 CUT_TOPICS: Final = (GROUPS, REBALANCES, LAG, IMPACT)
-
-DELETED: Final = contract.DELETED
 
 #: As many withdrawn findings are remembered; who has not asked by then learns from the group's row.
 _KEPT_WITHDRAWN = 1_000
@@ -218,7 +214,10 @@ class View:
         horizon_ms = now_ms - self._expiry_ms
         with self._lock, self._ages.looking(now_ms) as age:
             for key, group in list(self._groups.items()):
-                if group.state == DELETED and age(("group", key), group.updated_at_ms or 0) <= horizon_ms:
+                if (
+                    group.state == contract.GroupState.DELETED
+                    and age(("group", key), group.updated_at_ms or 0) <= horizon_ms
+                ):
                     self._forget_group(key)
             for name, resolved_ms in self._findings.resolved():
                 if age(("finding", name), resolved_ms) <= horizon_ms:
@@ -425,8 +424,8 @@ class View:
 
     def _note_withdrawal(self, name: str, gone: contract.Finding) -> None:
         identity = (gone.cluster, gone.group)
-        if gone.state == FIRING:
-            self._withdrawn[Thing("finding", *identity, name)] = replace(gone, state=RESOLVED)
+        if gone.state == contract.FindingState.FIRING:
+            self._withdrawn[Thing("finding", *identity, name)] = replace(gone, state=contract.FindingState.RESOLVED)
             while len(self._withdrawn) > _KEPT_WITHDRAWN:
                 del self._withdrawn[next(iter(self._withdrawn))]
             self._note("finding", identity, name)
@@ -453,7 +452,7 @@ class View:
             return
         # A kind that only a newer stream knows is a ContractError: counted like any other row that is not understood.
         status = read_row(value, contract.Status)
-        check_key(key, status.cluster, *_status_path(status))
+        check_key(key, contract.status_key(status))
         expect_room(self._status, key, _MAX_STATUS)
         if isinstance(status, contract.QueryStatus):
             self._note_caught_up(status)
@@ -465,23 +464,6 @@ class View:
             self._caught_up_until.pop(query, None)
         elif self._caught_up_until.get(query, (None, 0))[0] != status.started_at_ms:
             self._caught_up_until[query] = (status.started_at_ms, status.read_until_ms)
-
-
-def _status_path(status: contract.Status) -> tuple[str, ...]:
-    """Return what follows the cluster in the key of a status: one entry per kind that there is."""
-    match status:
-        case contract.DecodeTotals():
-            return ("records", status.query)
-        case contract.ReportTotals():
-            return ("client_metrics",)
-        case contract.DiagnosisStatus():
-            return ("diagnosis",)
-        case contract.QueryStatus():
-            return ("query", status.query)
-        case contract.LogTotals():
-            return ("log", status.query)
-        case contract.QuarantineTotals():
-            return ("quarantine", status.query, str(status.part))
 
 
 def _split(key: bytes) -> GroupKey:

@@ -29,7 +29,7 @@ from grafana.generate.queries import (
     with_coordinator,
 )
 from grafana.generate.sdk import dashboard, units
-from grafana.generate.texts import ACTIONS, NO_EXPORTER, NO_PROBE, SEVERITIES, STATES
+from grafana.generate.texts import ACTIONS, ASKING, NO_EXPORTER, NO_PROBE, SEVERITIES, STATES
 
 _NOBODY = "no group is known: see the dashboard Monitor"
 
@@ -132,7 +132,7 @@ def _show_not_consuming() -> dashboard.Panel:
 
 
 def _show_open() -> dashboard.Panel:
-    asking = gauge("finding_active", "rule", where='severity=~"page|ticket"')
+    asking = gauge("finding_active", "rule", where=f'severity=~"{ASKING}"')
     return show_stat(
         "Open findings",
         About(

@@ -19,7 +19,7 @@ from grafana.generate.panels import (
 )
 from grafana.generate.queries import gauge, of_groups, or_none_known, per_group, rate, window
 from grafana.generate.sdk import dashboard, units
-from grafana.generate.texts import ACTIONS, GROUP_NAME, NO_EXPORTER, NO_GROUP, NO_PROBE, SEVERITIES, STATES
+from grafana.generate.texts import ACTIONS, ASKING, GROUP_NAME, NO_EXPORTER, NO_GROUP, NO_PROBE, SEVERITIES, STATES
 
 
 def make() -> Board:
@@ -192,7 +192,7 @@ def _show_open() -> dashboard.Panel:
             "0.",
             "What was found says what to do.",
         ),
-        or_none_known("sum(" + gauge("finding_active", "rule", where='severity=~"page|ticket"') + ")"),
+        or_none_known("sum(" + gauge("finding_active", "rule", where=f'severity=~"{ASKING}"') + ")"),
         unit=units.Short,
         empty=NO_EXPORTER,
         steps=((None, GOOD), (1, WORSE)),

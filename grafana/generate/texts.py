@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from grafana.generate.panels import BAD, GOOD, OFF, PLAIN, WORSE
 
+from rebalance_contract import Severity, display, gravity
+from rebalance_contract.display import Tone
 from rebalance_exporters.metrics import STATE_CODES
 from rebalance_streaming.detect.catalogue import DIAGNOSES
 
-_COLOURS = {"Deleted": PLAIN, "Empty": OFF, "Stable": GOOD, "NotReady": BAD}
+_COLOURS = {
+    Tone.GOOD: GOOD,
+    Tone.PLAIN: PLAIN,
+    Tone.OFF: OFF,
+    Tone.NOTE: PLAIN,
+    Tone.WORSE: WORSE,
+    Tone.BAD: BAD,
+}
 
 #: States of groups by the number they are exported as, with their colour.
-STATES = {str(code): (state, _COLOURS.get(state, WORSE)) for state, code in STATE_CODES.items()}
+STATES = {str(code): (str(state), _COLOURS[display.STATES[state].tone]) for state, code in STATE_CODES.items()}
 
 #: What to do about each diagnosis, by its rule.
 ACTIONS = {rule: diagnosis.action for rule, diagnosis in DIAGNOSES.items()}
@@ -33,7 +42,10 @@ ASSIGNORS = {
 }
 
 #: How urgent a finding is, with its colour.
-SEVERITIES = {"page": ("page", BAD), "ticket": ("ticket", WORSE), "info": ("info", PLAIN)}
+SEVERITIES = {each.value: (each.value, _COLOURS[display.SEVERITIES[each].tone]) for each in Severity}
+
+#: The severities that ask for somebody, as a pattern.
+ASKING = "|".join(each for each in Severity if gravity(each) > gravity(Severity.INFO))
 
 #: What stands where nothing is to be shown, by the reason.
 NO_GROUP = "not known: is the group's name right, and is the monitor ready?"

@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rebalance_contract.codec import SCHEMA_VERSION
+from rebalance_contract.sets import AnySeverity, AnySource, FindingState
+
+#: The rule of the finding that says that no cause of a rebalance was found.
+UNDETERMINED = "undetermined"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +32,12 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One observation: `source` is `log`, `commits`, `probes`, `client_metrics` or `zookeeper`; `rule` what it means.
+    """One observation: `source` is where it comes from, `rule` what it means.
 
     `value` is text as a person reads it, with its unit.
     """
 
-    source: str
+    source: AnySource
     field: str
     value: str
     rule: str
@@ -64,9 +68,10 @@ class Advice:
 class Finding:
     """What a rule found: topic `…findings`, key `cluster/group/rule/subject`.
 
-    `state` is `firing` or `resolved`. `primary`: it is the cause given for the rebalances in `rebalance_ids` (the
-    latest ones; `rebalances` counts all), or of a trouble without a rebalance; what follows from a cause, and settings
-    worth changing, are not. Every rebalance has exactly one primary finding, if only `undetermined`.
+    A `severity` that a reader does not know is to be taken as grave as any.
+    `primary`: it is the cause given for the rebalances in `rebalance_ids` (the latest ones; `rebalances` counts all),
+    or of a trouble without a rebalance; what follows from a cause, and settings worth changing, are not. Every
+    rebalance has exactly one primary finding, if only `undetermined`.
     `variant` names the mechanism where a diagnosis has several. `confidence` is the probability, 0 to 1, that the
     diagnosis is right. `parent` is the finding that this one is a part of. `group` is empty for findings about a
     whole cluster.
@@ -76,8 +81,8 @@ class Finding:
     cluster: str
     group: str
     rule: str
-    severity: str
-    state: str
+    severity: AnySeverity
+    state: FindingState
     primary: bool
     confidence: float
     subject: Subject

@@ -8,10 +8,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import get_args
 
 from rebalance_contract.schemas import schema_names
-from rebalance_contract.topics import TOPICS, Party, Topic
+from rebalance_contract.sets import Party
+from rebalance_contract.topics import TOPICS, Topic
 
 _INTRODUCTION = """\
 # Data flow
@@ -67,7 +67,7 @@ def render(topics: Sequence[Topic] = TOPICS) -> str:
                 (_topic_row(topic) for topic in topics),
             ),
             "\n## Processes\n\n",
-            _table(("process", "reads", "writes"), (_party_row(party, topics) for party in get_args(Party))),
+            _table(("process", "reads", "writes"), (_party_row(party, topics) for party in Party)),
             "\n## Settings\n\nWhat a missing topic is created with; the stream checks at a start that a topic it finds "
             "agrees.\n\n```\n",
             *(f"{topic.create_command('rebalance-monitor.')}\n" for topic in topics),
@@ -96,7 +96,7 @@ def _schemas(topic: Topic) -> str:
 
 
 def _party_row(party: Party, topics: Sequence[Topic]) -> tuple[str, ...]:
-    log = ["`__consumer_offsets`"] if party in ("membership", "activity") else []
+    log = ["`__consumer_offsets`"] if party in (Party.MEMBERSHIP, Party.ACTIVITY) else []
     reads = [*log, *(f"`{topic.name}`" for topic in topics if party in topic.readers)]
     writes = [f"`{topic.name}`" for topic in topics if party in topic.writers]
     return (party, ", ".join(reads), ", ".join(writes))

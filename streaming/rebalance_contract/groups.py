@@ -6,24 +6,7 @@ from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 
 from rebalance_contract.codec import SCHEMA_VERSION
-
-#: What started a rebalance; the catalogue's trigger classes.
-REASONS = (
-    "first_join",
-    "join",
-    "departure",
-    "replacement",
-    "swap",
-    "group_emptied",
-    "subscription_change",
-    "topic_metadata_change",
-    "cooperative_followup",
-    "rack_change",
-    "streams_internal",
-    "connect_internal",
-    "leader_rejoin",
-    "other",
-)
+from rebalance_contract.sets import AnyGroupState, AnyGroupType, AnyMemberState, RebalanceReason
 
 #: Topic (or, in a streams group, subtopology) -> sorted partition numbers.
 Partitions = dict[str, list[int]]
@@ -36,7 +19,7 @@ class Member:
     `group_instance_id` is null for a dynamic member. `partitions` is null when the assignment is not in a known form;
     a topic whose name no record told stands there under its id. `rebalance_timeout_ms` is null in records
     older than value version 1, `session_timeout_ms` where the broker sets it (KIP-848).
-    `epoch`, `state` (`stable`, `unrevoked`, `unreleased`, `away` for a static member that said it will return) with
+    `epoch`, `state` (`away`: a static member that said it will return; `unknown (N)`: a number of a newer Kafka) with
     `state_since_ms`, `target` (what it is to have) and `pending_revocation` exist for members of KIP-848, share and
     streams groups only and are null for others.
     """
@@ -52,7 +35,7 @@ class Member:
     topic_regex: str | None = None
     partitions: Partitions | None = None
     epoch: int | None = None
-    state: str | None = None
+    state: AnyMemberState | None = None
     state_since_ms: int | None = None
     target: Partitions | None = None
     pending_revocation: Partitions | None = None
@@ -69,7 +52,7 @@ DURATION_BUCKETS_MS = (100, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 30
 class Counters:
     """Totals of one group since the monitor first saw it; they never go back, not even when the group is deleted.
 
-    `rebalances` counts logical rebalances by reason and has one entry for every reason in `REASONS`, zero included.
+    `rebalances` counts logical rebalances by reason and has one entry for every `RebalanceReason`, zero included.
     `generations_completed` are generations (KIP-848: group epochs) that got an assignment, `generations_aborted`
     those that never did. `resets` counts how often numbering began anew: the group was deleted and came back.
     `durations` counts ended rebalances per bucket of `DURATION_BUCKETS_MS` (not cumulative) and `duration_ms` is
@@ -78,7 +61,7 @@ class Counters:
     What only the diagnosis finds out (why members left, what partitions lost) is in `GroupImpact`.
     """
 
-    rebalances: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REASONS, 0))
+    rebalances: dict[str, int] = field(default_factory=lambda: dict.fromkeys(RebalanceReason, 0))
     generations_completed: int = 0
     generations_aborted: int = 0
     members_joined: int = 0
@@ -148,21 +131,21 @@ class Settlement:
 class GroupSnapshot:
     """The present picture of one group: topic `…groups`, key `cluster/group`.
 
-    `type` is `classic`, `consumer` (KIP-848), `share`, `streams`, `simple` (commits without members), or null while
-    nothing is known. `state` of a classic group is what the log tells, `Stable` (an assignment is stored) or `Empty`,
-    unless a probe saw the coordinator in `PreparingRebalance` or `CompletingRebalance` since; of the newer kinds it is
-    `Empty`, `Assigning`, `Reconciling`, `NotReady` or `Stable`, all from the log. Null: `Deleted` groups say so, so
-    nothing was read yet. `generation` is the classic generation or the group epoch; `assignment_epoch` the epoch of the
-    last target assignment, null for classic groups. `replacements` are the latest ones, oldest first. `settlement` is
-    null while a rebalance goes on and once it is in `counters`. `is_truncated`: members or partitions were left out so
-    that the row fits; `member_count` counts all members. `log_offset` is the position of the last record folded, and
-    holds within `log_era` only: how often the partition was cut or made anew.
+    `type` is `consumer` for KIP-848, `simple` for commits without members, null while nothing is known. `state` of a
+    classic group is what the log tells, `Stable` (an assignment is stored) or `Empty`, unless a probe saw the
+    coordinator in `PreparingRebalance` or `CompletingRebalance` since; of the newer types all states come from the log.
+    Null: nothing was read yet, for groups that are gone say `Deleted`. `generation` is the classic generation or the
+    group epoch; `assignment_epoch` the epoch of the last target assignment, null for classic groups. `replacements` are
+    the latest ones, oldest first. `settlement` is null while a rebalance goes on and once it is in `counters`.
+    `is_truncated`: members or partitions were left out so that the row fits; `member_count` counts all members.
+    `log_offset` is the position of the last record folded, and holds within `log_era` only: how often the partition was
+    cut or made anew.
     """
 
     cluster: str
     group: str
-    type: str | None = None
-    state: str | None = None
+    type: AnyGroupType | None = None
+    state: AnyGroupState | None = None
     protocol_type: str | None = None
     protocol: str | None = None
     generation: int | None = None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from rebalance_contract.groups import Partitions
+from rebalance_contract.sets import AnyGroupState, AnyGroupType
 
 PROBE_SCHEMA = "rebalance-monitor/probe/1"
 
@@ -43,9 +44,9 @@ class Probe:
     probed_at_ms: int
     cluster: str
     group: str
-    state: str | msgspec.UnsetType | None = msgspec.UNSET
+    state: AnyGroupState | msgspec.UnsetType | None = msgspec.UNSET
     settled_at_ms: int | msgspec.UnsetType | None = msgspec.UNSET
-    type: str | msgspec.UnsetType | None = msgspec.UNSET
+    type: AnyGroupType | msgspec.UnsetType | None = msgspec.UNSET
     protocol: str | msgspec.UnsetType | None = msgspec.UNSET
     assignor: str | msgspec.UnsetType | None = msgspec.UNSET
     coordinator_id: int | msgspec.UnsetType | None = msgspec.UNSET

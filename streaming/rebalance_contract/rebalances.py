@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from rebalance_contract.codec import SCHEMA_VERSION
 from rebalance_contract.groups import Member, Partitions
+from rebalance_contract.sets import AnyGroupType, AnyReason, RebalanceOutcome
 
 #: How many members a rebalance names that came and went within it.
 KEPT_PASSING = 50
@@ -23,7 +24,7 @@ class Generation:
     """
 
     generation: int
-    reason: str
+    reason: AnyReason
     aborted_before: int = 0
     started_at_ms: int | None = None
     join_ended_at_ms: int | None = None
@@ -53,9 +54,9 @@ class Moves:
 class Rebalance:
     """One logical rebalance: topic `…rebalances`, key `cluster/group/rebalance_id`, rewritten as it evolves.
 
-    Several generations are one logical rebalance when they follow each other so closely that the group was never
-    really stable in between, or when a cooperative assignor needs a second round. `outcome` is `ongoing`, `completed`
-    (the group was stable, or empty, at the end) or `aborted` (it was deleted meanwhile).
+    Several generations are one logical rebalance when they follow each other so closely that the group was never really
+    stable in between, or when a cooperative assignor needs a second round. `outcome` is `completed` where the group was
+    stable, or empty, at the end, and `aborted` where it was deleted meanwhile.
 
     `generation_from` is the generation before (null when none was known), `generation_to` the one it ended with.
     `join_ended_at_ms`, `sync_ms` belong to its first generation of a classic group; `assigning_ms` (until the target
@@ -75,9 +76,9 @@ class Rebalance:
     cluster: str
     group: str
     rebalance_id: str
-    type: str
-    reason: str
-    outcome: str
+    type: AnyGroupType
+    reason: AnyReason
+    outcome: RebalanceOutcome
     generation_from: int | None
     generation_to: int
     generations: tuple[Generation, ...]

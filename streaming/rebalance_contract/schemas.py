@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import fields
+from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,21 @@ ROWS = {name: row for topic in TOPICS for name, row in schema_names(topic).items
 
 def render(row: type) -> str:
     """Return a row's schema as indented JSON."""
-    return msgspec.json.format(msgspec.json.encode(msgspec.json.schema(row)), indent=2).decode() + "\n"
+    return write_json(msgspec.json.schema(row))
+
+
+def write_json(schema: dict[str, Any]) -> str:
+    """Return a document with schemas as indented JSON; descriptions lose the indentation of the code."""
+    return msgspec.json.format(msgspec.json.encode(_cleaned(schema)), indent=2).decode() + "\n"
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            name: cleandoc(each) if name == "description" and isinstance(each, str) else _cleaned(each)
+            for name, each in value.items()
+        }
+    return [_cleaned(each) for each in value] if isinstance(value, list) else value
 
 
 def write(folder: Path) -> None:

@@ -10,8 +10,7 @@ from dataclasses import replace
 
 from rebalance_contract.groups import GroupSnapshot
 from rebalance_contract.lag import GroupLag
-
-SIMPLE, EMPTY, DELETED = "simple", "Empty", "Deleted"
+from rebalance_contract.sets import GroupState, GroupType
 
 
 def with_commits(group: GroupSnapshot | None, lag: GroupLag) -> GroupSnapshot:
@@ -19,11 +18,11 @@ def with_commits(group: GroupSnapshot | None, lag: GroupLag) -> GroupSnapshot:
     known = group or GroupSnapshot(cluster=lag.cluster, group=lag.group)
     if known.type is not None or lag.last_log_offset is None:
         return known
-    deleted = known.state == DELETED and (known.log_offset or 0) > lag.last_log_offset
+    deleted = known.state == GroupState.DELETED and (known.log_offset or 0) > lag.last_log_offset
     return replace(
         known,
-        type=SIMPLE,
-        state=DELETED if deleted else EMPTY,
+        type=GroupType.SIMPLE,
+        state=GroupState.DELETED if deleted else GroupState.EMPTY,
         first_seen_ms=lag.first_commit_ms if known.first_seen_ms is None else known.first_seen_ms,
         updated_at_ms=lag.last_commit_ms if known.updated_at_ms is None else known.updated_at_ms,
         log_partition=lag.log_partition if known.log_partition is None else known.log_partition,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rebalance_contract.codec import SCHEMA_VERSION, ContractError, decode
+from rebalance_contract.sets import StatusKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ class DecodeTotals:
     query: str
     records: tuple[RecordCount, ...]
     positions: dict[str, tuple[int, int]] = field(default_factory=dict)
-    kind: str = "records"
+    kind: StatusKind = StatusKind.RECORDS
     schema_version: int = SCHEMA_VERSION
 
 
@@ -73,7 +75,7 @@ class QueryStatus:
     restarts: int = 0
     error: str | None = None
     is_stalled: bool = False
-    kind: str = "query"
+    kind: StatusKind = StatusKind.QUERY
     schema_version: int = SCHEMA_VERSION
 
 
@@ -96,7 +98,7 @@ class ReportTotals:
     cluster: str
     reports: tuple[ReportCount, ...]
     positions: dict[str, tuple[int, int]] = field(default_factory=dict)
-    kind: str = "client_metrics"
+    kind: StatusKind = StatusKind.CLIENT_METRICS
     schema_version: int = SCHEMA_VERSION
 
 
@@ -149,7 +151,7 @@ class LogTotals:
     query: str
     updated_at_ms: int
     topics: tuple[WatchedTopic, ...] = ()
-    kind: str = "log"
+    kind: StatusKind = StatusKind.LOG
     schema_version: int = SCHEMA_VERSION
 
 
@@ -170,7 +172,7 @@ class QuarantineTotals:
     query: str
     part: int
     quarantined: tuple[QuarantineCount, ...]
-    kind: str = "quarantine"
+    kind: StatusKind = StatusKind.QUARANTINE
     schema_version: int = SCHEMA_VERSION
 
 
@@ -194,7 +196,7 @@ class DiagnosisStatus:
     probed_at_ms: int | None = None
     quarantined: tuple[QuarantineCount, ...] = ()
     activity_positions: dict[str, int] = field(default_factory=dict)
-    kind: str = "diagnosis"
+    kind: StatusKind = StatusKind.DIAGNOSIS
     schema_version: int = SCHEMA_VERSION
 
 
@@ -202,24 +204,35 @@ class DiagnosisStatus:
 Status = DecodeTotals | QueryStatus | ReportTotals | DiagnosisStatus | QuarantineTotals | LogTotals
 
 
+_ROWS: Mapping[str, type[Status]] = {
+    StatusKind.RECORDS: DecodeTotals,
+    StatusKind.QUERY: QueryStatus,
+    StatusKind.CLIENT_METRICS: ReportTotals,
+    StatusKind.DIAGNOSIS: DiagnosisStatus,
+    StatusKind.QUARANTINE: QuarantineTotals,
+    StatusKind.LOG: LogTotals,
+}
+
+
 def decode_status(text: bytes) -> Status:
     """Read a value of the status topic, whichever of its kinds it is. Raises ContractError."""
-    kind = decode(text, _StatusKind).kind
-    if kind == "records":
-        return decode(text, DecodeTotals)
-    if kind == "query":
-        return decode(text, QueryStatus)
-    if kind == "client_metrics":
-        return decode(text, ReportTotals)
-    if kind == "log":
-        return decode(text, LogTotals)
-    if kind == "diagnosis":
-        return decode(text, DiagnosisStatus)
-    if kind == "quarantine":
-        return decode(text, QuarantineTotals)
-    raise ContractError(f"unknown status kind {kind!r}: the stream is newer than this reader; update the exporter")
+    kind = decode(text, _Kind).kind
+    row = _ROWS.get(kind)
+    if row is None:
+        raise ContractError(f"unknown status kind {kind!r}: the stream is newer than this reader; update the exporter")
+    return decode(text, row)
+
+
+def status_key(row: Status) -> str:
+    """Return the key of a row of the status topic: `cluster/kind`, of a query `cluster/kind/query`."""
+    parts = [row.cluster, row.kind]
+    if isinstance(row, DecodeTotals | QueryStatus | LogTotals | QuarantineTotals):
+        parts.append(row.query)
+    if isinstance(row, QuarantineTotals):
+        parts.append(str(row.part))
+    return "/".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
-class _StatusKind:
+class _Kind:
     kind: str

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from rebalance_contract.activity import CommitActivity, CountActivity, OffsetActivity, ProbeActivity
 from rebalance_contract.clients import ClientActivity
@@ -30,6 +30,7 @@ from rebalance_contract.impact import GroupImpact, RebalanceImpact
 from rebalance_contract.lag import GroupLag
 from rebalance_contract.probes import Probe
 from rebalance_contract.rebalances import Rebalance
+from rebalance_contract.sets import QUERIES, Party
 from rebalance_contract.status import (
     DecodeTotals,
     DiagnosisStatus,
@@ -39,10 +40,6 @@ from rebalance_contract.status import (
     ReportTotals,
 )
 from rebalance_contract.timing import GroupTiming
-
-#: Who writes and reads: the three queries of the stream, the other two processes, and the watched clients.
-Party = Literal["membership", "activity", "diagnosis", "prober", "exporter", "clients"]
-QUERIES: tuple[Party, ...] = ("membership", "activity", "diagnosis")
 
 COMPACT, DELETE, COMPACT_DELETE = "compact", "delete", "compact,delete"
 
@@ -115,8 +112,8 @@ GROUPS = Topic(
     name="groups",
     content="the present picture of a group: members, totals, windows",
     key="cluster/group",
-    writers=("membership",),
-    readers=("diagnosis", "prober", "exporter"),
+    writers=(Party.MEMBERSHIP,),
+    readers=(Party.DIAGNOSIS, Party.PROBER, Party.EXPORTER),
     cleanup_policy=COMPACT,
     rows=(GroupSnapshot,),
 )
@@ -124,8 +121,8 @@ REBALANCES = Topic(
     name="rebalances",
     content="one rebalance, from its first record on",
     key="cluster/group/rebalance_id",
-    writers=("membership",),
-    readers=("diagnosis", "exporter"),
+    writers=(Party.MEMBERSHIP,),
+    readers=(Party.DIAGNOSIS, Party.EXPORTER),
     cleanup_policy=COMPACT_DELETE,
     retention_ms=30 * _DAY_MS,
     rows=(Rebalance,),
@@ -134,8 +131,8 @@ ACTIVITY = Topic(
     name="activity",
     content="what a group committed and its clients reported in one pane",
     key="group",
-    writers=("activity",),
-    readers=("diagnosis", "prober"),
+    writers=(Party.ACTIVITY,),
+    readers=(Party.DIAGNOSIS, Party.PROBER),
     cleanup_policy=DELETE,
     retention_ms=_DAY_MS,
     max_row_bytes=_PANE_BYTES,
@@ -145,8 +142,8 @@ PROBES = Topic(
     name="probes",
     content="what the brokers answered: group states, members, end offsets",
     key="group",
-    writers=("prober",),
-    readers=("membership", "activity"),
+    writers=(Party.PROBER,),
+    readers=(Party.MEMBERSHIP, Party.ACTIVITY),
     cleanup_policy=DELETE,
     retention_ms=_DAY_MS,
     max_row_bytes=_FOREIGN_BYTES,
@@ -157,8 +154,8 @@ CLIENT_METRICS = Topic(
     name="client-metrics",
     content="what a client reports of itself, in any known format",
     key="any",
-    writers=("clients",),
-    readers=("activity",),
+    writers=(Party.CLIENTS,),
+    readers=(Party.ACTIVITY,),
     cleanup_policy=DELETE,
     retention_ms=_DAY_MS,
     max_row_bytes=_FOREIGN_BYTES,
@@ -168,8 +165,8 @@ FINDINGS = Topic(
     name="findings",
     content="what a rule found, with its evidence",
     key="cluster/group/rule/subject",
-    writers=("diagnosis",),
-    readers=("exporter", "diagnosis"),
+    writers=(Party.DIAGNOSIS,),
+    readers=(Party.EXPORTER, Party.DIAGNOSIS),
     cleanup_policy=COMPACT_DELETE,
     retention_ms=30 * _DAY_MS,
     rows=(Finding,),
@@ -178,8 +175,8 @@ HEARTBEATS = Topic(
     name="heartbeats",
     content="heartbeat timing of a group's members",
     key="cluster/group",
-    writers=("diagnosis",),
-    readers=("exporter",),
+    writers=(Party.DIAGNOSIS,),
+    readers=(Party.EXPORTER,),
     cleanup_policy=COMPACT_DELETE,
     retention_ms=_DAY_MS,
     rows=(GroupTiming,),
@@ -188,8 +185,8 @@ LAG = Topic(
     name="lag",
     content="lag of a group in records and time, and its sliding windows",
     key="cluster/group",
-    writers=("diagnosis",),
-    readers=("prober", "exporter", "diagnosis"),
+    writers=(Party.DIAGNOSIS,),
+    readers=(Party.PROBER, Party.EXPORTER, Party.DIAGNOSIS),
     cleanup_policy=COMPACT_DELETE,
     retention_ms=7 * _DAY_MS,
     rows=(GroupLag,),
@@ -198,8 +195,8 @@ IMPACT = Topic(
     name="impact",
     content="what a rebalance cost (lag around it, silences, who left how), and the totals of its group",
     key="cluster/group/rebalance_id, totals: cluster/group",
-    writers=("diagnosis",),
-    readers=("exporter", "diagnosis"),
+    writers=(Party.DIAGNOSIS,),
+    readers=(Party.EXPORTER, Party.DIAGNOSIS),
     cleanup_policy=COMPACT_DELETE,
     retention_ms=30 * _DAY_MS,
     rows=(RebalanceImpact, GroupImpact),
@@ -209,7 +206,7 @@ STATUS = Topic(
     content="the monitor's own health; each query writes under keys of its own",
     key="cluster/kind, of a query: cluster/kind/query",
     writers=QUERIES,
-    readers=("exporter", *QUERIES),
+    readers=(Party.EXPORTER, *QUERIES),
     cleanup_policy=COMPACT,
     rows=(DecodeTotals, QueryStatus, ReportTotals, DiagnosisStatus, QuarantineTotals, LogTotals),
 )

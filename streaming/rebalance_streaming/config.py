@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from rebalance_contract import topics
+from rebalance_contract import QUERIES, topics
 from rebalance_kafka.checks import java_problems, librdkafka_problems
 
 
@@ -71,7 +71,7 @@ class StreamConfig:
     #: How long a deleted group's totals are kept, should it come back; then its state is dropped.
     forget_groups_after_hours: float = 24.0
     #: The queries this process runs; a big cluster spreads them over machines.
-    queries: tuple[str, ...] = ("membership", "activity", "diagnosis")
+    queries: tuple[str, ...] = QUERIES
     #: Spark master, by default two cores and up to four attempts of a task; empty leaves it, and the memory, to
     #: `spark-submit`.
     master: str = "local[2,4]"
@@ -172,9 +172,9 @@ class StreamConfig:
             problems.append(
                 f"stream.diagnosis_lookback_minutes must not be negative, got {self.diagnosis_lookback_minutes}"
             )
-        unknown = sorted(set(self.queries) - set(topics.QUERIES))
+        unknown = sorted(set(self.queries) - set(QUERIES))
         if unknown or not self.queries:
-            problems.append(f"stream.queries must name some of {', '.join(topics.QUERIES)}, got {unknown or 'none'}")
+            problems.append(f"stream.queries must name some of {', '.join(QUERIES)}, got {unknown or 'none'}")
         try:
             re.compile(self.read_committed_groups)
         except re.error as error:

@@ -14,12 +14,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from types import MappingProxyType
-from typing import Literal
 
 from rebalance_contract import LogTotals, WatchedPartition, WatchedTopic
 
-Kind = Literal["partitions_added", "partitions_removed", "skipped", "rewound", "made_anew"]
+
+class IncidentKind(StrEnum):
+    """What can befall an input."""
+
+    PARTITIONS_ADDED = "partitions_added"
+    PARTITIONS_REMOVED = "partitions_removed"
+    SKIPPED = "skipped"
+    REWOUND = "rewound"
+    MADE_ANEW = "made_anew"
+
 
 #: Partition -> the next position that the query reads.
 Positions = Mapping[int, int]
@@ -58,7 +67,7 @@ class Incident:
 
     query: str
     topic: str
-    kind: Kind
+    kind: IncidentKind
     partitions: tuple[int, ...]
     count: int
     resume_at: Positions = field(default_factory=dict)
@@ -71,14 +80,22 @@ class Incident:
         )
 
 
-_SENTENCES: dict[Kind, str] = {
-    "partitions_added": "{topic} has {count} more partitions ({places}), which the {query} query does not read yet",
-    "partitions_removed": "{topic} has lost {count} partitions ({places}): it was deleted, or made anew with fewer",
-    "skipped": "{topic} lost {count} positions before the {query} query had read them ({places}): retention, or "
-    "somebody who deleted records, was faster, or the query went on behind them after the log was cut",
-    "rewound": "{topic} was cut, and {count} positions that the {query} query had read are gone ({places}): an "
-    "election took a replica that lacked them, or the topic was made anew",
-    "made_anew": "{topic}, which the {query} query reads, was deleted and made anew ({places})",
+_SENTENCES: dict[IncidentKind, str] = {
+    IncidentKind.PARTITIONS_ADDED: (
+        "{topic} has {count} more partitions ({places}), which the {query} query does not read yet"
+    ),
+    IncidentKind.PARTITIONS_REMOVED: (
+        "{topic} has lost {count} partitions ({places}): it was deleted, or made anew with fewer"
+    ),
+    IncidentKind.SKIPPED: (
+        "{topic} lost {count} positions before the {query} query had read them ({places}): retention, or "
+        "somebody who deleted records, was faster, or the query went on behind them after the log was cut"
+    ),
+    IncidentKind.REWOUND: (
+        "{topic} was cut, and {count} positions that the {query} query had read are gone ({places}): an "
+        "election took a replica that lacked them, or the topic was made anew"
+    ),
+    IncidentKind.MADE_ANEW: "{topic}, which the {query} query reads, was deleted and made anew ({places})",
 }
 
 
@@ -191,9 +208,9 @@ class _Found:
 
     def __init__(self, query: str, topic: str) -> None:
         self._query, self._topic = query, topic
-        self._by_kind: dict[Kind, dict[int, tuple[int, int | None]]] = {}
+        self._by_kind: dict[IncidentKind, dict[int, tuple[int, int | None]]] = {}
 
-    def add(self, kind: Kind, partition: int, count: int, resume_at: int | None = None) -> None:
+    def add(self, kind: IncidentKind, partition: int, count: int, resume_at: int | None = None) -> None:
         told = self._by_kind.setdefault(kind, {})
         before, at = told.get(partition, (0, None))
         told[partition] = (before + count, at if resume_at is None else resume_at)
@@ -219,11 +236,11 @@ def _compare_counts(before: TopicWatch, look: TopicLook, found: _Found) -> Topic
     """
     known, now = before.totals.partition_count, look.partition_count
     for partition in range(known, now):
-        found.add("partitions_added", partition, 1, _earliest(look, partition))
+        found.add(IncidentKind.PARTITIONS_ADDED, partition, 1, _earliest(look, partition))
     gone = frozenset(range(now, known))
     if gone <= before.missing:
         for partition in gone:
-            found.add("partitions_removed", partition, 1)
+            found.add(IncidentKind.PARTITIONS_REMOVED, partition, 1)
         known = now
     return replace(before, totals=replace(before.totals, partition_count=max(known, now)), missing=gone)
 
@@ -233,7 +250,7 @@ def _made_anew(before: TopicWatch, look: TopicLook, positions: Positions, found:
     partitions = dict(before.partitions)
     for partition in range(look.partition_count):
         earliest = _earliest(look, partition)
-        found.add("made_anew", partition, 1, earliest)
+        found.add(IncidentKind.MADE_ANEW, partition, 1, earliest)
         # What the new topic has lost already is not counted: nobody can tell whether it was ever read.
         awaited_from = earliest if positions.get(partition, 0) > 0 else None
         partitions[partition] = WatchedPartition(partition, before.era(partition) + 1, earliest, awaited_from)
@@ -256,7 +273,7 @@ def _compare_ends(before: TopicWatch, look: TopicLook, read: _Read, found: _Foun
         if known.awaited_from is not None and position is not None and position <= ends.latest:
             # Spark comes down to the end there is by then, with an empty batch: what lies before it is never read.
             if position > known.awaited_from:
-                found.add("skipped", partition, position - known.awaited_from, known.awaited_from)
+                found.add(IncidentKind.SKIPPED, partition, position - known.awaited_from, known.awaited_from)
             known = replace(known, awaited_from=None)
         partitions[partition] = _compare_partition(known, was, ends, found)
     return partitions
@@ -278,27 +295,28 @@ def _compare_partition(known: WatchedPartition, was: _Was, now: Ends, found: _Fo
     # so that an end that fell begins a new era even where the position lies before it.
     if now.latest < max(read_to, was.reached, was.end):
         resume_at = None if position is None else min(position, now.latest)
-        found.add("rewound", known.partition, max(0, max(read_to, was.reached) - now.latest), resume_at)
+        lost = max(0, max(read_to, was.reached) - now.latest)
+        found.add(IncidentKind.REWOUND, known.partition, lost, resume_at)
         unread = [now.latest] if read_to > now.latest else []
         unread += [] if known.awaited_from is None else [min(known.awaited_from, now.latest)]
         awaited_from = min(unread, default=None)
         return WatchedPartition(known.partition, known.era + 1, now.earliest, awaited_from)
     counted_to = max(read_to, known.skipped_to)
     if position is not None and not is_awaited and now.earliest > counted_to:
-        found.add("skipped", known.partition, now.earliest - counted_to)
+        found.add(IncidentKind.SKIPPED, known.partition, now.earliest - counted_to)
         return replace(known, skipped_to=now.earliest)
     return known
 
 
 def _add(totals: WatchedTopic, incidents: Sequence[Incident]) -> WatchedTopic:
     """Add incidents to the totals; a rewind counts once per partition, a topic made anew once."""
-    count: dict[Kind, int] = {each.kind: each.count for each in incidents}
+    count: dict[IncidentKind, int] = {each.kind: each.count for each in incidents}
     return replace(
         totals,
-        added_partitions=totals.added_partitions + count.get("partitions_added", 0),
-        removed_partitions=totals.removed_partitions + count.get("partitions_removed", 0),
-        skipped_records=totals.skipped_records + count.get("skipped", 0),
-        lost_positions=totals.lost_positions + count.get("rewound", 0),
-        rewinds=totals.rewinds + sum(len(each.partitions) for each in incidents if each.kind == "rewound"),
-        recreations=totals.recreations + ("made_anew" in count),
+        added_partitions=totals.added_partitions + count.get(IncidentKind.PARTITIONS_ADDED, 0),
+        removed_partitions=totals.removed_partitions + count.get(IncidentKind.PARTITIONS_REMOVED, 0),
+        skipped_records=totals.skipped_records + count.get(IncidentKind.SKIPPED, 0),
+        lost_positions=totals.lost_positions + count.get(IncidentKind.REWOUND, 0),
+        rewinds=totals.rewinds + sum(len(each.partitions) for each in incidents if each.kind == IncidentKind.REWOUND),
+        recreations=totals.recreations + (IncidentKind.MADE_ANEW in count),
     )

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 import rebalance_contract as contract
-from rebalance_contract import bounds, topics
+from rebalance_contract import QUERIES, bounds, topics
 from rebalance_streaming.activity.clients import Message, pack_messages
 from rebalance_streaming.activity.commits import LogColumns, pack_commits
 from rebalance_streaming.activity.probes import unpack_probe
@@ -29,7 +29,7 @@ from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.engine.engine import Engine, EngineConfig
 from rebalance_streaming.engine.rows import Input
 from rebalance_streaming.groups.fold import FOLDED_TYPES, GROUP_METADATA, fold
-from rebalance_streaming.groups.model import GroupRecord, GroupState, new_state
+from rebalance_streaming.groups.model import FoldState, GroupRecord, new_state
 from rebalance_streaming.groups.probing import observe
 from rebalance_streaming.outputs import OUTPUTS
 from rebalance_streaming.wire.commits import KeyCache, decode_commits
@@ -38,7 +38,7 @@ from rebalance_streaming.wire.decode import Outcome, decode_record
 OFFSETS_TOPIC = "__consumer_offsets"
 PROBES_SUFFIX = topics.PROBES.name
 #: Ends of the names of topics the stream writes: a replay makes them itself.
-_OWN_SUFFIXES = tuple(f".{each.name}" for each in topics.TOPICS if set(each.writers) <= set(topics.QUERIES))
+_OWN_SUFFIXES = tuple(f".{each.name}" for each in topics.TOPICS if set(each.writers) <= set(QUERIES))
 
 _CHUNK = 20_000
 _COMMIT_KEYS = ("0000", "0001")
@@ -82,7 +82,7 @@ class Replay:
     cluster: str = "default"
     pane_ms: int = 5_000
     engine: Engine | None = None
-    states: dict[str, GroupState] = field(default_factory=dict)
+    states: dict[str, FoldState] = field(default_factory=dict)
     lines: int = 0
     skipped: int = 0
     _rebalances: dict[tuple[str, str], contract.Rebalance] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from rebalance_contract import flow, topics
+from rebalance_contract import QUERIES, flow, topics
 from rebalance_exporters.prober.config import ProbeConfig
 from rebalance_exporters.reporters.reporter import DEFAULT_TOPIC
 from rebalance_exporters.view import TOPICS as EXPORTED
@@ -54,7 +54,7 @@ def test_every_topic_is_read_by_somebody():
 
 def test_no_query_reads_what_a_later_one_writes():
     """Data flow one way. Of the status topic each query reads its own rows only, at a start."""
-    order = {query: at for at, query in enumerate(topics.QUERIES)}
+    order = {query: at for at, query in enumerate(QUERIES)}
     for topic in (each for each in topics.TOPICS if each != topics.STATUS):
         for writer in order.keys() & set(topic.writers):
             readers = [order[reader] for reader in topic.readers if reader in order]
@@ -71,7 +71,7 @@ def test_what_a_writer_sends_is_taken(topic: topics.Topic):
 def test_what_others_write_is_measured_unpacked():
     """A broker that only stores what it gets would take a message that unpacks to gigabytes."""
     unpacked = {each.name for each in topics.TOPICS if each.settings.get("compression.type") == "uncompressed"}
-    assert unpacked == {each.name for each in topics.TOPICS if not set(each.writers) <= set(topics.QUERIES)}
+    assert unpacked == {each.name for each in topics.TOPICS if not set(each.writers) <= set(QUERIES)}
 
 
 def test_all_sides_use_the_names_of_the_table():

@@ -22,7 +22,7 @@ from detect.histories import (
     report,
     silenced,
 )
-from rebalance_contract import Member, Moves, Silence
+from rebalance_contract import Member, Moves, Severity, Silence
 from rebalance_streaming.detect.rules.assignors import (
     CONDITIONS,
     assignment_imbalance,
@@ -31,7 +31,7 @@ from rebalance_streaming.detect.rules.assignors import (
     idle_members,
     shared_group_id,
 )
-from rebalance_streaming.detect.verdict import CERTAIN, INFO, PLAUSIBLE, STRONG, TICKET
+from rebalance_streaming.detect.verdict import CERTAIN, PLAUSIBLE, STRONG
 
 NOW = T0 + 2 * HOUR
 
@@ -54,11 +54,15 @@ def cost(who: list[Member], *, kept: int = 4, took_ms: int = 3 * SECOND, count: 
 @pytest.mark.parametrize(
     ("events", "severity"),
     [
-        pytest.param([picture(T0, *members(6)), *cost(members(6))], TICKET, id="six members stopped for nothing"),
-        pytest.param([picture(T0, *members(6))], INFO, id="six members, no rebalance yet"),
+        pytest.param(
+            [picture(T0, *members(6)), *cost(members(6))], Severity.TICKET, id="six members stopped for nothing"
+        ),
+        pytest.param([picture(T0, *members(6))], Severity.INFO, id="six members, no rebalance yet"),
         pytest.param([picture(T0, *members(4)), *cost(members(4))], None, id="four members, little lost"),
         pytest.param(
-            [picture(T0, *members(4)), *cost(members(4), took_ms=30 * MINUTE, count=2)], TICKET, id="churn of 4 %"
+            [picture(T0, *members(4)), *cost(members(4), took_ms=30 * MINUTE, count=2)],
+            Severity.TICKET,
+            id="churn of 4 %",
         ),
         pytest.param([picture(T0, *members(6), protocol="cooperative-sticky")], None, id="cooperative"),
         pytest.param([picture(T0, *members(6), protocol=None, type="consumer")], None, id="newer protocol"),
@@ -165,8 +169,8 @@ def shared_out(*shares: int, minutes: int = 11, **changes: Any) -> list[Event]:
 @pytest.mark.parametrize(
     ("events", "severity"),
     [
-        pytest.param(shared_out(6, 3, 3), TICKET, id="twice as much"),
-        pytest.param(shared_out(22, 20, 21), INFO, id="two of twenty"),
+        pytest.param(shared_out(6, 3, 3), Severity.TICKET, id="twice as much"),
+        pytest.param(shared_out(22, 20, 21), Severity.INFO, id="two of twenty"),
         pytest.param(shared_out(3, 2, 2), None, id="as fair as can be"),
         pytest.param(shared_out(6, 3, 3, minutes=9), None, id="not for long"),
         pytest.param(shared_out(6, 3, 3, protocol="stream"), None, id="Streams has tasks of its own"),

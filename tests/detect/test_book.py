@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from detect.histories import CLUSTER, MINUTE, SECOND, T0, member
-from rebalance_contract import Advice, Evidence, Finding, Member, Subject, decode, encode
+from rebalance_contract import Advice, Evidence, EvidenceSource, Finding, Member, Severity, Subject, decode, encode
 from rebalance_streaming.detect.book import Book, Statement, subject_key, topic_key
-from rebalance_streaming.detect.verdict import LOG, PAGE, PROBES, TICKET, Verdict, subject_of
+from rebalance_streaming.detect.verdict import Verdict, subject_of
 
 A, B = member("a-1"), member("b-1")
 AFTER_MS = 10 * MINUTE
@@ -176,7 +176,7 @@ def test_a_condition_began_when_it_was_first_said_to():
     """A rule that looks back less far than the condition lasts does not make it younger."""
     book = Book(CLUSTER)
     told(book, T0, stands(A, started_at_ms=T0 - MINUTE))
-    told(book, T0 + HOUR_MS, stands(A, started_at_ms=T0 + MINUTE, severity=PAGE))
+    told(book, T0 + HOUR_MS, stands(A, started_at_ms=T0 + MINUTE, severity=Severity.PAGE))
     assert [each.started_at_ms for each in book.findings()] == [T0 - MINUTE]
 
 
@@ -214,19 +214,19 @@ def test_groups_do_not_touch_each_other():
 
 def test_the_surest_statement_speaks_and_the_latest_names():
     """Of several rebalances with one cause: the confidence of the clearest, the evidence of the latest first."""
-    early = happened(T0, A, confidence=0.97, summary="sure", evidence=(Evidence(LOG, "f", "1", "r"),))
+    early = happened(T0, A, confidence=0.97, summary="sure", evidence=(Evidence(EvidenceSource.LOG, "f", "1", "r"),))
     late = happened(
         T0 + MINUTE,
         member("a-2"),
         confidence=0.6,
         summary="vague",
-        evidence=(Evidence(PROBES, "f", "2", "r"),),
+        evidence=(Evidence(EvidenceSource.PROBES, "f", "2", "r"),),
         advice=(Advice("x", None, "1", "-"),),
         missing=("reports",),
     )
     (found,) = told(Book(CLUSTER), T0 + MINUTE, late, early)
     assert (found.confidence, found.summary, found.missing) == (0.97, "sure", ("reports",))
-    assert [each.source for each in found.evidence] == [PROBES, LOG]
+    assert [each.source for each in found.evidence] == [EvidenceSource.PROBES, EvidenceSource.LOG]
     assert [each.parameter for each in found.advice] == ["x"]
     assert [each.member_id for each in found.subject.members][-1] == "a-2"
 
@@ -234,8 +234,8 @@ def test_the_surest_statement_speaks_and_the_latest_names():
 def test_severity_is_the_catalogues_unless_the_rule_says_otherwise():
     """Harm makes a page of a ticket."""
     book = Book(CLUSTER)
-    assert [each.severity for each in told(book, T0, happened(T0, A))] == [TICKET]
-    assert [each.severity for each in told(book, T0, happened(T0, A, severity=PAGE))] == [PAGE]
+    assert [each.severity for each in told(book, T0, happened(T0, A))] == [Severity.TICKET]
+    assert [each.severity for each in told(book, T0, happened(T0, A, severity=Severity.PAGE))] == [Severity.PAGE]
 
 
 def test_a_subject_stated_with_and_without_a_cause_is_primary():
@@ -310,23 +310,26 @@ def test_findings_are_listed_oldest_first():
 def test_parts_of_a_storm_name_it_and_leave_the_page_to_it():
     """The storm pages once; its cause is its child, and a child that has nothing to do with it stays on its own."""
     book = Book(CLUSTER)
-    storm = happened(T0, rule="rebalance_storm", primary=False, severity=PAGE)
-    child, other = happened(T0, A, severity=PAGE), happened(T0 - MINUTE, B, severity=PAGE)
+    storm = happened(T0, rule="rebalance_storm", primary=False, severity=Severity.PAGE)
+    child, other = happened(T0, A, severity=Severity.PAGE), happened(T0 - MINUTE, B, severity=Severity.PAGE)
     found = {each.finding_id: each for each in told(book, T0, child, other, storm)}
     (parent,) = [each for each in found.values() if each.rule == "rebalance_storm"]
     by_member = {each.subject.members[0].client_id: each for each in found.values() if each.subject.members}
-    assert (by_member["a"].parent, by_member["a"].severity) == (parent.finding_id, TICKET)
-    assert (by_member["b"].parent, by_member["b"].severity) == (None, PAGE)
-    assert (parent.parent, parent.severity) == (None, PAGE)
+    assert (by_member["a"].parent, by_member["a"].severity) == (parent.finding_id, Severity.TICKET)
+    assert (by_member["b"].parent, by_member["b"].severity) == (None, Severity.PAGE)
+    assert (parent.parent, parent.severity) == (None, Severity.PAGE)
 
 
 def test_a_cluster_wide_disturbance_is_the_parent_of_what_groups_suffer():
     """It is the same finding for all groups, and goes before a group's own storm."""
     book = Book(CLUSTER)
     (wide,) = told(book, T0, happened(T0, rule="cluster_wide_disturbance", primary=False), group="")
-    storm, child = happened(T0, rule="rebalance_storm", primary=False, severity=PAGE), happened(T0, A, severity=PAGE)
+    storm, child = (
+        happened(T0, rule="rebalance_storm", primary=False, severity=Severity.PAGE),
+        happened(T0, A, severity=Severity.PAGE),
+    )
     found = told(book, T0, storm, child)
     assert {(each.rule, each.parent, each.severity) for each in found} == {
-        ("rebalance_storm", wide.finding_id, TICKET),
-        ("poll_overrun", wide.finding_id, TICKET),
+        ("rebalance_storm", wide.finding_id, Severity.TICKET),
+        ("poll_overrun", wide.finding_id, Severity.TICKET),
     }

@@ -23,7 +23,7 @@ from detect.histories import (
     report,
 )
 from detect.standing_histories import departed
-from rebalance_contract import Generation, Member
+from rebalance_contract import UNDETERMINED, Generation, Member, Severity
 from rebalance_contract.clients import (
     ASSIGNED,
     FAILED_REBALANCES,
@@ -46,7 +46,7 @@ from rebalance_streaming.detect.rules.configuration import (
     session_timeout_too_short,
 )
 from rebalance_streaming.detect.rules.polling import poll_overrun_risk
-from rebalance_streaming.detect.verdict import CERTAIN, HINT, INFO, PAGE, PLAUSIBLE, STRONG, TICKET, UNDETERMINED
+from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.wire.metrics.report import ClientConfig
 
 A, B = member("a-1", [0, 1]), member("b-1", [2, 3])
@@ -69,10 +69,10 @@ def rates(*values: float, every_ms: int = 15 * SECOND) -> list[Event]:
     ("events", "expected"),
     [
         pytest.param(told(heartbeat_interval_ms=3_000), None, id="3 s in 10 s"),
-        pytest.param(told(heartbeat_interval_ms=4_000), (INFO, CERTAIN), id="more than a third"),
-        pytest.param(told(heartbeat_interval_ms=6_000), (TICKET, CERTAIN), id="more than half"),
+        pytest.param(told(heartbeat_interval_ms=4_000), (Severity.INFO, CERTAIN), id="more than a third"),
+        pytest.param(told(heartbeat_interval_ms=6_000), (Severity.TICKET, CERTAIN), id="more than half"),
         pytest.param(rates(*[1 / 3] * 6), None, id="measured 3 s"),
-        pytest.param(rates(*[1 / 6] * 6), (TICKET, PLAUSIBLE), id="measured 6 s"),
+        pytest.param(rates(*[1 / 6] * 6), (Severity.TICKET, PLAUSIBLE), id="measured 6 s"),
         pytest.param(rates(1 / 6, 1 / 6), None, id="measured for too short a time"),
         pytest.param(rates(*[1 / 3] * 8, 0.05, 0.0, 0.02), None, id="starved: once it was in time"),
         pytest.param([], None, id="nothing told"),
@@ -134,7 +134,7 @@ def evicted(minute: int, who: Member, *, back_after_ms: int | None = 5_000, live
 def test_a_session_is_too_short_if_it_ends_for_a_moment(departures: list[Past], expected: bool):
     """Only repeated losses that a longer session outlasts count, never a poll time-out, a crash or a starved client."""
     found = list(session_timeout_too_short(look(history(picture(T0, A, B)), NOW, past=tuple(departures))))
-    assert [(each.severity, each.confidence) for each in found] == ([(INFO, HINT)] if expected else [])
+    assert [(each.severity, each.confidence) for each in found] == ([(Severity.INFO, HINT)] if expected else [])
     if found:
         assert found[0].advice[0].proposed == "45000"
         assert {each.rule for each in found[0].alternatives} == {"heartbeat_starvation", "member_crash"}
@@ -144,9 +144,9 @@ def test_a_session_is_too_short_if_it_ends_for_a_moment(departures: list[Past], 
 @pytest.mark.parametrize(
     ("client_id", "liveness", "expected"),
     [
-        ("rdkafka", None, (TICKET, PLAUSIBLE)),
-        ("kafka-python-2.0.2", None, (INFO, HINT)),
-        ("kafka-python-2.0.2", PAUSED, (TICKET, STRONG)),
+        ("rdkafka", None, (Severity.TICKET, PLAUSIBLE)),
+        ("kafka-python-2.0.2", None, (Severity.INFO, HINT)),
+        ("kafka-python-2.0.2", PAUSED, (Severity.TICKET, STRONG)),
     ],
     ids=["cannot starve", "may starve", "was seen to stand still"],
 )
@@ -176,10 +176,10 @@ def test_a_return_under_another_id_is_found_in_the_rebalances():
 
 @pytest.mark.parametrize(("session", "fires"), [(6_000, True), (9_999, True), (10_000, False), (45_000, False)])
 def test_a_session_below_ten_seconds_is_noted(session: int, fires: bool):
-    """It is a fact and not a fault yet: INFO. Groups without a session of their own say nothing."""
+    """It is a fact and not a fault yet: Severity.INFO. Groups without a session of their own say nothing."""
     one = replace(A, session_timeout_ms=session)
     found = list(session_timeout_too_short(look(history(picture(T0, one, B)), NOW)))
-    assert [(each.severity, each.confidence) for each in found] == ([(INFO, CERTAIN)] if fires else [])
+    assert [(each.severity, each.confidence) for each in found] == ([(Severity.INFO, CERTAIN)] if fires else [])
     new = replace(A, session_timeout_ms=None)
     assert not list(session_timeout_too_short(look(history(picture(T0, new, type="consumer")), NOW)))
 
@@ -213,9 +213,9 @@ def test_a_measured_poll_gap_gives_the_timeout_a_number():
     ("values", "expected"),
     [
         ({POLL_GAP_MAX: 100_000.0}, None),
-        ({POLL_GAP_MAX: 160_000.0}, INFO),
-        ({POLL_GAP_MAX: 250_000.0}, TICKET),
-        ({POLL_AGE: 170.0}, INFO),
+        ({POLL_GAP_MAX: 160_000.0}, Severity.INFO),
+        ({POLL_GAP_MAX: 250_000.0}, Severity.TICKET),
+        ({POLL_AGE: 170.0}, Severity.INFO),
         ({POLL_GAP_MAX: 250_000.0, POLL_IDLE: 0.99}, None),
     ],
     ids=["in time", "half", "nearly all", "still in it", "a long poll that waits for records"],
@@ -349,7 +349,7 @@ def refused(values: dict[str, float | None], **changes: Any) -> list[Event]:
 def test_a_client_that_is_kept_out_reports_it(events: list[Event], variant: str | None, fires: bool):
     """It tries to join for a minute, has nothing, and is in no generation of a group at rest."""
     found = list(join_rejected(look(history(picture(T0, A, B), *events), NOW)))
-    assert [(each.severity, each.variant) for each in found] == ([(TICKET, variant)] if fires else [])
+    assert [(each.severity, each.variant) for each in found] == ([(Severity.TICKET, variant)] if fires else [])
     if found:
         assert found[0].subject.members[0].client_id == "x"
 
@@ -368,7 +368,7 @@ def test_a_group_that_nobody_can_join_is_harm():
     events = [commits(T0, {0: 5}), probe(NOW - SECOND, ends={0: 50})]
     known = history(picture(T0), *events, *refused({ASSIGNED: 0.0}, join_state="init"))
     (found,) = join_rejected(look(known, NOW))
-    assert found.severity == PAGE
+    assert found.severity == Severity.PAGE
 
 
 @pytest.mark.parametrize(

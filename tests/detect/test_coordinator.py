@@ -24,7 +24,7 @@ from detect.histories import (
     report,
 )
 from detect.standing_histories import departed, replayed
-from rebalance_contract import Generation, Member, Moves, Rebalance
+from rebalance_contract import Generation, Member, Moves, Rebalance, Severity
 from rebalance_contract.clients import RESPONSE_MAX
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN
@@ -38,7 +38,7 @@ from rebalance_streaming.detect.rules.coordinator import (
     offsets_topic_unhealthy,
 )
 from rebalance_streaming.detect.rules.leader import assignor_slow_or_failing, leader_rejoin_loop
-from rebalance_streaming.detect.verdict import CERTAIN, HINT, INFO, PAGE, PLAUSIBLE, STRONG, TICKET
+from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG
 
 A, B, C = member("a-1", [0, 1]), member("b-1", [2, 3]), member("c-1", [4])
 NOW = T0 + HOUR
@@ -62,18 +62,20 @@ def every(ms: int, count: int, **changes: Any) -> list[Event]:
 @pytest.mark.parametrize(
     ("events", "expected"),
     [
-        pytest.param(every(2 * MINUTE, 3), (TICKET, None), id="three in six minutes"),
+        pytest.param(every(2 * MINUTE, 3), (Severity.TICKET, None), id="three in six minutes"),
         pytest.param(every(2 * MINUTE, 2), None, id="two"),
         pytest.param(every(8 * MINUTE, 4), None, id="one in eight minutes"),
-        pytest.param(every(10 * MINUTE, 4), (TICKET, "metadata_refresh"), id="each ten minutes: Sarama's check"),
-        pytest.param(every(20 * SECOND, 1, rounds=14), (PAGE, None), id="14 within one episode"),
+        pytest.param(
+            every(10 * MINUTE, 4), (Severity.TICKET, "metadata_refresh"), id="each ten minutes: Sarama's check"
+        ),
+        pytest.param(every(20 * SECOND, 1, rounds=14), (Severity.PAGE, None), id="14 within one episode"),
         pytest.param(every(2 * MINUTE, 3, joined=("c-1",)), None, id="somebody joined"),
         pytest.param(every(2 * MINUTE, 3, moves=Moves(moved={"orders": [1]})), None, id="partitions moved"),
         pytest.param(every(2 * MINUTE, 3, reason="topic_metadata_change"), None, id="topics changed"),
         pytest.param(every(MINUTE, 6, reason="connect_internal"), None, id="connectors were changed"),
         pytest.param(
             every(MINUTE // 2, 16, reason="connect_internal"),
-            (TICKET, "connect_config_view"),
+            (Severity.TICKET, "connect_config_view"),
             id="Connect, far too often",
         ),
     ],
@@ -128,8 +130,8 @@ def aborted(count: int, *, minutes_ago: int, joined: tuple[str, ...] = (), **cha
     ("events", "expected"),
     [
         pytest.param([synced(900)], [], id="as usual"),
-        pytest.param([synced(6_000)], [("slow", INFO, CERTAIN)], id="6 s"),
-        pytest.param([synced(31_000)], [("slow", TICKET, CERTAIN)], id="31 s"),
+        pytest.param([synced(6_000)], [("slow", Severity.INFO, CERTAIN)], id="6 s"),
+        pytest.param([synced(31_000)], [("slow", Severity.TICKET, CERTAIN)], id="31 s"),
         pytest.param([synced(31_000, minutes_ago=30)], [], id="half an hour ago"),
         pytest.param([synced(31_000, type="consumer")], [], id="no leader there"),
         pytest.param([aborted(1, minutes_ago=9)], [], id="one round lost"),
@@ -195,7 +197,9 @@ S = [replace(A, group_instance_id="ia"), replace(B, group_instance_id="ib")]
 def test_a_coordinator_must_not_exceed_the_rebalance_timeout(events: list[Event], confidence: float | None):
     """Five minutes, one of slack: what lasts longer contradicts the protocol and wakes somebody."""
     found = list(coordinator_stuck_rebalance(look(history(picture(T0, A, B), *events), NOW + 2 * SECOND)))
-    assert [(each.confidence, each.severity) for each in found] == ([] if confidence is None else [(confidence, PAGE)])
+    assert [(each.confidence, each.severity) for each in found] == (
+        [] if confidence is None else [(confidence, Severity.PAGE)]
+    )
 
 
 def test_a_record_in_between_shows_that_it_goes_on():
@@ -302,7 +306,7 @@ def test_a_slow_coordinator_shows_in_several_clients(events: list[Event], confid
     """At least two, at least half, none of them slow itself; one group alone makes it plausible at most."""
     found = list(coordinator_overload(look(history(picture(T0, A, B), *events), NOW)))
     assert [(each.confidence, each.severity) for each in found] == (
-        [] if confidence is None else [(confidence, TICKET)]
+        [] if confidence is None else [(confidence, Severity.TICKET)]
     )
 
 
@@ -311,7 +315,7 @@ def test_evictions_make_a_slow_coordinator_urgent():
     gone = departed(NOW - MINUTE, A, SESSION_EXPIRED, rule="undetermined")
     known = history(picture(T0, A, B), *answered(6_000, 7_000))
     (found,) = coordinator_overload(look(known, NOW, past=(gone,)))
-    assert found.severity == PAGE
+    assert found.severity == Severity.PAGE
 
 
 def hopping(times: int = 4, *, last: str = "PreparingRebalance") -> list[Event]:
@@ -323,11 +327,11 @@ def hopping(times: int = 4, *, last: str = "PreparingRebalance") -> list[Event]:
 @pytest.mark.parametrize(
     ("events", "expected"),
     [
-        pytest.param([commits(NOW - 2 * MINUTE, {0: 1}), *hopping()], (PLAUSIBLE, PAGE), id="commits stopped"),
-        pytest.param([commits(NOW - SECOND, {0: 1}), *hopping()], (HINT, TICKET), id="commits go on"),
+        pytest.param([commits(NOW - 2 * MINUTE, {0: 1}), *hopping()], (PLAUSIBLE, Severity.PAGE), id="commits stopped"),
+        pytest.param([commits(NOW - SECOND, {0: 1}), *hopping()], (HINT, Severity.TICKET), id="commits go on"),
         pytest.param(hopping(1), None, id="one rebalance"),
         pytest.param(hopping(last="Stable"), None, id="stable again"),
-        pytest.param([aborted(3, minutes_ago=2)], (HINT, TICKET), id="three rounds without a record"),
+        pytest.param([aborted(3, minutes_ago=2)], (HINT, Severity.TICKET), id="three rounds without a record"),
         pytest.param([aborted(3, minutes_ago=2, joined=("d-1", "e-1"))], None, id="interrupted by arrivals"),
         pytest.param([aborted(1, minutes_ago=2)], None, id="one round"),
     ],

@@ -10,7 +10,7 @@ import pytest
 
 from detect.histories import MINUTE, SECOND, T0, Event, commits, history, member, picture, probe, rebalance, report
 from detect.turnover import joined, lost, pulse
-from rebalance_contract import Generation, Member, Rebalance
+from rebalance_contract import EvidenceSource, Generation, Member, Rebalance
 from rebalance_contract.clients import HEARTBEAT_AGE, POLL_AGE
 from rebalance_streaming.detect.departures import (
     CLEAN,
@@ -25,7 +25,7 @@ from rebalance_streaming.detect.departures import (
     slot_of,
 )
 from rebalance_streaming.detect.liveness import GONE, STARVED
-from rebalance_streaming.detect.verdict import CERTAIN, CLIENT_METRICS, COMMITS, HINT, LOG, PLAUSIBLE, PROBES, STRONG
+from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG
 
 #: The member whose departure is looked at, and one that stays; the loss is seen ten minutes into the story.
 B = member("b-1", [2, 3])
@@ -80,7 +80,7 @@ def test_a_silence_is_compared_with_both_time_outs(
     found = judged(left(who), *beats)
     assert (found.classes, round(found.confidence, 2)) == (classes, round(confidence, 2))
     assert (found.silence_ms, found.due) == (round(silence_s * SECOND), True)
-    assert {each.source for each in found.evidence} == {COMMITS}
+    assert {each.source for each in found.evidence} == {EvidenceSource.COMMITS}
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_a_member_that_kept_its_partitions_is_fenced():
     fenced = Generation(2, "departure", left=("b-1",), fenced=("b-1",), assigned_at_ms=LOST_MS)
     found = judged(left(who, type="consumer", generations=(fenced,), join_ended_at_ms=None))
     assert (found.classes, found.confidence) == ((FENCED,), CERTAIN)
-    assert found.evidence[0].source == LOG
+    assert found.evidence[0].source == EvidenceSource.LOG
     assert found.session_ms == session_of(who) == 45_000
 
 
@@ -254,7 +254,7 @@ def test_reports_decide_where_commits_only_hint():
     """The heartbeats grew old while reports came on time: it is certain, and commits are not asked."""
     found = judged(left(), *pulse(T0, LOST_MS - 2 * SECOND, [2, 3]), *beating(0, grows=True))
     assert (found.liveness, found.classes, found.confidence) == (STARVED, (SESSION_EXPIRED,), CERTAIN)
-    assert {each.source for each in found.evidence} == {CLIENT_METRICS}
+    assert {each.source for each in found.evidence} == {EvidenceSource.CLIENT_METRICS}
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,10 @@ def test_probes_show_that_it_was_awaited():
     assert not judged(gone, *barrier(LOST_MS, listed=())).in_barrier
     assert not judged(gone).in_barrier
     evidence = awaited_evidence(history(*barrier(LOST_MS), gone), gone, found)
-    assert (evidence.source, evidence.value) == (PROBES, "listed until 5.0 s before the others were released")
+    assert (evidence.source, evidence.value) == (
+        EvidenceSource.PROBES,
+        "listed until 5.0 s before the others were released",
+    )
 
 
 def test_a_newcomer_waits_for_it_even_where_nobody_looks():

@@ -42,6 +42,7 @@ from rebalance_contract import (
     Probe,
     Rebalance,
     RebalanceImpact,
+    Severity,
     Silence,
     decode,
     encode,
@@ -49,7 +50,6 @@ from rebalance_contract import (
 from rebalance_contract.clients import HEARTBEAT_AGE, POLL_AGE
 from rebalance_streaming.detect.config import DetectConfig, Override, Quiet
 from rebalance_streaming.detect.detector import Detector, Judgement
-from rebalance_streaming.detect.verdict import INFO, PAGE, TICKET
 from rebalance_streaming.replay import Replay, make_engine, read_lines
 
 A, B, C = member("a-1", [0, 1]), member("b-1", [2, 3]), member("c-1", [4, 5])
@@ -180,7 +180,7 @@ def test_a_round_that_follows_nothing_known_is_undetermined():
     assert run.causes() == {after.rebalance_id: "undetermined"}
 
 
-@pytest.mark.parametrize(("times", "severity"), [(1, INFO), (2, INFO), (3, TICKET)])
+@pytest.mark.parametrize(("times", "severity"), [(1, Severity.INFO), (2, Severity.INFO), (3, Severity.TICKET)])
 def test_what_nothing_explains_is_a_ticket_when_it_recurs(times: int, severity: str):
     """Three within a day."""
     rounds = [unexplained(T0 + (1 + n) * 10 * MINUTE) for n in range(times)]
@@ -190,7 +190,7 @@ def test_what_nothing_explains_is_a_ticket_when_it_recurs(times: int, severity: 
 
 @pytest.mark.parametrize(
     ("took_minutes", "silent_minutes", "severity"),
-    [(14, 14, INFO), (15, 15, TICKET), (1, 240, INFO)],
+    [(14, 14, Severity.INFO), (15, 15, Severity.TICKET), (1, 240, Severity.INFO)],
     ids=["below 1 % of a day", "1 % of a day", "an idle night"],
 )
 def test_what_nothing_explains_is_a_ticket_where_rebalances_cost_much(
@@ -307,9 +307,9 @@ def test_a_silenced_finding_is_kept_and_notifies_nobody():
     silence = Quiet(group="noisy.*", rule="poll_.*", until_ms=T0 + 5 * MINUTE)
     run = Run(DetectConfig(silences=(silence,))).live(T0 + 4 * MINUTE, *overrun("noisy-1"), *overrun("other"))
     found = {each.group: each for each in run.detector.book.findings() if each.rule == "poll_overrun"}
-    assert {name: each.severity for name, each in found.items()} == {"noisy-1": INFO, "other": TICKET}
+    assert {name: each.severity for name, each in found.items()} == {"noisy-1": Severity.INFO, "other": Severity.TICKET}
     run.live(T0 + 6 * MINUTE)
-    assert {each.severity for each in run.detector.book.findings() if each.rule == "poll_overrun"} == {TICKET}
+    assert {each.severity for each in run.detector.book.findings() if each.rule == "poll_overrun"} == {Severity.TICKET}
 
 
 def test_ignored_groups_are_not_judged():
@@ -337,8 +337,8 @@ def test_a_cause_pages_only_while_consumption_is_harmed():
     """The same departure is a ticket in a group that keeps up and a page where records wait and more arrive."""
     waiting = [probe(T0 + at * SECOND, ends={0: 200 + at, 1: 200 + at}) for at in range(0, 600, 30)]
     run = Run().live(T0 + 8 * MINUTE, *overrun(), *waiting[:16])
-    assert run.finding("poll_overrun").severity == PAGE
-    assert Run().live(T0 + 8 * MINUTE, *overrun()).finding("poll_overrun").severity == TICKET
+    assert run.finding("poll_overrun").severity == Severity.PAGE
+    assert Run().live(T0 + 8 * MINUTE, *overrun()).finding("poll_overrun").severity == Severity.TICKET
 
 
 # --- Who is heard, who is forgotten ---

@@ -10,7 +10,7 @@ import pytest
 from detect.histories import MINUTE, SECOND, T0, Event, history, member, probe, rebalance, rebalance_id, report
 from detect.standing_histories import departed
 from detect.turnover import joined, lost, pulse
-from rebalance_contract import Generation, Member, Rebalance
+from rebalance_contract import UNDETERMINED, Generation, Member, Rebalance, Severity
 from rebalance_contract.clients import HEARTBEAT_AGE
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import CLEAN, FENCED, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure
@@ -27,7 +27,7 @@ from rebalance_streaming.detect.rules.heartbeats import (
     ungraceful,
     unknown_loss,
 )
-from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG, TICKET, UNDETERMINED, Verdict
+from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG, Verdict
 
 LOST_MS = T0 + 20 * MINUTE
 A, B = member("a-1", [0, 1]), member("b-1", [2, 3])
@@ -432,7 +432,7 @@ def test_partitions_that_were_added_make_the_leader_rejoin(grown_ms: int | None,
         assert "orders has 3 partitions instead of 2" in found.summary
 
 
-@pytest.mark.parametrize(("times", "severity"), [(3, None), (4, TICKET)])
+@pytest.mark.parametrize(("times", "severity"), [(3, None), (4, Severity.TICKET)])
 def test_topics_that_change_all_day_are_a_ticket(times: int, severity: str | None):
     """Three changes a day may be meant; from the fourth on the topics, or the clients' view of them, flap."""
     yesterday_ms = LOST_MS - 24 * 60 * MINUTE

@@ -8,10 +8,10 @@ import pytest
 
 from detect.histories import MINUTE, SECOND, T0, Event, history, look, member, picture, rebalance
 from detect.standing_histories import replayed
-from rebalance_contract import Generation, Rebalance
+from rebalance_contract import Generation, Rebalance, Severity
 from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.rules.benign import CONDITIONS, connect_scheduled_rebalance, streams_probing_rebalance
-from rebalance_streaming.detect.verdict import INFO, PLAUSIBLE, STRONG, TICKET
+from rebalance_streaming.detect.verdict import PLAUSIBLE, STRONG
 
 A, B = member("a-StreamThread-1", [0]), member("b-StreamThread-1", [1])
 
@@ -39,10 +39,10 @@ def probing(*spacings_s: int, **changes: Any) -> GroupHistory:
 @pytest.mark.parametrize(
     ("known", "expected"),
     [
-        pytest.param(probing(600), (1, STRONG, INFO), id="once, ten minutes after a scale-out"),
-        pytest.param(probing(602, 603, 602), (3, STRONG, INFO), id="three times"),
-        pytest.param(probing(*[602] * 14), (14, STRONG, TICKET), id="for more than two hours"),
-        pytest.param(probing(122, 122, 122), (3, PLAUSIBLE, INFO), id="every two minutes"),
+        pytest.param(probing(600), (1, STRONG, Severity.INFO), id="once, ten minutes after a scale-out"),
+        pytest.param(probing(602, 603, 602), (3, STRONG, Severity.INFO), id="three times"),
+        pytest.param(probing(*[602] * 14), (14, STRONG, Severity.TICKET), id="for more than two hours"),
+        pytest.param(probing(122, 122, 122), (3, PLAUSIBLE, Severity.INFO), id="every two minutes"),
         pytest.param(probing(122, 300, 77), None, id="at random"),
         pytest.param(probing(10, 10, 10, 10), None, id="seconds apart"),
         pytest.param(probing(602, protocol="cooperative-sticky"), None, id="no Streams"),

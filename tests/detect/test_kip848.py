@@ -24,7 +24,7 @@ from detect.histories import (
     report,
 )
 from detect.standing_histories import replayed
-from rebalance_contract import Generation, GroupSnapshot, Member, Rebalance
+from rebalance_contract import Generation, GroupSnapshot, Member, Rebalance, Severity
 from rebalance_contract.clients import POLL_AGE
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import FENCED, find_departures
@@ -37,7 +37,7 @@ from rebalance_streaming.detect.rules.kip848 import (
     reconciliation_stuck,
 )
 from rebalance_streaming.detect.rules.leader import cooperative_livelock
-from rebalance_streaming.detect.verdict import CERTAIN, INFO, PAGE, STRONG, TICKET
+from rebalance_streaming.detect.verdict import CERTAIN, STRONG
 
 NOW = T0 + HOUR
 NEW = {"session_timeout_ms": None, "epoch": 3}
@@ -75,7 +75,7 @@ def group(*members: Member, **changes: Any) -> GroupSnapshot:
 
 @pytest.mark.parametrize(
     ("held_s", "severity"),
-    [(4, None), (15, None), (16, INFO), (29, INFO), (31, TICKET), (59, TICKET)],
+    [(4, None), (15, None), (16, Severity.INFO), (29, Severity.INFO), (31, Severity.TICKET), (59, Severity.TICKET)],
     ids=str,
 )
 def test_a_member_that_keeps_partitions_is_named(held_s: float, severity: str | None):
@@ -116,7 +116,7 @@ def test_lag_on_kept_partitions_is_harm():
     events = [commits(NOW - 6 * MINUTE, {1: 5}), *(probe(NOW - at * MINUTE, ends={1: 90 - at}) for at in (5, 0))]
     known = history(group(holder(400, timeout_ms=600_000), victim()), *events)
     (found,) = reconciliation_stuck(look(known, NOW))
-    assert found.severity == PAGE
+    assert found.severity == Severity.PAGE
 
 
 def test_reports_say_whether_the_member_polls():
@@ -329,7 +329,7 @@ def test_follow_ups_that_call_for_the_next_are_a_livelock(changes: Sequence[Even
     known = history(picture(NOW, member("a-1", [0]), member("b-1", [1]), protocol="cooperative-sticky"), *changes)
     found = list(cooperative_livelock(look(known, NOW + HOUR)))
     assert [(each.confidence, each.severity, each.claims) for each in found] == (
-        [(STRONG, TICKET, True)] if fires else []
+        [(STRONG, Severity.TICKET, True)] if fires else []
     )
     assert all(each.rebalance_ids == tuple(known.rebalances) for each in found)
 

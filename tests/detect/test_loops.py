@@ -20,12 +20,12 @@ from detect.histories import (
     rebalance_id,
     report,
 )
-from rebalance_contract import Member
+from rebalance_contract import Member, Severity
 from rebalance_streaming.detect.departures import CLEAN, SESSION_EXPIRED
 from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.rules.loops import CONDITIONS, no_progress_loop, poison_record
-from rebalance_streaming.detect.verdict import CERTAIN, PAGE, PLAUSIBLE, STRONG, TICKET
+from rebalance_streaming.detect.verdict import CERTAIN, PLAUSIBLE, STRONG
 
 CONSUMED = "fetch_manager_records_consumed_total"
 #: Story C in minutes: what began when, between whom; the partitions wander from member to member.
@@ -58,7 +58,12 @@ def lost(likely: str = "poll_timeout_leave") -> tuple[Past, ...]:
 def test_a_batch_that_every_owner_hands_on_is_a_loop():
     """Story C: partitions, rebalances and the first aid are named; a page, because nothing is consumed."""
     (found,) = no_progress_loop(look(history(*loop_events()), T0 + 23 * MINUTE, past=lost()))
-    assert (found.rule, found.confidence, found.severity, found.claims) == ("no_progress_loop", STRONG, PAGE, False)
+    assert (found.rule, found.confidence, found.severity, found.claims) == (
+        "no_progress_loop",
+        STRONG,
+        Severity.PAGE,
+        False,
+    )
     assert found.subject.partitions == ("orders-0", "orders-1", "orders-2", "orders-3")
     assert found.rebalance_ids == tuple(rebalance_id(T0 + minute * MINUTE) for minute, _, _ in LOOP)
     assert found.advice[0].parameter == "max.poll.records"
@@ -84,7 +89,7 @@ def test_without_end_offsets_only_poll_timeouts_tell_of_work():
     """Less sure, no page; expired sessions of what may be an idle group say nothing."""
     known = history(*loop_events(ends=False))
     (found,) = no_progress_loop(look(known, T0 + 23 * MINUTE, past=lost()))
-    assert (found.confidence, found.severity, len(found.missing)) == (PLAUSIBLE, TICKET, 1)
+    assert (found.confidence, found.severity, len(found.missing)) == (PLAUSIBLE, Severity.TICKET, 1)
     assert list(no_progress_loop(look(known, T0 + 23 * MINUTE, past=lost(SESSION_EXPIRED)))) == []
 
 
@@ -140,7 +145,12 @@ def deaths(*who: Member, likely: str = SESSION_EXPIRED, rule: str = "member_cras
 def test_a_record_that_kills_each_owner_is_named():
     """By partition and offset; it claims the rebalances, because their own causes are only its effects."""
     (found,) = poison_record(look(poisoned(), T0 + 4 * MINUTE, past=deaths(*P)))
-    assert (found.rule, found.confidence, found.severity, found.claims) == ("poison_record", STRONG, TICKET, True)
+    assert (found.rule, found.confidence, found.severity, found.claims) == (
+        "poison_record",
+        STRONG,
+        Severity.TICKET,
+        True,
+    )
     assert found.subject.partitions == ("orders-0",)
     assert "orders-0 @ 42" in found.summary
     assert found.rebalance_ids == tuple(rebalance_id(T0 + minute * MINUTE) for minute in (1, 2, 3))
@@ -149,7 +159,7 @@ def test_a_record_that_kills_each_owner_is_named():
 def test_a_poisoned_partition_that_stands_still_for_long_is_a_page():
     """After five minutes without progress; half an hour after the deaths it is over."""
     known = poisoned()
-    assert [each.severity for each in poison_record(look(known, T0 + 6 * MINUTE, past=deaths(*P)))] == [PAGE]
+    assert [each.severity for each in poison_record(look(known, T0 + 6 * MINUTE, past=deaths(*P)))] == [Severity.PAGE]
     assert list(poison_record(look(known, T0 + 40 * MINUTE, past=deaths(*P)))) == []
 
 

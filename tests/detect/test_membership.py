@@ -26,7 +26,7 @@ from detect.histories import (
     report,
 )
 from detect.standing_histories import departed, replayed
-from rebalance_contract import Member, Replacement
+from rebalance_contract import Member, Replacement, Severity
 from rebalance_contract.clients import POLL_AGE
 from rebalance_streaming.detect.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN
 from rebalance_streaming.detect.episode import Past
@@ -45,7 +45,7 @@ from rebalance_streaming.detect.rules.static_members import (
     static_session_too_short,
     static_stalled_member,
 )
-from rebalance_streaming.detect.verdict import CERTAIN, HINT, INFO, PAGE, PLAUSIBLE, STRONG, TICKET
+from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG
 
 A, B = member("a-1", [0, 1]), member("b-1", [2, 3])
 SA, SB = replace(A, group_instance_id="ia"), replace(B, group_instance_id="ib")
@@ -86,17 +86,17 @@ def named(*client_ids: str) -> list[Event]:
     ("route", "reports", "expected"),
     [
         pytest.param(("h1", "h2"), [], None, id="one move"),
-        pytest.param(("h1", "h2", "h1"), [], (STRONG, PAGE), id="there and back"),
-        pytest.param(("h1", "h2", "h1", "h2"), [], (CERTAIN, PAGE), id="to and fro"),
+        pytest.param(("h1", "h2", "h1"), [], (STRONG, Severity.PAGE), id="there and back"),
+        pytest.param(("h1", "h2", "h1", "h2"), [], (CERTAIN, Severity.PAGE), id="to and fro"),
         pytest.param(("h1", "h2", "h3", "h4"), [], None, id="rescheduled thrice"),
         pytest.param(("h1", "h1", "h1"), [], None, id="two restarts in place"),
-        pytest.param(("h1", "h1", "h1", "h1"), [], (PLAUSIBLE, TICKET), id="three in place"),
-        pytest.param((), processes(1, 2), (CERTAIN, TICKET), id="two processes report (KIP-848 logs nothing)"),
+        pytest.param(("h1", "h1", "h1", "h1"), [], (PLAUSIBLE, Severity.TICKET), id="three in place"),
+        pytest.param((), processes(1, 2), (CERTAIN, Severity.TICKET), id="two processes report (KIP-848 logs nothing)"),
         pytest.param((), processes(1, 2, until=(58, 0)), None, id="one process after the other"),
         pytest.param(("h", "h"), named("m", "m", "m"), None, id="one program, started thrice"),
         pytest.param(("h", "h"), named("m", "n"), None, id="renamed by a deploy"),
-        pytest.param(("h", "h", "h"), named("m", "n", "m"), (STRONG, TICKET), id="two programs in turns"),
-        pytest.param((), named("m", "n", "m", "n"), (CERTAIN, TICKET), id="to and fro, without a record"),
+        pytest.param(("h", "h", "h"), named("m", "n", "m"), (STRONG, Severity.TICKET), id="two programs in turns"),
+        pytest.param((), named("m", "n", "m", "n"), (CERTAIN, Severity.TICKET), id="to and fro, without a record"),
         pytest.param((), [], None, id="nothing"),
     ],
 )
@@ -109,7 +109,7 @@ def test_two_processes_of_one_name_fence_each_other(
     assert [(each.confidence, each.severity) for each in found] == ([] if expected is None else [expected])
     restarts = list(static_member_restart(look(known, NOW)))
     assert bool(restarts) == (expected is None and bool(route))
-    assert all(each.severity == INFO for each in restarts)
+    assert all(each.severity == Severity.INFO for each in restarts)
     for each in (*found, *restarts):
         assert {m.group_instance_id for m in each.subject.members} == {"ia"}
 
@@ -246,7 +246,7 @@ def test_a_ghost_with_a_long_session_is_harm():
     who = replace(SA, session_timeout_ms=1_800_000)
     known = history(*one_silent(silent_s=295, who=who), *DEAD)
     (found,) = static_member_ghost(look(known, NOW + 30 * SECOND))
-    assert found.severity == PAGE
+    assert found.severity == Severity.PAGE
 
 
 @pytest.mark.parametrize(

@@ -25,13 +25,14 @@ from detect.histories import (
     report,
     take,
 )
+from rebalance_contract import Severity
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import CLEAN
 from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.look import ConditionRule, Look
 from rebalance_streaming.detect.rules.duplicates import duplicate_processing, estimate_duplicates
 from rebalance_streaming.detect.rules.offsets import CONDITIONS, offset_rewind, offset_skip, offsets_expired
-from rebalance_streaming.detect.verdict import CERTAIN, INFO, PAGE, PLAUSIBLE, STRONG, TICKET, Verdict
+from rebalance_streaming.detect.verdict import CERTAIN, PLAUSIBLE, STRONG, Verdict
 
 DAY = 24 * HOUR
 A, B = member("a-1", [0, 1]), member("b-1", [2, 3])
@@ -62,11 +63,11 @@ def verdicts(rule: ConditionRule, known: GroupHistory, after_ms: int = MINUTE, *
 JUMPS = {
     "reset to the beginning": (
         jumped(*working(), *emptied(), offsets=dict.fromkeys(range(4), 0)),
-        ("offset_rewind", "administrative_reset", STRONG, INFO, 4),
+        ("offset_rewind", "administrative_reset", STRONG, Severity.INFO, 4),
     ),
     "reset of one partition to the end": (
         jumped(*working(backlog=9_000), *emptied(), offsets={2: 19_500}),
-        ("offset_skip", "administrative_reset", PLAUSIBLE, TICKET, 1),
+        ("offset_skip", "administrative_reset", PLAUSIBLE, Severity.TICKET, 1),
     ),
     "seek back": (
         jumped(*working(), offsets={0: 2_000}),
@@ -83,7 +84,7 @@ JUMPS = {
     ),
     "skip of a backlog": (
         jumped(*working(backlog=90_000), offsets={0: 100_500}),
-        ("offset_skip", None, PLAUSIBLE, PAGE, 1),
+        ("offset_skip", None, PLAUSIBLE, Severity.PAGE, 1),
     ),
 }
 
@@ -146,11 +147,11 @@ def test_expiry_is_announced_and_then_told():
     known = history(*working(), *emptied())
     assert verdicts(offsets_expired, known, 5 * DAY) == []
     (warning,) = verdicts(offsets_expired, known, 6 * DAY)
-    assert (warning.variant, warning.severity) == ("expires_soon", TICKET)
+    assert (warning.variant, warning.severity) == ("expires_soon", Severity.TICKET)
     assert "24 h" in warning.summary
     take(known, commits(T0 + 7 * DAY + MINUTE, dict.fromkeys(range(4), None)))
     (found,) = verdicts(offsets_expired, known, 7 * DAY + HOUR)
-    assert (found.variant, found.confidence, found.severity) == (None, CERTAIN, TICKET)
+    assert (found.variant, found.confidence, found.severity) == (None, CERTAIN, Severity.TICKET)
     take(known, commits(T0 + 7 * DAY + 2 * HOUR, dict.fromkeys(range(4), 0)))
     assert verdicts(offsets_expired, known, 7 * DAY + 3 * HOUR) == []
 
@@ -172,7 +173,11 @@ def test_topics_no_longer_subscribed_expire_in_a_running_group():
     old = commits(T0 + MINUTE, {0: 5, 1: 5}, topic="legacy")
     gone = commits(T0 + 8 * DAY, {0: None, 1: None}, topic="legacy")
     (found,) = verdicts(offsets_expired, history(*working(), old, gone), 8 * DAY + HOUR)
-    assert (found.variant, found.severity, found.subject.partitions) == ("unsubscribed", INFO, ("legacy-0", "legacy-1"))
+    assert (found.variant, found.severity, found.subject.partitions) == (
+        "unsubscribed",
+        Severity.INFO,
+        ("legacy-0", "legacy-1"),
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from detect.histories import MINUTE, SECOND, T0, Event, commits, history, look, member, picture, probe, rebalance
 from detect.standing_histories import departed
 from detect.turnover import joined, lost
-from rebalance_contract import Rebalance
+from rebalance_contract import UNDETERMINED, Rebalance, Severity
 from rebalance_streaming.detect.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN
 from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.liveness import GONE
@@ -26,7 +26,7 @@ from rebalance_streaming.detect.rules.patterns import (
     rolling_deploy,
     short_lived_consumers,
 )
-from rebalance_streaming.detect.verdict import HINT, PAGE, PLAUSIBLE, STRONG, TICKET, UNDETERMINED, Verdict
+from rebalance_streaming.detect.verdict import HINT, PLAUSIBLE, STRONG, Verdict
 
 START_MS = T0 + 20 * MINUTE
 A = member("a-1", [0, 1])
@@ -306,7 +306,7 @@ def test_a_storm_carries_the_cause_that_most_have():
     assert (found.rule, found.variant, found.severity, found.claims) == (
         "rebalance_storm",
         "poll_overrun",
-        TICKET,
+        Severity.TICKET,
         False,
     )
     assert found.summary == "5 rebalances in 600 s, 4% of the time not consuming; 3 of 5 by poll overrun."
@@ -342,7 +342,7 @@ def harm(*, lag: int = 50, arriving: int = 10, stood_min: int = 8) -> list[Event
 def test_a_storm_that_harms_pages():
     """Records wait, more arrive, and nobody has got on for five minutes."""
     (found,) = rebalance_storm(stormy(*["poll_overrun"] * 5, events=harm()))
-    assert found.severity == PAGE
+    assert found.severity == Severity.PAGE
 
 
 @pytest.mark.parametrize(

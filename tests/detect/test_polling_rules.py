@@ -9,7 +9,7 @@ import pytest
 
 from detect.histories import MINUTE, SECOND, T0, Event, history, look, member, picture, probe, rebalance, report
 from detect.standing_histories import departed
-from rebalance_contract import Evidence, Member
+from rebalance_contract import Evidence, EvidenceSource, Member
 from rebalance_contract.clients import POLL_GAP_MAX
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure
@@ -21,12 +21,12 @@ from rebalance_streaming.detect.rules.polling import (
     poll_overrun_risk,
     static_stall,
 )
-from rebalance_streaming.detect.verdict import CERTAIN, LOG, PLAUSIBLE, PROBES, STRONG, Verdict
+from rebalance_streaming.detect.verdict import CERTAIN, PLAUSIBLE, STRONG, Verdict
 from rebalance_streaming.wire.metrics.report import ClientConfig
 
 LOST_MS = T0 + 20 * MINUTE
 A, B, C, NEW = member("a-1", [0, 1]), member("b-1", [2, 3]), member("c-1", [4]), member("n-1", [2, 3])
-SEEN = (Evidence(LOG, "seen", "by the departure", "kept"),)
+SEEN = (Evidence(EvidenceSource.LOG, "seen", "by the departure", "kept"),)
 
 
 def gone(who: Member = B, likely: str = POLL_TIMEOUT, **changes: Any) -> Departure:
@@ -167,7 +167,7 @@ def test_who_was_out_at_the_end_held_the_others(likely: str, wait_s: int, expect
     if found is not None:
         assert f"the others waited {wait_s if wait_s >= 100 else f'{wait_s}.0'} s, until it was out" in found.summary
         assert found.started_at_ms == LOST_MS - wait_s * SECOND
-        assert found.evidence[0].source == PROBES
+        assert found.evidence[0].source == EvidenceSource.PROBES
         assert found.evidence[1:] == SEEN
         assert found.missing == ()
         assert found.advice[1].current == "300000"

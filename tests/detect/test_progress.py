@@ -25,7 +25,7 @@ from detect.histories import (
     report,
     take,
 )
-from rebalance_contract import Probe, TopicOffsets
+from rebalance_contract import Probe, Severity, TopicOffsets
 from rebalance_streaming.detect.answers import Clocks, hold
 from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.look import ConditionRule
@@ -39,7 +39,7 @@ from rebalance_streaming.detect.rules.progress import (
     zombie_member,
 )
 from rebalance_streaming.detect.rules.unread import commit_only_group, empty_group_with_lag, orphan_partition
-from rebalance_streaming.detect.verdict import CERTAIN, INFO, PAGE, PLAUSIBLE, STRONG, TICKET, Verdict
+from rebalance_streaming.detect.verdict import CERTAIN, PLAUSIBLE, STRONG, Verdict
 
 A, B = member("a-1", [0, 1]), member("b-1", [2, 3])
 BOTH = {"orders": [0, 1]}
@@ -288,7 +288,7 @@ def test_checkpoints_that_stop_are_told_with_a_doubt():
     """A job without members may have ended on purpose: a ticket."""
     assert judge(stalled_consumer, history(*checkpoints(commits_until=19)), 19 * MINUTE + SECOND) == []
     (found,) = judge(stalled_consumer, history(*checkpoints(commits_until=10)), 19 * MINUTE)
-    assert (found.variant, found.severity, found.confidence) == ("checkpoints_stopped", TICKET, PLAUSIBLE)
+    assert (found.variant, found.severity, found.confidence) == ("checkpoints_stopped", Severity.TICKET, PLAUSIBLE)
     assert judge(stalled_consumer, history(*checkpoints(commits_until=2)), 19 * MINUTE) == []
 
 
@@ -361,7 +361,7 @@ def skewed(known: GroupHistory, *, hot: int, lag: float, minutes: int = 40) -> l
 def test_one_partition_with_most_of_records_and_lag_is_skewed():
     """More members would not help; half an hour makes sure that it is no burst."""
     (found,) = skewed(history(picture(T0 - HOUR, A, B)), hot=500, lag=10)
-    assert (found.rule, found.severity, found.subject.partitions) == ("partition_skew", TICKET, ("orders-0",))
+    assert (found.rule, found.severity, found.subject.partitions) == ("partition_skew", Severity.TICKET, ("orders-0",))
     assert skewed(history(picture(T0 - HOUR, A, B)), hot=500, lag=10, minutes=10) == []
 
 
@@ -389,7 +389,7 @@ def left_out(*members: object, probes_from: int = -HOUR, **changes: object) -> G
 def test_a_partition_in_no_assignment_is_told():
     """A page, because records come that nobody reads."""
     (found,) = judge(orphan_partition, left_out(A, B), 0)
-    assert (found.confidence, found.severity, found.subject.partitions) == (CERTAIN, PAGE, ("orders-4",))
+    assert (found.confidence, found.severity, found.subject.partitions) == (CERTAIN, Severity.PAGE, ("orders-4",))
 
 
 def test_added_partitions_are_given_the_metadata_age():
@@ -398,7 +398,11 @@ def test_added_partitions_are_given_the_metadata_age():
     take(known, probe(T0 + SECOND, ends={5: 0}))
     assert judge(orphan_partition, known, 4 * MINUTE) == []
     (found,) = judge(orphan_partition, known, 6 * MINUTE)
-    assert (found.variant, found.severity, found.subject.partitions) == ("partitions_added", TICKET, ("orders-5",))
+    assert (found.variant, found.severity, found.subject.partitions) == (
+        "partitions_added",
+        Severity.TICKET,
+        ("orders-5",),
+    )
 
 
 @pytest.mark.parametrize(
@@ -469,7 +473,7 @@ def test_a_group_seen_only_empty_is_no_page():
     known = abandoned()
     fresh = GroupHistory("prod", "g", progress=known.progress, picture=picture(T0, generation=7), first_ms=T0 - HOUR)
     (found,) = judge(empty_group_with_lag, fresh, 6 * MINUTE)
-    assert (found.severity, len(found.missing)) == (TICKET, 1)
+    assert (found.severity, len(found.missing)) == (Severity.TICKET, 1)
 
 
 @pytest.mark.parametrize(
@@ -501,7 +505,7 @@ def test_groups_that_only_commit_are_recognised():
     """No membership, so no rule on members applies; ZooKeeper's groups look alike but have one elsewhere."""
     known = history(*checkpoints(commits_until=19))
     (found,) = judge(commit_only_group, known, 19 * MINUTE)
-    assert (found.severity, found.confidence) == (INFO, CERTAIN)
+    assert (found.severity, found.confidence) == (Severity.INFO, CERTAIN)
     assert "every 60.0 s" in found.summary
     assert judge(empty_group_with_lag, known, HOUR) == judge(orphan_partition, known, HOUR) == []
     take(known, probe(T0 + 19 * MINUTE, None, [], owners={0: "node:1"}))

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from detect.histories import MINUTE, SECOND, T0, commits, history, look, probe
-from rebalance_contract import Probe, ProbedMember
+from rebalance_contract import Probe, ProbedMember, Severity
 from rebalance_streaming.detect.rules.zookeeper import (
     CONDITIONS,
     zk_orphan_partition,
     zk_partition_owner_conflict,
     zk_session_flap,
 )
-from rebalance_streaming.detect.verdict import CERTAIN, PLAUSIBLE, STRONG, TICKET, Verdict
+from rebalance_streaming.detect.verdict import CERTAIN, PLAUSIBLE, STRONG, Verdict
 
 A, B, C, D, E = (f"node-{number}:{letter * 8}" for number, letter in enumerate("abcde", 1))
 
@@ -145,7 +145,7 @@ def test_partitions_without_owner_are_told_after_half_a_minute():
         commits(T0, dict.fromkeys(range(5), 70)),
         probe(T0, ends=dict.fromkeys(range(5), 70)),
     )
-    assert [each.severity for each in zk_orphan_partition(look(idle, T0 + MINUTE))] == [TICKET]
+    assert [each.severity for each in zk_orphan_partition(look(idle, T0 + MINUTE))] == [Severity.TICKET]
 
 
 def test_partitions_never_owned_are_known_from_their_ends():

@@ -4,7 +4,8 @@ from typing import Any
 import pytest
 
 from exporters.contract_rows import NOW_MS, diagnosis_row, group_row, make_view, query_row, stream_rows
-from rebalance_exporters.health import LAG_UNKNOWN, Judge, Readiness, ReadProgress
+from rebalance_contract.api import Readiness
+from rebalance_exporters.health import LAG_UNKNOWN, Judge, ReadProgress
 from rebalance_exporters.view import Row
 
 LOADED = ReadProgress(loaded=True, read=9000, wanted=9000)

@@ -32,9 +32,10 @@ from rebalance_contract import (
     TopicLag,
     encode,
 )
+from rebalance_contract.api import Readiness
 from rebalance_exporters.config import ExportConfig
 from rebalance_exporters.formats import Style
-from rebalance_exporters.health import Readiness, ReadProgress
+from rebalance_exporters.health import ReadProgress
 from rebalance_exporters.owners import load_owners
 from rebalance_exporters.render import Exposition
 from rebalance_exporters.server import make_app

@@ -13,8 +13,8 @@ from rebalance_contract import (
     TimingWindow,
     encode,
 )
-from rebalance_exporters.health import Readiness
-from rebalance_exporters.overview import Overview, OverviewRow, make_overview
+from rebalance_contract.api import Overview, OverviewRow, Readiness
+from rebalance_exporters.overview import make_overview
 from rebalance_exporters.owners import Owners
 from rebalance_exporters.view import FINDINGS, HEARTBEATS, Row, View
 

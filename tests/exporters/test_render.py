@@ -26,21 +26,22 @@ from exporters.contract_rows import (
 )
 from prometheus.rig import run_tool
 from rebalance_contract import (
-    REASONS,
     CountedImpact,
     Counters,
     GroupTiming,
     Member,
     MemberTiming,
     QuarantineCount,
+    RebalanceReason,
     RecordCount,
     Settlement,
     WatchedTopic,
     encode,
 )
+from rebalance_contract.api import Readiness
 from rebalance_exporters import render
 from rebalance_exporters.formats import Style, accepts_gzip, choose_style, compress
-from rebalance_exporters.health import Readiness, ReadProgress
+from rebalance_exporters.health import ReadProgress
 from rebalance_exporters.metrics import (
     COMMIT_AGE,
     FINDING_METRICS,
@@ -237,7 +238,7 @@ def test_hostile_names_survive(name: str, style: Style) -> None:
 def test_every_reason_exists_at_zero() -> None:
     """A group's counters exist before anything happened, because rate() does not see a counter born at 1."""
     text = expose(make_view(group_row(counters=Counters(rebalances={}))))
-    for reason in REASONS:
+    for reason in RebalanceReason:
         assert value_of(text, "kafka_rebalance_rebalances_total", reason=reason) == 0
     assert value_of(text, "kafka_rebalance_generations_total", outcome="aborted") == 0
     assert value_of(text, "kafka_rebalance_member_changes_total", change="replaced") == 0
@@ -344,7 +345,7 @@ def test_invented_reasons_get_no_series_each() -> None:
     invented = {f"r{n:04}": 1 for n in range(1_000)}
     text = expose(make_view(group_row(counters=Counters(rebalances=invented | {"other": 5}))))
     told = {s.labels["reason"]: s.value for s in samples_of(parse(text)) if s.name.endswith("rebalances_total")}
-    assert len(told) == len(REASONS) + 16
+    assert len(told) == len(RebalanceReason) + 16
     assert (told["r0000"], told["other"], sum(told.values())) == (1, 5 + 984, 1_005)
 
 

@@ -19,8 +19,9 @@ from exporters.contract_rows import (
 )
 from exporters.test_overview import finding_row
 from rebalance_contract import CountedImpact, GroupTiming, MemberTiming, RecordCount, TopicLag, encode
+from rebalance_contract.api import Readiness
 from rebalance_exporters.formats import Style
-from rebalance_exporters.health import Readiness, ReadProgress
+from rebalance_exporters.health import ReadProgress
 from rebalance_exporters.overview import make_overview
 from rebalance_exporters.owners import Owners
 from rebalance_exporters.render import Exposition

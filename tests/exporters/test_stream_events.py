@@ -10,8 +10,8 @@ from exporters.contract_rows import NOW_MS, group_row, lag_row, make_view, query
 from exporters.serving import serving
 from exporters.test_overview import finding_row
 from rebalance_contract import Finding, Rebalance, decode
+from rebalance_contract.api import Readiness
 from rebalance_exporters import changes, stream_events
-from rebalance_exporters.health import Readiness
 from rebalance_exporters.owners import Owners
 from rebalance_exporters.stream_events import EventSource, Filter, write_event
 from rebalance_exporters.view import FINDINGS, GROUPS, REBALANCES, Row, View

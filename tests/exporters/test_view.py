@@ -35,8 +35,9 @@ from rebalance_contract import (
     TopicLag,
     decode,
 )
+from rebalance_contract.api import Readiness
 from rebalance_exporters.formats import Style
-from rebalance_exporters.health import Readiness, ReadProgress
+from rebalance_exporters.health import ReadProgress
 from rebalance_exporters.render import Exposition
 from rebalance_exporters.view import FINDINGS, GROUPS, IMPACT, LAG, REBALANCES, STATUS, TOPICS, Row, View
 

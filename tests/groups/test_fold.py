@@ -7,15 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groups.records import Log, member
-from rebalance_contract import REASONS, Rebalance, counters_at
-from rebalance_streaming.groups.classic import DELETED, EMPTY, STABLE
+from rebalance_contract import GroupState, Rebalance, RebalanceReason, counters_at
 from rebalance_streaming.groups.fold import fold
-from rebalance_streaming.groups.model import GroupRecord, GroupState, dump_state, load_state, new_state
+from rebalance_streaming.groups.model import FoldState, GroupRecord, dump_state, load_state, new_state
 
 A, B, C = (member(f"{name}-1", client_id=name) for name in "abc")
 
 
-def run(records: Sequence[GroupRecord], state: GroupState | None = None) -> tuple[GroupState, list[Rebalance]]:
+def run(records: Sequence[GroupRecord], state: FoldState | None = None) -> tuple[FoldState, list[Rebalance]]:
     """Fold records one by one, through the state store's form in between; returns each rebalance's last form."""
     state = state or new_state("test", "g")
     rebalances: dict[str, Rebalance] = {}
@@ -31,7 +30,7 @@ def reasons(rebalances: Sequence[Rebalance]) -> list[str]:
     return [each.reason for each in rebalances]
 
 
-def counted(state: GroupState) -> dict[str, int]:
+def counted(state: FoldState) -> dict[str, int]:
     """Return the totals that are not zero, those of durations left out."""
     found = dataclasses.asdict(state.picture.counters)
     found |= found.pop("rebalances")
@@ -44,7 +43,7 @@ def test_a_group_is_born_grows_shrinks_and_empties():
     log = Log().create().write(1, A).write(2, A, B).write(3, B).write(4)
     state, rebalances = run(log.records)
     assert reasons(rebalances) == ["first_join", "join", "departure", "group_emptied"]
-    assert (state.picture.state, state.picture.generation, state.picture.members) == (EMPTY, 4, ())
+    assert (state.picture.state, state.picture.generation, state.picture.members) == (GroupState.EMPTY, 4, ())
     assert counted(state) == {
         "first_join": 1,
         "join": 1,
@@ -218,7 +217,7 @@ def test_what_was_there_before_the_monitor_is_state_and_not_history():
     log = Log(live=False).write(4, A).write(9, A, B)
     state, rebalances = run(log.records)
     assert (rebalances, counted(state)) == ([], {})
-    assert (state.picture.state, state.picture.generation, len(state.picture.members)) == (STABLE, 9, 2)
+    assert (state.picture.state, state.picture.generation, len(state.picture.members)) == (GroupState.STABLE, 9, 2)
     log.live = True
     state, rebalances = run(log.write(10, A).records)
     assert reasons(rebalances) == ["departure"]
@@ -229,7 +228,7 @@ def test_a_deleted_group_keeps_its_totals_and_starts_over():
     """Counters never go back; the new life's first generation is 1 again and no gap."""
     log = Log().write(1, A).write(2).delete()
     state, _ = run(log.records)
-    assert (state.picture.state, state.picture.generation) == (DELETED, None)
+    assert (state.picture.state, state.picture.generation) == (GroupState.DELETED, None)
     state, rebalances = run(log.create().write(1, A).records)
     assert reasons(rebalances)[-1] == "first_join"
     assert counted(state)["first_join"] == 2
@@ -248,7 +247,7 @@ def test_a_generation_below_the_known_one_is_a_reset_and_no_gap():
 def test_a_tombstone_of_an_unknown_group_is_harmless():
     """The old coordinator writes none for groups that only stored offsets; compaction leaves some alone."""
     state, rebalances = run(Log().delete().records)
-    assert (rebalances, state.picture.state) == ([], DELETED)
+    assert (rebalances, state.picture.state) == ([], GroupState.DELETED)
 
 
 def test_other_protocol_types_are_counted_with_their_bytes_left_alone():
@@ -265,7 +264,7 @@ def test_other_protocol_types_are_counted_with_their_bytes_left_alone():
 def test_every_reason_is_in_the_contract():
     """A reason outside the published list would be a series born at 1."""
     state, _ = run(Log().write(1, A).records)
-    assert set(state.picture.counters.rebalances) == set(REASONS)
+    assert set(state.picture.counters.rebalances) == set(RebalanceReason)
 
 
 MEMBERS = [A, B, C, dataclasses.replace(A, member_id="a-2")]

@@ -12,19 +12,19 @@ from rebalance_contract import Rebalance
 from rebalance_deploy.broker_log import GroupTruth, read_truth
 from rebalance_deploy.counts import Counted, expected
 from rebalance_streaming.groups.fold import FOLDED_TYPES, fold
-from rebalance_streaming.groups.model import GroupRecord, GroupState, dump_state, load_state, new_state
+from rebalance_streaming.groups.model import FoldState, GroupRecord, dump_state, load_state, new_state
 from rebalance_streaming.wire.decode import Outcome, decode_record
 
 #: Groups that were classic for their whole life.
 CLASSIC = [name for name in scenarios() if not name.startswith(("new-", "share-", "upgrade", "v40", "v39java-new"))]
 
 
-def fold_scenario(name: str) -> dict[str, GroupState]:
+def fold_scenario(name: str) -> dict[str, FoldState]:
     """Fold every group record of a recording as if it had been read live."""
     return fold_all(name)[0]
 
 
-def fold_all(name: str) -> tuple[dict[str, GroupState], list[Rebalance]]:
+def fold_all(name: str) -> tuple[dict[str, FoldState], list[Rebalance]]:
     """Return the final states by group, and every rebalance's last form in order."""
     return fold_records(group_records(name), {})
 
@@ -52,8 +52,8 @@ def group_records(name: str) -> tuple[tuple[str, GroupRecord], ...]:
 
 
 def fold_records(
-    records: Sequence[tuple[str, GroupRecord]], states: dict[str, GroupState]
-) -> tuple[dict[str, GroupState], list[Rebalance]]:
+    records: Sequence[tuple[str, GroupRecord]], states: dict[str, FoldState]
+) -> tuple[dict[str, FoldState], list[Rebalance]]:
     """Fold records into states, each time through the state store's form."""
     rebalances: dict[tuple[str, str], Rebalance] = {}
     states = dict(states)
@@ -64,7 +64,7 @@ def fold_records(
     return states, list(rebalances.values())
 
 
-def counted(state: GroupState, generation: int) -> Counted:
+def counted(state: FoldState, generation: int) -> Counted:
     """Return the fold's totals in the form of the truth; a deleted group's generation is that of its last life."""
     totals = state.picture.counters
     return Counted(
@@ -84,7 +84,7 @@ def test_generations_are_those_the_coordinator_logged(name: str):
             assert counted(states[group], truth.generation) == expected(truth), group
 
 
-def generation_in_log(state: GroupState, truth: GroupTruth) -> int:
+def generation_in_log(state: FoldState, truth: GroupTruth) -> int:
     """Return the generation the recording ends with: some timelines end after their recording."""
     return state.picture.generation or truth.generation
 
@@ -231,7 +231,7 @@ def test_a_restart_anywhere_changes_nothing(name: str, data: st.DataObject):
 @pytest.mark.parametrize("name", scenarios())
 def test_generations_go_back_only_with_a_reset(name: str):
     """Whatever the kind of group, and across conversions."""
-    states: dict[str, GroupState] = {}
+    states: dict[str, FoldState] = {}
     highest: dict[str, int] = {}
     for group, at in group_records(name):
         before = states.get(group) or new_state("c", group)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from groups.records import Log, member
 from rebalance_contract import Probe, Rebalance
 from rebalance_streaming.groups.fold import fold
-from rebalance_streaming.groups.model import GroupRecord, GroupState, new_state
+from rebalance_streaming.groups.model import FoldState, GroupRecord, new_state
 from rebalance_streaming.groups.probing import observe
 from rebalance_streaming.wire.kafka_json import uuid_text
 from rebalance_streaming.wire.records import (
@@ -29,7 +29,7 @@ def probe(at_ms: int, state: str | None = None, **fields: Any) -> Probe:
     return Probe(probed_at_ms=at_ms, cluster="test", group="g", **more)
 
 
-def run(*steps: GroupRecord | Probe) -> tuple[GroupState, dict[str, Rebalance]]:
+def run(*steps: GroupRecord | Probe) -> tuple[FoldState, dict[str, Rebalance]]:
     """Take records and probes as they come; returns each rebalance's last form."""
     state, rebalances = new_state("test", "g"), dict[str, Rebalance]()
     for step in steps:

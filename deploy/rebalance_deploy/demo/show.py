@@ -17,7 +17,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
 
-from rebalance_contract import Finding, Rebalance, decode
+from rebalance_contract import Finding, Rebalance, Severity, decode
 from rebalance_deploy import local
 from rebalance_deploy.broker_log import read_truth
 from rebalance_deploy.counts import Counted, expected, read_counts
@@ -167,7 +167,7 @@ def _news(row: Rebalance | Finding) -> tuple[tuple[str, ...], str] | None:
         if row.completed_at_ms is None:
             return None
         return (row.group, row.rebalance_id, str(row.generation_to)), describe(row)
-    if row.severity == "info":
+    if row.severity == Severity.INFO:
         return None
     return (row.finding_id, row.severity, row.state), describe_finding(row)
 

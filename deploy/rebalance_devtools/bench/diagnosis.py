@@ -15,6 +15,7 @@ from rebalance_contract import (
     Member,
     OffsetActivity,
     Rebalance,
+    RebalanceOutcome,
     TopicCommits,
     TopicOffsets,
 )
@@ -188,7 +189,7 @@ def _rebalance(group: GroupSnapshot, now_ms: int) -> Rebalance:
         rebalance_id=f"0-{now_ms}",
         type="classic",
         reason="departure",
-        outcome="completed",
+        outcome=RebalanceOutcome.COMPLETED,
         generation_from=1,
         generation_to=2,
         generations=(

@@ -34,13 +34,15 @@ from rebalance_contract import (
     Panes,
     QueryStatus,
     Rebalance,
+    RebalanceOutcome,
     TimingWindow,
     TopicLag,
     encode,
 )
+from rebalance_contract.api import Readiness
 from rebalance_exporters.config import ExportConfig
 from rebalance_exporters.formats import Style, compress
-from rebalance_exporters.health import Readiness, ReadProgress
+from rebalance_exporters.health import ReadProgress
 from rebalance_exporters.reloading import Settings
 from rebalance_exporters.render import Exposition
 from rebalance_exporters.server import Signals, collect_rarely, make_app, make_view, now_ms, serve
@@ -221,7 +223,7 @@ def _rebalance(group: str, round_number: int, at_ms: int) -> Rebalance:
         rebalance_id=f"7-{round_number}",
         type="classic",
         reason="departure",
-        outcome="completed",
+        outcome=RebalanceOutcome.COMPLETED,
         generation_from=round_number - 1,
         generation_to=round_number,
         generations=(Generation(round_number, "departure", assigned_at_ms=at_ms),),

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rebalance_contract import ProbedMember
-
-#: States of groups of all types that a group does not rest in.
-UNSTABLE = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "NotReady")
-#: The types that DescribeGroups does not know.
-NEWER_TYPES = ("consumer", "share", "streams")
-#: What DescribeGroups says of a group that is unknown, or not a classic one.
-DEAD = "Dead"
+from rebalance_contract import COORDINATED_TYPES, UNSETTLED_STATES, ProbedMember
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +23,12 @@ class Listed:
     @property
     def is_classic(self) -> bool:
         """Whether it can be described as a classic group."""
-        return self.type not in NEWER_TYPES
+        return self.type not in COORDINATED_TYPES
 
     @property
     def is_unstable(self) -> bool:
         """Whether it must be looked at again soon."""
-        return self.state is None or self.state in UNSTABLE
+        return self.state is None or self.state in UNSETTLED_STATES
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from rebalance_exporters.prober.answers import DEAD, Described, GroupList, Listed
+from rebalance_contract import GroupState
+from rebalance_exporters.prober.answers import Described, GroupList, Listed
 
 #: A stable group is described anew this often: a rebalance shorter than the period shows in no list.
 DESCRIBE_AGAIN_SECONDS = 60.0
@@ -130,7 +131,7 @@ class GroupBook:
                 continue
             # Without an answer it stays due; a permission does not appear within seconds.
             entry.described_at, entry.changed = now, each.state is None and not each.denied
-            if each.state == DEAD:
+            if each.state == GroupState.DEAD:
                 self._unsure = True
             elif each.state is not None:
                 entry.listed = replace(entry.listed, state=each.state)

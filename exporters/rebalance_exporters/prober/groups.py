@@ -10,8 +10,8 @@ from kafka.errors import GroupAuthorizationFailedError, IncompatibleBrokerVersio
 from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
-from rebalance_contract import Partitions, ProbedMember
-from rebalance_exporters.prober.answers import NEWER_TYPES, UNSTABLE, Described, GroupList, Listed
+from rebalance_contract import COORDINATED_TYPES, UNSETTLED_STATES, Partitions, ProbedMember
+from rebalance_exporters.prober.answers import Described, GroupList, Listed
 from rebalance_exporters.prober.brokers import Brokers
 from rebalance_exporters.prober.tasks import describe
 
@@ -34,11 +34,11 @@ class GroupAsker:
         """Return the groups in an unstable state; all groups, without states, where brokers are older than 2.6."""
         if not self._filter_known:
             return self.list_all()
-        return self._list(ListGroupsRequest(states_filter=list(UNSTABLE), min_version=4))
+        return self._list(ListGroupsRequest(states_filter=list(UNSETTLED_STATES), min_version=4))
 
     def list_newer(self) -> GroupList:
         """Return the groups that are not classic."""
-        return self._list(ListGroupsRequest(types_filter=list(NEWER_TYPES), min_version=5))
+        return self._list(ListGroupsRequest(types_filter=list(COORDINATED_TYPES), min_version=5))
 
     def _list(self, request: Any) -> GroupList:
         found = GroupList()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from msgspec import Raw
 
-from rebalance_contract import DELETED, decode
+from rebalance_contract import COORDINATED_TYPES, GroupState, GroupType, decode
 
 #: A topic that a group committed to counts as the group's for so long after the commit was read, in milliseconds; one
 #: that the group's lag row names counts as long as the row does.
@@ -72,7 +72,7 @@ class Interest:
     @property
     def wants_ids(self) -> bool:
         """Whether its records name topics by id."""
-        return self.type in ("consumer", "share", "streams")
+        return self.type in COORDINATED_TYPES
 
 
 @dataclass(slots=True)
@@ -130,7 +130,7 @@ class Interests:
         if not self._is_ours(row.cluster, row.group):
             return
         with self._lock:
-            if row.state == DELETED:
+            if row.state == GroupState.DELETED:
                 self._delete(row)
                 return
             known = self._groups.setdefault(row.group, _Known())
@@ -256,7 +256,7 @@ def _legal(topics: Iterable[str]) -> frozenset[str]:
 def _subscribed(row: _GroupRow) -> frozenset[str]:
     """Return the topics a group's members subscribe to or are assigned; a streams group's assignment names none."""
     topics = {topic for member in row.members for topic in member.topics}
-    if row.type != "streams":
+    if row.type != GroupType.STREAMS:
         topics |= {topic for member in row.members for topic in member.partitions or ()}
     return _legal(topics)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from rebalance_contract import Probe
-from rebalance_exporters.prober.answers import UNSTABLE, Described, Listed
+from rebalance_contract import UNSETTLED_STATES, Probe
+from rebalance_exporters.prober.answers import Described, Listed
 from rebalance_exporters.prober.repeats import Repeats
 
 #: In an unstable state a reader is told sooner that it lasts.
@@ -85,7 +85,7 @@ class Publications:
         """Whether to publish a probe: it says something new, or the last one was long ago. Counts as published then."""
         last = self._groups.setdefault(probe.group, _Published())
         asked = asked_fields(probe)
-        lasts = probe.state in UNSTABLE and now - last.at >= UNSTABLE_AGAIN_SECONDS
+        lasts = probe.state in UNSETTLED_STATES and now - last.at >= UNSTABLE_AGAIN_SECONDS
         is_new = any(name not in last.fields or last.fields[name] != value for name, value in asked.items())
         if not self._repeats.take_turn(probe.group, now) and not is_new and not lasts:
             return False

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from rebalance_contract import Probe
+from rebalance_contract import GroupState, Probe
 from rebalance_exporters.errors import ExporterError
-from rebalance_exporters.prober.answers import DEAD, Described, GroupList, Listed
+from rebalance_exporters.prober.answers import Described, GroupList, Listed
 from rebalance_exporters.prober.book import GroupBook
 from rebalance_exporters.prober.config import ProbeConfig
 from rebalance_exporters.prober.groups import GroupAsker
@@ -97,9 +97,15 @@ class GroupWatch:
     def _publish_gone(self, gone: Iterable[Listed]) -> None:
         """Publish the end of groups that no list has any more, where their coordinator says so too."""
         for described in self._asker.describe(gone):
-            if described.state == DEAD:
+            if described.state == GroupState.DEAD:
                 self._publish(
-                    Probe(probed_at_ms=_now_ms(), cluster=self._cluster, group=described.group, state=DEAD, members=())
+                    Probe(
+                        probed_at_ms=_now_ms(),
+                        cluster=self._cluster,
+                        group=described.group,
+                        state=GroupState.DEAD,
+                        members=(),
+                    )
                 )
 
     def _look_for_hidden(self, listed: set[str]) -> None:
@@ -121,7 +127,7 @@ class GroupWatch:
         for each in described:
             self._note_error(each)
             # Gone, or of another type now: the next list of all groups tells which.
-            if each.state != DEAD:
+            if each.state != GroupState.DEAD:
                 probe = probe_described(self._cluster, chosen[each.group], each, now_ms)
                 self._admit(self._with_settled(probe), now)
 

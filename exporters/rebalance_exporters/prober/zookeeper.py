@@ -16,7 +16,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
-from rebalance_contract import Partitions, Probe, ProbedMember
+from rebalance_contract import GroupType, Partitions, Probe, ProbedMember
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.prober.tasks import describe
 
@@ -119,7 +119,7 @@ def probe_zookeeper(cluster: str, group: ZookeeperGroup, now_ms: int) -> Probe:
         probed_at_ms=now_ms,
         cluster=cluster,
         group=group.group,
-        type="zookeeper",
+        type=GroupType.ZOOKEEPER,
         members=tuple(
             _member(member, owned.get(member, {}), created_ms)
             for member, created_ms in sorted(group.created_ms.items())

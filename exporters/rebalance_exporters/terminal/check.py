@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from rebalance_contract import Finding
+from rebalance_contract import GRAVITY, Finding, Severity, gravity
+from rebalance_contract.api import FindingMark, Overview, OverviewRow
 from rebalance_exporters.terminal.access import Access
-from rebalance_exporters.terminal.answers import FindingRow, Overview, OverviewRow, gravity
 from rebalance_exporters.terminal.escaping import safe
 from rebalance_exporters.terminal.figures import plural
 
@@ -28,7 +28,7 @@ class Status(IntEnum):
 #: Known harm comes before what is not known, and that before a ticket.
 _WORST_FIRST = (Status.CRITICAL, Status.UNKNOWN, Status.WARNING, Status.OK)
 
-_SEVERITY_STATUS = {"info": Status.OK, "ticket": Status.WARNING}
+_SEVERITY_STATUS: Mapping[str, Status] = {Severity.INFO: Status.OK, Severity.TICKET: Status.WARNING}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Limits:
 
     max_rebalances: int | None = None
     window: str = "15m"
-    max_severity: str = "info"
+    max_severity: str = Severity.INFO
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +107,14 @@ def judge_group(row: OverviewRow, limits: Limits) -> Judgement:
     beyond = [each for each in row.findings if gravity(each.severity) > gravity(limits.max_severity)]
     statuses = [_SEVERITY_STATUS.get(each.severity, Status.CRITICAL) for each in beyond]
     reasons = [_tell_finding(each) for each in beyond[:1]] + [f"{each.rule} ({each.severity})" for each in beyond[1:]]
-    count = row.window(limits.window).rebalances
+    count = row.rebalances_in(limits.window)
     if limits.max_rebalances is not None and count is not None and count > limits.max_rebalances:
         statuses.append(Status.WARNING)
         reasons.insert(0, f"{plural(count, 'rebalance')} in {limits.window}, allowed {limits.max_rebalances}")
     return Judgement(row.cluster, row.group, max(statuses, default=Status.OK), tuple(reasons))
 
 
-def _tell_finding(finding: FindingRow | Finding) -> str:
+def _tell_finding(finding: FindingMark | Finding) -> str:
     return f"{finding.rule} ({finding.severity}): {finding.summary.rstrip('.')}"
 
 
@@ -149,7 +149,7 @@ def _next(bad: Sequence[Judgement], access: Access) -> str:
 
 def _rebalances(rows: Sequence[OverviewRow], limits: Limits) -> list[int]:
     """Return how many rebalances each group had, of those of which it is known."""
-    counts = (row.window(limits.window).rebalances for row in rows)
+    counts = (row.rebalances_in(limits.window) for row in rows)
     return [count for count in counts if count is not None]
 
 
@@ -157,6 +157,6 @@ def _figures(rows: Sequence[OverviewRow], limits: Limits) -> str:
     most = max(_rebalances(rows, limits), default=0)
     allowed = "" if limits.max_rebalances is None else limits.max_rebalances
     findings = [each for row in rows for each in row.findings]
-    pages = sum(gravity(each.severity) == gravity("page") for each in findings)
-    tickets = sum(each.severity == "ticket" for each in findings)
+    pages = sum(gravity(each.severity) == GRAVITY[Severity.PAGE] for each in findings)
+    tickets = sum(each.severity == Severity.TICKET for each in findings)
     return f"groups={len(rows)} most_rebalances_{limits.window}={most};{allowed} pages={pages} tickets={tickets}"

@@ -15,16 +15,21 @@ from urllib.parse import quote
 import httpx
 
 from rebalance_contract import ContractError, Finding, GroupSnapshot, decode
-from rebalance_exporters.errors import ExporterError
-from rebalance_exporters.terminal.access import DEFAULT_URL, Access
-from rebalance_exporters.terminal.answers import (
-    FindingList,
+from rebalance_contract.api import (
+    FINDINGS_PATH,
+    GROUPS_PATH,
+    OVERVIEW_PATH,
+    REBALANCES,
+    STREAM_PATH,
+    FindingsAnswer,
     Overview,
     RebalanceAnswer,
-    RebalanceList,
     RebalanceRow,
+    RebalancesAnswer,
     Refusal,
 )
+from rebalance_exporters.errors import ExporterError
+from rebalance_exporters.terminal.access import DEFAULT_URL, Access
 from rebalance_exporters.terminal.escaping import safe
 
 _T = TypeVar("_T")
@@ -76,7 +81,7 @@ class Api:
 
     def overview(self, cluster: str | None = None) -> Overview:
         """Return all groups, or those of one cluster."""
-        return self._read("/api/v1/overview", Overview, cluster=cluster)
+        return self._read(OVERVIEW_PATH, Overview, cluster=cluster)
 
     def group(self, group: str, cluster: str | None = None) -> GroupSnapshot:
         """Return the present picture of one group."""
@@ -86,12 +91,12 @@ class Api:
         self, group: str, cluster: str | None = None, *, limit: int | None = None, since_ms: int | None = None
     ) -> tuple[RebalanceRow, ...]:
         """Return the rebalances of a group that the exporter keeps, newest first."""
-        path = f"{_path(group)}/rebalances"
-        return self._read(path, RebalanceList, cluster=cluster, limit=limit, since_ms=since_ms).rebalances
+        path = f"{_path(group)}/{REBALANCES}"
+        return self._read(path, RebalancesAnswer, cluster=cluster, limit=limit, since_ms=since_ms).rebalances
 
     def rebalance(self, group: str, rebalance_id: str, cluster: str | None = None) -> RebalanceAnswer:
         """Return one rebalance and what was found about it."""
-        path = f"{_path(group)}/rebalances/{quote(rebalance_id, safe='')}"
+        path = f"{_path(group)}/{REBALANCES}/{quote(rebalance_id, safe='')}"
         try:
             return self._read(path, RebalanceAnswer, cluster=cluster)
         except NotFoundError as error:
@@ -104,7 +109,7 @@ class Api:
         self, cluster: str | None = None, group: str | None = None, state: str | None = None
     ) -> tuple[Finding, ...]:
         """Return findings; the group with an empty name has those about a whole cluster."""
-        found = self._read("/api/v1/findings", FindingList, cluster=cluster, group=group, state=state).findings
+        found = self._read(FINDINGS_PATH, FindingsAnswer, cluster=cluster, group=group, state=state).findings
         return tuple(each for each in found if group in {None, each.group} and state in {None, each.state})
 
     @contextlib.contextmanager
@@ -119,7 +124,7 @@ class Api:
         query = _given(cluster=cluster, group=group)
         with (
             self._explained(),
-            self._http.stream("GET", "/api/v1/stream", params=query, headers=headers, timeout=timeout) as answer,
+            self._http.stream("GET", STREAM_PATH, params=query, headers=headers, timeout=timeout) as answer,
         ):
             if answer.status_code != httpx.codes.OK:
                 answer.read()
@@ -214,7 +219,7 @@ def _kind(answer: httpx.Response) -> type[ApiError]:
 
 
 def _path(group: str) -> str:
-    return f"/api/v1/groups/{quote(group, safe='')}"
+    return f"{GROUPS_PATH}/{quote(group, safe='')}"
 
 
 def _given(**query: str | int | None) -> dict[str, str | int]:

@@ -328,11 +328,12 @@ def _judge(
 ) -> tuple[int, str]:
     """Return the exit code and the line."""
     with _asking(where) as api:
+        from rebalance_contract import FindingState  # noqa: PLC0415
         from rebalance_exporters.terminal import check as checking  # noqa: PLC0415
         from rebalance_exporters.terminal.escaping import safe_json  # noqa: PLC0415
 
         overview = api.overview(where.cluster)
-        of_clusters = () if groups else api.findings(where.cluster, "", "firing")
+        of_clusters = () if groups else api.findings(where.cluster, "", FindingState.FIRING)
         verdict = checking.judge(overview, of_clusters, groups, checking.Limits(*limits), where.access)
         return verdict.status, safe_json(verdict.as_json()) if as_json else verdict.line
 

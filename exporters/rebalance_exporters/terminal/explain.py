@@ -8,9 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from rebalance_contract import Advice, Finding, GroupSnapshot, RebalanceImpact
+from rebalance_contract import (
+    UNDETERMINED,
+    Advice,
+    Finding,
+    GroupSnapshot,
+    RebalanceImpact,
+    RebalanceOutcome,
+    display,
+    gravity,
+)
+from rebalance_contract.api import OverviewRow, RebalanceRow
 from rebalance_exporters.terminal.access import Access
-from rebalance_exporters.terminal.answers import OverviewRow, RebalanceRow, gravity
 from rebalance_exporters.terminal.assignments import compare_assignments, list_members
 from rebalance_exporters.terminal.figures import Clock, amount, plural, span
 from rebalance_exporters.terminal.phases import tell_phases
@@ -27,8 +36,6 @@ from rebalance_exporters.terminal.words import (
     why,
     why_not,
 )
-
-UNDETERMINED = "undetermined"
 
 _WINDOW, _WINDOW_MS = "15m", 900_000
 #: Findings come seconds after a rebalance, when later commits and reports were seen.
@@ -115,7 +122,7 @@ def _title(facts: Facts) -> str:
         took = f"rebalancing since {facts.clock.moment(began_ms(rebalance))}"
         return f"{group}: {took}, {span(max(0, facts.now_ms - began_ms(rebalance)))} so far"
     ended = facts.clock.moment(rebalance.completed_at_ms)
-    aborted = ", ended by the group's deletion" if rebalance.outcome == "aborted" else ""
+    aborted = ", ended by the group's deletion" if rebalance.outcome == RebalanceOutcome.ABORTED else ""
     return (
         f"{group}: rebalance of {ended}, took {bounds(rebalance.duration_min_ms, rebalance.duration_max_ms)}{aborted}"
     )
@@ -218,7 +225,7 @@ def _tell_scope(facts: Facts) -> str | None:
     if row is None or row.coordinator is None:
         return None
     beside = [each for each in facts.rows if each.coordinator == row.coordinator and each.group != row.group]
-    restless = sorted(each.group for each in beside if each.window(_WINDOW).rebalances)
+    restless = sorted(each.group for each in beside if each.rebalances_in(_WINDOW))
     broker = f"coordinator broker {row.coordinator}"
     if not beside:
         return f"{broker} serves no other group"
@@ -269,8 +276,8 @@ def _state(facts: Facts) -> str:
 
 
 def _last_quarter(row: OverviewRow) -> str:
-    window = row.window(_WINDOW)
-    if window.rebalances is None:
+    window = row.windows.get(_WINDOW)
+    if window is None:
         return "rebalances in the last 15 min not known"
     share = "" if not window.rebalancing_ratio else f" ({window.rebalancing_ratio:.0%} of the time)"
     return f"{plural(window.rebalances, 'rebalance')} in the last 15 min{share}"
@@ -279,7 +286,10 @@ def _last_quarter(row: OverviewRow) -> str:
 def _tell_reasons(cause: Finding | None) -> Iterator[Passage]:
     if cause is None:
         return
-    yield Passage("Because", tuple(f"{because(each)} [{each.source}]" for each in cause.evidence))
+    yield Passage(
+        "Because",
+        tuple(f"{because(each)} [{display.SOURCES.get(each.source, each.source)}]" for each in cause.evidence),
+    )
     yield Passage("Not", tuple(map(why_not, cause.alternatives)))
     yield Passage("Unknown", cause.missing)
     named = [name(each) for each in cause.subject.members]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from rebalance_contract import FindingState
+from rebalance_contract.api import RebalanceRow
 from rebalance_exporters.errors import ExporterError
-from rebalance_exporters.terminal.answers import RebalanceRow
 from rebalance_exporters.terminal.client import Api
 from rebalance_exporters.terminal.escaping import safe
 from rebalance_exporters.terminal.explain import Facts, choose_rebalance, distance_ms
@@ -39,7 +40,7 @@ def gather(api: Api, question: Question) -> Facts:
         rows=overview.groups,
         rebalance=None if answer is None else answer.rebalance,
         findings=() if answer is None else answer.findings,
-        standing=api.findings(cluster, question.group, "firing"),
+        standing=api.findings(cluster, question.group, FindingState.FIRING),
         choice=choice,
         trouble=None if overview.ready else f"the data is not up to date: {overview.ready_text}",
         clock=question.clock,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rebalance_contract import Finding
-from rebalance_exporters.terminal.answers import RebalanceRow
+from rebalance_contract.api import RebalanceRow
 from rebalance_exporters.terminal.figures import UNKNOWN, Clock, plural, span
 from rebalance_exporters.terminal.report import Column, Grid
 from rebalance_exporters.terminal.words import bounds, generations, members

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rebalance_contract import Generation, Rebalance
+from rebalance_contract import Generation, GroupType, Rebalance
 from rebalance_exporters.terminal.figures import UNKNOWN, Clock, span
 from rebalance_exporters.terminal.report import Column, Grid
 from rebalance_exporters.terminal.words import bounds
@@ -16,7 +16,7 @@ _Row = tuple[str, str, str]
 
 def tell_phases(rebalance: Rebalance, clock: Clock) -> Grid:
     """Return one row per phase, in order of time; of a classic group one more for each later generation."""
-    rows = _tell_classic(rebalance, clock) if rebalance.type == "classic" else _tell_newer(rebalance, clock)
+    rows = _tell_classic(rebalance, clock) if rebalance.type == GroupType.CLASSIC else _tell_newer(rebalance, clock)
     return Grid("Phases", _COLUMNS, (*rows, *_tell_end(rebalance)))
 
 

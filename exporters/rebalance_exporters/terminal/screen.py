@@ -13,6 +13,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from rebalance_contract.display import Display, Tone, severity_display
 from rebalance_exporters.terminal.escaping import safe
 from rebalance_exporters.terminal.report import Column, Grid, Report, number_lines
 
@@ -22,7 +23,12 @@ _ENDLESS = 1_000_000
 #: Blanks between two columns.
 _GAP = 2
 
-SEVERITY_STYLES: Mapping[str, str] = {"page": "bold red", "ticket": "yellow", "info": "cyan"}
+_STYLES: Mapping[Tone, str] = {Tone.BAD: "bold red", Tone.WORSE: "yellow", Tone.NOTE: "cyan"}
+
+
+def style_of(display: Display) -> str:
+    """Return the style of a word."""
+    return _STYLES.get(display.tone, "")
 
 
 class Screen:
@@ -61,7 +67,7 @@ class Screen:
 
     def report(self, report: Report) -> None:
         """Write a report: the headline, its passages beside their labels, its tables."""
-        self.line(report.headline, f"bold {SEVERITY_STYLES.get(report.severity or '', '')}".strip())
+        self.line(report.headline, f"bold {_severity_style(report)}".strip())
         self.show(_passages(report))
         for grid in report.grids:
             self.line()
@@ -118,6 +124,10 @@ def fit_widths(columns: Sequence[Column], rows: Sequence[Sequence[Text]], width:
             break
         widths[max(places, key=widths.__getitem__)] -= 1
     return widths
+
+
+def _severity_style(report: Report) -> str:
+    return "" if report.severity is None else style_of(severity_display(report.severity))
 
 
 def _passages(report: Report) -> Table:

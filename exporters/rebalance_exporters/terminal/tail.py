@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from rebalance_contract import ContractError, Finding, Rebalance, decode
-from rebalance_exporters.terminal.answers import Gone, OverviewRow, StatusNews
+from rebalance_contract.api import EventName, Gone, OverviewRow, StatusNow
 from rebalance_exporters.terminal.client import Api, ApiError, UnreachableError
 from rebalance_exporters.terminal.escaping import safe, safe_json
 from rebalance_exporters.terminal.figures import Clock
@@ -43,18 +43,18 @@ class Narrator:
 
     def tell(self, event: ServerEvent) -> str | None:
         """Return the line for an event, null when there is nothing new to say. Raises ContractError."""
-        if event.event == "reset":
+        if event.event == EventName.RESET:
             return _MISSED
         known = self._kinds().get(event.event)
         return None if known is None else known(event.data.encode())
 
     def _kinds(self) -> Mapping[str, Callable[[bytes], str | None]]:
         return {
-            "rebalance": lambda data: self._tell_rebalance(decode(data, Rebalance)),
-            "finding": lambda data: self._tell_finding(decode(data, Finding)),
-            "group": lambda data: self._tell_group(decode(data, OverviewRow)),
-            "gone": lambda data: _tell_gone(decode(data, Gone)),
-            "status": lambda data: self._tell_status(decode(data, StatusNews)),
+            EventName.REBALANCE: lambda data: self._tell_rebalance(decode(data, Rebalance)),
+            EventName.FINDING: lambda data: self._tell_finding(decode(data, Finding)),
+            EventName.GROUP: lambda data: self._tell_group(decode(data, OverviewRow)),
+            EventName.GONE: lambda data: _tell_gone(decode(data, Gone)),
+            EventName.STATUS: lambda data: self._tell_status(decode(data, StatusNow)),
         }
 
     def _tell_rebalance(self, rebalance: Rebalance) -> str | None:
@@ -78,7 +78,7 @@ class Narrator:
         generation = "" if row.generation is None else f", generation {row.generation}"
         return safe(f"{at}  {row.group}  {before} -> {row.state} ({row.members or 0} members{generation})")
 
-    def _tell_status(self, status: StatusNews) -> str | None:
+    def _tell_status(self, status: StatusNow) -> str | None:
         before = self._told.get("status")
         if not self._note("status", status.ready) or (before is None and status.ready):
             return None

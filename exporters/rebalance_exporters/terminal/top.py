@@ -14,19 +14,18 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from rebalance_contract import Finding
+from rebalance_contract import SETTLED_STATES, Finding, FindingState, gravity
+from rebalance_contract.api import FindingMark, Overview, OverviewRow, OverviewWindow
+from rebalance_contract.display import severity_display, state_display
 from rebalance_exporters.terminal.access import Access
-from rebalance_exporters.terminal.answers import FindingRow, Overview, OverviewRow, gravity
 from rebalance_exporters.terminal.client import Api, UnreachableError
 from rebalance_exporters.terminal.escaping import safe
 from rebalance_exporters.terminal.figures import UNKNOWN, Clock, amount, plural, span
 from rebalance_exporters.terminal.report import Column
-from rebalance_exporters.terminal.screen import SEVERITY_STYLES, Screen, make_table
+from rebalance_exporters.terminal.screen import Screen, make_table, style_of
 
 WINDOW = "15m"
-
-#: States in which a group consumes, or has nothing to.
-_CALM = frozenset({"Stable", "Empty", "Dead", "Deleted"})
+_NOTHING = OverviewWindow(0, 0, 0.0, 0.0)
 
 #: Lines around the table: summary, trouble, heading, legend, next command, and the cursor's own.
 _FRAME_LINES = 6
@@ -40,19 +39,19 @@ def _name(row: OverviewRow) -> tuple[str, str]:
 
 
 def _lost(row: OverviewRow) -> tuple[Any, ...]:
-    window = row.window(WINDOW)
-    total = row.lost_partition_seconds_total or 0
-    return -(window.lost_partition_seconds or 0), -(window.rebalancing_ratio or 0), -total, *_name(row)
+    window = row.windows.get(WINDOW, _NOTHING)
+    total = row.lost_partition_seconds_total
+    return -window.lost_partition_seconds, -window.rebalancing_ratio, -total, *_name(row)
 
 
 #: What rows can be sorted by. Numbers begin with the largest, names with the first.
 SORTS: Mapping[str, _Key] = {
     "lost": _lost,
-    "rebalances": lambda row: (-(row.window(WINDOW).rebalances or 0), *_lost(row)),
+    "rebalances": lambda row: (-(row.rebalances_in(WINDOW) or 0), *_lost(row)),
     "finding": lambda row: (-max((gravity(each.severity) + 1 for each in row.findings), default=0), *_lost(row)),
     "lag": lambda row: (-(row.lag or 0), *_lost(row)),
     "members": lambda row: (-(row.members or 0), *_name(row)),
-    "state": lambda row: (row.state is None, row.state in _CALM, row.state or "", *_name(row)),
+    "state": lambda row: (row.state is None, row.state in SETTLED_STATES, row.state or "", *_name(row)),
     "group": _name,
 }
 
@@ -69,7 +68,7 @@ class TopColumn:
 
 def _state(row: OverviewRow, now_ms: int) -> str:
     state = row.state or UNKNOWN
-    if state in _CALM or row.state_since_ms is None:
+    if state in SETTLED_STATES or row.state_since_ms is None:
         return state
     return f"{state} {span(max(0, now_ms - row.state_since_ms))}"
 
@@ -82,17 +81,23 @@ def _finding(row: OverviewRow, _now_ms: int) -> str:
     return f"{gravest.severity}: {gravest.rule}{f' +{further}' if further else ''}"
 
 
-def _gravest(row: OverviewRow) -> FindingRow:
+def _gravest(row: OverviewRow) -> FindingMark:
     return max(row.findings, key=lambda each: (gravity(each.severity), each.primary))
 
 
 def _finding_style(row: OverviewRow) -> str:
-    return SEVERITY_STYLES.get(_gravest(row).severity, "") if row.findings else ""
+    return style_of(severity_display(_gravest(row).severity)) if row.findings else ""
+
+
+def _state_style(row: OverviewRow) -> str:
+    return "" if row.state is None else style_of(state_display(row.state))
 
 
 def _lost_span(row: OverviewRow, _now_ms: int) -> str:
-    lost = row.window(WINDOW).lost_partition_seconds
-    return UNKNOWN if lost is None else span(lost * 1000) if lost else "0 s"
+    window = row.windows.get(WINDOW)
+    if window is None:
+        return UNKNOWN
+    return span(window.lost_partition_seconds * 1000) if window.lost_partition_seconds else "0 s"
 
 
 def _number(row: OverviewRow, name: str) -> str:
@@ -103,11 +108,11 @@ def _number(row: OverviewRow, name: str) -> str:
 COLUMNS = (
     TopColumn(Column("CLUSTER"), 5, lambda row, _: row.cluster),
     TopColumn(Column("GROUP", may_shrink=True), 0, lambda row, _: row.group, lambda _: "bold"),
-    TopColumn(Column("STATE"), 2, _state, lambda row: "" if row.state in _CALM else "yellow"),
+    TopColumn(Column("STATE"), 2, _state, _state_style),
     TopColumn(Column("GENERATION", right=True), 8, lambda row, _: _number(row, "generation")),
     TopColumn(Column("#MEMBERS", right=True), 6, lambda row, _: _number(row, "members")),
     TopColumn(Column("#PARTITIONS", right=True), 9, lambda row, _: _number(row, "assigned_partitions")),
-    TopColumn(Column(f"REBALANCES({WINDOW})", right=True), 3, lambda row, _: amount(row.window(WINDOW).rebalances)),
+    TopColumn(Column(f"REBALANCES({WINDOW})", right=True), 3, lambda row, _: amount(row.rebalances_in(WINDOW))),
     TopColumn(Column("LOST", right=True), 1, _lost_span),
     TopColumn(Column("LAG", right=True), 4, lambda row, _: amount(row.lag)),
     TopColumn(Column("COORDINATOR", right=True), 10, lambda row, _: _number(row, "coordinator")),
@@ -168,7 +173,7 @@ class View:
 def summary(overview: Overview, clock: Clock) -> str:
     """Say in one line how many groups there are and how they are."""
     found = sum(any(gravity(each.severity) > 0 for each in row.findings) for row in overview.groups)
-    unsettled = sum(row.state is not None and row.state not in _CALM for row in overview.groups)
+    unsettled = sum(row.state is not None and row.state not in SETTLED_STATES for row in overview.groups)
     age = "" if overview.data_age_ms is None else f", data {span(overview.data_age_ms)} old"
     return (
         f"{plural(len(overview.groups), 'group')}: {unsettled} rebalancing now, {found} with a finding to act on; "
@@ -191,7 +196,7 @@ def whole_cluster(findings: Sequence[Finding]) -> tuple[str, ...]:
 def next_command(rows: Sequence[OverviewRow], access: Access) -> str:
     """Return what to type next: about the first group that has something to explain."""
     for row in rows:
-        if row.findings or row.window(WINDOW).rebalances:
+        if row.findings or row.rebalances_in(WINDOW):
             return f"why: {access.suggest('explain', row.group)}"
     return "nothing to explain: no group rebalanced in the last 15 min"
 
@@ -211,7 +216,9 @@ class Picture:
 def look(api: Api, view: View, height: int | None = None) -> Picture:
     """Ask the API for a picture; of a height, one with as many rows as fit."""
     overview = api.overview(view.cluster)
-    remarks = tuple(filter(None, [trouble(overview)])) + whole_cluster(api.findings(view.cluster, "", "firing"))
+    remarks = tuple(filter(None, [trouble(overview)])) + whole_cluster(
+        api.findings(view.cluster, "", FindingState.FIRING)
+    )
     limit = view.limit
     if height is not None:
         fitting = max(1, height - _FRAME_LINES - len(remarks))

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 
+from rebalance_contract import Severity
 from rebalance_streaming.detect.book import subject_key
 from rebalance_streaming.detect.catalogue import diagnosis
 from rebalance_streaming.detect.inputs import GROUP, NOTHING
@@ -17,7 +18,7 @@ from rebalance_streaming.detect.look import Deadline, Look
 from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.quarantine import Quarantine
 from rebalance_streaming.detect.rules.registry import CONDITIONS, RECOLLECTIONS
-from rebalance_streaming.detect.verdict import INFO, Verdict
+from rebalance_streaming.detect.verdict import Verdict
 
 #: Since when a condition has held, by its diagnosis and subject.
 Clocks = dict[tuple[str, str], int]
@@ -68,7 +69,7 @@ class Answers:
         """Return at which inputs those rules look that say something which notifies people: it is to end soon."""
         found = NOTHING
         for place, answer in self._answers.items():
-            if any((each.severity or diagnosis(each.rule).severity) != INFO for each in answer):
+            if any((each.severity or diagnosis(each.rule).severity) != Severity.INFO for each in answer):
                 found |= CONDITIONS[place].looks_at
         return found
 

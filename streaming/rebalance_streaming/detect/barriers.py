@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rebalance_contract import Member, Rebalance
-from rebalance_streaming.detect.history import PREPARING, GroupHistory
+from rebalance_contract import GroupState, Member, Rebalance
+from rebalance_streaming.detect.history import GroupHistory
 
 #: A probe's clock and the coordinator's are not the same.
 SAME_MS = 500
@@ -65,7 +65,7 @@ def preparing_since(history: GroupHistory, after_ms: int, until_ms: int) -> int 
     for each in reversed([*history.sightings_between(after_ms + SAME_MS, until_ms)]):
         if each.state is None:
             continue
-        if each.state != PREPARING:
+        if each.state != GroupState.PREPARING_REBALANCE:
             break
         since = each.at_ms
     return since

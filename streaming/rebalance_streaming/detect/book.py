@@ -12,12 +12,11 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from rebalance_contract import Finding, Subject, SubjectMember
+from rebalance_contract import Finding, FindingState, Severity, Subject, SubjectMember
 from rebalance_streaming.detect.catalogue import diagnosis
-from rebalance_streaming.detect.verdict import PAGE, TICKET, Verdict
+from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.groups.identity import client_stem
 
-FIRING, RESOLVED = "firing", "resolved"
 _KEPT_IDS = 200
 _KEPT_MEMBERS = 20
 #: Of these one finding per group is enough, whoever comes or goes.
@@ -70,7 +69,7 @@ class Book:
 
     def firing(self, group: str) -> list[Finding]:
         """Return what is firing of one group."""
-        return [each for each in self._groups.get(group, {}).values() if each.state == FIRING]
+        return [each for each in self._groups.get(group, {}).values() if each.state == FindingState.FIRING]
 
     def forget_group(self, group: str) -> None:
         """Drop the findings of a group that is gone."""
@@ -107,7 +106,7 @@ class Book:
         over_ms = None if last_ms is None else last_ms + resolve_after_ms
         resolved = over_ms is not None and now_ms >= over_ms
         started_ms = min(each.verdict.started_at_ms for each in several)
-        if known is not None and known.state == FIRING:
+        if known is not None and known.state == FindingState.FIRING:
             started_ms = min(started_ms, known.started_at_ms)
         return Finding(
             finding_id=_identifier(self._cluster, key, started_ms) if known is None else known.finding_id,
@@ -115,7 +114,7 @@ class Book:
             group=key[0],
             rule=verdict.rule,
             severity=verdict.severity or diagnosis(verdict.rule).severity,
-            state=RESOLVED if resolved else FIRING,
+            state=FindingState.RESOLVED if resolved else FindingState.FIRING,
             primary=bool(primary),
             confidence=round(best.confidence, 2),
             subject=_latest_subject(several),
@@ -140,9 +139,9 @@ class Book:
         for rule in _PARENTS:
             group = "" if rule == _PARENTS[0] else finding.group
             for each in self._groups.get(group, {}).values():
-                open_parent = each.rule == rule and each.rule != finding.rule and each.state == FIRING
+                open_parent = each.rule == rule and each.rule != finding.rule and each.state == FindingState.FIRING
                 if open_parent and rebalances & set(each.rebalance_ids):
-                    severity = TICKET if finding.severity == PAGE else finding.severity
+                    severity = Severity.TICKET if finding.severity == Severity.PAGE else finding.severity
                     return replace(finding, parent=each.finding_id, severity=severity)
         return finding
 
@@ -152,9 +151,9 @@ class Book:
         ended, withdrawn = [], []
         for key in [key for key in known if key not in stated]:
             finding = known[key]
-            if finding.state != FIRING or now_ms < finding.updated_at_ms:
+            if finding.state != FindingState.FIRING or now_ms < finding.updated_at_ms:
                 continue  # the latter: of an earlier run, while the recent past is read again
-            done = replace(finding, state=RESOLVED, resolved_at_ms=now_ms, updated_at_ms=now_ms)
+            done = replace(finding, state=FindingState.RESOLVED, resolved_at_ms=now_ms, updated_at_ms=now_ms)
             if finding.rebalance_ids and (finding.primary or diagnosis(finding.rule).family in _CAUSES_OF_LOSSES):
                 withdrawn.append(done)
                 del known[key]

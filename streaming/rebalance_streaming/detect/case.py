@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from rebalance_contract import Rebalance
+from rebalance_contract import UNDETERMINED, GroupState, Rebalance
 from rebalance_streaming.detect.answers import Answers
 from rebalance_streaming.detect.book import Statement
 from rebalance_streaming.detect.catalogue import diagnosis
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import Departure
 from rebalance_streaming.detect.episode import Past
-from rebalance_streaming.detect.history import PREPARING, GroupHistory
+from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.inputs import EVERYTHING, NOTHING
-from rebalance_streaming.detect.verdict import UNDETERMINED, Verdict
+from rebalance_streaming.detect.verdict import Verdict
 
 #: Things this close happened together, as far as anybody can tell.
 SAME_TIME_MS = 5_000
@@ -96,7 +96,7 @@ class Case:
     def is_waiting(self, now_ms: int) -> bool:
         """Whether probes lately saw the group in its join phase."""
         seen = self.history.sightings
-        return bool(seen) and seen[-1].state == PREPARING and now_ms - seen[-1].at_ms <= _BLIND_MS
+        return bool(seen) and seen[-1].state == GroupState.PREPARING_REBALANCE and now_ms - seen[-1].at_ms <= _BLIND_MS
 
     def put(self, judged: Judged) -> list[Past]:
         """Take up the verdicts of a rebalance in the place of earlier ones; returns how its members left."""

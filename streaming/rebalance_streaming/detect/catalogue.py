@@ -13,6 +13,7 @@ from importlib import resources
 from types import MappingProxyType
 from typing import Any
 
+from rebalance_contract import Severity
 from rebalance_streaming.detect.config import Thresholds
 
 _FILE = "diagnoses.toml"
@@ -25,7 +26,7 @@ _UNITS_MS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 class Diagnosis:
     """One diagnosis for people. The id is the `rule` of findings.
 
-    `family` is a key of `FAMILIES`; `severity` is `page`, `ticket` or `info`, and `escalates` says when a finding has
+    `family` is a key of `FAMILIES`; `escalates` says when a finding has
     another one (empty: never). `title` fits a table, the other texts are one paragraph each. `thresholds` are names of
     settings that change when it is made; `sources` are issues, KIPs and documents behind it; `traits` are keys of
     `TRAITS`.
@@ -33,7 +34,7 @@ class Diagnosis:
 
     id: str
     family: str
-    severity: str
+    severity: Severity
     title: str
     meaning: str
     told_by: str
@@ -82,7 +83,10 @@ def _diagnosis(rule_id: str, entry: Mapping[str, Any]) -> Diagnosis:
     traits = frozenset(entry.get("traits", ()))
     if unknown := traits - TRAITS.keys():
         raise ValueError(f"{rule_id}: unknown traits {sorted(unknown)}")
-    return Diagnosis(id=rule_id, sources=tuple(entry["sources"]), thresholds=names, traits=traits, **texts)
+    severity = Severity(texts.pop("severity"))
+    return Diagnosis(
+        id=rule_id, severity=severity, sources=tuple(entry["sources"]), thresholds=names, traits=traits, **texts
+    )
 
 
 def _on_one_line(text: str) -> str:

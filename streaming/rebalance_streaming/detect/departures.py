@@ -10,10 +10,19 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from rebalance_contract import Evidence, Generation, Member, Rebalance
+from rebalance_contract import (
+    Evidence,
+    EvidenceSource,
+    Generation,
+    GroupState,
+    GroupType,
+    Member,
+    Rebalance,
+    RebalanceReason,
+)
 from rebalance_streaming.detect.clients import Stretch
 from rebalance_streaming.detect.fingerprints import Fingerprint, fingerprint
-from rebalance_streaming.detect.history import PREPARING, GroupHistory
+from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.liveness import (
     GONE,
     NOT_POLLING,
@@ -25,18 +34,7 @@ from rebalance_streaming.detect.liveness import (
     read_liveness,
 )
 from rebalance_streaming.detect.progress import Rhythm
-from rebalance_streaming.detect.verdict import (
-    CERTAIN,
-    CLIENT_METRICS,
-    COMMITS,
-    HINT,
-    LOG,
-    PLAUSIBLE,
-    PROBES,
-    STRONG,
-    one_down,
-    seconds,
-)
+from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG, one_down, seconds
 from rebalance_streaming.groups.identity import client_stem
 
 POLL_TIMEOUT, SESSION_EXPIRED, CLEAN, FENCED, UNKNOWN = (
@@ -168,7 +166,7 @@ def _was_awaited(history: GroupHistory, rebalance: Rebalance, member: Member) ->
     if earliest is None or generation.join_ended_at_ms is None:
         return False
     return any(
-        each.state == PREPARING
+        each.state == GroupState.PREPARING_REBALANCE
         and each.members is not None
         and any(listed.member_id == member.member_id for listed in each.members)
         for each in history.sightings_between(earliest, released)
@@ -193,7 +191,7 @@ def _when(rebalance: Rebalance, member: Member, *, in_barrier: bool) -> tuple[in
     begun = rebalance.started_before_ms if generation is rebalance.generations[0] else released
     if in_barrier:
         return released - 200, released
-    if rebalance.type != "classic" or generation.reason == "group_emptied":
+    if rebalance.type != GroupType.CLASSIC or generation.reason == RebalanceReason.GROUP_EMPTIED:
         return begun, begun
     if generation.joined and not _others_left(generation, member):
         return released, released  # a newcomer waited for it: the barrier ends when it is out
@@ -280,7 +278,7 @@ def _class_by_end(of: Departure) -> _Classes | None:
         return None
     quiet = of.to_ms - of.stretch.last_report_ms
     text = f"last report {seconds(quiet)} before it was removed, session {seconds(of.session_ms)}"
-    evidence = (Evidence(CLIENT_METRICS, "reports", text, "the process ended"),)
+    evidence = (Evidence(EvidenceSource.CLIENT_METRICS, "reports", text, "the process ended"),)
     if of.session_ms - 500 <= quiet <= of.session_ms + 2 * of.stretch.interval_ms:
         return (SESSION_EXPIRED,), STRONG, evidence
     return ((CLEAN,), PLAUSIBLE, evidence) if quiet < min(of.session_ms, of.stretch.interval_ms + 1_000) else None
@@ -290,7 +288,7 @@ def _class_by_epoch(of: Departure, rebalance: Rebalance) -> _Classes | None:
     if not any(of.member.member_id in generation.fenced for generation in rebalance.generations):
         return None
     text = f"did not give up partitions within {seconds(of.poll_ms or 0)}"
-    return (FENCED,), CERTAIN, (Evidence(LOG, "member_epoch", text, "fenced by the coordinator"),)
+    return (FENCED,), CERTAIN, (Evidence(EvidenceSource.LOG, "member_epoch", text, "fenced by the coordinator"),)
 
 
 def _class_by_silence(of: Departure) -> _Classes | None:
@@ -322,7 +320,7 @@ def _class_by_life(of: Departure) -> _Classes:
         return (POLL_TIMEOUT,), PLAUSIBLE, (*evidence, _limit_evidence(life, poll or 0))
     if as_session:
         text = f"lost {seconds(life)} after it got its partitions, with a session of {seconds(session)}"
-        told = (*evidence, Evidence(LOG, "session_timeout", text, "never a heartbeat"))
+        told = (*evidence, Evidence(EvidenceSource.LOG, "session_timeout", text, "never a heartbeat"))
         return ((SESSION_EXPIRED, POLL_TIMEOUT), HINT, told) if as_poll else ((SESSION_EXPIRED,), PLAUSIBLE, told)
     return (UNKNOWN,), HINT, evidence
 
@@ -346,7 +344,7 @@ def _left_at_its_limit(of: Departure) -> Evidence | None:
 
 def _limit_evidence(life_ms: int, poll_ms: int) -> Evidence:
     text = f"left {seconds(life_ms)} after it got its partitions, with a limit of {seconds(poll_ms)}"
-    return Evidence(LOG, "rebalance_timeout", text, "one poll, no other")
+    return Evidence(EvidenceSource.LOG, "rebalance_timeout", text, "one poll, no other")
 
 
 def _classes_of(of: Departure, silence: int) -> tuple[str, ...]:
@@ -372,7 +370,7 @@ def _silence_evidence(of: Departure) -> tuple[Evidence, ...]:
         return ()
     usual = f", usually every {seconds(of.rhythm.gap_ms)}" if of.rhythm.gap_ms else ""
     text = f"{seconds(of.silence_ms)} without a commit{usual}"
-    return (Evidence(COMMITS, "silence", text, "time since the last sign"),)
+    return (Evidence(EvidenceSource.COMMITS, "silence", text, "time since the last sign"),)
 
 
 #: How sure a reading of the liveness matrix is, and what it means.
@@ -397,7 +395,7 @@ def _class_by_reports(of: Departure) -> _Classes | None:
         UNREACHABLE: f"{seen.undelivered} reports written in time arrived up to {seconds(seen.late_ms)} later",
     }[of.liveness]
     classes = (POLL_TIMEOUT,) if of.liveness == NOT_POLLING else (SESSION_EXPIRED,)
-    return classes, label, (Evidence(CLIENT_METRICS, of.liveness, text, words),)
+    return classes, label, (Evidence(EvidenceSource.CLIENT_METRICS, of.liveness, text, words),)
 
 
 def _joined_at(history: GroupHistory, rebalance: Rebalance, member: Member) -> int | None:
@@ -410,7 +408,7 @@ def _joined_at(history: GroupHistory, rebalance: Rebalance, member: Member) -> i
     if before is None or before.completed_at_ms is None:
         return None
     known = {each.member_id for each in before.members_before}
-    return before.completed_at_ms if member.member_id not in known or before.type == "classic" else None
+    return before.completed_at_ms if member.member_id not in known or before.type == GroupType.CLASSIC else None
 
 
 def _return_of(history: GroupHistory, rebalance: Rebalance, member: Member) -> tuple[Member | None, int | None]:
@@ -439,4 +437,4 @@ def awaited_evidence(history: GroupHistory, rebalance: Rebalance, departure: Dep
         if each.members is not None and any(m.member_id == name for m in each.members)
     ]
     text = f"listed until {seconds(max(0, end - times[-1]))} before the others were released" if times else "not seen"
-    return Evidence(PROBES, "members", text, "awaited in the join barrier")
+    return Evidence(EvidenceSource.PROBES, "members", text, "awaited in the join barrier")

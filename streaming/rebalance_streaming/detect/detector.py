@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rebalance_contract import (
+    UNDETERMINED,
     ClientActivity,
     CommitActivity,
     Finding,
@@ -25,6 +26,8 @@ from rebalance_contract import (
     Probe,
     Rebalance,
     RebalanceImpact,
+    RebalanceOutcome,
+    Severity,
 )
 from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.book import Book, Statement
@@ -45,9 +48,8 @@ from rebalance_streaming.detect.rules.benign import FOLLOWS, not_understood
 from rebalance_streaming.detect.rules.coordinator import cluster_wide
 from rebalance_streaming.detect.rules.patterns import lag_grows
 from rebalance_streaming.detect.rules.registry import AGGREGATES
-from rebalance_streaming.detect.verdict import HINT, INFO, PAGE, TICKET, UNDETERMINED, Verdict
+from rebalance_streaming.detect.verdict import HINT, Verdict
 
-_ONGOING = "ongoing"
 #: Groups that rebalanced lately are judged anew this often: later rows shed light on what happened.
 _RECENT_MS = 30_000
 #: How long after the first bulky row a group is judged, and where a standing finding rests on such rows.
@@ -177,7 +179,7 @@ class Detector:
     def _await(self, case: Case, rebalance: Rebalance) -> None:
         """Put a rebalance down for judgement; one that goes on and on is judged on the way, not at its last end."""
         end_ms = rebalance.completed_at_ms
-        if rebalance.outcome == _ONGOING or end_ms is None or end_ms < self._judge_from_ms:
+        if rebalance.outcome == RebalanceOutcome.ONGOING or end_ms is None or end_ms < self._judge_from_ms:
             return
         again = rebalance.rebalance_id in case.judged
         due_ms = self.now_ms + SAME_TIME_MS if again else end_ms + self._config.settle_ms
@@ -395,7 +397,11 @@ class Detector:
         if latest is None:
             return False
         horizon = max(limits.stay_ms, limits.storm_window_ms, limits.churn_window_ms) + _HORIZON_SLACK_MS
-        ended_ms = self.now_ms if latest.outcome == _ONGOING else latest.completed_at_ms or latest.started_before_ms
+        ended_ms = (
+            self.now_ms
+            if latest.outcome == RebalanceOutcome.ONGOING
+            else latest.completed_at_ms or latest.started_before_ms
+        )
         return ended_ms >= self.now_ms - horizon
 
     # --- One group ---
@@ -592,11 +598,11 @@ class Detector:
         verdict = statement.verdict
         severity = verdict.severity or diagnosis(verdict.rule).severity
         if verdict.rule == UNDETERMINED and recurs:
-            severity = TICKET
-        if severity == TICKET and harmed and statement.primary:
-            severity = PAGE
+            severity = Severity.TICKET
+        if severity == Severity.TICKET and harmed and statement.primary:
+            severity = Severity.PAGE
         if self._config.silenced(group, verdict.rule, self.now_ms):
-            severity = INFO
+            severity = Severity.INFO
         return replace(verdict, severity=severity)
 
     def _disturbances(self) -> list[Finding]:

@@ -12,7 +12,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from rebalance_contract import (
+    UNSETTLED_STATES,
     GroupSnapshot,
+    GroupType,
     Member,
     OffsetActivity,
     Partitions,
@@ -21,19 +23,18 @@ from rebalance_contract import (
     Rebalance,
     RebalanceImpact,
     Silence,
+    read_state,
 )
 from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.clients import Clients
 from rebalance_streaming.detect.progress import Progress
 
 _KEPT_REBALANCES, _KEPT_PROBES, _KEPT_OWNERSHIP = 300, 400, 120
-UNSETTLED = frozenset({"preparingrebalance", "completingrebalance", "assigning", "reconciling"})
-PREPARING, COMPLETING = "preparingrebalance", "completingrebalance"
 
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """One probe of a group's state, in lower case. `members` is null when they were not asked."""
+    """One probe of a group's state. `members` is null when they were not asked."""
 
     at_ms: int
     state: str | None
@@ -150,10 +151,10 @@ class GroupHistory:
         last = self.sightings[-1] if self.sightings else None
         if last is not None and probe.probed_at_ms <= last.at_ms:
             return inputs.NOTHING
-        state = _state_name(probe.state) if isinstance(probe.state, str) else None
+        state = (read_state(probe.state) or probe.state) if isinstance(probe.state, str) else None
         members = probe.members if isinstance(probe.members, tuple) else None
         self.sightings.append(Sighting(probe.probed_at_ms, state, members))
-        same = last is not None and last.state == state and state not in UNSETTLED and last.members == members
+        same = last is not None and last.state == state and state not in UNSETTLED_STATES and last.members == members
         return inputs.NOTHING if same else inputs.STATES
 
     def _note_coordinator(self, broker: int, at_ms: int) -> int:
@@ -224,11 +225,7 @@ class GroupHistory:
 
     def is_simple(self) -> bool:
         """Whether the group has never had members in Kafka."""
-        return (self.picture is None or self.picture.type == "simple") and not self.rebalances
-
-
-def _state_name(state: str) -> str:
-    return state.lower().replace("_", "").replace("rebalancing", "rebalance")
+        return (self.picture is None or self.picture.type == GroupType.SIMPLE) and not self.rebalances
 
 
 def _began(rebalance: Rebalance) -> tuple[int, str]:

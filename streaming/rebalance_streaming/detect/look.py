@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from math import ceil, floor
 
-from rebalance_contract import Member, Rebalance, Silence
+from rebalance_contract import GroupState, Member, Rebalance, Silence
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.history import GroupHistory
@@ -91,7 +91,7 @@ class Look:
     def is_settled(self) -> bool:
         """Whether the group was neither rebalancing nor empty when last seen."""
         picture = self.history.picture
-        return picture is not None and picture.state == "Stable" and picture.rebalancing_since_ms is None
+        return picture is not None and picture.state == GroupState.STABLE and picture.rebalancing_since_ms is None
 
     def recent(self, window_ms: int) -> list[Rebalance]:
         """Return the rebalances that began within a window that ends now, oldest first."""

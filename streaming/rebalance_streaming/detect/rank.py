@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from rebalance_contract import Alternative, Subject, SubjectMember
+from rebalance_contract import UNDETERMINED, Alternative, Subject, SubjectMember
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.rules.barrier import explain_barrier
 from rebalance_streaming.detect.rules.benign import BENIGN_RULES, unexplained
 from rebalance_streaming.detect.rules.coordinator import find_failover
 from rebalance_streaming.detect.rules.losses import explain_loss
-from rebalance_streaming.detect.verdict import CERTAIN, UNDETERMINED, Verdict
+from rebalance_streaming.detect.verdict import CERTAIN, Verdict
 
 
 def explain(episode: Episode) -> tuple[Verdict, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rebalance_contract import Advice, Alternative, Evidence, Member, Subject, SubjectMember
+from rebalance_contract import Advice, Alternative, Evidence, Member, Severity, Subject, SubjectMember
 
 #: How sure the catalogue's labels are: certain, strong inference, plausible, hint.
 CERTAIN, STRONG, PLAUSIBLE, HINT = 0.97, 0.9, 0.75, 0.4
@@ -14,13 +14,6 @@ SCALE = {"certain": CERTAIN, "strong": STRONG, "plausible": PLAUSIBLE, "hint": H
 def one_down(confidence: float) -> float:
     """Return the next lower step of the scale: where a source is missing, or an effect stands for its cause."""
     return max((each for each in SCALE.values() if each < confidence), default=HINT)
-
-
-PAGE, TICKET, INFO = "page", "ticket", "info"
-
-LOG, COMMITS, PROBES, CLIENT_METRICS = "log", "commits", "probes", "client_metrics"
-
-UNDETERMINED = "undetermined"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +31,7 @@ class Verdict:
     started_at_ms: int
     subject: Subject = field(default_factory=Subject)
     variant: str | None = None
-    severity: str | None = None
+    severity: Severity | None = None
     evidence: tuple[Evidence, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
     missing: tuple[str, ...] = ()

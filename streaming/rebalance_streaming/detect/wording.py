@@ -21,7 +21,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
-from rebalance_contract import Advice, Alternative, Evidence, Member, Subject
+from rebalance_contract import Advice, Alternative, Evidence, Member, Severity, Subject
 from rebalance_streaming.detect.verdict import SCALE, Verdict, name_of, seconds
 
 Facts = Mapping[str, object]
@@ -204,7 +204,7 @@ class Wording:
     rule: str
     confidence: float
     summary: Text
-    severity: str | None = None
+    severity: Severity | None = None
     variant: str | None = None
     claims: bool = False
     evidence: tuple[Line[Evidence], ...] = ()
@@ -226,7 +226,7 @@ def say(
     /,
     *,
     confidence: float | None = None,
-    severity: str | None = None,
+    severity: Severity | None = None,
     variant: str | None = None,
     evidence: tuple[Evidence, ...] = (),
     missing: tuple[str, ...] = (),
@@ -281,7 +281,8 @@ def _wording(rule: str, entry: Mapping[str, Any]) -> Wording:
         rule,
         SCALE[entry["confidence"]],
         Text(" ".join(entry["summary"].split())),
-        **{name: entry[name] for name in ("severity", "variant", "claims") if name in entry},
+        severity=Severity(entry["severity"]) if "severity" in entry else None,
+        **{name: entry[name] for name in ("variant", "claims") if name in entry},
         evidence=tuple(Line(each, Evidence) for each in entry.get("evidence", ())),
         alternatives=tuple(Line(each, Alternative) for each in entry.get("alternatives", ())),
         missing=tuple(Line(each, str) for each in entry.get("missing", ())),

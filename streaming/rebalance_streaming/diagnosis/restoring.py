@@ -12,6 +12,7 @@ from rebalance_contract import (
     ContractError,
     DecodeTotals,
     Finding,
+    FindingState,
     GroupImpact,
     GroupLag,
     RebalanceImpact,
@@ -47,7 +48,7 @@ def _decode(topic: str, value: bytes) -> Restored | None:
         return decode(value, GroupImpact) if b'"kind":"group_impact"' in value else decode(value, RebalanceImpact)
     if topic == topics.FINDINGS.name:
         finding = decode(value, Finding)
-        return finding if finding.state == "firing" else None
+        return finding if finding.state == FindingState.FIRING else None
     status = decode_status(value)
     if isinstance(status, ReportTotals) or (isinstance(status, DecodeTotals) and status.query == ACTIVITY):
         return status

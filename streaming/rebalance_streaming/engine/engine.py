@@ -24,6 +24,7 @@ from rebalance_contract import (
     GroupSnapshot,
     GroupWindow,
     OffsetActivity,
+    Party,
     ProbeActivity,
     QuarantineCount,
     Rebalance,
@@ -44,7 +45,7 @@ from rebalance_streaming.groups import counts
 from rebalance_streaming.groups.windows import Window, windows_at
 
 #: The query whose counts of records this engine adds up.
-ACTIVITY = "activity"
+ACTIVITY = Party.ACTIVITY.value
 #: What is set aside most easily: (stage, reason).
 NOT_UNDERSTOOD = "not understood"
 _FIRST_KINDS = tuple((topic.name, NOT_UNDERSTOOD) for topic in (topics.GROUPS, topics.REBALANCES, topics.ACTIVITY))

@@ -26,6 +26,7 @@ from rebalance_contract import (
     ReportTotals,
     decode,
     encode,
+    status_key,
     topics,
 )
 from rebalance_contract.bounds import (
@@ -146,7 +147,7 @@ _ADDRESSES: dict[type[Any], tuple[topics.Topic, Callable[[Any], str], Callable[[
     GroupTiming: (topics.HEARTBEATS, lambda row: f"{row.cluster}/{row.group}", encode_timing),
     RebalanceImpact: (topics.IMPACT, lambda row: f"{row.cluster}/{row.group}/{row.rebalance_id}", encode_impact),
     GroupImpact: (topics.IMPACT, lambda row: f"{row.cluster}/{row.group}", encode),
-    DecodeTotals: (topics.STATUS, lambda row: f"{row.cluster}/records/{row.query}", encode),
-    ReportTotals: (topics.STATUS, lambda row: f"{row.cluster}/client_metrics", encode),
-    DiagnosisStatus: (topics.STATUS, lambda row: f"{row.cluster}/diagnosis", encode),
+    DecodeTotals: (topics.STATUS, status_key, encode),
+    ReportTotals: (topics.STATUS, status_key, encode),
+    DiagnosisStatus: (topics.STATUS, status_key, encode),
 }

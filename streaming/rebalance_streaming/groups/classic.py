@@ -16,24 +16,26 @@ from rebalance_contract import (
     KEPT_REPLACEMENTS,
     Generation,
     GroupSnapshot,
+    GroupState,
+    GroupType,
     Member,
     Partitions,
+    RebalanceReason,
     Replacement,
 )
 from rebalance_streaming.groups import episodes
 from rebalance_streaming.groups.identity import pair_members
-from rebalance_streaming.groups.model import Changes, Gone, GroupRecord, GroupState, Sighting, Step, by_id, difference
+from rebalance_streaming.groups.model import Changes, FoldState, Gone, GroupRecord, Sighting, Step, by_id, difference
 from rebalance_streaming.wire.assignment import Assignment, Subscription, decode_assignment, decode_subscription
 from rebalance_streaming.wire.records import GroupMetadataMember, GroupMetadataValue
 
 CONSUMER_PROTOCOL, CONNECT_PROTOCOL, STREAMS_ASSIGNOR = "consumer", "connect", "stream"
-STABLE, EMPTY, DELETED = "Stable", "Empty", "Deleted"
 
 #: How long a cooperative assignor's second round is waited for when no member allows itself more.
 FOLLOW_UP_WITHIN_MS = 30_000
 
 
-def fold_classic(state: GroupState, record: GroupRecord) -> None:
+def fold_classic(state: FoldState, record: GroupRecord) -> None:
     """Apply a type-2 record to the given copy of the state."""
     value: GroupMetadataValue | None = record.value
     if value is None:
@@ -50,32 +52,38 @@ def fold_classic(state: GroupState, record: GroupRecord) -> None:
         _step(state, record, value)
 
 
-def _forget(state: GroupState, record: GroupRecord) -> None:
+def _forget(state: FoldState, record: GroupRecord) -> None:
     """Empty the picture of a deleted group; its totals stay, should it return."""
-    if state.picture.type not in (None, "classic", "simple"):
+    if state.picture.type not in (None, GroupType.CLASSIC, GroupType.SIMPLE):
         return  # leftovers: a tombstone of the group's former life as a classic group, kept by compaction
     picture = state.picture
     episodes.abort(state, record)
-    state.gone = Gone("classic", record.timestamp_ms, picture.generation, picture.members)
+    state.gone = Gone(GroupType.CLASSIC, record.timestamp_ms, picture.generation, picture.members)
     state.joining_since_ms, state.revoked_unassigned, state.changes = None, False, Changes()
     state.picture = replace(
-        state.picture, state=DELETED, generation=None, protocol=None, leader=None, members=(), assignment_epoch=None
+        state.picture,
+        state=GroupState.DELETED,
+        generation=None,
+        protocol=None,
+        leader=None,
+        members=(),
+        assignment_epoch=None,
     )
 
 
-def _is_conversion(state: GroupState, record: GroupRecord, value: GroupMetadataValue) -> bool:
+def _is_conversion(state: FoldState, record: GroupRecord, value: GroupMetadataValue) -> bool:
     """Whether this record is the second half of a conversion from KIP-848, whose first half were tombstones."""
     gone = state.gone
     return (
         record.live
         and gone is not None
-        and gone.type != "classic"
+        and gone.type != GroupType.CLASSIC
         and gone.timestamp_ms == record.timestamp_ms
         and (value.generation in (gone.generation, 0))
     )
 
 
-def _convert(state: GroupState, record: GroupRecord, value: GroupMetadataValue) -> None:
+def _convert(state: FoldState, record: GroupRecord, value: GroupMetadataValue) -> None:
     """Go on as a classic group. A rebalance among the members that stay follows at once."""
     gone, known = state.gone, state.last_generation
     _adopt(state, value)
@@ -90,12 +98,12 @@ def _convert(state: GroupState, record: GroupRecord, value: GroupMetadataValue) 
         state.picture = replace(state.picture, counters=episodes.count_reset(counters))
 
 
-def _adopt(state: GroupState, value: GroupMetadataValue) -> None:
+def _adopt(state: FoldState, value: GroupMetadataValue) -> None:
     """Take the record as the present picture, without counting how it came about."""
     state.picture = replace(
         state.picture,
-        type="classic",
-        state=STABLE if value.members else EMPTY,
+        type=GroupType.CLASSIC,
+        state=GroupState.STABLE if value.members else GroupState.EMPTY,
         protocol_type=value.protocol_type or None,
         protocol=value.protocol,
         generation=value.generation,
@@ -110,7 +118,7 @@ def _adopt(state: GroupState, value: GroupMetadataValue) -> None:
     state.last_generation = value.generation
 
 
-def _open_group(state: GroupState, record: GroupRecord, value: GroupMetadataValue) -> None:
+def _open_group(state: FoldState, record: GroupRecord, value: GroupMetadataValue) -> None:
     """Note the creation marker of the Java coordinator: the first join phase begins here."""
     came_back = bool(state.last_generation)
     since = value.current_state_timestamp
@@ -120,7 +128,7 @@ def _open_group(state: GroupState, record: GroupRecord, value: GroupMetadataValu
         state.picture = replace(state.picture, counters=episodes.count_reset(state.picture.counters))
 
 
-def _replace_members(state: GroupState, record: GroupRecord, value: GroupMetadataValue) -> None:
+def _replace_members(state: FoldState, record: GroupRecord, value: GroupMetadataValue) -> None:
     """Same generation again: a static member came back under a new id (KIP-345), or the record was repeated."""
     before, joining, due = state.picture.members, state.joining_since_ms, state.revoked_unassigned
     _adopt(state, value)
@@ -144,7 +152,7 @@ def _replacements(left: Sequence[Member], joined: Sequence[Member], at_ms: int) 
     ]
 
 
-def _step(state: GroupState, record: GroupRecord, value: GroupMetadataValue) -> None:
+def _step(state: FoldState, record: GroupRecord, value: GroupMetadataValue) -> None:
     """Take up the generation this record completes, and the ones before it that never got here."""
     before = state.picture
     members_before = by_id((*before.members, *state.changes.departed))
@@ -211,7 +219,7 @@ def _aborted(last: int | None, present: int | None, generation: int) -> int:
 
 
 def _merge_within_ms(reason: str, members: Sequence[Member]) -> int:
-    if reason != "cooperative_followup":
+    if reason != RebalanceReason.COOPERATIVE_FOLLOWUP:
         return episodes.MERGE_WITHIN_MS
     return max([FOLLOW_UP_WITHIN_MS, *(m.rebalance_timeout_ms for m in members if m.rebalance_timeout_ms)])
 
@@ -227,36 +235,36 @@ def _reason(
 ) -> str:
     """Classify what started the rebalance by what it changed; the first match wins."""
     if not after.members:
-        return "group_emptied"
+        return RebalanceReason.GROUP_EMPTIED
     if not before:
-        return "first_join"
+        return RebalanceReason.FIRST_JOIN
     return member_change(left, joined, replaced) or _reason_without_member_change(before, after, due=due)
 
 
 def member_change(left: Sequence[Member], joined: Sequence[Member], replaced: Sequence[tuple[str, str]]) -> str | None:
     """Return the reason that lies in who left and who came, null when nobody did."""
     if left and joined:
-        return "replacement" if len(replaced) == len(left) == len(joined) else "swap"
+        return RebalanceReason.REPLACEMENT if len(replaced) == len(left) == len(joined) else RebalanceReason.SWAP
     if joined:
-        return "join"
-    return "departure" if left else None
+        return RebalanceReason.JOIN
+    return RebalanceReason.DEPARTURE if left else None
 
 
 def _reason_without_member_change(before: Sequence[Member], after: GroupSnapshot, *, due: bool) -> str:
     former = {member.member_id: member for member in before}
     pairs = [(former[member.member_id], member) for member in after.members]
     if any(old.topics != new.topics for old, new in pairs):
-        return "subscription_change"
+        return RebalanceReason.SUBSCRIPTION_CHANGE
     if due:
-        return "cooperative_followup"
+        return RebalanceReason.COOPERATIVE_FOLLOWUP
     if _partition_counts(before) != _partition_counts(after.members):
-        return "topic_metadata_change"
+        return RebalanceReason.TOPIC_METADATA_CHANGE
     if any(old.rack_id != new.rack_id for old, new in pairs):
-        return "rack_change"
+        return RebalanceReason.RACK_CHANGE
     if after.protocol_type == CONNECT_PROTOCOL:
-        return "connect_internal"
+        return RebalanceReason.CONNECT_INTERNAL
     # With unchanged members only the leader's JoinGroup starts a rebalance (Kafka: classicGroupJoinExistingMember).
-    return "streams_internal" if after.protocol == STREAMS_ASSIGNOR else "leader_rejoin"
+    return RebalanceReason.STREAMS_INTERNAL if after.protocol == STREAMS_ASSIGNOR else RebalanceReason.LEADER_REJOIN
 
 
 def _partition_counts(members: Sequence[Member]) -> dict[str, int]:
@@ -274,11 +282,11 @@ def _offender(
     gone_or_come = left or joined
     if gone_or_come:
         return gone_or_come[0].member_id if len(gone_or_come) == 1 else None
-    if reason == "subscription_change":
+    if reason == RebalanceReason.SUBSCRIPTION_CHANGE:
         former = {member.member_id: member.topics for member in before.members}
         changed = [member.member_id for member in after if former.get(member.member_id) != member.topics]
         return changed[0] if len(changed) == 1 else None
-    return before.leader if reason == "leader_rejoin" else None
+    return before.leader if reason == RebalanceReason.LEADER_REJOIN else None
 
 
 # --- Members ---

@@ -15,18 +15,18 @@ from rebalance_contract import (
     KEPT_PASSING,
     Counters,
     Generation,
+    GroupType,
     Member,
     Moves,
     Partitions,
     Rebalance,
+    RebalanceOutcome,
     Settlement,
     settled,
 )
 from rebalance_streaming.groups import windows
 from rebalance_streaming.groups.identity import pair_members
-from rebalance_streaming.groups.model import Episode, GroupRecord, GroupState, Step, difference
-
-ONGOING, COMPLETED, ABORTED = "ongoing", "completed", "aborted"
+from rebalance_streaming.groups.model import Episode, FoldState, GroupRecord, Step, difference
 
 #: Two heartbeat intervals of 3 s, every client's default: a group that was stable for less was not stable.
 MERGE_WITHIN_MS = 6_000
@@ -37,7 +37,7 @@ SETTLE_AFTER_MS = 20_000
 Place = tuple[str, int]
 
 
-def begin(state: GroupState, record: GroupRecord, step: Step) -> None:
+def begin(state: FoldState, record: GroupRecord, step: Step) -> None:
     """Take up a generation: into the rebalance that goes on or just ended, or as the first of a new one."""
     former = state.episode
     if former is not None and _continues(former.rebalance, step):
@@ -55,7 +55,7 @@ def begin(state: GroupState, record: GroupRecord, step: Step) -> None:
     )
 
 
-def assign(state: GroupState, record: GroupRecord, generation: int, aborted: int) -> None:
+def assign(state: FoldState, record: GroupRecord, generation: int, aborted: int) -> None:
     """Note that a generation got its assignment, and how many before it never did."""
     counters = state.picture.counters
     counters = replace(
@@ -71,18 +71,18 @@ def assign(state: GroupState, record: GroupRecord, generation: int, aborted: int
         generations_aborted=aborted,
     )
     state.picture = replace(state.picture, counters=counters, windows=panes)
-    if state.episode is not None and state.episode.rebalance.outcome == ONGOING:
+    if state.episode is not None and state.episode.rebalance.outcome == RebalanceOutcome.ONGOING:
         state.episode = replace(
             state.episode, rebalance=_assigned(state.episode.rebalance, generation, record.timestamp_ms, aborted)
         )
 
 
-def complete(state: GroupState, record: GroupRecord) -> None:
+def complete(state: FoldState, record: GroupRecord) -> None:
     """End the rebalance that goes on, if any: the group is stable or empty now, with the members it has."""
-    if state.episode is None or state.episode.rebalance.outcome != ONGOING:
+    if state.episode is None or state.episode.rebalance.outcome != RebalanceOutcome.ONGOING:
         return
     at_ms = record.timestamp_ms
-    ended = _ended(state.episode.rebalance, state, at_ms, COMPLETED)
+    ended = _ended(state.episode.rebalance, state, at_ms, RebalanceOutcome.COMPLETED)
     wandered = _wandered(state.episode.wandered, ended)
     panes = windows.add_rebalancing(state.picture.windows, state.episode.spread_until_ms, at_ms, record.now_ms)
     ended = replace(ended, moves=_moves(ended, wandered))
@@ -92,26 +92,30 @@ def complete(state: GroupState, record: GroupRecord) -> None:
     state.picture = replace(state.picture, windows=panes, last_rebalance_ms=at_ms, rebalancing_since_ms=None)
 
 
-def abort(state: GroupState, record: GroupRecord) -> None:
+def abort(state: FoldState, record: GroupRecord) -> None:
     """End the rebalance that goes on, if any, because its group is gone; what comes after is another one."""
-    if not state.picture.members and state.episode is not None and state.episode.rebalance.outcome == COMPLETED:
+    if (
+        not state.picture.members
+        and state.episode is not None
+        and state.episode.rebalance.outcome == RebalanceOutcome.COMPLETED
+    ):
         settle(state)
         state.episode = None
-    if state.episode is not None and state.episode.rebalance.outcome == ONGOING:
-        ended = _ended(state.episode.rebalance, state, record.timestamp_ms, ABORTED)
+    if state.episode is not None and state.episode.rebalance.outcome == RebalanceOutcome.ONGOING:
+        ended = _ended(state.episode.rebalance, state, record.timestamp_ms, RebalanceOutcome.ABORTED)
         state.episode = replace(state.episode, rebalance=ended)
     state.picture = replace(state.picture, rebalancing_since_ms=None)
 
 
-def resume(state: GroupState) -> None:
+def resume(state: FoldState) -> None:
     """Take back an abortion: what looked like the group's end was a conversion."""
-    if state.episode is not None and state.episode.rebalance.outcome == ABORTED:
+    if state.episode is not None and state.episode.rebalance.outcome == RebalanceOutcome.ABORTED:
         rebalance = _reopened(state.episode.rebalance)
         state.episode = replace(state.episode, rebalance=rebalance)
         state.picture = replace(state.picture, rebalancing_since_ms=rebalance.started_before_ms)
 
 
-def settle(state: GroupState) -> None:
+def settle(state: FoldState) -> None:
     """Count the duration and the moves of an ended rebalance, once."""
     due = settlement_of(state.episode)
     if state.episode is not None and due is not None:
@@ -133,21 +137,21 @@ def settlement_of(episode: Episode | None) -> Settlement | None:
 def _continues(rebalance: Rebalance, step: Step) -> bool:
     if rebalance.completed_at_ms is None:
         return True
-    if rebalance.outcome == ABORTED:
+    if rebalance.outcome == RebalanceOutcome.ABORTED:
         return False
     return step.known_ms - rebalance.completed_at_ms <= step.merge_within_ms
 
 
-def _opened(state: GroupState, record: GroupRecord, step: Step) -> Rebalance:
+def _opened(state: FoldState, record: GroupRecord, step: Step) -> Rebalance:
     picture, generation = state.picture, step.generation
     known = state.last_generation
     return Rebalance(
         cluster=picture.cluster,
         group=picture.group,
         rebalance_id=_id_at(record),
-        type=picture.type or "classic",
+        type=picture.type or GroupType.CLASSIC,
         reason=generation.reason,
-        outcome=ONGOING,
+        outcome=RebalanceOutcome.ONGOING,
         generation_from=known if known is not None and known < generation.generation else None,
         generation_to=generation.generation,
         generations=(generation,),
@@ -179,7 +183,7 @@ def _id_at(record: GroupRecord) -> str:
     return f"{record.partition}-{record.offset}{era}"
 
 
-def _extended(rebalance: Rebalance, state: GroupState, step: Step) -> Rebalance:
+def _extended(rebalance: Rebalance, state: FoldState, step: Step) -> Rebalance:
     opened = _with_members(_reopened(rebalance), step.members_after)
     return replace(
         opened,
@@ -193,7 +197,12 @@ def _extended(rebalance: Rebalance, state: GroupState, step: Step) -> Rebalance:
 
 def _reopened(rebalance: Rebalance) -> Rebalance:
     return replace(
-        rebalance, outcome=ONGOING, completed_at_ms=None, duration_min_ms=None, duration_max_ms=None, moves=None
+        rebalance,
+        outcome=RebalanceOutcome.ONGOING,
+        completed_at_ms=None,
+        duration_min_ms=None,
+        duration_max_ms=None,
+        moves=None,
     )
 
 
@@ -211,13 +220,13 @@ def _assigned(rebalance: Rebalance, generation: int, at_ms: int, aborted: int) -
         generations=generations,
         generations_aborted=rebalance.generations_aborted + aborted,
         assigning_ms=max(0, at_ms - rebalance.started_before_ms)
-        if first and rebalance.type != "classic"
+        if first and rebalance.type != GroupType.CLASSIC
         else rebalance.assigning_ms,
         sync_ms=rebalance.sync_ms if sync_from is None else max(0, at_ms - sync_from),
     )
 
 
-def _ended(rebalance: Rebalance, state: GroupState, at_ms: int, outcome: str) -> Rebalance:
+def _ended(rebalance: Rebalance, state: FoldState, at_ms: int, outcome: RebalanceOutcome) -> Rebalance:
     assigned_ms = None if rebalance.assigning_ms is None else rebalance.started_before_ms + rebalance.assigning_ms
     return replace(
         _with_members(rebalance, state.picture.members),
@@ -244,14 +253,14 @@ def _with_members(rebalance: Rebalance, after: tuple[Member, ...]) -> Rebalance:
     )
 
 
-def _count_rebalance(state: GroupState, record: GroupRecord, reason: str) -> None:
+def _count_rebalance(state: FoldState, record: GroupRecord, reason: str) -> None:
     counters = state.picture.counters
     by_reason = {**counters.rebalances, reason: counters.rebalances.get(reason, 0) + 1}
     panes = windows.add(state.picture.windows, record.timestamp_ms, record.now_ms, rebalances=1)
     state.picture = replace(state.picture, counters=replace(counters, rebalances=by_reason), windows=panes)
 
 
-def _count_members(state: GroupState, generation: Generation) -> None:
+def _count_members(state: FoldState, generation: Generation) -> None:
     counters, returned = state.picture.counters, len(generation.replaced)
     counters = replace(
         counters,
@@ -282,7 +291,7 @@ def _owners(members: Iterable[Member], names: dict[str, str]) -> dict[Place, str
 
 
 def _before_and_after(rebalance: Rebalance) -> tuple[dict[Place, str], dict[Place, str]] | None:
-    if rebalance.type == "share":
+    if rebalance.type == GroupType.SHARE:
         return None  # several members have one partition
     before = _owners(rebalance.members_before, {})
     after = _owners(rebalance.members_after, {new: old for old, new in rebalance.replaced})

@@ -13,37 +13,44 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rebalance_contract import Generation, GroupSnapshot, Member, Partitions
+from rebalance_contract import (
+    Generation,
+    GroupSnapshot,
+    GroupState,
+    GroupType,
+    Member,
+    MemberState,
+    Partitions,
+    RebalanceOutcome,
+    RebalanceReason,
+)
 from rebalance_streaming.groups import episodes
-from rebalance_streaming.groups.classic import DELETED, EMPTY, STABLE, member_change
+from rebalance_streaming.groups.classic import member_change
 from rebalance_streaming.groups.identity import pair_members
-from rebalance_streaming.groups.model import Changes, Gone, GroupRecord, GroupState, Step, by_id
+from rebalance_streaming.groups.model import Changes, FoldState, Gone, GroupRecord, Step, by_id
 from rebalance_streaming.wire.kafka_json import uuid_text
-
-ASSIGNING, RECONCILING, NOT_READY = "Assigning", "Reconciling", "NotReady"
-MEMBER_STABLE, UNREVOKED, UNRELEASED, AWAY = "stable", "unrevoked", "unreleased", "away"
 
 #: The member epoch of a static member that left and said it would return (Kafka: LEAVE_GROUP_STATIC_MEMBER_EPOCH).
 _AWAY_EPOCH = -2
-_MEMBER_STATES = {0: MEMBER_STABLE, 1: UNREVOKED, 2: UNRELEASED}
-_STREAMS_MEMBER_STATES = {1: MEMBER_STABLE, 2: UNREVOKED, 3: UNRELEASED}
+_MEMBER_STATES = {0: MemberState.STABLE, 1: MemberState.UNREVOKED, 2: MemberState.UNRELEASED}
+_STREAMS_MEMBER_STATES = {1: MemberState.STABLE, 2: MemberState.UNREVOKED, 3: MemberState.UNRELEASED}
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    type: str
-    member_states: Mapping[int, str]
+    type: GroupType
+    member_states: Mapping[int, MemberState]
     has_member_progress: bool = True
 
 
-CONSUMER = _Kind("consumer", _MEMBER_STATES)
-SHARE = _Kind("share", _MEMBER_STATES, has_member_progress=False)
-STREAMS = _Kind("streams", _STREAMS_MEMBER_STATES)
+CONSUMER = _Kind(GroupType.CONSUMER, _MEMBER_STATES)
+SHARE = _Kind(GroupType.SHARE, _MEMBER_STATES, has_member_progress=False)
+STREAMS = _Kind(GroupType.STREAMS, _STREAMS_MEMBER_STATES)
 
-Handler = Callable[[GroupState, GroupRecord, _Kind], None]
+Handler = Callable[[FoldState, GroupRecord, _Kind], None]
 
 
-def fold_epochs(state: GroupState, record: GroupRecord) -> None:
+def fold_epochs(state: FoldState, record: GroupRecord) -> None:
     """Apply a record of one of these kinds to the given copy of the state."""
     kind, handler = HANDLERS[record.record_type]
     _take_over(state, record, kind)
@@ -57,18 +64,20 @@ def fold_epochs(state: GroupState, record: GroupRecord) -> None:
         _end_if_converged(state, record)
 
 
-def _take_over(state: GroupState, record: GroupRecord, kind: _Kind) -> None:
+def _take_over(state: FoldState, record: GroupRecord, kind: _Kind) -> None:
     """Go on with what a classic group left behind if it was converted in this very batch (spec: policy of KIP-848)."""
     gone = state.gone
     if gone is None or record.value is None or (gone.converted and gone.timestamp_ms == record.timestamp_ms):
         return
-    if not record.live or gone.type != "classic" or gone.timestamp_ms != record.timestamp_ms:
+    if not record.live or gone.type != GroupType.CLASSIC or gone.timestamp_ms != record.timestamp_ms:
         state.gone = None
         return
     counters = replace(state.picture.counters, conversions=state.picture.counters.conversions + 1)
     state.picture = replace(state.picture, type=kind.type, counters=counters)
     if gone.members:
-        state.picture = replace(state.picture, state=STABLE, generation=gone.generation, members=gone.members)
+        state.picture = replace(
+            state.picture, state=GroupState.STABLE, generation=gone.generation, members=gone.members
+        )
         # The rest of the batch must still know that its first epoch is the generation there was.
         state.gone = replace(gone, converted=True)
         episodes.resume(state)
@@ -76,7 +85,7 @@ def _take_over(state: GroupState, record: GroupRecord, kind: _Kind) -> None:
         state.gone = None
 
 
-def _on_member(state: GroupState, record: GroupRecord, kind: _Kind) -> None:
+def _on_member(state: FoldState, record: GroupRecord, kind: _Kind) -> None:
     member_id = record.member_id or ""
     known = _member(state.picture, member_id)
     if record.value is None:
@@ -112,7 +121,7 @@ def _describe(known: Member | None, member_id: str, value: Any, kind: _Kind) -> 
     )
 
 
-def _arrive(state: GroupState, member: Member) -> None:
+def _arrive(state: FoldState, member: Member) -> None:
     """Note a new member; one with the instance id of a member just removed is that one, restarted."""
     changes = state.changes
     instance = member.group_instance_id
@@ -129,7 +138,7 @@ def _arrive(state: GroupState, member: Member) -> None:
     )
 
 
-def _remove(state: GroupState, record: GroupRecord, member: Member) -> None:
+def _remove(state: FoldState, record: GroupRecord, member: Member) -> None:
     state.picture = replace(state.picture, members=tuple(each for each in state.picture.members if each is not member))
     changes = state.changes
     if member.member_id in changes.arrived:
@@ -144,17 +153,17 @@ def _remove(state: GroupState, record: GroupRecord, member: Member) -> None:
 def _was_fenced(member: Member, at_ms: int) -> bool:
     """Whether a member was removed because it did not give up partitions within its rebalance timeout."""
     limit, since = member.rebalance_timeout_ms, member.state_since_ms
-    return member.state == UNREVOKED and limit is not None and since is not None and at_ms - since >= limit
+    return member.state == MemberState.UNREVOKED and limit is not None and since is not None and at_ms - since >= limit
 
 
-def _on_current(state: GroupState, record: GroupRecord, kind: _Kind) -> None:
+def _on_current(state: FoldState, record: GroupRecord, kind: _Kind) -> None:
     """What a member has and is about. Its tombstone comes with the member's own, which removes it."""
     if record.value is None:
         return
     value, member_id = record.value, record.member_id or ""
     known = _member(state.picture, member_id) or Member(member_id, "", "")
     away = value.member_epoch == _AWAY_EPOCH
-    member_state = AWAY if away else kind.member_states.get(value.state, f"unknown ({value.state})")
+    member_state = MemberState.AWAY if away else kind.member_states.get(value.state, f"unknown ({value.state})")
     same = known.state == member_state
     _put(
         state,
@@ -169,11 +178,11 @@ def _on_current(state: GroupState, record: GroupRecord, kind: _Kind) -> None:
     )
 
 
-def _assigned(state: GroupState, value: Any, kind: _Kind) -> Partitions:
+def _assigned(state: FoldState, value: Any, kind: _Kind) -> Partitions:
     return _tasks(value.active_tasks) if kind is STREAMS else _topics(state, value.assigned_partitions)
 
 
-def _pending(state: GroupState, value: Any, kind: _Kind) -> Partitions | None:
+def _pending(state: FoldState, value: Any, kind: _Kind) -> Partitions | None:
     if kind is SHARE:
         return None
     if kind is STREAMS:
@@ -181,7 +190,7 @@ def _pending(state: GroupState, value: Any, kind: _Kind) -> Partitions | None:
     return _topics(state, value.partitions_pending_revocation) or None
 
 
-def _on_target_member(state: GroupState, record: GroupRecord, kind: _Kind) -> None:
+def _on_target_member(state: FoldState, record: GroupRecord, kind: _Kind) -> None:
     known = _member(state.picture, record.member_id or "")
     if known is None and record.value is not None:
         known = Member(record.member_id or "", "", "")
@@ -197,7 +206,7 @@ def _on_target_member(state: GroupState, record: GroupRecord, kind: _Kind) -> No
     )
 
 
-def _on_target(state: GroupState, record: GroupRecord, _kind: _Kind) -> None:
+def _on_target(state: FoldState, record: GroupRecord, _kind: _Kind) -> None:
     if record.value is None:
         return
     epoch, before = record.value.assignment_epoch, state.picture.assignment_epoch
@@ -207,16 +216,16 @@ def _on_target(state: GroupState, record: GroupRecord, _kind: _Kind) -> None:
     episodes.assign(state, record, epoch, _unassigned_before(state, epoch))
 
 
-def _converting(state: GroupState, record: GroupRecord, epoch: int) -> bool:
+def _converting(state: FoldState, record: GroupRecord, epoch: int) -> bool:
     gone = state.gone
     if gone is None or not gone.converted:
         return False
     return gone.timestamp_ms == record.timestamp_ms and gone.generation == epoch
 
 
-def _unassigned_before(state: GroupState, epoch: int) -> int:
+def _unassigned_before(state: FoldState, epoch: int) -> int:
     """Epochs of the running rebalance before this one for which no target was ever computed."""
-    if state.episode is None or state.episode.rebalance.outcome != episodes.ONGOING:
+    if state.episode is None or state.episode.rebalance.outcome != RebalanceOutcome.ONGOING:
         return 0
     generations = state.episode.rebalance.generations
     return sum(each.generation < epoch and each.assigned_at_ms is None for each in generations) - sum(
@@ -224,7 +233,7 @@ def _unassigned_before(state: GroupState, epoch: int) -> int:
     )
 
 
-def _on_metadata(state: GroupState, record: GroupRecord, kind: _Kind) -> None:
+def _on_metadata(state: FoldState, record: GroupRecord, kind: _Kind) -> None:
     if record.value is None:
         _forget(state, record, kind)
         return
@@ -237,7 +246,7 @@ def _on_metadata(state: GroupState, record: GroupRecord, kind: _Kind) -> None:
     state.changes, state.last_generation = Changes(), epoch
 
 
-def _step(state: GroupState, record: GroupRecord, kind: _Kind, *, hash_changed: bool) -> None:
+def _step(state: FoldState, record: GroupRecord, kind: _Kind, *, hash_changed: bool) -> None:
     """Take up a new group epoch: it is the beginning of a rebalance."""
     if state.last_generation is not None and record.value.epoch < state.last_generation:
         state.picture = replace(state.picture, counters=episodes.count_reset(state.picture.counters))
@@ -270,7 +279,7 @@ def _step(state: GroupState, record: GroupRecord, kind: _Kind, *, hash_changed: 
 
 
 def _reason(
-    state: GroupState,
+    state: FoldState,
     changes: Changes,
     before: tuple[Member, ...],
     arrived: list[Member],
@@ -279,24 +288,24 @@ def _reason(
     hash_changed: bool,
 ) -> str:
     if not state.picture.members:
-        return "group_emptied"
+        return RebalanceReason.GROUP_EMPTIED
     if arrived and not before:
-        return "first_join"
+        return RebalanceReason.FIRST_JOIN
     by_members = member_change(changes.departed, arrived, replaced)
     return by_members or _reason_without_member_change(changes, hash_changed=hash_changed)
 
 
 def _reason_without_member_change(changes: Changes, *, hash_changed: bool) -> str:
     if changes.subscriptions or "regex" in changes.others:
-        return "subscription_change"
+        return RebalanceReason.SUBSCRIPTION_CHANGE
     if changes.racks:
-        return "rack_change"
+        return RebalanceReason.RACK_CHANGE
     if "topology" in changes.others:
-        return "streams_internal"
-    return "topic_metadata_change" if hash_changed else "other"
+        return RebalanceReason.STREAMS_INTERNAL
+    return RebalanceReason.TOPIC_METADATA_CHANGE if hash_changed else RebalanceReason.OTHER
 
 
-def _forget(state: GroupState, record: GroupRecord, kind: _Kind) -> None:
+def _forget(state: FoldState, record: GroupRecord, kind: _Kind) -> None:
     picture = state.picture
     if picture.type != kind.type:
         return
@@ -305,11 +314,11 @@ def _forget(state: GroupState, record: GroupRecord, kind: _Kind) -> None:
     state.gone = Gone(kind.type, record.timestamp_ms, picture.generation, members)
     state.changes, state.metadata_hash, state.topology_epoch = Changes(), None, None
     state.picture = replace(
-        state.picture, state=DELETED, generation=None, assignment_epoch=None, leader=None, members=()
+        state.picture, state=GroupState.DELETED, generation=None, assignment_epoch=None, leader=None, members=()
     )
 
 
-def _on_topics(state: GroupState, record: GroupRecord, _kind: _Kind) -> None:
+def _on_topics(state: FoldState, record: GroupRecord, _kind: _Kind) -> None:
     """Types 4, 9 and 15 pair topic ids with names."""
     if record.value is None:
         return
@@ -320,39 +329,39 @@ def _on_topics(state: GroupState, record: GroupRecord, _kind: _Kind) -> None:
         state.changes = replace(state.changes, others=(*state.changes.others, "share_state"))
 
 
-def _on_regex(state: GroupState, _record: GroupRecord, _kind: _Kind) -> None:
+def _on_regex(state: FoldState, _record: GroupRecord, _kind: _Kind) -> None:
     state.changes = replace(state.changes, others=(*state.changes.others, "regex"))
 
 
-def _on_topology(state: GroupState, record: GroupRecord, _kind: _Kind) -> None:
+def _on_topology(state: FoldState, record: GroupRecord, _kind: _Kind) -> None:
     if record.value is not None:
         state.topology_epoch = record.value.epoch
         state.changes = replace(state.changes, others=(*state.changes.others, "topology"))
 
 
-def _group_state(state: GroupState, kind: _Kind) -> str:
+def _group_state(state: FoldState, kind: _Kind) -> str:
     """Derive the group's state as the coordinator does."""
     picture = state.picture
     if not picture.members:
-        return EMPTY
+        return GroupState.EMPTY
     if kind is SHARE:
-        return STABLE
-    return STABLE if _converged(picture) else _moving_state(picture)
+        return GroupState.STABLE
+    return GroupState.STABLE if _converged(picture) else _moving_state(picture)
 
 
 def _moving_state(picture: GroupSnapshot) -> str:
     behind = picture.assignment_epoch is None or (picture.generation or 0) > picture.assignment_epoch
-    return ASSIGNING if behind else RECONCILING
+    return GroupState.ASSIGNING if behind else GroupState.RECONCILING
 
 
 def _converged(picture: GroupSnapshot) -> bool:
     target = picture.assignment_epoch
     if target is None or (picture.generation or 0) > target:
         return False
-    return all(member.state == MEMBER_STABLE and member.epoch == target for member in picture.members)
+    return all(member.state == MemberState.STABLE and member.epoch == target for member in picture.members)
 
 
-def _end_if_converged(state: GroupState, record: GroupRecord) -> None:
+def _end_if_converged(state: FoldState, record: GroupRecord) -> None:
     picture = state.picture
     # In the middle of an operation's records nothing is settled: its group epoch comes last.
     if state.changes.departed or state.changes.arrived:
@@ -366,8 +375,8 @@ def _end_if_converged(state: GroupState, record: GroupRecord) -> None:
         episodes.complete(state, record)
 
 
-def _complete_empty_epoch(state: GroupState, record: GroupRecord, epoch: int) -> None:
-    if state.episode is None or state.episode.rebalance.outcome != episodes.ONGOING:
+def _complete_empty_epoch(state: FoldState, record: GroupRecord, epoch: int) -> None:
+    if state.episode is None or state.episode.rebalance.outcome != RebalanceOutcome.ONGOING:
         return
     last = state.episode.rebalance.generations[-1]
     if last.generation == epoch and last.assigned_at_ms is None:
@@ -381,12 +390,12 @@ def _member(picture: GroupSnapshot, member_id: str) -> Member | None:
     return next((member for member in picture.members if member.member_id == member_id), None)
 
 
-def _put(state: GroupState, member: Member) -> None:
+def _put(state: FoldState, member: Member) -> None:
     others = (each for each in state.picture.members if each.member_id != member.member_id)
     state.picture = replace(state.picture, members=by_id((*others, member)))
 
 
-def _topics(state: GroupState, topics: Iterable[Any]) -> Partitions:
+def _topics(state: FoldState, topics: Iterable[Any]) -> Partitions:
     named: Partitions = {}
     for each in topics:
         topic_id = uuid_text(each.topic_id)
@@ -398,7 +407,7 @@ def _tasks(tasks: Iterable[Any]) -> Partitions:
     return {each.subtopology_id: sorted(each.partitions) for each in tasks}
 
 
-def name_topic(state: GroupState, topic_id: str, name: str) -> None:
+def name_topic(state: FoldState, topic_id: str, name: str) -> None:
     """Learn a topic's name: it replaces the id wherever that stood for it."""
     if state.topic_names.get(topic_id) == name:
         return
@@ -421,7 +430,7 @@ def _rename(member: Member, topic_id: str, name: str) -> Member:
     )
 
 
-def _learn_only_topic(state: GroupState) -> None:
+def _learn_only_topic(state: FoldState) -> None:
     """Where all members subscribe to one topic only, the one id in their assignments is that topic's."""
     members = state.picture.members
     if not members or len(members[0].topics) != 1:

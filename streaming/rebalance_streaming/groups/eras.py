@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from rebalance_contract import GroupType
 from rebalance_streaming.groups import episodes
 from rebalance_streaming.groups.epochs import HANDLERS
-from rebalance_streaming.groups.model import Changes, GroupRecord, GroupState
+from rebalance_streaming.groups.model import Changes, FoldState, GroupRecord
 
-_CLASSIC_TYPES = (None, "classic", "simple")
+_CLASSIC_TYPES = (None, GroupType.CLASSIC, GroupType.SIMPLE)
 
 
-def begin_era(state: GroupState, record: GroupRecord) -> None:
+def begin_era(state: FoldState, record: GroupRecord) -> None:
     """Prepare the given copy of a state for the first record of a higher era."""
     if not _is_last_record_gone(state, record):
         return
@@ -27,14 +28,14 @@ def begin_era(state: GroupState, record: GroupRecord) -> None:
         _forget_members(state, record)
 
 
-def _is_last_record_gone(state: GroupState, record: GroupRecord) -> bool:
+def _is_last_record_gone(state: FoldState, record: GroupRecord) -> bool:
     at = state.picture
     if at.log_offset is None:
         return False
     return at.log_partition != record.partition or record.offset <= at.log_offset
 
 
-def _continue_classic(state: GroupState, record: GroupRecord) -> None:
+def _continue_classic(state: FoldState, record: GroupRecord) -> None:
     """Let the record complete a generation, though its number may be a known one, and count no rounds before it."""
     state.joining_since_ms, state.revoked_unassigned, state.changes, state.gone = None, False, Changes(), None
     known, generation = state.last_generation, 0 if record.value is None else record.value.generation
@@ -45,7 +46,7 @@ def _continue_classic(state: GroupState, record: GroupRecord) -> None:
     state.last_generation = generation - 1
 
 
-def _forget_members(state: GroupState, record: GroupRecord) -> None:
+def _forget_members(state: FoldState, record: GroupRecord) -> None:
     episodes.abort(state, record)
     if state.last_generation is not None and record.live:
         state.picture = replace(state.picture, counters=episodes.count_reset(state.picture.counters))

@@ -16,7 +16,7 @@ from rebalance_streaming.groups import episodes
 from rebalance_streaming.groups.classic import fold_classic
 from rebalance_streaming.groups.epochs import HANDLERS, fold_epochs
 from rebalance_streaming.groups.eras import begin_era
-from rebalance_streaming.groups.model import GroupRecord, GroupState
+from rebalance_streaming.groups.model import FoldState, GroupRecord
 
 GROUP_METADATA = 2
 
@@ -24,7 +24,7 @@ GROUP_METADATA = 2
 FOLDED_TYPES = frozenset({GROUP_METADATA, *HANDLERS})
 
 
-def fold(state: GroupState, record: GroupRecord) -> tuple[GroupState, tuple[Rebalance, ...]]:
+def fold(state: FoldState, record: GroupRecord) -> tuple[FoldState, tuple[Rebalance, ...]]:
     """Apply one record. Returns the new state and the rebalance it began, continued or ended, if any."""
     if _is_repetition(state, record):
         return state, ()
@@ -40,21 +40,21 @@ def fold(state: GroupState, record: GroupRecord) -> tuple[GroupState, tuple[Reba
     return after, _changed_rebalance(state, after)
 
 
-def _settle_if_due(state: GroupState, record: GroupRecord) -> None:
+def _settle_if_due(state: FoldState, record: GroupRecord) -> None:
     """Count what readers have counted by the time of this record: a generation that follows comes too late for it."""
     due = state.picture.settlement
     if due is not None and record.timestamp_ms >= due.at_ms:
         episodes.settle(state)
 
 
-def _is_repetition(state: GroupState, record: GroupRecord) -> bool:
+def _is_repetition(state: FoldState, record: GroupRecord) -> bool:
     at = state.picture
     if at.log_offset is None or at.log_partition != record.partition:
         return False
     return (record.log_era, record.offset) <= (at.log_era, at.log_offset)
 
 
-def _move_to(state: GroupState, record: GroupRecord) -> None:
+def _move_to(state: FoldState, record: GroupRecord) -> None:
     """Move the state's log position and times to the record."""
     seen = state.picture.first_seen_ms
     state.picture = replace(
@@ -68,7 +68,7 @@ def _move_to(state: GroupState, record: GroupRecord) -> None:
     )
 
 
-def _changed_rebalance(before: GroupState, after: GroupState) -> tuple[Rebalance, ...]:
+def _changed_rebalance(before: FoldState, after: FoldState) -> tuple[Rebalance, ...]:
     old = None if before.episode is None else before.episode.rebalance
     new = None if after.episode is None else after.episode.rebalance
     return () if new is None or new is old else (new,)

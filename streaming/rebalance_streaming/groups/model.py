@@ -118,7 +118,7 @@ class Step:
 
 
 @dataclass(slots=True)
-class GroupState:
+class FoldState:
     """Everything remembered of one group between records; serialised whole. The fold changes only copies of it.
 
     `joining_since_ms` is set while a classic group is in a join phase whose start the log shows.
@@ -140,23 +140,23 @@ class GroupState:
     topology_epoch: int | None = None
 
 
-def new_state(cluster: str, group: str) -> GroupState:
+def new_state(cluster: str, group: str) -> FoldState:
     """Return the state of a group of which no record has been read."""
-    return GroupState(picture=GroupSnapshot(cluster=cluster, group=group))
+    return FoldState(picture=GroupSnapshot(cluster=cluster, group=group))
 
 
-def dump_state(state: GroupState) -> bytes:
+def dump_state(state: FoldState) -> bytes:
     """Serialise for the state store. Fields may be added with a default; older blobs then still load."""
     return _encoder.encode(state)
 
 
-def load_state(blob: bytes) -> GroupState:
+def load_state(blob: bytes) -> FoldState:
     """Read a state back. Raises msgspec.MsgspecError for bytes that are none."""
     return _decoder.decode(blob)
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(GroupState)
+_decoder = msgspec.msgpack.Decoder(FoldState)
 
 
 def by_id(members: Iterable[Member]) -> tuple[Member, ...]:

@@ -12,19 +12,17 @@ from dataclasses import replace
 
 import msgspec
 
-from rebalance_contract import Probe, Rebalance
+from rebalance_contract import SETTLED_STATES, STATES_OF, GroupType, Probe, Rebalance, read_state
 from rebalance_streaming.groups import windows
-from rebalance_streaming.groups.classic import EMPTY, STABLE
 from rebalance_streaming.groups.episodes import settlement_of
 from rebalance_streaming.groups.epochs import name_topic
-from rebalance_streaming.groups.model import GroupState
+from rebalance_streaming.groups.model import FoldState
 
-PREPARING, COMPLETING = "PreparingRebalance", "CompletingRebalance"
+#: The states of a classic group that are taken from probes.
+_STATES = frozenset(STATES_OF[GroupType.CLASSIC])
 
-_STATES = {name.lower(): name for name in (PREPARING, COMPLETING, STABLE, EMPTY)}
 
-
-def observe(state: GroupState, probe: Probe) -> tuple[GroupState, tuple[Rebalance, ...]]:
+def observe(state: FoldState, probe: Probe) -> tuple[FoldState, tuple[Rebalance, ...]]:
     """Take up a probe. Returns the new state and the rebalance whose bounds it narrowed, if any."""
     if state.sighting.probed_ms is not None and probe.probed_at_ms <= state.sighting.probed_ms:
         return state, ()
@@ -42,11 +40,11 @@ def observe(state: GroupState, probe: Probe) -> tuple[GroupState, tuple[Rebalanc
     return after, () if new is None or new is old else (new,)
 
 
-def _see_state(state: GroupState, probe: Probe) -> None:
-    name = _STATES.get(probe.state.lower()) if isinstance(probe.state, str) else None
-    if name is None or state.picture.type not in (None, "classic"):
+def _see_state(state: FoldState, probe: Probe) -> None:
+    name = read_state(probe.state) if isinstance(probe.state, str) else None
+    if name not in _STATES or state.picture.type not in (None, GroupType.CLASSIC):
         return
-    settled, at_ms = name in (STABLE, EMPTY), probe.probed_at_ms
+    settled, at_ms = name in SETTLED_STATES, probe.probed_at_ms
     if not settled and isinstance(probe.settled_at_ms, int):
         _see_settled(state, probe.settled_at_ms)
     known_ms = state.picture.updated_at_ms
@@ -57,11 +55,11 @@ def _see_state(state: GroupState, probe: Probe) -> None:
     state.sighting = replace(
         state.sighting, settled_ms=at_ms if settled else state.sighting.settled_ms, rebalancing_ms=since
     )
-    if state.picture.type == "classic":
+    if state.picture.type == GroupType.CLASSIC:
         state.picture = replace(state.picture, state=name, rebalancing_since_ms=since)
 
 
-def _see_settled(state: GroupState, at_ms: int) -> None:
+def _see_settled(state: FoldState, at_ms: int) -> None:
     """Take up that the group was settled at a time that no probe was published of."""
     known_ms, settled_ms = state.picture.updated_at_ms, state.sighting.settled_ms
     if known_ms is not None and at_ms <= known_ms:
@@ -70,7 +68,7 @@ def _see_settled(state: GroupState, at_ms: int) -> None:
         state.sighting = replace(state.sighting, settled_ms=at_ms)
 
 
-def _narrow(state: GroupState, at_ms: int, *, settled: bool) -> None:
+def _narrow(state: FoldState, at_ms: int, *, settled: bool) -> None:
     """Use a probe that is older than the last record: it may have seen the start of the rebalance that record ended."""
     if state.episode is None or state.episode.settled:
         return

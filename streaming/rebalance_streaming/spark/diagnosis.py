@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from rebalance_contract import topics
+from rebalance_contract import Party, topics
 from rebalance_contract.bounds import MAX_ROW_BYTES
 from rebalance_streaming.cluster import Cluster
 from rebalance_streaming.config import StreamConfig
@@ -22,7 +22,7 @@ from rebalance_streaming.diagnosis.frames import InputRow
 from rebalance_streaming.diagnosis.process import DiagnosisProcess
 from rebalance_streaming.spark.source import StartingOffsets, source_options, starting_options
 
-DIAGNOSIS = "diagnosis"
+DIAGNOSIS = Party.DIAGNOSIS.value
 INPUTS = (topics.GROUPS, topics.REBALANCES, topics.ACTIVITY)
 #: Rows per batch: at the largest size that a row may have they still fit into the driver's memory.
 _ROWS_AT_ONCE = 10_000

@@ -16,11 +16,12 @@ from rebalance_streaming.cluster import Cluster
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.engine.engine import ACTIVITY
 from rebalance_streaming.input_watcher import InputWatcher, read_totals
+from rebalance_streaming.log_watch import IncidentKind
 from rebalance_streaming.spark.diagnosis import DIAGNOSIS
 from rebalance_streaming.spark.membership import MEMBERSHIP
 from rebalance_streaming.spark.supervision import SupervisedQuery
 
-_NEEDS_A_START = frozenset({"partitions_added", "rewound", "made_anew"})
+_NEEDS_A_START = frozenset({IncidentKind.PARTITIONS_ADDED, IncidentKind.REWOUND, IncidentKind.MADE_ANEW})
 
 
 def inputs_of(config: StreamConfig) -> dict[str, tuple[str, ...]]:

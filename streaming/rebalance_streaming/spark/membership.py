@@ -22,6 +22,8 @@ from rebalance_contract import (
     ContractError,
     CountActivity,
     GroupSnapshot,
+    GroupState,
+    Party,
     Probe,
     ProbeActivity,
     QuarantineCount,
@@ -35,15 +37,14 @@ from rebalance_streaming.activity.counting import Tally
 from rebalance_streaming.activity.probes import unpack_probe
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.groups import counts
-from rebalance_streaming.groups.classic import DELETED
 from rebalance_streaming.groups.fold import FOLDED_TYPES, GROUP_METADATA, fold
-from rebalance_streaming.groups.model import GroupRecord, GroupState, dump_state, load_state, new_state
+from rebalance_streaming.groups.model import FoldState, GroupRecord, dump_state, load_state, new_state
 from rebalance_streaming.groups.probing import observe
 from rebalance_streaming.spark.source import is_offset_commit
 from rebalance_streaming.wire.decode import Outcome, decode_record
 from rebalance_streaming.wire.partitioner import partition_for_group
 
-MEMBERSHIP = "membership"
+MEMBERSHIP = Party.MEMBERSHIP.value
 #: Keys of Spark's state: groups are spread over so many. More would touch more keys per batch, fewer spread less work.
 BUCKETS = 32
 #: In place of a bucket: the query's own totals.
@@ -203,7 +204,7 @@ class GroupProcessor(StatefulProcessor):
                 after.set_aside("group", error)
                 continue
             outputs += told
-            if state is not None and state.picture.state == DELETED:
+            if state is not None and state.picture.state == GroupState.DELETED:
                 after.deleted.append((state.picture.updated_at_ms or 0, group))
         outputs += self._forget(after)
         if after.quarantined != own.quarantined:
@@ -212,7 +213,7 @@ class GroupProcessor(StatefulProcessor):
             self._own.update((_encoder.encode(after),))
         return outputs
 
-    def _fold_group(self, group: str, rows: list[Row], bucket: _Bucket) -> tuple[GroupState | None, list[Output]]:
+    def _fold_group(self, group: str, rows: list[Row], bucket: _Bucket) -> tuple[FoldState | None, list[Output]]:
         """Fold one group's envelopes; returns its state, null for one of which there still is nothing to know."""
         kept = self._groups.getValue((group,))
         before = new_state(self._config.cluster, group) if kept is None else load_state(bytes(kept[0]))
@@ -282,7 +283,11 @@ class GroupProcessor(StatefulProcessor):
         for group in due:
             found = self._groups.getValue((group,))
             picture = None if found is None else load_state(bytes(found[0])).picture
-            if picture is not None and picture.state == DELETED and (picture.updated_at_ms or 0) <= horizon_ms:
+            if (
+                picture is not None
+                and picture.state == GroupState.DELETED
+                and (picture.updated_at_ms or 0) <= horizon_ms
+            ):
                 self._groups.removeKey((group,))
                 outputs.append((self._config.groups_topic, f"{self._config.cluster}/{group}", None))
         return outputs

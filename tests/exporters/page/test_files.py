@@ -11,6 +11,7 @@ from starlette.applications import Starlette
 
 from rebalance_exporters import page
 from rebalance_exporters.page import CONTENT_SECURITY_POLICY, load_assets, page_routes
+from rebalance_exporters.page.sets import render
 
 STATIC = Path(page.__file__).parent / "static"
 NAMES = sorted(path.name for path in STATIC.iterdir())
@@ -100,3 +101,8 @@ def test_every_file_is_used_and_every_used_file_is_there() -> None:
     for script in STATIC.glob("*.js"):
         named |= set(re.findall(r'from "\./([^"]+)"', script.read_text()))
     assert named | {"index.html"} == set(NAMES)
+
+
+def test_the_sets_of_the_page_are_those_of_the_contract() -> None:
+    """Whoever changes a set runs `make docs`."""
+    assert (STATIC / "sets.js").read_text() == render()

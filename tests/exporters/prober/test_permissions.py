@@ -26,7 +26,7 @@ from kafka.structs import OffsetAndMetadata
 
 from exporters.prober.probing import Probed, make_config, probing
 from exporters.prober.test_probe_broker import AUTHORIZED, create_topic, produce, publish_commit
-from rebalance_contract import topics
+from rebalance_contract import QUERIES, topics
 from rebalance_exporters.config import ExportConfig
 from rebalance_exporters.consumer import TopicReader
 from rebalance_exporters.view import TOPICS, View
@@ -194,7 +194,7 @@ def revoke_settings(bootstrap: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("process", "parties"), [("stream", topics.QUERIES), ("probe", ("prober",)), ("export", ("exporter",))]
+    ("process", "parties"), [("stream", QUERIES), ("probe", ("prober",)), ("export", ("exporter",))]
 )
 def test_what_is_documented_follows_the_table_of_topics(process, parties):
     """A process may read and write what the table says it does; the prober, granted topic by topic, no other."""

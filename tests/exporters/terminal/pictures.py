@@ -11,6 +11,7 @@ from rebalance_contract import (
     Counters,
     Evidence,
     Finding,
+    FindingState,
     Generation,
     GroupSnapshot,
     Member,
@@ -20,7 +21,7 @@ from rebalance_contract import (
     Subject,
     SubjectMember,
 )
-from rebalance_exporters.terminal.answers import FindingRow, Overview, OverviewRow, RebalanceRow, WindowRow
+from rebalance_contract.api import FindingMark, Overview, OverviewRow, OverviewWindow, RebalanceRow
 
 #: 2026-09-21 13:33:20 UTC.
 NOW_MS = 1_790_000_000_000
@@ -215,8 +216,39 @@ ENRICHER = GroupSnapshot(
     coordinator=3,
 )
 
-ENRICHER_ROW = OverviewRow(
+
+def _mark(finding_id: str, rule: str, severity: str, summary: str, confidence: float, *, primary: bool = False):
+    return FindingMark(finding_id, rule, severity, summary, confidence, FindingState.FIRING, NOW_MS, primary)
+
+
+BARE_ROW = OverviewRow(
     cluster="prod",
+    group="new",
+    state=None,
+    state_since_ms=None,
+    type=None,
+    protocol=None,
+    generation=None,
+    members=None,
+    idle_members=None,
+    assigned_partitions=None,
+    coordinator=None,
+    owner=None,
+    windows={},
+    rebalances_total=0,
+    lost_partition_seconds_total=0.0,
+    last_rebalance_ms=None,
+    lag=None,
+    time_lag_ms=None,
+    commit_age_ms=None,
+    lag_slope=None,
+    heartbeat_headroom_ratio=None,
+    poll_gap_max_seconds=None,
+    findings=(),
+)
+
+ENRICHER_ROW = replace(
+    BARE_ROW,
     group="payments-enricher",
     state="Stable",
     state_since_ms=NOW_MS - 3 * MINUTE_MS,
@@ -229,22 +261,22 @@ ENRICHER_ROW = OverviewRow(
     coordinator=3,
     owner="team-payments",
     windows={
-        "1m": WindowRow(0, 0, 0.0, 0.0),
-        "5m": WindowRow(5, 9, 0.4, 310.0),
-        "15m": WindowRow(14, 27, 0.38, 2_052.0),
+        "1m": OverviewWindow(0, 0, 0.0, 0.0),
+        "5m": OverviewWindow(5, 9, 0.4, 310.0),
+        "15m": OverviewWindow(14, 27, 0.38, 2_052.0),
     },
     rebalances_total=14,
     lost_partition_seconds_total=2_100.0,
     last_rebalance_ms=LOSS.completed_at_ms,
     lag=1_900_000,
     findings=(
-        FindingRow("f-1", STARVED.rule, "ticket", STARVED.summary, 0.97, primary=True),
-        FindingRow("f-2", TWICE.rule, "ticket", TWICE.summary, 0.75),
+        _mark("f-1", STARVED.rule, "ticket", STARVED.summary, 0.97, primary=True),
+        _mark("f-2", TWICE.rule, "ticket", TWICE.summary, 0.75),
     ),
 )
 
-CALM_ROW = OverviewRow(
-    cluster="prod",
+CALM_ROW = replace(
+    BARE_ROW,
     group="billing",
     state="Stable",
     state_since_ms=NOW_MS - 600 * MINUTE_MS,
@@ -254,13 +286,13 @@ CALM_ROW = OverviewRow(
     members=3,
     assigned_partitions=30,
     coordinator=3,
-    windows={name: WindowRow(0, 0, 0.0, 0.0) for name in ("1m", "5m", "15m")},
+    windows={name: OverviewWindow(0, 0, 0.0, 0.0) for name in ("1m", "5m", "15m")},
     rebalances_total=2,
     lag=0,
 )
 
-STUCK_ROW = OverviewRow(
-    cluster="prod",
+STUCK_ROW = replace(
+    BARE_ROW,
     group="ledger",
     state="PreparingRebalance",
     state_since_ms=NOW_MS - 41_000,
@@ -269,11 +301,9 @@ STUCK_ROW = OverviewRow(
     members=2,
     assigned_partitions=6,
     coordinator=1,
-    windows={"15m": WindowRow(1, 1, 0.05, None)},
-    findings=(FindingRow("f-9", "stalled_member_join_barrier", "page", "c1 does not poll.", 0.9, primary=True),),
+    windows={"15m": OverviewWindow(1, 1, 0.05, 0.0)},
+    findings=(_mark("f-9", "stalled_member_join_barrier", "page", "c1 does not poll.", 0.9, primary=True),),
 )
-
-BARE_ROW = OverviewRow(cluster="prod", group="new")
 
 OVERVIEW = Overview(
     at_ms=NOW_MS,

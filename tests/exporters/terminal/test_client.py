@@ -9,8 +9,8 @@ import threading
 import pytest
 
 from exporters.terminal.pictures import HOSTILE
+from rebalance_contract import gravity
 from rebalance_exporters.terminal.access import Access
-from rebalance_exporters.terminal.answers import gravity
 from rebalance_exporters.terminal.client import Api, ApiError, UnreachableError
 
 

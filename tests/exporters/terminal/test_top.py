@@ -11,9 +11,10 @@ import pytest
 from exporters.terminal.answering import Exporter, answering, enricher
 from exporters.terminal.pictures import BARE_ROW, BROKER, CALM_ROW, ENRICHER_ROW, HOSTILE, OVERVIEW, STALE, STUCK_ROW
 from exporters.terminal.running import hold_to_golden
+from rebalance_contract import Severity
+from rebalance_contract.api import OverviewWindow
 from rebalance_exporters.terminal import commands, top
 from rebalance_exporters.terminal.access import Access
-from rebalance_exporters.terminal.answers import SEVERITIES, WindowRow
 from rebalance_exporters.terminal.client import Api
 from rebalance_exporters.terminal.screen import Screen
 from waiting import wait_for
@@ -51,7 +52,7 @@ def test_rows_stand_in_the_wanted_order(monitor, sort, groups):
 def test_the_options_offer_every_order_there_is():
     """And the severities that the contract has."""
     assert set(commands.SORTS) == set(top.SORTS)
-    assert commands.SEVERITIES == SEVERITIES
+    assert tuple(Severity) == commands.SEVERITIES
 
 
 def test_a_limit_is_said(monitor):
@@ -174,7 +175,7 @@ def test_the_live_table_keeps_fresh_and_outlives_the_exporter(monkeypatch):
         watching.start()
         try:
             wait_for(lambda: "payments-enricher" in shown(), shown)
-            fresh = replace(ENRICHER_ROW, group="newcomer", windows={"15m": WindowRow(lost_partition_seconds=9_999.0)})
+            fresh = replace(ENRICHER_ROW, group="newcomer", windows={"15m": OverviewWindow(1, 1, 0.1, 9_999.0)})
             exporter.answers["overview"] = replace(OVERVIEW, groups=(*OVERVIEW.groups, fresh))
             wait_for(lambda: "newcomer" in shown(), shown)
             exporter.answers["overview"] = (503, b"")

@@ -3,9 +3,9 @@
 import { el, named, timed } from "./dom.js";
 import { plural } from "./figures.js";
 import { rebalanceLink } from "./links.js";
+import { FindingState, SOURCES } from "./sets.js";
 import { memberName, severityBadge, words } from "./words.js";
 
-const SOURCES = { log: "group log", commits: "commits", probes: "probes", client_metrics: "client metrics", zookeeper: "ZooKeeper" };
 const LINKED = 6;
 
 /** Make the article of a finding. `rebalanceId`: the rebalance it is shown with, which needs no link. */
@@ -23,7 +23,7 @@ export function findingArticle(finding, { clock, nowMs, rebalanceId = null }) {
 }
 
 function standing(finding, clock, nowMs) {
-  const since = finding.state === "firing" ? "since " : "resolved; since ";
+  const since = finding.state === FindingState.FIRING ? "since " : "resolved; since ";
   const of = finding.rebalances ? `, ${finding.primary ? "cause of" : "seen in"} ${plural(finding.rebalances, "rebalance")}` : "";
   return [`${Math.round(finding.confidence * 100)}% sure, ${since}`, timed(finding.started_at_ms, clock.near(finding.started_at_ms, nowMs)), of];
 }

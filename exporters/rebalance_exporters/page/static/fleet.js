@@ -5,6 +5,7 @@
 import { el, named, nodes, refill } from "./dom.js";
 import { UNKNOWN, amount, percent, plural, span } from "./figures.js";
 import { groupLink } from "./links.js";
+import { Severity } from "./sets.js";
 import { keyOf } from "./store.js";
 import { compare, gravity, isUnsettled, severityBadge, stateMark, stateText, words } from "./words.js";
 
@@ -247,7 +248,7 @@ export function verdict(rows) {
   const unsettled = rows.filter(isUnsettled).length;
   const now = unsettled ? `${unsettled} rebalancing now` : "none rebalancing now";
   if (!acting.length) return `None of ${all} has a finding to act on; ${now}.`;
-  const paging = acting.filter((row) => gravest(row) > gravity("ticket") + 1).length;
+  const paging = acting.filter((row) => gravest(row) > gravity(Severity.TICKET) + 1).length;
   const verb = acting.length === 1 ? "has" : "have";
   const grave = paging ? `, ${paging} to act on at once` : "";
   return `${acting.length} of ${all} ${verb} a finding to act on${grave}; ${now}.`;

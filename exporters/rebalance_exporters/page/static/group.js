@@ -4,6 +4,7 @@ import { el, named, refill, timed } from "./dom.js";
 import { UNKNOWN, age, amount, countPartitions, listPartitions, percent, plural, span } from "./figures.js";
 import { findingArticle } from "./finding.js";
 import { ask, findingsApi, groupApi, groupLink, rebalanceLink, rebalancesApi } from "./links.js";
+import { EventName, FindingState } from "./sets.js";
 import { keyOf } from "./store.js";
 import { RANGES, drawTimeline } from "./timeline.js";
 import { causesOf, fact, generations, gravity, markMs, memberCounts, orderFindings, severityBadge, stateMark, stateText, took, why, words } from "./words.js";
@@ -74,14 +75,14 @@ export class GroupView {
   /** Take an event, if it is about this group. Returns what is worth saying aloud, or null. */
   take(name, data) {
     if (this.#target === null || data.cluster !== this.#target.cluster || data.group !== this.#target.group) return null;
-    if (name === "group") {
+    if (name === EventName.GROUP) {
       if (this.#differs(data)) this.load();
       return null;
     }
-    if (name === "rebalance") this.#keep(data);
+    if (name === EventName.REBALANCE) this.#keep(data);
     else this.findings?.set(data.finding_id, data);
     this.edition += 1;
-    if (name === "finding") return `Finding, ${data.state}, ${data.severity}: ${words(data.rule)}`;
+    if (name === EventName.FINDING) return `Finding, ${data.state}, ${data.severity}: ${words(data.rule)}`;
     return `Rebalance, ${data.outcome}: ${words(data.reason)}`;
   }
 
@@ -116,7 +117,7 @@ export class GroupView {
 
   #head(row, findings) {
     const { cluster, group } = this.#target;
-    const firing = findings.filter((each) => each.state === "firing" && gravity(each.severity) > 0);
+    const firing = findings.filter((each) => each.state === FindingState.FIRING && gravity(each.severity) > 0);
     return [
       el("p", { class: "crumbs" }, el("a", { href: "#/" }, "← All groups")),
       el("h1", { tabindex: "-1" }, named(group)),
@@ -129,14 +130,14 @@ export class GroupView {
   #findingList(findings, clock, nowMs) {
     if (this.findings === null) return this.error === null ? el("p", { class: "quiet" }, "Loading …") : null;
     // Causes to act on come in full; what follows from them, what is over and what is only good to know are a line each.
-    const acting = findings.filter((each) => each.state === "firing" && gravity(each.severity) > 0);
+    const acting = findings.filter((each) => each.state === FindingState.FIRING && gravity(each.severity) > 0);
     const loud = acting.some((each) => each.primary) ? acting.filter((each) => each.primary) : acting.slice(0, 1);
     const calm = findings.filter((each) => !loud.includes(each));
     const context = { clock, nowMs };
     return el("section", { "aria-label": "Findings" }, el("h2", {}, "Findings"),
       loud.length ? loud.map((each) => findingArticle(each, context)) : el("p", { class: "quiet" }, "Nothing to act on."),
       calm.map((each) => el("details", { "data-key": each.finding_id },
-        el("summary", {}, severityBadge(each.severity), ` ${words(each.rule)}${each.state === "firing" ? "" : ", resolved"}: ${each.summary}`),
+        el("summary", {}, severityBadge(each.severity), ` ${words(each.rule)}${each.state === FindingState.FIRING ? "" : ", resolved"}: ${each.summary}`),
         findingArticle(each, context))));
   }
 

@@ -6,6 +6,7 @@ import { Clock, age } from "./figures.js";
 import { GroupView } from "./group.js";
 import { ApiError, ask, findingsApi, readHash } from "./links.js";
 import { RebalanceView } from "./rebalance.js";
+import { EventName, FindingState } from "./sets.js";
 import { Store } from "./store.js";
 import { Stream } from "./stream.js";
 
@@ -100,7 +101,7 @@ async function load() {
   waiting = [];
   clearTimeout(reload);
   try {
-    const [overview, found] = await Promise.all([ask("api/v1/overview"), ask(`${findingsApi(null, "")}&state=firing`)]);
+    const [overview, found] = await Promise.all([ask("api/v1/overview"), ask(`${findingsApi(null, "")}&state=${FindingState.FIRING}`)]);
     store.load(overview, found.findings);
     failure = null;
   } catch (error) {
@@ -114,13 +115,13 @@ async function load() {
 }
 
 function hear(name, data, isNew) {
-  if (name === "reset" || (name === "hello" && isNew)) {
+  if (name === EventName.RESET || (name === EventName.HELLO && isNew)) {
     load();
     if (store.isLoaded) shown?.load?.();
   }
   if (isLoading) waiting.push([name, data]);
   else store.take(name, data);
-  const said = ["group", "rebalance", "finding"].includes(name) ? shown?.take?.(name, data) : null;
+  const said = [EventName.GROUP, EventName.REBALANCE, EventName.FINDING].includes(name) ? shown?.take?.(name, data) : null;
   if (said) setText(byId("announcement"), visible(said));
   drawSoon();
 }

@@ -5,6 +5,7 @@ import { UNKNOWN, amount, bounds, countPartitions, listPartitions, plural, span 
 import { findingArticle } from "./finding.js";
 import { errorNote, grid } from "./group.js";
 import { ask, groupLink, rebalanceApi, rebalanceLink, rebalancesApi } from "./links.js";
+import { EventName, GroupType, RebalanceOutcome } from "./sets.js";
 import { beganText, fact, generations, markMs, memberCounts, memberName, severityBadge, took, why, words } from "./words.js";
 
 /** More members than this: only those whose partitions changed are worth a row. */
@@ -63,9 +64,9 @@ export class RebalanceView {
   take(name, data) {
     const target = this.#target;
     if (target === null || data.cluster !== target.cluster || data.group !== target.group) return;
-    if (name === "rebalance" && data.rebalance_id === target.rebalanceId) this.rebalance = data;
-    else if (name === "rebalance" && !this.around.some((each) => each.rebalance_id === data.rebalance_id)) this.around = [data, ...this.around].slice(0, AROUND);
-    else if (name === "finding" && data.rebalance_ids.includes(target.rebalanceId)) this.findings.set(data.finding_id, data);
+    if (name === EventName.REBALANCE && data.rebalance_id === target.rebalanceId) this.rebalance = data;
+    else if (name === EventName.REBALANCE && !this.around.some((each) => each.rebalance_id === data.rebalance_id)) this.around = [data, ...this.around].slice(0, AROUND);
+    else if (name === EventName.FINDING && data.rebalance_ids.includes(target.rebalanceId)) this.findings.set(data.finding_id, data);
     else return;
     this.edition += 1;
   }
@@ -135,7 +136,7 @@ function tellFacts(rebalance, clock) {
   const back = moves === null ? 0 : countPartitions(moves.ping_ponged);
   const list = [
     fact("Why", why(rebalance)),
-    fact("Took", took(rebalance), rebalance.outcome === "aborted" ? ", ended by the group's deletion" : null),
+    fact("Took", took(rebalance), rebalance.outcome === RebalanceOutcome.ABORTED ? ", ended by the group's deletion" : null),
     fact("Began", beganText(rebalance, clock)),
     fact("Members", memberCounts(rebalance)),
     fact("Generation", `${generations(rebalance)}${rebalance.generations.length > 1 || aborted ? ` (${plural(rebalance.generations.length, "step")}${aborted})` : ""}`),
@@ -161,7 +162,7 @@ function silenceText(impact) {
 
 /** List the phases in order of time, as {what, low, high, untilMs}; a low of null: not known. */
 export function listPhases(rebalance) {
-  const phases = rebalance.type === "classic" ? classicPhases(rebalance) : newerPhases(rebalance);
+  const phases = rebalance.type === GroupType.CLASSIC ? classicPhases(rebalance) : newerPhases(rebalance);
   if (rebalance.completed_at_ms === null) phases.push({ what: "still going on", low: null, high: null, untilMs: null });
   return phases;
 }

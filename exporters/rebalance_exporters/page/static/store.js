@@ -1,5 +1,7 @@
 // What is known of all groups: filled by the overview, kept up by events. Knows no element of the page.
 
+import { EventName, FindingState } from "./sets.js";
+
 /** Return what a group is known by. */
 export function keyOf(thing) {
   return JSON.stringify([thing.cluster, thing.group]);
@@ -41,16 +43,16 @@ export class Store {
 
   /** Take one event. */
   take(name, data) {
-    if (name === "group") this.rows.set(keyOf(data), data);
-    else if (name === "gone") this.rows.delete(keyOf(data));
-    else if (name === "finding") this.#takeFinding(data);
-    else if (name === "status") this.#takeStatus(data);
-    else if (name === "hello") this.version = data.version;
+    if (name === EventName.GROUP) this.rows.set(keyOf(data), data);
+    else if (name === EventName.GONE) this.rows.delete(keyOf(data));
+    else if (name === EventName.FINDING) this.#takeFinding(data);
+    else if (name === EventName.STATUS) this.#takeStatus(data);
+    else if (name === EventName.HELLO) this.version = data.version;
   }
 
   #takeFinding(finding) {
     if (finding.group !== "") return;
-    if (finding.state === "firing") this.clusterFindings.set(finding.finding_id, finding);
+    if (finding.state === FindingState.FIRING) this.clusterFindings.set(finding.finding_id, finding);
     else this.clusterFindings.delete(finding.finding_id);
   }
 

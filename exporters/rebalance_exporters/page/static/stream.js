@@ -3,7 +3,7 @@
 // Hands on events as (name, data) and the state as "connecting", "live" or "lost". The browser resumes a broken stream
 // by itself with the id of the last event; one opened anew starts from now, which is why everything is loaded then.
 
-const NAMES = ["hello", "group", "gone", "rebalance", "finding", "status", "reset"];
+import { EventName } from "./sets.js";
 
 /** The exporter says something every 5 s; after this long the connection is taken for dead. */
 const SILENCE_MS = 12_000;
@@ -39,14 +39,14 @@ export class Stream {
     const source = new EventSource(this.address);
     this.#source = source;
     let isNew = true;
-    for (const name of NAMES) {
+    for (const name of Object.values(EventName)) {
       source.addEventListener(name, (event) => {
         if (source !== this.#source) return;
         this.#heardAt = performance.now();
         this.#wait = FIRST_WAIT_MS;
         this.#say("live");
         this.onEvent(name, JSON.parse(event.data), isNew);
-        if (name === "hello") isNew = false;
+        if (name === EventName.HELLO) isNew = false;
       });
     }
     source.addEventListener("error", () => {

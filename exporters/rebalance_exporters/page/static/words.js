@@ -2,46 +2,43 @@
 
 import { el, named } from "./dom.js";
 import { TIGHT_MS, UNKNOWN, bounds, span } from "./figures.js";
+import { FindingState, GRAVITY, SETTLED_STATES, SEVERITY_MARKS, STATE_MARKS, Severity, UNKNOWN_STATE_MARK } from "./sets.js";
 
-/** States in which a group consumes, or has nothing to. */
-export const CALM = new Set(["Stable", "Empty", "Dead", "Deleted"]);
-
-/** How grave a finding is; what is not known is least. */
-export const GRAVITY = { page: 2, ticket: 1, info: 0 };
-
-// A shape beside each word: nobody has to tell colours apart.
-const SEVERITY_MARKS = { page: "▲", ticket: "◆", info: "●" };
+const SETTLED = new Set(SETTLED_STATES);
 const NAMED = 5;
 
-/** Return how grave a severity is. */
+/** Return how grave a severity is; one that this page does not know is as grave as any. */
 export function gravity(severity) {
-  return GRAVITY[severity] ?? -1;
+  return GRAVITY[known(severity)];
+}
+
+function known(severity) {
+  return Object.hasOwn(GRAVITY, severity) ? severity : Severity.PAGE;
 }
 
 /** Make the badge of a severity. */
 export function severityBadge(severity, text = severity) {
-  const known = severity in GRAVITY ? severity : "info";
-  return el("span", { class: `badge ${known}` }, el("span", { "aria-hidden": "true" }, `${SEVERITY_MARKS[known]} `), text);
+  const shown = known(severity);
+  return el("span", { class: `badge ${shown}` }, el("span", { "aria-hidden": "true" }, `${SEVERITY_MARKS[shown]} `), text);
 }
 
 /** Return the shape that stands for a state. */
 export function stateMark(state) {
-  if (state === "Stable") return "●";
   if (state === null) return "?";
-  return CALM.has(state) ? "○" : "◐";
+  return Object.hasOwn(STATE_MARKS, state) ? STATE_MARKS[state] : UNKNOWN_STATE_MARK;
 }
 
 /** Return a state with how long it has lasted, where that matters. */
 export function stateText(row, nowMs) {
   if (row.state === null) return "not known";
-  if (CALM.has(row.state) || row.state_since_ms === null) return row.state;
+  if (SETTLED.has(row.state) || row.state_since_ms === null) return row.state;
   const since = Math.max(0, nowMs - row.state_since_ms);
   return `${row.state} ${since < 60_000 ? `${Math.floor(since / 1000)} s` : span(since)}`;
 }
 
 /** Tell whether a group is between two assignments. */
 export function isUnsettled(row) {
-  return row.state !== null && !CALM.has(row.state);
+  return row.state !== null && !SETTLED.has(row.state);
 }
 
 /** Name a member as people know it, which outlives its member id. */
@@ -109,7 +106,7 @@ export function causesOf(findings) {
 
 /** Sort findings: firing ones first, then the gravest, causes before what follows from them, oldest first. */
 export function orderFindings(findings) {
-  const rank = (each) => [each.state === "firing" ? 0 : 1, -gravity(each.severity), each.primary ? 0 : 1, each.started_at_ms];
+  const rank = (each) => [each.state === FindingState.FIRING ? 0 : 1, -gravity(each.severity), each.primary ? 0 : 1, each.started_at_ms];
   return [...findings].sort((a, b) => compare(rank(a), rank(b)));
 }
 

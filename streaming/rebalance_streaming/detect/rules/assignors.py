@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from rebalance_contract import Member
+from rebalance_contract import GroupType, Member, Severity
 from rebalance_streaming.detect.fingerprints import JAVA, LIBRDKAFKA, fingerprint
 from rebalance_streaming.detect.look import DAY_MS, Condition, Look
 from rebalance_streaming.detect.rules.standing import (
@@ -20,7 +20,7 @@ from rebalance_streaming.detect.rules.standing import (
     standing_since,
     subject_among,
 )
-from rebalance_streaming.detect.verdict import INFO, PLAUSIBLE, STRONG, TICKET, Verdict, subject_of
+from rebalance_streaming.detect.verdict import PLAUSIBLE, STRONG, Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.groups.identity import client_stem
 
@@ -36,7 +36,7 @@ _NUMBER = re.compile(r"[-_.]?\d+")
 def eager_assignor(look: Look) -> Iterator[Verdict]:
     """Every rebalance stops all members, also those whose partitions stay where they are (KIP-429)."""
     picture = look.history.picture
-    if look.is_young or picture is None or picture.type != "classic" or picture.protocol not in _EAGER:
+    if look.is_young or picture is None or picture.type != GroupType.CLASSIC or picture.protocol not in _EAGER:
         return
     recent = [each for each in look.recent(DAY_MS) if each.members_before and each.members_after]
     kept = sum(each.moves.kept for each in recent if each.moves is not None)
@@ -52,7 +52,7 @@ def eager_assignor(look: Look) -> Iterator[Verdict]:
         "eager_assignor",
         look.stable_since_ms() or look.now_ms,
         # What has not cost anything yet is worth knowing, and no more.
-        severity=TICKET if kept else INFO,
+        severity=Severity.TICKET if kept else Severity.INFO,
         protocol=picture.protocol,
         members=len(look.members),
         partitions=sum(size_of(each.partitions) for each in look.members),
@@ -155,7 +155,7 @@ def assignment_imbalance(look: Look) -> Iterator[Verdict]:
         "assignment_imbalance",
         since,
         subject_of(member),
-        severity=TICKET if max(shares) >= _UNFAIR * fair else INFO,
+        severity=Severity.TICKET if max(shares) >= _UNFAIR * fair else Severity.INFO,
         member=member,
         least=min(shares),
         most=max(shares),
@@ -163,7 +163,7 @@ def assignment_imbalance(look: Look) -> Iterator[Verdict]:
         topics=len(member.topics),
         assignor=picture.protocol or picture.type,
         protocol=picture.protocol,
-        classic=picture.type == "classic",
+        classic=picture.type == GroupType.CLASSIC,
     )
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rebalance_contract import Member
+from rebalance_contract import GroupState, Member, Severity
 from rebalance_contract.clients import ASSIGNED_LATENCY, REVOKED_LATENCY
 from rebalance_streaming.detect.advice import stalled_barrier_advice
 from rebalance_streaming.detect.barriers import SAME_MS, preparing_since
 from rebalance_streaming.detect.clients import ClientHistory
 from rebalance_streaming.detect.episode import Episode, long_barrier_ms
-from rebalance_streaming.detect.history import PREPARING, GroupHistory
-from rebalance_streaming.detect.verdict import PAGE, PLAUSIBLE, STRONG, Verdict, seconds, subject_of
+from rebalance_streaming.detect.history import GroupHistory
+from rebalance_streaming.detect.verdict import PLAUSIBLE, STRONG, Verdict, seconds, subject_of
 from rebalance_streaming.detect.wording import say
 
 #: Whoever polls does so more often than this.
@@ -107,7 +107,12 @@ def waiting_now(
     Only probes see this: the log has nothing before the barrier's release.
     """
     seen = list(history.sightings)
-    if not seen or seen[-1].state != PREPARING or history.picture is None or not history.picture.members:
+    if (
+        not seen
+        or seen[-1].state != GroupState.PREPARING_REBALANCE
+        or history.picture is None
+        or not history.picture.members
+    ):
         return None
     since = preparing_since(history, 0, seen[-1].at_ms) or seen[-1].at_ms
     waited = now_ms - since
@@ -127,7 +132,7 @@ def waiting_now(
         since,
         subject_of(*(old if culprit is None else (culprit,))),
         confidence=PLAUSIBLE if culprit is None else STRONG,
-        severity=PAGE if waited > page_ms and lag_grows else None,
+        severity=Severity.PAGE if waited > page_ms and lag_grows else None,
         advice=stalled_barrier_advice(None),
         waited=waited,
         left=max(0, bound - waited),

@@ -10,22 +10,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from rebalance_contract import Evidence, Member, Rebalance
+from rebalance_contract import Evidence, EvidenceSource, GroupType, Member, Rebalance, RebalanceReason, Severity
 from rebalance_streaming.detect.departures import CLEAN
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.look import DAY_MS, Condition, Look
 from rebalance_streaming.detect.rules.standing import CONNECT_PROTOCOL, STREAMS_ASSIGNOR
-from rebalance_streaming.detect.verdict import (
-    CERTAIN,
-    PLAUSIBLE,
-    PROBES,
-    STRONG,
-    TICKET,
-    Verdict,
-    one_down,
-    seconds,
-    subject_of,
-)
+from rebalance_streaming.detect.verdict import CERTAIN, PLAUSIBLE, STRONG, Verdict, one_down, seconds, subject_of
 from rebalance_streaming.detect.wording import say
 
 BenignRule = Callable[[Episode], Verdict | None]
@@ -43,7 +33,7 @@ _LONG_PROBING_MS = 2 * 3_600_000
 _DELAY_MS, _DELAY_SLACK_MS = 300_000, 30_000
 #: Workers rejoin sooner than this for what the departure itself left to do.
 _FOLLOW_UP_MS = 6_000
-_STREAMS_REASONS = frozenset({"streams_internal", "cooperative_followup"})
+_STREAMS_REASONS = frozenset({RebalanceReason.STREAMS_INTERNAL, RebalanceReason.COOPERATIVE_FOLLOWUP})
 
 
 def protocol_migration(episode: Episode) -> Verdict | None:
@@ -51,7 +41,7 @@ def protocol_migration(episode: Episode) -> Verdict | None:
     rebalance, before = episode.rebalance, episode.history.before(episode.rebalance)
     if before is None or not episode.rebalance.members_before:
         return None
-    kinds = {before.type, rebalance.type} <= {"classic", "consumer"} and before.type != rebalance.type
+    kinds = {before.type, rebalance.type} <= {GroupType.CLASSIC, GroupType.CONSUMER} and before.type != rebalance.type
     assignors = rebalance.type == before.type and before.protocol and rebalance.protocol
     renamed = assignors and before.protocol != rebalance.protocol
     if not kinds and not renamed:
@@ -63,7 +53,7 @@ def protocol_migration(episode: Episode) -> Verdict | None:
 def initial_formation(episode: Episode) -> Verdict | None:
     """The first members of an empty group; the broker waits for more (group.initial.rebalance.delay.ms, KIP-134)."""
     rebalance = episode.rebalance
-    if rebalance.reason != "first_join" and rebalance.members_before:
+    if rebalance.reason != RebalanceReason.FIRST_JOIN and rebalance.members_before:
         return None
     subject, count = subject_of(*rebalance.members_after[:_NAMED]), len(rebalance.members_after)
     return say("initial_group_formation", rebalance.started_before_ms, subject, count=count)
@@ -72,7 +62,7 @@ def initial_formation(episode: Episode) -> Verdict | None:
 def subscription_change(episode: Episode) -> Verdict | None:
     """A member subscribed to other topics."""
     changed = _changed_topics(episode)
-    if episode.rebalance.reason != "subscription_change":
+    if episode.rebalance.reason != RebalanceReason.SUBSCRIPTION_CHANGE:
         return None
     if not changed:
         return _changed_between_epochs(episode)
@@ -94,7 +84,7 @@ def subscription_change(episode: Episode) -> Verdict | None:
 def _changed_between_epochs(episode: Episode) -> Verdict | None:
     """A KIP-848 member's record changed before the group's epoch rose: the generation before shows it already."""
     rebalance = episode.rebalance
-    if rebalance.type == "classic":
+    if rebalance.type == GroupType.CLASSIC:
         return None
     members = [each for each in rebalance.members_after if each.member_id == rebalance.first_offender]
     if not members:
@@ -136,10 +126,10 @@ def topic_metadata_change(episode: Episode) -> Verdict | None:
     changes = [each for each in until_now if each[1] in subscribed or not subscribed]
     seen = [each for each in changes if each[0] >= began_ms - _METADATA_AGE_MS]
     unchanged = not episode.departures and not episode.arrivals
-    own = rebalance.type != "classic" and rebalance.first_offender is not None
-    grown = rebalance.reason == "subscription_change" and not own
-    by_log = grown or rebalance.reason == "topic_metadata_change"
-    if not by_log and not (seen and unchanged and rebalance.reason == "leader_rejoin"):
+    own = rebalance.type != GroupType.CLASSIC and rebalance.first_offender is not None
+    grown = rebalance.reason == RebalanceReason.SUBSCRIPTION_CHANGE and not own
+    by_log = grown or rebalance.reason == RebalanceReason.TOPIC_METADATA_CHANGE
+    if not by_log and not (seen and unchanged and rebalance.reason == RebalanceReason.LEADER_REJOIN):
         return None
     today = sum(at_ms >= began_ms - DAY_MS for at_ms, *_ in changes)
     told = ", ".join(f"{t} has {b} partitions instead of {a}" for _, t, a, b in seen)
@@ -147,9 +137,10 @@ def topic_metadata_change(episode: Episode) -> Verdict | None:
         "topic_metadata_change",
         began_ms,
         confidence=CERTAIN if seen else STRONG,
-        severity=TICKET if today > episode.thresholds.topic_changes_per_day else None,
+        severity=Severity.TICKET if today > episode.thresholds.topic_changes_per_day else None,
         evidence=tuple(
-            Evidence(PROBES, "partitions", f"{t}: {a} -> {b}", "changed shortly before") for _, t, a, b in seen
+            Evidence(EvidenceSource.PROBES, "partitions", f"{t}: {a} -> {b}", "changed shortly before")
+            for _, t, a, b in seen
         ),
         changes=told or "others, or more partitions",
     )
@@ -214,9 +205,13 @@ def aftermath(episode: Episode) -> Verdict | None:
     before = episode.history.before(episode.rebalance)
     if before is None or before.completed_at_ms is None or episode.departures or episode.arrivals:
         return None
-    due = episode.rebalance.reason == "cooperative_followup"
+    due = episode.rebalance.reason == RebalanceReason.COOPERATIVE_FOLLOWUP
     soon = episode.rebalance.started_before_ms - before.completed_at_ms <= _AFTERMATH_MS
-    if not due and not (soon and episode.rebalance.reason in ("leader_rejoin", "streams_internal", "connect_internal")):
+    if not due and not (
+        soon
+        and episode.rebalance.reason
+        in (RebalanceReason.LEADER_REJOIN, RebalanceReason.STREAMS_INTERNAL, RebalanceReason.CONNECT_INTERNAL)
+    ):
         return None
     return say("follows", episode.rebalance.started_before_ms, confidence=STRONG if due else PLAUSIBLE)
 
@@ -250,7 +245,8 @@ def unexplained(episode: Episode) -> Verdict:
         "undetermined.trigger",
         rebalance.started_before_ms,
         reason=rebalance.reason,
-        unchanged=rebalance.reason in ("leader_rejoin", "rack_change", "other"),
+        unchanged=rebalance.reason
+        in (RebalanceReason.LEADER_REJOIN, RebalanceReason.RACK_CHANGE, RebalanceReason.OTHER),
         reported=episode.has_reports,
         probed=episode.is_probed,
     )
@@ -332,7 +328,7 @@ def _probed(probing: list[_Probing], interval_ms: int, confidence: float) -> Ver
         "streams_probing_rebalance",
         first.started_before_ms,
         confidence=confidence,
-        severity=TICKET if long else None,
+        severity=Severity.TICKET if long else None,
         rebalance_ids=tuple(each.rebalance.rebalance_id for each in probing),
         count=len(probing),
         interval=interval_ms,
@@ -355,7 +351,7 @@ def _scheduled(look: Look, *, exact: bool) -> list[tuple[Rebalance, Rebalance]]:
         return []
     pairs = []
     for before, each in pairwise(order):
-        internal = all(generation.reason == "connect_internal" for generation in each.generations)
+        internal = all(generation.reason == RebalanceReason.CONNECT_INTERNAL for generation in each.generations)
         gone = bool(before.left) and not before.joined and bool(before.members_after)
         delay = each.started_before_ms - (before.completed_at_ms or before.started_before_ms)
         near = -_DELAY_SLACK_MS <= delay - _DELAY_MS <= _DELAY_SLACK_MS

@@ -11,7 +11,17 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from rebalance_contract import Advice, Generation, Member, Rebalance, Subject, SubjectMember
+from rebalance_contract import (
+    UNSETTLED_STATES,
+    Advice,
+    Generation,
+    GroupType,
+    Member,
+    Rebalance,
+    Severity,
+    Subject,
+    SubjectMember,
+)
 from rebalance_contract.clients import FAILED_REBALANCES, JOIN_RATE
 from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.advice import LONGEST_SESSION_MS, USUAL_SESSION_MS, longer_session
@@ -20,7 +30,6 @@ from rebalance_streaming.detect.clients import ClientHistory
 from rebalance_streaming.detect.departures import SESSION_EXPIRED, slot_of
 from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.fingerprints import fingerprint
-from rebalance_streaming.detect.history import UNSETTLED
 from rebalance_streaming.detect.liveness import GONE, RESTARTED
 from rebalance_streaming.detect.look import DAY_MS, Condition, Look
 from rebalance_streaming.detect.rules import assignors, polling
@@ -32,7 +41,7 @@ from rebalance_streaming.detect.rules.standing import (
     recent_past,
     subject_among,
 )
-from rebalance_streaming.detect.verdict import CERTAIN, HINT, INFO, PAGE, PLAUSIBLE, STRONG, TICKET, Verdict, subject_of
+from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG, Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 
 _USUAL_HEARTBEAT_MS = 3_000
@@ -66,7 +75,7 @@ def session_heartbeat_ratio(look: Look) -> Iterator[Verdict]:
         look.stable_since_ms() or look.now_ms,
         subject_among(look, [each[0] for each in wrong]),
         confidence=CERTAIN if told else PLAUSIBLE,
-        severity=TICKET if 2 * interval > session else INFO,
+        severity=Severity.TICKET if 2 * interval > session else Severity.INFO,
         member=member,
         interval=interval,
         session=session,
@@ -148,7 +157,7 @@ def _lost_for_a_moment(look: Look, evicted: list[Past]) -> Verdict:
         evicted[0].left_ms,
         subject_of(last.member) if len(slots) == 1 else Subject(),
         confidence=HINT if starving else PLAUSIBLE if blind else STRONG,
-        severity=INFO if starving else TICKET,
+        severity=Severity.INFO if starving else Severity.TICKET,
         evidence=last.evidence,
         missing=tuple(f"client metrics of {host}" for host in sorted(blind)),
         advice=(_longer_session(look, last.member),),
@@ -220,7 +229,9 @@ def initial_delay_too_short(look: Look) -> Iterator[Verdict]:
         return
     window = look.thresholds.formation_window_ms
     recent = look.recent(window + look.thresholds.resolve_after_ms)
-    firsts = [each for each in recent if each.type == "classic" and not each.members_before and each.members_after]
+    firsts = [
+        each for each in recent if each.type == GroupType.CLASSIC and not each.members_before and each.members_after
+    ]
     if not firsts:
         return
     first = firsts[-1]
@@ -277,7 +288,7 @@ def _lets_members_in(look: Look) -> bool:
     picture, since = look.history.picture, look.stable_since_ms()
     if picture is None or picture.rebalancing_since_ms is not None or since is None:
         return False
-    unsettled = next((each for each in reversed(look.history.sightings) if each.state in UNSETTLED), None)
+    unsettled = next((each for each in reversed(look.history.sightings) if each.state in UNSETTLED_STATES), None)
     busy = unsettled is not None and look.is_within(unsettled.at_ms, _REJECTED_MS)
     return not busy and look.lasted(since, _REJECTED_MS)
 
@@ -308,7 +319,7 @@ def _rejected(look: Look, client: ClientHistory) -> Verdict:
         seen[0].emitted_ms,
         Subject((SubjectMember(client.member_id, client.client_id, client.host, client.instance_id),)),
         confidence=PLAUSIBLE if refused is None else STRONG,
-        severity=PAGE if not look.members and look.history.progress.total_lag() else TICKET,
+        severity=Severity.PAGE if not look.members and look.history.progress.total_lag() else Severity.TICKET,
         variant=None if refused is None else "session_out_of_range",
         client=client.client_id or "A client",
         host=client.host or "unknown host",

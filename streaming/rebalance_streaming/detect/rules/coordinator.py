@@ -12,7 +12,16 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 
-from rebalance_contract import Member, ProbedMember, Rebalance, Subject
+from rebalance_contract import (
+    GroupState,
+    GroupType,
+    Member,
+    ProbedMember,
+    Rebalance,
+    RebalanceReason,
+    Severity,
+    Subject,
+)
 from rebalance_contract.clients import RESPONSE_MAX
 from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.advice import USUAL_SESSION_MS
@@ -20,11 +29,11 @@ from rebalance_streaming.detect.clients import ClientHistory
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import SESSION_EXPIRED, UNKNOWN, Departure, find_departures, session_of
 from rebalance_streaming.detect.episode import Past
-from rebalance_streaming.detect.history import COMPLETING, PREPARING, GroupHistory, Sighting
+from rebalance_streaming.detect.history import GroupHistory, Sighting
 from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.rules import leader
 from rebalance_streaming.detect.rules.standing import is_reporting
-from rebalance_streaming.detect.verdict import CERTAIN, HINT, PAGE, PLAUSIBLE, STRONG, TICKET, Verdict
+from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG, Verdict
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.groups.identity import client_stem
 
@@ -32,7 +41,16 @@ from rebalance_streaming.groups.identity import client_stem
 _BLIND_MS = 90_000
 #: A failover is over at most this long before a probe sees the new coordinator (AWS quotes 2 min of client errors).
 _UNSEEN_MS = 150_000
-_AFTER_FAILOVER = frozenset({"departure", "replacement", "swap", "group_emptied", "leader_rejoin", "other"})
+_AFTER_FAILOVER = frozenset(
+    {
+        RebalanceReason.DEPARTURE,
+        RebalanceReason.REPLACEMENT,
+        RebalanceReason.SWAP,
+        RebalanceReason.GROUP_EMPTIED,
+        RebalanceReason.LEADER_REJOIN,
+        RebalanceReason.OTHER,
+    }
+)
 _MINUTE_MS = 60_000
 _SLOW_CLIENTS = 2
 #: A reporting thread that wakes this late says that its own process was slow.
@@ -60,13 +78,13 @@ def _are_strangers(look: Look, listed: Sequence[ProbedMember]) -> bool:
 
 
 def _stuck(look: Look, run: list[Sighting], limit: int, *, static: bool, strangers: bool) -> Verdict:
-    preparing = run[-1].state == PREPARING
+    preparing = run[-1].state == GroupState.PREPARING_REBALANCE
     return say(
         "coordinator_stuck_rebalance",
         run[0].at_ms,
         confidence=CERTAIN if not preparing else PLAUSIBLE if static or strangers else STRONG,
         variant="preparing" if preparing else "completing",
-        state="PreparingRebalance" if preparing else "CompletingRebalance",
+        state=run[-1].state,
         waited=run[-1].at_ms - run[0].at_ms,
         probes=len(run),
         limit=limit,
@@ -86,7 +104,11 @@ def _trailing_run(look: Look) -> list[Sighting]:
         if each.state is None:
             continue
         near = not run or (run[0].at_ms - each.at_ms <= _BLIND_MS and each.state == run[0].state)
-        if each.state not in (PREPARING, COMPLETING) or not near or each.at_ms < recorded_ms:
+        if (
+            each.state not in (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
+            or not near
+            or each.at_ms < recorded_ms
+        ):
             break
         run.insert(0, each)
     return run if run and look.is_within(run[-1].at_ms, _BLIND_MS) else []
@@ -203,7 +225,7 @@ def _overloaded(look: Look, slow: list[tuple[ClientHistory, float]], told: int) 
         "coordinator_overload",
         min(each.sights[-1].emitted_ms for each, _ in slow),
         confidence=PLAUSIBLE if len(hosts) > 1 else HINT,
-        severity=PAGE if evicted and 2 * worst > session else TICKET,
+        severity=Severity.PAGE if evicted and 2 * worst > session else Severity.TICKET,
         metric=RESPONSE_MAX,
         slow=len(slow),
         told=told,
@@ -220,7 +242,7 @@ def offsets_topic_unhealthy(look: Look) -> Iterator[Verdict]:
         return
     hopping = _hopping(look)
     recent = [] if hopping else look.recent(look.thresholds.resolve_after_ms)
-    lost = [each for each in recent if each.type == "classic" and _lost_rounds(each)]
+    lost = [each for each in recent if each.type == GroupType.CLASSIC and _lost_rounds(each)]
     if not hopping and not lost:
         return
     since_ms = hopping[0].at_ms if hopping else lost[0].started_before_ms
@@ -231,7 +253,7 @@ def offsets_topic_unhealthy(look: Look) -> Iterator[Verdict]:
         since_ms,
         confidence=PLAUSIBLE if stopped else HINT,
         # A hint wakes nobody.
-        severity=PAGE if stopped else TICKET,
+        severity=Severity.PAGE if stopped else Severity.TICKET,
         aborted=max((each.generations_aborted for each in lost), default=None),
         hops=_hops(hopping) or None,
         stopped=stopped,
@@ -250,7 +272,10 @@ def _hopping(look: Look) -> list[Sighting]:
     run: list[Sighting] = []
     recorded_ms = (look.history.picture.updated_at_ms if look.history.picture else None) or 0
     for each in reversed(look.history.sightings):
-        if each.state not in (PREPARING, COMPLETING, None) or each.at_ms < recorded_ms:
+        if (
+            each.state not in (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE, None)
+            or each.at_ms < recorded_ms
+        ):
             break
         if each.state is not None:
             run.insert(0, each)
@@ -259,7 +284,10 @@ def _hopping(look: Look) -> list[Sighting]:
 
 
 def _hops(run: list[Sighting]) -> int:
-    return sum(a.state == COMPLETING and b.state == PREPARING for a, b in pairwise(run))
+    return sum(
+        a.state == GroupState.COMPLETING_REBALANCE and b.state == GroupState.PREPARING_REBALANCE
+        for a, b in pairwise(run)
+    )
 
 
 # --- What several groups suffer at the same time ---

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from rebalance_contract import Partitions, Rebalance
+from rebalance_contract import EvidenceSource, Partitions, Rebalance
 from rebalance_contract.clients import CONSUMED_TOTAL
 from rebalance_streaming.detect.clients import ClientHistory
 from rebalance_streaming.detect.departures import FENCED, POLL_TIMEOUT, SESSION_EXPIRED
@@ -19,16 +19,7 @@ from rebalance_streaming.detect.liveness import PAUSED, STARVED
 from rebalance_streaming.detect.look import Look
 from rebalance_streaming.detect.memory import Duplicates, Memory
 from rebalance_streaming.detect.progress import Place, Progress
-from rebalance_streaming.detect.verdict import (
-    CERTAIN,
-    CLIENT_METRICS,
-    COMMITS,
-    PLAUSIBLE,
-    PROBES,
-    STRONG,
-    Verdict,
-    name_of,
-)
+from rebalance_streaming.detect.verdict import CERTAIN, PLAUSIBLE, STRONG, Verdict, name_of
 from rebalance_streaming.detect.wording import say
 
 #: How soon after a rebalance its duplicates must be counted.
@@ -268,9 +259,9 @@ def _duplicates_verdict(look: Look, counts: dict[str, Duplicates], total: int, v
 
 
 _SOURCES = {
-    "application_offsets": CLIENT_METRICS,
-    "totals": CLIENT_METRICS,
-    "rate": PROBES,
-    "rewinds": COMMITS,
-    "refused": COMMITS,
+    "application_offsets": EvidenceSource.CLIENT_METRICS,
+    "totals": EvidenceSource.CLIENT_METRICS,
+    "rate": EvidenceSource.PROBES,
+    "rewinds": EvidenceSource.COMMITS,
+    "refused": EvidenceSource.COMMITS,
 }

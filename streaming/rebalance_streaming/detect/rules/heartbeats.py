@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from rebalance_contract import GroupType
 from rebalance_streaming.detect.advice import (
     blocked_heartbeat_advice,
     graceful_stop_advice,
@@ -69,7 +70,7 @@ def _starved(
     episode: Episode, departure: Departure, variant: str, confidence: float, *, switched: bool | None = None
 ) -> Verdict:
     """Say that heartbeats starved. `switched`: whether threads went on while all stood still; null: it did not."""
-    client, kip848 = departure.client, episode.rebalance.type == "consumer"
+    client, kip848 = departure.client, episode.rebalance.type == GroupType.CONSUMER
     upgrade = upgrade_advice(client.library, client.release, "heartbeat_starvation", kip848=kip848)
     return say_lost(
         "heartbeat_starvation",

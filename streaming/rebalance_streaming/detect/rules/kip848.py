@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from rebalance_contract import Advice, Generation, Member, Rebalance
+from rebalance_contract import Advice, Generation, GroupType, Member, MemberState, Rebalance, RebalanceReason, Severity
 from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.bugs import upgrade_advice
 from rebalance_streaming.detect.catalogue import of_family, with_trait
@@ -20,16 +20,17 @@ from rebalance_streaming.detect.fingerprints import fingerprint
 from rebalance_streaming.detect.history import partition_names, places
 from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.rules.standing import client_of, is_harmed, size_of
-from rebalance_streaming.detect.verdict import INFO, PAGE, TICKET, Verdict, subject_of
+from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 
-_TYPE, _UNREVOKED, _UNRELEASED = "consumer", "unrevoked", "unreleased"
 #: What a heartbeat of the newer protocol takes at most to carry a revocation to the member and back.
 _HEARTBEATS, _HEARTBEAT_MS = 3, 5_000
 #: Share of its rebalance time-out after which a member that keeps partitions is likely to be thrown out.
 _LATE = 0.5
 _CALM = of_family("benign") | with_trait("orderly")
-_MEMBER_REASONS = frozenset({"join", "departure", "replacement", "swap"})
+_MEMBER_REASONS = frozenset(
+    {RebalanceReason.JOIN, RebalanceReason.DEPARTURE, RebalanceReason.REPLACEMENT, RebalanceReason.SWAP}
+)
 
 
 # --- Members that do not let go ---
@@ -41,7 +42,11 @@ def reconciliation_stuck(look: Look) -> Iterator[Verdict]:
         return
     for member in look.members:
         since = member.state_since_ms
-        if member.state == _UNREVOKED and since is not None and look.outlasted(since, _patience_ms(look, member)):
+        if (
+            member.state == MemberState.UNREVOKED
+            and since is not None
+            and look.outlasted(since, _patience_ms(look, member))
+        ):
             yield _holding(look, member, since)
 
 
@@ -53,18 +58,18 @@ def _patience_ms(look: Look, member: Member) -> float:
 
 
 def _is_new(look: Look) -> bool:
-    return look.history.picture is not None and look.history.picture.type == _TYPE
+    return look.history.picture is not None and look.history.picture.type == GroupType.CONSUMER
 
 
 def _holding(look: Look, member: Member, since: int) -> Verdict:
     limit, pending, client = member.rebalance_timeout_ms, member.pending_revocation, client_of(look, member)
-    victims = [each for each in look.members if each.state == _UNRELEASED and _waits_for(each, member)]
+    victims = [each for each in look.members if each.state == MemberState.UNRELEASED and _waits_for(each, member)]
     late = limit is not None and look.outlasted(since, _LATE * limit)
     return say(
         "reconciliation_stuck.holding",
         since,
         subject_of(member, partitions=partition_names(pending)),
-        severity=PAGE if is_harmed(look, [pending]) else TICKET if late else INFO,
+        severity=Severity.PAGE if is_harmed(look, [pending]) else Severity.TICKET if late else Severity.INFO,
         advice=_upgrade(member, client),
         member=member,
         partitions=size_of(pending),
@@ -123,7 +128,7 @@ def explain_fenced(episode: Episode, departure: Departure) -> Verdict:
 def assigning_stuck(look: Look) -> Iterator[Verdict]:
     """The coordinator has computed no target assignment for the group's epoch (KIP-848; F16)."""
     picture = look.history.picture
-    if picture is None or picture.type != _TYPE or not picture.members or picture.generation is None:
+    if picture is None or picture.type != GroupType.CONSUMER or not picture.members or picture.generation is None:
         return
     if picture.assignment_epoch is not None and picture.assignment_epoch >= picture.generation:
         return
@@ -156,14 +161,14 @@ def epoch_churn(look: Look) -> Iterator[Verdict]:
     # A rebalance that goes on may have begun before the window.
     near = [each for each in look.history.in_order() if _reaches(look, each, window) and not _is_benign(look, each)]
     epochs = [g for each in near for g in each.generations if look.is_within(g.started_at_ms or 0, window)]
-    epochs = [each for each in epochs if each.reason not in ("first_join", "group_emptied")]
+    epochs = [each for each in epochs if each.reason not in (RebalanceReason.FIRST_JOIN, RebalanceReason.GROUP_EMPTIED)]
     if len(epochs) < look.thresholds.churn_epochs or _is_one_pass(near, epochs):
         return
     yield _churning(look, near, epochs)
 
 
 def _reaches(look: Look, rebalance: Rebalance, window_ms: int) -> bool:
-    return rebalance.type == _TYPE and look.is_within(rebalance.completed_at_ms or look.now_ms, window_ms)
+    return rebalance.type == GroupType.CONSUMER and look.is_within(rebalance.completed_at_ms or look.now_ms, window_ms)
 
 
 def _is_benign(look: Look, rebalance: Rebalance) -> bool:
@@ -191,7 +196,7 @@ def _kind(epoch: Generation) -> str:
     """Return what an epoch was raised for, by the records beside it."""
     if epoch.fenced:
         return "fenced"
-    return {"departure": "leave or session expiry", "join": "join"}.get(epoch.reason, epoch.reason.replace("_", " "))
+    return "leave or session expiry" if epoch.reason == RebalanceReason.DEPARTURE else epoch.reason.replace("_", " ")
 
 
 def _churning(look: Look, rebalances: Sequence[Rebalance], epochs: Sequence[Generation]) -> Verdict:

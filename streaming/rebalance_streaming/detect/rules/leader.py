@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from rebalance_contract import Advice, Generation, Member, Rebalance, Subject
+from rebalance_contract import Advice, Generation, GroupType, Member, Rebalance, RebalanceReason, Severity, Subject
 from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.bugs import STREAMS
 from rebalance_streaming.detect.fingerprints import fingerprint
@@ -25,7 +25,7 @@ from rebalance_streaming.detect.rules.standing import (
     sync_ms,
     upgrade_for,
 )
-from rebalance_streaming.detect.verdict import INFO, PAGE, TICKET, Verdict, subject_of
+from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 
 _MINUTE_MS = 60_000
@@ -36,7 +36,7 @@ _CONNECT_FACTOR = 4
 #: Sarama's leader checks its metadata, and ends its session when that fails, this often.
 _REFRESH_MS, _REFRESH_SLACK = 600_000, 0.05
 _FAILING_A_DAY = 2
-_FOLLOW_UP, _STREAMS = "cooperative_followup", "streams_internal"
+_FOLLOW_UP, _STREAMS = RebalanceReason.COOPERATIVE_FOLLOWUP, RebalanceReason.STREAMS_INTERNAL
 
 
 def leader_rejoin_loop(look: Look) -> Iterator[Verdict]:
@@ -53,8 +53,11 @@ def leader_rejoin_loop(look: Look) -> Iterator[Verdict]:
 
 def _is_pure_rejoin(rebalance: Rebalance) -> bool:
     """Whether a rebalance changed no member, no topic and no partition's owner."""
-    unchanged = rebalance.type == "classic" and not rebalance.joined and not rebalance.left
-    quiet = all(each.reason in ("leader_rejoin", "connect_internal") for each in rebalance.generations)
+    unchanged = rebalance.type == GroupType.CLASSIC and not rebalance.joined and not rebalance.left
+    quiet = all(
+        each.reason in (RebalanceReason.LEADER_REJOIN, RebalanceReason.CONNECT_INTERNAL)
+        for each in rebalance.generations
+    )
     return unchanged and quiet and not (rebalance.moves is not None and rebalance.moves.moved)
 
 
@@ -62,7 +65,7 @@ def _looping(look: Look, rejoins: list[Rebalance]) -> list[Rebalance]:
     """Return the rebalances that belong to a stretch with too many of them; all such stretches that are remembered."""
     found: dict[str, Rebalance] = {}
     window, limit = look.thresholds.leader_rejoin_window_ms, look.thresholds.leader_rejoins
-    if any(each.reason == "connect_internal" for each in rejoins):
+    if any(each.reason == RebalanceReason.CONNECT_INTERNAL for each in rejoins):
         limit *= _CONNECT_FACTOR
     for i, first in enumerate(rejoins):
         near = [each for each in rejoins[i:] if each.started_before_ms - first.started_before_ms <= window]
@@ -87,14 +90,14 @@ def _rejoins(look: Look, leader: str, looping: list[Rebalance]) -> Verdict:
     first, last = looping[0], looping[-1]
     rounds, spread = sum(map(_rounds, looping)), last.started_before_ms - first.started_before_ms
     frantic = rounds > _FRANTIC * max(1.0, spread / _MINUTE_MS)
-    connect = last.reason == "connect_internal"
+    connect = last.reason == RebalanceReason.CONNECT_INTERNAL
     periodic = not connect and len(looping) > 2 and all(_is_refresh(a, b) for a, b in pairwise(looping))
     member = leader_of(last)
     return say(
         "leader_rejoin_loop",
         first.started_before_ms,
         Subject() if member is None else subject_of(member),
-        severity=PAGE if frantic else TICKET,
+        severity=Severity.PAGE if frantic else Severity.TICKET,
         variant="connect_config_view" if connect else "metadata_refresh" if periodic else None,
         rebalance_ids=tuple(each.rebalance_id for each in looping),
         leader=member or leader,
@@ -110,7 +113,7 @@ def assignor_slow_or_failing(look: Look) -> Iterator[Verdict]:
     """The leader takes long to compute the assignment, or its rounds come to nothing (confluentinc/librdkafka#4800)."""
     if look.is_young:
         return
-    day = [each for each in look.recent(DAY_MS) if each.type == "classic" and each.members_after]
+    day = [each for each in look.recent(DAY_MS) if each.type == GroupType.CLASSIC and each.members_after]
     slow = [(ms, each) for each in day if (ms := _longest_sync_ms(each)) > look.thresholds.sync_warn_ms]
     recent = [(ms, each) for ms, each in slow if look.is_within(_ended_ms(each), look.thresholds.resolve_after_ms)]
     if recent:
@@ -140,7 +143,7 @@ def _slow_assignor(look: Look, longest_ms: int, rebalance: Rebalance, times: int
         "assignor_slow_or_failing.slow",
         rebalance.join_ended_at_ms or rebalance.started_before_ms,
         Subject() if leader is None else subject_of(leader),
-        severity=TICKET if longest_ms > look.thresholds.sync_ticket_ms else INFO,
+        severity=Severity.TICKET if longest_ms > look.thresholds.sync_ticket_ms else Severity.INFO,
         advice=_upgrade(look, leader),
         rebalance_ids=(rebalance.rebalance_id,),
         leader=leader,
@@ -196,7 +199,7 @@ def cooperative_livelock(look: Look) -> Iterator[Verdict]:
         "cooperative_livelock",
         last[0].at_ms,
         Subject() if leader is None else subject_of(leader),
-        severity=PAGE if is_harmed(look, [each.partitions for each in look.members]) else TICKET,
+        severity=Severity.PAGE if is_harmed(look, [each.partitions for each in look.members]) else Severity.TICKET,
         advice=upgrade,
         rebalance_ids=tuple(dict.fromkeys(each.rebalance.rebalance_id for run in runs for each in run)),
         rounds=len(last),

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from rebalance_contract import Member, Rebalance, Subject
+from rebalance_contract import Member, Rebalance, Severity, Subject
 from rebalance_contract.clients import CONSUMED_TOTAL
 from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.catalogue import with_trait
@@ -21,7 +21,7 @@ from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.history import places
 from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.progress import Place
-from rebalance_streaming.detect.verdict import CERTAIN, PAGE, PLAUSIBLE, STRONG, TICKET, Verdict, name_of
+from rebalance_streaming.detect.verdict import CERTAIN, PLAUSIBLE, STRONG, Verdict, name_of
 from rebalance_streaming.detect.wording import say
 
 #: Rebalances that are searched for a loop, and departures without which an owner change is no fault.
@@ -160,7 +160,7 @@ def _loop_verdict(look: Look, loops: dict[tuple[str, ...], list[_Frozen]], lost:
         since,
         Subject(partitions=names),
         confidence=CERTAIN if consumed and lags else STRONG if lags else PLAUSIBLE,
-        severity=PAGE if lags else TICKET,
+        severity=Severity.PAGE if lags else Severity.TICKET,
         rebalance_ids=ids,
         partitions=names,
         rebalances=len(ids),
@@ -262,7 +262,7 @@ def _poison_verdict(look: Look, poisoned: Sequence[_Frozen], deaths: Sequence[Pa
         victims[0].left_ms,
         Subject(partitions=tuple(each.name for each in poisoned)),
         confidence=STRONG if clear else PLAUSIBLE,
-        severity=PAGE if look.lasted(first.since_ms, look.thresholds.stalled_ms) else TICKET,
+        severity=Severity.PAGE if look.lasted(first.since_ms, look.thresholds.stalled_ms) else Severity.TICKET,
         rebalance_ids=tuple(dict.fromkeys(each.rebalance_id for each in victims)),
         next=[_at(each) for each in poisoned],
         departures=len(victims),

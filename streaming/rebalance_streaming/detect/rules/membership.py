@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rebalance_contract import Member, Rebalance
+from rebalance_contract import UNDETERMINED, Member, Rebalance, RebalanceReason
 from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.advice import session_for_absence
 from rebalance_streaming.detect.catalogue import with_trait
@@ -19,7 +19,7 @@ from rebalance_streaming.detect.history import partition_names
 from rebalance_streaming.detect.look import DAY_MS, Condition, Look
 from rebalance_streaming.detect.rules import static_members
 from rebalance_streaming.detect.rules.standing import came_back_ms, client_of, positions_of, recent_past
-from rebalance_streaming.detect.verdict import PLAUSIBLE, STRONG, UNDETERMINED, Verdict, subject_of
+from rebalance_streaming.detect.verdict import PLAUSIBLE, STRONG, Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 
 _WEEK_MS = 7 * DAY_MS
@@ -61,7 +61,7 @@ def static_membership_missing(look: Look) -> Iterator[Verdict]:
 
 def _is_restart(look: Look, rebalance: Rebalance) -> bool:
     cause = look.causes.get(rebalance.rebalance_id, UNDETERMINED)
-    return cause in _RESTARTS or (cause == UNDETERMINED and rebalance.reason == "replacement")
+    return cause in _RESTARTS or (cause == UNDETERMINED and rebalance.reason == RebalanceReason.REPLACEMENT)
 
 
 def _absence(look: Look, past: Past) -> int | None:

@@ -10,14 +10,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from rebalance_contract import Subject
+from rebalance_contract import GroupState, GroupType, Severity, Subject
 from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.progress import Jump, Place, Progress
 from rebalance_streaming.detect.rules.duplicates import duplicate_processing, estimate_duplicates
-from rebalance_streaming.detect.verdict import INFO, PLAUSIBLE, STRONG, TICKET, Verdict
+from rebalance_streaming.detect.verdict import PLAUSIBLE, STRONG, Verdict
 from rebalance_streaming.detect.wording import say
 
 __all__ = ["CONDITIONS", "estimate_duplicates", "offset_rewind", "offset_skip", "offsets_expired"]
@@ -108,7 +108,7 @@ def _was_empty(history: GroupHistory, at_ms: int) -> bool:
     if after is not None:
         return not after.members_before
     picture = history.picture
-    return picture is not None and picture.state == "Empty" and not history.is_simple()
+    return picture is not None and picture.state == GroupState.EMPTY and not history.is_simple()
 
 
 def _jump_verdict(look: Look, burst: Sequence[Jump], *, ahead: bool) -> Verdict:
@@ -120,7 +120,7 @@ def _jump_verdict(look: Look, burst: Sequence[Jump], *, ahead: bool) -> Verdict:
         Subject(partitions=names),
         confidence=label,
         # Records that were lost to the group are worth a page, unless somebody meant it.
-        severity=None if not meant else TICKET if ahead else INFO,
+        severity=None if not meant else Severity.TICKET if ahead else Severity.INFO,
         variant=variant,
         partitions=names,
         records=sum(abs(each.after - each.before) for each in burst),
@@ -170,7 +170,7 @@ def _are_all(progress: Progress, burst: Sequence[Jump]) -> bool:
 
 def _is_cooperative(history: GroupHistory) -> bool:
     picture = history.picture
-    return picture is not None and (picture.type == "consumer" or "cooperative" in (picture.protocol or ""))
+    return picture is not None and (picture.type == GroupType.CONSUMER or "cooperative" in (picture.protocol or ""))
 
 
 # --- Expiry ---
@@ -197,7 +197,12 @@ def _away_since(look: Look) -> int | None:
         return last_commit
     emptied = next(reversed(history.in_order()), None)
     picture = history.picture
-    if emptied is None and picture is not None and picture.state == "Empty" and picture.last_rebalance_ms is not None:
+    if (
+        emptied is None
+        and picture is not None
+        and picture.state == GroupState.EMPTY
+        and picture.last_rebalance_ms is not None
+    ):
         return max(picture.last_rebalance_ms, last_commit or 0)
     if emptied is None or emptied.members_after or emptied.completed_at_ms is None or look.members:
         return None
@@ -255,7 +260,7 @@ def _expiry_verdict(look: Look, gone: Sequence[tuple[str, int, int]], variant: s
         "offsets_expired.gone",
         min(each[2] for each in gone),
         Subject() if variant is None else Subject(partitions=names),
-        severity=None if variant is None else INFO,
+        severity=None if variant is None else Severity.INFO,
         variant=variant,
         unsubscribed=variant is not None,
         count=len(names),

@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 
-from rebalance_contract import Member, Rebalance
+from rebalance_contract import UNDETERMINED, Member, Rebalance, Severity
 from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.catalogue import of_family, with_trait
 from rebalance_streaming.detect.departures import CLEAN, SESSION_EXPIRED, UNKNOWN, slot_of
 from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.liveness import GONE, RESTARTED
 from rebalance_streaming.detect.look import Condition, Look
-from rebalance_streaming.detect.verdict import HINT, PAGE, PLAUSIBLE, STRONG, TICKET, UNDETERMINED, Verdict, subject_of
+from rebalance_streaming.detect.verdict import HINT, PLAUSIBLE, STRONG, Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 
 Slot = tuple[str, str]
@@ -250,7 +250,7 @@ def rebalance_storm(look: Look) -> Iterator[Verdict]:
     yield say(
         "rebalance_storm",
         recent[0].started_before_ms,
-        severity=PAGE if lag_grows(look) else TICKET,
+        severity=Severity.PAGE if lag_grows(look) else Severity.TICKET,
         variant=cause,
         rebalance_ids=tuple(each.rebalance_id for each in recent),
         count=len(recent),

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from rebalance_contract import Advice, Member
+from rebalance_contract import Advice, Member, Severity
 from rebalance_contract.clients import POLL_AGE, POLL_GAP_MAX, POLL_IDLE
 from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.advice import (
@@ -37,7 +37,7 @@ from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.progress import KEPT
 from rebalance_streaming.detect.rules.circumstances import say_lost
 from rebalance_streaming.detect.rules.standing import client_of, is_consumer_group, positions_of
-from rebalance_streaming.detect.verdict import PLAUSIBLE, STRONG, TICKET, Verdict, subject_of
+from rebalance_streaming.detect.verdict import PLAUSIBLE, STRONG, Verdict, subject_of
 from rebalance_streaming.detect.wording import advise, say
 
 #: A client that usually commits this often does so inside poll(), every auto.commit.interval (5 s).
@@ -239,7 +239,7 @@ def _at_risk(look: Look, member: Member, client: ClientHistory | None, limit: in
         "poll_overrun_risk.told" if gap.metric else "poll_overrun_risk.by_commits",
         gap.ended_ms - round(gap.length_ms),
         subject_of(member),
-        severity=TICKET if near else None,
+        severity=Severity.TICKET if near else None,
         advice=_shorter_batches(member, client, limit, gap.length_ms),
         member=member,
         gap=gap.length_ms,

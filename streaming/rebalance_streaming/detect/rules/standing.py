@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from rebalance_contract import Advice, Generation, Member, Partitions, Rebalance, Subject
+from rebalance_contract import Advice, Generation, GroupType, Member, Partitions, Rebalance, Subject
 from rebalance_streaming.detect.bugs import upgrade_advice
 from rebalance_streaming.detect.clients import ClientHistory
 from rebalance_streaming.detect.departures import slot_of
@@ -57,7 +57,7 @@ def is_consumer_group(look: Look) -> bool:
     picture = look.history.picture
     return (
         picture is not None
-        and picture.type in ("classic", "consumer")
+        and picture.type in (GroupType.CLASSIC, GroupType.CONSUMER)
         and picture.protocol_type
         in (
             None,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from rebalance_contract import Member, Replacement, Subject, SubjectMember
+from rebalance_contract import Member, Replacement, Severity, Subject, SubjectMember
 from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.advice import LONGEST_SESSION_MS, session_for_absence
 from rebalance_streaming.detect.barriers import Barrier, longest_barrier
@@ -27,7 +27,7 @@ from rebalance_streaming.detect.rules.standing import (
     positions_of,
     recent_past,
 )
-from rebalance_streaming.detect.verdict import CERTAIN, HINT, PAGE, PLAUSIBLE, STRONG, TICKET, Verdict, subject_of
+from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG, Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 
 #: The earliest that a member without commits is asked about, while the others go on.
@@ -119,7 +119,7 @@ def _gone_unseen(look: Look, member: Member) -> Verdict | None:
         look.now_ms - silent,
         _with_partitions(member),
         confidence=STRONG if client is not None else HINT,
-        severity=PAGE if harmed else TICKET,
+        severity=Severity.PAGE if harmed else Severity.TICKET,
         member=member,
         silent=silent,
         session=session,
@@ -227,7 +227,7 @@ def _stalled(
         since_ms,
         _with_partitions(member),
         confidence=PLAUSIBLE if poll_age is None else STRONG,
-        severity=PAGE if is_harmed(look, [member.partitions]) else TICKET,
+        severity=Severity.PAGE if is_harmed(look, [member.partitions]) else Severity.TICKET,
         member=member,
         kept=poll + session,
         poll_age=poll_age,
@@ -316,7 +316,7 @@ def _conflict(
         swaps[0].at_ms if swaps else processes[0].sights[0].emitted_ms,
         _both(look, instance, swaps, rivals),
         confidence=CERTAIN if sure else STRONG if seen else PLAUSIBLE,
-        severity=PAGE if turns else TICKET,
+        severity=Severity.PAGE if turns else Severity.TICKET,
         instance=instance,
         between=" and ".join(sorted(others)) if len(others) > 1 else None,
         swaps=len(swaps) or None,

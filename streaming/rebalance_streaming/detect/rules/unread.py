@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from rebalance_contract import Partitions, Subject
+from rebalance_contract import GroupState, GroupType, Partitions, Severity, Subject
 from rebalance_streaming.detect.look import Look
 from rebalance_streaming.detect.progress import Position
-from rebalance_streaming.detect.verdict import PAGE, TICKET, Verdict, name_of, seconds
+from rebalance_streaming.detect.verdict import Verdict, name_of, seconds
 from rebalance_streaming.detect.wording import say
 
 #: An absence is like earlier ones up to this factor, if there were so many.
@@ -25,7 +25,7 @@ def orphan_partition(look: Look) -> Iterator[Verdict]:
         return
     if not look.outlasted(stable, look.thresholds.orphan_ms):
         return
-    if picture.type not in ("classic", "consumer") or picture.protocol_type not in ("consumer", None):
+    if picture.type not in (GroupType.CLASSIC, GroupType.CONSUMER) or picture.protocol_type not in ("consumer", None):
         return
     assigned = _assigned(look)
     counts = look.history.progress.partition_counts()
@@ -72,7 +72,7 @@ def _orphan_verdict(look: Look, topic: str, orphans: list[Position], since_ms: i
         "orphan_partition",
         since_ms,
         Subject(partitions=names),
-        severity=PAGE if unread else TICKET,
+        severity=Severity.PAGE if unread else Severity.TICKET,
         variant="partitions_added" if added else None,
         partitions=names,
         count=len(names),
@@ -98,7 +98,7 @@ def empty_group_with_lag(look: Look) -> Iterator[Verdict]:
 def _empty_since(look: Look) -> int | None:
     """Return since when a group that had members has none and nobody commits for it; null if it is otherwise."""
     history, picture = look.history, look.history.picture
-    if picture is None or picture.state != "Empty" or history.is_simple() or history.ownership:
+    if picture is None or picture.state != GroupState.EMPTY or history.is_simple() or history.ownership:
         return None
     if history.had_members_ms is None and not picture.generation:
         return None
@@ -134,7 +134,7 @@ def _empty_verdict(look: Look, growing: list[Position], since_ms: int) -> Verdic
     return say(
         "empty_group_with_lag",
         since_ms,
-        severity=TICKET if abandoned else None,
+        severity=Severity.TICKET if abandoned else None,
         lasted=look.now_ms - since_ms,
         lag=sum(each.lag or 0 for each in growing),
         partitions=len(growing),

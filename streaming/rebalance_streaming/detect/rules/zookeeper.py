@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil
 
-from rebalance_contract import ProbedMember, Subject, SubjectMember
+from rebalance_contract import ProbedMember, Severity, Subject, SubjectMember
 from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.history import Ownership
 from rebalance_streaming.detect.look import Condition, Look
-from rebalance_streaming.detect.verdict import CERTAIN, PAGE, PLAUSIBLE, STRONG, TICKET, Verdict
+from rebalance_streaming.detect.verdict import CERTAIN, PLAUSIBLE, STRONG, Verdict
 from rebalance_streaming.detect.wording import advise, say
 
 #: Everything is told again after a minute; without a word for longer than this nobody looks any more.
@@ -170,7 +170,7 @@ def _conflict_verdict(look: Look, latest: Ownership, conflicts: list[_Conflict])
         min(each.since_ms for each in conflicts),
         Subject(tuple(_subject_member(latest, owner) for owner, _ in holders)),
         confidence=PLAUSIBLE if ambiguous else CERTAIN if gave_up else STRONG,
-        severity=PAGE if _starves_consumption(look, first) else None,
+        severity=Severity.PAGE if _starves_consumption(look, first) else None,
         variant="consume_blocks" if idle else None,
         # Only of a topic with records is the known defect the least likely reason.
         advice=tuple(map(advise, cures if idle is False else reversed(cures))),
@@ -261,7 +261,7 @@ def _orphan_verdict(look: Look, topic: str, orphans: dict[int, int]) -> Verdict:
         "zk_orphan_partition",
         min(orphans.values()),
         Subject(partitions=names),
-        severity=None if any(lag != 0 for lag in lags) else TICKET,
+        severity=None if any(lag != 0 for lag in lags) else Severity.TICKET,
         partitions=names,
         count=len(names),
         lasted=look.now_ms - min(orphans.values()),

@@ -1,0 +1,57 @@
+"""What the page knows of the contract's closed sets, as a JavaScript module made from them.
+
+python -m rebalance_exporters.page.sets exporters/rebalance_exporters/page/static/sets.js
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+
+from rebalance_contract import (
+    GRAVITY,
+    SETTLED_STATES,
+    FindingState,
+    GroupState,
+    GroupType,
+    RebalanceOutcome,
+    Severity,
+    display,
+)
+from rebalance_contract.api import EventName
+
+_HEAD = """\
+// The contract's closed sets and how they are shown: made from rebalance_contract by rebalance_exporters/page/sets.py,
+// with `make docs`. Change it there.
+"""
+
+
+def render() -> str:
+    """Return the module's text."""
+    names = {each.__name__: _members(each) for each in (GroupType, RebalanceOutcome, FindingState, Severity, EventName)}
+    tables: Mapping[str, object] = {
+        **names,
+        "SETTLED_STATES": SETTLED_STATES,
+        "GRAVITY": {severity: GRAVITY[severity] for severity in Severity},
+        "STATE_MARKS": {state: display.STATES[state].mark for state in GroupState},
+        "UNKNOWN_STATE_MARK": display.UNKNOWN_STATE.mark,
+        "SEVERITY_MARKS": {severity: display.SEVERITIES[severity].mark for severity in Severity},
+        "SOURCES": display.SOURCES,
+    }
+    return _HEAD + "".join(f"\nexport const {name} = {_write(table)};\n" for name, table in tables.items())
+
+
+def _members(words: type[StrEnum]) -> dict[str, str]:
+    return {word.name: word.value for word in words}
+
+
+def _write(table: object) -> str:
+    text = json.dumps(table, ensure_ascii=False, indent=2)
+    return f"Object.freeze({text})" if isinstance(table, Mapping | Sequence) and not isinstance(table, str) else text
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(render())

@@ -1,0 +1,226 @@
+"""What the exporter's API answers: the exporter writes these rows, the terminal reads, `openapi.py` describes them.
+
+Objects of the topics go out as the contract has them; here is what is put around them. A field that is added has a
+default: a terminal may be newer than the exporter that it asks. Null means that something cannot be known, as in rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rebalance_contract.findings import Finding
+from rebalance_contract.groups import GroupSnapshot
+from rebalance_contract.impact import RebalanceImpact
+from rebalance_contract.rebalances import Rebalance
+from rebalance_contract.sets import AnyGroupState, AnyGroupType, AnySeverity, FindingState
+
+ROOT = "/api/v1"
+OVERVIEW_PATH = f"{ROOT}/overview"
+GROUPS_PATH = f"{ROOT}/groups"
+FINDINGS_PATH = f"{ROOT}/findings"
+STREAM_PATH = f"{ROOT}/stream"
+OPENAPI_PATH = f"{ROOT}/openapi.json"
+READY_PATH = "/-/ready"
+#: What stands below the path of a group, and above the id of one of its rebalances.
+REBALANCES = "rebalances"
+
+
+@dataclass(frozen=True, slots=True)
+class OverviewWindow:
+    """Sums over one sliding window, which ends when the diagnosis last looked at the group.
+
+    `rebalancing_ratio` is the share of the window spent rebalancing, 0 to 1; `lost_partition_seconds` is added up over
+    partitions.
+    """
+
+    rebalances: int
+    generation_changes: int
+    rebalancing_ratio: float
+    lost_partition_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class FindingMark:
+    """A finding in a row: enough to show and to link it."""
+
+    finding_id: str
+    rule: str
+    severity: AnySeverity
+    summary: str
+    confidence: float
+    state: FindingState
+    started_at_ms: int
+    primary: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OverviewRow:
+    """One group now. Null means that it cannot be known, never zero.
+
+    `state_since_ms`: when its rebalance began or, if none goes on, when the last one ended. `members`, `idle_members`
+    and `assigned_partitions` are null while no group record was read, the latter two also where an assignment is in no
+    known form. `coordinator` is a broker's id. `windows` are named 1m, 5m and 15m. Lag is in records, `lag_slope` in
+    records per second over five minutes; both, the windows and the age of commits are absent while the diagnosis is
+    silent. `heartbeat_headroom_ratio` (1 to 0) and `poll_gap_max_seconds` are the worst any member reported in five
+    minutes. `findings` are those that fire, gravest first.
+    """
+
+    cluster: str
+    group: str
+    state: AnyGroupState | None
+    state_since_ms: int | None
+    type: AnyGroupType | None
+    protocol: str | None
+    generation: int | None
+    members: int | None
+    idle_members: int | None
+    assigned_partitions: int | None
+    coordinator: int | None
+    owner: str | None
+    windows: Mapping[str, OverviewWindow]
+    rebalances_total: int
+    lost_partition_seconds_total: float
+    last_rebalance_ms: int | None
+    lag: int | None
+    time_lag_ms: int | None
+    commit_age_ms: int | None
+    lag_slope: float | None
+    heartbeat_headroom_ratio: float | None
+    poll_gap_max_seconds: float | None
+    findings: tuple[FindingMark, ...]
+
+    def rebalances_in(self, window: str) -> int | None:
+        """Return how often the group rebalanced in a window; null where that is not known."""
+        told = self.windows.get(window)
+        return None if told is None else told.rebalances
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """All groups now. `data_age_ms` is how old the stalest stream's last sign of life is, null while there was none."""
+
+    at_ms: int
+    version: str
+    ready: bool
+    ready_text: str
+    data_age_ms: int | None
+    groups: tuple[OverviewRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsAnswer:
+    """The present pictures of all groups, with the totals that are certain now."""
+
+    groups: tuple[GroupSnapshot, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceRow(Rebalance):
+    """A rebalance, as docs/schemas/rebalances.schema.json describes it, and what it cost.
+
+    `impact` is null while the diagnosis has told nothing.
+    """
+
+    impact: RebalanceImpact | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RebalancesAnswer:
+    """The rebalances of a group that the exporter keeps, newest first."""
+
+    rebalances: tuple[RebalanceRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceAnswer:
+    """One rebalance with the findings about it, the primary one first."""
+
+    rebalance: RebalanceRow
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FindingsAnswer:
+    """Findings, those that began last first."""
+
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why the API did not do what it was asked, and the names that look like the one asked for."""
+
+    error: str
+    did_you_mean: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """Whether what is served can be trusted, and one line that says what is awaited, or what is missing for good.
+
+    `share` is how much of what is awaited is done, 0 to 1; null where that cannot be counted, 1 when ready.
+    """
+
+    ready: bool
+    text: str
+    share: float | None = None
+
+
+# --- The event stream ---
+
+
+class EventName(StrEnum):
+    """The names of server-sent events."""
+
+    HELLO = "hello"
+    GROUP = "group"
+    GONE = "gone"
+    REBALANCE = "rebalance"
+    FINDING = "finding"
+    STATUS = "status"
+    RESET = "reset"
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """The first event: the exporter's time and version."""
+
+    at_ms: int
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A group that is no longer shown."""
+
+    cluster: str
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class StatusNow:
+    """Whether what is shown can be trusted, every few seconds. `data_age_ms` as in the overview."""
+
+    at_ms: int
+    ready: bool
+    ready_text: str
+    data_age_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """More changed than the exporter remembers: load everything again."""
+
+
+#: What the data of each event is.
+EVENTS: Mapping[EventName, type] = {
+    EventName.HELLO: Hello,
+    EventName.GROUP: OverviewRow,
+    EventName.GONE: Gone,
+    EventName.REBALANCE: RebalanceRow,
+    EventName.FINDING: Finding,
+    EventName.STATUS: StatusNow,
+    EventName.RESET: Reset,
+}

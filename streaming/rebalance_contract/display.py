@@ -1,0 +1,75 @@
+"""How the words of the closed sets are shown: tones, marks and names, for the terminal, the page and the dashboards.
+
+Each of them has colours of its own for the tones. A mark is a shape, so that nobody has to tell colours apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rebalance_contract.sets import EvidenceSource, GroupState, Severity
+
+
+class Tone(StrEnum):
+    """What a colour says: all is well, nothing to say, at rest without members, good to know, look, act."""
+
+    GOOD = "good"
+    PLAIN = "plain"
+    OFF = "off"
+    NOTE = "note"
+    WORSE = "worse"
+    BAD = "bad"
+
+
+@dataclass(frozen=True, slots=True)
+class Display:
+    """How one word is shown."""
+
+    tone: Tone
+    mark: str
+
+
+_MOVING = Display(Tone.WORSE, "◐")
+
+STATES: Mapping[str, Display] = {
+    GroupState.DELETED: Display(Tone.PLAIN, "○"),
+    GroupState.EMPTY: Display(Tone.OFF, "○"),
+    GroupState.PREPARING_REBALANCE: _MOVING,
+    GroupState.COMPLETING_REBALANCE: _MOVING,
+    GroupState.ASSIGNING: _MOVING,
+    GroupState.RECONCILING: _MOVING,
+    GroupState.STABLE: Display(Tone.GOOD, "●"),
+    GroupState.NOT_READY: Display(Tone.BAD, "◐"),
+    GroupState.DEAD: Display(Tone.PLAIN, "○"),
+}
+#: A state that this version does not know is taken for one that a group does not rest in.
+UNKNOWN_STATE = _MOVING
+
+SEVERITIES: Mapping[str, Display] = {
+    Severity.PAGE: Display(Tone.BAD, "▲"),
+    Severity.TICKET: Display(Tone.WORSE, "◆"),
+    Severity.INFO: Display(Tone.NOTE, "●"),
+}
+#: One that this version does not know is as grave as any.
+UNKNOWN_SEVERITY = SEVERITIES[Severity.PAGE]
+
+#: Names of the sources of evidence.
+SOURCES: Mapping[str, str] = {
+    EvidenceSource.LOG: "group log",
+    EvidenceSource.COMMITS: "commits",
+    EvidenceSource.PROBES: "probes",
+    EvidenceSource.CLIENT_METRICS: "client metrics",
+    EvidenceSource.ZOOKEEPER: "ZooKeeper",
+}
+
+
+def state_display(state: str) -> Display:
+    """Return how a state is shown."""
+    return STATES.get(state, UNKNOWN_STATE)
+
+
+def severity_display(severity: str) -> Display:
+    """Return how a severity is shown."""
+    return SEVERITIES.get(severity, UNKNOWN_SEVERITY)

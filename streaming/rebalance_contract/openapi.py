@@ -1,0 +1,201 @@
+"""The description of the exporter's API as an OpenAPI 3.1 document, made from the rows that it answers.
+
+python -m rebalance_contract.openapi docs/openapi.json
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from rebalance_contract import api
+from rebalance_contract.groups import GroupSnapshot
+from rebalance_contract.schemas import write_json
+from rebalance_contract.sets import AnySeverity, FindingState
+
+JSON, EVENT_STREAM = "application/json", "text/event-stream"
+
+_DESCRIPTION = """\
+What the exporter of rebalance-monitor tells of Kafka consumer groups. Times are epoch milliseconds (`*_ms`); null means
+that something cannot be known, never zero. A reader ignores fields that it does not know: new ones are added without a
+new version. Names in paths are percent-encoded, and a slash in a name is written as %2F."""
+
+_WHOLE_NUMBER = Annotated[int, msgspec.Meta(ge=0)]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a path or a query; `kind` is its type."""
+
+    name: str
+    description: str
+    kind: Any = str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """What GET of one path answers.
+
+    `answer` is the type of the answer, null where it is no row of the contract. `also` has further statuses with that
+    answer, `refusals` those with a `Refusal`, each with what it means. Parameters in the path stand there in braces.
+    """
+
+    name: str
+    path: str
+    summary: str
+    answer: Any
+    parameters: tuple[Parameter, ...] = ()
+    also: Mapping[int, str] = field(default_factory=dict)
+    refusals: Mapping[int, str] = field(default_factory=dict)
+    media_type: str = JSON
+
+
+_CLUSTER = Parameter("cluster", "Only of this cluster.")
+_GROUP = Parameter("group", "The group's id.")
+_OF_GROUP = (_GROUP, Parameter("cluster", "The group's cluster; needed where several have a group of that id."))
+_NO_GROUP = {404: "There is no such group.", 409: "Several clusters have a group of that id: say which."}
+_ONE_GROUP = f"{api.GROUPS_PATH}/{{group}}"
+
+OPERATIONS = (
+    Operation(
+        name="overview",
+        path=api.OVERVIEW_PATH,
+        summary="All groups now, one short row each",
+        answer=api.Overview,
+        parameters=(_CLUSTER,),
+    ),
+    Operation(
+        name="groups",
+        path=api.GROUPS_PATH,
+        summary="All groups in full: members, totals, panes of windows",
+        answer=api.GroupsAnswer,
+        parameters=(_CLUSTER,),
+    ),
+    Operation(
+        name="group",
+        path=_ONE_GROUP,
+        summary="One group in full",
+        answer=GroupSnapshot,
+        parameters=_OF_GROUP,
+        refusals=_NO_GROUP,
+    ),
+    Operation(
+        name="rebalances",
+        path=f"{_ONE_GROUP}/{api.REBALANCES}",
+        summary="The rebalances of a group that are kept, newest first",
+        answer=api.RebalancesAnswer,
+        parameters=(
+            *_OF_GROUP,
+            Parameter("limit", "At most so many.", _WHOLE_NUMBER),
+            Parameter("since_ms", "Those that go on, or ended at this time or later.", _WHOLE_NUMBER),
+        ),
+        refusals={400: "A number is none.", **_NO_GROUP},
+    ),
+    Operation(
+        name="rebalance",
+        path=f"{_ONE_GROUP}/{api.REBALANCES}/{{rebalance_id}}",
+        summary="One rebalance and what was found about it",
+        answer=api.RebalanceAnswer,
+        parameters=(*_OF_GROUP, Parameter("rebalance_id", "The rebalance's id.")),
+        refusals={**_NO_GROUP, 404: "There is no such group, or no such rebalance is kept."},
+    ),
+    Operation(
+        name="findings",
+        path=api.FINDINGS_PATH,
+        summary="What was found, firing or resolved lately; those that began last come first",
+        answer=api.FindingsAnswer,
+        parameters=(
+            _CLUSTER,
+            Parameter("group", "Only of this group; empty: only what is about a whole cluster."),
+            Parameter("rule", "Only of this diagnosis."),
+            Parameter("severity", "Only of this severity.", AnySeverity),
+            Parameter("state", "Only those in this state.", FindingState),
+        ),
+    ),
+    Operation(
+        name="stream",
+        path=api.STREAM_PATH,
+        summary="What changes, as it changes: server-sent events, whose data `x-events` describes by name",
+        answer=None,
+        parameters=(_CLUSTER, Parameter("group", "Only of this group.")),
+        media_type=EVENT_STREAM,
+    ),
+    Operation(name="openapi", path=api.OPENAPI_PATH, summary="This document", answer=None),
+    Operation(
+        name="ready",
+        path=api.READY_PATH,
+        summary="Whether what is served can be trusted; plain text unless JSON is asked for",
+        answer=api.Readiness,
+        also={503: "Not yet, or no more: the answer says why."},
+    ),
+)
+
+
+def describe() -> dict[str, Any]:
+    """Return the document."""
+    answers = [each.answer for each in OPERATIONS if each.answer is not None]
+    kinds = [parameter.kind for each in OPERATIONS for parameter in each.parameters]
+    types = list(dict.fromkeys([*answers, *kinds, *api.EVENTS.values(), api.Refusal]))
+    schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+    schema_of = dict(zip(types, schemas, strict=True))
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "rebalance-monitor", "version": api.ROOT.rpartition("/v")[2], "description": _DESCRIPTION},
+        # Passwords are asked for where the web config has users.
+        "security": [{}, {"basic": []}],
+        "paths": {each.path: {"get": _operation(each, schema_of)} for each in OPERATIONS},
+        "components": {
+            "schemas": dict(sorted(components.items())),
+            "securitySchemes": {"basic": {"type": "http", "scheme": "basic"}},
+        },
+    }
+
+
+def render() -> str:
+    """Return the document as indented JSON."""
+    return write_json(describe())
+
+
+def _operation(of: Operation, schema_of: Mapping[Any, dict[str, Any]]) -> dict[str, Any]:
+    answer = {of.media_type: {"schema": _answer_schema(of, schema_of)}}
+    refusal = {JSON: {"schema": schema_of[api.Refusal]}}
+    refusals = {401: "A password is needed, or is wrong.", **of.refusals}
+    described: dict[str, Any] = {
+        "operationId": of.name,
+        "summary": of.summary,
+        "parameters": [_parameter(each, of, schema_of) for each in of.parameters],
+        "responses": {
+            "200": {"description": "The answer.", "content": answer},
+            **{str(status): {"description": text, "content": answer} for status, text in of.also.items()},
+            **{str(status): {"description": refusals[status], "content": refusal} for status in sorted(refusals)},
+        },
+    }
+    if of.media_type == EVENT_STREAM:
+        described["x-events"] = {name: schema_of[row] for name, row in api.EVENTS.items()}
+    return described
+
+
+def _answer_schema(of: Operation, schema_of: Mapping[Any, dict[str, Any]]) -> dict[str, Any]:
+    if of.answer is not None:
+        return schema_of[of.answer]
+    return {"type": "string" if of.media_type == EVENT_STREAM else "object"}
+
+
+def _parameter(of: Parameter, operation: Operation, schema_of: Mapping[Any, dict[str, Any]]) -> dict[str, Any]:
+    in_path = f"{{{of.name}}}" in operation.path
+    return {
+        "name": of.name,
+        "in": "path" if in_path else "query",
+        "required": in_path,
+        "description": of.description,
+        "schema": schema_of[of.kind],
+    }
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(render())

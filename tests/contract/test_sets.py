@@ -1,0 +1,137 @@
+"""The closed sets: one declaration, what a row may say beyond them, and how states are read."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import fields
+from enum import StrEnum
+from pathlib import Path
+
+import pytest
+
+from exporters.contract_rows import rebalance_row
+from exporters.test_overview import finding_row
+from rebalance_contract import (
+    GRAVITY,
+    SETTLED_STATES,
+    UNSETTLED_STATES,
+    ContractError,
+    EvidenceSource,
+    Finding,
+    FindingState,
+    GroupState,
+    GroupType,
+    MemberState,
+    Rebalance,
+    RebalanceOutcome,
+    RebalanceReason,
+    Severity,
+    decode,
+    display,
+    encode,
+    gravity,
+    read_state,
+)
+
+ROOT = Path(__file__).parents[2]
+SETS = (GroupState, GroupType, MemberState, RebalanceReason, RebalanceOutcome, FindingState, Severity, EvidenceSource)
+#: Words that stand for other things elsewhere: protocols, families of diagnoses, topics, pages, Prometheus.
+COMMON = frozenset(
+    {
+        *(GroupType.CLASSIC, GroupType.CONSUMER, GroupType.SHARE, GroupType.STREAMS, GroupType.SIMPLE),
+        *(GroupType.ZOOKEEPER, EvidenceSource.LOG, EvidenceSource.COMMITS, EvidenceSource.PROBES),
+        *(EvidenceSource.CLIENT_METRICS, Severity.PAGE, Severity.INFO, MemberState.STABLE, MemberState.AWAY),
+        *(RebalanceReason.JOIN, RebalanceReason.OTHER, RebalanceReason.SWAP, RebalanceReason.REPLACEMENT),
+        *(RebalanceReason.TOPIC_METADATA_CHANGE, RebalanceOutcome.COMPLETED, RebalanceOutcome.ABORTED),
+    }
+)
+#: They run without the contract: the command line's help, and what shows Alertmanager's own words.
+APART = ("terminal/commands.py", "demo/alerting.py")
+
+
+def literals() -> Iterator[tuple[str, str]]:
+    """File and text of every string in the code, but for documentation and what is apart."""
+    for part in ("streaming", "exporters", "deploy/rebalance_deploy", "grafana"):
+        for path in sorted((ROOT / part).rglob("*.py")):
+            name = path.relative_to(ROOT).as_posix()
+            if name.endswith(APART) or name.endswith("rebalance_contract/sets.py"):
+                continue
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    yield name, node.value
+
+
+def test_no_other_module_spells_a_word_of_a_set() -> None:
+    """Whoever compares with a state, a reason or a severity takes the member: a word is written in one place."""
+    words = {str(word) for each in SETS for word in each} - COMMON
+    assert len(words) > 20
+    assert [(name, text) for name, text in literals() if text in words] == []
+
+
+@pytest.mark.parametrize("field", ["type", "reason"])
+def test_a_word_that_a_newer_stream_knows_is_passed_on(field: str) -> None:
+    """Brokers and newer streams may have more types and reasons; the row stays readable and says what it said."""
+    value = rebalance_row("r").value
+    assert value is not None
+    row = decode(value, Rebalance)
+    told = decode(encode({**_fields(row), field: "of_tomorrow"}), Rebalance)
+    assert getattr(told, field) == "of_tomorrow"
+
+
+def test_a_row_of_an_impossible_outcome_is_none() -> None:
+    """Nothing can be said of a rebalance that neither goes on nor ended, or of a finding in no state."""
+    for kind, value, field in (
+        (Rebalance, rebalance_row("r").value, "outcome"),
+        (Finding, finding_row().value, "state"),
+    ):
+        assert value is not None
+        with pytest.raises(ContractError, match=field):
+            decode(encode({**_fields(decode(value, kind)), field: "perhaps"}), kind)
+
+
+def _fields(row: Rebalance | Finding) -> dict[str, object]:
+    return {each.name: getattr(row, each.name) for each in fields(row)}
+
+
+def test_members_are_written_as_their_text() -> None:
+    """In JSON, as a key and in a sentence, a member is the word itself."""
+    word: StrEnum
+    for word in (GroupState.NOT_READY, RebalanceReason.JOIN, Severity.PAGE):
+        assert encode({word: [word]}) == encode({word.value: [word.value]})
+        assert f"{word}" == word.value
+
+
+@pytest.mark.parametrize(
+    ("text", "state"),
+    [
+        ("PreparingRebalance", GroupState.PREPARING_REBALANCE),
+        ("PREPARING_REBALANCING", GroupState.PREPARING_REBALANCE),
+        ("COMPLETING_REBALANCE", GroupState.COMPLETING_REBALANCE),
+        ("not_ready", GroupState.NOT_READY),
+        ("stable", GroupState.STABLE),
+        ("Resting", None),
+        ("", None),
+    ],
+)
+def test_states_are_read_as_any_client_writes_them(text: str, state: GroupState | None) -> None:
+    """Clients differ in case and underscores; a state that no Kafka had is not guessed."""
+    assert read_state(text) == state
+
+
+def test_every_state_is_settled_or_not() -> None:
+    """No state is in both lists, none in neither."""
+    assert sorted([*SETTLED_STATES, *UNSETTLED_STATES]) == sorted(GroupState)
+
+
+def test_the_gravest_severity_stands_first() -> None:
+    """The order of the set is the order of gravity, and a severity of a newer stream is overlooked by nobody."""
+    assert sorted(Severity, key=gravity, reverse=True) == list(Severity)
+    assert gravity("catastrophe") == max(GRAVITY.values())
+
+
+def test_every_word_that_people_see_has_a_look() -> None:
+    """A new state, severity or source is shown by nobody before somebody said how."""
+    assert set(display.STATES) == set(GroupState)
+    assert set(display.SEVERITIES) == set(Severity)
+    assert set(display.SOURCES) == set(EvidenceSource)
+    unknown = display.state_display("Resting"), display.severity_display("catastrophe")
+    assert unknown == (display.STATES[GroupState.ASSIGNING], display.SEVERITIES[Severity.PAGE])
