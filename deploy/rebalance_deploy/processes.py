@@ -24,7 +24,6 @@ from typing import IO, Self
 # What parent and guard say to each other on their socket, one byte each.
 _TERMINATE, _KILL, _RELOAD = b"T", b"K", b"H"
 _STARTED, _FAILED = "started", "failed"
-_ANSWER_BYTES = 4096
 _PR_SET_PDEATHSIG = 1
 
 

@@ -43,6 +43,8 @@ _SERVICE_VARIABLE = re.compile(
 _SERVICE_ADDRESS = re.compile(r"(tcp|udp|sctp)://")
 #: More names than these help nobody.
 _LISTED_NAMES = 12
+#: What values of a type are, in a sentence.
+_IN_WORDS: Mapping[Any, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 _ALL_SETTINGS = "docs/configuration.md lists all"
 
 
@@ -244,17 +246,27 @@ def _text(value: Any) -> str:
 
 def _build(component: type[_C], section: str, values: Mapping[str, Any]) -> _C:
     own: dict[str, Any] = {KAFKA: {k.partition(".")[2]: _text(v) for k, v in values.items() if k.startswith("kafka.")}}
-    hints = get_type_hints(component)
+    hints, problems = get_type_hints(component), []
     for name, inners in _names(component).items():
         key = _key(section, name)
         inside = {inner: values[f"{key}.{inner}"] for inner in inners if inner and f"{key}.{inner}" in values}
         if key in values or inside:
-            own[name] = _listed(values.get(key, inside), hints[name])
-    try:
-        built = msgspec.convert(own, component, strict=False)
-    except msgspec.ValidationError as error:
-        raise UserError(f"bad setting in {section}: {error}") from None
+            try:
+                own[name] = msgspec.convert(_listed(values.get(key, inside), hints[name]), hints[name], strict=False)
+            except msgspec.ValidationError as error:
+                problems.append(_wrong(key, values.get(key), hints[name], error))
+    if problems:
+        raise UserError("; ".join(problems))
+    built = msgspec.convert(own, component)
     problems = built.validate()
     if problems:
         raise UserError("; ".join(problems))
     return built
+
+
+def _wrong(key: str, value: Any, hint: Any, error: msgspec.ValidationError) -> str:
+    """Say what a value must be; of what has parts, which part is wrong, as `stream.queries[0]`."""
+    if hint in _IN_WORDS:
+        return f"{key} must be {_IN_WORDS[hint]}, got {value!r}"
+    reason, _, place = str(error).partition(" - at ")
+    return f"{place.strip('`').replace('$', key, 1) or key} cannot be used: {reason}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from rebalance_kafka.checks import librdkafka_problems
 from rebalance_kafka.properties import librdkafka_view
 
-#: Client properties that the exporter sets itself, because another value would make it wrong or leave traces.
+#: Client properties that exporter and prober set themselves, because another value would make it wrong or leave traces.
 RESERVED_PROPERTIES = ("auto.offset.reset", "enable.auto.commit", "enable.auto.offset.store", "enable.partition.eof")
 
 _HIGHEST_PORT = 65535
@@ -48,18 +48,7 @@ class ExportConfig:
 
     def validate(self) -> list[str]:
         """Return every problem found, each as one sentence that names the key; empty when all is well."""
-        return [*self._kafka_problems(), *self._listen_problems(), *self._limit_problems()]
-
-    def _kafka_problems(self) -> list[str]:
-        problems = []
-        if not self.kafka.get("bootstrap.servers", "").strip():
-            problems.append("kafka.bootstrap.servers is missing: name at least one broker, as in localhost:9092")
-        problems += [
-            f"kafka.{name} is set by the exporter itself: leave it out"
-            for name in RESERVED_PROPERTIES
-            if name in librdkafka_view(self.kafka)
-        ]
-        return problems + librdkafka_problems(self.kafka)
+        return [*kafka_problems(self.kafka, "exporter"), *self._listen_problems(), *self._limit_problems()]
 
     def _listen_problems(self) -> list[str]:
         problems = []
@@ -84,3 +73,16 @@ class ExportConfig:
         if self.keep_rebalances < 0:
             problems.append(f"keep_rebalances is {self.keep_rebalances}: it must be 0 (keep none) or more")
         return problems
+
+
+def kafka_problems(kafka: Mapping[str, str], process: str) -> list[str]:
+    """Return what is wrong with the client properties of a process that reads topics without a group."""
+    problems = []
+    if not kafka.get("bootstrap.servers", "").strip():
+        problems.append("kafka.bootstrap.servers is missing: name at least one broker, as in localhost:9092")
+    problems += [
+        f"kafka.{name} is set by the {process} itself: leave it out"
+        for name in RESERVED_PROPERTIES
+        if name in librdkafka_view(kafka)
+    ]
+    return problems + librdkafka_problems(kafka)

@@ -29,6 +29,7 @@ from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from rebalance_contract.topics import TOPICS, Topic
+from rebalance_kafka.follower import groupless
 from rebalance_kafka.properties import librdkafka_properties
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.errors import StreamError
@@ -107,7 +108,7 @@ class Cluster:
         return 0 if metadata is None or metadata.error is not None else len(metadata.partitions)
 
     def _look_up_coordinator(self) -> None:
-        consumer = Consumer({**self._client, "group.id": "rebalance-monitor-start", "enable.auto.commit": False})
+        consumer = Consumer(groupless(self._client, "start"))
         try:
             # Asking for a group's offsets finds its coordinator; it stores nothing.
             consumer.committed([TopicPartition(self._config.groups_topic, 0)], timeout=REQUEST_SECONDS)
@@ -141,8 +142,7 @@ class Cluster:
         return message is not None and message.error() is None and (message.offset() or 0) < positions.stop
 
     def _fetch_one(self, partition: int, offset: int) -> Message | None:
-        settings = {"group.id": "unused", "enable.auto.commit": False, "enable.partition.eof": True}
-        consumer = Consumer({**self._client, **settings})
+        consumer = Consumer({**groupless(self._client, "start"), "enable.partition.eof": True})
         try:
             consumer.assign([TopicPartition(self.source_topic, partition, offset)])
             return consumer.poll(REQUEST_SECONDS)

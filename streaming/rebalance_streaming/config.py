@@ -113,11 +113,6 @@ class StreamConfig:
         return topics.FINDINGS.full_name(self.topic_prefix)
 
     @property
-    def heartbeats_topic(self) -> str:
-        """Compacted topic of heartbeat timing per group."""
-        return topics.HEARTBEATS.full_name(self.topic_prefix)
-
-    @property
     def all_metric_topics(self) -> tuple[MetricTopic, ...]:
         """Every topic that client metrics are read from."""
         others = (MetricTopic(each) if isinstance(each, str) else each for each in self.metric_topics)

@@ -13,9 +13,8 @@ from contextlib import suppress
 from confluent_kafka import KafkaException
 
 from rebalance_contract import ContractError, LogTotals, decode_status
-from rebalance_kafka.properties import librdkafka_properties
+from rebalance_kafka.follower import read_latest
 from rebalance_streaming.config import StreamConfig
-from rebalance_streaming.diagnosis.restoring import read_latest
 from rebalance_streaming.log_watch import Incident, LogWatch, Positions, TopicLook, compare, take_up
 
 _PERIOD_SECONDS, _STOP_SECONDS = 5.0, 1.0
@@ -107,7 +106,7 @@ def _raise(highest: dict[str, dict[int, int]], positions: Mapping[str, Positions
 def read_totals(config: StreamConfig) -> list[LogTotals]:
     """Return what was published last of every query's inputs, from the status topic."""
     found = []
-    for value in read_latest(librdkafka_properties(config.kafka), [config.status_topic]).values():
+    for value in read_latest(config.kafka, [config.status_topic], name="inputs").values():
         try:
             status = decode_status(value)
         except ContractError:

@@ -10,17 +10,19 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from contextlib import closing
 
 import msgspec
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
 
-from rebalance_kafka.properties import librdkafka_properties
+from rebalance_kafka.follower import Follower, Record
+from rebalance_kafka.positions import start_at_beginning, start_at_end
+from rebalance_kafka.properties import LIBRDKAFKA
 from rebalance_streaming.errors import StreamError
 
 _OFFSET_COMMIT_PREFIXES = (b"\x00\x00", b"\x00\x01")
-_REQUEST_SECONDS = 10.0
-_BATCH = 2_000
+#: What stands for the time of a record that has none, as clients say it.
+_NO_TIME = -1
 
 
 def record(
@@ -34,111 +36,58 @@ def record(
 ) -> Iterator[bytes]:
     """Yield one JSON line per record until `stop` is set or, with `to_end`, the ends found at the start are reached.
 
-    Topics in `other_topics` that do not exist are left out. Raises StreamError when the cluster cannot be read.
+    Topics in `other_topics` that do not exist are recorded once they do. Raises StreamError when the cluster cannot be
+    read.
     """
-    groups = _Reading(kafka, (offsets_topic, *other_topics), from_beginning, committed=False)
-    commits = _Reading(kafka, (offsets_topic,), from_beginning, committed=True)
-    try:
-        if not groups.covers(offsets_topic):
+    wanted = dict.fromkeys((offsets_topic, *other_topics))
+    with closing(_follow(kafka, wanted, from_beginning, "read_uncommitted")) as groups:
+        if offsets_topic in groups.missing:
             raise StreamError(f"there is no topic {offsets_topic} on this cluster yet: no group has ever committed")
-        yield from _alternate(groups, commits, offsets_topic, to_end=to_end, stop=stop)
-    finally:
-        groups.close()
-        commits.close()
+        with closing(_follow(kafka, (offsets_topic,), from_beginning, "read_committed")) as commits:
+            while not stop.is_set() and not (to_end and groups.at_end and commits.at_end):
+                yield from (
+                    _line(each) for each in groups.poll() if each.topic != offsets_topic or not _is_commit(each)
+                )
+                yield from (_line(each) for each in commits.poll() if _is_commit(each))
 
 
-def _alternate(
-    groups: _Reading, commits: _Reading, offsets_topic: str, *, to_end: bool, stop: threading.Event
-) -> Iterator[bytes]:
-    while not stop.is_set() and not (to_end and groups.at_end and commits.at_end):
-        for message in groups.poll():
-            if message.topic() != offsets_topic or not _is_commit(message):
-                yield _line(message)
-        for message in commits.poll():
-            if _is_commit(message):
-                yield _line(message)
+def _follow(kafka: Mapping[str, str], topics: Iterable[str], from_beginning: bool, isolation: str) -> Follower:
+    """Return a follower that has looked once. Raises StreamError when the cluster cannot be read."""
+    start = start_at_beginning if from_beginning else start_at_end
+    try:
+        isolated = {**kafka, f"{LIBRDKAFKA}isolation.level": isolation}
+        follower = Follower(isolated, topics, name="record", start=start, on_error=_refuse_lasting)
+        follower.look()
+    except KafkaException as error:
+        servers = kafka.get("bootstrap.servers", "")
+        raise StreamError(f"cannot read from {servers}: {error.args[0].str()}") from None
+    return follower
 
 
-class _Reading:
-    """A consumer over all partitions of some topics, and how much of what was there at the start it has seen."""
-
-    def __init__(
-        self, kafka: Mapping[str, str], topics: Iterable[str], from_beginning: bool, *, committed: bool
-    ) -> None:
-        isolation = "read_committed" if committed else "read_uncommitted"
-        settings: dict[str, Any] = {
-            "group.id": "rebalance-monitor-record",  # the client insists on one; nothing joins or commits
-            "log_level": 0,
-            **librdkafka_properties(kafka),
-            "enable.auto.commit": False,
-            "enable.auto.offset.store": False,
-            "enable.partition.eof": True,
-            "isolation.level": isolation,
-        }
-        try:
-            self._consumer = Consumer(settings)
-            known = self._consumer.list_topics(timeout=_REQUEST_SECONDS).topics
-            places = [(topic, p) for topic in topics if topic in known for p in known[topic].partitions]
-            self._topics = {topic for topic, _ in places}
-            starts = [TopicPartition(topic, p, self._start(topic, p, from_beginning)) for topic, p in places]
-            self._unfinished = {(topic, p) for topic, p in places}
-            self._consumer.assign(starts)
-        except KafkaException as error:
-            servers = kafka.get("bootstrap.servers", "")
-            raise StreamError(f"cannot read from {servers}: {error.args[0].str()}") from None
-
-    @property
-    def at_end(self) -> bool:
-        """Whether every partition's end was reached once."""
-        return not self._unfinished
-
-    def covers(self, topic: str) -> bool:
-        """Whether the topic exists."""
-        return topic in self._topics
-
-    def poll(self) -> list[Message]:
-        """Return what has arrived. Raises StreamError for what does not pass by itself."""
-        delivered = []
-        for message in self._consumer.consume(_BATCH, timeout=0.1):
-            error = message.error()
-            if error is None:
-                delivered.append(message)
-            elif error.code() == KafkaError._PARTITION_EOF:
-                self._unfinished.discard((message.topic() or "", message.partition() or 0))
-            elif not error.retriable():
-                raise StreamError(f"cannot read {message.topic()}: {error.str()}")
-        return delivered
-
-    def close(self) -> None:
-        """Release the connections."""
-        self._consumer.close()
-
-    def _start(self, topic: str, partition: int, from_beginning: bool) -> int:
-        low, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_REQUEST_SECONDS)
-        return low if from_beginning else high
+def _refuse_lasting(error: KafkaError, topic: str | None) -> None:
+    """Raise StreamError for what does not pass by itself; brokers that are away come back."""
+    if topic is not None and not error.retriable():
+        raise StreamError(f"cannot read {topic}: {error.str()}")
 
 
-def _is_commit(message: Message) -> bool:
-    key = message.key()
-    return key is not None and key[:2] in _OFFSET_COMMIT_PREFIXES
+def _is_commit(record: Record) -> bool:
+    return record.key is not None and record.key[:2] in _OFFSET_COMMIT_PREFIXES
 
 
-def _line(message: Message) -> bytes:
-    key, value = message.key(), message.value()
+def _line(record: Record) -> bytes:
     return msgspec.json.encode(
         {
-            "topic": message.topic(),
-            "partition": message.partition(),
-            "offset": message.offset(),
-            "timestamp_ms": message.timestamp()[1],
+            "topic": record.topic,
+            "partition": record.partition,
+            "offset": record.offset,
+            "timestamp_ms": _NO_TIME if record.timestamp_ms is None else record.timestamp_ms,
             "received_at_ms": int(time.time() * 1000),
-            "key_hex": None if key is None else key.hex(),
-            "value_hex": None if value is None else value.hex(),
-            "headers": _headers(message),
+            "key_hex": _hex(record.key),
+            "value_hex": _hex(record.value),
+            "headers": [(name, _hex(value)) for name, value in record.headers],
         }
     )
 
 
-def _headers(message: Message) -> list[tuple[str, str | None]]:
-    headers: Any = message.headers() or []
-    return [(name, None if value is None else value.hex()) for name, value in headers]
+def _hex(value: bytes | None) -> str | None:
+    return None if value is None else value.hex()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rebalance_deploy.components import SECTIONS, export_config, probe_config, stream_config
+from rebalance_deploy.components import SECTIONS, detect_config, export_config, probe_config, stream_config
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.settings import Sources, known_keys, load
 from rebalance_exporters.config import ExportConfig
@@ -20,6 +20,8 @@ class Engine:
     kafka: dict[str, str] = field(default_factory=dict)
     cluster: str = "default"
     speed_ms: int = 500
+    factor: float = 1.0
+    is_loud: bool = False
 
     def validate(self) -> list[str]:
         return ["engine.speed_ms must be positive"] if self.speed_ms < 1 else []
@@ -70,10 +72,25 @@ def test_an_unknown_key_is_answered_with_the_nearest_one():
         load_engine(environment={"REBALANCE_MONITOR_CLUSTR": "x"})
 
 
-def test_a_value_of_the_wrong_type_is_named():
-    """The message says which setting and what was expected."""
-    with pytest.raises(UserError, match=r"bad setting in engine: .*int.*speed_ms"):
-        load_engine(flags=("engine.speed_ms=fast",))
+def test_values_of_the_wrong_type_are_named_at_once():
+    """The message says which settings, what was given, and what is expected."""
+    with pytest.raises(UserError) as caught:
+        load_engine(flags=("engine.speed_ms=fast", "engine.factor=x", "engine.is_loud=maybe"))
+    assert str(caught.value) == (
+        "engine.speed_ms must be a whole number, got 'fast'; engine.factor must be a number, got 'x'; "
+        "engine.is_loud must be true or false, got 'maybe'"
+    )
+
+
+def test_what_is_wrong_inside_a_value_is_named(tmp_path: Path):
+    """Of lists and tables the message says which entry, and what is missing there."""
+    file = tmp_path / "m.toml"
+    file.write_text('[[stream.metric_topics]]\nname = "a"\n[[stream.metric_topics]]\nformat = "otlp"\n')
+    with pytest.raises(UserError, match=r"^stream\.metric_topics\[1\] cannot be used: .*missing.*`name`$"):
+        stream_config(Sources(file))
+    file.write_text('[detect.thresholds]\nbarrier_ms = "long"\n')
+    with pytest.raises(UserError, match=r"^detect\.thresholds\.barrier_ms cannot be used: Expected `int`"):
+        detect_config(Sources(file))
 
 
 def test_a_components_own_checks_are_reported():
@@ -108,7 +125,7 @@ def test_a_file_that_cannot_be_used_is_one_sentence(tmp_path: Path, content: str
 
 def test_shared_keys_stand_outside_the_sections():
     """What means one thing for the whole deployment is set once."""
-    assert known_keys(KNOWN) == ["cluster", "engine.speed_ms", "lamp.port"]
+    assert known_keys(KNOWN) == ["cluster", "engine.factor", "engine.is_loud", "engine.speed_ms", "lamp.port"]
 
 
 def kubernetes(service: str, *ports: tuple[str, int]) -> dict[str, str]:

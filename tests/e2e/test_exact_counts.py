@@ -3,7 +3,8 @@
 import dataclasses
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -79,8 +80,7 @@ def rebalance_while_the_stream_is_stopped(rig: Rig, group: str) -> None:
     """Put several rebalances into one micro-batch, by stopping the stream's processes meanwhile, the JVM too."""
     pids = family(rig.monitor.stream.process.pid)
     assert any("java" in Path(f"/proc/{pid}/cmdline").read_text() for pid in pids)
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
+    send(pids, signal.SIGSTOP)
     try:
         members = [spec(group, name) for name in "pq"]
         for member in members:
@@ -88,8 +88,14 @@ def rebalance_while_the_stream_is_stopped(rig: Rig, group: str) -> None:
         for member in members:
             rig.leave(member)
     finally:
-        for pid in pids:
-            os.kill(pid, signal.SIGCONT)
+        send(pids, signal.SIGCONT)
+
+
+def send(pids: Iterable[int], number: signal.Signals) -> None:
+    """Send a signal to processes; one may have ended since they were listed."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def test_every_rebalance_is_counted_once_whatever_happens_to_the_stream(rig: Rig):

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka.admin import AdminClient
 
 from exporters.contract_rows import diagnosis_row, group_row, impact_row, lag_row, query_row, rebalance_row
 from rebalance_deploy.topics import create_topics
@@ -21,7 +21,7 @@ from rebalance_exporters.config import ExportConfig
 from rebalance_exporters.consumer import TopicReader
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.server import now_ms, run
-from rebalance_exporters.view import GROUPS, LAG, STATUS, TOPICS, Row, View
+from rebalance_exporters.view import GROUPS, LAG, TOPICS, Row, View
 from waiting import wait_for
 
 DEADLINE_SECONDS = 60
@@ -178,48 +178,9 @@ def test_missing_topics_are_waited_for(broker: Any, prefix: str) -> None:
 
 
 @pytest.mark.broker
-def test_a_topic_may_end_without_a_record(broker: Any, prefix: str) -> None:
-    """Empty partitions and ends that are transaction markers or emptied logs do not keep the picture from loading."""
-    create_own_topics(broker.bootstrap, prefix, partitions=1)
-    produce(broker.bootstrap, prefix, group_row(), *fresh_status(), **{"transactional.id": prefix})
-    produce(broker.bootstrap, prefix, *(rebalance_row(str(number)) for number in range(3)))
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    for future in admin.delete_records([TopicPartition(f"{prefix}rebalances", 0, 3)]).values():
-        future.result()
-    with serving(make_config(broker.bootstrap, prefix)) as client:
-        wait_for(lambda: client.get("/-/ready").status_code == 200, lambda: client.get("/-/ready").text)
-        assert [group["group"] for group in client.get("/api/v1/groups").json()["groups"]] == ["payments"]
-
-
-@pytest.mark.broker
-def test_new_partitions_are_found(broker: Any, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows of partitions added later are read, and those already read are not read again."""
-    monkeypatch.setattr("rebalance_exporters.consumer._LOOK_FOR_GROWTH_SECONDS", 0.2)
-    create_own_topics(broker.bootstrap, prefix, partitions=1)
-    produce(broker.bootstrap, prefix, group_row(), *fresh_status())
-    view = View(group_expiry_seconds=1e9, keep_rebalances=0)
-    reader = TopicReader(make_config(broker.bootstrap, prefix), view, now_ms)
-    reader.start()
-    try:
-        wait_for(lambda: reader.progress.loaded, lambda: reader.progress)
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        for future in admin.create_partitions([NewPartitions(prefix + GROUPS, 3)]).values():
-            future.result()
-        producer = Producer({"bootstrap.servers": broker.bootstrap})
-        late = group_row(group="late")
-        wait_for(lambda: len(producer.list_topics(prefix + GROUPS, 10).topics[prefix + GROUPS].partitions) == 3, str)
-        producer.produce(prefix + GROUPS, key=late.key, value=late.value, partition=2)
-        assert producer.flush(DEADLINE_SECONDS) == 0
-        wait_for(lambda: ("prod", "late") in view.picture().groups, view.picture)
-    finally:
-        reader.stop()
-    assert view.picture().rows == dict.fromkeys(TOPICS, 0) | {GROUPS: 2, STATUS: 3}
-
-
-@pytest.mark.broker
 def test_topics_made_anew_are_read_anew(broker: Any, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """When somebody deletes the topics, readiness says so, the last picture stays, and new ones replace it."""
-    monkeypatch.setattr("rebalance_exporters.consumer._LOOK_FOR_GROWTH_SECONDS", 0.2)
+    monkeypatch.setattr("rebalance_kafka.follower._LOOK_FOR_GROWTH_SECONDS", 0.2)
     create_own_topics(broker.bootstrap, prefix, partitions=1)
     produce(broker.bootstrap, prefix, group_row(), *fresh_status())
     with serving(make_config(broker.bootstrap, prefix)) as client:

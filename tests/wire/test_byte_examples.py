@@ -221,7 +221,6 @@ def test_every_record_type_has_an_example() -> None:
 
 
 ORDERS_0_1 = (embedded.TopicPartitions("orders", (0, 1)),)
-WORKER_URL = "http://w1:8083/"
 
 
 @pytest.mark.parametrize(
@@ -258,37 +257,6 @@ WORKER_URL = "http://w1:8083/"
             id="assignment 3",
         ),
         pytest.param(embedded.decode_assignment, "", embedded.Assignment(), id="member not listed by the leader"),
-        pytest.param(
-            embedded.decode_sticky_user_data,
-            "0000000100066f726465727300000002000000000000000100000004",
-            embedded.StickyUserData(ORDERS_0_1, 4),
-            id="sticky with generation",
-        ),
-        pytest.param(
-            embedded.decode_sticky_user_data,
-            "0000000100066f7264657273000000020000000000000001",
-            embedded.StickyUserData(ORDERS_0_1),
-            id="sticky, oldest form",
-        ),
-        pytest.param(
-            embedded.decode_sticky_user_data,
-            "00010000000100066f726465727300000002000000000000000100000004",
-            embedded.StickyUserData(ORDERS_0_1, 4),
-            id="sticky, kafka-python 3",
-        ),
-        pytest.param(
-            embedded.decode_connect_state,
-            "0000000f687474703a2f2f77313a383038332f000000000000002a",
-            embedded.ConnectWorkerState(WORKER_URL, 42),
-            id="Connect worker 0",
-        ),
-        pytest.param(
-            embedded.decode_connect_assignment,
-            "000100000003772d31000f687474703a2f2f77313a383038332f000000000000002a0000000100016300000002ffffffff00000000"
-            "0000000000000000",
-            embedded.ConnectAssignment(0, "w-1", WORKER_URL, 42, (embedded.ConnectorTasks("c", (-1, 0)),), (), 0),
-            id="Connect assignment 1",
-        ),
     ],
 )
 def test_embedded_structures(decode: Any, raw: str, structure: Any) -> None:

@@ -9,13 +9,8 @@ from hypothesis import strategies as st
 
 from rebalance_streaming.wire.assignment import (
     Assignment,
-    ConnectAssignment,
-    ConnectWorkerState,
     Subscription,
     decode_assignment,
-    decode_connect_assignment,
-    decode_connect_state,
-    decode_sticky_user_data,
     decode_subscription,
 )
 from rebalance_streaming.wire.decode import DecodedRecord, Outcome, decode_key, decode_record
@@ -26,8 +21,6 @@ from wire.generated import SLOW_MACHINE, hostile_records, legal_records, mutated
 EMBEDDED = (
     (Subscription, 3, decode_subscription),
     (Assignment, 3, decode_assignment),
-    (ConnectWorkerState, 2, decode_connect_state),
-    (ConnectAssignment, 2, decode_connect_assignment),
 )
 
 
@@ -55,7 +48,7 @@ def test_unknown_tagged_fields_are_skipped(record: tuple[RecordType, Any, int, A
 @settings(max_examples=200, deadline=None, suppress_health_check=SLOW_MACHINE)
 @given(st.sampled_from(EMBEDDED), st.data())
 def test_an_embedded_structure_survives_the_round_trip(embedded: tuple[Any, int, Any], data: st.DataObject) -> None:
-    """Every version of subscriptions, assignments and Connect's structures decodes to what was encoded."""
+    """Every version of subscriptions and assignments decodes to what was encoded."""
     of, newest, decode = embedded
     version = data.draw(st.integers(0, newest))
     structure = data.draw(structures(of, version))
@@ -74,7 +67,7 @@ def test_any_bytes_have_one_outcome(record: tuple[bytes | None, bytes | None]) -
 
 
 @settings(max_examples=500, deadline=None, suppress_health_check=SLOW_MACHINE)
-@given(st.sampled_from([decode for _, _, decode in EMBEDDED] + [decode_sticky_user_data]), st.data())
+@given(st.sampled_from([decode for _, _, decode in EMBEDDED]), st.data())
 def test_any_embedded_bytes_give_an_answer(decode: Any, data: st.DataObject) -> None:
     """Member bytes come from clients: damaged or foreign ones are kept as opaque, nothing raises."""
     of, version, _ = data.draw(st.sampled_from(EMBEDDED))

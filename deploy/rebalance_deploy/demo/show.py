@@ -11,11 +11,9 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
-
-from confluent_kafka import Consumer, TopicPartition
 
 from rebalance_contract import Finding, Rebalance, Severity, decode
 from rebalance_deploy import local
@@ -29,6 +27,7 @@ from rebalance_deploy.observability import Alerting
 from rebalance_deploy.processes import ChildProcess
 from rebalance_deploy.topics import create_topics
 from rebalance_exporters.terminal.words import describe, describe_finding
+from rebalance_kafka.follower import Follower
 from rebalance_streaming.config import StreamConfig
 
 Say = Callable[[str], None]
@@ -36,6 +35,7 @@ Say = Callable[[str], None]
 #: Longer than the sick consumer's pause, so that it can leave its group in order.
 _LEAVE_SECONDS = 25.0
 _SETTLE_SECONDS = 60.0
+_NEWS_SECONDS = 0.5
 _OWNERS = """\
 [[owners]]
 group = "payments-.*"
@@ -173,22 +173,14 @@ def _news(row: Rebalance | Finding) -> tuple[tuple[str, ...], str] | None:
 
 
 def _follow(bootstrap: str, stop: threading.Event, deadline: float | None) -> Iterator[Rebalance | Finding | None]:
-    """Yield rebalances and findings as the stream publishes them, null whenever there was none for a moment."""
-    settings = {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False, "log_level": 0}
+    """Yield rebalances and findings as the stream publishes them, null after each look for news."""
     config = StreamConfig()
-    consumer = Consumer(settings)
-    consumer.assign([TopicPartition(topic, 0, 0) for topic in (config.rebalances_topic, config.findings_topic)])
-    try:
+    forms: dict[str, type[Rebalance | Finding]] = {config.rebalances_topic: Rebalance, config.findings_topic: Finding}
+    with closing(Follower({"bootstrap.servers": bootstrap}, forms, name="demo")) as follower:
         while not stop.is_set() and (deadline is None or time.monotonic() < deadline):
-            message = consumer.poll(0.5)
-            value = None if message is None or message.error() else message.value()
-            if message is None or value is None:
-                yield None
-            else:
-                of_rebalances = message.topic() == config.rebalances_topic
-                yield decode(value, Rebalance) if of_rebalances else decode(value, Finding)
-    finally:
-        consumer.close()
+            records = follower.poll(_NEWS_SECONDS)
+            yield from (decode(each.value, forms[each.topic]) for each in records if each.value is not None)
+            yield None
 
 
 def _compare(show: _Show) -> int:

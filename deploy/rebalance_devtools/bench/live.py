@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from rebalance_contract import QueryStatus, Rebalance, decode, decode_status
 from rebalance_deploy import local
 from rebalance_deploy.embedded.kafka import EmbeddedKafka
 from rebalance_devtools.bench import fill
+from rebalance_kafka.follower import read_to_end
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.wire.partitioner import partition_for_group
 
@@ -111,12 +112,6 @@ def _row(what: str, values: list[int]) -> str:
 
 def _read_all(bootstrap: str, topic: str, since_ms: int) -> Iterator[tuple[int, bytes]]:
     """Yield (broker or producer timestamp, value) of a topic's records since a time, up to its present end."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.partition.eof": True})
-    try:
-        consumer.assign(consumer.offsets_for_times([TopicPartition(topic, 0, since_ms)], timeout=10))
-        while (message := consumer.poll(10)) is not None and message.error() is None:
-            value = message.value()
-            if value is not None:
-                yield message.timestamp()[1], value
-    finally:
-        consumer.close()
+    for record in read_to_end({"bootstrap.servers": bootstrap}, [topic], name="bench"):
+        if record.value is not None and record.timestamp_ms is not None and record.timestamp_ms >= since_ms:
+            yield record.timestamp_ms, record.value

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rebalance_contract import topics
-from rebalance_exporters.config import RESERVED_PROPERTIES
-from rebalance_kafka.checks import librdkafka_problems
+from rebalance_exporters.config import kafka_problems
 from rebalance_kafka.properties import MECHANISMS, librdkafka_view
 
 _HIGHEST_PORT = 65535
@@ -62,18 +61,8 @@ class ProbeConfig:
 
     def validate(self) -> list[str]:
         """Return every problem found, each as one sentence that names the key; empty when all is well."""
-        return [*self._kafka_problems(), *self._own_problems(), *self._time_problems()]
-
-    def _kafka_problems(self) -> list[str]:
-        problems = []
-        if not self.kafka.get("bootstrap.servers", "").strip():
-            problems.append("kafka.bootstrap.servers is missing: name at least one broker, as in localhost:9092")
-        problems += [
-            f"kafka.{name} is set by the prober itself: leave it out"
-            for name in RESERVED_PROPERTIES
-            if name in librdkafka_view(self.kafka)
-        ]
-        return problems + librdkafka_problems(self.kafka) + _kafka_python_problems(self.kafka)
+        clients = [*kafka_problems(self.kafka, "prober"), *_kafka_python_problems(self.kafka)]
+        return [*clients, *self._own_problems(), *self._time_problems()]
 
     def _own_problems(self) -> list[str]:
         problems = []

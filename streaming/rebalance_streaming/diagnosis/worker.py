@@ -86,7 +86,7 @@ def run(connection: socket.socket) -> None:
     properties = {**librdkafka_properties(start.config.kafka), **QUIET}
     publisher = Publisher(properties, said.append)
     worker = DiagnosisWorker(start, publisher, said.append)
-    for row in read_restored(start.config, properties):
+    for row in read_restored(start.config):
         worker.engine.restore(row)
     send(connection, Done())
     while (frame := receive(connection)) is not None:

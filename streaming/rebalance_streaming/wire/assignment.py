@@ -1,8 +1,8 @@
 """The bytes that classic members carry: what they subscribe to and what their leader gave them.
 
-Which form they have depends on the group's protocol type; everything but "consumer" and "connect" stays opaque.
-Source: `ConsumerProtocolSubscription.json`, `ConsumerProtocolAssignment.json`, Connect's `ConnectProtocol` and
-`IncrementalCooperativeConnectProtocol`. Never raises: what cannot be read comes back as `Opaque`, bytes kept.
+Which form they have depends on the group's protocol type; what is read here is that of "consumer". Source:
+`ConsumerProtocolSubscription.json`, `ConsumerProtocolAssignment.json`. Never raises: what cannot be read comes back as
+`Opaque`, bytes kept.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ from typing import Any, TypeVar
 
 from rebalance_streaming.wire.errors import BadVersion, DecodeError
 from rebalance_streaming.wire.primitives import read_int16
-from rebalance_streaming.wire.schema import BYTES, INT16, INT32, INT64, STRING, array, plan_for, struct, wire
+from rebalance_streaming.wire.schema import BYTES, INT32, STRING, array, plan_for, struct, wire
 
 NEWEST_CONSUMER_VERSION = 3
-NEWEST_CONNECT_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,44 +57,6 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
-class StickyUserData:
-    """The sticky assignor's memory: what a member had, and in which generation (-1 unknown)."""
-
-    previous_assignment: tuple[TopicPartitions, ...] = wire(array(struct(TopicPartitions)))
-    generation: int = wire(INT32, since=1, default=-1)
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectorTasks:
-    """Tasks of one connector; -1 stands for the connector itself."""
-
-    connector: str = wire(STRING)
-    tasks: tuple[int, ...] = wire(array(INT32))
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectWorkerState:
-    """What a Connect worker sent when it joined; `allocation` is a nested assignment, null in version 0."""
-
-    url: str = wire(STRING)
-    config_offset: int = wire(INT64)
-    allocation: bytes | None = wire(BYTES, since=1, nullable=True, default=None)
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectAssignment:
-    """What a Connect leader gave a worker; `delay` is the scheduled rebalance delay in ms."""
-
-    error: int = wire(INT16)
-    leader: str = wire(STRING)
-    leader_url: str = wire(STRING)
-    config_offset: int = wire(INT64)
-    assignment: tuple[ConnectorTasks, ...] | None = wire(array(struct(ConnectorTasks)), nullable=True)
-    revoked: tuple[ConnectorTasks, ...] | None = wire(array(struct(ConnectorTasks)), since=1, nullable=True, default=())
-    delay: int = wire(INT32, since=1, default=0)
-
-
-@dataclass(frozen=True, slots=True)
 class Versioned:
     """An embedded structure with the version it claims and the bytes behind what was read."""
 
@@ -130,16 +91,6 @@ def read_assignment(raw: bytes) -> Versioned | Opaque:
     return read_versioned(Assignment, raw, NEWEST_CONSUMER_VERSION) if raw else Versioned(0, Assignment(), 0)
 
 
-def decode_connect_state(raw: bytes) -> ConnectWorkerState | Opaque:
-    """Read a Connect worker's state."""
-    return _data(read_versioned(ConnectWorkerState, raw, NEWEST_CONNECT_VERSION), ConnectWorkerState)
-
-
-def decode_connect_assignment(raw: bytes) -> ConnectAssignment | Opaque:
-    """Read a Connect worker's assignment."""
-    return _data(read_versioned(ConnectAssignment, raw, NEWEST_CONNECT_VERSION), ConnectAssignment)
-
-
 def _data(read: Versioned | Opaque, kind: type[_T]) -> _T | Opaque:
     if isinstance(read, Opaque):
         return read
@@ -152,7 +103,7 @@ def read_versioned(of: type[Any], raw: bytes, newest: int) -> Versioned | Opaque
 
     A version above the newest is read as the newest, and bytes behind the known fields are ignored: newer versions
     only append (ConsumerProtocol.java). Fields that version 0 lacks may be missing at the end: some clients claim a
-    version without sending all its fields, and Connect's own reader tolerates that too.
+    version without sending all its fields.
     """
     try:
         version, position = read_int16(raw, 0)
@@ -163,20 +114,3 @@ def read_versioned(of: type[Any], raw: bytes, newest: int) -> Versioned | Opaque
     except DecodeError as error:
         return Opaque(raw, str(error))
     return Versioned(version, data, len(raw) - end)
-
-
-def decode_sticky_user_data(raw: bytes) -> StickyUserData | Opaque:
-    """Read the sticky assignor's user data in any of the forms clients write.
-
-    Java and librdkafka: partitions and generation, in the oldest form without generation. kafka-python 3: the same
-    behind an int16 of 1. Exactly one of the forms takes all bytes.
-    """
-    for version, start in ((1, 0), (0, 0), (1, 2)):
-        try:
-            data, end = plan_for(StickyUserData, version, flexible=False).read(raw, start)
-        except DecodeError:
-            continue
-        if end == len(raw):
-            assert isinstance(data, StickyUserData)
-            return data
-    return Opaque(raw, "not a sticky assignor's user data")

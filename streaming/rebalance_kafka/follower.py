@@ -1,0 +1,230 @@
+"""Reads topics, to their end or for as long as somebody wants, without a consumer group.
+
+A follower assigns itself every partition: it joins no group and commits nothing, because a tool that watches groups
+must not become one of them. Where a topic ends is known from the bounds of its partitions and from Kafka's
+end-of-partition events, never from a last record: compaction and transaction markers leave ends without one.
+
+What a record means is left to the caller.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
+from typing import Any, NamedTuple
+
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from rebalance_kafka.positions import Bounds, Place, Positions, Start, start_at_beginning
+from rebalance_kafka.properties import librdkafka_properties
+
+#: The longest a batch is waited for that is not full.
+_POLL_SECONDS = 0.2
+_BATCH = 2_000
+_REQUEST_SECONDS = 10.0
+_LOOK_AGAIN_SECONDS = 1.0
+_LOOK_FOR_GROWTH_SECONDS = 30.0
+#: What is read to its end is not waited for: the last batch is seldom full.
+_BRIEFLY_SECONDS = 0.1
+_SILENT_SECONDS = 10.0
+
+_log = logging.getLogger(__name__)
+
+#: Gets what the client complains of, with the topic where it is about one.
+OnError = Callable[[KafkaError, str | None], None]
+
+
+class Record(NamedTuple):
+    """One record; `timestamp_ms` is null where its broker keeps none."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+class Follower:
+    """Reads topics of one cluster, in one thread at a time.
+
+    Topics that do not exist are awaited, partitions that are added are noticed, both without asking for a topic by
+    name, which may create it. Partitions without a leader are taken up once they have one.
+    """
+
+    def __init__(
+        self,
+        kafka: Mapping[str, str],
+        topics: Iterable[str],
+        *,
+        name: str,
+        start: Start = start_at_beginning,
+        on_error: OnError = lambda *_: None,
+    ) -> None:
+        """Make the client, which connects in the background; raises KafkaException when it refuses its properties.
+
+        `kafka` are settings as a user writes them. `name` tells this client from others in the brokers' logs.
+        """
+        self._topics = tuple(dict.fromkeys(topics))
+        self._on_error = on_error
+        self._positions = Positions(start)
+        self._missing = self._topics
+        self._has_all = False
+        self._next_look = 0.0
+        self._error: KafkaError | None = None
+        properties = {
+            **groupless(librdkafka_properties(kafka), name),
+            "enable.partition.eof": True,
+            "error_cb": lambda error: self._note(error, None),
+        }
+        self._consumer = Consumer(properties, logger=_log)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The topics that did not exist at the latest look; all of them before the first."""
+        return self._missing
+
+    @property
+    def positions(self) -> Positions:
+        """How far each partition was read."""
+        return self._positions
+
+    @property
+    def at_end(self) -> bool:
+        """Whether every topic that exists was read up once to its end."""
+        return self._has_all and self._positions.at_end
+
+    @property
+    def error(self) -> KafkaError | None:
+        """The latest complaint of the client; null since anything was read again, be it that there is nothing new."""
+        return self._error
+
+    @property
+    def is_look_due(self) -> bool:
+        """Whether the next poll looks for topics and partitions."""
+        return time.monotonic() >= self._next_look
+
+    def look(self, timeout_seconds: float | None = None) -> None:
+        """Look for topics and partitions now. Raises KafkaException when no broker answers in time (10 s)."""
+        try:
+            is_complete = self._look(_REQUEST_SECONDS if timeout_seconds is None else timeout_seconds)
+        except KafkaException as problem:
+            if not self._positions.places:
+                # Hands out what the client thinks of it, which says more than "timed out".
+                self._consumer.poll(0)
+            self._error = self._error or problem.args[0]
+            self._next_look = time.monotonic() + _LOOK_AGAIN_SECONDS
+            raise
+        self._next_look = time.monotonic() + (_LOOK_FOR_GROWTH_SECONDS if is_complete else _LOOK_AGAIN_SECONDS)
+
+    def poll(self, timeout_seconds: float = _POLL_SECONDS, limit: int = _BATCH) -> list[Record]:
+        """Return the records that came in that time, `limit` at most; looks for topics and partitions when it is due.
+
+        What goes wrong goes to `on_error`, and what that raises ends the call.
+        """
+        if self.is_look_due:
+            try:
+                self.look()
+            except KafkaException as problem:
+                self._note(problem.args[0], None)
+        messages = self._consumer.consume(limit, timeout_seconds)
+        return [record for message in messages if (record := self._take(message)) is not None]
+
+    def close(self) -> None:
+        """Close the client."""
+        self._consumer.close()
+
+    def _look(self, timeout_seconds: float) -> bool:
+        """Assign what is new, let go of what is gone; return whether nothing is awaited any more."""
+        known = self._consumer.list_topics(timeout=timeout_seconds).topics
+        found = {
+            (topic, number): partition.leader >= 0
+            for topic in self._topics
+            if topic in known and known[topic].error is None
+            for number, partition in known[topic].partitions.items()
+        }
+        here = self._positions.places
+        # A topic that cannot be told of just now is not gone: taken up again, it would be read twice.
+        found |= {place: False for place in here if place[0] in known and known[place[0]].error is not None}
+        new = sorted(place for place, has_leader in found.items() if has_leader and place not in here)
+        positions = self._positions.update(found, {place: self._bounds(place, timeout_seconds) for place in new})
+        if positions.keys() != here:
+            self._consumer.assign([TopicPartition(*place, offset) for place, offset in positions.items()])
+        topics = {topic for topic, _ in found}
+        self._missing = tuple(topic for topic in self._topics if topic not in topics)
+        self._has_all = self._positions.places == found.keys()
+        return self._has_all and not self._missing
+
+    def _bounds(self, place: Place, timeout_seconds: float) -> Bounds:
+        marks = self._consumer.get_watermark_offsets(TopicPartition(*place), timeout=timeout_seconds)
+        if marks is None:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        return Bounds(*marks)
+
+    def _take(self, message: Message) -> Record | None:
+        topic, partition, offset, error = message.topic(), message.partition(), message.offset(), message.error()
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:
+            self._note(error, topic)
+            return None
+        self._error = None
+        assert topic is not None, "a record, and an end, has a place"
+        assert partition is not None
+        assert offset is not None
+        if error is not None:
+            self._positions.reach_end((topic, partition), offset)
+            return None
+        if not self._positions.pass_record((topic, partition), offset):
+            return None
+        kind, at_ms = message.timestamp()
+        timestamp_ms = None if kind == TIMESTAMP_NOT_AVAILABLE else at_ms
+        headers: Any = message.headers() or ()
+        return Record(topic, partition, offset, timestamp_ms, message.key(), message.value(), tuple(headers))
+
+    def _note(self, error: KafkaError, topic: str | None) -> None:
+        self._error = error
+        self._on_error(error, topic)
+
+
+def groupless(librdkafka: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return the properties of a consumer that is assigned partitions: it never joins a group, or commits."""
+    return {
+        "client.id": f"rebalance-monitor-{name}",
+        "group.id": f"rebalance-monitor-{name}",  # the client insists on one
+        "log_level": 2,  # what it would log besides comes as errors too, without end while a broker is away
+        **librdkafka,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        # Where an offset is gone that was asked for, by retention or because the topic was made anew.
+        "auto.offset.reset": "earliest",
+    }
+
+
+def read_to_end(kafka: Mapping[str, str], topics: Iterable[str], *, name: str) -> Iterator[Record]:
+    """Yield the records of topics, up to where they end now; of those that do not exist, none.
+
+    Ends early when nothing comes for 10 s. Raises KafkaException when no broker answers.
+    """
+    with closing(Follower(kafka, topics, name=name)) as follower:
+        follower.look()
+        heard = time.monotonic()
+        while not follower.at_end and time.monotonic() - heard < _SILENT_SECONDS:
+            records = follower.poll(_BRIEFLY_SECONDS)
+            yield from records
+            if records:
+                # After they were taken: how long that takes is no silence.
+                heard = time.monotonic()
+
+
+def read_latest(kafka: Mapping[str, str], topics: Iterable[str], *, name: str) -> dict[tuple[str, bytes], bytes]:
+    """Return the last value of each (topic, key) of compacted topics, tombstones left out; raises KafkaException."""
+    latest: dict[tuple[str, bytes], bytes] = {}
+    for record in read_to_end(kafka, topics, name=name):
+        place = record.topic, record.key or b""
+        if record.value is None:
+            latest.pop(place, None)
+        else:
+            latest[place] = record.value
+    return latest

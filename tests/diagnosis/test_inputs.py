@@ -1,0 +1,59 @@
+"""What the diagnosis reads of the monitor's own topics, besides its inputs: how far others are, what it said before."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from rebalance_contract import GroupLag, QueryStatus, encode
+from rebalance_deploy.topics import create_topics
+from rebalance_streaming.config import StreamConfig
+from rebalance_streaming.diagnosis.inputs import StatusReader
+from rebalance_streaming.diagnosis.restoring import read_restored
+from waiting import wait_for
+
+pytestmark = pytest.mark.broker
+
+
+@pytest.fixture
+def config(broker: Any) -> StreamConfig:
+    """Settings of a monitor with the topics that are read back, of one partition each."""
+    config = StreamConfig(kafka={"bootstrap.servers": broker.bootstrap}, topic_prefix=f"t{uuid.uuid4().hex[:8]}.")
+    create_topics(broker.bootstrap, {config.status_topic: 1, config.lag_topic: 1})
+    return config
+
+
+def produce(config: StreamConfig, topic: str, *rows: tuple[str, bytes]) -> None:
+    """Write rows, given as key and value."""
+    producer = Producer(dict(config.kafka))
+    for key, value in rows:
+        producer.produce(topic, value, key)
+    assert producer.flush(60) == 0
+
+
+def test_the_latest_status_of_the_wanted_queries_is_told(config):
+    """Rows of other clusters and queries, and those that cannot be read, are passed over; news come as written."""
+    status = QueryStatus(config.cluster, "activity", False, 1, 2, 500)
+    others = (replace(status, cluster="another"), replace(status, query="membership"))
+    reader = StatusReader(config, ["activity"])
+    assert reader.read() == []
+    produce(config, config.status_topic, *(("k", encode(each)) for each in (status, *others)), ("odd", b"{"))
+    wait_for(lambda: reader.read() == [status], "the status")
+    news = replace(status, caught_up=True)
+    produce(config, config.status_topic, ("k", encode(news)))
+    wait_for(lambda: reader.read() == [news], "the news")
+
+
+def test_rows_are_taken_up_where_the_first_ones_are_gone(config):
+    """Topics of bounded retention begin behind offset 0 in time: what is left of them is restored all the same."""
+    rows = [GroupLag(config.cluster, f"group-{number}", number, topics={}) for number in range(4)]
+    produce(config, config.lag_topic, *((each.group, encode(each)) for each in rows), ("odd", b"{"))
+    admin = AdminClient(dict(config.kafka))
+    for future in admin.delete_records([TopicPartition(config.lag_topic, 0, 2)]).values():
+        future.result()
+    assert list(read_restored(config)) == rows[2:]

@@ -1,0 +1,331 @@
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+from rebalance_deploy.topics import create_topics
+from rebalance_kafka import follower as module
+from rebalance_kafka.follower import Follower, Record, read_latest, read_to_end
+from rebalance_kafka.positions import start_at_end
+from waiting import wait_for
+
+DEADLINE_SECONDS = 60
+NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
+
+
+class ScriptedClient:
+    """A consumer that answers from lists: topics as name -> leaders of its partitions, batches of messages.
+
+    A topic without any partition is one that the brokers cannot tell of.
+    """
+
+    def __init__(self, topics: dict[str, list[int]], batches: Iterable[list[Message]] = ()) -> None:
+        self.topics, self.batches = topics, list(batches)
+        self.assigned: dict[tuple[str, int], int] = {}
+        self.properties: dict[str, Any] = {}
+
+    def __call__(self, properties: dict[str, Any], **_: object) -> ScriptedClient:
+        self.properties = properties
+        return self
+
+    def list_topics(self, timeout: float) -> SimpleNamespace:
+        assert timeout > 0
+        topics = {
+            name: SimpleNamespace(
+                error=None if all_ else "?", partitions={n: SimpleNamespace(leader=led) for n, led in enumerate(all_)}
+            )
+            for name, all_ in self.topics.items()
+        }
+        return SimpleNamespace(topics=topics)
+
+    def get_watermark_offsets(self, at: TopicPartition, timeout: float) -> tuple[int, int] | None:
+        assert self.topics[at.topic][at.partition] >= 0, "a partition without a leader is not asked for"
+        return (0, 2) if at.topic != "silent" else None
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        self.assigned = {(each.topic, each.partition): each.offset for each in partitions}
+
+    def consume(self, limit: int, timeout: float) -> list[Message]:
+        assert limit > 0
+        assert timeout >= 0
+        return self.batches.pop(0) if self.batches else []
+
+    def poll(self, timeout: float) -> None:
+        assert not self.assigned, "a record would be lost"
+
+    def close(self) -> None:
+        pass
+
+
+def scripted(monkeypatch: pytest.MonkeyPatch, client: ScriptedClient, **options: Any) -> Follower:
+    """A follower on a client of the test, of the topic `a`, that looks at each poll while something is awaited."""
+    monkeypatch.setattr(module, "Consumer", client)
+    monkeypatch.setattr(module, "_LOOK_AGAIN_SECONDS", 0)
+    return Follower({}, options.pop("topics", ["a"]), name="test", **options)
+
+
+def message(offset: int, error: int | None = None, topic: str = "a") -> Message:
+    """A record of partition 0 without key and value, or an error."""
+    return Message(topic, 0, offset, error=None if error is None else KafkaError(error))
+
+
+def test_a_partition_without_a_leader_holds_up_nobody(monkeypatch):
+    """The others are read meanwhile, the end is not reached without it, and it is taken up once it has a leader."""
+    client = ScriptedClient({"a": [-1, 1]}, [[], [], [Message("a", n, 2, error=KafkaError(-191)) for n in (0, 1)]])
+    follower = scripted(monkeypatch, client)
+    follower.poll()
+    assert client.assigned == {("a", 1): 0}
+    assert not follower.at_end
+    client.topics["a"][0] = 1
+    follower.poll()
+    assert client.assigned == {("a", 1): 0, ("a", 0): 0}
+    follower.poll()
+    assert follower.at_end
+
+
+def test_a_partition_that_loses_its_leader_is_kept(monkeypatch):
+    """It goes on where it was when somebody leads it again."""
+    client = ScriptedClient({"a": [1], "b": []}, [[message(0)]])
+    follower = scripted(monkeypatch, client, topics=["a", "b"])
+    follower.poll()
+    client.topics["a"][0] = -1
+    follower.poll()
+    client.topics["a"].append(1)
+    follower.poll()
+    assert client.assigned == {("a", 0): 1, ("a", 1): 0}
+
+
+def test_a_topic_that_cannot_be_told_of_is_kept(monkeypatch):
+    """Only a topic that is gone is let go: then it is missed, and read anew when it is back."""
+    client = ScriptedClient({"a": [1], "b": [1]}, [[message(0)]])
+    monkeypatch.setattr(module, "_LOOK_FOR_GROWTH_SECONDS", 0)
+    follower = scripted(monkeypatch, client, topics=["a", "b"])
+    follower.poll()
+    client.topics["a"] = []
+    follower.poll()
+    assert (follower.missing, client.assigned) == ((), {("a", 0): 0, ("b", 0): 0})
+    assert follower.positions.read == 1
+    del client.topics["a"]
+    follower.poll()
+    assert (follower.missing, client.assigned) == (("a",), {("b", 0): 0})
+    client.topics["a"] = [1]
+    follower.poll()
+    assert (follower.missing, client.assigned) == ((), {("a", 0): 0, ("b", 0): 0})
+    assert follower.positions.read == 0
+
+
+def test_errors_are_handed_on_with_their_topic(monkeypatch):
+    """An error is told once, lasts until something is read again, and does not hide the records beside it."""
+    denied = KafkaError.TOPIC_AUTHORIZATION_FAILED
+    told: list[tuple[int, str | None]] = []
+    client = ScriptedClient({"a": [1]}, [[message(0), message(0, denied, topic="b")], [message(2, -191)]])
+    follower = scripted(monkeypatch, client, on_error=lambda error, topic: told.append((error.code(), topic)))
+    assert [each.offset for each in follower.poll()] == [0]
+    assert told == [(denied, "b")]
+    assert follower.error is not None
+    assert follower.error.code() == denied
+    assert follower.poll() == []
+    assert follower.error is None
+    assert len(told) == 1
+
+
+def test_a_look_that_fails_is_repeated(monkeypatch):
+    """Where a partition's bounds are not told, a poll notes the error and a look raises it; the next one may work."""
+    told: list[int] = []
+    client = ScriptedClient({"silent": [1]})
+    follower = scripted(monkeypatch, client, topics=["silent"], on_error=lambda error, _: told.append(error.code()))
+    assert follower.poll() == []
+    assert told == [KafkaError._TIMED_OUT]
+    assert follower.is_look_due
+    assert not follower.at_end
+    with pytest.raises(KafkaException):
+        follower.look()
+    monkeypatch.setattr(client, "get_watermark_offsets", lambda *_, **__: (0, 0))
+    follower.look()
+    assert follower.at_end
+
+
+def test_what_makes_it_leave_traces_cannot_be_set(monkeypatch):
+    """Whatever the settings say, nothing is committed; the group's name, which is nobody's, is left to them."""
+    client = ScriptedClient({})
+    monkeypatch.setattr(module, "Consumer", client)
+    Follower({"enable.auto.commit": "true", "auto.offset.reset": "latest", "group.id": "g"}, ["a"], name="test")
+    assert client.properties["enable.auto.commit"] is False
+    assert client.properties["enable.auto.offset.store"] is False
+    assert client.properties["auto.offset.reset"] == "earliest"
+    assert client.properties["group.id"] == "g"
+
+
+def test_unknown_properties_are_refused():
+    """The client's own sentence names the property."""
+    with pytest.raises(KafkaException, match=r"session\.timeout"):
+        Follower({**NOWHERE, "session.timeout": "1"}, ["a"], name="test")
+
+
+def test_brokers_that_do_not_answer_are_an_error():
+    """A look raises, and says more than that the time was over."""
+    with closing(Follower(NOWHERE, ["a"], name="test")) as follower:
+        with pytest.raises(KafkaException):
+            follower.look(0.5)
+        assert follower.error is not None
+        assert follower.missing == ("a",)
+        assert not follower.at_end
+
+
+@pytest.fixture
+def topic() -> str:
+    """A topic for one test."""
+    return f"follower-test-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def growing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look for new partitions all the time."""
+    monkeypatch.setattr(module, "_LOOK_FOR_GROWTH_SECONDS", 0.2)
+
+
+def produce(broker: Any, topic: str, *values: bytes | None, partition: int = 0) -> None:
+    """Write values under the key `k`."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for value in values:
+        producer.produce(topic, value, b"k", partition)
+    assert producer.flush(DEADLINE_SECONDS) == 0
+
+
+def delete_before(broker: Any, topic: str, offset: int) -> None:
+    """Delete the first records of partition 0, as retention does."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    for future in admin.delete_records([TopicPartition(topic, 0, offset)]).values():
+        future.result()
+
+
+def read_until(follower: Follower, wanted: list[bytes]) -> None:
+    """Read until these values have come, and nothing else."""
+    found: list[bytes | None] = []
+    wait_for(lambda: found.extend(each.value for each in follower.poll()) or len(found) >= len(wanted), lambda: found)
+    assert found == wanted
+
+
+@pytest.fixture
+def following(broker: Any) -> Iterator[Any]:
+    """Make followers that are closed at the end."""
+    made: list[Follower] = []
+
+    def make(*topics: str, **options: Any) -> Follower:
+        kafka = {"bootstrap.servers": broker.bootstrap, **options.pop("kafka", {})}
+        made.append(Follower(kafka, topics, name="test", **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.mark.broker
+@pytest.mark.usefixtures("growing")
+def test_topics_and_partitions_may_come_later(broker, topic, following):
+    """What does not exist yet is awaited and not created, and what is added is read, without reading anything twice."""
+    follower = following(topic, start=start_at_end)
+    assert follower.poll() == []
+    assert follower.missing == (topic,)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    assert topic not in admin.list_topics(timeout=DEADLINE_SECONDS).topics
+    create_topics(broker.bootstrap, {topic: 1})
+    produce(broker, topic, b"1")
+    read_until(follower, [b"1"])
+    assert follower.missing == ()
+    for future in admin.create_partitions([NewPartitions(topic, 2)]).values():
+        future.result()
+    produce(broker, topic, b"2", partition=1)
+    read_until(follower, [b"2"])
+    produce(broker, topic, b"3")
+    read_until(follower, [b"3"])
+
+
+@pytest.mark.broker
+def test_from_the_end_only_news_is_read(broker, topic, following):
+    """What was there is passed over; a topic of which nothing is wanted is at its end at once."""
+    create_topics(broker.bootstrap, {topic: 1})
+    produce(broker, topic, b"old")
+    follower = following(topic, start=start_at_end)
+    follower.look()
+    assert follower.at_end
+    produce(broker, topic, b"new")
+    read_until(follower, [b"new"])
+
+
+@pytest.mark.broker
+def test_a_poll_is_bounded(broker, topic, following):
+    """A poll hands out no more records than it was asked for; the rest comes with the next."""
+    create_topics(broker.bootstrap, {topic: 1})
+    produce(broker, topic, *(b"%d" % number for number in range(5)))
+    follower = following(topic)
+    sizes: list[int] = []
+    wait_for(lambda: sizes.append(len(follower.poll(0.2, limit=2))) or sum(sizes) == 5, lambda: sizes)
+    assert max(sizes) <= 2
+
+
+@pytest.mark.broker
+def test_a_record_has_what_was_written(broker, topic):
+    """Key, value, time, headers and place are as they were given."""
+    create_topics(broker.bootstrap, {topic: 1})
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    producer.produce(topic, None, b"k", timestamp=7, headers=[("h", b"1"), ("h", None)])
+    producer.flush(DEADLINE_SECONDS)
+    kafka = {"bootstrap.servers": broker.bootstrap}
+    assert list(read_to_end(kafka, [topic], name="test")) == [
+        Record(topic, 0, 0, 7, b"k", None, (("h", b"1"), ("h", None)))
+    ]
+
+
+@pytest.mark.broker
+def test_a_topic_may_end_without_a_record(broker, topic):
+    """Empty partitions, markers of transactions and emptied logs end the reading; so do topics that do not exist."""
+    create_topics(broker.bootstrap, {topic: 2, f"{topic}-emptied": 1})
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce(topic, b"1", partition=0)
+    producer.commit_transaction()
+    produce(broker, f"{topic}-emptied", b"2", b"3")
+    delete_before(broker, f"{topic}-emptied", 2)
+    topics = [topic, f"{topic}-emptied", f"{topic}-missing"]
+    found = read_to_end({"bootstrap.servers": broker.bootstrap}, topics, name="test")
+    assert [each.value for each in found] == [b"1"]
+
+
+@pytest.mark.broker
+def test_an_open_transaction_ends_what_is_committed(broker, topic, following):
+    """Who reads committed records is at the end before it; who reads all gets its records."""
+    create_topics(broker.bootstrap, {topic: 1})
+    produce(broker, topic, b"1")
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce(topic, b"2")
+    assert producer.flush(DEADLINE_SECONDS) == 0
+    committed = following(topic)
+    everything = following(topic, kafka={"isolation.level": "read_uncommitted"})
+    read_until(committed, [b"1"])
+    wait_for(lambda: committed.poll() == [] and committed.at_end, "the end")
+    read_until(everything, [b"1", b"2"])
+    producer.abort_transaction()
+
+
+@pytest.mark.broker
+def test_the_latest_of_each_key_is_read_where_the_first_ones_are_gone(broker, topic):
+    """Retention deletes the beginning of topics that are compacted too; what is left is still taken up."""
+    create_topics(broker.bootstrap, {topic: 1})
+    produce(broker, topic, b"1", b"2", b"3", b"4")
+    delete_before(broker, topic, 2)
+    kafka = {"bootstrap.servers": broker.bootstrap}
+    assert read_latest(kafka, [topic], name="test") == {(topic, b"k"): b"4"}
+    produce(broker, topic, None)
+    assert read_latest(kafka, [topic], name="test") == {}
