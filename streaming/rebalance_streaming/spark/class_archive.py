@@ -77,7 +77,7 @@ def _installation(jars: Iterable[Path]) -> str:
     """Return a name that changes whenever an archive made before would not fit."""
     home = os.environ.get("JAVA_HOME")
     java = Path(home) / "bin" / "java" if home else Path(shutil.which("java") or "java")
-    spark = Path(pyspark.__file__).parent / "jars"
+    spark = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent) / "jars"
     parts = [_stamp(java.resolve()), _stamp(spark), *(_stamp(jar) for jar in jars), os.environ.get("CLASSPATH", "")]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 

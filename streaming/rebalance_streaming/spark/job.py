@@ -40,6 +40,7 @@ from rebalance_streaming.spark.membership import MEMBERSHIP, fold_groups
 from rebalance_streaming.spark.progress import NEWEST, CatchUp
 from rebalance_streaming.spark.session import prefer_bulk, start_session
 from rebalance_streaming.spark.source import EARLIEST, read_log, rows_in_range
+from rebalance_streaming.spark.spark_home import use_installed_pyspark
 from rebalance_streaming.spark.supervision import SupervisedQuery, root_cause
 
 #: What a call raises when the JVM is gone; of the first kind is also what the JVM itself answers with (Py4JJavaError).
@@ -94,8 +95,10 @@ def run(
     cluster.ensure_topics(notify)
     cluster.check_metric_topics()
     notify(f"cluster {cluster_id}: {len(ends.visible)} partitions of {config.source_topic}; starting Spark")
-    jars = [*jars]
-    archive = ClassArchive(cache, jars) if cache is not None and config.master.startswith("local") else None
+    jars, archive = [*jars], None
+    if cache is not None and config.master.startswith("local"):
+        use_installed_pyspark(cache)
+        archive = ClassArchive(cache, jars)
     spark = start_session(config, jars, () if archive is None else archive.options())
     try:
         found = Baseline(cluster_id, config.source_topic, dict(ends.visible))
