@@ -1,4 +1,4 @@
-"""The home of a Spark that this application starts itself."""
+"""The home of a Spark that this application starts itself, and what its Python workers begin with."""
 
 from __future__ import annotations
 
@@ -67,24 +67,31 @@ _JOB = """
 import sys
 from pathlib import Path
 from pyspark.sql import SparkSession
+from rebalance_streaming.spark.session import WORKERS_PARENT
 from rebalance_streaming.spark.spark_home import use_installed_pyspark
 
-def where(_):
+def begun_with(_):
+    import sys
+    names = sorted(sys.modules)
+    yield from names
     import pyspark
     yield pyspark.__file__
 
 use_installed_pyspark(Path(sys.argv[1]))
-spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-print(*spark.sparkContext.parallelize([0], 1).mapPartitions(where).collect())
+settings = {"spark.master": "local[1]", "spark.ui.enabled": "false", WORKERS_PARENT: sys.argv[2]}
+spark = SparkSession.builder.config(map=settings).getOrCreate()
+print(*spark.sparkContext.parallelize([0], 1).mapPartitions(begun_with).collect())
 spark.stop()
 """
 
 
 @pytest.mark.spark
-def test_workers_import_what_is_installed(tmp_path: Path):
-    """A real job's worker says where it has PySpark from."""
+def test_workers_have_what_is_installed_and_import_it_once(tmp_path: Path):
+    """A real job's worker says what it began with, and where it has PySpark from."""
+    module = "rebalance_streaming.spark.worker_daemon"
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
-    answer = subprocess.run(
-        [sys.executable, "-c", _JOB, tmp_path], env=environment, capture_output=True, text=True, check=True, timeout=120
-    )
-    assert "site-packages/pyspark/__init__.py" in answer.stdout
+    command = [sys.executable, "-c", _JOB, tmp_path, module]
+    answer = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True, timeout=120)
+    told = answer.stdout.split()
+    assert {"pandas", "pyarrow.compute", "rebalance_streaming.wire.commits"} <= set(told)
+    assert "site-packages/pyspark/__init__.py" in told[-1]

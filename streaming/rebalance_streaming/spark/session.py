@@ -22,6 +22,9 @@ _SMALL_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:MaxDirectMemor
 #: costs more than a live batch's few rows take (115 of 286 ms of processor time with 50 partitions), and without it a
 #: million rows take 6 s more.
 _CODE_GENERATION = "spark.sql.codegen.factoryMode"
+#: The module that Python workers are forked from. Spark's own makes each of them import everything: 0.7 s of processor
+#: time and 55 MiB instead of 0.1 s and 36 MiB.
+WORKERS_PARENT = "spark.python.daemon.module"
 _LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
@@ -79,6 +82,7 @@ def _own_process_options(config: StreamConfig, jars: Sequence[Path], jvm_options
     return {
         "spark.master": config.master,
         "spark.driver.memory": config.driver_memory,
+        WORKERS_PARENT: "rebalance_streaming.spark.worker_daemon",
         "spark.driver.extraJavaOptions": " ".join((log_settings, *_SMALL_JVM, *jvm_options)),
         **connector,
         **_executor_options(config),
