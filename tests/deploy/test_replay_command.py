@@ -15,6 +15,7 @@ from rebalance_streaming.outputs import OUTPUTS
 RECORDING = Path(__file__).parents[1] / "golden" / "stories" / "member_crash-1.jsonl.gz"
 
 
+@pytest.mark.recordings
 @pytest.mark.parametrize("output", OUTPUTS)
 def test_every_output_can_be_asked_for(capsys: pytest.CaptureFixture[str], output: str) -> None:
     """The command takes each, and answers with rows of each of its kinds and of no other."""

@@ -204,6 +204,7 @@ def rows(*, tame: bool) -> Values:
     return st.lists(st.one_of(*(made(each, "", tame=tame) for each in kinds)), max_size=12)
 
 
+@pytest.mark.generated
 @given(several=st.one_of(rows(tame=True), rows(tame=False)))
 @limits(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 def test_no_row_escapes_or_costs_much(several: list[object]):
