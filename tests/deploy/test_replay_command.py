@@ -38,6 +38,7 @@ def test_another_output_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "timing" in outcome.err
 
 
+@pytest.mark.processes
 def test_the_command_line_starts_without_what_a_replay_needs() -> None:
     """Help and completion load neither numpy nor the replay."""
     program = "import sys, rebalance_deploy.cli; print({'numpy', 'rebalance_streaming.replay'} & set(sys.modules))"
