@@ -21,7 +21,7 @@ SEED ?= 0
 .PHONY: help setup demo test test-all faults fuzz lint format type unit component-test spark-test broker-test e2e bench docs lock release clean
 
 help: ## Show this help
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Make .venv with the console script .venv/bin/rebalance-monitor
 
