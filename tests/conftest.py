@@ -48,15 +48,18 @@ def _refuse_processes(event: str, _: tuple[object, ...]) -> None:
 sys.addaudithook(_refuse_processes)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
     """Hold a test to what its markers say, with the fixtures that are set up for it."""
     global _may_start  # noqa: PLW0603  an audit hook has no other way to learn which test runs
     _may_start = any(item.get_closest_marker(name) for name in _STARTING)
-    try:
-        return (yield)
-    finally:
-        _may_start = True
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown() -> None:
+    """Let fixtures end as they like: those that several tests share end with whichever came last."""
+    global _may_start  # noqa: PLW0603
+    _may_start = True
 
 
 @pytest.fixture(scope="session")
