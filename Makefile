@@ -6,6 +6,11 @@ STAMP := $(VENV)/.installed
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Tests run in so many processes, a file in one of them: most of the long ones wait for sessions to expire. 0: in this one.
 WORKERS ?= 2
+# Markers of tests that need more than Python and a moment, and the files with others.
+COSTLY := spark or broker or e2e or slow or tools or processes or recordings or generated
+UNIT_FILES = $(sort $(shell grep -rLE --include='test_*.py' '^pytestmark = .*\.($(subst $() or ,|,$(COSTLY)))\b' tests))
+# Without its cache pytest rewrites the assertions of every file anew in every process.
+unexport PYTHONDONTWRITEBYTECODE
 DURATION ?=
 STORY ?=
 ONLY ?=
@@ -13,10 +18,10 @@ MINUTES ?= 30
 SEED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all faults fuzz lint format type unit spark-test broker-test e2e bench docs lock release clean
+.PHONY: help setup demo test test-all faults fuzz lint format type unit component-test spark-test broker-test e2e bench docs lock release clean
 
 help: ## Show this help
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Make .venv with the console script .venv/bin/rebalance-monitor
 
@@ -27,11 +32,14 @@ $(STAMP): requirements/dev.txt pyproject.toml .ci/prerequisites
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@touch $@
 
-.PHONY: tools
-tools: # What only tests need: Prometheus, Alertmanager, Chromium, openssl
+.PHONY: jdk tools
+jdk: # What starts a JVM needs
+	@.ci/prerequisites "$(PYTHON)" jdk
+
+tools: # What tests start: a JVM, Prometheus, Alertmanager, Chromium, openssl
 	@.ci/prerequisites "$(PYTHON)" tests
 
-demo: setup ## Start a real Kafka, the monitor and a sick consumer; DURATION=60 ends by itself; STORY=a to e plays an incident
+demo: setup jdk ## Start a real Kafka, the monitor and a sick consumer; DURATION=60 ends by itself; STORY=a to e plays an incident
 	$(BIN)/rebalance-monitor demo $(if $(DURATION),--duration $(DURATION)) $(if $(STORY),--story $(STORY))
 
 test: tools lint type ## Everything CI runs: lint, types, unit, Spark, real broker and end-to-end tests
@@ -60,8 +68,11 @@ format: setup ## Rewrite the sources in the house format
 type: setup ## mypy --strict
 	$(BIN)/mypy
 
-unit: setup tools ## Tests without JVM and broker (seconds)
-	$(PYTEST) -m "not spark and not broker and not e2e and not slow"
+unit: setup ## Tests of the code alone (seconds): nothing but Python is needed
+	$(PYTEST) -m "not ($(COSTLY))" $(UNIT_FILES)
+
+component-test: setup tools ## Recordings, generated input, other processes, Prometheus, Chromium: all the rest without a JVM
+	$(PYTEST) -m "($(COSTLY)) and not (spark or broker or e2e or slow)"
 
 spark-test: setup tools ## Tests with a local Spark session
 	$(PYTEST) -m "spark and not broker and not e2e and not slow"
@@ -72,7 +83,7 @@ broker-test: setup tools ## Tests against a real embedded broker
 e2e: setup tools ## The whole chain as separate processes
 	$(PYTEST) -m "e2e and not slow"
 
-bench: setup ## Measure; prints the tables of docs/benchmarks.md
+bench: setup jdk ## Measure; prints the tables of docs/benchmarks.md
 	$(BIN)/rebalance-monitor bench
 
 docs: setup ## Write what is generated from the code: schemas, API, data flow, diagnoses, metrics, settings, words of the page, dashboards

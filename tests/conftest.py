@@ -1,5 +1,6 @@
-"""The real broker that tests share, and the factory for those they may break."""
+"""The real broker that tests share, the factory for those they may break, and what a unit test must not do."""
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,6 +16,8 @@ pytest_plugins = ["faults.reporting"]
 
 #: Markers of the tests that take longest, longest first.
 _LONG = ("e2e", "broker", "spark")
+#: Markers of tests that may start other processes. `make unit` has none of these, and works where there is only Python.
+_STARTING = ("e2e", "broker", "spark", "tools", "processes")
 
 # How long an example takes says something of the machine and its load; what hangs meets the tests' time-out.
 settings.register_profile("here", deadline=None)
@@ -32,6 +35,31 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         ranks[item.path] = min(rank(item), ranks.get(item.path, len(_LONG)))
     items.sort(key=lambda item: ranks[item.path])
+
+
+_may_start = True
+
+
+def _refuse_processes(event: str, _: tuple[object, ...]) -> None:
+    if event == "subprocess.Popen" and not _may_start:
+        raise RuntimeError(f"only tests that are marked as one of {', '.join(_STARTING)} start processes")
+
+
+sys.addaudithook(_refuse_processes)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Hold a test to what its markers say, with the fixtures that are set up for it."""
+    global _may_start  # noqa: PLW0603  an audit hook has no other way to learn which test runs
+    _may_start = any(item.get_closest_marker(name) for name in _STARTING)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown() -> None:
+    """Let fixtures end as they like: those that several tests share end with whichever came last."""
+    global _may_start  # noqa: PLW0603
+    _may_start = True
 
 
 @pytest.fixture(scope="session")

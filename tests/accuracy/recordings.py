@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,7 +18,7 @@ from rebalance_devtools.stories.play import StoryRun
 from rebalance_devtools.stories.programme import find_story
 from rebalance_devtools.stories.story import Expected
 from rebalance_streaming.detect.config import DetectConfig
-from rebalance_streaming.replay import replay
+from rebalance_streaming.replay import Replay, make_engine, read_lines
 
 _T = TypeVar("_T")
 
@@ -39,6 +41,7 @@ class Recording:
     name: str
     run: StoryRun
     folder: Path = FOLDER
+    _rows: dict[tuple[str, float], dict[str, list[bytes]]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def expected(self) -> Expected | None:
@@ -57,27 +60,32 @@ class Recording:
 
     def groups(self) -> list[GroupSnapshot]:
         """Return the groups as a replay leaves them."""
-        return self._replayed("groups", GroupSnapshot)
+        return self._found("group", GroupSnapshot)
 
     def rebalances(self) -> list[Rebalance]:
         """Return the rebalances as a replay leaves them."""
-        return self._replayed("rebalances", Rebalance)
+        return self._found("rebalance", Rebalance)
 
     def impacts(self) -> list[GroupImpact]:
         """Return what rebalances cost their groups, as a replay leaves it."""
-        rows = replay([self.lines(())], output="impact")
-        return [msgspec.json.decode(row, type=GroupImpact) for row in rows if b'"kind":"group_impact"' in row]
+        return self._found("group_impact", GroupImpact)
 
     def judge(self, sources: str = "all") -> list[Finding]:
         """Return what a replay finds with these sources."""
-        config = DetectConfig(window_scale=SCALES.get(self.run.story, 1.0))
-        return self._replayed("findings", Finding, sources, config)
+        return self._found("finding", Finding, sources, SCALES.get(self.run.story, 1.0))
 
-    def _replayed(
-        self, output: str, kind: type[_T], sources: str = "all", config: DetectConfig | None = None
-    ) -> list[_T]:
-        rows = replay([self.lines(SOURCES[sources])], output=output, detect=config)
-        return [msgspec.json.decode(row, type=kind) for row in rows]
+    def _found(self, kind: str, of: type[_T], sources: str = "all", window_scale: float = 1.0) -> list[_T]:
+        """Return the rows of a kind. One replay serves all kinds, because it takes longest."""
+        if (sources, window_scale) not in self._rows:
+            self._rows[sources, window_scale] = self._replayed(sources, DetectConfig(window_scale=window_scale))
+        return [msgspec.json.decode(row, type=of) for row in self._rows[sources, window_scale][kind]]
+
+    def _replayed(self, sources: str, config: DetectConfig) -> dict[str, list[bytes]]:
+        state = Replay(engine=make_engine("default", config))
+        rows: dict[str, list[bytes]] = defaultdict(list)
+        for row in chain(state.feed(read_lines([self.lines(SOURCES[sources])])), state.finish()):
+            rows[row["kind"]].append(msgspec.json.encode(row))
+        return rows
 
 
 def recordings() -> list[Recording]:

@@ -14,6 +14,8 @@ from accuracy.outcomes import ABSTAINED, HINTED, RIGHT, WRONG, Outcome, mistakes
 from accuracy.recordings import SOURCES, Recording, recordings
 from rebalance_contract import CountedImpact
 
+pytestmark = pytest.mark.recordings
+
 RECORDINGS = recordings()
 REPORT = Path(__file__).parents[2] / "docs" / "accuracy-diagnoses.md"
 

@@ -6,6 +6,8 @@ import pytest
 
 from accuracy.fixtures import EXPECTED, HARMLESS, diagnose
 
+pytestmark = pytest.mark.recordings
+
 
 @pytest.mark.parametrize(("name", "rule"), EXPECTED.items(), ids=EXPECTED)
 def test_the_log_shows_the_cause(name: str, rule: str) -> None:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -60,6 +61,7 @@ def test_nothing_gives_nothing():
     assert pack([]) == []
 
 
+@pytest.mark.generated
 @given(
     st.lists(
         st.tuples(

@@ -169,6 +169,7 @@ def test_settings_name_no_host(use_poms: bool) -> None:
 # --- resolving ---
 
 
+@pytest.mark.processes
 def test_first_run_installs_and_second_is_offline(workshop: Workshop, capsys: pytest.CaptureFixture[str]) -> None:
     """The first run fetches all and says so in one line; the second starts no Ivy and says nothing."""
     paths = workshop.resolve()
@@ -180,12 +181,14 @@ def test_first_run_installs_and_second_is_offline(workshop: Workshop, capsys: py
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.processes
 def test_nothing_but_jars_stays_in_the_cache(workshop: Workshop) -> None:
     """After success the downloads and the working directory are gone."""
     workshop.resolve()
     assert sorted(path.name for path in workshop.cache.iterdir()) == [".lock", *workshop.installed]
 
 
+@pytest.mark.processes
 def test_only_what_is_missing_or_damaged_is_fetched(workshop: Workshop) -> None:
     """A lost jar and one whose content rotted, length unchanged, are fetched anew; the good one is kept."""
     alpha, beta, gamma = workshop.resolve()
@@ -199,6 +202,7 @@ def test_only_what_is_missing_or_damaged_is_fetched(workshop: Workshop) -> None:
     assert gamma.stat().st_mtime_ns == before
 
 
+@pytest.mark.processes
 def test_wrong_sum_installs_nothing(workshop: Workshop) -> None:
     """A jar with another content than the lock's is named with both sums, and no jar of the batch is installed."""
     workshop.served("beta").write_bytes(b"something else")
@@ -210,6 +214,7 @@ def test_wrong_sum_installs_nothing(workshop: Workshop) -> None:
     assert workshop.installed == []
 
 
+@pytest.mark.processes
 def test_wrong_sum_is_not_kept(workshop: Workshop) -> None:
     """Once the repository serves the right content, the next run gets it, and what was right is not fetched twice."""
     right = workshop.served("beta").read_bytes()
@@ -222,6 +227,7 @@ def test_wrong_sum_is_not_kept(workshop: Workshop) -> None:
     assert workshop.notes == ["run", *downloads, "run", "download beta"]
 
 
+@pytest.mark.processes
 def test_no_network_is_one_clear_sentence(workshop: Workshop) -> None:
     """Who is offline reads that, what to set behind a proxy, and where the log is."""
     (workshop.base / "offline").touch()
@@ -230,6 +236,7 @@ def test_no_network_is_one_clear_sentence(workshop: Workshop) -> None:
     assert "Host example not found" in (workshop.cache / "ivy.log").read_text()
 
 
+@pytest.mark.processes
 def test_a_jar_that_is_not_served_is_named(workshop: Workshop) -> None:
     """A jar the repository does not have is named, and what had arrived before is kept for the next run."""
     content = workshop.served("gamma").read_bytes()
@@ -268,6 +275,7 @@ def start_resolve(workshop: Workshop) -> "subprocess.Popen[str]":
     )
 
 
+@pytest.mark.processes
 def test_interrupted_run_is_continued(workshop: Workshop) -> None:
     """After a kill in mid-download the next run fetches only what had not arrived."""
     stall = workshop.base / "stall-gamma"
@@ -281,6 +289,7 @@ def test_interrupted_run_is_continued(workshop: Workshop) -> None:
     assert len(workshop.installed) == 3
 
 
+@pytest.mark.processes
 def test_of_two_at_once_one_fetches(workshop: Workshop) -> None:
     """Two processes that need the same jars run Ivy once between them, and both succeed."""
     with start_resolve(workshop) as first, start_resolve(workshop) as second:
@@ -289,6 +298,7 @@ def test_of_two_at_once_one_fetches(workshop: Workshop) -> None:
     assert workshop.notes.count("run") == 1
 
 
+@pytest.mark.processes
 def test_threads_wait_for_each_other(workshop: Workshop) -> None:
     """The same holds for two threads of one process."""
     threads = [threading.Thread(target=workshop.resolve) for _ in range(2)]

@@ -8,6 +8,8 @@ import pytest
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.jdk import find_java
 
+pytestmark = pytest.mark.processes
+
 InstallJava = Callable[..., Path]
 
 

@@ -11,6 +11,8 @@ import pytest
 from rebalance_deploy.processes import ChildProcess
 from waiting import is_alive, wait_for
 
+pytestmark = pytest.mark.processes
+
 # A command with a child of its own in the background; it tells both ids once both run.
 FAMILY = "sleep 300 & echo $$ $!; wait"
 STUBBORN = "trap '' TERM; echo $$ $$; while :; do sleep 1; done"

@@ -15,6 +15,7 @@ from rebalance_streaming.outputs import OUTPUTS
 RECORDING = Path(__file__).parents[1] / "golden" / "stories" / "member_crash-1.jsonl.gz"
 
 
+@pytest.mark.recordings
 @pytest.mark.parametrize("output", OUTPUTS)
 def test_every_output_can_be_asked_for(capsys: pytest.CaptureFixture[str], output: str) -> None:
     """The command takes each, and answers with rows of each of its kinds and of no other."""
@@ -37,6 +38,7 @@ def test_another_output_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "timing" in outcome.err
 
 
+@pytest.mark.processes
 def test_the_command_line_starts_without_what_a_replay_needs() -> None:
     """Help and completion load neither numpy nor the replay."""
     program = "import sys, rebalance_deploy.cli; print({'numpy', 'rebalance_streaming.replay'} & set(sys.modules))"

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -265,5 +266,7 @@ def test_documented_ways_to_log_in_are_right(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "msk.py").write_text("def token(region):\n    return region, 0")
     file = tmp_path / "m.toml"
     file.write_text(re.sub(r'"ssl\.\w+\.location" = .*\n|extra_jars = .*\n', "", example), "utf-8")
-    for configured in (stream_config, probe_config, export_config):
-        assert configured(Sources(file)).kafka["bootstrap.servers"]
+    # Each waits for a second where librdkafka is to fetch a token.
+    with ThreadPoolExecutor() as pool:
+        made = [pool.submit(configured, Sources(file)) for configured in (stream_config, probe_config, export_config)]
+    assert all(each.result().kafka["bootstrap.servers"] for each in made)

@@ -10,7 +10,7 @@ import pytest
 
 from accuracy.recordings import recordings
 from detect.histories import HOUR, MINUTE, SECOND, T0, Event, commits, member, picture, probe, rebalance, report
-from detect.test_detector import Tape, taped
+from detect.tapes import Tape, taped
 from detect.turnover import hear
 from rebalance_contract import Member
 from rebalance_contract.clients import CONSUMED_RATE, HEARTBEAT_AGE, POLL_AGE, POLL_GAP_MAX, RESPONSE_MAX
@@ -57,6 +57,7 @@ def differences(tape: Tape) -> list[tuple[int, tuple[str, ...]]]:
     return [*found, *((at_ms - began, name) for name, began in since.items())]
 
 
+@pytest.mark.recordings
 @pytest.mark.parametrize("name", [each.name for each in recordings()])
 def test_recordings_are_judged_as_if_all_rules_were_asked_each_second(name: str):
     """The same findings at all times of a recording, but for half a minute that bulky rows are collected for."""
@@ -128,6 +129,7 @@ def ticking(events: list[tuple[int, Event]]) -> Tape:
     return sorted([*events, *ticks], key=lambda each: each[0])
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 24))])
 def test_lives_are_judged_as_if_all_rules_were_asked_each_second(seed: int):
     """Hours in which commits, probes and reports go on, stop and go wrong: rules that wait for a deadline miss none."""

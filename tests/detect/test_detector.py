@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import random
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
-from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import settings as limits
-from hypothesis import strategies as st
 
-from accuracy.recordings import recordings
 from detect.histories import (
     GROUP,
     HOUR,
@@ -31,17 +23,11 @@ from detect.histories import (
     report,
     silenced,
 )
-from detect.turnover import Run, hear, joined, lost, pulse
+from detect.turnover import Run, joined, lost, pulse
 from rebalance_contract import (
-    ClientActivity,
-    CommitActivity,
     Finding,
     Generation,
-    GroupSnapshot,
-    OffsetActivity,
-    Probe,
     Rebalance,
-    RebalanceImpact,
     Severity,
     Silence,
     decode,
@@ -50,16 +36,11 @@ from rebalance_contract import (
 from rebalance_contract.clients import HEARTBEAT_AGE, POLL_AGE
 from rebalance_streaming.detect.config import DetectConfig, Override, Quiet
 from rebalance_streaming.detect.detector import Detector, Judgement
-from rebalance_streaming.replay import Replay, make_engine, read_lines
 
 A, B, C = member("a-1", [0, 1]), member("b-1", [2, 3]), member("c-1", [4, 5])
 A2 = member("a-2", [0, 1])
 #: A rebalance is judged this long after its end, counted from its beginning.
 JUDGED_MS = 3 * SECOND + DetectConfig().settle_ms
-
-#: What was told to a detector and when; null stands for the clock alone.
-Tape = list[tuple[int, Event | None]]
-
 
 # --- When ---
 
@@ -235,20 +216,6 @@ def test_a_departure_understood_later_is_told_then():
     assert [each.expired for each in run.timed_out] == [("b-1",)]
 
 
-@pytest.mark.parametrize("name", [each.name for each in recordings()])
-def test_live_every_rebalance_has_one_primary_at_any_time(name: str):
-    """Not only at the end: whenever somebody looks, no rebalance has two causes."""
-    detector = Detector("default")
-    for at_ms, event in taped(name):
-        if event is not None:
-            detector.now_ms = detector.now_ms or at_ms
-            hear(detector, event)
-            continue
-        detector.advance(at_ms)
-        firing = [each for each in detector.book.findings() if each.primary]
-        assert max(Counter(each for of in firing for each in of.rebalance_ids).values(), default=1) == 1
-
-
 # --- Standing conditions ---
 
 
@@ -421,166 +388,3 @@ def test_what_several_groups_suffer_at_once_is_the_clusters(groups: int, brokers
         assert not found[0].primary
         run.live(T0 + 14 * MINUTE)
         assert [each.state for each in run.told if not each.group] == ["firing", "resolved"]
-
-
-# --- Delivery ---
-
-#: Recordings of the founding stories and of what they are mistaken for, and one that takes all sources.
-TAPED = (
-    "join_barrier-sick-1",
-    "long_batches-sick-2",
-    "idle_lock-sick-4",
-    "held_interpreter-sick-2",
-    "owner_lock-sick-1",
-    "rolling_deploy-1",
-    "crash_loop-1",
-    "process_pause-1",
-    "static_id_conflict-1",
-)
-
-
-class _Recorder(Detector):
-    """Notes what a replay tells it and when."""
-
-    def __init__(self) -> None:
-        super().__init__("default")
-        self.tape: Tape = []
-
-    def take_group(self, picture: GroupSnapshot) -> None:
-        self.tape.append((self.now_ms, picture))
-
-    def take_rebalance(self, rebalance: Rebalance) -> None:
-        self.tape.append((self.now_ms, rebalance))
-
-    def take_commits(self, row: CommitActivity) -> None:
-        self.tape.append((self.now_ms, row))
-
-    def take_offsets(self, row: OffsetActivity) -> None:
-        self.tape.append((self.now_ms, row))
-
-    def take_impact(self, impact: RebalanceImpact) -> None:
-        self.tape.append((self.now_ms, impact))
-
-    def take_probe(self, probe: Probe) -> None:
-        self.tape.append((self.now_ms, probe))
-
-    def take_clients(self, row: ClientActivity) -> None:
-        self.tape.append((self.now_ms, row))
-
-    def advance(self, now_ms: int, most: int | None = None) -> Judgement:
-        self.now_ms = now_ms
-        self.tape.append((now_ms, None))
-        return Judgement()
-
-
-@cache
-def taped(name: str) -> Tape:
-    """Return what a recording tells a detector, each second apart."""
-    recorder = _Recorder()
-    replay = Replay(engine=make_engine("default"))
-    assert replay.engine is not None
-    replay.engine.detector = recorder
-    (recording,) = [each for each in recordings() if each.name == name]
-    list(replay.feed(read_lines([recording.lines(())])))
-    list(replay.finish())
-    return recorder.tape
-
-
-def judged(tape: Tape) -> list[Finding]:
-    """Return what a detector finds when it is told this."""
-    detector = Detector("default")
-    for at_ms, event in tape:
-        detector.now_ms = detector.now_ms or at_ms
-        if event is None:
-            detector.advance(at_ms)
-        else:
-            hear(detector, event)
-    detector.finish()
-    return detector.book.findings()
-
-
-@cache
-def found(name: str) -> list[Finding]:
-    return judged(taped(name))
-
-
-def each_second(
-    tape: Tape, change: Callable[[list[tuple[int, Event | None]]], Iterable[tuple[int, Event | None]]]
-) -> Tape:
-    """Change the order, or the number, of the events between two looks at the clock."""
-    changed: Tape = []
-    second: Tape = []
-    for row in tape:
-        if row[1] is None:
-            changed += [*change(second), row]
-            second = []
-        else:
-            second.append(row)
-    return [*changed, *change(second)]
-
-
-def mixed(rows: Tape, chance: random.Random) -> Tape:
-    """Let topics overtake each other; rows of one key stay in order, as Kafka keeps them."""
-    lanes: dict[tuple[Any, ...], Tape] = {}
-    for row in rows:
-        lanes.setdefault(_lane(row[1]), []).append(row)
-    turns = [_lane(row[1]) for row in rows]
-    chance.shuffle(turns)
-    return [lanes[turn].pop(0) for turn in turns]
-
-
-def _lane(event: Event | None) -> tuple[Any, ...]:
-    if isinstance(event, ClientActivity):
-        return ("report", event.host, event.pid, event.client_id, event.member_id)
-    assert event is not None
-    return (type(event), event.group, getattr(event, "rebalance_id", None))
-
-
-@given(name=st.sampled_from(TAPED), chance=st.randoms(use_true_random=False))
-@limits(max_examples=25)
-def test_the_order_of_arrival_within_a_second_does_not_matter(name: str, chance: random.Random):
-    """Topics are read side by side: whichever row of a second comes first, the findings are the same."""
-    assert judged(each_second(taped(name), lambda rows: mixed(rows, chance))) == found(name)
-
-
-@pytest.mark.parametrize("name", TAPED)
-def test_rows_that_come_twice_change_nothing(name: str):
-    """Delivery is at least once: each row twice, or each second twice."""
-    tape = taped(name)
-    assert judged(each_second(tape, lambda rows: [row for row in rows for _ in range(2)])) == found(name)
-    assert judged(each_second(tape, lambda rows: [*rows, *rows])) == found(name)
-
-
-@pytest.mark.parametrize("name", TAPED)
-def test_a_whole_story_that_comes_again_changes_nothing(name: str):
-    """Not even rows that are long out of date: every one is known by its position or its own time."""
-    tape = taped(name)
-    assert judged([*tape, *(row for row in tape if row[1] is not None)]) == found(name)
-
-
-@pytest.mark.parametrize("name", TAPED)
-def test_findings_are_the_same_after_the_contract(name: str):
-    """What the stream publishes and reads back is judged as what a replay has in memory."""
-    read_back: Tape = [(at_ms, through_json(event)) for at_ms, event in taped(name)]
-    assert judged(read_back) == found(name)
-    for each in found(name):
-        assert decode(encode(each), Finding) == each
-
-
-def through_json(event: Event | None) -> Event | None:
-    return event if event is None else decode(encode(event), type(event))
-
-
-@pytest.mark.parametrize("name", TAPED)
-def test_a_longer_life_changes_nothing_but_the_end(name: str):
-    """An hour without events resolves findings about rebalances and adds no cause."""
-    tape = taped(name)
-    last_ms = max(at_ms for at_ms, _ in tape)
-    quiet: Tape = [(last_ms + at, None) for at in range(10 * SECOND, HOUR, 10 * SECOND)]
-    later = {(each.rule, each.finding_id): each for each in judged([*tape, *quiet]) if each.primary}
-    about_rebalances = {key: each for key, each in later.items() if each.rebalance_ids}
-    assert {each.state for each in about_rebalances.values()} <= {"resolved"}
-    assert (
-        Counter(name for each in later.values() for name in each.rebalance_ids).keys()
-        == Counter(name for each in found(name) if each.primary for name in each.rebalance_ids).keys()
-    )

@@ -130,11 +130,13 @@ def test_a_rebalance_that_cannot_be_judged_has_a_cause_nobody_can_tell():
 # --- Groups that nobody has ---
 
 
+@pytest.mark.generated
 def test_groups_that_only_probes_name_are_bounded_and_forgotten():
     """Of 20,000 invented names at most 5,000 are kept, for half an hour; a real group is not among those refused."""
     run = Run().live(T0 + SECOND)
+    seen = probe(T0 + SECOND, "Stable")
     for number in range(20_000):
-        run.detector.take_probe(replace(probe(T0 + SECOND, "Stable"), group=f"invented-{number}"))
+        run.detector.take_probe(replace(seen, group=f"invented-{number}"))
     run.detector.take_group(picture(T0, A, B))
     assert len(run.detector._cases) == 5_001
     assert sum(run.detector.quarantined.values()) == 15_000
@@ -204,6 +206,7 @@ def rows(*, tame: bool) -> Values:
     return st.lists(st.one_of(*(made(each, "", tame=tame) for each in kinds)), max_size=12)
 
 
+@pytest.mark.generated
 @given(several=st.one_of(rows(tame=True), rows(tame=False)))
 @limits(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 def test_no_row_escapes_or_costs_much(several: list[object]):

@@ -142,6 +142,7 @@ def test_long_rows_are_bounded_by_their_length(monkeypatch: pytest.MonkeyPatch):
     assert routing.kept_bytes <= 20_000
 
 
+@pytest.mark.generated
 def test_invented_groups_are_bounded_too():
     """20,000 groups that only clients speak of: what is kept stays within its bounds, the rest is counted."""
     routing = Routing()

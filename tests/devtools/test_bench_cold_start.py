@@ -112,6 +112,7 @@ def test_the_age_of_lag_is_the_time_until_it_was_shown():
     assert (age.commits_per_second, age.reading_seconds) == (6.0, 0.5)
 
 
+@pytest.mark.processes
 def test_processor_time_and_memory_of_descendants_count_too():
     """What a child burns shows under its parent's name, even after it ended."""
     burn = "import time\nwhile time.process_time() < 0.3: pass"

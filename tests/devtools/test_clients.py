@@ -77,12 +77,14 @@ def version_in(path: Path) -> str:
     return subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True, text=True).stdout
 
 
+@pytest.mark.processes
 def test_a_child_process_imports_what_was_pinned(workshop: Workshop, capsys: pytest.CaptureFixture[str]) -> None:
     """The directory works as PYTHONPATH, and one line told the person who waited."""
     assert version_in(workshop.install()) == "1.0\n"
     assert capsys.readouterr().err == "installing alpha ...\n"
 
 
+@pytest.mark.processes
 def test_the_second_call_needs_no_pip(workshop: Workshop, capsys: pytest.CaptureFixture[str]) -> None:
     """Once installed, nothing is asked for any more."""
     first = workshop.install()
@@ -92,6 +94,7 @@ def test_the_second_call_needs_no_pip(workshop: Workshop, capsys: pytest.Capture
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.processes
 def test_nothing_but_the_client_stays(workshop: Workshop) -> None:
     """What a killed installation left is cleared away by the next one."""
     (workshop.cache / "clients" / ".work-killed").mkdir(parents=True)
@@ -99,6 +102,7 @@ def test_nothing_but_the_client_stays(workshop: Workshop) -> None:
     assert workshop.left == [".lock", "alpha", "alpha.log"]
 
 
+@pytest.mark.processes
 def test_other_pins_are_installed_anew(workshop: Workshop) -> None:
     """A client whose requirements changed is replaced as a whole."""
     workshop.install()
@@ -106,6 +110,7 @@ def test_other_pins_are_installed_anew(workshop: Workshop) -> None:
     assert version_in(workshop.install()) == "2.0\n"
 
 
+@pytest.mark.processes
 def test_a_wrong_sum_installs_nothing(workshop: Workshop) -> None:
     """pip's own word on the sum reaches the person, with the log that has the rest."""
     workshop.pin(workshop.wheels / "alpha-1.0-py3-none-any.whl", digest="0" * 64)
@@ -114,6 +119,7 @@ def test_a_wrong_sum_installs_nothing(workshop: Workshop) -> None:
     assert workshop.left == [".lock", "alpha.log"]
 
 
+@pytest.mark.processes
 def test_a_failure_keeps_what_was_there(workshop: Workshop) -> None:
     """When other pins cannot be had, the old installation is still whole."""
     before = workshop.install()
@@ -136,6 +142,7 @@ def test_a_cache_that_cannot_be_written(workshop: Workshop, monkeypatch: pytest.
         workshop.install()
 
 
+@pytest.mark.processes
 def test_of_two_at_once_one_installs(workshop: Workshop) -> None:
     """Two processes that need the same client run pip once between them, and both succeed."""
     code = (

@@ -15,6 +15,8 @@ from rebalance_streaming.diagnosis.frames import InputRow
 from rebalance_streaming.diagnosis.process import DiagnosisError, DiagnosisProcess
 from waiting import is_alive
 
+pytestmark = pytest.mark.processes
+
 STALL_SECONDS = 1.0
 
 

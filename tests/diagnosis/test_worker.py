@@ -241,6 +241,7 @@ def _marked(value: Any, path: tuple[Any, ...]) -> Any:
 CASES = [(topic, number) for topic, rows in SOUND.items() for number in range(len(rows))]
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize(("topic", "number"), CASES, ids=[f"{t}-{type(SOUND[t][n]).__name__}" for t, n in CASES])
 def test_no_row_ends_the_worker_or_harms_other_groups(topic: str, number: int):
     """Each number, text and list of each row is made absurd in turn: a healthy group beside it is right, and told."""

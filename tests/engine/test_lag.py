@@ -173,6 +173,7 @@ def test_windows_of_lag():
     assert (later.commits, later.lag_max, later.lag_slope) == (0, 900, None)
 
 
+@pytest.mark.generated
 @given(
     st.lists(
         st.tuples(
@@ -255,6 +256,7 @@ def test_a_probe_costs_what_it_tells():
     assert lag_of(table).topics["orders"].lags == [9, 10]
 
 
+@pytest.mark.generated
 def test_topics_that_nobody_commits_to_are_forgotten_when_there_are_too_many():
     """Those with commits stay."""
     table = LagTable()

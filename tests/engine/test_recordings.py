@@ -12,6 +12,8 @@ from rebalance_streaming.engine.engine import Engine, EngineConfig
 from rebalance_streaming.engine.rows import Input
 from rebalance_streaming.replay import OFFSETS_TOPIC, Replay, make_engine, read_lines
 
+pytestmark = pytest.mark.recordings
+
 _NAMES = ("poll_overrun-1", "rolling_deploy-1", "idle_lock-sick-4", "owner_lock-sick-1")
 CHOSEN = [each for each in recordings() if each.name in _NAMES]
 

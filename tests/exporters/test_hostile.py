@@ -105,6 +105,7 @@ def test_every_name_comes_back_from_the_parser(name: str, style: Style) -> None:
         assert found == {name}, label
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize("name", NAMES)
 def test_promtool_takes_every_name(name: str) -> None:
     """Prometheus's own parser and linter have no complaint."""

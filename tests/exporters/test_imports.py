@@ -4,7 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import rebalance_exporters
+
+pytestmark = pytest.mark.processes
 
 _FOLDER = Path(rebalance_exporters.__file__).parent
 #: Packages with an extra of their own; the reporters have a test of their own too.

@@ -31,6 +31,8 @@ from rebalance_exporters.owners import Owners
 from rebalance_exporters.render import Exposition
 from rebalance_exporters.view import Row, View
 
+pytestmark = pytest.mark.generated
+
 ROWS = (
     group_row(settlement=Settlement(NOW_MS, 4, 4)),
     probed_lag_row(),

@@ -569,6 +569,7 @@ def test_compression_is_lossless() -> None:
     assert gzip.decompress(compress(b"series\n" * 999)) == b"series\n" * 999
 
 
+@pytest.mark.tools
 def test_promtool_has_no_complaint() -> None:
     """Prometheus's own linter accepts names, types and HELP."""
     counts = RecordCount("membership", 2, 3, "decoded", 1)

@@ -348,6 +348,7 @@ def test_a_defect_of_the_exporter_is_counted_and_not_fatal(monkeypatch: pytest.M
     assert len(picture.queries) == 1
 
 
+@pytest.mark.generated
 @given(
     st.sampled_from(TOPICS), st.binary(max_size=60) | st.just(b"prod/payments"), st.binary(max_size=200) | json_values
 )

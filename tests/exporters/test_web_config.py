@@ -80,6 +80,7 @@ def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
         load_web_config(write(tmp_path, "extra: 1\ntls_server_config: {key_file: k}\nbasic_auth_users: {alice: x}"))
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize("broken", ["server.crt", "server.key", "clients.crt"])
 def test_unusable_certificates_are_told(tmp_path: Path, broken: str) -> None:
     """A certificate, key or authority that cannot be read is an error that names a file."""

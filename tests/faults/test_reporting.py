@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from faults.reporting import CASES, PAGE, Figures, _Result, known_rows, render
 
 TESTS = Path(__file__).parents[1]
@@ -31,6 +33,7 @@ def test_every_case_has_a_test_and_every_test_a_row():
     assert known_rows(PAGE.read_text()) == marked_tests()
 
 
+@pytest.mark.processes
 def test_rows_of_tests_that_were_not_run_stay():
     """A run of one test replaces its row and leaves the others."""
     first = render({"a.py::one": result(1), "b.py::two": result(2)}, "")
@@ -41,6 +44,7 @@ def test_rows_of_tests_that_were_not_run_stay():
     assert "**failed**: it / broke" in second
 
 
+@pytest.mark.processes
 def test_of_several_measurements_the_largest_is_told():
     """With its name and unit."""
     ran = result(1)

@@ -14,6 +14,8 @@ from faults.reporting import IS_FULL, Figures
 from fuzz import reports, rows
 from fuzz.reports import check_decoding, check_judging
 
+pytestmark = pytest.mark.generated
+
 #: Of processor time: what `make fuzz` says, and a little of it in `make faults` and `make test`.
 SECONDS = float(os.environ.get("FUZZ_MINUTES", "2" if IS_FULL else "0.1")) * 60
 

@@ -11,6 +11,8 @@ import pytest
 from grafana.boards import ALL, Asked, all_panels, boards, expand, queries, read_list
 from grafana.live import CLUSTER, Live, live
 
+pytestmark = pytest.mark.tools
+
 #: Queries that rightly find nothing, by dashboard, panel and query.
 EMPTY = {(entry["dashboard"], entry["panel"], entry["query"]) for entry in read_list("empty.yml")}
 

@@ -140,6 +140,7 @@ def test_members_whose_end_the_log_lost_do_not_stay(name: str):
             assert state.picture.state == alone.picture.state
 
 
+@pytest.mark.generated
 @given(st.lists(logs(), min_size=2, max_size=3), st.data())
 def test_replaying_any_stretch_over_any_number_of_eras_changes_nothing(
     eras: list[list[GroupRecord]], data: st.DataObject
@@ -155,6 +156,7 @@ def test_replaying_any_stretch_over_any_number_of_eras_changes_nothing(
     assert (state, list(by_id.values())) == expected
 
 
+@pytest.mark.generated
 @given(st.lists(logs(), min_size=2, max_size=3))
 def test_totals_never_fall_at_a_new_era(eras: list[list[GroupRecord]]):
     """Every total goes on, rebalances are told by different ids, and each is counted once."""

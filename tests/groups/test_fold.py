@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -285,6 +286,7 @@ def logs(draw: st.DrawFn) -> list[GroupRecord]:
     return log.records
 
 
+@pytest.mark.generated
 @given(logs(), st.data())
 def test_replaying_any_stretch_again_changes_nothing(records: list[GroupRecord], data: st.DataObject):
     """After a crash Spark runs a batch again: state, totals and rebalances stay what they were."""
@@ -297,6 +299,7 @@ def test_replaying_any_stretch_again_changes_nothing(records: list[GroupRecord],
     assert (state, list(by_id.values())) == expected
 
 
+@pytest.mark.generated
 @given(logs())
 def test_generations_add_up(records: list[GroupRecord]):
     """Every completed generation is part of one rebalance, totals never go back, and nor do generations untold."""

@@ -15,6 +15,8 @@ from rebalance_streaming.groups.fold import FOLDED_TYPES, fold
 from rebalance_streaming.groups.model import FoldState, GroupRecord, dump_state, load_state, new_state
 from rebalance_streaming.wire.decode import Outcome, decode_record
 
+pytestmark = pytest.mark.recordings
+
 #: Groups that were classic for their whole life.
 CLASSIC = [name for name in scenarios() if not name.startswith(("new-", "share-", "upgrade", "v40", "v39java-new"))]
 

@@ -16,6 +16,8 @@ from prometheus.rig import DEPLOY, Inbox, Server, alertmanager, ask, now, post_a
 from rebalance_deploy.observability import write_alertmanager_config
 from waiting import wait_for
 
+pytestmark = pytest.mark.tools
+
 CONFIG = DEPLOY / "alertmanager" / "alertmanager.yml"
 STARTED = "2026-01-15T02:41:07Z"
 HOSTILE = 'a"b\n{{ .Status }}<!channel> & \\d|é'

@@ -18,6 +18,8 @@ from rebalance_deploy.errors import UserError
 from rebalance_deploy.observability import write_alertmanager_config, write_prometheus_config
 from waiting import is_alive, wait_for
 
+pytestmark = pytest.mark.tools
+
 GROUP = 'a"b\\n{{x}}<b>'
 #: What an exporter says of a group in the middle of a storm, and of itself.
 EXPOSITION = f"""\

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -66,15 +67,21 @@ def seconds(duration: str) -> int:
     return int(duration[:-1]) * {"s": 1, "m": 60, "h": 3600}[duration[-1]]
 
 
+@cache
+def promtool_cases() -> list[dict[str, Any]]:
+    """Return the cases of all files."""
+    return [case for file in TEST_FILES for case in yaml.safe_load(file.read_text())["tests"]]
+
+
 def expectations(alert: str) -> Iterator[list[bool]]:
     """Yield per promtool case, in order of time, whether the alert is expected to fire."""
-    for file in TEST_FILES:
-        for case in yaml.safe_load(file.read_text())["tests"]:
-            asked = [each for each in case.get("promql_expr_test", ()) if f'alertname="{alert}"' in each["expr"]]
-            if asked:
-                yield [bool(each["exp_samples"]) for each in asked]
+    for case in promtool_cases():
+        asked = [each for each in case.get("promql_expr_test", ()) if f'alertname="{alert}"' in each["expr"]]
+        if asked:
+            yield [bool(each["exp_samples"]) for each in asked]
 
 
+@pytest.mark.tools
 def test_promtool_accepts_rules_and_configuration() -> None:
     """Prometheus would load what is shipped."""
     for what, files in (("rules", RULE_FILES), ("config", [DEPLOY / "prometheus" / "prometheus.yml"])):
@@ -82,6 +89,7 @@ def test_promtool_accepts_rules_and_configuration() -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize("file", TEST_FILES, ids=lambda file: file.stem)
 def test_promtool_cases(file: Path) -> None:
     """Every rule fires, stays silent and resolves when it should, and says what it should."""
@@ -169,6 +177,7 @@ def test_records_that_are_used_are_recorded() -> None:
     assert overrides == documented
 
 
+@pytest.mark.tools
 def test_overrides_as_documented(tmp_path: Path) -> None:
     """The example of overrides.yml, its comments taken away, raises a threshold for one group and mutes another."""
     text = (RULES / "overrides.yml").read_text()

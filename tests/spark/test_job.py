@@ -55,8 +55,9 @@ def test_queries_are_stopped_between_two_batches():
     assert next(looks, None) is None
 
 
-def test_a_batch_that_does_not_end_is_cut():
+def test_a_batch_that_does_not_end_is_cut(monkeypatch: pytest.MonkeyPatch):
     """When its time is over; a query whose stop hangs holds up neither the others nor the end."""
+    monkeypatch.setattr(job, "_STOP_SLACK_SECONDS", 0.5)
     stopped, released = threading.Event(), threading.Event()
     endless = query("membership", is_between_batches=lambda: False, stop_now=stopped.set)
     hanging = query("activity", is_between_batches=lambda: False, stop_now=released.wait)

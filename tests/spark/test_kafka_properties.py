@@ -57,6 +57,7 @@ def test_credentials_become_a_login_module():
     }
 
 
+@pytest.mark.tools
 def test_files_travel_as_text(pem: Certificates):
     """Executors on other machines have no copy of them."""
     found = java_properties(client_files(pem) | {"ssl.ca.location": str(pem / "ca.pem")})
@@ -112,6 +113,7 @@ def test_each_client_can_be_told_something_of_its_own():
     assert librdkafka == SASL | USER | {"client.id": "x"}
 
 
+@pytest.mark.tools
 def test_a_store_of_javas_own_is_not_mixed_with_a_translated_one(pem: Certificates):
     """Java refuses a key given in two ways."""
     kafka = client_files(pem) | {"java.ssl.keystore.location": "/k.jks", "java.ssl.keystore.type": "JKS"}
@@ -167,6 +169,7 @@ def test_javas_names_are_answered_with_librdkafkas(name: str):
     assert not [each for each in librdkafka_problems({f"java.{name}": "x", **OIDC}) if name in each]
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize(
     ("change", "parts"),
     [
@@ -203,6 +206,7 @@ def test_what_java_cannot_do_is_one_sentence(kafka: dict[str, str], parts: list[
         assert part in problem
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize(
     ("key", "part"), [("client.traditional.key", "openssl pkcs8 -topk8 -in"), ("client.pbes2.key", "PBES2")]
 )
@@ -226,6 +230,7 @@ def test_librdkafkas_own_refusal_is_one_sentence():
     assert refused_by_librdkafka(OIDC) == []
 
 
+@pytest.mark.tools
 def test_tokens_are_fetched_with_client_credentials(tmp_path: Path):
     """The secret goes to the server and into no text; a refusal is a sentence."""
     with TokenServer.running(tmp_path) as server:

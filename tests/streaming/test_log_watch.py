@@ -233,6 +233,7 @@ _LOOKS = st.builds(
 _POSITIONS = st.dictionaries(st.integers(0, 3), st.integers(0, 60), max_size=4)
 
 
+@pytest.mark.generated
 @given(st.lists(st.tuples(_LOOKS, _POSITIONS), max_size=8))
 def test_whatever_befalls_a_log_totals_never_fall_and_repetition_says_nothing(history):
     """The same look again has nothing new once it was confirmed; no total and no era ever falls, restarts or not."""

@@ -25,6 +25,7 @@ _RANGES = {
 }
 
 
+@cache
 def structures(of: type[Any], version: int) -> st.SearchStrategy[Any]:
     """Return instances of a structure; a field that the version lacks has its default."""
     fields = {
@@ -34,6 +35,7 @@ def structures(of: type[Any], version: int) -> st.SearchStrategy[Any]:
     return st.builds(of, **fields)
 
 
+@cache
 def field_values(spec: FieldSpec, version: int) -> st.SearchStrategy[Any]:
     """Return legal values of a field."""
     kind = spec.kind
@@ -88,7 +90,7 @@ def mutated(draw: st.DrawFn, raw: bytes) -> bytes:
     for _ in range(draw(st.integers(1, 3))):
         start = draw(st.integers(0, len(changed)))
         removed = draw(st.integers(0, 3))
-        changed[start : start + removed] = draw(st.binary(max_size=3) | st.sampled_from(HOSTILE_LENGTHS))
+        changed[start : start + removed] = draw(_INSERTED)
     return bytes(changed)
 
 
@@ -104,6 +106,7 @@ HOSTILE_LENGTHS = (
     b"\x80\x00",
     b"\x00",
 )
+_INSERTED = st.binary(max_size=3) | st.sampled_from(HOSTILE_LENGTHS)
 
 
 @st.composite

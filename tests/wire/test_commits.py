@@ -125,6 +125,7 @@ def test_golden_commits_do_not_need_the_generic_path(monkeypatch: pytest.MonkeyP
     assert len(slow) == len(not_ascii)
 
 
+@pytest.mark.generated
 @settings(max_examples=400, deadline=None, suppress_health_check=SLOW_MACHINE)
 @given(st.lists(commit_records(), max_size=8))
 @example([])
@@ -139,6 +140,7 @@ def test_both_paths_give_the_same_answer(records: list[Record]) -> None:
     assert rows(decode(records)) == [expected(*record) for record in records]
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("version", range(5))
 @pytest.mark.parametrize("metadata", ["", "m", "m" * 127, "m" * 200, "ü"])
 def test_every_truncation_at_the_end_of_the_buffer_is_safe(version: int, metadata: str) -> None:
@@ -152,6 +154,7 @@ def test_every_truncation_at_the_end_of_the_buffer_is_safe(version: int, metadat
             assert rows(decode(records)) == [expected(*record) for record in records]
 
 
+@pytest.mark.generated
 @settings(max_examples=100, deadline=None, suppress_health_check=SLOW_MACHINE)
 @given(st.lists(commit_records(), max_size=6), st.integers(0, 3), st.integers(0, 3), st.booleans(), st.booleans())
 def test_arrow_layouts_make_no_difference(

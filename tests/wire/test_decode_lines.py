@@ -135,6 +135,7 @@ def test_other_groups_members_stay_opaque() -> None:
     assert answer["value"]["members"][0]["subscription"] == "eyI="
 
 
+@pytest.mark.generated
 @settings(deadline=None)
 @given(st.lists(st.text() | st.dictionaries(st.text(), st.text() | st.none()).map(json.dumps)))
 def test_there_is_one_answer_per_line_that_is_not_blank(lines: list[str]) -> None:

@@ -12,6 +12,8 @@ from rebalance_streaming.decode_lines import decode_stream
 from rebalance_streaming.wire.decode import Outcome, decode_record
 from rebalance_streaming.wire.kafka_json import to_json
 
+pytestmark = pytest.mark.recordings
+
 
 @pytest.mark.parametrize("scenario", scenarios())
 def test_every_golden_record_reads_as_kafka_reads_it(scenario: str) -> None:

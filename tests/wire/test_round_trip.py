@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,8 @@ from rebalance_streaming.wire.decode import DecodedRecord, Outcome, decode_key, 
 from rebalance_streaming.wire.records import RecordType
 from wire.encoding import encode_key, encode_value, encode_versioned
 from wire.generated import SLOW_MACHINE, hostile_records, legal_records, mutated, structures
+
+pytestmark = pytest.mark.generated
 
 EMBEDDED = (
     (Subscription, 3, decode_subscription),

@@ -24,7 +24,7 @@ from exporters.contract_rows import (
     rebalance_row,
     stream_rows,
 )
-from exporters.page.browser import Browser
+from exporters.page.browser import Browser, starting_browser
 from exporters.page.storm import storm_view
 from exporters.serving import serving
 from exporters.test_overview import FINDING
@@ -65,6 +65,13 @@ HOSTILE = [
     " ",
     "x" * 240,
 ]
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A running Chromium for all tests; `show` makes it forget what was before."""
+    with starting_browser(tmp_path_factory.mktemp("chromium")) as running:
+        yield running
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from exporters.prober.probing import make_config, probing
 from rebalance_deploy.embedded.zookeeper import ZooKeeper
 from rebalance_deploy.ports import find_free_port
 from rebalance_exporters.errors import ExporterError
+from rebalance_exporters.prober import zookeeper
 from rebalance_exporters.prober.zookeeper import Zookeeper, ZookeeperGroup, probe_zookeeper, read_owners
 from waiting import wait_for
 
@@ -116,7 +117,8 @@ def test_the_prober_publishes_them(broker, server, clients):
         assert {p.type for p in probed.of(group)} == {"zookeeper"}
 
 
-def test_an_unreachable_server_is_one_sentence():
+def test_an_unreachable_server_is_one_sentence(monkeypatch: pytest.MonkeyPatch):
     """Naming the setting."""
+    monkeypatch.setattr(zookeeper, "_TIMEOUT_SECONDS", 0.5)
     with pytest.raises(ExporterError, match=r"no ZooKeeper answered at 127\.0\.0\.1:1 .*probe\.zookeeper"):
         Zookeeper("127.0.0.1:1")

@@ -21,6 +21,7 @@ MODULES = sorted((EXPORTERS / "rebalance_exporters" / "reporters").glob("*.py"))
 STUBS = "import sys, types; [sys.modules.setdefault(n, types.ModuleType(n)) for n in ('kafka', 'confluent_kafka')]; "
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("client", ["kafka_python", "confluent"])
 def test_a_reporter_brings_no_library_along(client):
     """Nothing but the standard library, the client, and this package's own modules for clients."""
@@ -48,6 +49,7 @@ def test_a_reporter_is_written_in_the_python_of_old_clients(module):
     assert postpones or not annotates
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("version", ["3.8", "3.9", "3.10"])
 def test_a_reporter_runs_on_old_pythons(version):
     """As far as this machine has them; they can import all of it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -16,11 +17,13 @@ Run = Callable[..., Outcome]
 
 @pytest.fixture(autouse=True)
 def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No colours, proxies or settings of whoever runs the tests; and the time of the pictures."""
+    """No colours, proxies, settings or certificates of whoever runs the tests; and the time of the pictures."""
     for name in ("URL", "USER", "PASSWORD_FILE", "CA_FILE", "CLUSTER"):
         monkeypatch.delenv(f"REBALANCE_MONITOR_{name}", raising=False)
     for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "HTTP_PROXY", "http_proxy", "TTY_COMPATIBLE"):
         monkeypatch.delenv(name, raising=False)
+    # Every command reads the machine's store of certificates, which takes longer than all else it does.
+    monkeypatch.setenv("SSL_CERT_FILE", os.devnull)
     monkeypatch.setattr(commands, "_now_ms", lambda: NOW_MS)
 
 

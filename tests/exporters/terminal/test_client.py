@@ -188,6 +188,7 @@ def test_a_severity_that_is_not_known_is_as_grave_as_any():
     assert gravity("info") < gravity("ticket") < gravity("page") == gravity("new")
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("command", "library"),
     [("top", "httpx"), ("top", "rich"), ("top", "msgspec"), ("check", "httpx"), ("check", "msgspec")],
@@ -206,6 +207,7 @@ def test_a_missing_library_is_one_sentence_with_the_command(exporter, library, c
         assert (done.returncode, done.stdout, done.stderr) == (1, "", f"rebalance-monitor: {sentence}")
 
 
+@pytest.mark.processes
 def test_help_needs_none_of_the_libraries():
     """And so is instant."""
     code = (

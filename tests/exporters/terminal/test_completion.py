@@ -31,6 +31,7 @@ def complete(line, url, *options):
     return [each.partition(",")[2] for each in done.stdout.splitlines() if each]
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
@@ -46,23 +47,27 @@ def test_group_names_are_offered(exporter, line, offered):
     assert complete(line, exporter.url) == offered
 
 
+@pytest.mark.processes
 def test_the_typed_exporter_is_asked(exporter):
     """An option on the line comes before the environment."""
     assert complete(f"rebalance-monitor explain --url {exporter.url} bil", "http://127.0.0.1:1") == ["billing"]
 
 
+@pytest.mark.processes
 def test_names_that_would_write_on_the_terminal_are_left_out(exporter):
     """The shell would show them raw."""
     exporter.answers["overview"] = replace(OVERVIEW, groups=(replace(CALM_ROW, group=HOSTILE), CALM_ROW))
     assert complete("rebalance-monitor explain ", exporter.url) == ["billing"]
 
 
+@pytest.mark.processes
 def test_trouble_is_quiet():
     """A shell has no place for errors while somebody types."""
     assert complete("rebalance-monitor explain pay", "http://127.0.0.1:1") == []
     assert complete("rebalance-monitor explain pay", "nonsense") == []
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_script_asks_this_program(monitor, shell):
     """In the words of each shell; bash reads it without complaint."""

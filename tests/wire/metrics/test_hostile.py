@@ -84,6 +84,7 @@ VALUES = {
 }
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("value", VALUES.values(), ids=list(VALUES))
 def test_time_grows_with_the_length_only(value: bytes):
     """It is decoded or refused with a reason, in time that its length bounds."""

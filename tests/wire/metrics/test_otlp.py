@@ -131,6 +131,7 @@ resources = st.builds(
 )
 
 
+@pytest.mark.generated
 @given(st.lists(resources, min_size=1, max_size=3))
 def test_protobuf_and_json_of_any_content_agree(told: list[dict[str, Any]]) -> None:
     """What is written by hand as protobuf is read like its JSON, reports or reason."""

@@ -1,0 +1,69 @@
+"""What recordings of stories tell a detector: read once, told as often as tests like."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from accuracy.recordings import recordings
+from detect.histories import Event
+from rebalance_contract import (
+    ClientActivity,
+    CommitActivity,
+    GroupSnapshot,
+    OffsetActivity,
+    Probe,
+    Rebalance,
+    RebalanceImpact,
+)
+from rebalance_streaming.detect.detector import Detector, Judgement
+from rebalance_streaming.replay import Replay, make_engine, read_lines
+
+#: What was told to a detector and when; null stands for the clock alone.
+Tape = list[tuple[int, Event | None]]
+
+
+class _Recorder(Detector):
+    """Notes what a replay tells it and when."""
+
+    def __init__(self) -> None:
+        super().__init__("default")
+        self.tape: Tape = []
+
+    def take_group(self, picture: GroupSnapshot) -> None:
+        self.tape.append((self.now_ms, picture))
+
+    def take_rebalance(self, rebalance: Rebalance) -> None:
+        self.tape.append((self.now_ms, rebalance))
+
+    def take_commits(self, row: CommitActivity) -> None:
+        self.tape.append((self.now_ms, row))
+
+    def take_offsets(self, row: OffsetActivity) -> None:
+        self.tape.append((self.now_ms, row))
+
+    def take_impact(self, impact: RebalanceImpact) -> None:
+        self.tape.append((self.now_ms, impact))
+
+    def take_probe(self, probe: Probe) -> None:
+        self.tape.append((self.now_ms, probe))
+
+    def take_clients(self, row: ClientActivity) -> None:
+        self.tape.append((self.now_ms, row))
+
+    def advance(self, now_ms: int, most: int | None = None) -> Judgement:
+        self.now_ms = now_ms
+        self.tape.append((now_ms, None))
+        return Judgement()
+
+
+@cache
+def taped(name: str) -> Tape:
+    """Return what a recording tells a detector, each second apart."""
+    recorder = _Recorder()
+    replay = Replay(engine=make_engine("default"))
+    assert replay.engine is not None
+    replay.engine.detector = recorder
+    (recording,) = [each for each in recordings() if each.name == name]
+    list(replay.feed(read_lines([recording.lines(())])))
+    list(replay.finish())
+    return recorder.tape
