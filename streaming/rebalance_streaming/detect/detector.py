@@ -108,6 +108,7 @@ class Detector:
         on_quarantine: OnQuarantine | None = None,
     ) -> None:
         self._cluster, self._config = cluster, config or DetectConfig()
+        self._limits = self._config.thresholds.scaled(self._config.window_scale)
         self._quarantine = Quarantine(on_quarantine)
         self._judge_from_ms = judge_from_ms
         self._cases: dict[str, Case] = {}
@@ -607,7 +608,7 @@ class Detector:
 
     def _disturbances(self) -> list[Finding]:
         """Judge what groups suffered together; returns findings of the whole cluster that changed."""
-        limits = self._config.thresholds.scaled(self._config.window_scale)
+        limits = self._limits
         if not self._disturbed and self._latest_loss_ms < self.now_ms - limits.resolve_after_ms:
             return []
         verdicts = list(cluster_wide(self._losses, self._coordinator_of, limits, self.now_ms))
