@@ -55,7 +55,7 @@ def worker_of(rig: Rig) -> int:
     """Return a Python worker of Spark, as soon as there is one."""
 
     def workers() -> list[int]:
-        daemons = processes(rig, "pyspark.daemon")
+        daemons = processes(rig, "rebalance_streaming.spark.worker_daemon")
         return [pid for pid in daemons if _parent_of(pid) in daemons]
 
     return wait_for(workers, "a Python worker")[-1]

@@ -15,7 +15,7 @@ from typing import Self
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _MIB = 1024
-_WORKERS = "pyspark.daemon"
+_WORKERS = "rebalance_streaming.spark.worker_daemon"
 
 
 @dataclass(frozen=True, slots=True)
