@@ -24,11 +24,12 @@ def any_broker(request, make_broker) -> EmbeddedKafka:
 
 
 def create(broker: EmbeddedKafka, settings: dict[str, str]) -> str:
-    """Create a topic of one partition and return its name."""
+    """Create a topic of one partition and return its name; the broker tells of it by then."""
     name = f"topic-{uuid.uuid4().hex[:8]}"
     # The client must outlive its futures.
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic(name, 1, 1, config=settings)])[name].result(30)
+    wait_for(lambda: name in admin.list_topics(timeout=30).topics, f"the broker to tell of {name}")
     return name
 
 

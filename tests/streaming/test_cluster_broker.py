@@ -34,9 +34,11 @@ def config_for(broker: EmbeddedKafka) -> StreamConfig:
 
 
 def create(config: StreamConfig, name: str, **settings: str) -> None:
+    """Create a topic; the broker tells of it when this returns."""
     admin = AdminClient(dict(config.kafka))
     topic = NewTopic(name, 1, 1, config={key.replace("_", "."): value for key, value in settings.items()})
     admin.create_topics([topic])[name].result(30)
+    wait_for(lambda: name in admin.list_topics(timeout=30).topics, f"the broker to tell of {name}")
 
 
 def test_what_a_start_creates_the_next_one_accepts(broker):

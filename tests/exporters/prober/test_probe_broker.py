@@ -55,9 +55,10 @@ def name() -> str:
 
 
 def create_topic(bootstrap: str, name: str, partitions: int = 1) -> None:
-    """Create a topic."""
+    """Create a topic; the broker tells of it when this returns."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(name, partitions, 1)])[name].result()
+    wait_for(lambda: name in admin.list_topics(timeout=30).topics, f"the broker to tell of {name}")
 
 
 def read_topic_id(bootstrap: str, topic: str) -> str:
