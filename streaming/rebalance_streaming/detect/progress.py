@@ -41,6 +41,15 @@ class _Topic:
     first_ms: Ints
     #: Deleted by a tombstone at this time, -1: not.
     deleted_ms: Ints
+    #: Worked out when it is first asked for; commits make a new topic of it.
+    _span_ms: int | None = None
+
+    def span_ms(self) -> int:
+        """Return the time between the first and the last remembered commit, 0 without any."""
+        if self._span_ms is None:
+            known = self.times[self.times != UNKNOWN]
+            self._span_ms = int(known.max() - known.min()) if len(known) else 0
+        return self._span_ms
 
     def is_committed(self) -> npt.NDArray[np.bool_]:
         """Return, per partition, whether its offset was committed and not deleted."""
@@ -335,12 +344,7 @@ class Progress:
 
     def span_ms(self, partitions: Partitions) -> int:
         """Return the time between the first and the last remembered commit of the topics of these partitions."""
-        spans = [0]
-        for name in partitions.keys() & self._topics.keys():
-            times = self._topics[name].times
-            known = times[times != UNKNOWN]
-            spans.append(int(known.max() - known.min()) if len(known) else 0)
-        return max(spans)
+        return max((self._topics[name].span_ms() for name in partitions if name in self._topics), default=0)
 
     def longest_gap_ms(self, partitions: Partitions) -> int | None:
         """Return the longest time between two commits that advanced one of these partitions; null: there are no two."""

@@ -426,10 +426,12 @@ def _slope(seen: list[tuple[int, int]]) -> float | None:
     """Return the least-squares slope of (time in ms, lag) in records per second."""
     if len(seen) < 2:
         return None
-    times, lags = (np.array(column, dtype=np.float64) for column in zip(*seen, strict=True))
-    times = (times - times.mean()) / 1000
-    spread = float((times * times).sum())
-    return float((times * (lags - lags.mean())).sum() / spread) if spread > 0 else None
+    # By hand: there are few, and every row of lag has three of these.
+    times = [at_ms / 1000 for at_ms, _ in seen]
+    middle, usual = sum(times) / len(seen), sum(lag for _, lag in seen) / len(seen)
+    spread = sum((at - middle) ** 2 for at in times)
+    together = sum((at - middle) * (lag - usual) for at, (_, lag) in zip(times, seen, strict=True))
+    return together / spread if spread > 0 else None
 
 
 def _forget_old(panes: dict[int, int] | dict[int, tuple[int, int]]) -> None:
