@@ -1,7 +1,7 @@
 """A home for Spark on this machine whose Python workers import PySpark from where it is installed.
 
 Spark puts `python/lib/pyspark.zip` of its home in front of its workers' path, and what is imported from an archive is
-compiled anew by each process: 1.3 instead of 0.3 s of processor time, for six processes in the first half minute. A
+compiled anew by each process: 1.3 instead of 0.3 s of processor time, several times in the first half minute. A
 home without that file leaves them the installed PySpark, which is the same one.
 """
 
