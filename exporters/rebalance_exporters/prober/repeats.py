@@ -1,7 +1,8 @@
 """When a group is told again what it has been told before. Pure: `now` is in seconds of any steady clock.
 
-A reader that comes late, or misses a message, has the whole picture again within a minute. Where there are so many
-groups that this alone would keep readers busy, it takes longer. The groups' turns are spread over that time.
+A reader that comes late, or misses a message, has the whole picture again within a minute, once all groups have had
+their first turn. Where there are so many groups that this alone would keep readers busy, it takes longer. The groups'
+turns are spread over that time.
 """
 
 from __future__ import annotations
@@ -29,14 +30,18 @@ class Repeats:
         return min(LONGEST_SECONDS, max(AGAIN_SECONDS, len(self._due) / MOST_PER_SECOND))
 
     def take_turn(self, group: str, now: float) -> bool:
-        """Whether a group is due, or new: it counts as told then, and is due again at its own moment of the period."""
+        """Whether a group is due, or new: it counts as told then, and is due again at its own moment of the period.
+
+        A new one is not told again within the first period.
+        """
         due = self._due.get(group)
         if due is not None and now < due:
             return False
         self._due[group] = now
         period = self.seconds
         own = period * (1 - zlib.crc32(group.encode(errors="replace")) / 2**32)
-        self._due[group] = now - (now - own) % period + period
+        since = now if due is not None else now + period
+        self._due[group] = since - (since - own) % period + period
         return True
 
     def forget(self, present: Collection[str]) -> None:

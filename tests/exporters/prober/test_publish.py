@@ -70,7 +70,7 @@ def test_news_is_published_at_once_and_the_rest_once_a_minute():
     publications = Publications()
     assert publications.admit(PROBE, 0.0)
     assert not publications.admit(replace(PROBE, probed_at_ms=9), 2.0)
-    assert publications.admit(PROBE, 60.0)
+    assert not publications.admit(PROBE, 60.0)
     assert publications.admit(replace(PROBE, members=()), 61.0)
     assert not publications.admit(replace(PROBE, members=()), 119.0)
     assert publications.admit(replace(PROBE, members=()), 120.0)

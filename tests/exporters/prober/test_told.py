@@ -72,7 +72,7 @@ def test_a_topic_with_nothing_to_tell_is_told_so_once_a_minute(offsets):
     """One that does not exist or may not be described has an empty entry: asked in vain is not never asked."""
     assert offsets.choose("g", {"t": 2, "missing": 0}, 0.0)[0] == {"t": {"0": 10, "1": None}, "missing": {}}
     assert offsets.choose("g", {"t": 2, "missing": 0}, 5.0) == ({}, {})
-    assert offsets.choose("g", {"t": 2, "missing": 0}, 60.0)[0] == {"t": {"0": 10, "1": None}, "missing": {}}
+    assert offsets.choose("g", {"t": 2, "missing": 0}, 120.0)[0] == {"t": {"0": 10, "1": None}, "missing": {}}
 
 
 def test_a_topic_that_comes_or_goes_is_told_at_once(offsets):
