@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -132,19 +133,23 @@ def make_routes(sources: Sources) -> list[Route]:
         headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
         return StreamingResponse(followed, headers=headers, media_type="text/event-stream")
 
-    description = openapi.render().encode()
-
-    async def describe(_: Request) -> Response:
-        return _raw_json(description)
-
     return [
         Route(OVERVIEW_PATH, show_overview),
         Route(FINDINGS_PATH, list_findings),
         Route(STREAM_PATH, follow),
-        Route(OPENAPI_PATH, describe),
+        Route(OPENAPI_PATH, _describe),
         Route(GROUPS_PATH, list_groups),
         Route(f"{GROUPS_PATH}/{{rest:name}}", show_group),
     ]
+
+
+@functools.cache
+def _description() -> bytes:
+    return openapi.render().encode()
+
+
+async def _describe(_: Request) -> Response:
+    return _raw_json(_description())
 
 
 def _settle(group: contract.GroupSnapshot, read_until: Mapping[str, int]) -> contract.GroupSnapshot:

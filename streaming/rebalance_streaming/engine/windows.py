@@ -10,7 +10,7 @@ from rebalance_contract import PANE_MS, WINDOWS_MS
 
 #: A group to which something happens all the time is published this often at most.
 _SPACING_MS = 1_000
-#: Windows of a group that is rebalancing, or behind, are brought up to date this often.
+#: Windows of a group that is rebalancing are brought up to date this often.
 _MOVING_MS = 5_000
 #: The shortest window changes when something leaves it. In the longer ones some pane or other ends all the time: they
 #: slide in steps of a minute.
