@@ -80,14 +80,26 @@ class InputWatcher:
             # Before the look: a position noted after it may rightly lie behind the ends that were found.
             positions = dict(self._positions)
             reached, self._reached = self._reached, {query: {} for query in self._inputs}
-        looks = self._look({topic for topics in self._inputs.values() for topic in topics})
-        with self._lock:
-            for query, topics in self._inputs.items():
-                seen = {topic: looks[topic] for topic in topics if topic in looks}
-                known = positions.get(query, {})
-                self._watches[query], told = compare(self._watches[query], seen, known, reached[query])
-                self._incidents += told
-                _raise(self._reached[query], {topic: at for topic, at in reached[query].items() if topic not in seen})
+        looks: Mapping[str, TopicLook] = {}
+        try:
+            looks = self._look({topic for topics in self._inputs.values() for topic in topics})
+        finally:
+            # What could not be looked at, all of it where the look failed, is compared at the next one.
+            with self._lock:
+                self._compare(looks, positions, reached)
+
+    def _compare(
+        self,
+        looks: Mapping[str, TopicLook],
+        positions: Mapping[str, Mapping[str, Positions]],
+        reached: Mapping[str, Mapping[str, Positions]],
+    ) -> None:
+        for query, topics in self._inputs.items():
+            seen = {topic: looks[topic] for topic in topics if topic in looks}
+            known = positions.get(query, {})
+            self._watches[query], told = compare(self._watches[query], seen, known, reached[query])
+            self._incidents += told
+            _raise(self._reached[query], {topic: at for topic, at in reached[query].items() if topic not in seen})
 
     def _run(self) -> None:
         while not self._stopping.is_set():

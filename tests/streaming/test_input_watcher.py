@@ -4,7 +4,7 @@ import threading
 import uuid
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from rebalance_contract import encode
 from rebalance_streaming.cluster import Cluster
@@ -79,6 +79,27 @@ def test_a_query_that_came_down_before_anybody_looked_was_cut_off():
     watcher.note("membership", {"log": {0: 102}})
     watcher.look_once()
     assert watcher.take() == []
+
+
+def test_a_look_that_fails_forgets_nothing():
+    """What the query had read before it came down is compared with at the next look."""
+    brokers, failing = Brokers(), threading.Event()
+
+    def look(topics):
+        if failing.is_set():
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+        return brokers.look(topics)
+
+    watcher = InputWatcher(look, INPUTS)
+    watcher.look_once()
+    watcher.note("membership", {"log": {0: 110}})
+    failing.set()
+    with pytest.raises(KafkaException):
+        watcher.look_once()
+    failing.clear()
+    watcher.note("membership", {"log": {0: 100}})
+    watcher.look_once()
+    assert [(each.query, each.kind, each.count) for each in watcher.take()] == [("membership", "rewound", 10)]
 
 
 def test_a_query_that_stays_where_it_was_is_cut_off_once():
