@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
-from confluent_kafka.cimpl import NewTopic
 
+from making_topics import create_topic
 from rebalance_contract import topics
 from rebalance_deploy.embedded.kafka import VERSIONS, EmbeddedKafka
 from waiting import wait_for
@@ -26,10 +26,7 @@ def any_broker(request, make_broker) -> EmbeddedKafka:
 def create(broker: EmbeddedKafka, settings: dict[str, str]) -> str:
     """Create a topic of one partition and return its name; the broker tells of it by then."""
     name = f"topic-{uuid.uuid4().hex[:8]}"
-    # The client must outlive its futures.
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_topics([NewTopic(name, 1, 1, config=settings)])[name].result(30)
-    wait_for(lambda: name in admin.list_topics(timeout=30).topics, f"the broker to tell of {name}")
+    create_topic(broker.bootstrap, name, **settings)
     return name
 
 

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from kazoo.client import KazooClient
 
+from making_topics import create_topic
 from rebalance_deploy import ports as ports_module
 from rebalance_deploy.embedded import kafka as kafka_module
 from rebalance_deploy.embedded.kafka import SHORT_SESSION, VERSIONS, EmbeddedKafka, render_properties
@@ -117,13 +118,6 @@ def test_taken_port_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # --- with a real one ---
-
-
-def create_topic(bootstrap: str, name: str) -> None:
-    """Create a topic with one partition and wait for it."""
-    # The client has a name because its futures fail once it is collected.
-    client = AdminClient({"bootstrap.servers": bootstrap})
-    client.create_topics([NewTopic(name, 1, 1)])[name].result(20)
 
 
 def write(bootstrap: str, topic: str, value: bytes) -> None:

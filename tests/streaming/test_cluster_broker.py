@@ -11,8 +11,8 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
-from confluent_kafka.cimpl import NewTopic
 
+from making_topics import create_topic
 from rebalance_contract.topics import TOPICS
 from rebalance_deploy.embedded.kafka import EmbeddedKafka
 from rebalance_streaming.cluster import Cluster
@@ -34,11 +34,8 @@ def config_for(broker: EmbeddedKafka) -> StreamConfig:
 
 
 def create(config: StreamConfig, name: str, **settings: str) -> None:
-    """Create a topic; the broker tells of it when this returns."""
-    admin = AdminClient(dict(config.kafka))
-    topic = NewTopic(name, 1, 1, config={key.replace("_", "."): value for key, value in settings.items()})
-    admin.create_topics([topic])[name].result(30)
-    wait_for(lambda: name in admin.list_topics(timeout=30).topics, f"the broker to tell of {name}")
+    settings = {key.replace("_", "."): value for key, value in settings.items()}
+    create_topic(config.kafka["bootstrap.servers"], name, **settings)
 
 
 def test_what_a_start_creates_the_next_one_accepts(broker):

@@ -8,7 +8,8 @@ from kafka.errors import GroupAuthorizationFailedError, NotCoordinatorError
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from exporters.prober.probing import make_config, probing
-from exporters.prober.test_probe_broker import create_topic, name, publish_group  # noqa: F401
+from exporters.prober.test_probe_broker import name, publish_group  # noqa: F401
+from making_topics import create_topic
 from rebalance_exporters.prober.committed import AGAIN_SECONDS, PATIENCE_SECONDS, CommittedAsker
 from waiting import wait_for
 

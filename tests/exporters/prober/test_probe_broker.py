@@ -21,12 +21,12 @@ from confluent_kafka.admin import (
     AclPermissionType,
     AdminClient,
     NewPartitions,
-    NewTopic,
     ResourcePatternType,
     ResourceType,
 )
 
 from exporters.prober.probing import DEADLINE_SECONDS, Probed, make_config, probing
+from making_topics import create_topic
 from rebalance_contract import CommitActivity, GroupLag, GroupSnapshot, Member, Probe, TopicCommits, TopicLag, encode
 from rebalance_deploy.embedded.kafka import SHORT_SESSION
 from rebalance_devtools.stories.stage import find_coordinator
@@ -52,13 +52,6 @@ def _collect_sockets() -> Iterator[None]:
 def name() -> str:
     """A name of groups, topics and prefixes for one test."""
     return f"probe-{uuid.uuid4().hex[:8]}"
-
-
-def create_topic(bootstrap: str, name: str, partitions: int = 1) -> None:
-    """Create a topic; the broker tells of it when this returns."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(name, partitions, 1)])[name].result()
-    wait_for(lambda: name in admin.list_topics(timeout=30).topics, f"the broker to tell of {name}")
 
 
 def read_topic_id(bootstrap: str, topic: str) -> str:
