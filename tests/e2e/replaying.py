@@ -76,11 +76,17 @@ def rebalances_differ(rig: Rig, replayed: Rows) -> dict[Any, Any]:
 def groups_differ(rig: Rig, replayed: Rows) -> dict[Any, Any]:
     """Return the fields that differ, by group, but for durations: they follow from the bounds above.
 
-    Groups that only commit have a row in the replay; live their lag has one.
+    Groups that only commit have a row in the replay; live their lag has one, and a row of groups tells at most which
+    coordinator a probe found.
     """
-    replayed = {key: row for key, row in replayed.items() if row["type"] != "simple"}
-    live = {key: as_settled(row) for key, row in rows(rig, "groups", ("group",)).items()}
-    return differences(live, {key: as_settled(row) for key, row in replayed.items()}, set())
+    simple = {key for key, row in replayed.items() if row["type"] == "simple"}
+    live = {key: row for key, row in rows(rig, "groups", ("group",)).items() if row["type"] or key not in simple}
+    replayed = {key: row for key, row in replayed.items() if key not in simple}
+    return differences(_settled(live), _settled(replayed), set())
+
+
+def _settled(groups: Rows) -> Rows:
+    return {key: as_settled(row) for key, row in groups.items()}
 
 
 def as_settled(row: Row) -> Row:

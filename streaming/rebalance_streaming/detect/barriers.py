@@ -7,6 +7,7 @@ same rebalance by the first probe that saw the group prepare again.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rebalance_contract import GroupState, Member, Rebalance
@@ -73,4 +74,9 @@ def preparing_since(history: GroupHistory, after_ms: int, until_ms: int) -> int 
 
 def longest_barrier(history: GroupHistory, rebalance: Rebalance) -> Barrier | None:
     """Return the barrier in which members waited longest; null where there was none to be told of."""
-    return max(barriers(history, rebalance), key=lambda each: each.waited_ms, default=None)
+    return longest_of(barriers(history, rebalance))
+
+
+def longest_of(found: Iterable[Barrier]) -> Barrier | None:
+    """Return the one in which members waited longest; null of none."""
+    return max(found, key=lambda each: each.waited_ms, default=None)

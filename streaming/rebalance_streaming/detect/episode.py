@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from rebalance_contract import Member, Rebalance
-from rebalance_streaming.detect.barriers import Barrier, barriers, longest_barrier
+from rebalance_streaming.detect.barriers import Barrier, barriers, longest_of
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import Departure, find_departures, slot_of
 from rebalance_streaming.detect.history import GroupHistory
@@ -42,7 +43,7 @@ class Elsewhere:
     coordinators: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Episode:
     """One rebalance with everything around it, at the time it is judged.
 
@@ -59,15 +60,20 @@ class Episode:
     held: tuple[Verdict, ...] = ()
     elsewhere: Elsewhere = Elsewhere()
 
+    @cached_property
+    def barriers(self) -> tuple[Barrier, ...]:
+        """The join barriers of the rebalance in order; rules ask for them once for each member that left."""
+        return barriers(self.history, self.rebalance)
+
     @property
     def longest_barrier(self) -> Barrier | None:
         """The barrier in which members waited longest; null where there was none to be told of."""
-        return longest_barrier(self.history, self.rebalance)
+        return longest_of(self.barriers)
 
     def barrier_of(self, departure: Departure) -> Barrier | None:
         """The barrier after which the group went on without this member; null where the log does not tell."""
         name = departure.member.member_id
-        return next((each for each in barriers(self.history, self.rebalance) if name in each.left), None)
+        return next((each for each in self.barriers if name in each.left), None)
 
     @property
     def is_probed(self) -> bool:
