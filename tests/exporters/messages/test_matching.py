@@ -130,6 +130,7 @@ def test_only_so_much_of_a_text_is_looked_at():
     assert MATCHER.search("x" * TEXT_LIMIT + POLL).match is MessageMatch.NONE
 
 
+@pytest.mark.generated
 @given(st.text(max_size=300))
 def test_no_text_is_too_strange(text):
     """Whatever is pasted, there is an answer."""
@@ -138,6 +139,7 @@ def test_no_text_is_too_strange(text):
     read_origin(text, MATCHER.match(text))
 
 
+@pytest.mark.generated
 @given(st.sampled_from(LINES), st.text(max_size=40), st.text(max_size=40))
 def test_what_stands_around_a_message_does_not_hide_it(line, before, after):
     """Its entry is among those found."""
