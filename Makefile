@@ -91,6 +91,7 @@ docs: setup ## Write what is generated from the code: schemas, API, data flow, d
 	$(BIN)/python -m rebalance_contract.openapi docs/openapi.json
 	$(BIN)/python -m rebalance_contract.flow docs/data-flow.md
 	$(BIN)/python -m rebalance_streaming.detect.docs docs/diagnoses.md
+	$(BIN)/python -m rebalance_exporters.messages.docs docs/messages.md
 	$(BIN)/python -m rebalance_exporters.metrics_docs docs/metrics.md
 	$(BIN)/python -m rebalance_deploy.settings_docs docs/configuration.md
 	$(BIN)/python -m rebalance_exporters.page.sets exporters/rebalance_exporters/page/static/sets.js

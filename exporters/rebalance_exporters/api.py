@@ -19,6 +19,7 @@ from rebalance_contract import openapi
 from rebalance_contract.api import (
     FINDINGS_PATH,
     GROUPS_PATH,
+    MESSAGES_PATH,
     OPENAPI_PATH,
     OVERVIEW_PATH,
     REBALANCES,
@@ -30,6 +31,8 @@ from rebalance_contract.api import (
 )
 from rebalance_exporters.health import read_until_ms
 from rebalance_exporters.kept import GroupKey
+from rebalance_exporters.messages.answers import answer
+from rebalance_exporters.messages.matching import TEXT_LIMIT, read_matcher
 from rebalance_exporters.overview import make_overview
 from rebalance_exporters.owners import Owners
 from rebalance_exporters.stream_events import EventSource, Filter
@@ -137,6 +140,7 @@ def make_routes(sources: Sources) -> list[Route]:
         Route(OVERVIEW_PATH, show_overview),
         Route(FINDINGS_PATH, list_findings),
         Route(STREAM_PATH, follow),
+        Route(MESSAGES_PATH, _explain_message),
         Route(OPENAPI_PATH, _describe),
         Route(GROUPS_PATH, list_groups),
         Route(f"{GROUPS_PATH}/{{rest:name}}", show_group),
@@ -150,6 +154,15 @@ def _description() -> bytes:
 
 async def _describe(_: Request) -> Response:
     return _raw_json(_description())
+
+
+def _explain_message(request: Request) -> Response:
+    text = request.query_params.get("text", "")
+    if not text.strip():
+        raise RequestError(_BAD_REQUEST, "text is missing: add ?text= with a line of a log")
+    if len(text) > TEXT_LIMIT:
+        raise RequestError(_BAD_REQUEST, f"text has {len(text)} characters: {TEXT_LIMIT} are looked at, send one line")
+    return json_response(answer(text, read_matcher()))
 
 
 def _settle(group: contract.GroupSnapshot, read_until: Mapping[str, int]) -> contract.GroupSnapshot:

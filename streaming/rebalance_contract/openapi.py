@@ -125,6 +125,14 @@ OPERATIONS = (
         parameters=(_CLUSTER, Parameter("group", "Only of this group.")),
         media_type=EVENT_STREAM,
     ),
+    Operation(
+        name="messages",
+        path=api.MESSAGES_PATH,
+        summary="What a message of a client or a coordinator means, and which diagnoses it may stand for",
+        answer=api.MessagesAnswer,
+        parameters=(Parameter("text", "A line of a log, or a piece of one; at most 4,096 characters."),),
+        refusals={400: "The text is missing or too long."},
+    ),
     Operation(name="openapi", path=api.OPENAPI_PATH, summary="This document", answer=None),
     Operation(
         name="ready",

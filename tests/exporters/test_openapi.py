@@ -62,6 +62,10 @@ ASKED = {
     "rebalances": ("/api/v1/groups/payments/rebalances", "/api/v1/groups/payments/rebalances?limit=1&since_ms=0"),
     "rebalance": ("/api/v1/groups/payments/rebalances/0-42",),
     "findings": ("/api/v1/findings", "/api/v1/findings?state=firing&severity=ticket"),
+    "messages": (
+        "/api/v1/messages?text=Attempt+to+heartbeat+failed+since+group+is+rebalancing",
+        "/api/v1/messages?text=no+such+thing",
+    ),
     "ready": ("/-/ready",),
 }
 REFUSED = (
@@ -72,6 +76,8 @@ REFUSED = (
     ("rebalances", "/api/v1/groups/payments/rebalances?limit=some", 400),
     ("rebalance", "/api/v1/groups/payments/rebalances/0-1", 404),
     ("rebalance", "/api/v1/groups/audit/rebalances/0-42", 409),
+    ("messages", "/api/v1/messages", 400),
+    ("messages", f"/api/v1/messages?text={'a' * 4097}", 400),
 )
 OPERATIONS = {each.name: each for each in openapi.OPERATIONS}
 

@@ -21,7 +21,7 @@ from rebalance_contract import (
     Severity,
     display,
 )
-from rebalance_contract.api import EventName
+from rebalance_contract.api import EventName, MessageMatch
 
 _HEAD = """\
 // The contract's closed sets and how they are shown: made from rebalance_contract by rebalance_exporters/page/sets.py,
@@ -31,7 +31,8 @@ _HEAD = """\
 
 def render() -> str:
     """Return the module's text."""
-    names = {each.__name__: _members(each) for each in (GroupType, RebalanceOutcome, FindingState, Severity, EventName)}
+    sets = (GroupType, RebalanceOutcome, FindingState, Severity, EventName, MessageMatch)
+    names = {each.__name__: _members(each) for each in sets}
     tables: Mapping[str, object] = {
         **names,
         "SETTLED_STATES": SETTLED_STATES,

@@ -1,4 +1,4 @@
-"""The commands `top`, `explain`, `tail`, `history`, `check` and `completion`: reads options, calls, writes.
+"""The commands `top`, `explain`, `why`, `tail`, `history`, `check` and `completion`: reads options, calls, writes.
 
 Imports what a command needs when it runs: the libraries are an extra, and help is instant without them.
 """
@@ -202,6 +202,35 @@ def _facts_json(facts: Facts) -> dict[str, object]:
     }
 
 
+@click.command(short_help="Say what a line of a log means, or which messages are in a log.")
+@click.argument("message", required=False)
+@click.option("--file", "path", type=click.Path(path_type=Path), metavar="FILE", help="A log, also as .gz; - reads it.")
+@click.option("--group", metavar="NAME", shell_complete=complete_groups, help="The group, where the line has no name.")
+@_JSON
+@_ZONE
+@_reads_exporter
+def why(*, where: _Where, message: str | None, path: Path | None, group: str | None, as_json: bool, utc: bool) -> None:
+    """Say what MESSAGE means: a line of a log, or a piece of one. Without it a log is read from a file or pipe.
+
+    It says which diagnoses the message may stand for, how they are told apart, and what to change. Where the group is
+    in the line or given, and the monitor answers, it also says what the monitor knows of that group now.
+
+    \b
+    Exit codes:
+      0  at least one message is known
+      1  none is
+    """
+    from_pipe = message is None and path is None and not sys.stdin.isatty()
+    if (message is None) == (path is None) and not from_pipe:
+        raise click.UsageError("say which message, or name a log with --file FILE")
+    with _needing_libraries():
+        from rebalance_exporters.terminal import asking_why  # noqa: PLC0415
+
+        question = asking_why.Question(where.access, where.cluster, group, _clock(utc), as_json)
+        is_known = asking_why.answer(question, message) if message is not None else asking_why.read(question, path)
+    sys.exit(0 if is_known else 1)
+
+
 @click.command(short_help="List a group's rebalances with causes and totals.")
 @_GROUP
 @click.option("--since", default="24h", show_default=True, metavar="TIME", help="24h, 7d, or a time as for explain.")
@@ -361,7 +390,7 @@ def completion(shell: str) -> None:
 
 
 #: What the console script adds to its own.
-COMMANDS: tuple[click.Command, ...] = (top, explain, tail, history, check, completion)
+COMMANDS: tuple[click.Command, ...] = (top, explain, why, tail, history, check, completion)
 
 
 def _clock(utc: bool) -> Clock:

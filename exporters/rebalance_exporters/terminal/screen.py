@@ -68,7 +68,8 @@ class Screen:
     def report(self, report: Report) -> None:
         """Write a report: the headline, its passages beside their labels, its tables."""
         self.line(report.headline, f"bold {_severity_style(report)}".strip())
-        self.show(_passages(report))
+        if report.passages:
+            self.show(_passages(report))
         for grid in report.grids:
             self.line()
             self.grid(grid)

@@ -1,6 +1,8 @@
 // Addresses: of the page's views, which alerts link to, and of the API. Names are percent-encoded in both.
 
-const GROUPS = "groups", REBALANCES = "rebalances";
+const GROUPS = "groups", REBALANCES = "rebalances", WHY = "why";
+
+const LONGEST_LINE = 4_096;
 
 const part = encodeURIComponent;
 
@@ -14,7 +16,12 @@ export function rebalanceLink(cluster, group, rebalanceId) {
   return `${groupLink(cluster, group)}/${REBALANCES}/${part(rebalanceId)}`;
 }
 
-/** Read an address: {view: "fleet" | "group" | "rebalance" | "nowhere", cluster, group, rebalanceId}. */
+/** Return the address of the view that says what a line of a log means. */
+export function whyLink(text) {
+  return `#/${WHY}/${part(text)}`;
+}
+
+/** Read an address: {view: "fleet" | "group" | "rebalance" | "why" | "nowhere", cluster, group, rebalanceId, text}. */
 export function readHash(hash) {
   const raw = hash.replace(/^#?\/?/, "").split("/");
   if (raw.length === 1 && raw[0] === "") return { view: "fleet" };
@@ -24,6 +31,7 @@ export function readHash(hash) {
   } catch {
     return { view: "nowhere" };
   }
+  if (parts[0] === WHY) return { view: "why", text: parts.slice(1).join("/") };
   if (parts[0] !== GROUPS || parts.length < 3) return { view: "nowhere" };
   const [cluster, ...rest] = parts.slice(1);
   // A group of the name a/rebalances/b is written with %2F; one that somebody typed with plain slashes is taken too.
@@ -51,6 +59,11 @@ export function rebalancesApi(cluster, group, limit) {
 /** Return the API's address of the findings of a group; an empty name: of whole clusters. */
 export function findingsApi(cluster, group) {
   return `api/v1/findings?group=${part(group)}${cluster === null ? "" : `&cluster=${part(cluster)}`}`;
+}
+
+/** Return the API's address of what is known of a line of a log, as much of it as the API takes. */
+export function messagesApi(text) {
+  return `api/v1/messages?text=${part([...text].slice(0, LONGEST_LINE).join(""))}`;
 }
 
 /** What the API answered instead of what was asked for. */

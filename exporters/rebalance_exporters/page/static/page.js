@@ -4,11 +4,12 @@ import { visible } from "./dom.js";
 import { FleetView } from "./fleet.js";
 import { Clock, age } from "./figures.js";
 import { GroupView } from "./group.js";
-import { ApiError, ask, findingsApi, readHash } from "./links.js";
+import { ApiError, ask, findingsApi, readHash, whyLink } from "./links.js";
 import { RebalanceView } from "./rebalance.js";
 import { EventName, FindingState } from "./sets.js";
 import { Store } from "./store.js";
 import { Stream } from "./stream.js";
+import { WhyView } from "./why.js";
 
 const ZONE_KEY = "rebalance-monitor.local-time";
 const TICK_MS = 1_000;
@@ -21,6 +22,7 @@ const views = {
   fleet: new FleetView(byId("fleet"), store),
   group: new GroupView(byId("group"), store, readClock),
   rebalance: new RebalanceView(byId("rebalance"), store, readClock),
+  why: new WhyView(byId("why"), store),
 };
 let shown = null, isLoading = false, waiting = [], frame = null, failure = null, reload = null;
 
@@ -37,6 +39,7 @@ function route() {
   shown = views[target.view];
   for (const [name, view] of Object.entries(views)) view.root.hidden = name !== target.view;
   shown.open?.(target);
+  if (target.view === "why" && document.activeElement !== byId("line")) byId("line").value = target.text;
   document.title = [target.rebalanceId ? `rebalance ${target.rebalanceId}` : null, target.group, "rebalance-monitor"].filter(Boolean).join(" · ");
   draw();
   // Who follows a link hears and sees the beginning of what it led to.
@@ -156,6 +159,11 @@ byId("zone").addEventListener("click", () => {
   remember(ZONE_KEY, clock.local ? "yes" : "no");
   drawZone();
   draw();
+});
+
+byId("ask").addEventListener("submit", (event) => {
+  event.preventDefault();
+  location.hash = whyLink(byId("line").value.trim());
 });
 
 byId("skip").addEventListener("click", (event) => {

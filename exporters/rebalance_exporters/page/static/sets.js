@@ -37,6 +37,12 @@ export const EventName = Object.freeze({
   "RESET": "reset"
 });
 
+export const MessageMatch = Object.freeze({
+  "WHOLE": "whole",
+  "PART": "part",
+  "NONE": "none"
+});
+
 export const SETTLED_STATES = Object.freeze([
   "Stable",
   "Empty",

@@ -1,0 +1,136 @@
+"""The index of messages as values: which clients there are, what can be said, and the texts that say it.
+
+The data is messages.toml, read once and held against itself: what an entry names has to be there.
+"""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from rebalance_contract.api import MessageCause, MessagePrinter, MessageRow, MessageSetting
+
+_FILE = "messages.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A client library, or the coordinator. `settings` are its own names by those of the Java client."""
+
+    id: str
+    name: str
+    repository: str
+    looked_at: str
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A diagnosis that a message may stand for, and how it is told from the others."""
+
+    diagnosis: str
+    when: str
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What messages say. `ordinary`: healthy groups print it too. `settings` by the names of the Java client."""
+
+    id: str
+    title: str
+    meaning: str
+    ordinary: bool
+    causes: tuple[Cause, ...]
+    look_at: tuple[str, ...]
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Printer:
+    """Who prints a message, in which versions, and the file of its repository that has the text."""
+
+    client: Client
+    versions: str
+    file: str
+
+    @property
+    def source(self) -> str:
+        """The repository and the file."""
+        return f"{self.client.repository}: {self.file}"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One text with `{places}` for what varies."""
+
+    id: str
+    text: str
+    meaning: Meaning
+    printed: tuple[Printer, ...]
+
+    def row(self) -> MessageRow:
+        """Return the entry as the API tells it, with settings as its clients call them."""
+        return MessageRow(
+            id=self.id,
+            text=self.text,
+            printed=tuple(
+                MessagePrinter(each.client.id, each.client.name, each.versions, each.source) for each in self.printed
+            ),
+            title=self.meaning.title,
+            meaning=self.meaning.meaning,
+            ordinary=self.meaning.ordinary,
+            causes=tuple(MessageCause(each.diagnosis, each.when) for each in self.meaning.causes),
+            look_at=self.meaning.look_at,
+            settings=tuple(self._settings()),
+        )
+
+    def _settings(self) -> list[MessageSetting]:
+        clients = [each.client for each in self.printed]
+        named = {
+            setting: tuple(dict.fromkeys(client.settings[setting] for client in clients if setting in client.settings))
+            for setting in self.meaning.settings
+        }
+        return [MessageSetting(names, self.meaning.settings[each]) for each, names in named.items() if names]
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """All of messages.toml."""
+
+    clients: Mapping[str, Client]
+    meanings: Mapping[str, Meaning]
+    messages: tuple[Message, ...]
+
+
+@functools.cache
+def read_index() -> Index:
+    """Return the index. Raises ValueError or KeyError where the file contradicts itself."""
+    data = tomllib.loads(resources.files(__package__).joinpath(_FILE).read_text("utf-8"))
+    clients = {name: Client(id=name, **entry) for name, entry in data["clients"].items()}
+    meanings = {name: _meaning(name, entry) for name, entry in data["meanings"].items()}
+    messages = tuple(_message(entry, clients, meanings) for entry in data["messages"])
+    ids = [each.id for each in messages]
+    if twice := {each for each in ids if ids.count(each) > 1}:
+        raise ValueError(f"{_FILE}: several messages have the id {sorted(twice)}")
+    return Index(clients, meanings, messages)
+
+
+def _meaning(name: str, entry: Mapping[str, Any]) -> Meaning:
+    return Meaning(
+        id=name,
+        title=entry["title"],
+        meaning=" ".join(entry["meaning"].split()),
+        ordinary=entry.get("ordinary", False),
+        causes=tuple(Cause(**cause) for cause in entry["causes"]),
+        look_at=tuple(entry["look_at"]),
+        settings=entry.get("settings", {}),
+    )
+
+
+def _message(entry: Mapping[str, Any], clients: Mapping[str, Client], meanings: Mapping[str, Meaning]) -> Message:
+    printed = tuple(Printer(clients[by["client"]], by["versions"], by["file"]) for by in entry["printed"])
+    return Message(entry["id"], entry["text"], meanings[entry["meaning"]], printed)

@@ -1,0 +1,98 @@
+"""What stands in a line of a log beside the message: when, of which group, and which client wrote it.
+
+Loggers differ, so this looks for the forms that are in use and answers null where there is none of them. Times stay as
+they are written: most logs do not say in which zone.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rebalance_exporters.messages.matching import Hit
+
+#: Where a time may stand.
+_HEAD = 2_000
+_LONGEST_NAME = 255
+
+_DATE = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?")
+_SYSLOG = re.compile(r"\b[A-Z][a-z][a-z] [ \d]\d \d\d:\d\d:\d\d")
+_TIME = re.compile(r"\b\d\d:\d\d:\d\d(?:[.,]\d{1,9})?")
+# librdkafka writes %LEVEL|SECONDS.MILLISECONDS|FACILITY|; a JSON log often has milliseconds since 1970.
+_RDKAFKA = re.compile(r"%\d\|(\d{10})\.(\d{3})\|")
+_EPOCH_MS = re.compile(r'"(?:ts|time|timestamp|@timestamp)": ?"?(\d{13})\b')
+_RDKAFKA_NAME = re.compile(r"\|([^|\s]{1,255})#(?:consumer|producer)-\d+\|")
+
+_GROUP_FIELDS = ("groupid", "group_id", "group.id", "group")
+_CLIENT_FIELDS = ("clientid", "client_id", "client.id", "memberid", "member_id", "member.id")
+_NAME_ENDS = frozenset(" \t,;]})\"'")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a line comes from; null where it does not say. `at` is the time as the line has it."""
+
+    at: str | None
+    group: str | None
+    client: str | None
+
+
+def read_origin(line: str, hits: Iterable[Hit]) -> Origin:
+    """Return what a line says of itself, and what stands in the places of the messages in it."""
+    places: dict[str, str] = {}
+    for hit in hits:
+        for name, value in hit.places.items():
+            places.setdefault(name, value)
+    group = _read_field(line, _GROUP_FIELDS) or places.get("group")
+    client = _read_field(line, _CLIENT_FIELDS) or _read_rdkafka(line) or places.get("client") or places.get("member")
+    return Origin(read_time(line), _cut(group), _cut(client))
+
+
+def read_time(line: str) -> str | None:
+    """Return the time of a line as it is written; seconds since 1970 as a date in UTC."""
+    head = line[:_HEAD]
+    if found := _DATE.search(head):
+        return found[0]
+    if found := _RDKAFKA.search(head):
+        return _moment(int(found[1]) * 1000 + int(found[2]))
+    if found := _EPOCH_MS.search(head):
+        return _moment(int(found[1]))
+    found = _SYSLOG.search(head) or _TIME.search(head)
+    return None if found is None else found[0]
+
+
+def _moment(at_ms: int) -> str:
+    return f"{dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC):%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z"
+
+
+def _read_rdkafka(line: str) -> str | None:
+    found = _RDKAFKA_NAME.search(line)
+    return None if found is None else found[1]
+
+
+def _read_field(line: str, names: Iterable[str]) -> str | None:
+    """Return the value of `name=value`, `"name":"value"` or `name: value`, of the first name that has one."""
+    lowered = line.lower()
+    for name in names:
+        at = lowered.find(name)
+        while at >= 0:
+            value = _read_value(line, at + len(name)) if at == 0 or not lowered[at - 1].isalnum() else None
+            if value:
+                return value
+            at = lowered.find(name, at + 1)
+    return None
+
+
+def _read_value(line: str, at: int) -> str | None:
+    rest = line[at : at + 2 * _LONGEST_NAME].lstrip("\"'\\")
+    if not rest or rest[0] not in "=:":
+        return None
+    value = rest[1:].lstrip(" ").lstrip("\"'\\")
+    end = next((place for place, each in enumerate(value) if each in _NAME_ENDS), len(value))
+    return value[:end].rstrip("\\.") or None
+
+
+def _cut(name: str | None) -> str | None:
+    return None if not name else name[:_LONGEST_NAME]

@@ -1,0 +1,102 @@
+// What a line of a log means: the entries of the index that the API finds, beside what is found for the line's group now.
+
+import { el, named, refill } from "./dom.js";
+import { ask, groupLink, messagesApi } from "./links.js";
+import { MessageMatch } from "./sets.js";
+import { severityBadge, words } from "./words.js";
+
+export class WhyView {
+  #visit = 0;
+
+  constructor(root, store) {
+    this.root = root;
+    this.store = store;
+    this.text = "";
+    this.part = el("div", {});
+    this.root.append(this.part);
+  }
+
+  /** Show what is known of a text. */
+  async open(target) {
+    this.text = target.text;
+    this.answer = this.error = null;
+    const visit = (this.#visit += 1);
+    if (this.text.trim() === "") return;
+    try {
+      const answer = await ask(messagesApi(this.text));
+      if (visit === this.#visit) this.answer = answer;
+    } catch (error) {
+      if (visit === this.#visit) this.error = error;
+    }
+    this.render();
+  }
+
+  close() {
+    this.#visit += 1;
+  }
+
+  render() {
+    const groups = this.#groups();
+    const signature = JSON.stringify([this.text, this.answer !== null, String(this.error), groups.map((each) => [each.cluster, each.findings])]);
+    refill(this.part, signature, () => [
+      el("nav", { class: "crumbs", "aria-label": "Where you are" }, el("a", { href: "#/" }, "All groups"), " / why"),
+      el("h1", { tabindex: "-1" }, this.#verdict()),
+      this.text === "" ? null : el("p", { class: "asked" }, el("code", {}, named(this.text))),
+      groups.map((row) => groupNow(row, this.answer.messages)),
+      (this.answer?.messages ?? []).map((each, place) => article(each, place === 0 && this.#isSure(), this.#found())),
+    ]);
+  }
+
+  #isSure() {
+    const titles = new Set(this.answer.messages.map((each) => each.title));
+    return this.answer.match === MessageMatch.WHOLE || (this.answer.match === MessageMatch.PART && titles.size === 1);
+  }
+
+  #verdict() {
+    if (this.error !== null) return `No answer: ${this.error.message}`;
+    if (this.text.trim() === "") return "Paste a line of a client's or a broker's log above";
+    if (this.answer === null) return "Looking it up …";
+    if (this.#isSure()) return this.answer.messages[0].title;
+    if (this.answer.match === MessageMatch.PART) return "Part of several messages, the likeliest first: paste more of the line";
+    return this.answer.messages.length ? "Not known. The nearest messages:" : "Not known: no message about consumer groups has this text";
+  }
+
+  /** The groups that the line may be about, one per cluster. */
+  #groups() {
+    const name = this.answer?.group ?? null;
+    return name === null || this.answer.match === MessageMatch.NONE ? [] : [...this.store.rows.values()].filter((row) => row.group === name);
+  }
+
+  #found() {
+    return new Set(this.#groups().flatMap((row) => row.findings.map((each) => each.rule)));
+  }
+}
+
+/** Say what is found for the group now, what the message may stand for first. */
+function groupNow(row, messages) {
+  const causes = new Set(messages.flatMap((each) => each.causes.map((cause) => cause.diagnosis)));
+  const found = [...row.findings].sort((a, b) => causes.has(b.rule) - causes.has(a.rule));
+  return el("ul", { class: "notices" }, el("li", {},
+    el("a", { href: groupLink(row.cluster, row.group) }, named(row.group)), ` in ${row.cluster} now${found.length ? ":" : ": nothing is found"}`,
+    found.slice(0, 3).map((each) => el("div", {}, severityBadge(each.severity), " ", el("strong", {}, words(each.rule)), ` ${each.summary}`))));
+}
+
+/** Make the parts of a text between backticks code. */
+function withCode(text) {
+  return text.split("`").map((each, place) => (place % 2 ? el("code", {}, each) : each));
+}
+
+function article(message, isOpen, found) {
+  const causes = [...message.causes].sort((a, b) => found.has(b.diagnosis) - found.has(a.diagnosis));
+  return el("details", { open: isOpen, "data-key": message.id },
+    el("summary", {}, el("code", {}, message.text), isOpen ? null : el("span", { class: "below" }, message.title)),
+    el("div", { class: "finding" },
+      el("div", { class: "wide-part" }, el("p", { class: "summary" }, message.meaning, message.ordinary ? " Healthy groups print it too." : null)),
+      el("div", {},
+        el("h4", {}, "May be"),
+        el("ul", {}, causes.map((each) => el("li", {}, el("strong", {}, words(each.diagnosis)), found.has(each.diagnosis) ? " [found now]" : null, `: ${each.when}`))),
+        message.settings.length ? el("div", { class: "advice" }, el("h4", {}, "Change"), el("ul", {}, message.settings.map((each) => el("li", {}, el("code", {}, each.names.join(" or ")), ": ", each.proposed)))) : null),
+      el("div", {},
+        el("h4", {}, "Look at"), el("ul", {}, message.look_at.map((each) => el("li", {}, withCode(each)))),
+        el("h4", {}, "Printed by"), el("ul", {}, message.printed.map((each) => el("li", {}, `${each.name} ${each.versions}`, el("span", { class: "below" }, each.source)))))));
+}

@@ -1,0 +1,241 @@
+"""`why`: what a message means, or which messages are in a log, as a report.
+
+Receives what the index and, where it could be asked, the exporter's API told; hands on a report. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from rebalance_contract import Finding, FindingState, gravity
+from rebalance_contract.api import MessageMatch, MessageRow, MessagesAnswer
+from rebalance_exporters.errors import ExporterError
+from rebalance_exporters.messages.index import Meaning
+from rebalance_exporters.messages.tally import Entry, Tally
+from rebalance_exporters.terminal.access import Access
+from rebalance_exporters.terminal.client import Api, NotFoundError
+from rebalance_exporters.terminal.figures import UNKNOWN, Clock, amount, plural
+from rebalance_exporters.terminal.report import Column, Grid, Hint, Passage, Report
+from rebalance_exporters.terminal.words import verdict
+
+_FINDINGS, _ROWS, _EXPLAINED, _GROUPS = 3, 40, 3, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the monitor knows of a group now. `trouble`: why it knows nothing, null where it does."""
+
+    group: str
+    findings: tuple[Finding, ...] = ()
+    trouble: str | None = None
+    is_unreachable: bool = False
+    clock: Clock = field(default_factory=Clock)
+
+    def about(self, causes: Sequence[str]) -> list[Finding]:
+        """Return what was found: first what a message may stand for, then what else fires, the gravest first."""
+        told = [each for each in self.findings if each.rule in causes or each.state == FindingState.FIRING]
+        told.sort(
+            key=lambda each: (
+                each.rule not in causes,
+                each.state != FindingState.FIRING,
+                -gravity(each.severity),
+                -each.updated_at_ms,
+            )
+        )
+        return told
+
+
+def ask(api: Api, group: str, cluster: str | None, clock: Clock) -> Known:
+    """Ask the monitor about a group; that it does not answer, or knows no such group, is part of the answer."""
+    try:
+        of_cluster = api.group(group, cluster).cluster
+        return Known(group, api.findings(of_cluster, group), clock=clock)
+    except NotFoundError:
+        return Known(group, trouble=f"the monitor at {api.access.url} knows no group {group}", clock=clock)
+    except ExporterError as error:
+        return Known(group, trouble=str(error), is_unreachable=True, clock=clock)
+
+
+def explain_message(answer: MessagesAnswer, known: Known | None, access: Access) -> Report:
+    """Make the report about one text."""
+    if answer.match is MessageMatch.NONE:
+        return _not_known(answer)
+    if answer.match is MessageMatch.PART and len({each.title for each in answer.messages}) > 1:
+        return _ambiguous(answer, known, access)
+    row, *others = answer.messages
+    causes = [each.diagnosis for each in row.causes]
+    passages = (
+        Passage("Message", (row.text, f"printed by {_tell_printers(row)}")),
+        Passage("Means", (row.meaning, *(["Healthy groups print it too."] if row.ordinary else []))),
+        *_tell_known(known, causes),
+        Passage("May be", tuple(_tell_causes(row, known))),
+        Passage("Look at", row.look_at),
+        Passage("Change", tuple(f"{' or '.join(each.names)}: {each.proposed}" for each in row.settings), numbered=True),
+        Passage(
+            "Also in it" if answer.match is MessageMatch.WHOLE else "Or part of",
+            tuple(f"{each.text} - {each.title}" for each in others),
+        ),
+    )
+    return Report(row.title, None, tuple(each for each in passages if each.lines), hints=tuple(_hints(known, access)))
+
+
+def _ambiguous(answer: MessagesAnswer, known: Known | None, access: Access) -> Report:
+    """Make the report about a piece that several messages have: one passage for each, and no verdict."""
+    causes = [cause.diagnosis for row in answer.messages for cause in row.causes]
+    passages = [
+        Passage(
+            f"{number})",
+            (row.text, row.title, f"may be {', '.join(cause.diagnosis for cause in row.causes)}"),
+        )
+        for number, row in enumerate(answer.messages, 1)
+    ]
+    passages += _tell_known(known, causes)
+    passages.append(Passage("Next", ("paste more of the line, to see which it is and how its causes are told apart",)))
+    return Report(
+        "part of several messages, the likeliest first", None, tuple(passages), hints=tuple(_hints(known, access))
+    )
+
+
+def _not_known(answer: MessagesAnswer) -> Report:
+    near = tuple(f"{each.text} - {each.title}" for each in answer.messages)
+    passages = (
+        Passage("Known", ("no message of the index has this text, whole or in part; docs/messages.md lists all",)),
+        Passage("Nearest", near),
+    )
+    return Report("not known", None, tuple(each for each in passages if each.lines))
+
+
+def _tell_printers(row: MessageRow) -> str:
+    return "; ".join(f"{each.name} {each.versions} ({each.source})" for each in row.printed)
+
+
+def _tell_causes(row: MessageRow, known: Known | None) -> Iterator[str]:
+    found = set() if known is None else {each.rule for each in known.findings}
+    for cause in sorted(row.causes, key=lambda each: each.diagnosis not in found):
+        mark = "" if known is None or cause.diagnosis not in found else f" [found for {known.group}]"
+        yield f"{cause.diagnosis}{mark}: {cause.when}"
+
+
+def _tell_known(known: Known | None, causes: Sequence[str]) -> Iterator[Passage]:
+    if known is None:
+        return
+    if known.trouble is not None:
+        yield Passage("Monitor", (known.trouble,))
+        return
+    told = [_tell_finding(each, known.clock) for each in known.about(causes)[:_FINDINGS]]
+    yield Passage("Monitor", (f"of {known.group}:", *told) if told else (f"nothing is found about {known.group} now",))
+
+
+def _tell_finding(finding: Finding, clock: Clock) -> str:
+    since = f"{finding.state} since {clock.moment(finding.started_at_ms)}"
+    return f"[{finding.severity.upper()}] {verdict(finding)}, {since}: {finding.summary}"
+
+
+def _hints(known: Known | None, access: Access) -> Iterator[Hint]:
+    if known is not None and known.trouble is None:
+        yield Hint("why it rebalanced last", access.command_line("explain", known.group))
+
+
+def list_messages(tally: Tally) -> Report:
+    """Make the report that lists the messages of a log."""
+    count = sum(each.count for each in tally.entries)
+    if not count:
+        return Report(f"no message about consumer groups in {plural(tally.lines, 'line')}", None, ())
+    title = f"{plural(count, 'message')} about consumer groups in {plural(tally.lines, 'line')}"
+    return Report(title, None, (), (_table(tally),))
+
+
+def explain_log(tally: Tally, knowns: Sequence[Known], access: Access) -> Report:
+    """Make the report that says what the messages of a log mean, those that matter first."""
+    meanings = _meanings(tally.entries)
+    told = [each for each in meanings if not each[0].ordinary][:_EXPLAINED] or meanings[:1]
+    passages = [Passage(f"{amount(number)} x", tuple(_tell_meaning(each))) for each, number in told]
+    causes = [each.diagnosis for meaning, _ in told for each in meaning.causes]
+    passages += [passage for known in knowns for passage in _tell_known(known, causes)]
+    hints = [hint for known in knowns for hint in _hints(known, access)]
+    return Report("What they mean", None, tuple(passages), hints=tuple(hints))
+
+
+def groups_of(tally: Tally) -> list[str]:
+    """Return the groups of a log that are worth asking about: those with most of what matters."""
+    counts: dict[str, int] = {}
+    for entry in tally.entries:
+        if entry.group is not None:
+            counts[entry.group] = counts.get(entry.group, 0) + entry.count * (not entry.message.meaning.ordinary)
+    return sorted(counts, key=lambda each: (-counts[each], each))[:_GROUPS]
+
+
+def log_json(tally: Tally, knowns: Sequence[Known]) -> dict[str, object]:
+    """Return the same for programs."""
+    messages = [
+        {
+            "message": each.message.row(),
+            "group": each.group,
+            "client": each.client,
+            "count": each.count,
+            "first_line": each.first_line,
+            "last_line": each.last_line,
+            "first_at": each.first_at,
+            "last_at": each.last_at,
+        }
+        for each in tally.entries
+    ]
+    return {
+        "lines": tally.lines,
+        "is_merged": tally.is_merged,
+        "messages": messages,
+        "monitor": [known_json(each) for each in knowns],
+    }
+
+
+def known_json(known: Known) -> dict[str, object]:
+    """Return what the monitor knows for programs."""
+    return {"group": known.group, "findings": known.findings, "trouble": known.trouble}
+
+
+def _meanings(entries: Sequence[Entry]) -> list[tuple[Meaning, int]]:
+    """Return what the messages say, that which matters and is most frequent first."""
+    counts: dict[str, int] = {}
+    meanings: dict[str, Meaning] = {}
+    for entry in entries:
+        meaning = entry.message.meaning
+        meanings[meaning.id] = meaning
+        counts[meaning.id] = counts.get(meaning.id, 0) + entry.count
+    ranked = sorted(meanings.values(), key=lambda each: (each.ordinary, -counts[each.id]))
+    return [(each, counts[each.id]) for each in ranked]
+
+
+def _tell_meaning(meaning: Meaning) -> Iterator[str]:
+    yield f"{meaning.title}. {meaning.meaning}"
+    for cause in meaning.causes:
+        yield f"  {cause.diagnosis}: {cause.when}"
+    yield f"Look at: {' '.join(meaning.look_at)}"
+
+
+def _table(tally: Tally) -> Grid:
+    columns = (
+        Column("COUNT", right=True),
+        Column("MESSAGE", may_shrink=True),
+        Column("GROUP", may_shrink=True),
+        Column("CLIENT", may_shrink=True),
+        Column("FIRST"),
+        Column("LAST"),
+    )
+    rows = tuple(
+        (
+            amount(each.count),
+            each.message.text,
+            each.group or UNKNOWN,
+            each.client or UNKNOWN,
+            each.first_at or f"line {each.first_line}",
+            each.last_at or f"line {each.last_line}",
+        )
+        for each in tally.entries[:_ROWS]
+    )
+    more = len(tally.entries) - len(rows)
+    notes = [
+        f"and {more} more rows: --json has all of them" if more > 0 else "",
+        "there were more clients than are told apart" if tally.is_merged else "",
+    ]
+    return Grid("", columns, rows, "; ".join(filter(None, notes)))
