@@ -14,11 +14,12 @@ unexport PYTHONDONTWRITEBYTECODE
 DURATION ?=
 STORY ?=
 ONLY ?=
+PLAY ?=
 MINUTES ?= 30
 SEED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all faults fuzz lint format type unit component-test spark-test broker-test e2e bench docs lock release clean
+.PHONY: help setup demo test test-all accuracy faults fuzz lint format type unit component-test spark-test broker-test e2e bench docs lock release clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,8 +47,13 @@ test: tools lint type ## Everything CI runs: lint, types, unit, Spark, real brok
 	$(PYTEST) -m "not slow" --durations=15
 
 test-all: WORKERS = 0
-test-all: tools lint type ## The same plus the slow matrices; writes docs/accuracy*.md
+test-all: tools lint type ## The same plus the slow matrices; writes docs/accuracy.md
 	ACCURACY_REPORT=1 $(PYTEST)
+	$(MAKE) accuracy
+
+accuracy: setup ## Judge every recording anew (about a minute); writes docs/accuracy.md. PLAY="zombie:played:9 ...": play new ones first
+	$(if $(PLAY),$(BIN)/python -m rebalance_devtools.stories.record tests/golden/families $(PLAY))
+	PYTHONPATH="tests:$$PYTHONPATH" $(BIN)/python -m accuracy.report docs/accuracy.md
 
 faults fuzz: WORKERS = 0
 faults: setup tools ## Every fault with all its rounds, about an hour; writes docs/reliability.md. ONLY=broker: of such names
@@ -56,10 +62,11 @@ faults: setup tools ## Every fault with all its rounds, about an hour; writes do
 fuzz: setup ## Made-up client metrics and rows for MINUTES=30 of processor time, beginning with SEED=0
 	FAULTS_REPORT=1 FUZZ_MINUTES=$(MINUTES) FUZZ_SEED=$(SEED) $(PYTEST) tests/fuzz -k nonsense
 
-lint: setup ## Format check, lint and the architecture's import contracts
+lint: setup ## Format check, lint, the architecture's import contracts, the age of docs/accuracy.md
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
+	$(BIN)/python tests/accuracy/freshness.py
 
 format: setup ## Rewrite the sources in the house format
 	$(BIN)/ruff format .

@@ -17,9 +17,10 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from xml.sax.saxutils import quoteattr
 
 from rebalance_deploy.errors import UserError
@@ -118,9 +119,9 @@ def resolve(set_name: str, *, lock_path: Path = LOCK) -> tuple[Path, ...]:
     return tuple(directory / jar.file_name for jar in jars)
 
 
-def classpath(*set_names: str) -> str:
+def classpath(*set_names: str, lock_path: Path = LOCK) -> str:
     """Return the jars of all sets as one value for `java -cp`."""
-    return os.pathsep.join(str(path) for name in set_names for path in resolve(name))
+    return os.pathsep.join(str(path) for name in set_names for path in resolve(name, lock_path=lock_path))
 
 
 def cache_directory() -> Path:
@@ -148,10 +149,12 @@ def _parse_line(line: str) -> LockedJar:
     )
 
 
-def render_lock(jars: Iterable[LockedJar]) -> str:
-    """Return the text of the lock."""
+def render_lock(
+    jars: Iterable[LockedJar], what: str = "the monitor fetches", module: str = "rebalance_deploy.jars"
+) -> str:
+    """Return the text of a lock: what jars are in it, and the module that writes it."""
     head = (
-        "# Every jar the monitor fetches. Rewritten by: python -m rebalance_deploy.jars lock\n"
+        f"# Every jar {what}. Rewritten by: python -m {module} lock\n"
         "# set organisation module revision classifier size_bytes sha256\n"
     )
     lines = (" ".join(str(field) or _NO_CLASSIFIER for field in astuple(jar)) for jar in jars)
@@ -315,9 +318,9 @@ def _find_ivy() -> Path:
     return found[-1]
 
 
-def lock() -> list[LockedJar]:
+def lock(roots: Mapping[str, Sequence[Root]] = MappingProxyType(ROOTS)) -> list[LockedJar]:
     """Resolve all roots anew and return what they need; raises UserError if two jars would share a file name."""
-    jars = [jar for set_name in ROOTS for jar in _resolve_roots(set_name)]
+    jars = [jar for set_name, several in roots.items() for jar in _resolve_roots(set_name, several)]
     sums: dict[str, str] = {}
     for jar in jars:
         if sums.setdefault(jar.file_name, jar.sha256) != jar.sha256:
@@ -325,10 +328,10 @@ def lock() -> list[LockedJar]:
     return jars
 
 
-def _resolve_roots(set_name: str) -> list[LockedJar]:
+def _resolve_roots(set_name: str, roots: Sequence[Root]) -> list[LockedJar]:
     with tempfile.TemporaryDirectory() as work:
         downloads = Path(work, "ivy")
-        fetched = _run_ivy(render_ivy_xml(set_name, ROOTS[set_name]), Path(work), downloads, use_poms=True)
+        fetched = _run_ivy(render_ivy_xml(set_name, roots), Path(work), downloads, use_poms=True)
         return sorted((_describe(set_name, path) for path in fetched), key=lambda jar: jar.file_name)
 
 

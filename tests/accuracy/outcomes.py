@@ -1,4 +1,8 @@
-"""What a recording's findings are worth, held against what happened: right, hinted, abstained or wrong."""
+"""What a recording's findings are worth, held against what happened: right, beside, hinted, abstained or wrong.
+
+The truth is what the script did and what the brokers' log says. Of what the monitor says only the state at the
+recording's end counts, and a cause is claimed only where it is a primary one of at least 55 %.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +10,52 @@ from dataclasses import dataclass
 
 from accuracy.recordings import Recording
 from rebalance_contract import Finding
-from rebalance_devtools.stories.judging import mistakes_of_cured, mistakes_of_sick
+from rebalance_devtools.stories.judging import mistakes_of_cured, mistakes_of_sick, mistakes_of_subject
+from rebalance_devtools.stories.story import Event, Expected
 from rebalance_streaming.detect.catalogue import diagnosis
 
-RIGHT, HINTED, ABSTAINED, WRONG = "right", "hinted", "abstained", "wrong"
+RIGHT, BESIDE, HINTED, ABSTAINED, WRONG = "right", "right, a wrong one beside", "hinted", "abstained", "wrong"
+VERDICTS = (RIGHT, BESIDE, WRONG, HINTED, ABSTAINED)
 
 #: Said with less than this, a cause is a hint and not a claim.
 CLAIMED = 0.55
 
+#: Nobody would look for a fault behind these; a storm is no cause, but carries one.
+_HARMLESS = ("benign", "undetermined", "aggregate")
+#: With what a fault begins, where the script did not begin it itself, in a client's own words.
+_BEGINNINGS = ("disk_full", "dies", "stalls", "stops_polling", "revoking")
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A cause that was given, how sure it was, and whether it is one of the right ones."""
+
+    rule: str
+    confidence: float
+    correct: bool
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a recording was judged with some sources: what was claimed (`-` for nothing), and what that is worth."""
+    """How a recording was judged with some sources.
+
+    `claimed` is the surest claim that decided (`-` for none), `subject_right` whether the culprits and nobody else are
+    named by a right claim (null where there is none, or the truth names nobody). `causes` are all claims and hints
+    about what happened since the fault.
+    """
 
     recording: Recording
     sources: str
     claimed: str
     verdict: str
+    subject_right: bool | None
+    causes: tuple[Claim, ...]
 
     @property
     def wanted(self) -> str:
         """The diagnosis that is right, or `none`."""
-        return "none" if self.recording.expected is None else self.recording.expected.diagnosis
+        expected = self.recording.expected
+        return "none" if expected is None else " + ".join((expected.diagnosis, *expected.also))
 
 
 def mistakes(recording: Recording, findings: list[Finding]) -> list[str]:
@@ -38,33 +66,92 @@ def mistakes(recording: Recording, findings: list[Finding]) -> list[str]:
 
 
 def outcome_of(recording: Recording, sources: str) -> Outcome:
-    """Judge a recording; the surest claimed cause counts, hints count only where nothing is claimed."""
-    findings = recording.judge(sources)
-    expected = recording.expected
-    wanted = None if expected is None else expected.diagnosis
-    about = [each for each in findings if each.group == recording.run.group]
-    claims = claimed_causes(findings, recording.run.group)
-    if wanted is not None and any(each.rule == wanted for each in about):
-        best = max((each for each in about if each.rule == wanted), key=lambda each: each.confidence)
-        wrong = [each for each in claims.values() if each.rule != wanted and each.confidence > best.confidence]
-        return Outcome(recording, sources, wanted, WRONG if wrong else RIGHT)
-    if claims:
-        surest = max(claims.values(), key=lambda each: each.confidence)
-        return Outcome(recording, sources, surest.rule, WRONG)
-    hints = sorted({each.rule for each in about if each.primary and _is_hint(each)})
-    return Outcome(recording, sources, hints[0] if hints else "-", HINTED if hints else ABSTAINED if wanted else RIGHT)
+    """Judge a recording with some sources."""
+    about = [each for each in recording.judge(sources) if each.group == recording.run.group]
+    expected = recording.expected or Expected("")
+    answers = {expected.diagnosis, *expected.also, *expected.accepted, *expected.beside, *expected.secondary} - {""}
+    claims = {each.rule: each for each in sorted(about, key=lambda each: each.confidence) if _is_claim(each)}
+    strays = [each for each in claims.values() if not _is_harmless(each.rule) and each.rule not in answers]
+    excuse = _excuse(recording, sources, claims, answers)
+    verdict = _verdict(expected, about, claims, strays, excuse)
+    deciding = strays or ([excuse] if excuse else [])
+    if verdict in (RIGHT, BESIDE):
+        claimed = next((each for each in (expected.diagnosis, *expected.accepted) if each in claims), "-")
+    elif verdict == WRONG and deciding:
+        claimed = max(deciding, key=lambda each: each.confidence).rule
+    else:
+        claimed = min((each.rule for each in about if verdict in (HINTED, WRONG) and _is_hint(each)), default="-")
+    right = [each for each in about if each.rule in answers and each.confidence >= CLAIMED]
+    named = None if not (right and expected.culprits) else not [*mistakes_of_subject(recording.run, expected, right)]
+    return Outcome(recording, sources, claimed, verdict, named, _causes(recording, sources, about, answers))
 
 
-def claimed_causes(findings: list[Finding], group: str) -> dict[str, Finding]:
-    """Return the causes that were claimed for a group, harmless ones left out, by rule: the surest of each."""
-    found: dict[str, Finding] = {}
-    for each in findings:
-        harmless = diagnosis(each.rule).family in ("benign", "undetermined")
-        if each.group == group and each.primary and not harmless and each.confidence >= CLAIMED:
-            known = found.get(each.rule)
-            found[each.rule] = each if known is None or each.confidence > known.confidence else known
-    return found
+def _verdict(
+    expected: Expected, about: list[Finding], claims: dict[str, Finding], strays: list[Finding], excuse: Finding | None
+) -> str:
+    if not expected.diagnosis:
+        if strays or any(each.severity != "info" for each in about):
+            return WRONG
+        return HINTED if any(_is_hint(each) for each in about) else RIGHT
+    found = any(_is_said(rule, about, claims) for rule in (expected.diagnosis, *expected.accepted))
+    if found and all(_is_said(rule, about, claims) for rule in expected.also):
+        return BESIDE if strays else RIGHT
+    if strays or (excuse and not found):
+        return WRONG
+    return HINTED if found or any(_is_hint(each) for each in about) else ABSTAINED
+
+
+def _is_said(rule: str, about: list[Finding], claims: dict[str, Finding]) -> bool:
+    # A setting that is wrong is never the cause of one rebalance.
+    setting = diagnosis(rule).family == "configuration"
+    return rule in claims or (setting and any(each.rule == rule and each.confidence >= CLAIMED for each in about))
+
+
+def _excuse(recording: Recording, sources: str, claims: dict[str, Finding], answers: set[str]) -> Finding | None:
+    """Return the harmless cause that was claimed of the first rebalance after the fault, if that is not right."""
+    first = _first_rebalance(recording, sources)
+    wrong = (
+        each
+        for each in claims.values()
+        if first in each.rebalance_ids and diagnosis(each.rule).family == "benign" and each.rule not in answers
+    )
+    return next(wrong, None) if first and recording.expected else None
+
+
+def _first_rebalance(recording: Recording, sources: str) -> str | None:
+    """Return the id of the first rebalance that ended after the fault began; null where nobody can say when it did."""
+    began_ms = min((each["t_ms"] for each in recording.run.events if _is_beginning(each)), default=None)
+    ends = [
+        (each.completed_at_ms, each.rebalance_id)
+        for each in recording.rebalances(sources)
+        if each.completed_at_ms is not None and began_ms is not None and each.completed_at_ms > began_ms
+    ]
+    return min(ends)[1] if ends else None
+
+
+def _is_beginning(event: Event) -> bool:
+    return event["process"] == "" or event["event"] in _BEGINNINGS
+
+
+def _causes(recording: Recording, sources: str, about: list[Finding], answers: set[str]) -> tuple[Claim, ...]:
+    """Return what was given as a cause: harmless ones only of the rebalance that the fault itself made."""
+    first = _first_rebalance(recording, sources) if recording.expected else None
+    return tuple(
+        Claim(each.rule, each.confidence, each.rule in answers)
+        for each in about
+        if each.primary
+        and diagnosis(each.rule).family not in ("undetermined", "aggregate")
+        and (not _is_harmless(each.rule) or each.rule in answers or first in each.rebalance_ids)
+    )
+
+
+def _is_claim(finding: Finding) -> bool:
+    return finding.primary and finding.confidence >= CLAIMED
+
+
+def _is_harmless(rule: str) -> bool:
+    return diagnosis(rule).family in _HARMLESS
 
 
 def _is_hint(finding: Finding) -> bool:
-    return finding.rule != "undetermined" and (finding.severity != "info" or finding.rule == "member_crash")
+    return finding.primary and not _is_harmless(finding.rule)

@@ -1,15 +1,17 @@
-"""Recordings of stories, replayed with all or some of their sources, and what was found held against the truth."""
+"""Recordings of stories, replayed with all or some of their sources: what was found, and when it was said first."""
 
 from __future__ import annotations
 
 import gzip
 import json
+import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -18,20 +20,64 @@ from rebalance_devtools.stories.play import StoryRun
 from rebalance_devtools.stories.programme import find_story
 from rebalance_devtools.stories.story import Expected
 from rebalance_streaming.detect.config import DetectConfig
-from rebalance_streaming.replay import Replay, make_engine, read_lines
+from rebalance_streaming.engine.engine import Engine, EngineConfig
+from rebalance_streaming.replay import OFFSETS_TOPIC, Replay, read_lines
 
 _T = TypeVar("_T")
 
-FOLDER = Path(__file__).parents[1] / "golden" / "stories"
+GOLDEN = Path(__file__).parents[1] / "golden"
+#: The incidents and scenes that the rules were written with.
+FOLDER = GOLDEN / "stories"
+#: What was played to measure them.
+FAMILIES = GOLDEN / "families"
+#: Which of them rules may be tuned to.
+DECLARED = Path(__file__).with_name("families.toml")
+
+Split = Literal["known", "kept back"]
+SPLITS: tuple[Split, ...] = ("known", "kept back")
 
 #: Which lines of a recording a monitor with those sources would have.
 SOURCES: dict[str, tuple[str, ...]] = {
     "all": (),
     "no client metrics": ("client-metrics",),
+    "no prober": ("probes",),
     "log only": ("client-metrics", "probes"),
 }
-#: Short recordings of things that the catalogue wants to see for an hour.
-SCALES = {"shared_group_id": 0.005, "stalled_consumer": 0.05}
+
+
+@cache
+def declared() -> dict[str, dict[str, Any]]:
+    """Return what is declared of families, by the names of the file's tables."""
+    return tomllib.loads(DECLARED.read_text())
+
+
+class WatchedEngine(Engine):
+    """An engine that notes of one group when each rebalance was given a cause first, and which were given another."""
+
+    group = ""
+
+    def __init__(self, config: EngineConfig) -> None:
+        super().__init__(config)
+        self.first_ms: dict[str, int] = {}
+        self.revised: set[str] = set()
+        self._causes: dict[str, str] = {}
+
+    def judge(self, now_ms: int, most: int | None = None) -> None:
+        """Judge, and look at what came of it."""
+        super().judge(now_ms, most)
+        for rebalance, cause in self.detector.causes(self.group).items():
+            self.first_ms.setdefault(rebalance, now_ms)
+            if self._causes.setdefault(rebalance, cause) != cause:
+                self.revised.add(rebalance)
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What a replay found: rows by kind; when each rebalance was given a cause, and which causes were changed later."""
+
+    rows: dict[str, list[bytes]]
+    first_ms: dict[str, int]
+    revised: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +87,20 @@ class Recording:
     name: str
     run: StoryRun
     folder: Path = FOLDER
-    _rows: dict[tuple[str, float], dict[str, list[bytes]]] = field(default_factory=dict, repr=False, compare=False)
+    _found_with: dict[str, Watched] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def split(self) -> Split:
+        """Whether rules may be tuned to it. Raises KeyError for a family that is not declared."""
+        kept_back = self.run.story in declared()["kept_back"]
+        if kept_back == (self.run.story in declared()["known"]):
+            raise KeyError(f"{self.run.story} has to be declared once in {DECLARED}")
+        return "kept back" if kept_back else "known"
+
+    @property
+    def window_scale(self) -> float:
+        """What windows and hold times are multiplied by."""
+        return float(declared()["window_scale"].get(self.run.story, 1.0))
 
     @property
     def expected(self) -> Expected | None:
@@ -60,37 +119,48 @@ class Recording:
 
     def groups(self) -> list[GroupSnapshot]:
         """Return the groups as a replay leaves them."""
-        return self._found("group", GroupSnapshot)
+        return self._rows("group", GroupSnapshot)
 
-    def rebalances(self) -> list[Rebalance]:
+    def rebalances(self, sources: str = "all") -> list[Rebalance]:
         """Return the rebalances as a replay leaves them."""
-        return self._found("rebalance", Rebalance)
+        return self._rows("rebalance", Rebalance, sources)
 
     def impacts(self) -> list[GroupImpact]:
         """Return what rebalances cost their groups, as a replay leaves it."""
-        return self._found("group_impact", GroupImpact)
+        return self._rows("group_impact", GroupImpact)
 
     def judge(self, sources: str = "all") -> list[Finding]:
         """Return what a replay finds with these sources."""
-        return self._found("finding", Finding, sources, SCALES.get(self.run.story, 1.0))
+        return self._rows("finding", Finding, sources)
 
-    def _found(self, kind: str, of: type[_T], sources: str = "all", window_scale: float = 1.0) -> list[_T]:
-        """Return the rows of a kind. One replay serves all kinds, because it takes longest."""
-        if (sources, window_scale) not in self._rows:
-            self._rows[sources, window_scale] = self._replayed(sources, DetectConfig(window_scale=window_scale))
-        return [msgspec.json.decode(row, type=of) for row in self._rows[sources, window_scale][kind]]
+    def delays_ms(self, sources: str) -> list[int]:
+        """Return how long after its end each rebalance was given a cause; those judged when no more came are not in."""
+        first_ms = self.watched(sources).first_ms
+        ends_ms = {each.rebalance_id: each.completed_at_ms for each in self._rows("rebalance", Rebalance, sources)}
+        return [at - end for name, at in first_ms.items() if (end := ends_ms.get(name)) is not None]
 
-    def _replayed(self, sources: str, config: DetectConfig) -> dict[str, list[bytes]]:
-        state = Replay(engine=make_engine("default", config))
-        rows: dict[str, list[bytes]] = defaultdict(list)
+    def watched(self, sources: str) -> Watched:
+        """Return what a replay with these sources found. One replay serves all questions, because it takes longest."""
+        if sources not in self._found_with:
+            self._found_with[sources] = self._replayed(sources)
+        return self._found_with[sources]
+
+    def _rows(self, kind: str, of: type[_T], sources: str = "all") -> list[_T]:
+        return [msgspec.json.decode(row, type=of) for row in self.watched(sources).rows[kind]]
+
+    def _replayed(self, sources: str) -> Watched:
+        config = DetectConfig(window_scale=self.window_scale)
+        engine = WatchedEngine(EngineConfig(cluster="default", source_topic=OFFSETS_TOPIC, detect=config))
+        engine.group = self.run.group
+        state, rows = Replay(engine=engine), defaultdict[str, list[bytes]](list)
         for row in chain(state.feed(read_lines([self.lines(SOURCES[sources])])), state.finish()):
             rows[row["kind"]].append(msgspec.json.encode(row))
-        return rows
+        return Watched(rows, engine.first_ms, frozenset(engine.revised))
 
 
-def recordings() -> list[Recording]:
-    """Return every recording that is kept."""
-    return [read_recording(path) for path in sorted(FOLDER.glob("*.truth.json"))]
+def recordings(folder: Path = FOLDER) -> list[Recording]:
+    """Return every recording that is kept in a folder."""
+    return [read_recording(path) for path in sorted(folder.glob("*.truth.json"))]
 
 
 def read_recording(path: Path) -> Recording:

@@ -1,6 +1,6 @@
 """What the monitor says of real groups, held against what the broker's log and the clients say of them.
 
-The fast ones are part of `make test`; `make test-all` plays all and writes docs/accuracy.md.
+The fast ones are part of `make test`; `make test-all` plays all and keeps what came of it for docs/accuracy.md.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import rebalance_contract as contract
 from accuracy import truth
+from accuracy.report import write_results
 from accuracy.scenarios import SCENARIOS, Scenario
 from accuracy.stage import Stage
 from e2e.rig import Rig, read_topic, running_rig
@@ -25,7 +25,6 @@ from waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1_500)]
 
-REPORT = Path(__file__).parents[2] / "docs" / "accuracy.md"
 AT_ONCE = 4
 
 
@@ -67,7 +66,7 @@ def played(rig: Rig, request: pytest.FixtureRequest) -> Iterator[dict[str, Futur
         yield futures
     results = {name: future for name, future in futures.items() if future.done() and future.exception() is None}
     if os.environ.get("ACCURACY_REPORT") and len(results) == len(SCENARIOS):
-        REPORT.write_text(_report(rig, {name: future.result() for name, future in results.items()}))
+        _keep(rig, {name: future.result() for name, future in results.items()})
 
 
 def _play(rig: Rig, scenario: Scenario) -> Stage:
@@ -139,23 +138,20 @@ def _is_settled(rig: Rig, group: str) -> bool:
     return bool(counters) and sum(counters["durations"]) == sum(counters["rebalances"].values())
 
 
-def _report(rig: Rig, stages: dict[str, Stage]) -> str:
+def _keep(rig: Rig, stages: dict[str, Stage]) -> None:
+    """Keep what was said and what was true for the report."""
     names = [each.name for each in fields(Facts)]
-    lines = [
-        "# Accuracy",
-        "",
-        "Written by `make test-all`: real clients on a real broker (4.3.1), the monitor watching. Each figure is what",
-        "the monitor said; where the truth (the broker's log, the clients' callbacks) differs, it stands in brackets.",
-        "",
-        f"| scenario | {' | '.join(names)} |",
-        "|---|" + "---:|" * len(names),
-    ]
+    rows = []
     for name, stage in stages.items():
         said, true = monitored_facts(rig, stage.group), true_facts(stage)
-        cells = [
-            str(getattr(said, each))
-            + ("" if getattr(said, each) == getattr(true, each) else f" ({getattr(true, each)})")
-            for each in names
-        ]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+        rows.append(
+            (
+                name,
+                *(
+                    str(getattr(said, each))
+                    + ("" if getattr(said, each) == getattr(true, each) else f" ({getattr(true, each)})")
+                    for each in names
+                ),
+            )
+        )
+    write_results("counts", ("scenario", *names), rows)

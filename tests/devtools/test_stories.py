@@ -14,11 +14,22 @@ from rebalance_deploy.errors import UserError
 from rebalance_devtools.clients import known_clients
 from rebalance_devtools.stories.play import StoryRun
 from rebalance_devtools.stories.programme import FOUNDING, STORIES, VARIANTS, find_story
-from rebalance_devtools.stories.record import INDEX, METRICS_TOPIC, read_wanted, render_index, render_truth, thin
+from rebalance_devtools.stories.record import (
+    INDEX,
+    METRICS_TOPIC,
+    belongs,
+    innocents_lost,
+    read_wanted,
+    render_index,
+    render_truth,
+    thin,
+)
 from rebalance_devtools.stories.story import (
     CONFLUENT,
+    CONNECT,
     JAVA,
     KAFKA_PYTHON,
+    STREAMS,
     Parameters,
     Story,
     failed_commits,
@@ -79,7 +90,7 @@ def test_every_client_can_be_had(story: Story):
     """Libraries are known ones, and culprits are expected to be told by name."""
     parameters = story.draw(random.Random(1))
     forms = [story.cast(parameters, cured=cured) for cured in ((False, True) if story.cured else (False,))]
-    assert {form.library for form in forms} <= {JAVA, CONFLUENT, KAFKA_PYTHON, *known_clients()}
+    assert {form.library for form in forms} <= {JAVA, STREAMS, CONNECT, CONFLUENT, KAFKA_PYTHON, *known_clients()}
     assert isinstance(story.expect(parameters).diagnosis, str)
 
 
@@ -138,6 +149,42 @@ def test_truth_is_json_with_the_members():
     assert (truth["broker_lines"], len(truth["events"])) == (["a line"], 2)
 
 
+def run_of(*events: dict[str, Any], broker_lines: tuple[str, ...] = ()) -> StoryRun:
+    """A run of the group `orders` that ended at 100."""
+    return StoryRun("zombie", False, 1, "4.3.1", CONFLUENT, {}, "orders", "t", 0, 100, 0, events, broker_lines)
+
+
+_FAILED = "Member {} in group orders has failed, removing it from the group"
+_FENCED = "[GroupId orders] Member {} fenced from the group because the member session expired."
+
+
+@pytest.mark.parametrize("line", [_FAILED, _FENCED])
+def test_who_is_lost_without_a_reason_makes_a_play_void(line: str):
+    """Culprits and whoever was touched may be lost, by the classic and the newer protocol; nobody else may."""
+    in_group = [told("assigned", name, member_id=f"{name}-id") for name in ("culprit", "touched", "innocent")]
+    touched = {**told("signal", "touched"), "process": ""}
+    lost = run_of(*in_group, touched, broker_lines=tuple(line.format(f"{each['name']}-id") for each in in_group))
+    assert innocents_lost(lost, ["culprit"]) == ["innocent"]
+    assert innocents_lost(run_of(*in_group, touched), ["culprit"]) == []
+
+
+@pytest.mark.parametrize(
+    ("topic", "key", "at_ms", "kept"),
+    [
+        ("__consumer_offsets", b"\x00\x02\x00\x06orders", 100, True),
+        ("__consumer_offsets", b"\x00\x01\x00\x06orders\x00\x01t\x00\x00\x00\x00", 100, True),
+        ("__consumer_offsets", b"\x00\x02\x00\x08orders-2", 100, False),
+        ("__consumer_offsets", b"\x00\x02\x00\x06orders", 101, False),
+        (METRICS_TOPIC, b"orders", 50, True),
+        (METRICS_TOPIC, b"orders-2", 50, False),
+    ],
+)
+def test_of_what_many_share_a_play_keeps_its_own(topic: str, key: bytes, at_ms: int, kept: bool):
+    """Lines about its group, until its clients are killed."""
+    line = json.dumps({"topic": topic, "key_hex": key.hex(), "timestamp_ms": at_ms})
+    assert belongs(line, run_of()) is kept
+
+
 def test_wanted_recordings_are_read():
     """Story, form and seed; then the broker's version, and whether clients report."""
     wanted = read_wanted("idle_lock:cured:7:4.3.1:no-metrics")
@@ -162,15 +209,18 @@ def test_an_unknown_story_names_the_known_ones():
         find_story("idle")
 
 
-RECORDINGS = Path(__file__).parents[1] / "golden" / "stories"
+GOLDEN = Path(__file__).parents[1] / "golden"
+RECORDINGS = (GOLDEN / "stories", GOLDEN / "families")
+TRUTHS = sorted(path for folder in RECORDINGS for path in folder.glob("*.truth.json"))
 
 
-def test_the_index_is_up_to_date():
+@pytest.mark.parametrize("folder", RECORDINGS, ids=lambda folder: folder.name)
+def test_the_index_is_up_to_date(folder: Path):
     """What the index says of the recordings is what their truths say."""
-    assert (RECORDINGS / INDEX).read_text() == render_index(RECORDINGS)
+    assert (folder / INDEX).read_text() == render_index(folder)
 
 
-@pytest.mark.parametrize("truth", sorted(RECORDINGS.glob("*.truth.json")), ids=lambda path: path.name.split(".")[0])
+@pytest.mark.parametrize("truth", TRUTHS, ids=lambda path: path.name.removesuffix(".truth.json"))
 def test_a_recording_is_about_its_story(truth: Path):
     """There is one, it is small, it holds the story's group only, and the prober's word as well as the log's."""
     said = json.loads(truth.read_text())

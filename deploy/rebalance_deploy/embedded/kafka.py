@@ -276,10 +276,11 @@ class EmbeddedKafka:
 def render_properties(node: int, port: int, controller_port: int, data: Path, config: Mapping[str, str]) -> str:
     """Return a broker's server.properties: the defaults, `config` over them, its id, ports and directory over both.
 
-    Listeners that `config` names stand beside the plain one.
+    Listeners that `config` names stand beside the plain one; `advertised.listeners` are other addresses of theirs.
     """
-    listeners = f"{config['listeners']}," if "listeners" in config else ""
-    plain = f"{listeners}PLAINTEXT://127.0.0.1:{port}"
+    plain = f"PLAINTEXT://127.0.0.1:{port}"
+    listeners = ",".join((config["listeners"], plain)) if "listeners" in config else plain
+    advertised = ",".join((config["advertised.listeners"], plain)) if "advertised.listeners" in config else listeners
     controls = node == _CONTROLLER
     settings = {
         **_DEFAULTS,
@@ -287,8 +288,8 @@ def render_properties(node: int, port: int, controller_port: int, data: Path, co
         "process.roles": "broker,controller" if controls else "broker",
         "node.id": str(node),
         "controller.quorum.voters": f"{_CONTROLLER}@127.0.0.1:{controller_port}",
-        "listeners": f"{plain},CONTROLLER://127.0.0.1:{controller_port}" if controls else plain,
-        "advertised.listeners": plain,
+        "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller_port}" if controls else listeners,
+        "advertised.listeners": advertised,
         "log.dirs": str(data),
     }
     return "".join(f"{key}={value}\n" for key, value in settings.items())

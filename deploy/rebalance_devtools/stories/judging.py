@@ -43,13 +43,7 @@ def _mistakes_of_cause(run: StoryRun, expected: Expected, causes: list[Finding])
         yield f"{expected.diagnosis} is not the primary cause"
     if expected.variant is not None and expected.variant not in {each.variant for each in causes}:
         yield f"the variant is {[each.variant for each in causes]}, not {expected.variant}"
-    named = {member.member_id for each in causes for member in each.subject.members if member.member_id}
-    for name in expected.culprits:
-        if not named & set(run.member_ids(name)):
-            yield f"{name} ({run.member_ids(name)}) is not named; named are {sorted(named)}"
-    innocent = {each for name in _others(run, expected) for each in run.member_ids(name)}
-    if expected.culprits and named & innocent:
-        yield f"{sorted(named & innocent)} are named and did nothing"
+    yield from mistakes_of_subject(run, expected, causes)
     said = [advice for each in causes for advice in each.advice]
     for wanted in expected.advice:
         values = [advice.proposed for advice in said if advice.parameter == wanted.parameter]
@@ -57,6 +51,17 @@ def _mistakes_of_cause(run: StoryRun, expected: Expected, causes: list[Finding])
             yield f"{wanted} is not advised: {values or [advice.parameter for advice in said]}"
     if expected.upgrade_to and not any(each.parameter == "upgrade" for each in said):
         yield f"no upgrade of {expected.upgrade_of} to {expected.upgrade_to} is advised"
+
+
+def mistakes_of_subject(run: StoryRun, expected: Expected, causes: Iterable[Finding]) -> Iterator[str]:
+    """Hold the members that findings name against the culprits: all of them, and nobody else."""
+    named = {member.member_id for each in causes for member in each.subject.members if member.member_id}
+    for name in expected.culprits:
+        if not named & set(run.member_ids(name)):
+            yield f"{name} ({run.member_ids(name)}) is not named; named are {sorted(named)}"
+    innocent = {each for name in _others(run, expected) for each in run.member_ids(name)}
+    if expected.culprits and named & innocent:
+        yield f"{sorted(named & innocent)} are named and did nothing"
 
 
 def _others(run: StoryRun, expected: Expected) -> set[str]:

@@ -15,29 +15,50 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from rebalance_deploy import jars
 from rebalance_deploy.broker_log import read_truth
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.jdk import find_java
+from rebalance_deploy.ports import find_free_port
 from rebalance_deploy.processes import ChildProcess
 from rebalance_devtools.clients import client_environment
+from rebalance_devtools.stories import apps
+from rebalance_devtools.stories.network import Fault, Network
 from rebalance_devtools.stories.stage import Stage, find_coordinator, open_stage
-from rebalance_devtools.stories.story import CONFLUENT, JAVA, ClientSpec, Event, Parameters, Story
+from rebalance_devtools.stories.story import (
+    AIOKAFKA,
+    CONFLUENT,
+    CONNECT,
+    JAVA,
+    STREAMS,
+    ClientSpec,
+    Event,
+    Parameters,
+    Story,
+)
 
 T = TypeVar("T")
 Hear = Callable[[Event], None]
 
 _PROGRAMS = Path(__file__).parent / "programs"
 _JAVA_OPTIONS = ("-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+_CONNECT_OPTIONS = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _LISTEN_SECONDS = 0.1
 _STOP_SECONDS = 15.0
 
@@ -99,6 +120,8 @@ class Play:
     _clients: dict[str, _Client] = field(default_factory=dict)
     _past: list[_Client] = field(default_factory=list)
     _traffic: list[_Traffic] = field(default_factory=list)
+    _hosts: dict[str, str] = field(default_factory=dict)
+    _rest_ports: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.topic = f"t-{self.group}"
@@ -123,6 +146,7 @@ class Play:
         """Give the play's topic more partitions."""
         for future in self.admin.create_partitions([NewPartitions(self.topic, partitions)]).values():
             future.result(30)
+        self.tell("", "topic_grown", partitions=partitions)
 
     def fill(self, records: int, *, partitions: int) -> None:
         """Write records to the topic's partitions in turn, and return when the brokers have them."""
@@ -130,6 +154,29 @@ class Play:
         for number in range(records):
             producer.produce(self.topic, value=b"x" * 20, partition=number % partitions)
         producer.flush(30)
+
+    def write(self, value: bytes, *, partition: int) -> None:
+        """Write one record to the play's topic, and return when the broker has it."""
+        producer = Producer({"bootstrap.servers": self.stage.bootstrap, "log_level": 0})
+        producer.produce(self.topic, value=value, partition=partition)
+        producer.flush(30)
+        self.tell("", "written", partition=partition)
+
+    def ends(self) -> dict[int, int]:
+        """Return the end offset of each partition of the play's topic."""
+        partitions = self.admin.list_topics(self.topic, timeout=30).topics[self.topic].partitions
+        consumer = Consumer(
+            {"bootstrap.servers": self.stage.bootstrap, "group.id": f"{self.group}-ends", "log_level": 0}
+        )
+        with closing(consumer):
+            places = {number: TopicPartition(self.topic, number) for number in partitions}
+            return {number: consumer.get_watermark_offsets(place, timeout=30)[1] for number, place in places.items()}
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic."""
+        for future in self.admin.delete_topics([name]).values():
+            future.result(30)
+        self.tell("", "topic_deleted", topic=name)
 
     def traffic(self, *, per_second: float, partitions: int, name: str | None = None, value: bytes = b"x") -> _Traffic:
         """Write records at a steady rate, partitions in turn, until the traffic's `stop` or the play's end."""
@@ -147,13 +194,29 @@ class Play:
 
     # --- clients ---
 
-    def start(self, name: str, form: ClientSpec | None = None, *, group: str | None = None, **program: Any) -> None:
-        """Start a client of the form that is played, or of another one; `program` goes over what its program does."""
+    def start(
+        self,
+        name: str,
+        form: ClientSpec | None = None,
+        *,
+        group: str | None = None,
+        host: str | None = None,
+        **program: Any,
+    ) -> None:
+        """Start a client of the form that is played, or of another one; `program` goes over what its program does.
+
+        With a host, an address of loopback, the client goes through the stage's network, now and later.
+        """
         chosen = form or self.form
         chosen = replace(chosen, program={**chosen.program, **program})
+        if host is not None:
+            self._hosts[name] = host
+            self.network.place(self.client_id(name), host)
         command, path = self._command(name, chosen, group or self.group)
         log = self.directory / f"{name}-{len(self._past) + len(self._clients)}.jsonl"
-        env = {**os.environ, "PYTHONPATH": str(path)} if path else None
+        # The pinned client goes before whatever else this process finds.
+        found = [str(path), *filter(None, [os.environ.get("PYTHONPATH")])]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(found)} if path else None
         process = ChildProcess(command, log_path=log, env=env, cwd=self.directory)
         if name in self._clients:
             self._past.append(self._clients[name])
@@ -161,6 +224,7 @@ class Play:
 
     def leave(self, name: str) -> None:
         """Let a client close in order."""
+        self.tell(name, "closing")
         self._dismiss(name).terminate(_STOP_SECONDS)
 
     def kill(self, name: str) -> None:
@@ -188,6 +252,10 @@ class Play:
     def _command(self, name: str, form: ClientSpec, group: str) -> tuple[list[str | Path], Path | None]:
         if form.library == JAVA:
             return self._java_command(name, form, group), None
+        if form.library == STREAMS:
+            return self._streams_command(name, form, group), None
+        if form.library == CONNECT:
+            return self._connect_command(name, form, group), None
         module = _module_of(form.library)
         path = client_environment(form.library) if form.library[-1].isdigit() else None
         text = json.dumps(self._python_spec(name, form, group, module))
@@ -195,9 +263,9 @@ class Play:
 
     def _java_command(self, name: str, form: ClientSpec, group: str) -> list[str | Path]:
         settings = {
-            "bootstrap.servers": self.stage.bootstrap,
+            "bootstrap.servers": self._bootstrap(name),
             "group.id": group,
-            "client.id": name,
+            "client.id": self.client_id(name),
             "auto.offset.reset": "earliest",
             **form.settings,
             **{f"program.{key}": value for key, value in form.program.items()},
@@ -212,6 +280,42 @@ class Play:
         ]
         return [*head, name, self.topic, *(f"{key}={value}" for key, value in settings.items())]
 
+    def _streams_command(self, name: str, form: ClientSpec, group: str) -> list[str | Path]:
+        settings = {
+            "bootstrap.servers": self.stage.bootstrap,
+            "application.id": group,
+            "client.id": name,
+            "state.dir": self.directory / f"{name}.state",
+            **form.settings,
+        }
+        program = _PROGRAMS / "StreamsApp.java"
+        java: list[str | Path] = [find_java().executable, *_JAVA_OPTIONS, "-cp", apps.classpath("streams"), program]
+        return [*java, name, self.topic, *(f"{key}={value}" for key, value in settings.items())]
+
+    def _connect_command(self, name: str, form: ClientSpec, group: str) -> list[str | Path]:
+        converter = "org.apache.kafka.connect.storage.StringConverter"
+        settings = {
+            "bootstrap.servers": self.stage.bootstrap,
+            "group.id": group,
+            "client.id": name,
+            "key.converter": converter,
+            "value.converter": converter,
+            **{f"{what}.storage.topic": f"{self.topic}-{what}" for what in ("config", "offset", "status")},
+            **{f"{what}.storage.replication.factor": 1 for what in ("config", "offset", "status")},
+            "offset.storage.partitions": 1,
+            "status.storage.partitions": 1,
+            "listeners": f"http://127.0.0.1:{self.rest_port(name)}",
+            **form.settings,
+        }
+        file = self.directory / f"{name}.properties"
+        file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        main = "org.apache.kafka.connect.cli.ConnectDistributed"
+        return [find_java().executable, *_CONNECT_OPTIONS, "-cp", apps.classpath("connect"), main, file]
+
+    def rest_port(self, name: str) -> int:
+        """Return the port at which a Connect worker answers, the same every time."""
+        return self._rest_ports.setdefault(name, find_free_port())
+
     def _python_spec(self, name: str, form: ClientSpec, group: str, module: str) -> dict[str, Any]:
         common = {"name": name, **form.program}
         if module == "consume_pykafka":
@@ -224,12 +328,52 @@ class Play:
                 "settings": settings,
             }
         if module == "consume_confluent":
-            known = {"bootstrap.servers": self.stage.bootstrap, "group.id": group, "client.id": name}
+            known = {"bootstrap.servers": self._bootstrap(name), "group.id": group, "client.id": self.client_id(name)}
             settings = {**known, "auto.offset.reset": "earliest", **form.settings}
             return {"topics": [self.topic], **common, "settings": settings, "metrics_topic": self.metrics_topic}
-        known = {"bootstrap_servers": self.stage.bootstrap, "group_id": group, "auto_offset_reset": "earliest"}
-        settings = {**known, "client_id": name, **form.settings}
+        known = {"bootstrap_servers": self._bootstrap(name), "group_id": group, "auto_offset_reset": "earliest"}
+        settings = {**known, "client_id": self.client_id(name), **form.settings}
+        if module == "consume_aiokafka":
+            return {**common, "topic": self.topic, "settings": settings}
         return {**common, "topic": self.topic, "settings": settings, "metrics_topic": self.metrics_topic}
+
+    def _bootstrap(self, name: str) -> str:
+        return self.network.bootstrap if name in self._hosts else self.stage.bootstrap
+
+    # --- faults of the stage ---
+
+    @property
+    def network(self) -> Network:
+        """The stage's network. Raises UserError where all connect directly."""
+        if self.stage.network is None:
+            raise UserError(f"story {self.story.id} needs a stage with a network")
+        return self.stage.network
+
+    def client_id(self, name: str) -> str:
+        """Return a client's id; on a network that many plays share it has to be one of its own."""
+        return f"{self.group}-{name}" if name in self._hosts else name
+
+    def disturb(self, name: str, fault: Fault, **how: float) -> None:
+        """Change what the network does to a client that was started with a host."""
+        self.network.set_fault(self.client_id(name), fault, **how)
+        self.tell(name, "network", fault=fault.value, **how)
+
+    def deny(self, kind: ResourceType, resource: str, host: str) -> None:
+        """Take the permission to read a group or a topic away from a host.
+
+        Where there is any rule, who is allowed nothing may do nothing; so all others are allowed what they did.
+        """
+        rules = [
+            AclBinding(kind, resource, ResourcePatternType.LITERAL, "User:*", whence, operation, permission)
+            for whence, operation, permission in (
+                ("*", AclOperation.ALL, AclPermissionType.ALLOW),
+                (host, AclOperation.READ, AclPermissionType.DENY),
+            )
+        ]
+        for rule in rules:
+            for future in self.admin.create_acls([rule]).values():
+                future.result(30)
+        self.tell("", "denied", kind=kind.name, resource=resource, host=host)
 
     # --- hearing and waiting ---
 
@@ -424,6 +568,8 @@ _PACKAGE = "rebalance_devtools.stories.programs"
 def _module_of(library: str) -> str:
     if library.startswith("pykafka"):
         return "consume_pykafka"
+    if library == AIOKAFKA:
+        return "consume_aiokafka"
     return "consume_confluent" if library == CONFLUENT else "consume_kafka_python"
 
 

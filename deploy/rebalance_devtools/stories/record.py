@@ -3,8 +3,10 @@
     python -m rebalance_devtools.stories.record DIRECTORY idle_lock:sick:1 join_barrier:cured:1 …
 
 Receives names STORY:FORM:SEED[:VERSION][:no-metrics]; hands on `<story>-<form>….jsonl`, the recording, and
-`<story>-<form>….truth.json`, what the clients and the brokers' log say happened. The prober runs as it does by
-default. No stream runs; its only word that the prober needs, which topics the group uses, is written in its name.
+`<story>-<form>….truth.json`, what the clients and the brokers' log say happened. Stories that can share a broker are
+played together, a few at a time, under one prober and one recorder; of each only its own group's records are kept. The
+prober runs as it does by default. No stream runs; its only word that the prober needs, which topics the group uses, is
+written in its name.
 """
 
 from __future__ import annotations
@@ -12,18 +14,21 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import re
 import shutil
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from rebalance_contract import CommitActivity, GroupSnapshot, Member, TopicCommits, encode
@@ -32,19 +37,28 @@ from rebalance_deploy.processes import ChildProcess
 from rebalance_deploy.topics import create_topics
 from rebalance_devtools.stories.play import StoryRun, playing
 from rebalance_devtools.stories.programme import find_story
-from rebalance_devtools.stories.stage import Stage, open_stage
+from rebalance_devtools.stories.stage import Stage, open_shared_stage, open_stage
 from rebalance_devtools.stories.story import CONFLUENT, KAFKA_PYTHON, Event, Story
 from rebalance_streaming.config import StreamConfig
+from rebalance_streaming.replay import OFFSETS_TOPIC
 
 METRICS_TOPIC = f"{StreamConfig().topic_prefix}client-metrics"
 
 #: The table of a folder's recordings.
 INDEX = "INDEX.md"
+#: The plays that were not kept, one JSON object per line, and why.
+VOID = "void.jsonl"
 
 _READY_SECONDS = 60.0
 #: After the outcome: what the prober still has to say of it, and the records on their way.
 _LINGER_SECONDS = 8.0
 _LARGEST_PLAIN_BYTES = 400_000
+#: Most plays wait most of the time.
+_AT_ONCE = 7
+#: What brokers say of a member whose session or poll limit is over: `has failed` in the classic protocol.
+_REMOVED = re.compile(r"[Mm]ember (\S+) (?:in group \S+ )?(?:has failed|fenced from the group because)")
+#: Events of clients after which they may be lost.
+_DONE_TO_CLIENTS = ("killed", "signal", "network", "dies", "disk_full")
 #: Events of which only the first and the last of an uninterrupted run are kept.
 _THINNED = ("records", "committed", "processed")
 
@@ -108,6 +122,87 @@ def record(wanted: Wanted, target: Path, say: Callable[[str], None]) -> StoryRun
     say(f"{wanted.file_name}: {len(lines)} records, {run.symptoms} symptoms, {seconds:.0f} s")
     shutil.rmtree(directory, ignore_errors=True)
     return run
+
+
+def record_together(several: Sequence[Wanted], target: Path, say: Callable[[str], None]) -> list[str]:
+    """Play many on one broker, write each as soon as it is over, and return the names of those that failed.
+
+    All have the same Kafka version. One in which a client was lost to which nothing was done is not kept: the machine
+    was too busy, and what happened is not what the script says.
+    """
+    directory = Path(tempfile.mkdtemp(prefix="stories-"))
+    say(f"playing {len(several)} in {directory}")
+    with (
+        open_shared_stage(directory, kafka_version=several[0].kafka_version, seed=several[0].seed) as stage,
+        ThreadPoolExecutor(_AT_ONCE) as pool,
+    ):
+        _prepare(stage, (METRICS_TOPIC,))
+        with _probing(stage, directory), _recording(stage, directory, (METRICS_TOPIC,)):
+            futures = {
+                wanted.file_name: pool.submit(_record_shared, stage, wanted, directory, target, say)
+                for wanted in several
+            }
+            failed = [name for name, future in futures.items() if not future.result()]
+    shutil.rmtree(directory, ignore_errors=True)
+    return failed
+
+
+def _record_shared(stage: Stage, wanted: Wanted, directory: Path, target: Path, say: Callable[[str], None]) -> bool:
+    """Play one story as a group of many and write it; false if it came to nothing."""
+    try:
+        with playing(
+            wanted.story,
+            stage,
+            cured=wanted.cured,
+            seed=wanted.seed,
+            directory=directory / wanted.file_name,
+            metrics_topic=METRICS_TOPIC if wanted.metrics else None,
+            group=wanted.group,
+            prepare=lambda play: tell_interest(stage.bootstrap, wanted.story, play.group),
+        ) as play:
+            play.await_seconds(_LINGER_SECONDS)
+            run = play.run()
+    except (UserError, KafkaException) as error:
+        _note_void(target, wanted, str(error).splitlines()[0])
+        say(f"{wanted.file_name}: {error}")
+        return False
+    lost = innocents_lost(run, wanted.story.expect(run.parameters).culprits)
+    if lost:
+        _note_void(target, wanted, f"{', '.join(lost)} lost without anything being done to them")
+        say(f"{wanted.file_name}: void, {', '.join(lost)} were lost without anything being done to them")
+        return False
+    lines = [line for line in _keep(directory / "recording.jsonl") if belongs(line, run)]
+    target.mkdir(parents=True, exist_ok=True)
+    _write(target, wanted.file_name, lines, run, largest_plain_bytes=0)
+    say(f"{wanted.file_name}: {len(lines)} records, {(run.ended_ms - run.started_ms) / 1000:.0f} s")
+    return True
+
+
+def _note_void(target: Path, wanted: Wanted, reason: str) -> None:
+    """Write down that a play came to nothing: who counts the others must know."""
+    target.mkdir(parents=True, exist_ok=True)
+    with (target / VOID).open("a") as file:
+        file.write(json.dumps({"name": wanted.file_name, "reason": reason}) + "\n")
+
+
+def innocents_lost(run: StoryRun, culprits: Iterable[str]) -> list[str]:
+    """Return the clients that the broker removed although nothing was done to them, by their names."""
+    removed = {match[1] for line in run.broker_lines if (match := _REMOVED.search(line))}
+    touched = {*culprits, *(event["name"] for event in run.events if event["event"] in _DONE_TO_CLIENTS)}
+    names = dict.fromkeys(event["name"] for event in run.events if event["name"])
+    return [name for name in names if name not in touched and removed & set(run.member_ids(name))]
+
+
+def belongs(line: str, run: StoryRun) -> bool:
+    """Whether a recorded line is about a run's group, and of its time: at its end its clients were killed.
+
+    Every key of the offsets topic begins with its type and the group, a key of other topics with the group.
+    """
+    fields = json.loads(line)
+    key = bytes.fromhex(fields["key_hex"] or "")
+    if fields["topic"] == OFFSETS_TOPIC:
+        key = key[4 : 4 + int.from_bytes(key[2:4], "big")]
+    return key.decode(errors="replace") == run.group and int(fields["timestamp_ms"]) <= run.ended_ms
 
 
 def _record_on(stage: Stage, wanted: Wanted, directory: Path) -> StoryRun:
@@ -192,11 +287,13 @@ def _keep(path: Path) -> Iterator[str]:
             yield line
 
 
-def _write(target: Path, name: str, lines: list[str], run: StoryRun) -> None:
+def _write(
+    target: Path, name: str, lines: list[str], run: StoryRun, *, largest_plain_bytes: int = _LARGEST_PLAIN_BYTES
+) -> None:
     for old in (target / f"{name}.jsonl", target / f"{name}.jsonl.gz"):
         old.unlink(missing_ok=True)
     data = ("\n".join(lines) + "\n").encode()
-    if len(data) > _LARGEST_PLAIN_BYTES:
+    if len(data) > largest_plain_bytes:
         with gzip.GzipFile(target / f"{name}.jsonl.gz", "wb", mtime=0) as file:
             file.write(data)
     else:
@@ -270,12 +367,17 @@ def main(arguments: list[str]) -> int:
     """Make the recordings named; one that fails does not keep the others back."""
     target, *names = arguments
     failed = 0
-    for name in names:
+    wanted = [read_wanted(name) for name in names]
+    for each in wanted:
         try:
-            record(read_wanted(name), Path(target), _say)
+            if not each.story.shared:
+                record(each, Path(target), _say)
         except UserError as error:
-            _say(f"{name}: {error}")
+            _say(f"{each.file_name}: {error}")
             failed += 1
+    shared = sorted((each for each in wanted if each.story.shared), key=lambda each: each.kafka_version)
+    for _, several in groupby(shared, key=lambda each: each.kafka_version):
+        failed += len(record_together(list(several), Path(target), _say))
     Path(target, INDEX).write_text(render_index(Path(target)))
     return 1 if failed else 0
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rebalance_deploy.embedded.kafka import EmbeddedKafka
+from rebalance_devtools.stories.acting import calm, join, open_group
 from rebalance_devtools.stories.play import Play
 from rebalance_devtools.stories.story import CONFLUENT, KAFKA_PYTHON, ClientSpec, Event, Expected, Parameters, Story
 
@@ -89,45 +90,20 @@ def _scene(
     )
 
 
-def _calm(play: Play) -> None:
-    play.await_seconds(play.parameters["calm_ms"] / 1000)
-
-
-def _open(play: Play, *names: str, form: ClientSpec | None = None, **program: Any) -> None:
-    """Make the topic, let records come, and start clients until all of them own something and nothing moves."""
-    partitions = play.parameters["partitions"]
-    play.create_topic(partitions)
-    play.traffic(per_second=play.parameters["records_per_second"], partitions=partitions)
-    for name in names:
-        play.start(name, form, **program)
-    for name in names:
-        play.await_told(name, "records")
-    _calm(play)
-
-
-def _join(play: Play, *names: str, **program: Any) -> None:
-    """Start clients and wait until each was assigned something since."""
-    before = {name: len(play.told(name, "assigned")) for name in names}
-    for name in names:
-        play.start(name, **program)
-    for name in names:
-        play.await_told(name, "assigned", times=before[name] + 1)
-
-
 def member_crash(play: Play) -> None:
     """One of three is killed and stays away."""
-    _open(play, "m1", "m2", "m3")
+    open_group(play, "m1", "m2", "m3")
     generation = play.generation
     play.kill("m2")
     play.await_generation(generation, _EXPIRY_SECONDS)
-    _calm(play)
+    calm(play)
 
 
 def process_pause(play: Play) -> None:
     """A process with two consumers stands still for longer than the session, twice, and goes on."""
-    _open(play, "other")
-    _join(play, "paused", members=2)
-    _calm(play)
+    open_group(play, "other")
+    join(play, "paused", members=2)
+    calm(play)
     for _ in range(2):
         generation = play.generation
         play.signal("paused", signal.SIGSTOP)
@@ -136,40 +112,40 @@ def process_pause(play: Play) -> None:
         generation = play.generation
         play.signal("paused", signal.SIGCONT)
         play.await_generation(generation, _EXPIRY_SECONDS)
-        _calm(play)
+        calm(play)
 
 
 def rolling_deploy(play: Play) -> None:
     """Four instances are replaced one after the other, in order."""
     names = [f"m{number}" for number in range(1, 5)]
-    _open(play, *names)
+    open_group(play, *names)
     for name in names:
         play.leave(name)
         play.await_seconds(2)
-        _join(play, name)
+        join(play, name)
         play.await_seconds(_SETTLE_SECONDS)
-    _calm(play)
+    calm(play)
 
 
 def scale_out(play: Play) -> None:
     """From two members to four."""
-    _open(play, "m1", "m2")
-    _join(play, "m3", "m4")
-    _calm(play)
+    open_group(play, "m1", "m2")
+    join(play, "m3", "m4")
+    calm(play)
 
 
 def scale_in(play: Play) -> None:
     """From four members to two."""
-    _open(play, "m1", "m2", "m3", "m4")
+    open_group(play, "m1", "m2", "m3", "m4")
     for name in ("m3", "m4"):
         play.leave(name)
         play.await_seconds(_SETTLE_SECONDS)
-    _calm(play)
+    calm(play)
 
 
 def crash_loop(play: Play) -> None:
     """A member dies a few seconds after each start, and is started again after longer and longer pauses."""
-    _open(play, "m1", "m2")
+    open_group(play, "m1", "m2")
     for pause_seconds in (2, 4, 8, 16):
         before = len(play.told("m3", "assigned"))
         play.start("m3", exit_after_ms=11_000)
@@ -177,24 +153,24 @@ def crash_loop(play: Play) -> None:
         play.wait(lambda before=before: len(play.told("m3", "assigned")) > before, "m3 to be in")  # type: ignore[misc]
         play.wait(lambda: not play.is_running("m3"), "m3 to die")
         play.await_seconds(pause_seconds)
-    _calm(play)
+    calm(play)
 
 
 def short_lived_consumers(play: Play) -> None:
     """A job opens a consumer, reads for a few seconds and closes it, again and again."""
-    _open(play, "m1", "m2")
+    open_group(play, "m1", "m2")
     for number in range(7):
         job = f"job{number}"
-        _join(play, job)
+        join(play, job)
         play.await_seconds(4)
         play.leave(job)
         play.await_seconds(3)
-    _calm(play)
+    calm(play)
 
 
 def static_id_conflict(play: Play) -> None:
     """Two processes share an instance id; each is started again when the other fenced it."""
-    _open(play, "m1")
+    open_group(play, "m1")
     shared = ClientSpec(CONFLUENT, {**play.form.settings, "group.instance.id": "worker-1"})
     names = ("host-a", "host-b")
     play.start(names[0], shared)
@@ -205,31 +181,31 @@ def static_id_conflict(play: Play) -> None:
         play.start(newcomer, shared)
         play.wait(lambda fenced=fenced: not play.is_running(fenced), f"{fenced} to be fenced")  # type: ignore[misc]
         play.await_seconds(4)
-    _calm(play)
+    calm(play)
 
 
 def ungraceful_shutdown(play: Play) -> None:
     """Each of three instances is killed and started again at once: the newcomers wait for the ghosts' sessions."""
     names = ("m1", "m2", "m3")
-    _open(play, *names)
+    open_group(play, *names)
     for name in names:
         play.kill(name)
-        _join(play, name)
-        _calm(play)
+        join(play, name)
+        calm(play)
 
 
 def poll_overrun(play: Play) -> None:
     """A member stands still for longer than its max.poll.interval, twice."""
-    _open(play, "m1")
+    open_group(play, "m1")
     overrun = ClientSpec(CONFLUENT, {**play.form.settings, "max.poll.interval.ms": play.parameters["max_poll_ms"]})
     play.start("m2", overrun, stall_ms=play.parameters["max_poll_ms"] + 8_000)
     play.await_told("m2", "records")
-    _calm(play)
+    calm(play)
     for _ in range(2):
         before = len(play.told("m2", "assigned"))
         play.signal("m2", signal.SIGUSR1)
         play.wait(lambda before=before: len(play.told("m2", "assigned")) > before, "m2 to be back", 90)  # type: ignore[misc]
-        _calm(play)
+        calm(play)
 
 
 def coordinator_restart(play: Play) -> None:
@@ -250,7 +226,7 @@ def _fail_over(play: Play, stop: Callable[[EmbeddedKafka, int], None]) -> None:
         play.start(name)
     for name in ("m1", "m2"):
         play.await_told(name, "records")
-    _calm(play)
+    calm(play)
     kafka, node = play.stage.kafka, play.coordinator()
     assert kafka is not None
     stop(kafka, node)
@@ -258,29 +234,29 @@ def _fail_over(play: Play, stop: Callable[[EmbeddedKafka, int], None]) -> None:
     play.await_seconds(20)
     kafka.start(node)
     play.tell("", "broker_started", node=node)
-    _calm(play)
+    calm(play)
 
 
 def reconciliation_stuck(play: Play) -> None:
     """A KIP-848 member takes half a minute to give partitions up when another one joins."""
-    _open(play, "slow", revoke_ms=30_000)
+    open_group(play, "slow", revoke_ms=30_000)
     play.start("waiting")
     play.await_told("slow", "revoked", seconds=90)
     play.await_told("waiting", "records", seconds=60)
-    _calm(play)
+    calm(play)
 
 
 def subscription_change(play: Play) -> None:
     """Both members subscribe to one more topic."""
     extra = f"{play.topic}-more"
     play.create_topic(2, name=extra)
-    _open(play, "m1", "m2", later_topics=[play.topic, extra])
+    open_group(play, "m1", "m2", later_topics=[play.topic, extra])
     for name in ("m1", "m2"):
         generation = play.generation
         play.signal(name, signal.SIGUSR2)
         play.await_generation(generation)
         play.await_seconds(_SETTLE_SECONDS)
-    _calm(play)
+    calm(play)
 
 
 def shared_group_id(play: Play) -> None:
@@ -288,29 +264,29 @@ def shared_group_id(play: Play) -> None:
     other = f"{play.topic}-other"
     play.create_topic(3, name=other)
     play.traffic(per_second=5, partitions=3, name=other)
-    _open(play, "orders-1", "orders-2")
-    _join(play, "billing-1", "billing-2", topics=[other])
+    open_group(play, "orders-1", "orders-2")
+    join(play, "billing-1", "billing-2", topics=[other])
     for name in ("billing-1", "billing-2"):
         play.leave(name)
-        _join(play, name, topics=[other])
+        join(play, name, topics=[other])
         play.await_seconds(_SETTLE_SECONDS)
-    _calm(play)
+    calm(play)
 
 
 def topic_metadata_change(play: Play) -> None:
     """The topic gets more partitions."""
-    _open(play, "m1", "m2")
+    open_group(play, "m1", "m2")
     generation = play.generation
     play.grow_topic(play.parameters["partitions"] + 4)
     play.await_generation(generation)
-    _calm(play)
+    calm(play)
 
 
 def stalled_consumer(play: Play) -> None:
     """A member goes on polling and heartbeating but gets nothing more: its partitions are paused for ever."""
     interval = {"max.poll.interval.ms": play.parameters["max_poll_ms"]}
     # A standstill shorter than max.poll.interval might be a batch.
-    _open(play, "m1", "m2", form=ClientSpec(CONFLUENT, {**play.form.settings, **interval}))
+    open_group(play, "m1", "m2", form=ClientSpec(CONFLUENT, {**play.form.settings, **interval}))
     play.signal("m2", signal.SIGUSR2)
     play.await_seconds(120)
 
@@ -324,7 +300,7 @@ def healthy(play: Play) -> None:
         play.start(name)
     for name in ("m1", "m2"):
         play.await_told(name, "records")
-    _calm(play)
+    calm(play)
     traffic.stop()
     play.await_seconds(60)
 

@@ -14,12 +14,13 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
 from rebalance_deploy.embedded.kafka import DEFAULT_VERSION, SHORT_SESSION, EmbeddedKafka
 from rebalance_deploy.errors import UserError
+from rebalance_devtools.stories.network import Network, open_network
 
 _FIND_COORDINATOR = 10
 #: While the offsets topic is being made, or its leader is away.
@@ -32,13 +33,17 @@ _AS_IN_PRODUCTION = {"group.initial.rebalance.delay.ms": "3000", "group.min.sess
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """`zookeeper` is empty where there is none. `kafka` is null unless the stage started its brokers itself."""
+    """`zookeeper` is empty where there is none. `kafka` is null unless the stage started its brokers itself.
+
+    `network` is another way to the one broker, with faults for single clients; null where all connect directly.
+    """
 
     bootstrap: str
     kafka_version: str
     broker_logs: tuple[Path, ...]
     zookeeper: str = ""
     kafka: EmbeddedKafka | None = None
+    network: Network | None = None
 
 
 @contextmanager
@@ -64,6 +69,24 @@ def open_stage(
         for number in range(brokers):
             find_coordinator(kafka.bootstrap, f"nobody-{number}")
         yield Stage(kafka.bootstrap, kafka_version, kafka.log_paths, kafka.zookeeper, kafka)
+
+
+#: Whoever has no rule against him may do everything.
+_AUTHORISED = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+    "super.users": "User:nobody",
+}
+
+
+@contextmanager
+def open_shared_stage(directory: Path, *, kafka_version: str = DEFAULT_VERSION, seed: int = 0) -> Iterator[Stage]:
+    """Start one broker that many plays share, each as a group: with a network, and with permissions to take away."""
+    with (
+        open_network(seed) as network,
+        open_stage(directory, kafka_version=kafka_version, config={**_AUTHORISED, **network.listener}) as stage,
+    ):
+        yield replace(stage, network=network)
 
 
 def find_coordinator(bootstrap: str, group: str) -> int:

@@ -21,6 +21,10 @@ Parameters = Mapping[str, int]
 Event = Mapping[str, Any]
 
 JAVA = "java"
+#: Kafka's own applications, whose settings are passed through.
+STREAMS = "kafka-streams"
+CONNECT = "kafka-connect"
+AIOKAFKA = "aiokafka-0.14.0"
 #: The kafka-python and the confluent-kafka this environment has, rather than a pinned old client.
 KAFKA_PYTHON = "kafka-python"
 CONFLUENT = "confluent-kafka"
@@ -30,8 +34,9 @@ CONFLUENT = "confluent-kafka"
 class ClientSpec:
     """A client library and how it is used.
 
-    `library` is `java` (the stage's own kafka-clients), `kafka-python` or `confluent-kafka` (this environment's), or
-    the name of a pinned old client. `settings` are the library's own; `program` is what the client program does.
+    `library` is `java` (the stage's own kafka-clients), `kafka-python` or `confluent-kafka` (this environment's),
+    `kafka-streams` or `kafka-connect` (Kafka's own applications), or the name of a pinned old client. `settings` are
+    the library's own; `program` is what the client program does.
     """
 
     library: str
@@ -52,15 +57,20 @@ class Advice:
 class Expected:
     """What the monitor must say of the sick form, and what it must not.
 
-    `diagnosis` and `secondary` are identifiers of the catalogue. `culprits` are names of clients of the play, whose
-    member ids the run tells; none means that any member may be named. `upgrade_of` is the library that is to be
-    upgraded, to at least `upgrade_to`.
+    `diagnosis` and `secondary` are identifiers of the catalogue; both must be said. `also` are further causes of the
+    same run, each of which must be said of its own rebalances. `accepted` tell of the same fault and may stand in the
+    place of `diagnosis` or beside it; `beside` are true too, but do not do in its place. `culprits` are names of
+    clients of the play, whose member ids the run tells; none means that any member may be named. `upgrade_of` is the
+    library that is to be upgraded, to at least `upgrade_to`.
     """
 
     diagnosis: str
     culprits: tuple[str, ...] = ()
     variant: str | None = None
     secondary: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    accepted: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
     advice: tuple[Advice, ...] = ()
     upgrade_of: str | None = None
     upgrade_to: str | None = None
@@ -76,7 +86,8 @@ class Story:
     any the cured one. `seconds` is how long the sick form takes at most, the stage's start aside. `brokers`,
     `broker_config` and `zookeeper` are what the stage needs; `moves_coordinator` keeps the group off the controller.
     `group_type` is the monitor's word for the kind of group that plays, `versions` are the brokers the clients work
-    with, the usual one first.
+    with, the usual one first. Where `shared`, it can be played beside others as one group of many on one broker, which
+    has a network whose faults the story may choose.
     """
 
     id: str
@@ -99,6 +110,7 @@ class Story:
     zookeeper: bool = False
     versions: tuple[str, ...] = ("3.9.2", "4.3.1")
     slow: bool = False
+    shared: bool = False
 
     def cast(self, parameters: Parameters, *, cured: bool) -> ClientSpec:
         """Return the client of the form that is played. Raises ValueError where there is no cured form."""

@@ -19,7 +19,7 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
  *
  * <p>java -cp JARS StoryClient.java NAME TOPIC program.key=value... key=value...; keys that begin with "program." are
  * for this program: poll_for_ms (after the first assignment it polls so long, then never again), record_ms (work on
- * each record), quick_batches and quick_record_ms (how many batches are quick at first, and how quick), commit (true:
+ * each record), revoke_ms (work when partitions are given up), quick_batches and quick_record_ms (how many batches are quick at first, and how quick), commit (true:
  * commitSync after each batch). All others are the client's. SIGTERM closes it in order.
  */
 public class StoryClient {
@@ -90,6 +90,15 @@ public class StoryClient {
         }
     }
 
+    /** Works where nothing may be thrown. */
+    private static void spend(long milliseconds) {
+        try {
+            work(milliseconds);
+        } catch (Exception interrupted) {
+            Thread.currentThread().interrupt();
+        }
+    }
+
     private static void commit() {
         try {
             consumer.commitSync();
@@ -110,6 +119,11 @@ public class StoryClient {
 
         @Override
         public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
+            long revokeMs = partitions.isEmpty() ? 0 : number("revoke_ms", 0);
+            if (revokeMs > 0) {
+                tell("revoking", places(partitions));
+                spend(revokeMs);
+            }
             tell("revoked", places(partitions));
         }
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NoReturn
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
@@ -26,7 +28,9 @@ class Spec:
     `work_ms` is spent on each record, `revoke_ms` in the callback that gives partitions up. With `commit` each record
     is committed after it. SIGUSR1 makes the program stand still for `stall_ms`. SIGUSR2 makes it subscribe to
     `later_topics` or, if there are none, pause its partitions: it goes on polling and gets nothing more. `members`
-    consumers run in this one process, polled in turn. After `exit_after_ms` it dies without closing, with exit code 1.
+    consumers run in this one process, polled in turn. After `exit_after_ms` it dies without closing, with exit code 1,
+    and so it does of a record whose value is `dies_of`. Each record is written to the file `output`, in `record_bytes`;
+    the disk is full at `disk_bytes`, and then the program dies or, with `waits_for_room`, tries again for ever.
     `metrics_topic` is where the project's reporter sends the clients' metrics; null for clients without it.
     """
 
@@ -39,6 +43,11 @@ class Spec:
     commit: bool = False
     members: int = 1
     exit_after_ms: int | None = None
+    dies_of: str | None = None
+    output: str | None = None
+    record_bytes: int = 100_000
+    disk_bytes: int = 1_000_000
+    waits_for_room: bool = False
     later_topics: list[str] = field(default_factory=list)
     metrics_topic: str | None = None
 
@@ -85,9 +94,26 @@ class Member:
         if message is None or message.error() is not None:
             return
         self._teller.tell_records([(message.topic() or "", message.partition() or 0, message.offset() or 0)])
+        if self._spec.dies_of is not None and message.value() == self._spec.dies_of.encode():
+            self._teller.tell("dies", partition=message.partition(), offset=message.offset())
+            die(1)
         time.sleep(self._spec.work_ms / 1000)
+        self._write()
         if self._spec.commit:
             self._commit()
+
+    def _write(self) -> None:
+        """Write a record down; where there is no room, die of it or wait for it."""
+        while self._spec.output is not None:
+            try:
+                with Path(self._spec.output).open("ab") as file:
+                    file.write(b"x" * self._spec.record_bytes)
+                    return
+            except OSError as error:
+                self._teller.tell("disk_full", error=error.strerror)
+                if not self._spec.waits_for_room:
+                    die(1)
+                time.sleep(1)
 
     def _note_error(self, error: KafkaError) -> None:
         # A fence that a commit ran into is told here only.
@@ -142,6 +168,9 @@ def main(text: str) -> None:
     teller = Teller(spec.name)
     stop_on_sigterm()
     on_signal(signal.SIGUSR1, lambda: stall(spec, teller))
+    if spec.output is not None:
+        # No file of this process can grow beyond that; its own log never comes near.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (spec.disk_bytes, spec.disk_bytes))
     members = [Member(spec, teller) for _ in range(spec.members)]
     on_signal(signal.SIGUSR2, lambda: change_all(members))
     teller.tell("started")

@@ -1,0 +1,46 @@
+"""What most scenes do: open a group on a topic with traffic, let members come, and wait until nothing moves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from rebalance_devtools.stories.play import Play
+from rebalance_devtools.stories.story import ClientSpec
+
+
+def calm(play: Play) -> None:
+    """Let the time pass that was drawn for it."""
+    play.await_seconds(play.parameters["calm_ms"] / 1000)
+
+
+def open_group(
+    play: Play,
+    *names: str,
+    form: ClientSpec | None = None,
+    forms: Mapping[str, ClientSpec] = MappingProxyType({}),
+    hosts: Mapping[str, str] = MappingProxyType({}),
+    **program: Any,
+) -> None:
+    """Make the topic, let records come, and start clients until all of them own something and nothing moves.
+
+    `forms` are clients of another form than the others, `hosts` those that go through the stage's network.
+    """
+    partitions = play.parameters["partitions"]
+    play.create_topic(partitions)
+    play.traffic(per_second=play.parameters["records_per_second"], partitions=partitions)
+    for name in names:
+        play.start(name, forms.get(name, form), host=hosts.get(name), **program)
+    for name in names:
+        play.await_told(name, "records")
+    calm(play)
+
+
+def join(play: Play, *names: str, form: ClientSpec | None = None, patience_seconds: float = 60, **program: Any) -> None:
+    """Start clients and wait until each was assigned something since."""
+    before = {name: len(play.told(name, "assigned")) for name in names}
+    for name in names:
+        play.start(name, form, **program)
+    for name in names:
+        play.await_told(name, "assigned", times=before[name] + 1, seconds=patience_seconds)

@@ -1,0 +1,38 @@
+"""Kafka's own applications, Streams and Connect: their jars, pinned apart from those that the monitor itself brings.
+
+`python -m rebalance_devtools.stories.apps lock` resolves the roots below anew and rewrites the lock.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from rebalance_deploy import jars
+
+LOCK = Path(__file__).parent / "requirements" / "jars.lock"
+VERSION = "4.3.1"
+
+ROOTS = {
+    "streams": (jars.Root("org.apache.kafka", "kafka-streams", VERSION),),
+    "connect": (
+        jars.Root("org.apache.kafka", "connect-runtime", VERSION),
+        jars.Root("org.apache.kafka", "connect-file", VERSION),
+    ),
+}
+
+
+def classpath(set_name: str) -> str:
+    """Return an application's jars for `java -cp`, fetching those that the cache lacks. Raises UserError."""
+    return jars.classpath(set_name, lock_path=LOCK)
+
+
+def render_lock(locked: list[jars.LockedJar]) -> str:
+    """Return the text of the lock."""
+    return jars.render_lock(locked, "of Streams and Connect, for plays", "rebalance_devtools.stories.apps")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] != ["lock"]:
+        sys.exit("usage: python -m rebalance_devtools.stories.apps lock")
+    LOCK.write_text(render_lock(jars.lock(ROOTS)))

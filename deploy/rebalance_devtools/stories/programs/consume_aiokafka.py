@@ -1,0 +1,83 @@
+"""A consumer of aiokafka, whose heartbeats share one event loop with the application: its settings are passed through.
+
+python -m rebalance_devtools.stories.programs.consume_aiokafka '{"name": …, "topic": …, "settings": {…}, …}'
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
+
+from rebalance_devtools.stories.programs.telling import Teller
+
+
+@dataclass
+class Spec:
+    """What to run. SIGUSR1 makes the program compute for `stall_ms` without giving the event loop back."""
+
+    name: str
+    topic: str
+    settings: dict[str, Any]
+    stall_ms: int = 0
+
+
+class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Tells what is assigned, and as whom."""
+
+    def __init__(self, teller: Teller, consumer: Any) -> None:
+        """Speak through `teller`."""
+        self._teller, self._consumer = teller, consumer
+
+    async def on_partitions_assigned(self, assigned: Any) -> None:
+        """Tell it."""
+        # It has no public name for them.
+        coordinator = self._consumer._coordinator
+        places = sorted([each.topic, each.partition] for each in assigned)
+        self._teller.tell(
+            "assigned", partitions=places, generation=coordinator.generation, member_id=coordinator.member_id
+        )
+
+    async def on_partitions_revoked(self, revoked: Any) -> None:
+        """Tell it."""
+        self._teller.tell("revoked", partitions=sorted([each.topic, each.partition] for each in revoked))
+
+
+def stall(spec: Spec, teller: Teller) -> None:
+    """Keep the event loop."""
+    teller.tell("stalls", milliseconds=spec.stall_ms)
+    time.sleep(spec.stall_ms / 1000)
+
+
+async def consume(spec: Spec, teller: Teller) -> None:
+    """Consume until SIGTERM."""
+    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_signal_handler(signal.SIGTERM, stopped.set)
+    loop.add_signal_handler(signal.SIGUSR1, stall, spec, teller)
+    consumer = AIOKafkaConsumer(**spec.settings)
+    consumer.subscribe([spec.topic], listener=Listener(teller, consumer))
+    await consumer.start()
+    teller.tell("started")
+    while not stopped.is_set():
+        found = await consumer.getmany(timeout_ms=200)
+        teller.tell_records((each.topic, each.partition, each.offset) for batch in found.values() for each in batch)
+    await consumer.stop()
+    teller.tell("closed")
+
+
+def main(text: str) -> None:
+    """Run until SIGTERM."""
+    spec = Spec(**json.loads(text))
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s")
+    asyncio.run(consume(spec, Teller(spec.name)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,71 @@
+"""Whether docs/accuracy.md was made from the rules and recordings that are there: a digest of both stands in it.
+
+    python tests/accuracy/freshness.py
+
+Standard library only and a few milliseconds, because `make lint` asks at every commit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+REPORT = ROOT / "docs" / "accuracy.md"
+#: Where the digest stands in the report.
+_STATED = re.compile(r"^<!-- digest: ([0-9a-f]{64}) -->$", re.MULTILINE)
+#: What a verdict follows from: the rules, the recordings with their truths, and who holds one against the other.
+_JUDGED_BY = (
+    "streaming/rebalance_streaming/detect/**/*.py",
+    "streaming/rebalance_streaming/detect/**/*.toml",
+    "streaming/rebalance_streaming/engine/*.py",
+    "tests/golden/stories/*.json*",
+    "tests/golden/families/*.json*",
+    "tests/accuracy/families.toml",
+    "tests/accuracy/outcomes.py",
+    "tests/accuracy/recordings.py",
+    "tests/accuracy/report.py",
+    "tests/accuracy/results/*.json",
+    "deploy/rebalance_devtools/stories/families.py",
+    "deploy/rebalance_devtools/stories/judging.py",
+    "deploy/rebalance_devtools/stories/scenes.py",
+)
+
+
+def judged_by(root: Path = ROOT) -> Iterator[Path]:
+    """Yield the files that decide what stands in the report, in one order everywhere."""
+    for pattern in _JUDGED_BY:
+        yield from sorted(root.glob(pattern))
+
+
+def digest(root: Path = ROOT) -> str:
+    """Return the SHA-256 sum of names and contents of what decides the report, in hex."""
+    found = hashlib.sha256()
+    for path in judged_by(root):
+        found.update(f"{path.relative_to(root).as_posix()} {path.stat().st_size}\n".encode())
+        found.update(path.read_bytes())
+    return found.hexdigest()
+
+
+def stated(report: str) -> str | None:
+    """Return the digest that a report states; null for a report without one."""
+    match = _STATED.search(report)
+    return None if match is None else match[1]
+
+
+def complaint(root: Path = ROOT) -> str | None:
+    """Return one sentence if the report is stale, null if it is not."""
+    report = root / REPORT.relative_to(ROOT)
+    if report.exists() and stated(report.read_text()) == digest(root):
+        return None
+    return (
+        f"{report.relative_to(root)} is older than the rules or the recordings it is about:"
+        " run `make accuracy` and commit what it writes"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(complaint())

@@ -1,0 +1,326 @@
+"""Judges every recording anew, with all and with fewer sources, and writes one report about it.
+
+    python -m accuracy.report docs/accuracy.md
+
+Pure replays: no broker, no clock. What was drawn on live brokers (`make test-all`) is taken from
+tests/accuracy/results, with the commit at which it was drawn.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from accuracy import freshness
+from accuracy.calibration import calibration_error, quantile, reliability, say_share
+from accuracy.fixtures import EXPECTED
+from accuracy.outcomes import BESIDE, HINTED, RIGHT, VERDICTS, WRONG, Outcome, outcome_of
+from accuracy.recordings import FAMILIES, FOLDER, SOURCES, SPLITS, Recording, declared, recordings
+from rebalance_devtools.stories.record import VOID
+
+RESULTS = Path(__file__).with_name("results")
+_PROCESSES = 2
+_NONE = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One recording judged with all and with fewer sources. Delays are of every rebalance, in milliseconds."""
+
+    recording: Recording
+    outcomes: dict[str, Outcome]
+    delays_ms: dict[str, list[int]]
+    revised: dict[str, int]
+    rebalances: int
+
+
+def judge(recording: Recording) -> Judged:
+    """Replay a recording with all and with fewer sources."""
+    return Judged(
+        recording,
+        {sources: outcome_of(recording, sources) for sources in SOURCES},
+        {sources: recording.delays_ms(sources) for sources in SOURCES},
+        {sources: len(recording.watched(sources).revised) for sources in SOURCES},
+        sum(each.completed_at_ms is not None for each in recording.rebalances()),
+    )
+
+
+def render(judged: Sequence[Judged], made: str, digest: str) -> str:
+    """Return the report."""
+    parts = (
+        _head(judged, made, digest),
+        _overview(judged),
+        _healthy(judged),
+        _by_family(judged),
+        _delays(judged),
+        _calibration(judged),
+        _confusion(judged),
+        _exercised(judged),
+        _drawn_anew(),
+        _counts(),
+        _one_by_one(judged),
+    )
+    return "\n".join(line for part in parts for line in (*part, "")).rstrip("\n") + "\n"
+
+
+def _head(judged: Sequence[Judged], made: str, digest: str) -> Iterator[str]:
+    scaled = ", ".join(f"{name} {scale:g}" for name, scale in sorted(declared()["window_scale"].items()))
+    void = _void()
+    yield from (
+        "# Accuracy",
+        "",
+        f"<!-- digest: {digest} -->",
+        f"Written by `make accuracy` {made}: {len(judged)} recordings of real clients on real brokers, replayed with",
+        "the rules of that commit. `make lint` fails when the rules or the recordings changed since.",
+        "",
+        f"- **Known**: {_said_of(judged, 'known')} that the rules were written with or may be tuned to.",
+        f"- **Kept back**: {_said_of(judged, 'kept back')} that nobody looks at while writing",
+        "  rules, declared with reasons in [families.toml](../tests/accuracy/families.toml). They say how often the",
+        "  monitor is right on a fault that it was not made for.",
+        "- **Right**: the cause that the script made is given as a primary one with at least 55 %, and no other",
+        "  harmful cause is. *Right, a wrong one beside*: another is claimed too. *Wrong*: only another is claimed, or",
+        "  a harmless cause for the rebalance that the fault made. *Hinted*: only something below 55 % is said.",
+        "  *Abstained*: nothing, or `undetermined`. What counts is what stands at the end of the recording.",
+        "- Behind each share stand the number of runs and its 95 % interval (Wilson): 3 of 3 is 44-100 %.",
+        "- The truth of a run is what its script did and what the brokers' log says, never what the monitor says.",
+        f"- Scaled: `detect.window_scale` of {scaled};",
+        "  these diagnoses take longer than a recording.",
+        f"- No recording was repeated for its verdict. {len(void)} plays were not kept, because a client was lost to",
+        f"  which nothing was done (the machine was busy) or the script did not come to its end{_say_void(void)}.",
+    )
+
+
+def _said_of(judged: Sequence[Judged], split: str) -> str:
+    inside = [each.recording for each in judged if each.recording.split == split]
+    return f"{len(inside)} recordings of {len({each.run.story for each in inside})} families"
+
+
+def _void() -> list[dict[str, str]]:
+    path = FAMILIES / VOID
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def _say_void(void: Sequence[dict[str, str]]) -> str:
+    return f" ({', '.join(sorted(each['name'] for each in void))})" if void else ""
+
+
+def _outcomes(judged: Iterable[Judged], split: str, sources: str, *, faults: bool) -> list[Outcome]:
+    return [
+        each.outcomes[sources]
+        for each in judged
+        if each.recording.split == split and (each.recording.expected is not None) is faults
+    ]
+
+
+def _overview(judged: Sequence[Judged]) -> Iterator[str]:
+    yield from ("## Faults and changes", "")
+    yield f"| recordings | sources | {' | '.join(VERDICTS)} | subject right |"
+    yield "|---|---|" + "---:|" * (len(VERDICTS) + 1)
+    for split in SPLITS:
+        for sources in SOURCES:
+            found = _outcomes(judged, split, sources, faults=True)
+            counts = Counter(each.verdict for each in found)
+            named = [each.subject_right for each in found if each.subject_right is not None]
+            cells = [say_share(counts[verdict], len(found)) for verdict in VERDICTS]
+            yield f"| {split} | {sources} | {' | '.join(cells)} | {say_share(sum(named), len(named))} |"
+
+
+def _healthy(judged: Sequence[Judged]) -> Iterator[str]:
+    yield from ("## Groups that were well", "")
+    yield "Accused: anything but information was found, or a harmful cause was claimed."
+    yield from ("", "| recordings | sources | group-minutes | accused |", "|---|---|---:|---:|")
+    for split in SPLITS:
+        for sources in SOURCES:
+            found = _outcomes(judged, split, sources, faults=False)
+            minutes = sum(each.recording.run.ended_ms - each.recording.run.started_ms for each in found) / 60_000
+            accused = sum(each.verdict == WRONG for each in found)
+            yield f"| {split} | {sources} | {minutes:.0f} | {say_share(accused, len(found))} |"
+
+
+def _by_family(judged: Sequence[Judged]) -> Iterator[str]:
+    yield from (
+        "## Family by family",
+        "",
+        "How many of a family's runs came out how, where they are not all right.",
+        "",
+    )
+    yield f"| family | | runs | should be | {' | '.join(SOURCES)} |"
+    yield "|---|---|---:|---|" + "---|" * len(SOURCES)
+    groups: defaultdict[tuple[str, str], list[Judged]] = defaultdict(list)
+    for each in judged:
+        groups[each.recording.split, each.recording.run.story].append(each)
+    for (split, story), several in sorted(groups.items()):
+        wanted = ", ".join(sorted({each.outcomes["all"].wanted for each in several}))
+        cells = [_say_verdicts([each.outcomes[sources] for each in several]) for sources in SOURCES]
+        yield f"| {story} | {split} | {len(several)} | {wanted} | {' | '.join(cells)} |"
+
+
+def _say_verdicts(outcomes: Sequence[Outcome]) -> str:
+    counts = Counter(_say_outcome(each) for each in outcomes)
+    if len(counts) == 1:
+        return next(iter(counts))
+    return ", ".join(f"{count} {text}" for text, count in counts.most_common())
+
+
+def _say_outcome(outcome: Outcome) -> str:
+    told = outcome.verdict in (WRONG, HINTED) and outcome.claimed != "-"
+    return f"{outcome.verdict}: {outcome.claimed}" if told else outcome.verdict
+
+
+def _delays(judged: Sequence[Judged]) -> Iterator[str]:
+    yield from ("## From the end of a rebalance to its first cause", "")
+    yield "Of every rebalance that was judged before its recording ended, in the recording's own time. Revised: the"
+    yield "cause given first was replaced by another later."
+    yield from (
+        "",
+        "| recordings | sources | rebalances | median | 95 % | longest | revised |",
+        "|---|---|" + "---:|" * 5,
+    )
+    for split in SPLITS:
+        for sources in SOURCES:
+            several = [each for each in judged if each.recording.split == split]
+            delays = [delay for each in several for delay in each.delays_ms[sources]]
+            times = (quantile(delays, 0.5), quantile(delays, 0.95), max(delays, default=None))
+            told = " | ".join(_NONE if each is None else f"{each / 1000:.1f} s" for each in times)
+            revised = sum(each.revised[sources] for each in several)
+            yield f"| {split} | {sources} | {len(delays)} | {told} | {say_share(revised, len(delays))} |"
+
+
+def _calibration(judged: Sequence[Judged]) -> Iterator[str]:
+    yield from ("## Calibration", "")
+    yield "Every primary cause that was given of what happened since the fault, hints too: how sure the monitor was,"
+    yield "and how often it was right. ECE: the mean distance of the two; the aim is 0.10 or less."
+    yield from ("", "| recordings | sources | causes given | said | right | ECE |", "|---|---|---:|---:|---:|---:|")
+    for split in SPLITS:
+        for sources in SOURCES:
+            several = [each.outcomes[sources] for each in judged if each.recording.split == split]
+            bins = reliability(claim for each in several for claim in each.causes)
+            for each in bins:
+                right = say_share(round(each.right * each.count), each.count)
+                yield f"| {split} | {sources} | {each.count} | {each.said:.2f} | {right} | |"
+            error = calibration_error(bins)
+            total = sum(each.count for each in bins)
+            yield f"| {split} | {sources} | {total} | | | **{_NONE if error is None else f'{error:.2f}'}** |"
+
+
+def _confusion(judged: Sequence[Judged]) -> Iterator[str]:
+    yield from ("## Confusion", "", "What was said where another was right, by all recordings.", "")
+    counts = Counter(
+        (sources, outcome.wanted, outcome.claimed, outcome.verdict)
+        for each in judged
+        for sources, outcome in each.outcomes.items()
+        if outcome.verdict in (WRONG, HINTED, BESIDE)
+    )
+    yield from ("| sources | right would be | said | as | times |", "|---|---|---|---|---:|")
+    for kind, count in sorted(counts.items()):
+        yield f"| {' | '.join(kind)} | {count} |"
+
+
+def _exercised(judged: Sequence[Judged]) -> Iterator[str]:
+    """Yield a row per diagnosis that some recording has to bring out, and does with all sources."""
+    by: defaultdict[str, set[str]] = defaultdict(set)
+    for each in judged:
+        expected, outcome = each.recording.expected, each.outcomes["all"]
+        if expected is not None and outcome.verdict in (RIGHT, BESIDE):
+            for rule in (expected.diagnosis, *expected.also, *expected.secondary):
+                by[rule].add(f"{each.recording.run.story} (live)")
+    for name, rule in EXPECTED.items():
+        by[rule].add(name)
+    yield from (f"## {len(by)} diagnoses exercised", "", "| diagnosis | by |", "|---|---|")
+    for rule, names in sorted(by.items()):
+        yield f"| {rule} | {', '.join(sorted(names))} |"
+
+
+def _drawn_anew() -> Iterator[str]:
+    """Yield what came of the incidents that are drawn anew; their recordings are not kept."""
+    yield from _from_results(
+        "stories",
+        "## The five incidents, drawn anew",
+        "Times, partitions and members drawn from seeds; right when cause, culprit and advice are and nothing forbidden"
+        " is said. Judged with the rules of that day: the recordings are not kept.",
+    )
+
+
+def _counts() -> Iterator[str]:
+    """Yield how what the monitor counted compares with what happened."""
+    yield from _from_results(
+        "counts",
+        "## Counts",
+        "The monitor watching live, each figure as it said it; where the truth (the broker's log, the clients'"
+        " callbacks) differs, it stands in brackets.",
+    )
+
+
+def _from_results(name: str, title: str, words: str) -> Iterator[str]:
+    results: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text())
+    yield from (title, "", f"Drawn on {results['date']} at {results['commit']} by `make test-all`.", words, "")
+    for number, row in enumerate([results["columns"], *results["rows"]]):
+        yield f"| {' | '.join(map(str, row))} |"
+        if number == 0:
+            yield "|" + "---|" * len(row)
+    if results.get("notes"):
+        yield from ("", results["notes"])
+
+
+def _one_by_one(judged: Sequence[Judged]) -> Iterator[str]:
+    yield from (
+        "## Recording by recording",
+        "",
+        "Session, heartbeat and commit intervals in seconds where they were drawn.",
+        "",
+    )
+    yield f"| recording | broker | client | session, heartbeat, commit | should be | {' | '.join(SOURCES)} |"
+    yield "|---|---|---|---|---|" + "---|" * len(SOURCES)
+    for each in sorted(judged, key=lambda each: (each.recording.split, each.recording.name)):
+        run = each.recording.run
+        drawn = [run.parameters.get(name) for name in ("session_ms", "heartbeat_ms", "commit_ms")]
+        times = ", ".join(_NONE if value is None else f"{value / 1000:g}" for value in drawn)
+        cells = [_say_outcome(each.outcomes[sources]) for sources in SOURCES]
+        yield (
+            f"| {each.recording.name} | {run.kafka_version} | {run.library} | {times} |"
+            f" {each.outcomes['all'].wanted} | {' | '.join(cells)} |"
+        )
+
+
+def say_when(run: Callable[[Sequence[str]], str]) -> str:
+    """Return the date and the commit at which this is made, by what a command prints."""
+    changed = [line for line in run(("git", "status", "--porcelain", "--", "streaming")).splitlines() if line]
+    commit = run(("git", "rev-parse", "--short=10", "HEAD")).strip()
+    return f"on {datetime.now(UTC):%Y-%m-%d} at {commit}{' with changes to streaming/' if changed else ''}"
+
+
+def write_results(name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], notes: str = "") -> None:
+    """Keep what was drawn on live brokers, for the report."""
+    when = {
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "commit": _output(("git", "rev-parse", "--short=10", "HEAD")).strip(),
+    }
+    told = {**when, "columns": list(columns), "rows": [list(row) for row in rows], "notes": notes}
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{name}.json").write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
+
+
+def _output(command: Sequence[str]) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True, cwd=freshness.ROOT).stdout
+
+
+def main(arguments: list[str]) -> None:
+    """Write the report."""
+    (target,) = arguments
+    every = [each for folder in (FOLDER, FAMILIES) for each in recordings(folder)]
+    with ProcessPoolExecutor(_PROCESSES) as pool:
+        judged = list(pool.map(judge, every))
+    Path(target).write_text(render(judged, say_when(partial(_output)), freshness.digest()))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,242 @@
+"""How recordings are judged: what counts as right, how sure a share is, and when the report is too old."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from accuracy import freshness
+from accuracy.calibration import calibration_error, quantile, reliability, say_share, wilson
+from accuracy.outcomes import ABSTAINED, BESIDE, HINTED, RIGHT, WRONG, Claim, outcome_of
+from accuracy.recordings import FAMILIES, FOLDER, Recording, Watched, declared, recordings
+from rebalance_contract import Finding, FindingState, Rebalance, RebalanceOutcome, Subject, SubjectMember
+from rebalance_devtools.stories import families
+from rebalance_devtools.stories.play import StoryRun
+
+_FAULT_MS, _END_MS = 10_000, 20_000
+
+
+def finding(rule: str, confidence: float, *, primary: bool = True, members: Sequence[str] = (), **more: Any) -> Finding:
+    """A finding of the group about the rebalance r1, which the fault made."""
+    fields: dict[str, Any] = {
+        "finding_id": f"{rule}-{confidence}",
+        "cluster": "default",
+        "group": "g",
+        "rule": rule,
+        "severity": "info",
+        "state": FindingState.FIRING,
+        "primary": primary,
+        "confidence": confidence,
+        "subject": Subject(members=tuple(SubjectMember(member_id=each) for each in members)),
+        "started_at_ms": _FAULT_MS,
+        "detected_at_ms": _END_MS,
+        "updated_at_ms": _END_MS,
+        "resolved_at_ms": None,
+        "summary": "",
+        "rebalance_ids": ("r1",),
+    }
+    return Finding(**{**fields, **more})
+
+
+def rebalance(name: str, ended_ms: int) -> Rebalance:
+    """A rebalance that somebody's departure made."""
+    return Rebalance(
+        "default",
+        "g",
+        name,
+        type="classic",
+        reason="departure",
+        outcome=RebalanceOutcome.COMPLETED,
+        generation_from=1,
+        generation_to=2,
+        generations=(),
+        generations_aborted=0,
+        started_after_ms=None,
+        started_before_ms=ended_ms - 1_000,
+        join_ended_at_ms=ended_ms,
+        completed_at_ms=ended_ms,
+        sync_ms=None,
+        duration_min_ms=None,
+        duration_max_ms=None,
+        protocol="range",
+        leader=None,
+        members_before=(),
+        members_after=(),
+        joined=(),
+        left=(),
+    )
+
+
+def recording(story: str, *found: Finding) -> Recording:
+    """A recording of a story in which m2 was killed, and what a replay found in it."""
+    events = (
+        {"t_ms": 1_000, "name": "m1", "process": "m1/1", "event": "assigned", "member_id": "m1-x"},
+        {"t_ms": 1_000, "name": "m2", "process": "m2/1", "event": "assigned", "member_id": "m2-x"},
+        {"t_ms": _FAULT_MS, "name": "m2", "process": "", "event": "killed"},
+    )
+    run = StoryRun(story, False, 1, "4.3.1", "java", {}, "g", "t-g", 0, 60_000, 0, events, ())
+    rows = {
+        "finding": [msgspec.json.encode(each) for each in found],
+        "rebalance": [msgspec.json.encode(rebalance(name, at)) for name, at in (("r1", _END_MS), ("r2", 30_000))],
+    }
+    return Recording("x", run, _found_with={"all": Watched(rows, {"r1": _END_MS + 5_000}, frozenset())})
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict", "claimed"),
+    [
+        ((finding("member_crash", 0.9),), RIGHT, "member_crash"),
+        ((finding("member_crash", 0.54),), HINTED, "member_crash"),
+        ((finding("member_crash", 0.9, primary=False),), ABSTAINED, "-"),
+        ((finding("undetermined", 0.9),), ABSTAINED, "-"),
+        ((finding("member_crash", 0.9), finding("process_pause", 0.6)), BESIDE, "member_crash"),
+        ((finding("member_crash", 0.9), finding("rebalance_storm", 0.9)), RIGHT, "member_crash"),
+        ((finding("member_crash", 0.5), finding("process_pause", 0.6)), WRONG, "process_pause"),
+        ((finding("process_pause", 0.5),), HINTED, "process_pause"),
+        ((finding("scale_in", 0.9),), WRONG, "scale_in"),
+        ((finding("scale_out", 0.9, rebalance_ids=("r2",)),), ABSTAINED, "-"),
+        ((finding("member_crash", 0.9, group="another"),), ABSTAINED, "-"),
+        ((), ABSTAINED, "-"),
+    ],
+)
+def test_a_verdict_is_that_of_the_primary_causes(found: tuple[Finding, ...], verdict: str, claimed: str):
+    """A cause counts from 55 % on, a wrong one beside the right one is told, an excuse for the fault is wrong."""
+    outcome = outcome_of(recording("crash_of_java", *found), "all")
+    assert (outcome.verdict, outcome.claimed) == (verdict, claimed)
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict"),
+    [
+        ((finding("member_crash", 0.9), finding("poll_overrun", 0.9)), RIGHT),
+        ((finding("member_crash", 0.9),), HINTED),
+        ((finding("poll_overrun", 0.9),), HINTED),
+        ((finding("poll_overrun", 0.9, rebalance_ids=("r2",)), finding("scale_in", 0.9)), WRONG),
+        ((finding("member_crash", 0.9), finding("process_pause", 0.9)), WRONG),
+    ],
+)
+def test_two_faults_have_to_be_told_both(found: tuple[Finding, ...], verdict: str):
+    """One of two is not right; it is wrong where the other one's rebalance was excused, or another cause claimed."""
+    assert outcome_of(recording("two_culprits", *found), "all").verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict"),
+    [
+        ((finding("scale_out", 0.9),), RIGHT),
+        ((finding("member_crash", 0.4),), HINTED),
+        ((finding("member_crash", 0.9),), WRONG),
+        ((finding("eager_assignor", 0.9, primary=False, severity="ticket"),), WRONG),
+    ],
+)
+def test_a_healthy_group_is_accused_by_anything_but_information(found: tuple[Finding, ...], verdict: str):
+    """Members may come and go."""
+    assert outcome_of(recording("autoscaling", *found), "all").verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("members", "right"), [(["m2-x"], True), (["m1-x", "m2-x"], False), (["m1-x"], False), ([], False)]
+)
+def test_a_subject_is_right_with_the_culprit_and_nobody_else(members: list[str], right: bool):
+    """Members are told by the ids that they told themselves."""
+    assert (
+        outcome_of(recording("crash_of_java", finding("member_crash", 0.9, members=members)), "all").subject_right
+        is right
+    )
+
+
+def test_what_is_given_as_a_cause_is_what_is_calibrated():
+    """Hints too; what explains nothing of the fault, or is no cause, is not."""
+    found = (
+        finding("member_crash", 0.4),
+        finding("process_pause", 0.75),
+        finding("scale_out", 0.9, rebalance_ids=("r2",)),
+        finding("undetermined", 0.9),
+        finding("rebalance_storm", 0.97),
+        finding("eager_assignor", 0.9, primary=False),
+    )
+    causes = outcome_of(recording("crash_of_java", *found), "all").causes
+    assert causes == (Claim("member_crash", 0.4, True), Claim("process_pause", 0.75, False))
+
+
+def test_the_delay_is_from_the_end_of_a_rebalance_to_its_first_cause():
+    """A rebalance that was judged when no more records came has none."""
+    assert recording("crash_of_java").delays_ms("all") == [5_000]
+
+
+def test_a_share_of_few_runs_is_wide():
+    """Wilson's interval, by the examples of Agresti and Coull (The American Statistician 52, 1998) and by hand."""
+    assert wilson(3, 3) == pytest.approx((0.4385, 1.0), abs=1e-4)
+    assert wilson(0, 10) == pytest.approx((0.0, 0.2775), abs=1e-4)
+    assert wilson(15, 20) == pytest.approx((0.5313, 0.8881), abs=1e-4)
+    assert wilson(0, 0) == (0.0, 1.0)
+    assert say_share(15, 20) == "15 of 20 (53-89 %)"
+    assert say_share(0, 0) == "-"
+
+
+def test_calibration_compares_what_is_said_with_what_is_right():
+    """Of four claims at 0.9 three were right, of two at 0.4 none: 4/6 * 0.15 + 2/6 * 0.4."""
+    claims = [Claim("a", 0.9, right) for right in (True, True, True, False)] + [Claim("b", 0.4, False)] * 2
+    bins = reliability(claims)
+    assert [(each.count, round(each.said, 2), each.right) for each in bins] == [(2, 0.4, 0.0), (4, 0.9, 0.75)]
+    assert calibration_error(bins) == pytest.approx(4 / 6 * 0.15 + 2 / 6 * 0.4)
+    assert calibration_error([]) is None
+
+
+def test_a_quantile_is_a_value_that_was_seen():
+    assert quantile([5, 1, 3, 2, 4], 0.5) == 3
+    assert quantile([1], 0.95) == 1
+    assert quantile([], 0.5) is None
+
+
+def test_every_family_is_declared_once():
+    """Nothing is judged of which nobody said whether rules may be tuned to it; of the new ones half are kept back."""
+    known, kept_back = declared()["known"], declared()["kept_back"]
+    assert not known.keys() & kept_back.keys()
+    played = {each.run.story for folder in (FOLDER, FAMILIES) for each in recordings(folder)}
+    new = {each.id for each in families.FAMILIES}
+    assert played <= known.keys() | kept_back.keys()
+    assert new <= known.keys() | kept_back.keys()
+    assert len(new & kept_back.keys()) >= len(new) / 2
+    assert declared()["window_scale"].keys() <= played | new
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project with a rule, a recording and a report of both."""
+    for name in ("streaming/rebalance_streaming/detect/rules/a.py", "tests/golden/families/a-1.truth.json"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("1")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/accuracy.md").write_text(f"# Accuracy\n\n<!-- digest: {freshness.digest(tmp_path)} -->\n")
+    return tmp_path
+
+
+def test_a_report_of_what_is_there_is_fresh(project: Path):
+    """What does not decide a verdict may change."""
+    (project / "docs/another.md").write_text("2")
+    assert freshness.complaint(project) is None
+
+
+@pytest.mark.parametrize(
+    "name", ["streaming/rebalance_streaming/detect/rules/a.py", "tests/golden/families/a-1.truth.json"]
+)
+def test_another_rule_or_recording_makes_a_report_stale(project: Path, name: str):
+    """One sentence says what to run."""
+    (project / name).write_text("2")
+    assert "run `make accuracy`" in (freshness.complaint(project) or "")
+
+
+def test_a_new_rule_or_a_missing_report_is_noticed(project: Path):
+    """A file more, a file less, and a report without a digest."""
+    another = project / "streaming/rebalance_streaming/detect/b.py"
+    another.write_text("1")
+    assert freshness.complaint(project) is not None
+    another.unlink()
+    assert freshness.complaint(project) is None
+    (project / "docs/accuracy.md").write_text("# Accuracy\n")
+    assert freshness.complaint(project) is not None
