@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rebalance_contract.codec import SCHEMA_VERSION
-from rebalance_contract.sets import AnySeverity, AnySource, FindingState
+from rebalance_contract.sets import AnySeverity, AnySource, AnyStrength, FindingState
 
 #: The rule of the finding that says that no cause of a rebalance was found.
 UNDETERMINED = "undetermined"
@@ -34,21 +34,28 @@ class Subject:
 class Evidence:
     """One observation: `source` is where it comes from, `rule` what it means.
 
-    `value` is text as a person reads it, with its unit.
+    `value` is text as a person reads it, with its unit. It was made between `from_ms` and `until_ms` (epoch
+    milliseconds); null: over the time of the finding. `strength` is how much it counts, null where it only describes.
+    `against`: it speaks against the diagnosis, which is given all the same.
     """
 
     source: AnySource
     field: str
     value: str
     rule: str
+    from_ms: int | None = None
+    until_ms: int | None = None
+    strength: AnyStrength | None = None
+    against: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """A diagnosis that was considered and not chosen."""
+    """A diagnosis that was considered and not chosen. `impossible`: it cannot be, by what `why_not` says."""
 
     rule: str
     why_not: str
+    impossible: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,6 +147,15 @@ class EvidenceSource(StrEnum):
     ZOOKEEPER = "zookeeper"
 
 
+class EvidenceStrength(StrEnum):
+    """How much an observation counts for or against a diagnosis, least first."""
+
+    WEAK = "weak"
+    MODERATE = "moderate"
+    STRONG = "strong"
+    DECISIVE = "decisive"
+
+
 class Party(StrEnum):
     """Who writes and reads topics: the three queries of the stream, the other two processes, the watched clients."""
 
@@ -184,6 +193,7 @@ AnyMemberState = Annotated[str, _known(MemberState)]
 AnyReason = Annotated[str, _known(RebalanceReason)]
 AnySeverity = Annotated[str, _known(Severity)]
 AnySource = Annotated[str, _known(EvidenceSource)]
+AnyStrength = Annotated[str, _known(EvidenceStrength)]
 
 
 _STATES = {state.lower(): state for state in GroupState}

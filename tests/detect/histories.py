@@ -271,11 +271,13 @@ def past(
         "client": fingerprint(who),
         "from_ms": left_ms,
         "to_ms": left_ms,
+        "latest_ms": left_ms,
         "rhythm": Rhythm(None, None, pulse=False, commits=0),
         "classes": (likely,),
         "confidence": 0.9,
         "in_barrier": False,
         "evidence": (),
+        "struck": (),
     }
     departure = Departure(**described)
     return Past(

@@ -27,11 +27,13 @@ def departed(left_ms: int, who: Member, likely: str, *, rule: str, of: str | Non
         "client": fingerprint(who),
         "from_ms": left_ms,
         "to_ms": left_ms,
+        "latest_ms": left_ms,
         "rhythm": Rhythm(None, None, pulse=False, commits=0),
         "classes": (likely,),
         "confidence": 0.9,
         "in_barrier": False,
         "evidence": (),
+        "struck": (),
     }
     departure = Departure(**{**described, **changes})
     return Past(

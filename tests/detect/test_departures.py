@@ -54,7 +54,9 @@ def left(who: Member = B, **changes: Any) -> Rebalance:
     [
         (0.0, {}, (CLEAN,), STRONG),
         (5.0, {}, (CLEAN,), STRONG),
-        (6.0, {}, (SESSION_EXPIRED,), STRONG),
+        (6.0, {}, (CLEAN,), STRONG),
+        (9.0, {}, (CLEAN,), STRONG),
+        (10.0, {}, (SESSION_EXPIRED,), STRONG),
         (12.0, {}, (SESSION_EXPIRED,), STRONG),
         (18.0, {}, (SESSION_EXPIRED,), STRONG),
         (25.0, {}, (UNKNOWN,), HINT),
@@ -129,7 +131,7 @@ def test_of_several_members_the_moment_is_known_less_well(life_s: float, classes
     """It left at some moment of four seconds: that its limit was over among them is a weaker sign."""
     formed = joined(LOST_MS - round(life_s * SECOND) - 3_000, B, [STAYS])
     beats = [commits(at, dict.fromkeys([2, 3], at // 100)) for at in range(LOST_MS - 290_000, LOST_MS, 5 * SECOND)]
-    found = judged(left(started_after_ms=LOST_MS - 10_000), formed, *beats)
+    found = judged(left(started_after_ms=LOST_MS - 10_000, took_ms=9_020), formed, *beats)
     assert found.to_ms - found.from_ms == 4_000
     assert (found.classes, round(found.confidence, 2)) == (classes, round(confidence, 2))
 
@@ -140,14 +142,16 @@ def test_a_limit_of_seconds_needs_a_moment_known_to_the_second():
     formed = joined(LOST_MS - 4_300 - 3_000, who, [STAYS])
     beats = [commits(at, dict.fromkeys([2, 3], at // 100)) for at in range(LOST_MS - 4_000, LOST_MS, 1_000)]
     assert judged(left(who), formed, *beats).likely == POLL_TIMEOUT
-    assert judged(left(who, started_after_ms=LOST_MS - 10_000), formed, *beats).likely != POLL_TIMEOUT
+    assert judged(left(who, started_after_ms=LOST_MS - 10_000, took_ms=9_020), formed, *beats).likely != POLL_TIMEOUT
 
 
 def test_a_commit_on_the_way_does_not_hide_the_limit():
     """The demo's consumer: batches of eleven seconds, a limit of six, a session as long, commits of changes only."""
     who = replace(B, session_timeout_ms=6_000, rebalance_timeout_ms=6_000)
     formed = joined(LOST_MS - 6_300 - 3_000, who, [STAYS])
-    found = judged(left(who, started_after_ms=LOST_MS - 2_000), formed, commits(LOST_MS - 4_500, {2: 7, 3: 7}))
+    found = judged(
+        left(who, started_after_ms=LOST_MS - 2_000, took_ms=9_020), formed, commits(LOST_MS - 4_500, {2: 7, 3: 7})
+    )
     assert (found.likely, found.silence_ms) == (POLL_TIMEOUT, 3_500)
 
 
@@ -169,12 +173,12 @@ ENDS = {2: LOST_MS // 100, 3: LOST_MS // 100}
     ("silence_s", "ends", "classes", "confidence"),
     [
         (3, None, (CLEAN,), PLAUSIBLE),
-        (9, None, (UNKNOWN,), HINT),
+        (9, None, (CLEAN,), PLAUSIBLE),
         (12, None, (SESSION_EXPIRED,), PLAUSIBLE),
         (12, ENDS, (SESSION_EXPIRED,), STRONG),
         (12, {2: (LOST_MS - 12_000) // 100, 3: (LOST_MS - 12_000) // 100}, (UNKNOWN,), HINT),
     ],
-    ids=["just committed", "none may have been due", "no end offsets", "records waited", "nothing to commit"],
+    ids=["just committed", "its session was renewed", "no end offsets", "records waited", "nothing to commit"],
 )
 def test_a_client_that_commits_only_changes_is_silent_when_idle(
     silence_s: int, ends: dict[int, int] | None, classes: tuple[str, ...], confidence: float
@@ -251,10 +255,10 @@ def beating(age_s: float | None, *, until_ms: int = LOST_MS + 20 * SECOND, grows
 
 
 def test_reports_decide_where_commits_only_hint():
-    """The heartbeats grew old while reports came on time: it is certain, and commits are not asked."""
-    found = judged(left(), *pulse(T0, LOST_MS - 2 * SECOND, [2, 3]), *beating(0, grows=True))
+    """The heartbeats grew old while reports came on time: it is certain, and commits agree."""
+    found = judged(left(), *pulse(T0, LOST_MS - 11 * SECOND, [2, 3]), *beating(0, grows=True))
     assert (found.liveness, found.classes, found.confidence) == (STARVED, (SESSION_EXPIRED,), CERTAIN)
-    assert {each.source for each in found.evidence} == {EvidenceSource.CLIENT_METRICS}
+    assert [each.source for each in found.evidence] == [EvidenceSource.CLIENT_METRICS, EvidenceSource.COMMITS]
 
 
 @pytest.mark.parametrize(
@@ -319,13 +323,22 @@ def test_a_newcomer_waits_for_it_even_where_nobody_looks():
     ("gone", "expected"),
     [
         (left(), (LOST_MS, LOST_MS)),
-        (left(started_after_ms=None), (LOST_MS - 4_000, LOST_MS)),
-        (left(started_after_ms=LOST_MS - MINUTE), (LOST_MS - 4_000, LOST_MS)),
-        (left(started_before_ms=LOST_MS + 2_980, started_after_ms=None), (LOST_MS - 2_520, LOST_MS + 1_480)),
+        (left(started_after_ms=None), (LOST_MS - 1_020, LOST_MS)),
+        (left(started_after_ms=LOST_MS - MINUTE), (LOST_MS - 1_020, LOST_MS)),
+        (left(started_after_ms=None, took_ms=9_020), (LOST_MS - 4_000, LOST_MS)),
+        (left(started_before_ms=LOST_MS + 2_980, started_after_ms=None), (LOST_MS - 1_020, LOST_MS + 1_480)),
         (left(type="consumer"), (LOST_MS, LOST_MS)),
         (lost(LOST_MS, B, [B]), (LOST_MS, LOST_MS)),
     ],
-    ids=["probed", "unbounded", "bounded long before", "only the release known", "kip-848", "emptied"],
+    ids=[
+        "probed",
+        "unbounded",
+        "bounded long before",
+        "others were late",
+        "only the release known",
+        "kip-848",
+        "emptied",
+    ],
 )
 def test_when_it_left_is_bounded(gone: Rebalance, expected: tuple[int, int]):
     """By what probes saw, else by what the others take to notice and to rejoin."""

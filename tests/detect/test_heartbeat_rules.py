@@ -48,8 +48,8 @@ def stretch(**changes: Any) -> Stretch:
         "undelivered": 0,
         "late_ms": 0,
         "stood_still_ms": 0,
-        "beat_never": False,
         "restarted": False,
+        "same_process": False,
     }
     return Stretch(**{**told, **changes})
 
@@ -197,8 +197,8 @@ WITHOUT_THREAD = [
         (None, None, ("processing_blocks_heartbeat", PLAUSIBLE)),
         (STARVED, None, ("processing_blocks_heartbeat", STRONG)),
         (UNREACHABLE, 20, ("network_partition", STRONG)),
-        (GONE, 20, ("member_crash", CERTAIN)),
-        (RESTARTED, 20, ("member_crash", CERTAIN)),
+        (GONE, 20, ("member_crash", STRONG)),
+        (RESTARTED, 20, ("member_crash", STRONG)),
         (HEALTHY, 20, ("undetermined", 0.4)),
     ],
 )

@@ -12,6 +12,7 @@ from rebalance_contract.clients import FETCH_RATE, HEARTBEAT_AGE, HEARTBEAT_RATE
 from rebalance_streaming.detect.clients import ClientHistory, Clients, Stretch
 from rebalance_streaming.detect.fingerprints import fingerprint
 from rebalance_streaming.detect.liveness import (
+    ALIVE,
     GONE,
     HEALTHY,
     NOT_POLLING,
@@ -36,11 +37,13 @@ SEEN = Stretch(
     late_ms=0,
     stood_still_ms=0,
     beat_gap_ms=None,
-    beat_never=False,
+    never_beat_ms=None,
     beat_rate=None,
     poll_age_ms=None,
-    polls_stood_still=None,
+    polled_ms=None,
+    fetches=None,
     restarted=False,
+    same_process=False,
     cpu_share=None,
     switches_per_second=None,
     reason=None,
@@ -60,14 +63,18 @@ ENDED = {"next_report_ms": None, "last_report_ms": LOST_MS - 9 * SECOND}
     ("changes", "expected"),
     [
         # Heartbeats and polls, with a process that ran.
-        pytest.param({"beat_gap_ms": 1_000.0, "polls_stood_still": False}, HEALTHY, id="all well"),
+        pytest.param({"beat_gap_ms": 1_000.0, "polled_ms": LOST_MS - 900.0}, HEALTHY, id="all well"),
         pytest.param({"beat_gap_ms": 1_000.0}, HEALTHY, id="beats, nothing of polls"),
-        pytest.param({"beat_gap_ms": 1_000.0, "polls_stood_still": True}, NOT_POLLING, id="beats, no poll"),
-        pytest.param({"beat_gap_ms": 1_000.0, "poll_age_ms": 24_000.0}, NOT_POLLING, id="poll close to its limit"),
-        pytest.param({"beat_gap_ms": 9_000.0, "polls_stood_still": False}, STARVED, id="no beats, polls"),
-        pytest.param({"beat_gap_ms": 9_000.0, "poll_age_ms": 29_000.0}, STARVED, id="neither, but it ran"),
-        pytest.param({"beat_never": True}, STARVED, id="never a beat"),
-        pytest.param({"beat_rate": 0.3, "polls_stood_still": True}, NOT_POLLING, id="a rate of beats, no poll"),
+        pytest.param({"beat_gap_ms": 1_000.0, "fetches": False}, None, id="beats, idle or not polling"),
+        pytest.param({"beat_gap_ms": 1_000.0, "polled_ms": LOST_MS - 9_000.0}, HEALTHY, id="a poll far from its limit"),
+        pytest.param({"beat_gap_ms": 1_000.0, "polled_ms": LOST_MS - 28_000.0}, NOT_POLLING, id="polls ran out"),
+        pytest.param({"beat_gap_ms": 9_000.0, "polled_ms": LOST_MS - 900.0}, STARVED, id="no beats, polls"),
+        pytest.param({"beat_gap_ms": 9_000.0, "polled_ms": LOST_MS - 29_000.0}, STARVED, id="neither, but it ran"),
+        pytest.param({"never_beat_ms": 8_000}, STARVED, id="never a beat"),
+        pytest.param({"never_beat_ms": 0}, None, id="no beat yet, just joined"),
+        pytest.param({"beat_rate": 0.3, "polled_ms": LOST_MS - 30_000.0}, NOT_POLLING, id="a rate of beats, no poll"),
+        pytest.param({"same_process": True}, ALIVE, id="the same process all the while"),
+        pytest.param({"same_process": True, "witnesses": 0}, None, id="the same process, told long before"),
         pytest.param({"beat_rate": 0.1}, None, id="a low rate tells nothing"),
         pytest.param({}, None, id="nothing told"),
         pytest.param({"beat_gap_ms": 1_000.0, "witnesses": 0}, None, id="beats, but told long before"),
@@ -164,9 +171,9 @@ def test_a_rate_and_a_poll_age_are_a_stalled_poll():
     assert read(known(*(told(at, each) for at, each in values))) == NOT_POLLING
 
 
-def test_a_fetch_rate_of_none_is_a_stalled_poll():
-    """Where no age of a poll is told, a client that fetches nothing does not poll."""
-    assert read(known(*(told(at, {HEARTBEAT_AGE: 1.0, FETCH_RATE: 0.0}) for at in ALL))) == NOT_POLLING
+def test_a_fetch_rate_of_none_is_no_poll_time_out():
+    """Where no age of a poll is told, a client that fetches nothing may be idle, or not poll: nothing tells."""
+    assert read(known(*(told(at, {HEARTBEAT_AGE: 1.0, FETCH_RATE: 0.0}) for at in ALL))) is None
     assert read(known(*(told(at, {HEARTBEAT_AGE: 1.0, FETCH_RATE: 2.0}) for at in ALL))) == HEALTHY
 
 
@@ -178,7 +185,7 @@ def test_a_heartbeat_that_was_never_sent_counts_only_with_partitions():
         return replace(told(at_ms), points=points)
 
     assert read(known(*(never(at, 2.0) for at in ALL))) == STARVED
-    assert read(known(*(never(at, 0.0) for at in ALL))) is None
+    assert read(known(*(never(at, 0.0) for at in ALL))) == ALIVE
 
 
 def test_late_reports_find_their_place():

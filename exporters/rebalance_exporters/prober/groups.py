@@ -121,7 +121,7 @@ def read_described(row: Any) -> Described:
 def _read_member(member: Any, protocol_type: str) -> ProbedMember:
     return ProbedMember(
         member_id=member.member_id,
-        client_id=member.client_id,
+        client_id=member.client_id or "",
         host=member.client_host,
         group_instance_id=getattr(member, "group_instance_id", None),
         partitions=read_assignment(member.member_assignment) if protocol_type == "consumer" else None,

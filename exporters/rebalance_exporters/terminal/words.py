@@ -66,13 +66,13 @@ def verdict(finding: Finding) -> str:
 
 
 def because(evidence: Evidence) -> str:
-    """Say what was seen and what it means."""
-    return f"{evidence.field}: {evidence.value} ({evidence.rule})"
+    """Say what was seen and what it means, and whether it speaks against what was found."""
+    return f"{'but ' if evidence.against else ''}{evidence.field}: {evidence.value} ({evidence.rule})"
 
 
 def why_not(alternative: Alternative) -> str:
-    """Say what else it could have been and what speaks against it."""
-    return f"{alternative.rule}: {alternative.why_not}"
+    """Say what else it could have been and what speaks against it, or rules it out."""
+    return f"{alternative.rule}{' (impossible)' if alternative.impossible else ''}: {alternative.why_not}"
 
 
 def change(advice: Advice) -> str:

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 from rebalance_contract import UNDETERMINED, GroupState, Rebalance
 from rebalance_streaming.detect.answers import Answers
 from rebalance_streaming.detect.book import Statement
-from rebalance_streaming.detect.catalogue import diagnosis
+from rebalance_streaming.detect.catalogue import PARTS, diagnosis
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import Departure
 from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.inputs import EVERYTHING, NOTHING
-from rebalance_streaming.detect.verdict import Verdict
+from rebalance_streaming.detect.verdict import CLAIMED, Verdict
 
 #: Things this close happened together, as far as anybody can tell.
 SAME_TIME_MS = 5_000
@@ -37,6 +37,16 @@ class Judged:
     verdicts: tuple[Verdict, ...]
     departures: dict[str, Departure]
     told: frozenset[str] = frozenset()
+
+    def resists(self, claim: Verdict) -> bool:
+        """Whether its own evidence says otherwise than a pattern: members came or went for a reason that is known.
+
+        A pattern is made of certain causes (`takes_over` in the catalogue), and of what has none of its own.
+        """
+        own = self.verdicts[0]
+        moved = any(each.joined or each.left for each in self.rebalance.generations)
+        known = own.confidence >= CLAIMED and own.rule not in PARTS
+        return moved and known and own.rule not in (claim.rule, *diagnosis(claim.rule).takes_over)
 
     def past(self) -> list[Past]:
         """Return how its members left, each with the verdict that is about it, else with the primary one."""
@@ -149,7 +159,7 @@ class Case:
         claimed: dict[str, Verdict] = {}
         for claim in sorted(claims, key=lambda each: -each.confidence):
             for name in claim.rebalance_ids:
-                if name in self.judged:
+                if name in self.judged and not self.judged[name].resists(claim):
                     claimed.setdefault(name, claim)
         return [*self._of_claims(claims, claimed, now_ms), *self._of_rebalances(claimed, now_ms)]
 

@@ -29,7 +29,7 @@ class Diagnosis:
     `family` is a key of `FAMILIES`; `escalates` says when a finding has
     another one (empty: never). `title` fits a table, the other texts are one paragraph each. `thresholds` are names of
     settings that change when it is made; `sources` are issues, KIPs and documents behind it; `traits` are keys of
-    `TRAITS`.
+    `TRAITS`; `takes_over` are causes of single rebalances that it is made of where it explains several.
     """
 
     id: str
@@ -43,6 +43,7 @@ class Diagnosis:
     thresholds: tuple[str, ...] = ()
     escalates: str = ""
     traits: frozenset[str] = frozenset()
+    takes_over: tuple[str, ...] = ()
 
 
 def diagnosis(rule_id: str) -> Diagnosis:
@@ -85,7 +86,13 @@ def _diagnosis(rule_id: str, entry: Mapping[str, Any]) -> Diagnosis:
         raise ValueError(f"{rule_id}: unknown traits {sorted(unknown)}")
     severity = Severity(texts.pop("severity"))
     return Diagnosis(
-        id=rule_id, severity=severity, sources=tuple(entry["sources"]), thresholds=names, traits=traits, **texts
+        id=rule_id,
+        severity=severity,
+        sources=tuple(entry["sources"]),
+        thresholds=names,
+        traits=traits,
+        takes_over=tuple(entry.get("takes_over", ())),
+        **texts,
     )
 
 
@@ -105,6 +112,9 @@ TRAITS: Mapping[str, str] = MappingProxyType(_DATA["traits"])
 DIAGNOSES: Mapping[str, Diagnosis] = MappingProxyType(
     {rule_id: _diagnosis(rule_id, entry) for rule_id, entry in _DATA["diagnoses"].items()}
 )
+
+#: Causes of single rebalances that any pattern of several explains better.
+PARTS = with_trait("deploy") | with_trait("orderly") | {"initial_group_formation"}
 
 #: What each threshold decides, by its name.
 THRESHOLD_TEXTS: Mapping[str, str] = MappingProxyType(

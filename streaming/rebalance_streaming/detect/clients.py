@@ -65,9 +65,11 @@ class Stretch:
     counts reports written in the second half of the stretch, `undelivered` those of them that reached the topic only
     after the moment although the client wrote them before. `stood_still_ms` is by how much its reporting stopped:
     how late its thread woke, or how much longer than usual no report was written. `beat_gap_ms` is how long it had
-    sent no heartbeat then; null where nothing tells. `beat_rate` is heartbeats per second over the stretch.
-    `poll_age_ms` is the largest age of a last poll; `polls_stood_still` is null where nothing tells.
-    `restarted`: a later report comes from a younger process. Rates are of the longest gap between reports.
+    sent no heartbeat then; null where nothing tells. `never_beat_ms` is for how long it had said, and still said in
+    its last report, that it never sent one although it had partitions. `beat_rate` is heartbeats per second over the
+    stretch. `poll_age_ms` is the largest age of a last poll, `polled_ms` when it surely polled last before it was lost,
+    `fetches` whether it fetched at the end; null where nothing tells. `restarted`: a later report comes from a younger
+    process; `same_process`: the next comes from the same. Rates are of the longest gap between reports.
     """
 
     interval_ms: int
@@ -78,11 +80,13 @@ class Stretch:
     late_ms: int
     stood_still_ms: int
     beat_gap_ms: float | None
-    beat_never: bool
+    never_beat_ms: int | None
     beat_rate: float | None
     poll_age_ms: float | None
-    polls_stood_still: bool | None
+    polled_ms: float | None
+    fetches: bool | None
     restarted: bool
+    same_process: bool
     cpu_share: float | None
     switches_per_second: float | None
     reason: str | None
@@ -97,6 +101,7 @@ class ClientHistory:
     group_id: str | None = None
     instance_id: str | None = None
     host: str | None = None
+    pid: int | None = None
     library: str | None = None
     version: str | None = None
     interval_ms: int = _DEFAULT_INTERVAL_MS
@@ -123,6 +128,7 @@ class ClientHistory:
         self.group_id = row.group_id or self.group_id
         self.instance_id = row.instance_id or self.instance_id
         self.host = row.host or self.host
+        self.pid = row.pid or self.pid
         self.library = row.library or self.library
         self.version = row.library_version or self.version
         if row.interval_ms:
@@ -172,8 +178,11 @@ class ClientHistory:
         """Return the newest report."""
         return self.sights[-1] if self.sights else None
 
-    def before(self, lost_ms: int, length_ms: int) -> Stretch | None:
-        """Return what was reported about the time before a loss; null when there is no report before it."""
+    def before(self, lost_ms: int, length_ms: int, surely_ms: int | None = None) -> Stretch | None:
+        """Return what was reported about the time before a loss; null when there is no report before it.
+
+        `surely_ms`: it was certainly not lost before that.
+        """
         known = [each for each in self.sights if each.emitted_ms <= lost_ms]
         after = [each for each in self.sights if each.emitted_ms > lost_ms]
         if not known:
@@ -193,11 +202,13 @@ class ClientHistory:
             late_ms=max((each.observed_ms - each.emitted_ms for each in (*late_half, *after[:1])), default=0),
             stood_still_ms=self._stood_still(touching[1:], quiet),
             beat_gap_ms=_beat_gap(known[-1], next_, lost_ms),
-            beat_never=any(each.heartbeat_never and (each.assigned or 0) > 0 for each in seen),
+            never_beat_ms=_never_beat_ms(known),
             beat_rate=_heartbeat_rate(touching),
             poll_age_ms=_largest(each.poll_age_ms for each in (*seen, *self._same_polls(after, lost_ms))),
-            polls_stood_still=_polls_stood_still(seen),
+            polled_ms=_polled_ms([*known[-60:], *after[:1]], lost_ms if surely_ms is None else surely_ms),
+            fetches=next((each.fetch_rate > 0 for each in reversed(seen) if each.fetch_rate is not None), None),
             restarted=_restarted(touching, after),
+            same_process=bool(after) and self._is_same_process(known[-1], after[0]),
             cpu_share=_per_second(one, other, "cpu_s"),
             switches_per_second=_per_second(one, other, "switches"),
             reason=next((each.reason for each in after[:3] if each.reason != known[-1].reason), None)
@@ -215,6 +226,19 @@ class ClientHistory:
         if after and after[0].poll_age_ms is not None and after[0].emitted_ms - after[0].poll_age_ms < lost_ms:
             return [replace(after[0], poll_age_ms=after[0].poll_age_ms - (after[0].emitted_ms - lost_ms))]
         return []
+
+    def _is_same_process(self, one: Sight, other: Sight) -> bool:
+        """Whether two reports are known to come from one process.
+
+        By its start or its id; else by a member id that only the one that got it knows, or totals that go on.
+        """
+        starts = (one.process_start_ms, other.process_start_ms)
+        if None not in starts:
+            return not _restarted([one], [other])
+        same_member = one.member_id is not None and one.member_id == other.member_id and self.instance_id is None
+        totals = [name for name, value in one.values.items() if name.endswith("_total") and value > 0]
+        went_on = bool(totals) and all(other.values.get(name, 0.0) >= one.values[name] for name in totals)
+        return self.pid is not None or same_member or went_on
 
 
 def _sight(row: ClientActivity, sample: ClientSample, values: dict[str, float]) -> Sight:
@@ -275,6 +299,19 @@ def _restarted(sights: list[Sight], after: list[Sight]) -> bool:
     return bool(starts and later and later[-1] - starts[0] > _START_SLACK_MS)
 
 
+def _never_beat_ms(known: list[Sight]) -> int | None:
+    """Return for how long the latest reports say that a member never sent a heartbeat; null: they do not."""
+    silent = itertools.takewhile(lambda each: each.heartbeat_never and (each.assigned or 0) > 0, reversed(known))
+    times = [each.emitted_ms for each in silent]
+    return times[0] - times[-1] if times else None
+
+
+def _polled_ms(sights: list[Sight], lost_ms: int) -> float | None:
+    """Return the latest poll before a loss that reports tell of; null where none does."""
+    told = (each.emitted_ms - each.poll_age_ms for each in sights if each.poll_age_ms is not None)
+    return max((each for each in told if each <= lost_ms), default=None)
+
+
 def _largest(values: Iterable[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)
 
@@ -288,16 +325,6 @@ def _heartbeat_rate(sights: list[Sight]) -> float | None:
             (last.emitted_ms - first.emitted_ms) / 1000
         )
     return next((each.heartbeat_rate for each in reversed(sights) if each.heartbeat_rate is not None), None)
-
-
-def _polls_stood_still(sights: list[Sight]) -> bool | None:
-    """Return whether the application did not poll at the end of the stretch; null where nothing tells."""
-    for each in reversed(sights):
-        if each.poll_age_ms is not None:
-            return each.poll_age_ms > 5_000
-        if each.fetch_rate is not None:
-            return each.fetch_rate == 0
-    return None
 
 
 def _per_second(before: Sight | None, after: Sight | None, name: str) -> float | None:

@@ -7,7 +7,7 @@ time-out its silence matches and what its client reported meanwhile. Causes are 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from rebalance_contract import (
@@ -20,17 +20,23 @@ from rebalance_contract import (
     Rebalance,
     RebalanceReason,
 )
+from rebalance_streaming.detect.barriers import SAME_MS
 from rebalance_streaming.detect.clients import Stretch
+from rebalance_streaming.detect.evidence import MODERATE, observe, strength_of, weigh
 from rebalance_streaming.detect.fingerprints import Fingerprint, fingerprint
 from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.liveness import (
+    ALIVE,
     GONE,
+    HEALTHY,
     NOT_POLLING,
     PAUSED,
+    POLL_SLACK_MS,
     RESTARTED,
     STARVED,
     UNREACHABLE,
     Lost,
+    is_poll_reason,
     read_liveness,
 )
 from rebalance_streaming.detect.progress import Rhythm
@@ -56,6 +62,14 @@ _POLL_SLACK_MS = 4_500
 _POLL_TIGHT_MS = 1_000
 #: A session that ran out shows within this of its end.
 _LIFE_SLACK_MS = 2_500
+#: Timers of the broker do not fire early; by so much may the times of two records be off.
+_EXACT_MS = 250
+#: How long before the first sign of a rebalance the join that began it was sent at most, where nothing bounds it.
+_JOIN_MS = 10_000
+#: Of two ways to leave one must fit so many times better than the other.
+_CLEARLY = 2.0
+#: Most clients commit once more when they are closed: a silence longer than this seldom goes before a clean leave.
+_CLOSED_MS, _WITHOUT_LAST_COMMIT = 1_000, 0.5
 #: Defaults of the broker for groups whose members do not set a session time-out (KIP-848).
 _BROKER_SESSION_MS = 45_000
 
@@ -64,9 +78,10 @@ _BROKER_SESSION_MS = 45_000
 class Departure:
     """How one member left.
 
-    It left between `from_ms` and `to_ms`; it had its partitions since `joined_ms` (null: not known). `silence_ms` is
-    the time since they were last committed, null when no commit was due; `due`: one surely was. `classes` are the
-    departure classes that fit, most likely first, and `confidence` is that of the first. `in_barrier`: it was lost
+    It left between `from_ms` and `to_ms`, and surely not after `latest_ms`; it had its partitions since `joined_ms` and
+    was in the group for at most `age_ms` (null: not known). `silence_ms` is the time since they were last committed,
+    null when no commit was due; `due`: one surely was. `classes` are the departure classes that fit, most likely first,
+    and `confidence` is that of the first; `struck` are those that cannot be, by class. `in_barrier`: it was lost
     while the others waited for it. `liveness` is what its client reported, null when it reports nothing. `arriving` is
     how many records its partitions got in the length of a session before, null without probes of their ends.
     `back_as` is the member it came back as, `back_ms` when.
@@ -76,7 +91,9 @@ class Departure:
     client: Fingerprint
     from_ms: int
     to_ms: int
+    latest_ms: int
     joined_ms: int | None
+    age_ms: int | None
     rhythm: Rhythm
     lag: int | None
     arriving: int | None
@@ -88,6 +105,7 @@ class Departure:
     classes: tuple[str, ...] = (UNKNOWN,)
     confidence: float = HINT
     evidence: tuple[Evidence, ...] = ()
+    struck: tuple[tuple[str, str], ...] = ()
     back_as: Member | None = None
     back_ms: int | None = None
 
@@ -95,6 +113,12 @@ class Departure:
     def likely(self) -> str:
         """The class that fits best."""
         return self.classes[0]
+
+    @property
+    def lived(self) -> bool:
+        """Whether its process is known to have gone on, by reports before and after that came from it."""
+        seen = self.stretch
+        return self.liveness in (HEALTHY, ALIVE) or (seen is not None and seen.same_process and not seen.restarted)
 
     @property
     def session_ms(self) -> int:
@@ -140,24 +164,39 @@ def _find(
     client = history.clients.of(member)
     prints, session = fingerprint(member, client), session_of(member)
     found = _measure(history, rebalance, member, prints) if known is None else replace(known, client=prints)
-    stretch = None if client is None else client.before(found.to_ms, session + 4_000)
+    surely_ms = found.from_ms - _NOTICE_MS
+    stretch = None if client is None else client.before(found.to_ms, session + 4_000, surely_ms)
     if client is not None and stretch is not None:
-        lost = Lost(client, stretch, prints, session, member.rebalance_timeout_ms, found.to_ms, now_ms)
+        limit = member.rebalance_timeout_ms
+        lost = Lost(client, stretch, prints, session, limit, found.to_ms, now_ms, found.joined_ms)
         found = replace(found, stretch=stretch, liveness=read_liveness(lost, history.clients))
-    classes, confidence, evidence = _classify(found, rebalance)
+    found = _classified(found, rebalance)
     back_as, back_ms = _return_of(history, rebalance, member)
-    return replace(found, classes=classes, confidence=confidence, evidence=evidence, back_as=back_as, back_ms=back_ms)
+    return replace(found, back_as=back_as, back_ms=back_ms)
 
 
 def _measure(history: GroupHistory, rebalance: Rebalance, member: Member, prints: Fingerprint) -> Departure:
     """Return when a member left, and how long it had been silent; nothing of why."""
     in_barrier = _was_awaited(history, rebalance, member)
-    from_ms, to_ms = _when(rebalance, member, in_barrier=in_barrier)
-    joined_ms = _joined_at(history, rebalance, member)
+    from_ms, to_ms, latest_ms = _when(history, rebalance, member, in_barrier=in_barrier)
+    joined_ms, came_ms = _joined_at(history, rebalance, member), _came_at(history, rebalance, member)
     rhythm, lag = _rhythm(history, rebalance, member, to_ms), _lag_at(history, member, to_ms)
     silence, due = _silence(rhythm, lag, joined_ms, from_ms, to_ms)
-    arriving = _arriving(history, member, to_ms)
-    return Departure(member, prints, from_ms, to_ms, joined_ms, rhythm, lag, arriving, silence, due, in_barrier)
+    return Departure(
+        member,
+        prints,
+        from_ms,
+        to_ms,
+        latest_ms,
+        joined_ms,
+        None if came_ms is None else latest_ms - came_ms,
+        rhythm,
+        lag,
+        _arriving(history, member, to_ms),
+        silence,
+        due,
+        in_barrier,
+    )
 
 
 def _was_awaited(history: GroupHistory, rebalance: Rebalance, member: Member) -> bool:
@@ -185,18 +224,36 @@ def _lost_in(rebalance: Rebalance, member: Member) -> tuple[Generation, int | No
     return generation, earliest, generation.join_ended_at_ms or begun
 
 
-def _when(rebalance: Rebalance, member: Member, *, in_barrier: bool) -> tuple[int, int]:
-    """Return between which times a member left."""
+def _when(history: GroupHistory, rebalance: Rebalance, member: Member, *, in_barrier: bool) -> tuple[int, int, int]:
+    """Return between which times a member left, and when it surely had."""
     generation, earliest, released = _lost_in(rebalance, member)
     begun = rebalance.started_before_ms if generation is rebalance.generations[0] else released
+    if rebalance.type != GroupType.CLASSIC or (generation.reason == RebalanceReason.GROUP_EMPTIED and not in_barrier):
+        return begun, begun, begun
+    listed_ms, missed_ms = _listed(history, member, earliest or 0, released)
     if in_barrier:
-        return released - 200, released
-    if rebalance.type != GroupType.CLASSIC or generation.reason == RebalanceReason.GROUP_EMPTIED:
-        return begun, begun
+        # A probe that no longer lists it bounds its end; without one, it went when the others were released.
+        return (listed_ms or 0, missed_ms, missed_ms) if missed_ms is not None else (released - 200, released, released)
     if generation.joined and not _others_left(generation, member):
-        return released, released  # a newcomer waited for it: the barrier ends when it is out
+        # A newcomer waited for it: the barrier ends when it is out, unless a probe missed it before.
+        return (released, released, released) if missed_ms is None else (listed_ms or begun, missed_ms, missed_ms)
     latest = begun if begun < released else released - _NOTICE_MS
-    return min(latest, max(earliest or 0, latest - _NOTICE_SLACK_MS)), latest
+    # Others notice within a heartbeat; where it took them longer, somebody else held them up.
+    noticed_ms = released - _NOTICE_SLACK_MS if released - latest < _NOTICE_SLACK_MS else 0
+    from_ms = min(latest, max(earliest or 0, latest - _NOTICE_SLACK_MS, noticed_ms, listed_ms or 0))
+    # What began a rebalance had happened when a probe saw it.
+    bound_ms = latest + SAME_MS if begun < released and not generation.joined else released
+    return from_ms, latest, bound_ms if missed_ms is None else min(bound_ms, missed_ms)
+
+
+def _listed(history: GroupHistory, member: Member, from_ms: int, to_ms: int) -> tuple[int | None, int | None]:
+    """Return when a probe last listed a member, and when one first did no more; null: none did."""
+    seen = [each for each in history.sightings_between(from_ms, to_ms) if each.members is not None]
+    listed = [any(m.member_id == member.member_id for m in each.members or ()) for each in seen]
+    last = max((place for place, there in enumerate(listed) if there), default=-1)
+    later = seen[last + 1 :]
+    missed = later[0].at_ms + SAME_MS if later and (last >= 0 or from_ms > 0) else None
+    return (seen[last].at_ms - SAME_MS if last >= 0 else None), missed
 
 
 def _others_left(generation: Generation, member: Member) -> bool:
@@ -226,8 +283,9 @@ def _lag_at(history: GroupHistory, member: Member, at_ms: int) -> int | None:
                 history.progress.estimated_end_at(topic, p, at_ms),
                 history.progress.committed_before((topic, p), at_ms),
             )
-            if end is not None and committed is not None:
-                lags.append(max(0, end - committed[1]))
+            # An end before what was committed is out of date: it tells nothing.
+            if end is not None and committed is not None and end >= committed[1]:
+                lags.append(end - committed[1])
     return sum(lags) if lags else None
 
 
@@ -264,12 +322,68 @@ def _silence(
 _Classes = tuple[tuple[str, ...], float, tuple[Evidence, ...]]
 
 
-def _classify(of: Departure, rebalance: Rebalance) -> _Classes:
-    """Return the classes that fit, the confidence of the first, and why; the first source that tells decides."""
-    found = _class_by_epoch(of, rebalance) or _class_by_reports(of) or _class_by_silence(of)
-    if found is None or found[0][0] == UNKNOWN:
-        found = _class_by_end(of) or found
-    return found or _class_by_life(of)
+def _classified(of: Departure, rebalance: Rebalance) -> Departure:
+    """Return a departure with the classes that fit, how sure the first is, and why.
+
+    What cannot be is struck out of what each source says. The first source that tells decides; those after it count for
+    or against that.
+    """
+    struck = dict(_impossible(of, rebalance))
+    sources = (_class_by_epoch(of, rebalance), _class_by_reports(of), _class_by_silence(of), _class_by_end(of))
+    told = [kept for each in sources if each is not None and (kept := _possible(each, struck)) is not None]
+    told = [each for each in told if each[0][0] != UNKNOWN] or told
+    if not told:
+        life = _class_by_life(of)
+        told = [_possible(life, struck) or ((UNKNOWN,), HINT, life[2])]
+    classes, confidence, evidence = told[0]
+    others = [_as_witness(each, classes) for each in told[1:]]
+    witnesses = [each for several in others for each in several]
+    return replace(
+        of,
+        classes=classes,
+        confidence=weigh(confidence, witnesses),
+        evidence=(*evidence, *witnesses),
+        struck=tuple(struck.items()),
+    )
+
+
+def _possible(told: _Classes, struck: Mapping[str, str]) -> _Classes | None:
+    """Return what a source says without the classes that cannot be, less surely where its first one was among them."""
+    classes, confidence, evidence = told
+    left = tuple(each for each in classes if each not in struck)
+    if not left:
+        return None
+    return left, confidence if left[0] == classes[0] else one_down(confidence), evidence
+
+
+def _as_witness(told: _Classes, classes: tuple[str, ...]) -> tuple[Evidence, ...]:
+    """Return the evidence of a further source with its strength, for or against the first of these classes."""
+    if told[0][0] == classes[0]:
+        return tuple(replace(each, strength=strength_of(told[1])) for each in told[2][:1])
+    # Commits go on until a client leaves by itself, for whatever reason.
+    leaves = {classes[0], told[0][0]} <= {CLEAN, POLL_TIMEOUT, UNKNOWN}
+    if leaves or told[1] < PLAUSIBLE or classes[0] in told[0]:
+        return ()
+    return tuple(replace(each, strength=MODERATE, against=True) for each in told[2][:1])
+
+
+def _impossible(of: Departure, rebalance: Rebalance) -> Iterator[tuple[str, str]]:
+    """Yield the classes that arithmetic rules out, each with the reason."""
+    poll, session, seen = of.poll_ms, of.session_ms, of.stretch
+    own_word = seen is not None and is_poll_reason(seen.reason)
+    if not own_word and of.client.enforces_poll and poll:
+        unpolled = None if seen is None or seen.polled_ms is None else of.latest_ms - seen.polled_ms
+        if of.age_ms is not None and of.age_ms < poll - POLL_SLACK_MS:
+            yield POLL_TIMEOUT, f"in the group for {seconds(of.age_ms)}, max.poll.interval is {seconds(poll)}"
+        elif unpolled is not None and unpolled < poll - POLL_SLACK_MS:
+            yield POLL_TIMEOUT, f"polled {seconds(unpolled)} before it was gone, max.poll.interval is {seconds(poll)}"
+    # A commit renews a classic member's session, as a heartbeat does (OffsetMetadataManager, GroupCoordinator).
+    committed = of.rhythm.last_ms if rebalance.type == GroupType.CLASSIC else None
+    quiet = None if committed is None or committed < (of.joined_ms or committed + 1) else of.latest_ms - committed
+    if quiet is not None and quiet < session - _EXACT_MS:
+        yield SESSION_EXPIRED, f"committed {seconds(quiet)} before it was gone, its session is {seconds(session)}"
+    elif of.age_ms is not None and of.member.session_timeout_ms and of.age_ms < session - _EXACT_MS:
+        yield SESSION_EXPIRED, f"in the group for {seconds(of.age_ms)}, its session is {seconds(session)}"
 
 
 def _class_by_end(of: Departure) -> _Classes | None:
@@ -278,7 +392,8 @@ def _class_by_end(of: Departure) -> _Classes | None:
         return None
     quiet = of.to_ms - of.stretch.last_report_ms
     text = f"last report {seconds(quiet)} before it was removed, session {seconds(of.session_ms)}"
-    evidence = (Evidence(EvidenceSource.CLIENT_METRICS, "reports", text, "the process ended"),)
+    span = (of.stretch.last_report_ms, of.to_ms)
+    evidence = (observe(EvidenceSource.CLIENT_METRICS, "reports", text, "the process ended", span=span),)
     if of.session_ms - 500 <= quiet <= of.session_ms + 2 * of.stretch.interval_ms:
         return (SESSION_EXPIRED,), STRONG, evidence
     return ((CLEAN,), PLAUSIBLE, evidence) if quiet < min(of.session_ms, of.stretch.interval_ms + 1_000) else None
@@ -288,7 +403,7 @@ def _class_by_epoch(of: Departure, rebalance: Rebalance) -> _Classes | None:
     if not any(of.member.member_id in generation.fenced for generation in rebalance.generations):
         return None
     text = f"did not give up partitions within {seconds(of.poll_ms or 0)}"
-    return (FENCED,), CERTAIN, (Evidence(EvidenceSource.LOG, "member_epoch", text, "fenced by the coordinator"),)
+    return (FENCED,), CERTAIN, (observe(EvidenceSource.LOG, "member_epoch", text, "fenced by the coordinator"),)
 
 
 def _class_by_silence(of: Departure) -> _Classes | None:
@@ -317,10 +432,11 @@ def _class_by_life(of: Departure) -> _Classes:
     as_session = -500 <= life - session <= _LIFE_SLACK_MS
     as_poll = past_poll is not None and -500 <= past_poll <= _POLL_SLACK_MS
     if as_poll and (not as_session or 0 <= (past_poll or 0) <= _POLL_TIGHT_MS):
-        return (POLL_TIMEOUT,), PLAUSIBLE, (*evidence, _limit_evidence(life, poll or 0))
+        return (POLL_TIMEOUT,), PLAUSIBLE, (*evidence, _limit_evidence(of, life))
     if as_session:
         text = f"lost {seconds(life)} after it got its partitions, with a session of {seconds(session)}"
-        told = (*evidence, Evidence(EvidenceSource.LOG, "session_timeout", text, "never a heartbeat"))
+        span = (of.joined_ms, of.to_ms)
+        told = (*evidence, observe(EvidenceSource.LOG, "session_timeout", text, "never a heartbeat", span=span))
         return ((SESSION_EXPIRED, POLL_TIMEOUT), HINT, told) if as_poll else ((SESSION_EXPIRED,), PLAUSIBLE, told)
     return (UNKNOWN,), HINT, evidence
 
@@ -339,30 +455,55 @@ def _left_at_its_limit(of: Departure) -> Evidence | None:
     life = max(of.from_ms - of.joined_ms, min(of.poll_ms, of.to_ms - of.joined_ms))
     if not 0 <= life - of.poll_ms <= _POLL_TIGHT_MS:
         return None
-    return _limit_evidence(life, of.poll_ms)
+    return _limit_evidence(of, life)
 
 
-def _limit_evidence(life_ms: int, poll_ms: int) -> Evidence:
-    text = f"left {seconds(life_ms)} after it got its partitions, with a limit of {seconds(poll_ms)}"
-    return Evidence(EvidenceSource.LOG, "rebalance_timeout", text, "one poll, no other")
+def _limit_evidence(of: Departure, life_ms: int) -> Evidence:
+    text = f"left {seconds(life_ms)} after it got its partitions, with a limit of {seconds(of.poll_ms or 0)}"
+    span = (of.joined_ms, of.to_ms)
+    return observe(EvidenceSource.LOG, "rebalance_timeout", text, "one poll, no other", span=span)
 
 
 def _classes_of(of: Departure, silence: int) -> tuple[str, ...]:
-    """Return the time-outs that a silence matches; a clean leave when it is shorter than both."""
+    """Return the time-outs that a silence matches; a clean leave when it is shorter than both.
+
+    Where the moment of the departure is not known well enough to tell a session that ran out from a leave between two
+    commits, how much of the time in question each takes decides.
+    """
     session, poll, slack = of.session_ms, of.poll_ms if of.client.enforces_poll else None, (of.to_ms - of.from_ms) // 2
     gap = min(of.rhythm.gap_ms or _COMMIT_GAP_MS, _LONGEST_GAP_MS)
-    lower = max(session // 2, session - of.client.heartbeat_ms - 1_000)
     as_poll = poll is not None and poll - 1_500 - slack <= silence <= poll + gap + _POLL_SLACK_MS + slack
-    as_session = lower <= silence <= session + gap + 3_000 + slack
+    # A commit renews a classic session; one of KIP-848 runs from the last heartbeat.
+    beat = 0 if of.member.session_timeout_ms else of.client.heartbeat_ms + 1_000
+    expires = max(session - _EXACT_MS - beat, session // 2)
+    longest = silence + max(0, of.latest_ms - (of.from_ms + of.to_ms) // 2)
+    as_session = longest >= expires and silence <= session + gap + 3_000 + slack
     if as_poll and as_session:
         nearer_poll = poll is not None and abs(silence - poll) < abs(silence - session - gap // 2)
         return (POLL_TIMEOUT, SESSION_EXPIRED) if nearer_poll else (SESSION_EXPIRED, POLL_TIMEOUT)
-    if as_poll or as_session:
-        return (POLL_TIMEOUT,) if as_poll else (SESSION_EXPIRED,)
-    if silence < lower and silence <= max(2 * gap, 10_000):
-        return (CLEAN,)
+    if as_poll:
+        return (POLL_TIMEOUT,)
+    clean = silence - slack < expires and silence <= max(2 * gap, 10_000)
+    if as_session and clean:
+        return _expired_or_left(of, silence, expires, gap)
+    if as_session or clean:
+        return (SESSION_EXPIRED,) if as_session else (CLEAN,)
     # Its last commits were refused, or came before the last poll.
     return (POLL_TIMEOUT, UNKNOWN) if poll is not None and silence > poll else ()
+
+
+def _expired_or_left(of: Departure, silence: int, expires: int, gap: int) -> tuple[str, ...]:
+    """Return which of the two a silence fits clearly better, the other after it; unknown where neither."""
+    middle = (of.from_ms + of.to_ms) // 2
+    shortest, longest = silence - (middle - of.from_ms), silence + (of.latest_ms - middle)
+    expired = max(0, longest - max(expires, shortest))
+    closed, late = max(0, min(_CLOSED_MS, longest) - shortest), max(0, min(gap, longest) - max(_CLOSED_MS, shortest))
+    left = closed + late * _WITHOUT_LAST_COMMIT
+    if expired >= _CLEARLY * left:
+        return (SESSION_EXPIRED, CLEAN) if left else (SESSION_EXPIRED,)
+    if left >= _CLEARLY * expired:
+        return (CLEAN, SESSION_EXPIRED) if expired else (CLEAN,)
+    return (UNKNOWN, SESSION_EXPIRED, CLEAN)
 
 
 def _silence_evidence(of: Departure) -> tuple[Evidence, ...]:
@@ -370,7 +511,8 @@ def _silence_evidence(of: Departure) -> tuple[Evidence, ...]:
         return ()
     usual = f", usually every {seconds(of.rhythm.gap_ms)}" if of.rhythm.gap_ms else ""
     text = f"{seconds(of.silence_ms)} without a commit{usual}"
-    return (Evidence(EvidenceSource.COMMITS, "silence", text, "time since the last sign"),)
+    span = (of.rhythm.last_ms, of.to_ms)
+    return (observe(EvidenceSource.COMMITS, "silence", text, "time since the last sign", span=span),)
 
 
 #: How sure a reading of the liveness matrix is, and what it means.
@@ -387,15 +529,32 @@ def _class_by_reports(of: Departure) -> _Classes | None:
     if seen is None or of.liveness not in _TOLD:
         return None
     label, words = _TOLD[of.liveness]
-    beat = "never" if seen.beat_never else f"{seconds(seen.beat_gap_ms or 0)} before"
+    beat = "never" if seen.beat_gap_ms is None else f"{seconds(seen.beat_gap_ms)} before"
+    unpolled = 0 if seen.polled_ms is None else of.to_ms - seen.polled_ms
     text = {
-        NOT_POLLING: seen.reason or f"no poll for {seconds(seen.poll_age_ms or 0)}, limit {seconds(of.poll_ms or 0)}",
+        NOT_POLLING: seen.reason or f"no poll for {seconds(unpolled)}, limit {seconds(of.poll_ms or 0)}",
         STARVED: f"last heartbeat {beat}, session {seconds(of.session_ms)}; reports came on time",
         PAUSED: f"its reporting stood still for {seconds(seen.stood_still_ms)}",
         UNREACHABLE: f"{seen.undelivered} reports written in time arrived up to {seconds(seen.late_ms)} later",
     }[of.liveness]
     classes = (POLL_TIMEOUT,) if of.liveness == NOT_POLLING else (SESSION_EXPIRED,)
-    return classes, label, (Evidence(EvidenceSource.CLIENT_METRICS, of.liveness, text, words),)
+    span = (seen.last_report_ms, seen.next_report_ms or of.to_ms)
+    # One report alone may be odd: it is not certain.
+    label = label if seen.witnesses + (seen.next_report_ms is not None) > 1 or seen.reason else min(label, STRONG)
+    return classes, label, (observe(EvidenceSource.CLIENT_METRICS, of.liveness, text, words, span=span),)
+
+
+def _came_at(history: GroupHistory, rebalance: Rebalance, member: Member) -> int | None:
+    """Return the earliest time at which a member can have joined the group; null when that is not known."""
+    name = member.member_id
+    lost, _, _ = _lost_in(rebalance, member)
+    for of in reversed([*history.until(rebalance), rebalance]):
+        earlier = [*itertools.takewhile(lambda each: each is not lost, of.generations)]
+        place = next((i for i, each in enumerate(earlier) if name in each.joined), None)
+        if place is not None:
+            began_ms = max(of.started_after_ms or 0, of.started_before_ms - _JOIN_MS)
+            return earlier[place - 1].assigned_at_ms if place else began_ms
+    return None
 
 
 def _joined_at(history: GroupHistory, rebalance: Rebalance, member: Member) -> int | None:
@@ -437,4 +596,5 @@ def awaited_evidence(history: GroupHistory, rebalance: Rebalance, departure: Dep
         if each.members is not None and any(m.member_id == name for m in each.members)
     ]
     text = f"listed until {seconds(max(0, end - times[-1]))} before the others were released" if times else "not seen"
-    return Evidence(EvidenceSource.PROBES, "members", text, "awaited in the join barrier")
+    span = (times[0] if times else None, end)
+    return observe(EvidenceSource.PROBES, "members", text, "awaited in the join barrier", span=span)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 import zlib
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rebalance_contract import (
@@ -30,7 +30,7 @@ from rebalance_contract import (
     Severity,
 )
 from rebalance_streaming.detect import inputs
-from rebalance_streaming.detect.book import Book, Statement
+from rebalance_streaming.detect.book import Book, Statement, subject_key
 from rebalance_streaming.detect.case import SAME_TIME_MS, Case, Judged
 from rebalance_streaming.detect.catalogue import diagnosis
 from rebalance_streaming.detect.config import DetectConfig
@@ -48,7 +48,7 @@ from rebalance_streaming.detect.rules.benign import FOLLOWS, not_understood
 from rebalance_streaming.detect.rules.coordinator import cluster_wide
 from rebalance_streaming.detect.rules.patterns import lag_grows
 from rebalance_streaming.detect.rules.registry import AGGREGATES
-from rebalance_streaming.detect.verdict import HINT, Verdict
+from rebalance_streaming.detect.verdict import CLAIMED, HINT, Verdict
 
 #: Groups that rebalanced lately are judged anew this often: later rows shed light on what happened.
 _RECENT_MS = 30_000
@@ -570,7 +570,14 @@ class Detector:
         recurs = unexplained >= case.thresholds.recurring_per_day
         if unexplained and not recurs:
             recurs = look.churn() >= case.thresholds.churn_share
-        weighed = [replace(each, verdict=self._weigh(group, each, harmed=harmed, recurs=recurs)) for each in kept]
+        sure: dict[tuple[str, str], float] = {}
+        for each in kept:
+            key = (each.verdict.rule, subject_key(each.verdict))
+            sure[key] = max(each.verdict.confidence, sure.get(key, 0.0))
+        claimed = {key for key, confidence in sure.items() if confidence >= CLAIMED}
+        weighed = [
+            replace(each, verdict=self._weigh(group, each, claimed, harmed=harmed, recurs=recurs)) for each in kept
+        ]
         changed, withdrawn = self.book.update(group, weighed, self.now_ms, case.thresholds.resolve_after_ms)
         self._withdrawn += withdrawn
         case.minds_harm = any(each.primary or "gathers" in diagnosis(each.verdict.rule).traits for each in weighed)
@@ -594,14 +601,22 @@ class Detector:
         unexplained = [each for each in statements if each.primary and each.verdict.rule == UNDETERMINED]
         return sum((each.last_ms or 0) >= since_ms for each in unexplained)
 
-    def _weigh(self, group: str, statement: Statement, *, harmed: bool, recurs: bool) -> Verdict:
-        """Set the severity: page only where consumption is harmed now, nothing for what is silenced."""
+    def _weigh(
+        self, group: str, statement: Statement, claimed: Collection[tuple[str, str]], *, harmed: bool, recurs: bool
+    ) -> Verdict:
+        """Set the severity: page only where consumption is harmed now, nothing for hints and for what is silenced.
+
+        `claimed`: what is claimed surely enough, by rule and subject.
+        """
         verdict = statement.verdict
         severity = verdict.severity or diagnosis(verdict.rule).severity
         if verdict.rule == UNDETERMINED and recurs:
             severity = Severity.TICKET
         if severity == Severity.TICKET and harmed and statement.primary:
             severity = Severity.PAGE
+        sure = (verdict.rule, subject_key(verdict)) in claimed or "unsure" in diagnosis(verdict.rule).traits
+        if not sure:
+            severity = Severity.INFO  # a hint wakes nobody
         if self._config.silenced(group, verdict.rule, self.now_ms):
             severity = Severity.INFO
         return replace(verdict, severity=severity)

@@ -197,11 +197,14 @@ class GroupHistory:
         ordered = self.in_order()
         return ordered[bisect_left(ordered, from_ms, key=lambda each: each.started_before_ms) :]
 
+    def until(self, rebalance: Rebalance) -> list[Rebalance]:
+        """Return the rebalances before this one, oldest first."""
+        ordered = self.in_order()
+        return ordered[: bisect_left(ordered, rebalance.started_before_ms, key=lambda each: each.started_before_ms)]
+
     def before(self, rebalance: Rebalance) -> Rebalance | None:
         """Return the rebalance before this one."""
-        ordered = self.in_order()
-        place = bisect_left(ordered, rebalance.started_before_ms, key=lambda each: each.started_before_ms)
-        return ordered[place - 1] if place else None
+        return next(reversed(self.until(rebalance)), None)
 
     def after(self, rebalance: Rebalance) -> list[Rebalance]:
         """Return the rebalances after this one, oldest first."""

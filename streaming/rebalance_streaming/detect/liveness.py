@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from rebalance_streaming.detect.clients import ClientHistory, Clients, Stretch
 from rebalance_streaming.detect.fingerprints import Fingerprint
 
-STARVED, PAUSED, UNREACHABLE, GONE, RESTARTED, NOT_POLLING, HEALTHY = (
+STARVED, PAUSED, UNREACHABLE, GONE, RESTARTED, NOT_POLLING, HEALTHY, ALIVE = (
     "starved",
     "paused",
     "unreachable",
@@ -19,17 +19,25 @@ STARVED, PAUSED, UNREACHABLE, GONE, RESTARTED, NOT_POLLING, HEALTHY = (
     "restarted",
     "not_polling",
     "healthy",
+    "alive",
 )
 
 #: Reports that come this late came late for a reason.
 _STALLED_MS = 5_000
+#: A client notices late that max.poll.interval has passed (measured: up to 3.8 s), and ages are told in whole seconds.
+POLL_SLACK_MS = 2_500
+#: A member has its first heartbeat behind it after so many intervals (KafkaConsumer: the first is due after one).
+_FIRST_BEATS = 2
 #: librdkafka's word for having left because nobody polled.
 _POLL_REASON = "max.poll.interval"
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A client as far as it reported by `now_ms`, the time-outs it had, and when it was lost."""
+    """A client as far as it reported by `now_ms`, the time-outs it had, and when it was lost.
+
+    `joined_ms` is when it got its partitions, null where that is not known.
+    """
 
     client: ClientHistory
     seen: Stretch
@@ -38,12 +46,34 @@ class Lost:
     poll_ms: int | None
     at_ms: int
     now_ms: int
+    joined_ms: int | None = None
+
+    @property
+    def never_beat(self) -> bool:
+        """Whether it still said that it never sent a heartbeat when one had been due for long."""
+        never = self.seen.never_beat_ms
+        if never is None:
+            return False
+        joined = None if self.joined_ms is None else self.seen.last_report_ms - self.joined_ms
+        return max(never, joined or 0) >= _FIRST_BEATS * self.prints.heartbeat_ms
 
     @property
     def beats_late(self) -> bool:
         """Whether it had sent no heartbeat for most of its session."""
         gap = self.seen.beat_gap_ms
-        return self.seen.beat_never or (gap is not None and gap >= 0.75 * self.session_ms)
+        return self.never_beat or (gap is not None and gap >= 0.75 * self.session_ms)
+
+    @property
+    def unpolled_ms(self) -> float | None:
+        """How long it had not polled when it was lost; null where nothing tells."""
+        return None if self.seen.polled_ms is None else self.at_ms - self.seen.polled_ms
+
+    @property
+    def polls_ran_out(self) -> bool | None:
+        """Whether its poll limit was over when it was lost; null where nothing tells."""
+        if self.unpolled_ms is None or not self.poll_ms:
+            return None
+        return self.unpolled_ms >= self.poll_ms - POLL_SLACK_MS
 
     @property
     def beats_fresh(self) -> bool:
@@ -60,9 +90,14 @@ class Lost:
         return self.seen.stood_still_ms >= max(0.3 * self.session_ms, 1_500) and not known_fresh
 
 
+def is_poll_reason(reason: str | None) -> bool:
+    """Whether a client said itself that it left because nobody polled."""
+    return (reason or "").startswith(_POLL_REASON)
+
+
 def read_liveness(lost: Lost, clients: Clients) -> str | None:
     """Return which cell of the matrix a lost client was in; null when its reports are too sparse to tell."""
-    if (lost.seen.reason or "").startswith(_POLL_REASON):
+    if is_poll_reason(lost.seen.reason):
         return NOT_POLLING
     return _by_delivery(lost) or _by_running(lost) or _by_silence(lost, clients) or _by_polls(lost)
 
@@ -85,8 +120,7 @@ def _by_running(lost: Lost) -> str | None:
         return RESTARTED if seen.restarted else PAUSED
     if lost.beats_late and (seen.witnesses or seen.next_report_ms is not None):
         return STARVED
-    stale = lost.poll_ms is not None and seen.poll_age_ms is not None and seen.poll_age_ms >= 0.8 * lost.poll_ms
-    return NOT_POLLING if stale else None
+    return NOT_POLLING if lost.polls_ran_out else None
 
 
 def _by_silence(lost: Lost, clients: Clients) -> str | None:
@@ -115,6 +149,9 @@ def _has_successor(lost: Lost, clients: Clients) -> bool:
 
 
 def _by_polls(lost: Lost) -> str | None:
-    if not lost.beats_fresh or not lost.seen.witnesses:
-        return None
-    return NOT_POLLING if lost.seen.polls_stood_still else HEALTHY
+    """Judge by reports that went on as they should."""
+    seen = lost.seen
+    if lost.beats_fresh and seen.witnesses:
+        # Without the age of its last poll, a client that fetches nothing may be one that does not poll, or be idle.
+        return None if lost.polls_ran_out is None and seen.fetches is False else HEALTHY
+    return ALIVE if seen.witnesses and seen.same_process else None

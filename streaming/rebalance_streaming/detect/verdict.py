@@ -8,6 +8,8 @@ from rebalance_contract import Advice, Alternative, Evidence, Member, Severity, 
 
 #: How sure the catalogue's labels are: certain, strong inference, plausible, hint.
 CERTAIN, STRONG, PLAUSIBLE, HINT = 0.97, 0.9, 0.75, 0.4
+#: From here on a confidence is a claim; below it a hint, which wakes nobody and takes over nothing.
+CLAIMED = 0.55
 SCALE = {"certain": CERTAIN, "strong": STRONG, "plausible": PLAUSIBLE, "hint": HINT}
 
 

@@ -22,6 +22,7 @@ from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from rebalance_contract import Advice, Alternative, Evidence, Member, Severity, Subject
+from rebalance_streaming.detect.evidence import weigh
 from rebalance_streaming.detect.verdict import SCALE, Verdict, name_of, seconds
 
 Facts = Mapping[str, object]
@@ -229,6 +230,7 @@ def say(
     severity: Severity | None = None,
     variant: str | None = None,
     evidence: tuple[Evidence, ...] = (),
+    clues: tuple[Evidence, ...] = (),
     missing: tuple[str, ...] = (),
     advice: tuple[Advice, ...] = (),
     rebalance_ids: tuple[str, ...] = (),
@@ -237,18 +239,19 @@ def say(
 ) -> Verdict:
     """Return a verdict in the words of a diagnosis, or of its form `id.form`. Null: as the wording has it.
 
-    Given evidence comes after the wording's own, given missing sources and advice before it.
+    Given evidence comes after the wording's own, given missing sources and advice before it. `clues` are evidence with
+    a strength, by which the confidence grows or shrinks.
     """
     as_text = WORDINGS[key]
     return Verdict(
         rule=as_text.rule,
-        confidence=as_text.confidence if confidence is None else confidence,
+        confidence=weigh(as_text.confidence if confidence is None else confidence, clues),
         summary=as_text.summary.fill(facts, unknown="?") or "",
         started_at_ms=since_ms,
         subject=subject,
         variant=variant or as_text.variant,
         severity=severity or as_text.severity,
-        evidence=(*_told_of(as_text.evidence, facts), *evidence),
+        evidence=(*_told_of(as_text.evidence, facts), *evidence, *clues),
         alternatives=tuple(_told_of(as_text.alternatives, facts)),
         missing=(*missing, *_told_of(as_text.missing, facts)),
         advice=(*advice, *_told_of(as_text.advice, facts)),

@@ -16,7 +16,7 @@ export function findingArticle(finding, { clock, nowMs, rebalanceId = null }) {
     el("p", { class: "quiet" }, standing(finding, clock, nowMs))),
     el("div", {}, advice(finding), because(finding)),
     el("div", {},
-      listing("Not", finding.alternatives.map((each) => [el("strong", {}, words(each.rule)), `: ${each.why_not}`])),
+      listing("Not", finding.alternatives.map((each) => [el("strong", {}, words(each.rule)), `${each.impossible ? " (impossible)" : ""}: ${each.why_not}`])),
       listing("Missing", finding.missing),
       who(finding),
       affected(finding, rebalanceId)));
@@ -40,7 +40,7 @@ function advice(finding) {
 function because(finding) {
   if (!finding.evidence.length) return null;
   const rows = finding.evidence.map((each) => el("li", {},
-    el("span", { class: "seen" }, el("span", { class: "field" }, each.field), " ", el("strong", {}, each.value)),
+    el("span", { class: "seen" }, each.against ? "but " : null, el("span", { class: "field" }, each.field), " ", el("strong", {}, each.value)),
     el("span", { class: "meaning" }, each.rule, el("span", { class: "source" }, SOURCES[each.source] ?? each.source))));
   return el("div", {}, el("h4", {}, "Because"), el("ul", { class: "evidence" }, rows));
 }

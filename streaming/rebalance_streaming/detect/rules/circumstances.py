@@ -45,6 +45,7 @@ def say_lost(
     evidence: tuple[Evidence, ...] | None = None,
     missing: tuple[str, ...] | None = None,
     advice: tuple[Advice, ...] = (),
+    clues: tuple[Evidence, ...] = (),
     **facts: Any,
 ) -> Verdict:
     """Return a verdict about a lost member, with what its departure tells; its facts `member` and `session` are given.
@@ -58,6 +59,7 @@ def say_lost(
         confidence=confidence,
         variant=variant,
         evidence=departure.evidence if evidence is None else evidence,
+        clues=clues,
         missing=missing_reports(departure) if missing is None else missing,
         advice=advice,
         member=departure.member,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rebalance_contract import GroupType
+from rebalance_contract import Evidence, EvidenceSource, GroupType
 from rebalance_streaming.detect.advice import (
     blocked_heartbeat_advice,
     graceful_stop_advice,
@@ -18,11 +18,12 @@ from rebalance_streaming.detect.advice import (
 from rebalance_streaming.detect.bugs import upgrade_advice
 from rebalance_streaming.detect.departures import SESSION_EXPIRED, UNKNOWN, Departure, slot_of
 from rebalance_streaming.detect.episode import Episode
+from rebalance_streaming.detect.evidence import DECISIVE, MODERATE, observe
 from rebalance_streaming.detect.fingerprints import AIOKAFKA, KAFKA_PYTHON, KAFKAJS
 from rebalance_streaming.detect.history import GroupHistory, partition_names
-from rebalance_streaming.detect.liveness import GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
+from rebalance_streaming.detect.liveness import ALIVE, GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
 from rebalance_streaming.detect.rules.circumstances import THAW_MS, is_busy, same_slot, say_lost
-from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG, Verdict, subject_of
+from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG, Verdict, seconds, subject_of
 
 #: kafka-python versions whose heartbeats starve: behind an idle poll, after a dead-lock, behind a busy loop.
 _STARVATION = (
@@ -30,8 +31,10 @@ _STARVATION = (
     ((1, 4, 7), (2, 0, 2), "deadlock"),
     ((2, 0, 2), (2, 2, 8), "lock_contention"),
 )
+#: Whoever was lost is taken for dead when it is away so many times longer than those that came back.
+_AWAY_AGAIN = 1.5
 #: What a process reports that has not ended.
-_ALIVE = (STARVED, PAUSED, UNREACHABLE, HEALTHY)
+_ALIVE = (STARVED, PAUSED, UNREACHABLE, HEALTHY, ALIVE)
 
 
 def starvation(episode: Episode, departure: Departure) -> Verdict | None:
@@ -44,7 +47,12 @@ def starvation(episode: Episode, departure: Departure) -> Verdict | None:
         return _starved(episode, departure, variant or by_library, CERTAIN)
     if departure.liveness == PAUSED and _held_interpreter(departure):
         return _held(episode, departure)
-    if departure.liveness is None and variant is not None and not is_busy(departure) and departure.back_as is not None:
+    if (
+        departure.liveness in (None, ALIVE)
+        and variant is not None
+        and not is_busy(departure)
+        and departure.back_as is not None
+    ):
         again = any(past.member.client_id == departure.member.client_id for past in same_slot(episode, departure))
         return _starved(episode, departure, variant, STRONG if again else PLAUSIBLE)
     return None
@@ -114,7 +122,7 @@ def blocked_heartbeat(episode: Episode, departure: Departure) -> Verdict | None:
     """A client without a heartbeat thread was busy for longer than its session."""
     if departure.likely != SESSION_EXPIRED or departure.client.own_heartbeats:
         return None
-    if departure.liveness in (GONE, RESTARTED, UNREACHABLE, HEALTHY):
+    if departure.liveness in (GONE, RESTARTED, UNREACHABLE, HEALTHY, ALIVE):
         return None
     # What blocks the one thread of kafkajs, or keeps the interpreter's lock, stops the reports as well.
     if departure.liveness == PAUSED and departure.client.library != KAFKAJS and not _held_interpreter(departure):
@@ -209,7 +217,7 @@ def static_absence(episode: Episode, departure: Departure) -> Verdict | None:
     member, session = departure.member, departure.session_ms
     if member.group_instance_id is None or departure.likely != SESSION_EXPIRED or departure.back_ms is None:
         return None
-    if departure.liveness == HEALTHY:
+    if departure.liveness in (HEALTHY, ALIVE):
         return None
     # Where no commit was due, the last one says nothing of when it went.
     away = departure.back_ms - departure.to_ms + (departure.silence_ms or session)
@@ -233,7 +241,7 @@ def ungraceful(episode: Episode, departure: Departure) -> Verdict | None:
     """An instance was replaced without leaving: its ghost stayed until its session ended."""
     if departure.likely != SESSION_EXPIRED or departure.member.group_instance_id:
         return None
-    if departure.liveness in (STARVED, HEALTHY):
+    if departure.liveness in (STARVED, HEALTHY, ALIVE):
         return None
     successor = _successor_before_loss(episode, departure)
     if successor is None:
@@ -257,24 +265,35 @@ def _ghost_confidence(departure: Departure) -> float:
 
 def _successor_before_loss(episode: Episode, departure: Departure) -> str | None:
     """Return a member of the same client that joined while this one was silent and not yet removed."""
-    slot, history = slot_of(departure.member), episode.history
+    slot, history, name = slot_of(departure.member), episode.history, departure.member.member_id
     silent_from = departure.to_ms - departure.session_ms - 5_000
     for generation in episode.rebalance.generations:
-        for member_id in generation.joined:
-            if member_id != departure.member.member_id and _is_of(history, member_id, slot):
-                return member_id
-        if departure.member.member_id in generation.left:
+        here = [each for each in generation.joined if each != name and _is_of(history, each, slot)]
+        if here and (name not in generation.left or _was_there(episode, departure, here[0])):
+            return here[0]
+        if name in generation.left:
             break
     for each in history.in_order():
         if each.rebalance_id == episode.rebalance.rebalance_id or (each.completed_at_ms or 0) < silent_from:
             continue
         if each.started_before_ms > departure.to_ms:
             break
-        for member_id in each.joined:
-            beside = departure.member.member_id in {m.member_id for m in each.members_before}
-            if beside and member_id != departure.member.member_id and _is_of(history, member_id, slot):
-                return member_id
+        beside = name in {m.member_id for m in each.members_before}
+        here = [m for m in each.joined if beside and m != name and _is_of(history, m, slot)]
+        if here:
+            return here[0]
     return None
+
+
+def _was_there(episode: Episode, departure: Departure, newcomer: str) -> bool:
+    """Whether a member was still there when one joined in whose generation it was lost.
+
+    Probes saw it awaited, or both; or its session cannot have run out before the rebalance that the newcomer began.
+    """
+    if departure.in_barrier or episode.history.seen_together(departure.member.member_id, newcomer):
+        return True
+    committed, began_ms = departure.rhythm.last_ms, episode.rebalance.started_before_ms
+    return committed is not None and began_ms < departure.to_ms and began_ms - committed < departure.session_ms
 
 
 def _is_of(history: GroupHistory, member_id: str, slot: tuple[str, str]) -> bool:
@@ -286,53 +305,75 @@ def crash(episode: Episode, departure: Departure) -> Verdict | None:
     """The process died without a word and the session ran out."""
     if departure.likely != SESSION_EXPIRED or departure.liveness in _ALIVE:
         return None
-    confidence = _crash_confidence(episode, departure)
-    if confidence is None:
+    evidence = _crash_evidence(episode, departure)
+    if evidence is None:
         return None
     return say_lost(
         "member_crash",
         departure,
         departure.to_ms - (departure.silence_ms or departure.session_ms),
-        confidence=confidence,
+        clues=tuple(evidence),
         returned=departure.back_ms is not None,
         reported=departure.liveness is not None,
     )
 
 
-def _crash_confidence(episode: Episode, departure: Departure) -> float | None:
-    """Return how sure a crash is; null where it is no likelier than something else."""
-    if departure.liveness == RESTARTED or (departure.liveness == GONE and not _may_come_back(episode, departure)):
-        return CERTAIN
+def _crash_evidence(episode: Episode, departure: Departure) -> list[Evidence] | None:
+    """Return what speaks for and against a death beside a session that ran out; null if something else fits as well."""
+    away_ms = (departure.back_ms or episode.now_ms) - departure.to_ms
+    usual_ms = _usual_absence_ms(episode, departure)
+    waited = usual_ms is None or away_ms >= max(_AWAY_AGAIN * usual_ms, episode.thresholds.formation_window_ms)
+    if departure.liveness == RESTARTED or (departure.liveness == GONE and waited):
+        return [_reports_ended(departure)]
     known = departure.client.may_starve is False
-    if departure.back_ms is None:
-        return _absence_confidence(episode, departure, known=known)
-    if departure.back_ms - departure.to_ms <= THAW_MS:
+    if departure.back_ms is not None:
+        if away_ms <= THAW_MS or not (known or is_busy(departure)):
+            return None
+        return [_cannot_starve(departure)] if known else []
+    if not waited:
         return None
-    if known:
-        return PLAUSIBLE
-    return HINT if is_busy(departure) else None
+    found = [_cannot_starve(departure)] if known else []
+    if away_ms >= episode.thresholds.formation_window_ms:
+        span = (departure.to_ms, episode.now_ms)
+        text = f"for {seconds(away_ms)}"
+        found.append(
+            observe(EvidenceSource.LOG, "absence", text, "a frozen process is back sooner", MODERATE, span=span)
+        )
+    if usual_ms is not None and found:
+        text = f"after {seconds(usual_ms)}"
+        found.append(
+            observe(EvidenceSource.LOG, "returns", text, "it, or others like it, came back", MODERATE, against=True)
+        )
+    return found
 
 
-def _absence_confidence(episode: Episode, departure: Departure, *, known: bool) -> float | None:
-    """Judge by how long it has been away: what starved or stood still is back within minutes."""
-    if _may_come_back(episode, departure):
-        return None
-    if _waited_long(episode, departure):
-        return HINT if _came_back_before(episode, departure) else PLAUSIBLE
-    return PLAUSIBLE if known else HINT
+def _reports_ended(departure: Departure) -> Evidence:
+    restarted = departure.liveness == RESTARTED
+    value, rule = (
+        ("of another process", "it was started again") if restarted else ("none any more", "its process ended")
+    )
+    since_ms = departure.stretch.last_report_ms if departure.stretch else departure.to_ms
+    return observe(EvidenceSource.CLIENT_METRICS, "reports", value, rule, DECISIVE, span=(since_ms, None))
 
 
-def _may_come_back(episode: Episode, departure: Departure) -> bool:
-    """Whether it was lost before, came back then, and has not been away for long."""
-    return _came_back_before(episode, departure) and not _waited_long(episode, departure)
+def _cannot_starve(departure: Departure) -> Evidence:
+    text, rule = str(departure.client.library), "its heartbeats have a thread of their own"
+    return observe(EvidenceSource.LOG, "client library", text, rule, MODERATE)
 
 
-def _came_back_before(episode: Episode, departure: Departure) -> bool:
-    return any(past.back_ms is not None for past in same_slot(episode, departure))
-
-
-def _waited_long(episode: Episode, departure: Departure) -> bool:
-    return episode.now_ms - departure.to_ms >= episode.thresholds.formation_window_ms
+def _usual_absence_ms(episode: Episode, departure: Departure) -> int | None:
+    """Return how long it, or others of its host or program, were away when they were lost and came back; null: none."""
+    slot, member = slot_of(departure.member), departure.member
+    alike = [
+        each
+        for each in (*episode.earlier, *episode.departures)
+        if each.back_ms is not None
+        and each.likely == SESSION_EXPIRED
+        and each.liveness not in (GONE, RESTARTED)
+        and (slot_of(each.member)[0] == slot[0] or each.member.host == member.host)
+        and each is not departure
+    ]
+    return max((each.back_ms - each.to_ms for each in alike if each.back_ms is not None), default=None)
 
 
 def frozen_or_starved(episode: Episode, departure: Departure) -> Verdict | None:
@@ -340,10 +381,11 @@ def frozen_or_starved(episode: Episode, departure: Departure) -> Verdict | None:
     if departure.likely != SESSION_EXPIRED:
         return None
     began_ms = episode.rebalance.started_before_ms
-    if departure.liveness == HEALTHY:
-        return say_lost("undetermined.healthy", departure, began_ms, missing=())
+    if departure.liveness in (HEALTHY, ALIVE):
+        return say_lost("undetermined.healthy", departure, began_ms, missing=(), beat=departure.liveness == HEALTHY)
     returned = departure.back_ms is not None
-    if departure.client.may_starve is False and returned:
+    soon = departure.back_ms is not None and departure.back_ms - departure.to_ms <= THAW_MS
+    if departure.client.may_starve is False and soon:
         pause_ms, heartbeat_ms = departure.silence_ms or departure.session_ms, departure.client.heartbeat_ms
         return say_lost(
             "process_pause.back_soon",

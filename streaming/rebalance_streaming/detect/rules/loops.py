@@ -141,9 +141,12 @@ def _losses(frozen: _Frozen, lost: Sequence[Past]) -> list[Past]:
 
 
 def _waited(look: Look, frozen: _Frozen, losses: Sequence[Past]) -> bool | None:
-    """Whether the partition had records to read whenever an owner was lost; null when its end was never probed."""
+    """Whether the partition had records to read whenever an owner was lost; null when its end was never probed.
+
+    An end before what is committed was told before that: it says nothing.
+    """
     ends = [look.history.progress.end_at(*frozen.place, each.left_ms) for each in losses]
-    known = [end for end in ends if end is not None]
+    known = [end for end in ends if end is not None and end >= (frozen.offset or 0)]
     return all(end > (frozen.offset or 0) for end in known) if known else None
 
 

@@ -1,14 +1,19 @@
-"""Why a member was lost: one diagnosis per departure, by mechanism.
+"""Why a member was lost: the candidate causes of one departure, weighed against each other.
 
-The order of `LOSS_RULES` is the order of certainty: what the coordinator or the client says outright, then what the
-liveness matrix separates, then what commits, client library and return make likely. What stays is undetermined.
+A candidate that cannot be, by arithmetic or because the process lived, is struck out first and stays as an alternative
+with the reason. Of the others that are more than a hint the first in `LOSS_RULES` is told, whose order is that of
+how directly they are known: the coordinator's or the client's own word, then what the liveness matrix separates, then
+what commits, client library and return make likely. What stays is undetermined.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
-from rebalance_streaming.detect.departures import FENCED, Departure
+from rebalance_contract import Alternative
+from rebalance_streaming.detect.catalogue import with_trait
+from rebalance_streaming.detect.departures import CLEAN, FENCED, POLL_TIMEOUT, SESSION_EXPIRED, Departure
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.rules.heartbeats import (
     blocked_heartbeat,
@@ -24,18 +29,44 @@ from rebalance_streaming.detect.rules.heartbeats import (
 )
 from rebalance_streaming.detect.rules.kip848 import explain_fenced
 from rebalance_streaming.detect.rules.polling import barrier_holder, poll_overrun, static_stall
-from rebalance_streaming.detect.verdict import Verdict
+from rebalance_streaming.detect.verdict import HINT, Verdict
 
 LossRule = Callable[[Episode, Departure], Verdict | None]
 
 
+#: By the class that a departure cannot have, what it is then no effect of.
+_RESTS_ON = {
+    SESSION_EXPIRED: ("member_crash", "ungraceful_shutdown", "heartbeat_starvation", "process_pause"),
+    POLL_TIMEOUT: ("poll_overrun", "static_stalled_member"),
+}
+#: Deaths of a process.
+_DEATHS = with_trait("death")
+_TOLD_IMPOSSIBLE = 3
+
+
 def explain_loss(episode: Episode, departure: Departure) -> Verdict | None:
     """Return the diagnosis of one departure; null for one that was in order."""
-    for rule in LOSS_RULES:
-        verdict = rule(episode, departure)
-        if verdict is not None:
-            return verdict
-    return None
+    struck = {each.rule: each for each in _impossible(departure)}
+    said = [verdict for rule in LOSS_RULES if (verdict := rule(episode, departure)) is not None]
+    possible = [each for each in said if each.rule not in struck]
+    if not possible:
+        return None if departure.likely == CLEAN else unknown_loss(episode, departure)
+    best = next((each for each in possible if each.confidence > HINT), possible[0])
+    kept = [each for each in best.alternatives if each.rule not in struck]
+    impossible = [each for name, each in struck.items() if name != best.rule][:_TOLD_IMPOSSIBLE]
+    # A cause of a session that ran out is no surer than that it did.
+    limit = departure.confidence if departure.likely == SESSION_EXPIRED else best.confidence
+    return replace(best, confidence=min(best.confidence, limit), alternatives=(*kept, *impossible))
+
+
+def _impossible(departure: Departure) -> Iterator[Alternative]:
+    """Yield the causes that cannot be, with the reason."""
+    for of_class, why in departure.struck:
+        for rule in _RESTS_ON.get(of_class, ()):
+            yield Alternative(rule, why, impossible=True)
+    if departure.lived:
+        for rule in sorted(_DEATHS):
+            yield Alternative(rule, "the same process reported before and after", impossible=True)
 
 
 def fenced(episode: Episode, departure: Departure) -> Verdict | None:

@@ -14,12 +14,12 @@ from statistics import median
 
 from rebalance_contract import UNDETERMINED, Member, Rebalance, Severity
 from rebalance_streaming.detect import inputs
-from rebalance_streaming.detect.catalogue import of_family, with_trait
+from rebalance_streaming.detect.catalogue import PARTS, of_family, with_trait
 from rebalance_streaming.detect.departures import CLEAN, SESSION_EXPIRED, UNKNOWN, slot_of
 from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.liveness import GONE, RESTARTED
 from rebalance_streaming.detect.look import Condition, Look
-from rebalance_streaming.detect.verdict import HINT, PLAUSIBLE, STRONG, Verdict, subject_of
+from rebalance_streaming.detect.verdict import CLAIMED, HINT, PLAUSIBLE, STRONG, Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 
 Slot = tuple[str, str]
@@ -56,6 +56,8 @@ def crash_loop(look: Look) -> Iterator[Verdict]:
         dead = _crowded([each for each in lives if _is_death(each.past)], cycles, window)
         orderly = _crowded([each for each in lives if each.past.departure.likely == CLEAN], cycles, window)
         series = dead or (orderly if _gaps_grow(look, slot, orderly) else [])
+        if 2 * sum(_is_known_otherwise(each.past) for each in lives if _is_among(each, series)) > len(series):
+            continue
         lengths = [each.length_ms for each in series if each.length_ms is not None]
         if not lengths or median(lengths) > look.thresholds.short_life_ms:
             continue
@@ -71,6 +73,15 @@ def crash_loop(look: Look) -> Iterator[Verdict]:
             lasted=series[-1].past.left_ms - first_ms,
             life=median(lengths),
         )
+
+
+def _is_known_otherwise(past: Past) -> bool:
+    """Whether a departure has a cause of its own: one that overruns its poll limit again and again does not die."""
+    return past.confidence >= CLAIMED and past.rule not in PARTS
+
+
+def _is_among(life: Life, series: list[Life]) -> bool:
+    return bool(series) and series[0].past.left_ms <= life.past.left_ms <= series[-1].past.left_ms
 
 
 def _loop_confidence(lives: list[Life], *, surely_dead: bool) -> float:
@@ -247,10 +258,11 @@ def rebalance_storm(look: Look) -> Iterator[Verdict]:
     causes = Counter(look.causes[each.rebalance_id] for each in recent if each.rebalance_id in look.causes)
     cause, by_cause = causes.most_common(1)[0] if causes else (UNDETERMINED, len(recent))
     picture = look.history.picture
+    one_pass = bool(causes) and causes.keys() <= PARTS and _is_one_pass(look, recent)
     yield say(
         "rebalance_storm",
         recent[0].started_before_ms,
-        severity=Severity.PAGE if lag_grows(look) else Severity.TICKET,
+        severity=Severity.PAGE if lag_grows(look) else Severity.INFO if one_pass else Severity.TICKET,
         variant=cause,
         rebalance_ids=tuple(each.rebalance_id for each in recent),
         count=len(recent),
@@ -260,6 +272,14 @@ def rebalance_storm(look: Look) -> Iterator[Verdict]:
         limits=limits,
         generation=str(picture.generation if picture else None),
     )
+
+
+def _is_one_pass(look: Look, rebalances: list[Rebalance]) -> bool:
+    """Whether nobody went twice, while somebody did: what a deploy is like before all have been replaced."""
+    ids = {each.rebalance_id for each in rebalances}
+    gone = Counter(slot_of(each.member) for each in look.past if each.rebalance_id in ids)
+    width = _width(rebalances)
+    return bool(gone) and all(count <= max(1, width.get(slot, 1)) for slot, count in gone.items())
 
 
 def lag_grows(look: Look) -> bool:

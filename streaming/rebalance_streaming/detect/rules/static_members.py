@@ -282,8 +282,11 @@ def _processes(look: Look, instance: str) -> list[ClientHistory]:
 
 
 def _is_conflict(swaps: list[Replacement], rivals: list[ClientHistory], processes: list[ClientHistory]) -> bool:
-    in_place = len(_hosts(swaps)) == 1 and len(swaps) >= _ON_ONE_HOST
-    return bool(rivals) or in_place or _alternations(swaps) > 0 or _returns(processes) > 0
+    return bool(rivals) or _is_in_place(swaps) or _alternations(swaps) > 0 or _returns(processes) > 0
+
+
+def _is_in_place(swaps: list[Replacement]) -> bool:
+    return len(_hosts(swaps)) == 1 and len(swaps) >= _ON_ONE_HOST
 
 
 def _hosts(swaps: list[Replacement]) -> set[str]:
@@ -315,7 +318,7 @@ def _conflict(
         "static_id_conflict",
         swaps[0].at_ms if swaps else processes[0].sights[0].emitted_ms,
         _both(look, instance, swaps, rivals),
-        confidence=CERTAIN if sure else STRONG if seen else PLAUSIBLE,
+        confidence=CERTAIN if sure else STRONG if seen else HINT,
         severity=Severity.PAGE if turns else Severity.TICKET,
         instance=instance,
         between=" and ".join(sorted(others)) if len(others) > 1 else None,
@@ -323,7 +326,6 @@ def _conflict(
         hosts=" -> ".join(hosts) if turns else None,
         programs=" -> ".join(each.client_id or "?" for each in processes) if returns else None,
         rivals=len(rivals) or None,
-        seen=seen,
         known=sure or seen,
         limits=look.thresholds,
     )
@@ -356,9 +358,13 @@ def static_member_restart(look: Look) -> Iterator[Verdict]:
     picture = look.history.picture
     for instance in sorted({each.group_instance_id for each in (picture.replacements if picture else ())}):
         swaps = _replacements(look, instance)
-        if not swaps or _is_conflict(swaps, _rivals(look, instance), _processes(look, instance)):
+        processes = _processes(look, instance)
+        turns = bool(_rivals(look, instance)) or _alternations(swaps) > 0 or _returns(processes) > 0
+        if not swaps or turns:
             continue
-        last, label = swaps[-1], CERTAIN if len(swaps) == 1 else PLAUSIBLE
+        # Many on one host may as well be two processes there: the log cannot tell, so both are hints.
+        doubt = HINT if _is_in_place(swaps) else PLAUSIBLE
+        last, label = swaps[-1], CERTAIN if len(swaps) == 1 else doubt
         yield say(
             "static_member_restart",
             last.at_ms,
