@@ -59,6 +59,26 @@ def every(ms: int, count: int, **changes: Any) -> list[Event]:
     return [rejoin(NOW - (count - i) * ms, **changes) for i in range(count)]
 
 
+def chain(count: int, apart_s: int = 5) -> Rebalance:
+    """Make a formation that the leader's rejoins follow, each so soon that all are one rebalance."""
+    at_ms = NOW - 2 * MINUTE
+    times = [at_ms + 3_000 + i * apart_s * SECOND for i in range(count + 1)]
+    first = Generation(1, "first_join", join_ended_at_ms=times[0], assigned_at_ms=times[0], joined=("a-1", "b-1"))
+    later = (Generation(i + 1, "leader_rejoin", join_ended_at_ms=t, assigned_at_ms=t) for i, t in enumerate(times) if i)
+    took_ms = times[-1] - at_ms
+    return rebalance(at_ms, [], [A, B], took_ms=took_ms, reason="first_join", generations=(first, *later))
+
+
+@pytest.mark.parametrize(("count", "told"), [(8, True), (6, True), (4, False), (1, False)])
+def test_a_chain_behind_a_formation_keeps_its_own_reason(count: int, told: bool):
+    """Rejoins seconds apart are one rebalance, and a loop all the same; a few come with joins."""
+    of = chain(count)
+    found = list(leader_rejoin_loop(look(history(picture(NOW, A, B), of), NOW)))
+    assert [each.rebalance_ids for each in found] == ([(of.rebalance_id,)] if told else [])
+    if count == 8:
+        assert "8 times within 35.0 s" in found[0].summary
+
+
 @pytest.mark.parametrize(
     ("events", "expected"),
     [

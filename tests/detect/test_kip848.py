@@ -34,6 +34,7 @@ from rebalance_streaming.detect.rules.kip848 import (
     assigning_stuck,
     epoch_churn,
     explain_fenced,
+    held_up,
     reconciliation_stuck,
 )
 from rebalance_streaming.detect.rules.leader import cooperative_livelock
@@ -366,3 +367,17 @@ def test_recorded_healthy_groups_have_no_finding(scenario: str):
         at_ms = (each.completed_at_ms or each.started_before_ms) + SECOND
         patient = replace(Thresholds(), young_ms=0)
         assert [v.rule for rule in CONDITIONS for v in rule(look(known, at_ms, thresholds=patient))] == []
+
+
+@pytest.mark.parametrize(("held_s", "told"), [(16.1, True), (14.0, False)])
+def test_what_was_over_between_two_looks_is_judged_afterwards(held_s: float, told: bool):
+    """It kept its partitions for a second longer than it may, and had let go before anybody looked again."""
+    before, free = group(holder(held_s), victim()), member("a-1", [0], state="stable", state_since_ms=NOW, **NEW)
+    after = replace(before, members=(free, victim()), updated_at_ms=NOW, log_offset=2)
+    of = rebalance(NOW - 20 * SECOND, [member("a-1", [0, 1], **NEW)], [free], took_ms=20 * SECOND, type="consumer")
+    known = history(before, after, of)
+    found = list(held_up(look(known, NOW + 2 * SECOND), of))
+    assert [each.subject.members[0].member_id for each in found] == (["a-1"] if told else [])
+    assert not list(reconciliation_stuck(look(known, NOW + 2 * SECOND)))
+    later = replace(of, started_before_ms=NOW - SECOND)
+    assert not list(held_up(look(known, NOW + 2 * SECOND), later))

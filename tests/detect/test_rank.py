@@ -8,7 +8,7 @@ import pytest
 
 from detect.histories import MINUTE, SECOND, T0, Event, commits, history, member, probe, rebalance, report
 from detect.turnover import joined, lost
-from rebalance_contract import UNDETERMINED, Member, Rebalance
+from rebalance_contract import UNDETERMINED, Generation, Member, Rebalance
 from rebalance_contract.clients import HEARTBEAT_AGE
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.episode import Episode, Known, look_at
@@ -181,3 +181,31 @@ def test_every_verdict_is_about_this_rebalance():
     rivals = [each.rule for each in found[0].alternatives]
     assert len(rivals) == len(set(rivals))
     assert found[0].rule not in rivals
+
+
+# --- Chains ---
+
+
+@pytest.mark.parametrize(("wait_s", "primary"), [(1, "initial_group_formation"), (20, "topic_metadata_change")])
+def test_a_generation_with_a_reason_of_its_own_keeps_it(wait_s: int, primary: str):
+    """Partitions were added while the group had just formed: both are said, and the one that cost more is the cause."""
+    formed_ms, grown_ms = LOST_MS + 3_000, LOST_MS + 3_000 + wait_s * SECOND
+    rounds = (
+        Generation(1, "first_join", join_ended_at_ms=formed_ms, assigned_at_ms=formed_ms, joined=("a-1", "b-1")),
+        Generation(2, "topic_metadata_change", join_ended_at_ms=grown_ms, assigned_at_ms=grown_ms),
+    )
+    took_ms = grown_ms - LOST_MS
+    of = rebalance(LOST_MS, [], [A, B], took_ms=took_ms, reason="first_join", generations=rounds)
+    found = explain(episode(of))
+    assert rules(found)[0] == primary
+    assert set(rules(found)) == {"initial_group_formation", "topic_metadata_change"}
+
+
+def test_a_rejoin_that_nothing_called_for_is_no_cause_of_its_own():
+    """What a formation brings with it stays its."""
+    rounds = (
+        Generation(1, "first_join", join_ended_at_ms=LOST_MS, assigned_at_ms=LOST_MS, joined=("a-1", "b-1")),
+        Generation(2, "leader_rejoin", join_ended_at_ms=LOST_MS + 5_000, assigned_at_ms=LOST_MS + 5_000),
+    )
+    of = rebalance(LOST_MS - 3_000, [], [A, B], took_ms=8_000, reason="first_join", generations=rounds)
+    assert rules(explain(episode(of))) == ["initial_group_formation"]

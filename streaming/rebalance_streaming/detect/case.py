@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from rebalance_contract import UNDETERMINED, GroupState, Rebalance
 from rebalance_streaming.detect.answers import Answers
 from rebalance_streaming.detect.book import Statement
-from rebalance_streaming.detect.catalogue import PARTS, diagnosis
+from rebalance_streaming.detect.catalogue import CALLED, PARTS, diagnosis
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import Departure
 from rebalance_streaming.detect.episode import Past
@@ -86,8 +86,9 @@ class Case:
     harmed: bool = False
     #: At which inputs those rules look that say something.
     rests_on: int = NOTHING
-    #: When what was stated may change by the time alone.
+    #: When what was stated may change by the time alone, and when the cause of a rebalance, by its id.
     restate_ms: int | None = None
+    explain_ms: dict[str, int] = field(default_factory=dict)
     #: Whether a row of the coordinator's log tells of the group: probes and reports may name anything.
     confirmed: bool = False
     heard_ms: int = 0
@@ -121,6 +122,7 @@ class Case:
         kept = {each.rebalance_id for each in rebalances}
         self.judged = {name: each for name, each in self.judged.items() if name in kept}
         self.past = [each for each in self.past if each.rebalance_id in kept]
+        self.explain_ms = {name: at_ms for name, at_ms in self.explain_ms.items() if name in kept}
 
     # --- What holds it up ---
 
@@ -176,7 +178,8 @@ class Case:
             if name not in claimed:
                 yield Statement(primary, True, self._last_of(primary, now_ms))
             for each in others:
-                if diagnosis(each.rule).family not in ("benign", UNDETERMINED) and each.rule != primary.rule:
+                shown = diagnosis(each.rule).family not in ("benign", UNDETERMINED) or each.rule in CALLED
+                if shown and each.rule != primary.rule:
                     yield Statement(each, False, self._last_of(each, now_ms))
 
     def state_standing(self, standing: Iterable[Verdict]) -> list[Statement]:

@@ -116,6 +116,9 @@ DIAGNOSES: Mapping[str, Diagnosis] = MappingProxyType(
 #: Causes of single rebalances that any pattern of several explains better.
 PARTS = with_trait("deploy") | with_trait("orderly") | {"initial_group_formation"}
 
+#: What a topic or a subscription called for, whatever else went on in the same rebalance.
+CALLED = with_trait("called")
+
 #: What each threshold decides, by its name.
 THRESHOLD_TEXTS: Mapping[str, str] = MappingProxyType(
     {name: _on_one_line(text) for name, text in _DATA["thresholds"].items()}

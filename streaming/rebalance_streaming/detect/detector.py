@@ -46,12 +46,11 @@ from rebalance_streaming.detect.routing import Routing
 from rebalance_streaming.detect.rules.barrier import waiting_now
 from rebalance_streaming.detect.rules.benign import FOLLOWS, not_understood
 from rebalance_streaming.detect.rules.coordinator import cluster_wide
+from rebalance_streaming.detect.rules.kip848 import held_up
 from rebalance_streaming.detect.rules.patterns import lag_grows
 from rebalance_streaming.detect.rules.registry import AGGREGATES
 from rebalance_streaming.detect.verdict import CLAIMED, HINT, Verdict
 
-#: Groups that rebalanced lately are judged anew this often: later rows shed light on what happened.
-_RECENT_MS = 30_000
 #: How long after the first bulky row a group is judged, and where a standing finding rests on such rows.
 _BULK_MS, _BULK_STANDING_MS = 30_000, 5_000
 #: A group in its join phase is looked at this often: how long it waits is told.
@@ -386,8 +385,7 @@ class Detector:
                 times.append(max(at_ms, self.now_ms + 1))
         if case.changed & inputs.BULK:
             times.append(self.now_ms + _BULK_MS)
-        if self._is_recent(case):
-            times.append(self.now_ms + _RECENT_MS)
+        times += [at_ms for at_ms in case.explain_ms.values() if at_ms > self.now_ms]
         if case.is_waiting(self.now_ms):
             times.append(self.now_ms + _WAITING_MS)
         return min(times)
@@ -415,9 +413,10 @@ class Detector:
             case.sweep_ms += max(_SWEEP_MS, (self.now_ms - case.sweep_ms) // _SWEEP_MS * _SWEEP_MS + _SWEEP_MS)
             changed = inputs.EVERYTHING
         ready = case.take_ready(self.now_ms)
-        if ready or self._is_recent(case):
+        due = ready | {name for name, at_ms in case.explain_ms.items() if at_ms <= self.now_ms}
+        if due or self._is_recent(case):
             changed = inputs.EVERYTHING
-            self._explain(case, ready)
+            self._explain(case, due)
         case.note_held([each for each in case.answers.verdicts() if not each.claims], self.now_ms)
         look = self._look(case)
         another = case.answers.ask(look, changed, self._quarantine)
@@ -499,11 +498,14 @@ class Detector:
             Known(
                 earlier,
                 {} if known is None else known.departures,
-                case.held_during(rebalance),
+                (*case.held_during(rebalance), *held_up(self._look(case), rebalance)),
                 self._elsewhere(case.history.group, rebalance),
             ),
         )
         verdicts = tuple(self._followed(case, rebalance, each) for each in explain(episode))
+        case.explain_ms.pop(rebalance.rebalance_id, None)
+        if episode.deadline.at_ms is not None:
+            case.explain_ms[rebalance.rebalance_id] = episode.deadline.at_ms
         departures = {each.member.member_id: each for each in episode.departures}
         told = self._tell_timed_out(rebalance, departures, frozenset() if known is None else known.told)
         left = case.put(Judged(rebalance, verdicts, departures, told))
@@ -512,7 +514,17 @@ class Detector:
             lost = [(group, each) for each in left if each.departure.likely == SESSION_EXPIRED]
             self._losses.extend(lost)
             self._latest_loss_ms = max([self._latest_loss_ms, *(each.left_ms for _, each in lost)])
+            self._shed_light(group, [each.left_ms for _, each in lost])
         return True
+
+    def _shed_light(self, group: str, lost_ms: Sequence[int]) -> None:
+        """Have groups judged again that lost members at the same time as this one."""
+        for other in {
+            name for name, past in self._losses if any(abs(past.left_ms - at) <= SAME_TIME_MS for at in lost_ms)
+        }:
+            case = self._cases.get(other)
+            if case is not None and other != group:
+                self._schedule(case, self.now_ms + 1)
 
     def _tell_timed_out(
         self, rebalance: Rebalance, departures: Mapping[str, Departure], told: frozenset[str]

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import ceil
 
-from rebalance_contract import Member, Rebalance
+from rebalance_contract import Member, Rebalance, RebalanceReason
 from rebalance_streaming.detect.barriers import Barrier, barriers, longest_of
 from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import Departure, find_departures, slot_of
 from rebalance_streaming.detect.history import GroupHistory
+from rebalance_streaming.detect.liveness import reports_end_ms
 from rebalance_streaming.detect.verdict import Verdict
+
+
+@dataclass(slots=True)
+class Deadline:
+    """The earliest moment (epoch ms) at which an answer may become another one because of the time alone."""
+
+    at_ms: int | None = None
+
+    def note(self, at_ms: int) -> None:
+        """Take up a moment; the earliest counts."""
+        if self.at_ms is None or at_ms < self.at_ms:
+            self.at_ms = at_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +61,8 @@ class Elsewhere:
 class Episode:
     """One rebalance with everything around it, at the time it is judged.
 
-    `earlier` are departures of earlier rebalances, `held` what was seen holding the group up while it went on.
+    `earlier` are departures of earlier rebalances, `held` what was seen holding the group up while it went on. Rules
+    compare times by `lasted`, which notes in `deadline` when the answer would be another one: then it is judged again.
     """
 
     rebalance: Rebalance
@@ -59,6 +74,19 @@ class Episode:
     earlier: tuple[Departure, ...] = ()
     held: tuple[Verdict, ...] = ()
     elsewhere: Elsewhere = Elsewhere()
+    deadline: Deadline = field(default_factory=Deadline, compare=False)
+
+    def lasted(self, since_ms: int, for_ms: float) -> bool:
+        """Whether something that began then has lasted so long by now."""
+        until_ms = ceil(since_ms + for_ms)
+        if self.now_ms < until_ms:
+            self.deadline.note(until_ms)
+        return self.now_ms >= until_ms
+
+    @property
+    def duration_ms(self) -> int:
+        """How long it took, at least."""
+        return max(0, (self.rebalance.completed_at_ms or self.now_ms) - self.rebalance.started_before_ms)
 
     @cached_property
     def barriers(self) -> tuple[Barrier, ...]:
@@ -103,6 +131,48 @@ def long_barrier_ms(history: GroupHistory, members: Iterable[Member], least_ms: 
     return max(least_ms, 3 * max(told, default=0))
 
 
+#: What may call for a generation in which nobody comes or goes, beside the generations before it.
+_OWN_TRIGGERS = frozenset(
+    {RebalanceReason.LEADER_REJOIN, RebalanceReason.SUBSCRIPTION_CHANGE, RebalanceReason.TOPIC_METADATA_CHANGE}
+)
+
+
+def runs_of_own(rebalance: Rebalance) -> list[Rebalance]:
+    """Return the later parts of a rebalance that have a trigger of their own, each as a rebalance of its own.
+
+    A part is a run of generations in which nobody came or went, with one reason; members are those of its time.
+    """
+    known = {m.member_id: m for m in (*rebalance.members_before, *rebalance.passing, *rebalance.members_after)}
+    there = [member.member_id for member in rebalance.members_before]
+    found: list[Rebalance] = []
+    for place, each in enumerate(rebalance.generations):
+        there = [name for name in there if name not in each.left] + [name for name in each.joined if name not in there]
+        own = place > 0 and each.reason in _OWN_TRIGGERS and not each.joined and not each.left
+        began_ms = rebalance.generations[place - 1].assigned_at_ms if place else None
+        ended_ms = each.assigned_at_ms or each.join_ended_at_ms
+        if not own or began_ms is None or ended_ms is None:
+            continue
+        if found and found[-1].generations[-1] is rebalance.generations[place - 1] and found[-1].reason == each.reason:
+            run = (*found[-1].generations, each)
+            found[-1] = replace(found[-1], generations=run, completed_at_ms=ended_ms)
+            continue
+        members = tuple(known[name] for name in there if name in known)
+        part = replace(rebalance, reason=each.reason, generations=(each,), passing=(), joined=(), left=(), replaced=())
+        found.append(
+            replace(
+                part,
+                started_after_ms=began_ms,
+                started_before_ms=began_ms,
+                completed_at_ms=ended_ms,
+                members_before=members,
+                members_after=members,
+                first_offender=None,
+                moves=None,
+            )
+        )
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Known:
     """What was found out before about a rebalance and about those before it, and about other groups meanwhile.
@@ -121,16 +191,23 @@ def look_at(history: GroupHistory, rebalance: Rebalance, thresholds: Thresholds,
     """Put together what rules need of one rebalance."""
     before = {member.member_id for member in rebalance.members_before}
     joined = [member for member in rebalance.members_after if member.member_id not in before]
+    departures, deadline = find_departures(history, rebalance, known.departures, now_ms), Deadline()
+    for each in departures:
+        # A client whose reports ended is given up two intervals later.
+        ends_ms = None if each.stretch is None else reports_end_ms(each.stretch)
+        if ends_ms is not None and ends_ms >= now_ms:
+            deadline.note(ends_ms + 1)
     return Episode(
         rebalance,
         history,
         thresholds,
         now_ms,
-        find_departures(history, rebalance, known.departures, now_ms),
+        departures,
         tuple(Arrival(member, _returned_from(history, member, rebalance, known.past)) for member in joined),
         tuple(each.departure for each in known.past if each.rebalance_id != rebalance.rebalance_id),
         known.held,
         known.elsewhere,
+        deadline,
     )
 
 

@@ -16,6 +16,7 @@ from rebalance_contract import (
     GroupSnapshot,
     GroupType,
     Member,
+    MemberState,
     OffsetActivity,
     Partitions,
     Probe,
@@ -80,6 +81,8 @@ class GroupHistory:
     topic_counts: dict[str, int] = field(default_factory=dict)
     topic_changes: deque[tuple[int, str, int, int]] = field(default_factory=lambda: deque(maxlen=50))
     had_members_ms: int | None = None
+    #: Members that kept partitions which others were to get (KIP-848), as they were then, and until when they did.
+    released: deque[tuple[Member, int]] = field(default_factory=lambda: deque(maxlen=50))
     _ordered: list[Rebalance] | None = None
 
     def take_group(self, picture: GroupSnapshot, at_ms: int) -> None:
@@ -87,6 +90,8 @@ class GroupHistory:
         known = self.picture
         if known is not None and _position(picture) < _position(known):
             return
+        if known is not None:
+            self._note_released(known, picture, at_ms)
         self.picture = picture
         self._note_age(picture.first_seen_ms if picture.first_seen_ms is not None else at_ms)
         self._remember(picture.members)
@@ -94,6 +99,13 @@ class GroupHistory:
             self.had_members_ms = max(picture.updated_at_ms or at_ms, self.had_members_ms or 0)
         if picture.protocol and (not self.protocols or self.protocols[-1][1] != picture.protocol):
             self.protocols.append((picture.updated_at_ms or at_ms, picture.protocol))
+
+    def _note_released(self, known: GroupSnapshot, picture: GroupSnapshot, at_ms: int) -> None:
+        now = {each.member_id: (each.state, each.state_since_ms) for each in picture.members}
+        for each in known.members:
+            state = (each.state, each.state_since_ms)
+            if each.state == MemberState.UNREVOKED and now.get(each.member_id) != state:
+                self.released.append((each, picture.updated_at_ms or at_ms))
 
     def take_rebalance(self, rebalance: Rebalance) -> None:
         """Take up a version of a rebalance; the latest replaces the ones before."""

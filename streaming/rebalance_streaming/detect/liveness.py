@@ -28,6 +28,8 @@ _STALLED_MS = 5_000
 POLL_SLACK_MS = 2_500
 #: A member has its first heartbeat behind it after so many intervals (KafkaConsumer: the first is due after one).
 _FIRST_BEATS = 2
+#: Reports have ended when none came for so many intervals.
+_ENDED = 2.2
 #: librdkafka's word for having left because nobody polled.
 _POLL_REASON = "max.poll.interval"
 
@@ -127,12 +129,18 @@ def _by_silence(lost: Lost, clients: Clients) -> str | None:
     """Judge by reports that stopped altogether."""
     seen = lost.seen
     missed = lost.at_ms - seen.last_report_ms > 1.5 * seen.interval_ms
-    ended = seen.next_report_ms is None and lost.now_ms - seen.last_report_ms > 2.2 * seen.interval_ms
+    ends_ms = reports_end_ms(seen)
+    ended = ends_ms is not None and lost.now_ms > ends_ms
     if not (missed or ended or seen.restarted):
         return None
     if seen.restarted or _has_successor(lost, clients):
         return RESTARTED
     return GONE if seen.next_report_ms is None else PAUSED
+
+
+def reports_end_ms(seen: Stretch) -> int | None:
+    """Return after which time without a report they have ended (epoch ms); null where one came after the loss."""
+    return None if seen.next_report_ms is not None else seen.last_report_ms + round(_ENDED * seen.interval_ms)
 
 
 def _has_successor(lost: Lost, clients: Clients) -> bool:

@@ -8,7 +8,7 @@ from math import ceil, floor
 
 from rebalance_contract import GroupState, Member, Rebalance, Silence
 from rebalance_streaming.detect.config import Thresholds
-from rebalance_streaming.detect.episode import Past
+from rebalance_streaming.detect.episode import Deadline, Past
 from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.inputs import GROUP
 from rebalance_streaming.detect.memory import Memory
@@ -17,18 +17,6 @@ from rebalance_streaming.detect.verdict import Verdict
 DAY_MS = 24 * 3_600_000
 #: After a rebalance whoever has work commits within this: three intervals of auto-commit.
 _COMMIT_GAP_MS = 15_000
-
-
-@dataclass(slots=True)
-class Deadline:
-    """The earliest moment (epoch ms) at which an answer may become another one because of the time alone."""
-
-    at_ms: int | None = None
-
-    def note(self, at_ms: int) -> None:
-        """Take up a moment; the earliest counts."""
-        if self.at_ms is None or at_ms < self.at_ms:
-            self.at_ms = at_ms
 
 
 @dataclass(frozen=True, slots=True)

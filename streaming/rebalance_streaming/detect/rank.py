@@ -12,7 +12,7 @@ from dataclasses import replace
 from rebalance_contract import UNDETERMINED, Alternative, Subject, SubjectMember
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.rules.barrier import explain_barrier
-from rebalance_streaming.detect.rules.benign import BENIGN_RULES, unexplained
+from rebalance_streaming.detect.rules.benign import BENIGN_RULES, called_within, unexplained
 from rebalance_streaming.detect.rules.coordinator import find_failover
 from rebalance_streaming.detect.rules.losses import explain_loss
 from rebalance_streaming.detect.verdict import CERTAIN, Verdict
@@ -38,6 +38,10 @@ def explain(episode: Episode) -> tuple[Verdict, ...]:
         ranked.append(barrier)
     if not ranked:
         ranked = [unexplained(episode)]
+    for cost_ms, verdict in called_within(episode):
+        # The primary cause is that of the part that cost most.
+        first = 2 * cost_ms > episode.duration_ms and verdict.rule != ranked[0].rule
+        ranked = [verdict, *ranked] if first else [*ranked, verdict]
     return tuple(replace(each, rebalance_ids=(episode.rebalance.rebalance_id,)) for each in _with_rivals(ranked))
 
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from rebalance_contract import Evidence, EvidenceSource, GroupType, Member, Rebalance, RebalanceReason, Severity
 from rebalance_streaming.detect.departures import CLEAN
-from rebalance_streaming.detect.episode import Episode
+from rebalance_streaming.detect.episode import Episode, runs_of_own
 from rebalance_streaming.detect.look import DAY_MS, Condition, Look
 from rebalance_streaming.detect.rules.standing import CONNECT_PROTOCOL, STREAMS_ASSIGNOR
 from rebalance_streaming.detect.verdict import CERTAIN, PLAUSIBLE, STRONG, Verdict, one_down, seconds, subject_of
@@ -152,7 +152,7 @@ def scale_out(episode: Episode) -> Verdict | None:
     newcomers = [each.member for each in episode.arrivals if each.returned_from is None]
     if not newcomers or episode.departures:
         return None
-    stayed = episode.now_ms - (rebalance.completed_at_ms or episode.now_ms) >= episode.thresholds.stay_ms
+    stayed = episode.lasted(rebalance.completed_at_ms or episode.now_ms, episode.thresholds.stay_ms)
     return say(
         "scale_out",
         rebalance.started_before_ms,
@@ -168,7 +168,7 @@ def scale_in(episode: Episode) -> Verdict | None:
     rebalance, left = episode.rebalance, [each for each in episode.departures if each.likely == CLEAN]
     if not left or len(left) < len(episode.departures) or any(each.back_as is not None for each in left):
         return None
-    waited = episode.now_ms - left[-1].to_ms >= episode.thresholds.stay_ms
+    waited = episode.lasted(left[-1].to_ms, episode.thresholds.stay_ms)
     evidence = tuple(evidence for each in left[:5] for evidence in each.evidence)
     return say(
         "scale_in",
@@ -218,6 +218,25 @@ def aftermath(episode: Episode) -> Verdict | None:
 
 #: Not a diagnosis: says that the cause is that of the rebalance before.
 FOLLOWS = "follows"
+
+
+def called_within(episode: Episode) -> Iterator[tuple[int, Verdict]]:
+    """Yield what called for later generations of a chain, each with what it cost in milliseconds.
+
+    A partition that is added seconds after a group formed makes generations of the same rebalance: they keep a cause of
+    their own.
+    """
+    for part in runs_of_own(episode.rebalance):
+        looked = replace(episode, rebalance=part, departures=(), arrivals=())
+        of_topics = topic_metadata_change(looked)
+        # Whose subscription changed shows in the whole chain: the members are those before and after all of it.
+        whole = replace(episode, rebalance=replace(episode.rebalance, reason=part.reason))
+        subscribed = part.reason == RebalanceReason.SUBSCRIPTION_CHANGE and bool(_changed_topics(whole))
+        verdict = subscription_change(whole) if subscribed else None
+        sure = part.reason == RebalanceReason.TOPIC_METADATA_CHANGE or (of_topics and of_topics.confidence == CERTAIN)
+        found = verdict or (of_topics if sure else None)
+        if found is not None:
+            yield looked.duration_ms, found
 
 
 def return_after_loss(episode: Episode) -> Verdict | None:

@@ -320,9 +320,13 @@ def crash(episode: Episode, departure: Departure) -> Verdict | None:
 
 def _crash_evidence(episode: Episode, departure: Departure) -> list[Evidence] | None:
     """Return what speaks for and against a death beside a session that ran out; null if something else fits as well."""
-    away_ms = (departure.back_ms or episode.now_ms) - departure.to_ms
+    away_ms, patience_ms = (
+        (departure.back_ms or episode.now_ms) - departure.to_ms,
+        episode.thresholds.formation_window_ms,
+    )
     usual_ms = _usual_absence_ms(episode, departure)
-    waited = usual_ms is None or away_ms >= max(_AWAY_AGAIN * usual_ms, episode.thresholds.formation_window_ms)
+    long_away = episode.lasted(departure.to_ms, patience_ms)
+    waited = usual_ms is None or episode.lasted(departure.to_ms, max(_AWAY_AGAIN * usual_ms, patience_ms))
     if departure.liveness == RESTARTED or (departure.liveness == GONE and waited):
         return [_reports_ended(departure)]
     known = departure.client.may_starve is False
@@ -333,7 +337,7 @@ def _crash_evidence(episode: Episode, departure: Departure) -> list[Evidence] | 
     if not waited:
         return None
     found = [_cannot_starve(departure)] if known else []
-    if away_ms >= episode.thresholds.formation_window_ms:
+    if long_away:
         span = (departure.to_ms, episode.now_ms)
         text = f"for {seconds(away_ms)}"
         found.append(

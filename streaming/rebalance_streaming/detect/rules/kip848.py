@@ -47,7 +47,18 @@ def reconciliation_stuck(look: Look) -> Iterator[Verdict]:
             and since is not None
             and look.outlasted(since, _patience_ms(look, member))
         ):
-            yield _holding(look, member, since)
+            yield _holding(look, member, since, look.now_ms)
+
+
+def held_up(look: Look, rebalance: Rebalance) -> Iterator[Verdict]:
+    """Yield who kept partitions for too long during a rebalance and has let go since, whether or not anybody looked."""
+    ended_ms = rebalance.completed_at_ms or look.now_ms
+    for member, until_ms in look.history.released:
+        since = member.state_since_ms
+        if since is None or not rebalance.started_before_ms <= since <= until_ms <= ended_ms:
+            continue
+        if until_ms - since > _patience_ms(look, member):
+            yield _holding(look, member, since, until_ms)
 
 
 def _patience_ms(look: Look, member: Member) -> float:
@@ -61,10 +72,11 @@ def _is_new(look: Look) -> bool:
     return look.history.picture is not None and look.history.picture.type == GroupType.CONSUMER
 
 
-def _holding(look: Look, member: Member, since: int) -> Verdict:
+def _holding(look: Look, member: Member, since: int, until_ms: int) -> Verdict:
     limit, pending, client = member.rebalance_timeout_ms, member.pending_revocation, client_of(look, member)
     victims = [each for each in look.members if each.state == MemberState.UNRELEASED and _waits_for(each, member)]
-    late = limit is not None and look.outlasted(since, _LATE * limit)
+    ended = until_ms < look.now_ms
+    late = limit is not None and (until_ms - since > _LATE * limit if ended else look.outlasted(since, _LATE * limit))
     return say(
         "reconciliation_stuck.holding",
         since,
@@ -73,7 +85,7 @@ def _holding(look: Look, member: Member, since: int) -> Verdict:
         advice=_upgrade(member, client),
         member=member,
         partitions=size_of(pending),
-        held=look.now_ms - since,
+        held=until_ms - since,
         victims=victims,
         one_victim=len(victims) == 1,
         limit=limit,

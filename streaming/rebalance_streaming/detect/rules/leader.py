@@ -7,9 +7,10 @@ the next does not settle (§4.4).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from rebalance_contract import Advice, Generation, GroupType, Member, Rebalance, RebalanceReason, Severity, Subject
 from rebalance_streaming.detect import inputs
@@ -36,70 +37,101 @@ _CONNECT_FACTOR = 4
 #: Sarama's leader checks its metadata, and ends its session when that fails, this often.
 _REFRESH_MS, _REFRESH_SLACK = 600_000, 0.05
 _FAILING_A_DAY = 2
+#: A client that learns of its topics as it starts rejoins a few times (kafka-python: up to four).
+_BESIDE_JOINS = 2
 _FOLLOW_UP, _STREAMS = RebalanceReason.COOPERATIVE_FOLLOWUP, RebalanceReason.STREAMS_INTERNAL
+
+
+@dataclass(frozen=True, slots=True)
+class _Rejoin:
+    """A generation that changed nothing, when its join began or ended, and how many rounds it took."""
+
+    at_ms: int
+    rounds: int
+    rebalance: Rebalance
 
 
 def leader_rejoin_loop(look: Look) -> Iterator[Verdict]:
     """The leader joins again and again though nothing changed (KAFKA-14867, strimzi/strimzi-kafka-operator#3225)."""
     # A change of topics that probes saw makes the leader rejoin as it should.
     called = {name for name, cause in look.causes.items() if cause == "topic_metadata_change"}
-    pure = [each for each in look.history.in_order() if _is_pure_rejoin(each) and each.rebalance_id not in called]
-    for leader in sorted({each.leader for each in pure if each.leader is not None}):
-        mine = [each for each in pure if each.leader == leader]
+    known = [each for each in look.history.in_order() if each.rebalance_id not in called]
+    least = _BESIDE_JOINS * look.thresholds.leader_rejoins
+    pure = [rejoin for each in known for rejoin in _pure_rejoins(each, least)]
+    for leader in sorted({each.rebalance.leader for each in pure if each.rebalance.leader is not None}):
+        mine = [each for each in pure if each.rebalance.leader == leader]
         looping = _looping(look, mine)
         if looping:
             yield _rejoins(look, leader, looping)
 
 
-def _is_pure_rejoin(rebalance: Rebalance) -> bool:
-    """Whether a rebalance changed no member, no topic and no partition's owner."""
-    unchanged = rebalance.type == GroupType.CLASSIC and not rebalance.joined and not rebalance.left
-    quiet = all(
-        each.reason in (RebalanceReason.LEADER_REJOIN, RebalanceReason.CONNECT_INTERNAL)
-        for each in rebalance.generations
-    )
-    return unchanged and quiet and not (rebalance.moves is not None and rebalance.moves.moved)
+def _pure_rejoins(rebalance: Rebalance, least: int) -> list[_Rejoin]:
+    """Return the generations that changed no member, no topic and no partition's owner.
+
+    Beside generations that did, a few are what joins bring with them; only runs of `least` and more count.
+    """
+    if rebalance.type != GroupType.CLASSIC:
+        return []
+    kinds = [(pure, [place for place, _ in run]) for pure, run in groupby(enumerate(rebalance.generations), _is_pure)]
+    runs = [places for pure, places in kinds if pure]
+    if len(runs) == len(kinds):
+        moved = rebalance.moves is not None and bool(rebalance.moves.moved)
+        runs = [] if rebalance.joined or rebalance.left or moved else runs
+    else:
+        runs = [places for places in runs if len(places) >= least]
+    return [_rejoin(rebalance, place) for places in runs for place in places]
 
 
-def _looping(look: Look, rejoins: list[Rebalance]) -> list[Rebalance]:
-    """Return the rebalances that belong to a stretch with too many of them; all such stretches that are remembered."""
-    found: dict[str, Rebalance] = {}
+def _is_pure(numbered: tuple[int, Generation]) -> bool:
+    _, generation = numbered
+    reasons = (RebalanceReason.LEADER_REJOIN, RebalanceReason.CONNECT_INTERNAL)
+    return generation.reason in reasons and not generation.joined and not generation.left
+
+
+def _rejoin(rebalance: Rebalance, place: int) -> _Rejoin:
+    generation = rebalance.generations[place]
+    told = rebalance.started_before_ms if place == 0 else generation.join_ended_at_ms or generation.assigned_at_ms
+    return _Rejoin(told or rebalance.started_before_ms, 1 + generation.aborted_before, rebalance)
+
+
+def _looping(look: Look, rejoins: list[_Rejoin]) -> list[_Rejoin]:
+    """Return the rejoins that belong to a stretch with too many of them; all such stretches that are remembered."""
+    found: dict[int, _Rejoin] = {}
     window, limit = look.thresholds.leader_rejoin_window_ms, look.thresholds.leader_rejoins
-    if any(each.reason == RebalanceReason.CONNECT_INTERNAL for each in rejoins):
+    if any(each.rebalance.reason == RebalanceReason.CONNECT_INTERNAL for each in rejoins):
         limit *= _CONNECT_FACTOR
     for i, first in enumerate(rejoins):
-        near = [each for each in rejoins[i:] if each.started_before_ms - first.started_before_ms <= window]
-        if sum(map(_rounds, near)) >= limit:
-            found.update({each.rebalance_id: each for each in near})
+        near = [each for each in rejoins[i:] if each.at_ms - first.at_ms <= window]
+        if sum(each.rounds for each in near) >= limit:
+            found.update({id(each): each for each in near})
     for three in zip(rejoins, rejoins[1:], rejoins[2:], strict=False):
         if all(_is_refresh(a, b) for a, b in pairwise(three)):
-            found.update({each.rebalance_id: each for each in three})
-    return sorted(found.values(), key=lambda each: each.started_before_ms)
+            found.update({id(each): each for each in three})
+    return sorted(found.values(), key=lambda each: each.at_ms)
 
 
-def _rounds(rebalance: Rebalance) -> int:
-    return sum(1 + each.aborted_before for each in rebalance.generations)
+def _is_refresh(one: _Rejoin, other: _Rejoin) -> bool:
+    return abs(other.at_ms - one.at_ms - _REFRESH_MS) <= _REFRESH_SLACK * _REFRESH_MS
 
 
-def _is_refresh(one: Rebalance, other: Rebalance) -> bool:
-    spacing = other.started_before_ms - one.started_before_ms
-    return abs(spacing - _REFRESH_MS) <= _REFRESH_SLACK * _REFRESH_MS
-
-
-def _rejoins(look: Look, leader: str, looping: list[Rebalance]) -> Verdict:
+def _rejoins(look: Look, leader: str, looping: list[_Rejoin]) -> Verdict:
     first, last = looping[0], looping[-1]
-    rounds, spread = sum(map(_rounds, looping)), last.started_before_ms - first.started_before_ms
+    rounds, spread = sum(each.rounds for each in looping), last.at_ms - first.at_ms
     frantic = rounds > _FRANTIC * max(1.0, spread / _MINUTE_MS)
-    connect = last.reason == RebalanceReason.CONNECT_INTERNAL
+    connect = last.rebalance.reason == RebalanceReason.CONNECT_INTERNAL
     periodic = not connect and len(looping) > 2 and all(_is_refresh(a, b) for a, b in pairwise(looping))
-    member = leader_of(last)
+    member = leader_of(last.rebalance)
+    counts = Counter(each.rebalance.rebalance_id for each in looping)
+    mostly = [
+        each.rebalance for each in looping if 2 * counts[each.rebalance.rebalance_id] > len(each.rebalance.generations)
+    ]
     return say(
         "leader_rejoin_loop",
-        first.started_before_ms,
+        first.at_ms,
         Subject() if member is None else subject_of(member),
         severity=Severity.PAGE if frantic else Severity.TICKET,
         variant="connect_config_view" if connect else "metadata_refresh" if periodic else None,
-        rebalance_ids=tuple(each.rebalance_id for each in looping),
+        rebalance_ids=tuple(dict.fromkeys(each.rebalance_id for each in mostly)),
         leader=member or leader,
         rounds=rounds,
         spread=spread,
