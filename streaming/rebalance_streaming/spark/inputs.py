@@ -75,6 +75,7 @@ class WatchedInputs:
             notify(incident.sentence)
             if incident.kind in _NEEDS_A_START:
                 by_name[incident.query].renew()
+                self._watcher.forget(incident.query)
 
     def changed_totals(self, now_ms: int) -> list[LogTotals]:
         """Return what has befallen the inputs so far, a row for each query of which it changed since the last call."""
