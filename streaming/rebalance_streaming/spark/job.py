@@ -48,7 +48,8 @@ _NO_JVM = (Py4JError, ConnectionError)
 #: The queries that the diagnosis waits for.
 _INPUT_QUERIES = (MEMBERSHIP, ACTIVITY)
 _LOOK_SECONDS, _STATUS_SECONDS = 0.5, 2.0
-_FLUSH_SECONDS, _STOP_SLACK_SECONDS = 5.0, 5.0
+#: The last statuses are worth no more: at the next start there are newer ones.
+_FLUSH_SECONDS, _STOP_SLACK_SECONDS = 2.0, 5.0
 #: How many rows before its end a new checkpoint begins to read a topic of probes or of client metrics at.
 _PROBES_BACK, _REPORTS_BACK = 20_000, 5_000
 #: A first start that has more positions of the log to read prepares its queries for many rows per batch.
