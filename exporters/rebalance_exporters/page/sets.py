@@ -16,7 +16,6 @@ from rebalance_contract import (
     SETTLED_STATES,
     FindingState,
     GroupState,
-    GroupType,
     RebalanceOutcome,
     Severity,
     display,
@@ -31,7 +30,7 @@ _HEAD = """\
 
 def render() -> str:
     """Return the module's text."""
-    sets = (GroupType, RebalanceOutcome, FindingState, Severity, EventName, MessageMatch)
+    sets = (RebalanceOutcome, FindingState, Severity, EventName, MessageMatch)
     names = {each.__name__: _members(each) for each in sets}
     tables: Mapping[str, object] = {
         **names,

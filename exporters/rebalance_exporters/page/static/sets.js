@@ -1,15 +1,6 @@
 // The contract's closed sets and how they are shown: made from rebalance_contract by rebalance_exporters/page/sets.py,
 // with `make docs`. Change it there.
 
-export const GroupType = Object.freeze({
-  "CLASSIC": "classic",
-  "CONSUMER": "consumer",
-  "SHARE": "share",
-  "STREAMS": "streams",
-  "SIMPLE": "simple",
-  "ZOOKEEPER": "zookeeper"
-});
-
 export const RebalanceOutcome = Object.freeze({
   "ONGOING": "ongoing",
   "COMPLETED": "completed",
