@@ -115,18 +115,20 @@ class OffsetWatch:
     def _publish_group(self, group: str, facts: dict[str, Any], used: list[Topic], times: tuple[float, int]) -> None:
         """Publish what is due of a group's offsets, and its facts if they are new or were told long ago."""
         now, now_ms = times
-        end, stable = self._offsets.choose(group, {topic.name: topic.partitions for topic in used}, now)
-        is_due = self._repeats.take_turn(group, now) or self._facts.get(group) != facts
-        if is_due:
+        is_due = self._repeats.take_turn(group, now)
+        partitions = {topic.name: topic.partitions for topic in used}
+        end, stable = self._offsets.choose(group, partitions, all_again=is_due)
+        tells_facts = is_due or self._facts.get(group) != facts
+        if tells_facts:
             self._facts[group] = facts
-        if is_due or end or stable:
+        if tells_facts or end or stable:
             probe = Probe(
                 probed_at_ms=now_ms,
                 cluster=self._cluster,
                 group=group,
                 end_offsets=end or msgspec.UNSET,
                 stable_offsets=stable or msgspec.UNSET,
-                **(facts if is_due else {}),
+                **(facts if tells_facts else {}),
             )
             self._publish(probe)
 
