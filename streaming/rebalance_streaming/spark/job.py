@@ -29,9 +29,8 @@ from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.diagnosis.inputs import StatusReader
 from rebalance_streaming.diagnosis.process import DiagnosisError, DiagnosisProcess
-from rebalance_streaming.engine.engine import ACTIVITY
 from rebalance_streaming.errors import StreamError
-from rebalance_streaming.spark.activity import pack_activity
+from rebalance_streaming.spark.activity import ACTIVITY, pack_activity
 from rebalance_streaming.spark.checkpoint import Baseline, open_checkpoint, query_path
 from rebalance_streaming.spark.class_archive import ClassArchive
 from rebalance_streaming.spark.diagnosis import DIAGNOSIS, start_diagnosis
