@@ -11,6 +11,17 @@ from rebalance_contract import Generation, GroupType, Member, Moves, Rebalance, 
 from rebalance_contract.api import PhaseText, RebalanceText, TextPart
 from rebalance_exporters.figures import UNKNOWN, amount, bounds, plural, span
 
+#: Findings come seconds after a rebalance, when later commits and reports were seen.
+JUDGED_AFTER_MS = 60_000
+#: Why a rebalance has no cause: it has not ended, it ended lately, or nothing is kept.
+NO_CAUSE = {
+    "ongoing": "not known yet: a rebalance is judged when it has ended",
+    "young": "not judged yet: what happens in the seconds after it tells the cause",
+    "none_kept": "no finding about this rebalance is kept: it is too old, or the stream that diagnoses does not run",
+}
+#: How a rebalance ended that was aborted.
+ABORTED = "ended by the group's deletion"
+
 #: A deploy moves hundreds of members; a line names so many of them.
 _NAMED = 5
 

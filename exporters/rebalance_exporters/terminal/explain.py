@@ -19,7 +19,7 @@ from rebalance_contract import (
 )
 from rebalance_contract.api import OverviewRow, RebalanceRow
 from rebalance_exporters.figures import TIGHT_MS, amount, plural, span
-from rebalance_exporters.rebalance_text import name, tell_rebalance
+from rebalance_exporters.rebalance_text import ABORTED, JUDGED_AFTER_MS, NO_CAUSE, name, tell_rebalance
 from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.assignments import compare_assignments, list_members
 from rebalance_exporters.terminal.figures import Clock
@@ -28,8 +28,6 @@ from rebalance_exporters.terminal.report import ExplainReport, Grid, Hint, Passa
 from rebalance_exporters.terminal.words import because, change, verdict, why, why_not
 
 _WINDOW, _WINDOW_MS = "15m", 900_000
-#: Findings come seconds after a rebalance, when later commits and reports were seen.
-_JUDGED_AFTER_MS = 60_000
 _NAMED = 3
 
 
@@ -112,7 +110,7 @@ def _title(facts: Facts) -> str:
         took = f"rebalancing since {facts.clock.moment(began_ms(rebalance))}"
         return f"{group}: {took}, {span(max(0, facts.now_ms - began_ms(rebalance)))} so far"
     ended = facts.clock.moment(rebalance.completed_at_ms)
-    aborted = ", ended by the group's deletion" if rebalance.outcome == RebalanceOutcome.ABORTED else ""
+    aborted = f", {ABORTED}" if rebalance.outcome == RebalanceOutcome.ABORTED else ""
     return f"{group}: rebalance of {ended}, took {tell_rebalance(rebalance, rebalance.impact).took}{aborted}"
 
 
@@ -140,10 +138,10 @@ def _tell_cause(facts: Facts, cause: Finding | None) -> Iterator[Passage]:
 
 def _unjudged(facts: Facts, rebalance: RebalanceRow) -> str:
     if rebalance.completed_at_ms is None:
-        return "not known yet: a rebalance is judged when it has ended"
-    if facts.now_ms - rebalance.completed_at_ms < _JUDGED_AFTER_MS:
-        return "not judged yet: what happens in the seconds after it tells the cause; ask again in a minute"
-    return "no finding about this rebalance is kept: it is too old, or the stream that diagnoses does not run"
+        return NO_CAUSE["ongoing"]
+    if facts.now_ms - rebalance.completed_at_ms < JUDGED_AFTER_MS:
+        return f"{NO_CAUSE['young']}; ask again in a minute"
+    return NO_CAUSE["none_kept"]
 
 
 def _tell_rebalance(facts: Facts) -> Iterator[Passage]:

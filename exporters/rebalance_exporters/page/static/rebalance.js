@@ -5,14 +5,12 @@ import { UNKNOWN, amount, countPartitions, listPartitions } from "./figures.js";
 import { findingArticle } from "./finding.js";
 import { errorNote, grid } from "./group.js";
 import { ask, groupLink, rebalanceApi, rebalanceLink, rebalancesApi } from "./links.js";
-import { EventName, RebalanceOutcome } from "./sets.js";
+import { ABORTED, EventName, JUDGED_AFTER_MS, NO_CAUSE, RebalanceOutcome } from "./sets.js";
 import { beganText, change, fact, markMs, memberName, severityBadge, why, words } from "./words.js";
 
 /** More members than this: only those whose partitions changed are worth a row. */
 const ALL_ROWS = 20;
 const LIST_WIDTH = 160, AROUND = 200;
-/** What happens in the seconds after a rebalance tells its cause. */
-const JUDGED_AFTER_MS = 60_000;
 
 export class RebalanceView {
   #target = null;
@@ -123,16 +121,16 @@ function section(heading, ...children) {
 }
 
 function unjudged(rebalance, nowMs) {
-  if (rebalance.completed_at_ms === null) return "Cause not known yet: a rebalance is judged when it has ended.";
-  if (nowMs - rebalance.completed_at_ms < JUDGED_AFTER_MS) return "Not judged yet: what happens in the seconds after it tells the cause.";
-  return "No finding about this rebalance is kept: it is too old, or the stream that diagnoses does not run.";
+  if (rebalance.completed_at_ms === null) return `Cause ${NO_CAUSE.ongoing}.`;
+  const why = nowMs - rebalance.completed_at_ms < JUDGED_AFTER_MS ? NO_CAUSE.young : NO_CAUSE.none_kept;
+  return `${why[0].toUpperCase()}${why.slice(1)}.`;
 }
 
 function tellFacts(rebalance, clock) {
   const { text } = rebalance;
   return [
     fact("Why", why(rebalance)),
-    fact("Took", text.took, rebalance.outcome === RebalanceOutcome.ABORTED ? ", ended by the group's deletion" : null),
+    fact("Took", text.took, rebalance.outcome === RebalanceOutcome.ABORTED ? `, ${ABORTED}` : null),
     fact("Began", beganText(rebalance, clock)),
     fact("Members", change(text.members)),
     fact("Generation", change(text.generations), text.steps === null ? null : ` (${text.steps})`),

@@ -2,11 +2,9 @@
 
 import { el, named } from "./dom.js";
 import { span } from "./figures.js";
-import { FindingState, GRAVITY, SETTLED_STATES, SEVERITY_MARKS, STATE_MARKS, Severity, UNKNOWN_STATE_MARK } from "./sets.js";
+import { FindingState, GRAVITY, SETTLED_STATES, SEVERITY_MARKS, STATE_MARKS, Severity, TIGHT_MS, UNKNOWN_STATE_MARK } from "./sets.js";
 
 const SETTLED = new Set(SETTLED_STATES);
-/** Bounds this close come from probes and are worth showing. */
-const TIGHT_MS = 6_000;
 
 /** Return how grave a severity is; one that this page does not know is as grave as any. */
 export function gravity(severity) {
