@@ -24,7 +24,7 @@ from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.assignments import compare_assignments, list_members
 from rebalance_exporters.terminal.figures import Clock
 from rebalance_exporters.terminal.phases import tell_phases
-from rebalance_exporters.terminal.report import ExplainReport, Grid, Hint, Passage
+from rebalance_exporters.terminal.report import Grid, Hint, Passage, TextReport
 from rebalance_exporters.terminal.words import because, change, verdict, why, why_not
 
 _WINDOW, _WINDOW_MS = "15m", 900_000
@@ -74,7 +74,7 @@ def began_ms(rebalance: RebalanceRow) -> int:
     return rebalance.started_before_ms
 
 
-def explain(facts: Facts, access: Access) -> ExplainReport:
+def explain(facts: Facts, access: Access) -> TextReport:
     """Make the report: of the rebalance if there is one, else of what goes on in the group."""
     cause = _cause_of(facts)
     passages = (
@@ -86,7 +86,7 @@ def explain(facts: Facts, access: Access) -> ExplainReport:
         *_tell_reasons(cause),
         *_tell_others(facts, cause),
     )
-    return ExplainReport(
+    return TextReport(
         _title(facts),
         None if cause is None else cause.severity,
         tuple(each for each in passages if each.lines),
