@@ -139,7 +139,7 @@ def demo(duration: float | None, kafka_version: str | None, port: int) -> None:
     from rebalance_deploy.demo import show  # noqa: PLC0415
 
     version = {} if kafka_version is None else {"kafka_version": kafka_version}
-    options = show.Options(duration_seconds=duration, port=port, **version)
+    options = show.DemoOptions(duration_seconds=duration, port=port, **version)
     sys.exit(show.run(options, _stop_event(), _say))
 
 

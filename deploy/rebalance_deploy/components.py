@@ -12,6 +12,7 @@ from rebalance_deploy import jars
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.jdk import find_java
 from rebalance_deploy.settings import Sources, load
+from rebalance_deploy.stopping import STOP_SECONDS, limit_stop
 from rebalance_exporters.config import ExportConfig
 from rebalance_exporters.prober.config import ProbeConfig
 from rebalance_kafka.checks import refused_by_librdkafka
@@ -19,6 +20,9 @@ from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.detect.config import DetectConfig
 
 SECTIONS = {"stream": StreamConfig, "detect": DetectConfig, "probe": ProbeConfig, "export": ExportConfig}
+
+#: What a stop of the stream may take beside waiting for the running batch.
+_STREAM_STOP_SECONDS = 27.0
 
 Say = Callable[[str], None]
 _C = TypeVar("_C", StreamConfig, ExportConfig, ProbeConfig)
@@ -55,6 +59,7 @@ def _accepted(config: _C) -> _C:
 def run_stream(sources: Sources, stop: threading.Event, say: Say) -> None:
     """Run the Spark application in this process until `stop` is set."""
     config, detect = stream_config(sources), detect_config(sources)
+    limit_stop(stop, say, "stream", max(STOP_SECONDS, config.stop_timeout_seconds + _STREAM_STOP_SECONDS))
     connector: tuple[Path, ...] = ()
     # Under spark-submit the JVM runs already and the connector comes with --jars.
     if config.master:
@@ -75,6 +80,7 @@ def run_stream(sources: Sources, stop: threading.Event, say: Say) -> None:
 def run_export(sources: Sources, stop: threading.Event, say: Say) -> None:
     """Run the exporter in this process until `stop` is set."""
     config = export_config(sources)
+    limit_stop(stop, say, "export")
     from rebalance_exporters import server  # noqa: PLC0415
     from rebalance_exporters.web_config import load_web_config  # noqa: PLC0415
 
@@ -89,6 +95,7 @@ def run_export(sources: Sources, stop: threading.Event, say: Say) -> None:
 def run_probe(sources: Sources, stop: threading.Event, say: Say) -> None:
     """Run the prober in this process until `stop` is set."""
     config = probe_config(sources)
+    limit_stop(stop, say, "probe")
     from rebalance_exporters.prober.run import run  # noqa: PLC0415
 
     run(config, stop, say)

@@ -89,7 +89,7 @@ def _play(letter: str, *, duration: float | None, kafka_version: str | None, por
     from rebalance_devtools.demo import story  # noqa: PLC0415
 
     _interrupt_on_signals()
-    sys.exit(story.run(story.Options(letter=letter, kafka_version=kafka_version, port=port), _say))
+    sys.exit(story.run(story.StoryOptions(letter=letter, kafka_version=kafka_version, port=port), _say))
 
 
 def _interrupt_on_signals() -> None:

@@ -74,7 +74,7 @@ class RequestError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class AnswerSources:
     """What the API's answers are made of."""
 
     view: View
@@ -85,7 +85,7 @@ class Sources:
     version: str
 
 
-def make_routes(sources: Sources) -> list[Route]:
+def make_routes(sources: AnswerSources) -> list[Route]:
     """Return the routes of the API; its answers come from one picture each."""
     view = sources.view
 

@@ -11,7 +11,17 @@ from bisect import bisect_left
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 
-from rebalance_contract import DURATION_BUCKETS_MS, Finding, FindingState, Rebalance, gravity
+from rebalance_contract import (
+    DURATION_BUCKETS_MS,
+    Finding,
+    FindingState,
+    Rebalance,
+    RebalanceImpact,
+    decode,
+    encode,
+    gravity,
+)
+from rebalance_exporters.rebalance_text import tell_rebalance
 from rebalance_exporters.rows import RefusedError, expect_room
 
 GroupKey = tuple[str, str]
@@ -47,9 +57,11 @@ class KeptRebalance:
 
     @property
     def document(self) -> bytes:
-        """The rebalance with its `impact` as one JSON object, fields unknown to this version included."""
+        """The rebalance with `impact` and `text` as one JSON object, fields unknown to this version included."""
         fields = self.text.rstrip(_BLANKS)[:-1]
-        return b'%s,"impact":%s}' % (fields, self.impact or b"null")
+        impact = None if self.impact is None else decode(self.impact, RebalanceImpact)
+        text = encode(tell_rebalance(decode(self.text, Rebalance), impact))
+        return b'%s,"impact":%s,"text":%s}' % (fields, self.impact or b"null", text)
 
     @property
     def size(self) -> int:

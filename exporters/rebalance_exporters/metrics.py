@@ -24,6 +24,7 @@ from rebalance_contract import (
     GroupTiming,
     GroupWindow,
     MemberTiming,
+    RebalanceOutcome,
     RebalanceReason,
     TimingWindow,
     counters_at,
@@ -129,7 +130,10 @@ def _exemplar(example: Example, value: float) -> Exemplar:
 
 def _read_generations(group: GroupFacts) -> Samples:
     counters = group.counters
-    return [(("completed",), counters.generations_completed), (("aborted",), counters.generations_aborted)]
+    return [
+        ((RebalanceOutcome.COMPLETED,), counters.generations_completed),
+        ((RebalanceOutcome.ABORTED,), counters.generations_aborted),
+    ]
 
 
 def _read_durations(group: GroupFacts) -> Samples:

@@ -32,7 +32,7 @@ from rebalance_contract.api import (
     STREAM_PATH,
     Readiness,
 )
-from rebalance_exporters.api import RequestError, Sources, error_response, json_response, make_routes
+from rebalance_exporters.api import AnswerSources, RequestError, error_response, json_response, make_routes
 from rebalance_exporters.auth import BasicAuth
 from rebalance_exporters.config import ExportConfig
 from rebalance_exporters.consumer import TopicReader
@@ -123,7 +123,7 @@ def make_app(
         )
 
     followers = EventSource(view, judge, clock_ms, settings.read_owners, version, stopping.is_set)
-    sources = Sources(view, judge, clock_ms, settings.read_owners, followers, version)
+    sources = AnswerSources(view, judge, clock_ms, settings.read_owners, followers, version)
     return Starlette(
         routes=[
             *page_routes(),

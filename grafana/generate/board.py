@@ -27,7 +27,7 @@ _WIDTH = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class BoardRow:
     """Panels side by side under a heading, each with its width; the grid is 24 wide."""
 
     title: str
@@ -41,7 +41,7 @@ class Board:
 
     uid: str
     description: str
-    rows: Sequence[Row]
+    rows: Sequence[BoardRow]
     by_group: bool
     since: str = "now-3h"
     annotations: Sequence[dashboard.AnnotationQuery] = ()
@@ -67,7 +67,7 @@ def build(board: Board, live_page: str) -> dashboard.Dashboard:
     )
 
 
-def _place(rows: Sequence[Row]) -> list[dashboard.Panel | dashboard.RowPanel]:
+def _place(rows: Sequence[BoardRow]) -> list[dashboard.Panel | dashboard.RowPanel]:
     placed: list[dashboard.Panel | dashboard.RowPanel] = []
     y = 0
     for row in rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grafana.generate.board import Board, Row
+from grafana.generate.board import Board, BoardRow
 from grafana.generate.links import FLEET, GROUP, MONITOR, ROW, SERIES, to_board, to_group, to_live_page, to_readiness
 from grafana.generate.panels import (
     BAD,
@@ -10,8 +10,8 @@ from grafana.generate.panels import (
     GOOD,
     WORSE,
     About,
-    Column,
     Query,
+    TableColumn,
     show_heatmap,
     show_lines,
     show_stat,
@@ -43,10 +43,10 @@ def make() -> Board:
             "Rebalances are counted by the monitor as they happen, not sampled."
         ),
         rows=(
-            Row("Verdict", 4, tuple((3, panel) for panel in _show_verdict())),
-            Row("Worst groups", 11, ((24, _show_worst()),)),
-            Row("What was found", 9, ((24, _show_found()),)),
-            Row(
+            BoardRow("Verdict", 4, tuple((3, panel) for panel in _show_verdict())),
+            BoardRow("Worst groups", 11, ((24, _show_worst()),)),
+            BoardRow("What was found", 9, ((24, _show_found()),)),
+            BoardRow(
                 "Over time",
                 9,
                 ((12, _show_by_reason()), (12, _show_shares()), (12, _show_by_coordinator()), (12, _show_durations())),
@@ -205,28 +205,30 @@ def _show_worst() -> dashboard.Panel:
             "open the first row. Several bad rows with one coordinator: look at that broker.",
         ),
         (
-            Column("cluster", links=links),
-            Column("group", links=links, width=260),
-            Column("State", gauge("group_state_code"), texts=STATES),
-            Column("Time lost", increase("lost_partition_seconds_total"), units.Seconds),
-            Column(
+            TableColumn("cluster", links=links),
+            TableColumn("group", links=links, width=260),
+            TableColumn("State", gauge("group_state_code"), texts=STATES),
+            TableColumn("Time lost", increase("lost_partition_seconds_total"), units.Seconds),
+            TableColumn(
                 "Rebalances 15 min", window("rebalances", "15m"), units.Short, ((None, CLEAR), (3, WORSE), (6, BAD))
             ),
-            Column("Generations 15 min", window("generation_changes", "15m"), units.Short),
-            Column(
+            TableColumn("Generations 15 min", window("generation_changes", "15m"), units.Short),
+            TableColumn(
                 "Rebalancing 15 min",
                 window("rebalancing_ratio", "15m"),
                 units.PercentUnit,
                 ((None, CLEAR), (0.1, WORSE), (0.25, BAD)),
             ),
-            Column("Lag", gauge("group_lag"), units.Short),
-            Column("Behind", gauge("group_time_lag_seconds"), units.DurationSeconds, ((None, CLEAR), (300, WORSE))),
-            Column("Members", gauge("group_members"), units.Short),
-            Column("Last rebalance", f"1000 * {gauge('last_rebalance_timestamp_seconds')}", units.DateTimeFromNow),
-            Column("coordinator"),
-            Column("owner"),
+            TableColumn("Lag", gauge("group_lag"), units.Short),
+            TableColumn(
+                "Behind", gauge("group_time_lag_seconds"), units.DurationSeconds, ((None, CLEAR), (300, WORSE))
+            ),
+            TableColumn("Members", gauge("group_members"), units.Short),
+            TableColumn("Last rebalance", f"1000 * {gauge('last_rebalance_timestamp_seconds')}", units.DateTimeFromNow),
+            TableColumn("coordinator"),
+            TableColumn("owner"),
             # Only its labels are shown; the value is always 1.
-            Column("Known", info, units.Number, width=70),
+            TableColumn("Known", info, units.Number, width=70),
         ),
         empty=_NOBODY,
         sort="Time lost",
@@ -244,12 +246,12 @@ def _show_found() -> dashboard.Panel:
             "do what the last column says; docs/diagnoses.md has the reasons.",
         ),
         (
-            Column("severity", texts=SEVERITIES, width=90),
-            Column("cluster", links=(to_group(*ROW), to_live_page(*ROW))),
-            Column("group", links=(to_group(*ROW), to_live_page(*ROW)), width=260),
-            Column("rule", width=240),
-            Column("what_to_do", texts=ACTIONS, wrap=True),
-            Column("Open", advised, units.Number, width=70),
+            TableColumn("severity", texts=SEVERITIES, width=90),
+            TableColumn("cluster", links=(to_group(*ROW), to_live_page(*ROW))),
+            TableColumn("group", links=(to_group(*ROW), to_live_page(*ROW)), width=260),
+            TableColumn("rule", width=240),
+            TableColumn("what_to_do", texts=ACTIONS, wrap=True),
+            TableColumn("Open", advised, units.Number, width=70),
         ),
         empty="nothing was found",
         sort="severity",

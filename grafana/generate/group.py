@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from grafana.generate import group_causes, group_costs
-from grafana.generate.board import Board, Row, annotate_rebalances
+from grafana.generate.board import Board, BoardRow, annotate_rebalances
 from grafana.generate.links import GROUP, ROW, SERIES, to_live_page
 from grafana.generate.panels import (
     BAD,
     GOOD,
     WORSE,
     About,
-    Column,
     Query,
+    TableColumn,
     show_lines,
     show_stat,
     show_table,
@@ -31,9 +31,9 @@ def make() -> Board:
             "Purple marks are the exact moments of rebalances; the live page explains each of them."
         ),
         rows=(
-            Row("Verdict", 4, tuple((3, panel) for panel in _show_verdict())),
-            Row("What was found", 8, ((24, _show_found()),)),
-            Row(
+            BoardRow("Verdict", 4, tuple((3, panel) for panel in _show_verdict())),
+            BoardRow("What was found", 8, ((24, _show_found()),)),
+            BoardRow(
                 "What happens",
                 8,
                 ((12, _show_states()), (12, _show_state_shares()), (12, _show_by_reason()), (12, _show_shares())),
@@ -210,12 +210,12 @@ def _show_found() -> dashboard.Panel:
             "do what the last column says; docs/diagnoses.md has the reasons.",
         ),
         (
-            Column("severity", texts=SEVERITIES, width=90),
-            Column("cluster", links=(to_live_page(*ROW),), width=140),
-            Column("group", links=(to_live_page(*ROW),), width=260),
-            Column("rule", width=240),
-            Column("what_to_do", texts=ACTIONS, wrap=True),
-            Column("Open", advised, units.Number, texts={"0": "was", "1": ("open", WORSE)}, width=90),
+            TableColumn("severity", texts=SEVERITIES, width=90),
+            TableColumn("cluster", links=(to_live_page(*ROW),), width=140),
+            TableColumn("group", links=(to_live_page(*ROW),), width=260),
+            TableColumn("rule", width=240),
+            TableColumn("what_to_do", texts=ACTIONS, wrap=True),
+            TableColumn("Open", advised, units.Number, texts={"0": "was", "1": ("open", WORSE)}, width=90),
         ),
         empty="nothing was found",
         sort="Open",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from grafana.generate.board import Row
+from grafana.generate.board import BoardRow
 from grafana.generate.panels import (
     BAD,
     CLEAR,
     About,
-    Column,
     Query,
+    TableColumn,
     show_heatmap,
     show_lines,
     show_table,
@@ -18,16 +18,16 @@ from grafana.generate.sdk import dashboard, units
 from grafana.generate.texts import GROUP_NAME, NO_GROUP, NO_MEMBERS
 
 
-def make_rows() -> tuple[Row, ...]:
+def make_rows() -> tuple[BoardRow, ...]:
     """Return the rows."""
     return (
-        Row("How long it takes", 8, ((12, _show_quantiles()), (12, _show_durations()))),
-        Row(
+        BoardRow("How long it takes", 8, ((12, _show_quantiles()), (12, _show_durations()))),
+        BoardRow(
             "Who causes it",
             8,
             ((12, _show_members()), (12, _show_changes()), (12, _show_findings()), (12, _show_late())),
         ),
-        Row("Assignment", 8, ((8, _show_generations()), (8, _show_moved()), (8, _show_spread()))),
+        BoardRow("Assignment", 8, ((8, _show_generations()), (8, _show_moved()), (8, _show_spread()))),
     )
 
 
@@ -128,18 +128,18 @@ def _show_late() -> dashboard.Panel:
             "one member far from the others: that process or its host. All alike: their settings or their work.",
         ),
         (
-            Column("cluster"),
-            Column("group"),
-            Column("client_id", width=240),
-            Column("host"),
-            Column("Last heartbeat", gauge("member_heartbeat_age_seconds", *by_member), units.Seconds),
-            Column(
+            TableColumn("cluster"),
+            TableColumn("group"),
+            TableColumn("client_id", width=240),
+            TableColumn("host"),
+            TableColumn("Last heartbeat", gauge("member_heartbeat_age_seconds", *by_member), units.Seconds),
+            TableColumn(
                 "Session left",
                 gauge("member_heartbeat_headroom_ratio", *by_member),
                 units.PercentUnit,
                 ((None, BAD), (0.34, CLEAR)),
             ),
-            Column("Last poll", gauge("member_poll_age_seconds", *by_member), units.Seconds),
+            TableColumn("Last poll", gauge("member_poll_age_seconds", *by_member), units.Seconds),
         ),
         empty=NO_MEMBERS,
         sort="Last heartbeat",

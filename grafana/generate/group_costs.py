@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from grafana.generate.board import Row
+from grafana.generate.board import BoardRow
 from grafana.generate.panels import (
     BAD,
     CLEAR,
     WORSE,
     About,
-    Column,
     Query,
+    TableColumn,
     show_lines,
     show_table,
 )
@@ -18,13 +18,15 @@ from grafana.generate.sdk import dashboard, units
 from grafana.generate.texts import ASSIGNORS, GROUP_NAME, NO_GROUP, NO_PROBE, NO_TIMING
 
 
-def make_rows() -> tuple[Row, ...]:
+def make_rows() -> tuple[BoardRow, ...]:
     """Return the rows."""
     return (
-        Row("What it costs", 8, ((12, _show_lag()), (12, _show_growth()), (12, _show_topics()), (12, _show_lost()))),
-        Row("Headroom", 8, ((12, _show_headroom()), (12, _show_ages()))),
-        Row("Settings", 8, ((24, _show_settings()),)),
-        Row("Partitions", 8, ((24, _show_partitions()),)),
+        BoardRow(
+            "What it costs", 8, ((12, _show_lag()), (12, _show_growth()), (12, _show_topics()), (12, _show_lost()))
+        ),
+        BoardRow("Headroom", 8, ((12, _show_headroom()), (12, _show_ages()))),
+        BoardRow("Settings", 8, ((24, _show_settings()),)),
+        BoardRow("Partitions", 8, ((24, _show_partitions()),)),
     )
 
 
@@ -144,33 +146,33 @@ def _show_settings() -> dashboard.Panel:
             "max.poll.interval.ms to twice the time of a batch (p99), or fewer max.poll.records.",
         ),
         (
-            Column("cluster"),
-            Column("group", width=240),
-            *(Column(label) for label in labels),
-            Column(
+            TableColumn("cluster"),
+            TableColumn("group", width=240),
+            *(TableColumn(label) for label in labels),
+            TableColumn(
                 "Session left",
                 window("heartbeat_headroom_ratio", "15m", by="min"),
                 units.PercentUnit,
                 ((None, BAD), (0.34, WORSE), (0.67, CLEAR)),
             ),
-            Column(
+            TableColumn(
                 "Poll interval left",
                 window("poll_headroom_ratio", "15m", by="min"),
                 units.PercentUnit,
                 ((None, BAD), (0.2, WORSE), (0.5, CLEAR)),
             ),
-            Column(
+            TableColumn(
                 "Slowest rebalance",
                 f"histogram_quantile(0.99, {increase('duration_seconds_bucket', 'le')})",
                 units.Seconds,
             ),
-            Column(
+            TableColumn(
                 "what_to_change",
                 texts=ASSIGNORS,
                 wrap=True,
                 width=420,
             ),
-            Column(
+            TableColumn(
                 "Known",
                 f'label_replace({known}, "what_to_change", "$1", "assignor", "(.*)")',
                 units.Number,

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from grafana.generate.board import Board, Row
+from grafana.generate.board import Board, BoardRow
 from grafana.generate.links import MONITOR, to_readiness
-from grafana.generate.panels import BAD, GOOD, WORSE, About, Column, Query, Steps, show_lines, show_stat, show_table
+from grafana.generate.panels import (
+    BAD,
+    GOOD,
+    WORSE,
+    About,
+    Query,
+    Steps,
+    TableColumn,
+    show_lines,
+    show_stat,
+    show_table,
+)
 from grafana.generate.queries import of_clusters, of_exporters
 from grafana.generate.sdk import dashboard, units
 from grafana.generate.texts import NO_EXPORTER, NO_PROBE
@@ -22,8 +33,8 @@ def make() -> Board:
         uid=MONITOR,
         description="Whether the monitor keeps up, understands what it reads, and shows all of it.",
         rows=(
-            Row("Verdict", 4, tuple((3, panel) for panel in _show_verdict())),
-            Row(
+            BoardRow("Verdict", 4, tuple((3, panel) for panel in _show_verdict())),
+            BoardRow(
                 "Does it keep up",
                 8,
                 tuple(
@@ -40,13 +51,13 @@ def make() -> Board:
                     )
                 ),
             ),
-            Row("Does it understand", 8, tuple((8, panel) for panel in _show_understanding())),
-            Row(
+            BoardRow("Does it understand", 8, tuple((8, panel) for panel in _show_understanding())),
+            BoardRow(
                 "Does it show all",
                 8,
                 tuple((6, panel) for panel in (_show_groups(), _show_diagnosed(), _show_series(), _show_drops())),
             ),
-            Row(
+            BoardRow(
                 "What runs",
                 8,
                 tuple((12, panel) for panel in (_show_state(), _show_memory(), _show_queries(), _show_exporters())),
@@ -579,13 +590,13 @@ def _show_queries() -> dashboard.Panel:
             "restarts that grow: /-/ready and the stream's log say why it ends.",
         ),
         (
-            Column("cluster"),
-            Column("query"),
-            Column("Caught up", _of_query("caught_up"), texts={"0": ("no", WORSE), "1": ("yes", GOOD)}),
-            Column("Runs", _of_query("failed"), texts={"0": ("yes", GOOD), "1": ("no", BAD)}),
-            Column("Progress", _of_query("stalled"), texts={"0": ("yes", GOOD), "1": ("none", BAD)}),
-            Column("Restarts", _grown(of_clusters("monitor_restarts_total"), "cluster, query"), units.Short),
-            Column("Started", f"1000 * {_of_query('start_timestamp_seconds')}", units.DateTimeFromNow),
+            TableColumn("cluster"),
+            TableColumn("query"),
+            TableColumn("Caught up", _of_query("caught_up"), texts={"0": ("no", WORSE), "1": ("yes", GOOD)}),
+            TableColumn("Runs", _of_query("failed"), texts={"0": ("yes", GOOD), "1": ("no", BAD)}),
+            TableColumn("Progress", _of_query("stalled"), texts={"0": ("yes", GOOD), "1": ("none", BAD)}),
+            TableColumn("Restarts", _grown(of_clusters("monitor_restarts_total"), "cluster, query"), units.Short),
+            TableColumn("Started", f"1000 * {_of_query('start_timestamp_seconds')}", units.DateTimeFromNow),
         ),
         empty=_NO_STREAM,
         sort="cluster",
@@ -602,20 +613,20 @@ def _show_exporters() -> dashboard.Panel:
             "reads it again.",
         ),
         (
-            Column("instance"),
-            Column("version"),
-            Column("file"),
-            Column(
+            TableColumn("instance"),
+            TableColumn("version"),
+            TableColumn("file"),
+            TableColumn(
                 "Understood",
                 _of_exporter("config_reload_successful", "file"),
                 texts={"0": ("no", BAD), "1": ("yes", GOOD)},
             ),
-            Column(
+            TableColumn(
                 "Read",
                 f"1000 * {_of_exporter('config_reload_success_timestamp_seconds', 'file')}",
                 units.DateTimeFromNow,
             ),
-            Column("Runs", _of_exporter("build_info", "version"), units.Number),
+            TableColumn("Runs", _of_exporter("build_info", "version"), units.Number),
         ),
         empty=NO_EXPORTER,
         sort="instance",

@@ -53,7 +53,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """A column of a table that is filled by a query of its own; null `expr` stands for a label of another one.
 
     `texts` replaces values by texts, `steps` colours the cell from values on.
@@ -138,7 +138,7 @@ def show_lines(
 
 
 def show_table(
-    title: str, about: About, columns: Sequence[Column], *, empty: str, sort: str, rows: int = 100
+    title: str, about: About, columns: Sequence[TableColumn], *, empty: str, sort: str, rows: int = 100
 ) -> dashboard.Panel:
     """Return one row per set of labels, at most `rows` of them, largest first by the column titled `sort`.
 
@@ -308,7 +308,7 @@ def _defaults(panel: dashboard.Panel) -> dashboard.FieldConfig:
     return panel.field_config.defaults
 
 
-def _properties(column: Column, name: str) -> dict[str, object]:
+def _properties(column: TableColumn, name: str) -> dict[str, object]:
     found: dict[str, object] = {}
     if column.title != name:
         found["displayName"] = column.title

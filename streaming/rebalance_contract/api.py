@@ -118,13 +118,55 @@ class GroupsAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class TextPart:
+    """A piece of a sentence; `is_name`: somebody else's word, which may be of any script and direction."""
+
+    text: str
+    is_name: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseText:
+    """A phase of a rebalance: what went on, how long, and until when.
+
+    `least_ms` is the length, or its lower bound, where it is known; null times are not known.
+    """
+
+    what: str
+    took: str
+    least_ms: int | None = None
+    until_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceText:
+    """A rebalance in words, as terminal and page show it.
+
+    `why`: what set it off, who left, joined and came back. `members` and `generations`: before and after. `steps`: how
+    many generations it took, null for one. `partitions`: how many moved. `without_commits`: which partitions stood
+    still. `lag`: before, at its peak and when it was back, null where it is not known.
+    """
+
+    why: tuple[TextPart, ...]
+    took: str
+    members: str
+    generations: str
+    steps: str | None
+    partitions: str
+    without_commits: str
+    lag: str | None
+    phases: tuple[PhaseText, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RebalanceRow(Rebalance):
-    """A rebalance, as docs/schemas/rebalances.schema.json describes it, and what it cost.
+    """A rebalance, as docs/schemas/rebalances.schema.json describes it, what it cost, and all of that in words.
 
     `impact` is null while the diagnosis has told nothing.
     """
 
     impact: RebalanceImpact | None = None
+    text: RebalanceText | None = None
 
 
 @dataclass(frozen=True, slots=True)

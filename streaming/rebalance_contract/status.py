@@ -108,7 +108,7 @@ class WatchedPartition:
 
     `era` counts how often the partition was cut or made anew: an offset means a record only together with it.
     `skipped_to`: up to here, records that were gone before they were read are counted. `awaited_from`: the partition
-    was cut, the query's position is still the one it had before, and from here on it has read nothing; else null.
+    was cut, and from here on the query has read nothing of the new era; null once it is known where it goes on.
     """
 
     partition: int

@@ -40,7 +40,7 @@ class InputWatcher:
         #: The highest positions by query, topic and partition since a look had an answer for the topic.
         self._reached: dict[str, dict[str, dict[int, int]]] = {query: {} for query in inputs}
         self._incidents: list[Incident] = []
-        self._lock, self._stopping = threading.Lock(), threading.Event()
+        self._lock, self._stopping, self._due = threading.Lock(), threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="input-watcher", daemon=True)
 
     def start(self) -> None:
@@ -50,13 +50,25 @@ class InputWatcher:
     def stop(self) -> None:
         """End the thread; one that still waits for brokers ends with the process."""
         self._stopping.set()
+        self._due.set()
         self._thread.join(_STOP_SECONDS)
 
     def note(self, query: str, positions: Mapping[str, Positions]) -> None:
-        """Take in how far a query is: the next position to read by topic and partition."""
+        """Take in how far a query is: the next position to read by topic and partition.
+
+        One that falls may mean that the log was cut: the next look is at once, as until the query is started with the
+        new era it takes what it reads for repetitions.
+        """
         with self._lock:
             self._positions[query] = {topic: dict(each) for topic, each in positions.items()}
-            _raise(self._reached[query], positions)
+            if _raise(self._reached[query], positions):
+                self._due.set()
+
+    def forget(self, query: str) -> None:
+        """Drop the positions of a query that ends: where it goes on is known when it has been started again."""
+        with self._lock:
+            self._positions.pop(query, None)
+            self._reached[query] = {}
 
     def take(self) -> list[Incident]:
         """Return what happened since this was last asked."""
@@ -106,13 +118,18 @@ class InputWatcher:
             # What a client refuses once may work at the next look; the positions are compared all the same.
             with suppress(KafkaException):
                 self.look_once()
-            self._stopping.wait(self._period_seconds)
+            self._due.wait(self._period_seconds)
+            self._due.clear()
 
 
-def _raise(highest: dict[str, dict[int, int]], positions: Mapping[str, Positions]) -> None:
+def _raise(highest: dict[str, dict[int, int]], positions: Mapping[str, Positions]) -> bool:
+    """Raise the highest positions; returns whether one of the given lies below."""
+    has_fallen = False
     for topic, each in positions.items():
         known = highest.setdefault(topic, {})
+        has_fallen = has_fallen or any(at < known.get(partition, 0) for partition, at in each.items())
         known.update({partition: max(at, known.get(partition, 0)) for partition, at in each.items()})
+    return has_fallen
 
 
 def read_totals(config: StreamConfig) -> list[LogTotals]:

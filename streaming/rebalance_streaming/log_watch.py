@@ -12,6 +12,7 @@ partition is cut below what was read, or made anew. Folds take a record of a hig
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -58,11 +59,7 @@ class TopicLook:
 class Incident:
     """Something that befell partitions of one topic.
 
-    `count` is of log positions where some were skipped, or read and cut; of partitions otherwise. `resume_at` is from
-    where on a query that is started again with the new eras reads all that it has not read, as far as its positions
-    tell: the cut of a partition that was cut (its position, where that lies before the cut), the beginning of one made
-    anew or added; of skipped records that are still there, because the query came down to a later position than the
-    cut, the first. It is empty for partitions that were removed or never read, and for records that are gone.
+    `count` is of log positions where some were skipped, or read and cut; of partitions otherwise.
     """
 
     query: str
@@ -70,7 +67,6 @@ class Incident:
     kind: IncidentKind
     partitions: tuple[int, ...]
     count: int
-    resume_at: Positions = field(default_factory=dict)
 
     @property
     def sentence(self) -> str:
@@ -208,23 +204,14 @@ class _Found:
 
     def __init__(self, query: str, topic: str) -> None:
         self._query, self._topic = query, topic
-        self._by_kind: dict[IncidentKind, dict[int, tuple[int, int | None]]] = {}
+        self._by_kind: dict[IncidentKind, Counter[int]] = {}
 
-    def add(self, kind: IncidentKind, partition: int, count: int, resume_at: int | None = None) -> None:
-        told = self._by_kind.setdefault(kind, {})
-        before, at = told.get(partition, (0, None))
-        told[partition] = (before + count, at if resume_at is None else resume_at)
+    def add(self, kind: IncidentKind, partition: int, count: int) -> None:
+        self._by_kind.setdefault(kind, Counter())[partition] += count
 
     def all(self) -> list[Incident]:
         return [
-            Incident(
-                self._query,
-                self._topic,
-                kind,
-                tuple(sorted(told)),
-                sum(count for count, _ in told.values()),
-                {p: at for p, (_, at) in sorted(told.items()) if at is not None},
-            )
+            Incident(self._query, self._topic, kind, tuple(sorted(told)), told.total())
             for kind, told in self._by_kind.items()
         ]
 
@@ -236,7 +223,7 @@ def _compare_counts(before: TopicWatch, look: TopicLook, found: _Found) -> Topic
     """
     known, now = before.totals.partition_count, look.partition_count
     for partition in range(known, now):
-        found.add(IncidentKind.PARTITIONS_ADDED, partition, 1, _earliest(look, partition))
+        found.add(IncidentKind.PARTITIONS_ADDED, partition, 1)
     gone = frozenset(range(now, known))
     if gone <= before.missing:
         for partition in gone:
@@ -250,7 +237,7 @@ def _made_anew(before: TopicWatch, look: TopicLook, positions: Positions, found:
     partitions = dict(before.partitions)
     for partition in range(look.partition_count):
         earliest = _earliest(look, partition)
-        found.add(IncidentKind.MADE_ANEW, partition, 1, earliest)
+        found.add(IncidentKind.MADE_ANEW, partition, 1)
         # What the new topic has lost already is not counted: nobody can tell whether it was ever read.
         awaited_from = earliest if positions.get(partition, 0) > 0 else None
         partitions[partition] = WatchedPartition(partition, before.era(partition) + 1, earliest, awaited_from)
@@ -273,7 +260,7 @@ def _compare_ends(before: TopicWatch, look: TopicLook, read: _Read, found: _Foun
         if known.awaited_from is not None and position is not None and position <= ends.latest:
             # Spark comes down to the end there is by then, with an empty batch: what lies before it is never read.
             if position > known.awaited_from:
-                found.add(IncidentKind.SKIPPED, partition, position - known.awaited_from, known.awaited_from)
+                found.add(IncidentKind.SKIPPED, partition, position - known.awaited_from)
             known = replace(known, awaited_from=None)
         partitions[partition] = _compare_partition(known, was, ends, found)
     return partitions
@@ -294,10 +281,11 @@ def _compare_partition(known: WatchedPartition, was: _Was, now: Ends, found: _Fo
     # The end falls only when the log is cut. A running batch may have read what its query's position does not tell yet,
     # so that an end that fell begins a new era even where the position lies before it.
     if now.latest < max(read_to, was.reached, was.end):
-        resume_at = None if position is None else min(position, now.latest)
-        lost = max(0, max(read_to, was.reached) - now.latest)
-        found.add(IncidentKind.REWOUND, known.partition, lost, resume_at)
-        unread = [now.latest] if read_to > now.latest else []
+        has_come_down = position is not None and position < was.reached
+        cut_at = min(read_to, now.latest) if has_come_down else now.latest
+        found.add(IncidentKind.REWOUND, known.partition, max(0, max(read_to, was.reached) - cut_at))
+        # What a query reads after it came down, before it is started with the new era, it takes for repetitions.
+        unread = [cut_at] if has_come_down or read_to > now.latest else []
         unread += [] if known.awaited_from is None else [min(known.awaited_from, now.latest)]
         awaited_from = min(unread, default=None)
         return WatchedPartition(known.partition, known.era + 1, now.earliest, awaited_from)

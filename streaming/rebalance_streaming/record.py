@@ -19,8 +19,8 @@ from rebalance_kafka.follower import Follower, Record
 from rebalance_kafka.positions import start_at_beginning, start_at_end
 from rebalance_kafka.properties import LIBRDKAFKA
 from rebalance_streaming.errors import StreamError
+from rebalance_streaming.wire.records import OFFSET_COMMIT_PREFIXES
 
-_OFFSET_COMMIT_PREFIXES = (b"\x00\x00", b"\x00\x01")
 #: What stands for the time of a record that has none, as clients say it.
 _NO_TIME = -1
 
@@ -71,7 +71,7 @@ def _refuse_lasting(error: KafkaError, topic: str | None) -> None:
 
 
 def _is_commit(record: Record) -> bool:
-    return record.key is not None and record.key[:2] in _OFFSET_COMMIT_PREFIXES
+    return record.key is not None and record.key[:2] in OFFSET_COMMIT_PREFIXES
 
 
 def _line(record: Record) -> bytes:

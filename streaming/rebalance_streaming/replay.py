@@ -54,7 +54,7 @@ class ReplayError(ValueError):
     """A recording that cannot be read; the text names the line and what is wrong with it."""
 
 
-class Line(msgspec.Struct):
+class RecordedLine(msgspec.Struct):
     """One line of a recording. `control` and `read_committed` are there in recordings made from log segments."""
 
     partition: int
@@ -69,7 +69,7 @@ class Line(msgspec.Struct):
     headers: dict[str, str | None] | list[Any] | None = None
 
 
-_line_decoder = msgspec.json.Decoder(Line)
+_line_decoder = msgspec.json.Decoder(RecordedLine)
 
 
 @dataclass(slots=True)
@@ -87,14 +87,14 @@ class Replay:
     skipped: int = 0
     _rebalances: dict[tuple[str, str], contract.Rebalance] = field(default_factory=dict)
     _impacts: dict[tuple[str, str], contract.RebalanceImpact | contract.GroupImpact] = field(default_factory=dict)
-    _sources: dict[tuple[str, int], list[Line]] = field(default_factory=dict)
+    _sources: dict[tuple[str, int], list[RecordedLine]] = field(default_factory=dict)
     _cache: KeyCache = field(default_factory=lambda: KeyCache(_CACHED_KEYS))
     _commits: list[contract.CommitActivity] = field(default_factory=list)
     _committing: dict[str, contract.GroupLag] = field(default_factory=dict)
     _now_ms: int = 0
     _judged_ms: int = 0
 
-    def feed(self, lines: Iterable[Line]) -> Iterator[dict[str, Any]]:
+    def feed(self, lines: Iterable[RecordedLine]) -> Iterator[dict[str, Any]]:
         """Take lines; yields packed commits as they come, and keeps what else there is.
 
         A recorder reads topics and partitions in turns, so that only all lines together tell what came first.
@@ -146,7 +146,7 @@ class Replay:
             self.engine.finish()
             self._keep_impacts(self.engine)
 
-    def _pack(self, lines: list[Line]) -> Iterator[dict[str, Any]]:
+    def _pack(self, lines: list[RecordedLine]) -> Iterator[dict[str, Any]]:
         visible = [line for line in lines if line.read_committed and not line.control]
         self.skipped += len(lines) - len(visible)
         if not visible:
@@ -177,7 +177,7 @@ class Replay:
             last_log_offset=row.last_log_offset,
         )
 
-    def _take(self, line: Line) -> None:
+    def _take(self, line: RecordedLine) -> None:
         self._now_ms = max(self._now_ms, line.timestamp_ms)
         if line.topic == OFFSETS_TOPIC:
             self._fold(line)
@@ -197,14 +197,14 @@ class Replay:
             self._tell(row, at_ms)
             self._now_ms = max(self._now_ms, at_ms)
 
-    def _report(self, line: Line, engine: Engine) -> None:
+    def _report(self, line: RecordedLine, engine: Engine) -> None:
         message = Message(line.topic, _bytes(line.key_hex), _bytes(line.value_hex), line.timestamp_ms, _headers(line))
         packed = pack_messages([message], {}, cluster=self.cluster, pane_ms=self.pane_ms, seconds=None)
         self.skipped += not packed.rows
         for _, row in packed.rows:
             engine.apply(row, line.timestamp_ms)
 
-    def _fold(self, line: Line) -> None:
+    def _fold(self, line: RecordedLine) -> None:
         record = decode_record(_bytes(line.key_hex), _bytes(line.value_hex))
         if record.record_type not in FOLDED_TYPES or record.outcome not in (Outcome.DECODED, Outcome.TOMBSTONE):
             self.skipped += 1
@@ -222,7 +222,7 @@ class Replay:
         group = record.key.group if record.record_type == GROUP_METADATA else record.key.group_id
         self._keep(group, at, line.timestamp_ms)
 
-    def _observe(self, line: Line) -> None:
+    def _observe(self, line: RecordedLine) -> None:
         try:
             probe = contract.decode(_bytes(line.value_hex) or b"", contract.Probe)
             rows = list(unpack_probe(_bytes(line.value_hex) or b"", probe.cluster, line.timestamp_ms))
@@ -275,7 +275,7 @@ def read_lines(
     files: Iterable[Iterable[bytes | str]],
     until_ms: int | None = None,
     notify: Callable[[str], None] = lambda _: None,
-) -> Iterator[Line]:
+) -> Iterator[RecordedLine]:
     """Read recordings, compressed by gzip or not, several merged by time, up to and including `until_ms`.
 
     A last line that is cut off is left out and told to `notify`. Raises ReplayError for any other bad line.
@@ -285,7 +285,7 @@ def read_lines(
     return (line for line in lines if until_ms is None or line.timestamp_ms <= until_ms)
 
 
-def _parse(file: Iterable[bytes | str], notify: Callable[[str], None]) -> Iterator[Line]:
+def _parse(file: Iterable[bytes | str], notify: Callable[[str], None]) -> Iterator[RecordedLine]:
     name = getattr(file, "name", "the input")
     numbered = enumerate(_uncompressed(file, name), start=1)
     for number, text in numbered:
@@ -308,7 +308,7 @@ def _line_end(text: bytes | str) -> Any:
     return b"\n" if isinstance(text, bytes) else "\n"
 
 
-def _checked(line: Line) -> Line:
+def _checked(line: RecordedLine) -> RecordedLine:
     """Return the line; raises ReplayError here, where its number is known, for what is no hexadecimal text."""
     for text in (line.key_hex, line.value_hex):
         _bytes(text)
@@ -340,13 +340,13 @@ def _unzipped(file: Any, name: str) -> Iterator[bytes]:
         yield rest
 
 
-def _chunks(lines: Iterable[Line]) -> Iterator[list[Line]]:
+def _chunks(lines: Iterable[RecordedLine]) -> Iterator[list[RecordedLine]]:
     iterator = iter(lines)
     while chunk := list(itertools.islice(iterator, _CHUNK)):
         yield chunk
 
 
-def _is_commit(line: Line) -> bool:
+def _is_commit(line: RecordedLine) -> bool:
     key = line.key_hex
     return key is not None and key[:4] in _COMMIT_KEYS and line.topic == OFFSETS_TOPIC
 
@@ -366,7 +366,7 @@ def _end_of(rebalance: contract.Rebalance) -> tuple[bool, int, str]:
     return end_ms is None, rebalance.started_before_ms if end_ms is None else end_ms, rebalance.rebalance_id
 
 
-def _headers(line: Line) -> dict[str, bytes | None]:
+def _headers(line: RecordedLine) -> dict[str, bytes | None]:
     """Return the headers of a line: hexadecimal text by name, as the recorder writes them."""
     pairs = line.headers.items() if isinstance(line.headers, dict) else line.headers or ()
     found: dict[str, bytes | None] = {}

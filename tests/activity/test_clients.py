@@ -19,8 +19,8 @@ from rebalance_streaming.activity.clients import (
     MAX_MOMENTS,
     MAX_ROW_BYTES,
     Message,
+    MetricsTopic,
     Packed,
-    Topic,
     pack_batch,
     pack_messages,
     pack_reports,
@@ -221,10 +221,10 @@ def test_a_time_that_cannot_be_is_now(at_ms: int):
 def test_settings_of_a_topic_hold():
     """Its format is pinned, and its defaults fill in."""
     value = native(group_id=None)
-    topic = {"metrics": Topic("native", {"group_id": "other"})}
+    topic = {"metrics": MetricsTopic("native", {"group_id": "other"})}
     found = pack_messages([Message("metrics", None, value, T0)], topic, cluster="prod", pane_ms=PANE)
     assert [key for key, _ in found.rows] == ["other"]
-    pinned = {"metrics": Topic("otlp_json")}
+    pinned = {"metrics": MetricsTopic("otlp_json")}
     counts = pack_messages([Message("metrics", None, value, T0)], pinned, cluster="prod", pane_ms=PANE).counts
     assert counts == {("metrics", "unknown_format"): 1}
 

@@ -18,7 +18,7 @@ from rebalance_devtools.demo.acts import ACTS, describe_expected
 from rebalance_devtools.demo.commentary import Commentary
 from rebalance_devtools.demo.narration import Narrator, describe_change, describe_form
 from rebalance_devtools.demo.story import (
-    Options,
+    StoryOptions,
     check_port,
     choose_version,
     find_disturbances,
@@ -140,10 +140,10 @@ def test_what_was_to_be_said_is_told_in_one_line():
 
 def test_a_kafka_without_the_story_is_refused_with_those_that_have_it():
     """Before anything is started; without a choice it is the story's usual one."""
-    assert choose_version(Options(letter="e")) == "3.9.2"
-    assert choose_version(Options(letter="b", kafka_version="4.3.1")) == "4.3.1"
+    assert choose_version(StoryOptions(letter="e")) == "3.9.2"
+    assert choose_version(StoryOptions(letter="b", kafka_version="4.3.1")) == "4.3.1"
     with pytest.raises(UserError, match=r"story e cannot play on Kafka 4\.3\.1: .* choose 3\.9\.2"):
-        choose_version(Options(letter="e", kafka_version="4.3.1"))
+        choose_version(StoryOptions(letter="e", kafka_version="4.3.1"))
 
 
 def test_a_port_in_use_is_told_before_anything_starts():

@@ -11,9 +11,10 @@ import pytest
 
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.detect.config import DetectConfig
+from rebalance_streaming.diagnosis import process
 from rebalance_streaming.diagnosis.frames import InputRow
 from rebalance_streaming.diagnosis.process import DiagnosisError, DiagnosisProcess
-from waiting import is_alive
+from waiting import is_alive, wait_for
 
 pytestmark = pytest.mark.processes
 
@@ -23,9 +24,9 @@ STALL_SECONDS = 1.0
 class Driver:
     """A handle on a process, and everything that it said."""
 
-    def __init__(self, worker: str = "diagnosis.odd_worker") -> None:
+    def __init__(self, worker: str = "diagnosis.odd_worker", stall_seconds: float = STALL_SECONDS) -> None:
         self.said: list[str] = []
-        config = StreamConfig(stall_seconds=STALL_SECONDS)
+        config = StreamConfig(stall_seconds=stall_seconds)
         self.process = DiagnosisProcess(config, DetectConfig(), self.said.append, worker=worker)
         self._next = 0
 
@@ -163,6 +164,27 @@ def test_a_stop_ends_the_process():
     driver.process.stop()
     driver.process.stop()
     assert not is_alive(pid)
+
+
+def test_a_stop_does_not_wait_for_a_process_that_hangs(monkeypatch: pytest.MonkeyPatch):
+    """Whoever feeds it is told that it ended."""
+    monkeypatch.setattr(process, "_END_SECONDS", 0.1)
+    driver, told = Driver(stall_seconds=600), list[BaseException]()
+    driver.process.start(0)
+
+    def feed() -> None:
+        try:
+            driver.process.take(driver.rows(b"hang"))
+        except DiagnosisError as error:
+            told.append(error)
+
+    feeding = threading.Thread(target=feed)
+    feeding.start()
+    wait_for(lambda: driver.process.is_busy, "it to be fed")
+    driver.process.stop()
+    feeding.join(30)
+    assert len(told) == 1
+    assert not is_alive(driver.pid())
 
 
 def test_a_process_that_cannot_start_is_said():

@@ -1,22 +1,29 @@
-"""What exporter and terminal may need: each has an extra of its own, without the other's libraries and the stream's."""
+"""What each part may need: its extra names every library that it imports, and none of another part's is needed."""
 
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
-import rebalance_exporters
-
 pytestmark = pytest.mark.processes
 
-_FOLDER = Path(rebalance_exporters.__file__).parent
-#: Packages with an extra of their own; the reporters have a test of their own too.
-_OTHERS = ("prober", "reporters", "terminal")
-
-_STREAMS = ("numpy", "pandas", "pyarrow", "pyspark", "rebalance_streaming", "rebalance_deploy")
-_EXPORTERS = ("bcrypt", "confluent_kafka", "prometheus_client", "starlette", "uvicorn", "yaml")
-_TERMINALS = ("httpx", "rich")
+_ROOT = Path(__file__).parents[2]
+_EXTRAS: dict[str, list[str]] = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"][
+    "optional-dependencies"
+]
+#: Names of modules where they are not the library's own. `google` is a package of many owners: it is not taken away.
+_MODULES = {"kafka-python": "kafka", "pyyaml": "yaml", "protobuf": ""}
+_PACKAGES = {"rebalance_streaming", "rebalance_exporters", "rebalance_deploy"}
+#: Folders of what an extra is for, and those inside which are another's; the reporters have a test of their own.
+_PARTS = {
+    "stream": (("streaming/rebalance_streaming", "streaming/rebalance_kafka", "streaming/rebalance_contract"), ()),
+    "export": (("exporters/rebalance_exporters",), ("prober", "reporters", "terminal")),
+    "terminal": (("exporters/rebalance_exporters/terminal",), ()),
+    "probe": (("exporters/rebalance_exporters/prober",), ()),
+}
 
 #: Imports the modules named in the second argument where those in the first cannot be found.
 _IMPORTING = """
@@ -42,31 +49,40 @@ print("started")
 """
 
 
-def module_names(folder: Path) -> list[str]:
-    """The names of all modules in a folder, without those in folders of others."""
-    paths = [path.relative_to(_FOLDER.parent) for path in sorted(folder.rglob("*.py"))]
-    names = [".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in paths]
-    others = tuple(f"rebalance_exporters.{other}" for other in _OTHERS)
-    return [name for name in names if folder != _FOLDER or not name.startswith(others)]
+def libraries(extra: str) -> set[str]:
+    """The modules of the libraries that an extra installs."""
+    names = (re.split(r"[^a-z0-9-]", each)[0] for each in _EXTRAS[extra])
+    return {_MODULES.get(name, name.replace("-", "_")) for name in names} - {""}
 
 
-def run_without(absent: tuple[str, ...], names: list[str], program: str) -> tuple[int, str, str]:
-    """Import modules where some libraries are not installed, run a program after that; exit code, output, errors."""
-    command = [sys.executable, "-c", _IMPORTING + program, " ".join(absent), " ".join(names)]
+def modules(extra: str) -> list[str]:
+    """The names of all modules that an extra is for."""
+    folders, others = _PARTS[extra]
+    found = []
+    for folder in folders:
+        root = (_ROOT / folder).parents[len(Path(folder).parts) - 2]
+        for path in sorted((_ROOT / folder).rglob("*.py")):
+            if path.relative_to(_ROOT / folder).parts[0] not in others:
+                found.append(".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"))
+    return found
+
+
+def run_alone(extra: str, program: str = "") -> tuple[int, str, str]:
+    """Import the modules of an extra where it alone is installed, run a program after that; code, output, errors."""
+    needed = {name.partition(".")[0] for name in modules(extra)}
+    absent = {*set().union(*map(libraries, _PARTS)) - libraries(extra), *_PACKAGES - needed}
+    command = [sys.executable, "-c", _IMPORTING + program, " ".join(absent), " ".join(modules(extra))]
     result = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
     return result.returncode, result.stdout, result.stderr
 
 
-def test_the_exporter_starts_without_the_streams_libraries() -> None:
-    """Every module is imported, and the application made, where the stream and the terminal's libraries are not."""
-    names = module_names(_FOLDER)
-    assert len(names) > 20
-    assert run_without((*_STREAMS, *_TERMINALS), names, _STARTING) == (0, "started\n", "")
+@pytest.mark.parametrize("extra", _PARTS)
+def test_an_extra_has_all_that_its_part_imports(extra: str) -> None:
+    """Every module is imported where the libraries of the other extras are not."""
+    assert len(modules(extra)) > 10
+    assert run_alone(extra) == (0, "", "")
 
 
-def test_the_terminal_is_imported_without_the_exporters_libraries() -> None:
-    """Every module of the terminal is imported where only its own extra is installed."""
-    names = module_names(_FOLDER / "terminal")
-    assert "rebalance_exporters.terminal.commands" in names
-    assert "rebalance_exporters.terminal.top" in names
-    assert run_without((*_STREAMS, *_EXPORTERS, "kafka", "kazoo"), names, "") == (0, "", "")
+def test_the_exporter_starts_with_its_extra() -> None:
+    """Its application is made."""
+    assert run_alone("export", _STARTING) == (0, "started\n", "")

@@ -30,7 +30,7 @@ from rebalance_exporters.health import ReadProgress
 from rebalance_exporters.reloading import Settings
 from rebalance_exporters.server import Signals, make_app, serve
 from rebalance_exporters.view import FINDINGS, STATUS, Row, View
-from rebalance_streaming.replay import Line, Replay, make_engine, read_lines
+from rebalance_streaming.replay import RecordedLine, Replay, make_engine, read_lines
 from waiting import wait_for
 
 STORIES = Path(__file__).parents[1] / "golden" / "stories"
@@ -176,13 +176,13 @@ def _reports(part: int) -> Row:
     return Row(STATUS, f"{CLUSTER}/client_metrics".encode(), encode(totals))
 
 
-def _read(name: str) -> list[Line]:
+def _read(name: str) -> list[RecordedLine]:
     path = STORIES / name
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         return list(read_lines([file]))
 
 
-def _rows(lines: Sequence[Line]) -> list[Row]:
+def _rows(lines: Sequence[RecordedLine]) -> list[Row]:
     """Return the rows that the stream would have written of a recording."""
     state = Replay(CLUSTER, engine=make_engine(CLUSTER))
     made = (topic_row(row) for row in itertools.chain(state.feed(lines), state.finish()))

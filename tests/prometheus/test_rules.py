@@ -14,6 +14,14 @@ import yaml
 
 from exporters.tables import every_metric
 from prometheus.rig import DEPLOY, RULES, run_tool
+from rebalance_contract import (
+    WINDOWS_MS,
+    GroupState,
+    GroupType,
+    RebalanceOutcome,
+    RebalanceReason,
+    Severity,
+)
 from rebalance_deploy import observability
 from rebalance_deploy.errors import UserError
 
@@ -157,13 +165,51 @@ def test_rules_use_what_the_exporter_exports() -> None:
         assert wanted <= exported[name], (name, wanted - exported[name])
 
 
-def test_rules_know_the_catalogue() -> None:
-    """Every diagnosis that a rule names is one that the monitor makes."""
-    known = set(tomllib.loads(CATALOGUE.read_text())["diagnoses"])
-    text = (RULES / "kafka-rebalance.yml").read_text()
-    named = {rule for found in re.findall(r'rule[=!]~"([a-z_|]+)"', text) for rule in found.split("|")}
-    assert named
-    assert named <= known, sorted(named - known)
+#: What a label can be, of those whose values are the contract's or the catalogue's.
+WORDS: dict[str, set[str]] = {
+    "rule": set(tomllib.loads(CATALOGUE.read_text())["diagnoses"]),
+    "severity": {*Severity},
+    "window": {*WINDOWS_MS},
+    "state": {*GroupState},
+    "type": {*GroupType},
+    "outcome": {*RebalanceOutcome},
+    "reason": {*RebalanceReason},
+    # The HELP text names them all.
+    "kind": {
+        word
+        for each in every_metric()
+        if each.full_name == "kafka_rebalance_monitor_diagnosis_groups"
+        for word in re.findall(r"`(\w+)`", each.help)
+    },
+}
+#: Names of others, which a rule leaves out where there is none.
+NAMES = {"cluster", "group", "owner", "coordinator", "job"}
+
+
+def test_rules_use_words_that_the_monitor_says() -> None:
+    """Every diagnosis, severity, window or state that a rule asks for exists; a label with other values is a name."""
+    matchers = [pair for file in RULE_FILES for pair in _matchers(file.read_text())]
+    asked = {(label, word) for label, words in matchers if label not in NAMES for word in words.split("|")}
+    assert {label for label, _ in asked} >= {"rule", "severity", "window"}
+    assert {(label, word) for label, word in asked if word not in WORDS.get(label, ())} == set()
+
+
+def test_every_severity_of_a_finding_is_told_in_its_way() -> None:
+    """A page wakes somebody, a ticket warns, and what is for information alerts nobody."""
+    told = {
+        severity: rule["labels"]["severity"]
+        for rule in alert_rules()
+        for severity in re.findall(r'kafka_rebalance_finding_active{severity="(\w+)"}', rule["expr"])
+    }
+    assert told == {Severity.PAGE: "critical", Severity.TICKET: "warning"}
+    assert {*Severity} - {*told} == {Severity.INFO}
+
+
+def _matchers(text: str) -> Iterator[tuple[str, str]]:
+    """Yield label and value of each matcher in a file's expressions, those in templates included; comments are none."""
+    text = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
+    for selector in re.findall(r"\bkafka_rebalance[a-z0-9_:]*\{([^{}]*)\}", text):
+        yield from re.findall(r'\b([a-z_]+)(?:=~|!~|!=|=)"([^"]*)"', selector)
 
 
 def test_records_that_are_used_are_recorded() -> None:

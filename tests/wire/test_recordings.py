@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rebalance_streaming.replay import Line, ReplayError, read_lines
+from rebalance_streaming.replay import RecordedLine, ReplayError, read_lines
 
 LINES = [
     f'{{"partition":0,"offset":{offset},"timestamp_ms":{offset},"key_hex":"00","value_hex":null}}\n'.encode()
@@ -13,7 +13,7 @@ LINES = [
 ]
 
 
-def read(content: bytes, directory: Path) -> tuple[list[Line], list[str]]:
+def read(content: bytes, directory: Path) -> tuple[list[RecordedLine], list[str]]:
     """Read a file as the command line does; returns what was said as well."""
     file, said = directory / "recording", list[str]()
     file.write_bytes(content)

@@ -50,7 +50,7 @@ _EVERYTHING = ("export.collect_partitions=true", "export.collect_members=true")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class DemoOptions:
     """What may be chosen of a demo; without a duration it runs until it is told to stop."""
 
     duration_seconds: float | None = None
@@ -69,7 +69,7 @@ class _Show:
     say: Say
 
 
-def run(options: Options, stop: threading.Event, say: Say) -> int:
+def run(options: DemoOptions, stop: threading.Event, say: Say) -> int:
     """Run the demo until `stop`, or for the duration chosen; return the process's exit code.
 
     With a duration the code is 0 only if every rebalance the broker's log knows of was counted.
@@ -82,7 +82,7 @@ def run(options: Options, stop: threading.Event, say: Say) -> int:
     return code
 
 
-def _perform(options: Options, directory: Path, stop: threading.Event, say: Say) -> int:
+def _perform(options: DemoOptions, directory: Path, stop: threading.Event, say: Say) -> int:
     with ExitStack() as stack:
         broker = stack.enter_context(EmbeddedKafka(directory / "kafka", kafka_version=options.kafka_version))
         say(f"Kafka {options.kafka_version} runs at {broker.bootstrap}")

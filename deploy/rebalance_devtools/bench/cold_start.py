@@ -134,7 +134,7 @@ class Reading:
 class _Run:
     """A running subject, the broker it watches, and what is found out about it."""
 
-    subject: subjects.Subject
+    subject: subjects.BenchSubject
     meter: CpuMeter
     broker: int
     options: Options

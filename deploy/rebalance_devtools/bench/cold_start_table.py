@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from rebalance_devtools.bench.process_trees import CpuUse, Memory
+from rebalance_devtools.bench.process_trees import CpuUse, MemoryUse
 
 NOT_MEASURED = "-"
 
@@ -38,9 +38,9 @@ class Result:
     first_lag_seconds: float | None = None
     right_seconds: float | None = None
     groups_right: int = 0
-    memory_until_right: Memory | None = None
-    memory_peak: Memory | None = None
-    broker_memory: Memory | None = None
+    memory_until_right: MemoryUse | None = None
+    memory_peak: MemoryUse | None = None
+    broker_memory: MemoryUse | None = None
     cpu_until_right: CpuUse | None = None
     cpu_idle: CpuUse | None = None
     cpu_live: CpuUse | None = None
@@ -141,7 +141,7 @@ def _total(use: CpuUse | None) -> float | None:
     return None if use is None else use.total
 
 
-def _mib(memory: Memory | None) -> str:
+def _mib(memory: MemoryUse | None) -> str:
     return _known(memory, lambda known: f"{known.total:,.0f} MiB")
 
 

@@ -19,7 +19,7 @@ _WORKERS = "rebalance_streaming.spark.worker_daemon"
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class MemoryUse:
     """Memory of several process trees at one moment in MiB, by process. PSS counts shared pages once."""
 
     pss: Mapping[str, float] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class Memory:
         return sum(self.pss.values())
 
 
-def read_memory(roots: Mapping[str, int]) -> Memory:
+def read_memory(roots: Mapping[str, int]) -> MemoryUse:
     """Return the memory of the trees under `roots`, given as name and process id."""
     pss: dict[str, float] = defaultdict(float)
     rss: dict[str, float] = defaultdict(float)
@@ -42,7 +42,7 @@ def read_memory(roots: Mapping[str, int]) -> Memory:
                     pss[label] += int(line.split()[1]) / _MIB
                 elif line.startswith("Rss:"):
                     rss[label] += int(line.split()[1]) / _MIB
-    return Memory(dict(pss), dict(rss))
+    return MemoryUse(dict(pss), dict(rss))
 
 
 def read_cpu(roots: Mapping[str, int]) -> dict[str, float]:
@@ -101,7 +101,7 @@ class PeakMemory:
     """Looks at the memory of process trees each second, from a thread of its own, and keeps the highest."""
 
     def __init__(self, roots: Mapping[str, int]) -> None:
-        self.peak = Memory()
+        self.peak = MemoryUse()
         self._roots = roots
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)

@@ -26,7 +26,7 @@ _TIMEOUT_SECONDS = 60
 _OK = 200
 
 
-class Subject(Protocol):
+class BenchSubject(Protocol):
     """Something that runs from entering the context on, and tells the lag of groups."""
 
     def __enter__(self) -> Self: ...
@@ -49,7 +49,7 @@ class Subject(Protocol):
         """Return the lag it shows by group, without groups whose lag it does not show; empty before it serves."""
 
 
-class Monitor:
+class MonitorSubject:
     """Stream, prober and exporter, started as `up` starts them, with a fresh checkpoint."""
 
     def __init__(self, bootstrap: str, directory: Path) -> None:
@@ -159,7 +159,7 @@ def _read(url: str) -> bytes:
 
 
 #: Starts something on a broker, with a directory for its files.
-Start = Callable[[str, Path], Subject]
+Start = Callable[[str, Path], BenchSubject]
 
 
 def all_subjects(peer: str) -> dict[str, Start]:
@@ -167,7 +167,7 @@ def all_subjects(peer: str) -> dict[str, Start]:
 
     Raises UserError for a peer that is not known or not there.
     """
-    subjects: dict[str, Start] = {"rebalance-monitor": Monitor}
+    subjects: dict[str, Start] = {"rebalance-monitor": MonitorSubject}
     if peer:
         name, _, path = peer.partition(":")
         binary = Path(path)

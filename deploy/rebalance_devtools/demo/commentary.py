@@ -13,7 +13,7 @@ from typing import Self
 
 import msgspec
 
-from rebalance_contract import Finding, Rebalance
+from rebalance_contract import Finding, Rebalance, Severity
 from rebalance_deploy.counts import fetch
 from rebalance_devtools.demo.narration import Narrator, at, count
 from rebalance_devtools.stories.story import Event
@@ -128,7 +128,7 @@ class Commentary:
     def _findings(self) -> Iterator[tuple[tuple[str, ...], str]]:
         """Yield the findings worth telling; those told before in short."""
         for each in reversed(read_findings(self._url)):
-            matters = each.severity != "info" or each.rule in self._rules
+            matters = each.severity != Severity.INFO or each.rule in self._rules
             if each.group == self._group and matters:
                 known = any(key[0] == each.finding_id for key in self._said)
                 words = headline(each) if known else f"the monitor finds:\n{describe_finding(each)}"

@@ -42,7 +42,7 @@ _WIDTH = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class StoryOptions:
     """What may be chosen: `letter` is a key of `ACTS`; `kafka_version` null is the story's usual one."""
 
     letter: str
@@ -61,7 +61,7 @@ class _Show:
     say: Say
 
 
-def run(options: Options, say: Say) -> int:
+def run(options: StoryOptions, say: Say) -> int:
     """Play the story, its fix and the quiet after; return the process's exit code.
 
     It is 0 only if the monitor named what it must of the incident and had nothing to say of the cured form, and 130
@@ -83,7 +83,7 @@ def run(options: Options, say: Say) -> int:
     return code
 
 
-def choose_version(options: Options) -> str:
+def choose_version(options: StoryOptions) -> str:
     """Return the Kafka version to play on. Raises UserError for one on which the story's clients do not work."""
     versions = ACTS[options.letter].story.versions
     version = options.kafka_version or versions[0]
@@ -114,7 +114,7 @@ def name_place(problem: str, directory: Path) -> str:
     return problem if str(directory) in problem else f"{problem}; the logs are kept in {directory}"
 
 
-def _perform(options: Options, version: str, directory: Path, say: Say) -> int:
+def _perform(options: StoryOptions, version: str, directory: Path, say: Say) -> int:
     act = ACTS[options.letter]
     story = act.story
     say(f"\n=== {story.title} ===\n{_wrap(story.what)}\n\nIt takes two to five minutes. All times are UTC.")

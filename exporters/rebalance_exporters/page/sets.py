@@ -1,4 +1,4 @@
-"""What the page knows of the contract's closed sets, as a JavaScript module made from them.
+"""What the page knows of the contract's closed sets and shares with the terminal, as a JavaScript module made from it.
 
 python -m rebalance_exporters.page.sets exporters/rebalance_exporters/page/static/sets.js
 """
@@ -16,22 +16,22 @@ from rebalance_contract import (
     SETTLED_STATES,
     FindingState,
     GroupState,
-    GroupType,
     RebalanceOutcome,
     Severity,
     display,
 )
 from rebalance_contract.api import EventName, MessageMatch
+from rebalance_exporters import figures, rebalance_text
 
 _HEAD = """\
-// The contract's closed sets and how they are shown: made from rebalance_contract by rebalance_exporters/page/sets.py,
-// with `make docs`. Change it there.
+// The contract's closed sets, how they are shown, and words and bounds that the terminal has too: made by
+// rebalance_exporters/page/sets.py, with `make docs`. Change it there.
 """
 
 
 def render() -> str:
     """Return the module's text."""
-    sets = (GroupType, RebalanceOutcome, FindingState, Severity, EventName, MessageMatch)
+    sets = (RebalanceOutcome, FindingState, Severity, EventName, MessageMatch)
     names = {each.__name__: _members(each) for each in sets}
     tables: Mapping[str, object] = {
         **names,
@@ -41,6 +41,10 @@ def render() -> str:
         "UNKNOWN_STATE_MARK": display.UNKNOWN_STATE.mark,
         "SEVERITY_MARKS": {severity: display.SEVERITIES[severity].mark for severity in Severity},
         "SOURCES": display.SOURCES,
+        "NO_CAUSE": rebalance_text.NO_CAUSE,
+        "JUDGED_AFTER_MS": rebalance_text.JUDGED_AFTER_MS,
+        "ABORTED": rebalance_text.ABORTED,
+        "TIGHT_MS": figures.TIGHT_MS,
     }
     return _HEAD + "".join(f"\nexport const {name} = {_write(table)};\n" for name, table in tables.items())
 

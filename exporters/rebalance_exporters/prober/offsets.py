@@ -25,7 +25,7 @@ from kafka.protocol.consumer import ListOffsetsRequest
 
 from rebalance_exporters.prober.brokers import Answer, Brokers
 from rebalance_exporters.prober.tasks import describe
-from rebalance_exporters.prober.topics import Topic
+from rebalance_exporters.prober.topics import ProbedTopic
 
 #: Partitions in one request: what a broker answers within a fraction of a second.
 _ASKED_AT_ONCE = 10_000
@@ -84,7 +84,7 @@ class OffsetAsker:
         self._brokers = brokers
         self._asked: dict[str, _Asked] = {}
 
-    def ask(self, topics: Iterable[Topic]) -> OffsetRound:
+    def ask(self, topics: Iterable[ProbedTopic]) -> OffsetRound:
         """Return end and stable offsets of all partitions of the topics."""
         found, rows = OffsetRound(), defaultdict[int, list[Any]](list)
         for topic in topics:
@@ -108,7 +108,7 @@ class OffsetAsker:
         present = set(topics)
         self._asked = {name: asked for name, asked in self._asked.items() if name in present}
 
-    def _rows_of(self, topic: Topic) -> dict[int, Any]:
+    def _rows_of(self, topic: ProbedTopic) -> dict[int, Any]:
         known = self._asked.get(topic.name)
         if known is None or known.leaders != topic.leaders:
             known = self._asked[topic.name] = _Asked(topic.leaders, _make_rows(topic))
@@ -134,7 +134,7 @@ class OffsetAsker:
                 _read(row, known, found)
 
 
-def _make_rows(topic: Topic) -> dict[int, Any]:
+def _make_rows(topic: ProbedTopic) -> dict[int, Any]:
     partitions = defaultdict(list)
     for number, leader in enumerate(topic.leaders):
         row = _PartitionRow(partition_index=number, current_leader_epoch=-1, timestamp=_LATEST)

@@ -7,8 +7,9 @@ turns are spread over that time.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Collection
+
+from rebalance_contract.turns import next_turn
 
 #: Everything is told again after this long,
 AGAIN_SECONDS = 60.0
@@ -22,7 +23,8 @@ class Repeats:
     """Remembers when each group is to be told everything again."""
 
     def __init__(self) -> None:
-        self._due: dict[str, float] = {}
+        #: In milliseconds of that clock.
+        self._due: dict[str, int] = {}
 
     @property
     def seconds(self) -> float:
@@ -34,14 +36,13 @@ class Repeats:
 
         A new one is not told again within the first period.
         """
-        due = self._due.get(group)
-        if due is not None and now < due:
+        due_ms, now_ms = self._due.get(group), int(now * 1000)
+        if due_ms is not None and now_ms < due_ms:
             return False
-        self._due[group] = now
-        period = self.seconds
-        own = period * (1 - zlib.crc32(group.encode(errors="replace")) / 2**32)
-        since = now if due is not None else now + period
-        self._due[group] = since - (since - own) % period + period
+        # It counts among those that the period is for.
+        self._due[group] = now_ms
+        period_ms = int(self.seconds * 1000)
+        self._due[group] = next_turn(group, now_ms if due_ms is not None else now_ms + period_ms, period_ms)
         return True
 
     def forget(self, present: Collection[str]) -> None:

@@ -1,6 +1,6 @@
-"""What to tell each group of where its topics end: what changed since it was told last, all of it now and then.
+"""What to tell each group of where its topics end: what changed since it was told last, or all of it.
 
-Pure: times are arguments, `now` in seconds of any steady clock. Offsets of a topic are kept once, and what changed in
+Pure. Offsets of a topic are kept once, and what changed in
 it is put together once, however many groups use it.
 """
 
@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-
-from rebalance_exporters.prober.repeats import Repeats
 
 #: Topic -> partition number as text -> offset, null when it is unknown.
 PartitionOffsets = dict[str, int | None]
@@ -73,7 +71,6 @@ class OffsetPublications:
         self._round = 0
         self._topics: dict[str, _Topic] = {}
         self._told: dict[str, _Told] = {}
-        self._repeats = Repeats()
 
     def note(self, end: Mapping[str, Sequence[int | None]], stable: Mapping[str, Sequence[int | None]]) -> None:
         """Take in what one round of asking found; a topic that was not asked keeps what it had."""
@@ -87,8 +84,8 @@ class OffsetPublications:
         """Whether a topic's offsets were asked in any round."""
         return topic in self._topics
 
-    def choose(self, group: str, partitions: Mapping[str, int], now: float) -> tuple[Offsets, Offsets]:
-        """Return a group's end and stable offsets that changed since it was last told, all of them when that is due.
+    def choose(self, group: str, partitions: Mapping[str, int], *, all_again: bool = False) -> tuple[Offsets, Offsets]:
+        """Return a group's end and stable offsets that changed since it was last told, or all of them.
 
         `partitions` is how many each of its topics has; 0 is a topic that does not exist or may not be described. Of
         such a one the group is told that there is nothing to tell, an empty entry among the end offsets, so that a
@@ -97,11 +94,10 @@ class OffsetPublications:
         told = self._told.get(group)
         if told is None:
             told = self._told[group] = _Told()
-        is_due = self._repeats.take_turn(group, now)
         end: Offsets = {}
         stable: Offsets = {}
         for name, count in partitions.items():
-            is_new = is_due or bool(told.partitions.get(name)) != bool(count) or name not in told.partitions
+            is_new = all_again or bool(told.partitions.get(name)) != bool(count) or name not in told.partitions
             if count:
                 self._choose_topic(name, 0 if is_new else told.round, end, stable)
             elif is_new:
@@ -122,6 +118,5 @@ class OffsetPublications:
         """Drop the memory of all groups and topics but these."""
         for group in self._told.keys() - set(groups):
             del self._told[group]
-        self._repeats.forget(groups)
         for name in self._topics.keys() - set(topics):
             del self._topics[name]

@@ -27,7 +27,7 @@ _ID_LENGTH = 22
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class ProbedTopic:
     """One topic; `id` (Kafka's 22 characters) is null from brokers older than 2.8, `error` null when all is well.
 
     `leaders` has a broker's id for each partition, below 0 where there is none. `is_denied`: the error is a missing
@@ -66,7 +66,7 @@ class TopicBook:
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
-        self._topics: dict[str, Topic] = {}
+        self._topics: dict[str, ProbedTopic] = {}
         self._names: dict[str, str] = {}
         self._asked_at = float("-inf")
         self.errors: tuple[str, ...] = ()
@@ -101,7 +101,7 @@ class TopicBook:
         self._topics = {name: topic for name, topic in self._topics.items() if name not in doubtful}
         self._names = {text: name for text, name in self._names.items() if name not in doubtful}
 
-    def resolve(self, name: str) -> Topic | None:
+    def resolve(self, name: str) -> ProbedTopic | None:
         """Return a topic by its name, or by its id where that is all the stream knew; null when not known."""
         return self._topics.get(self._names.get(name, name))
 
@@ -118,7 +118,7 @@ class TopicBook:
                 self._topics[topic.name] = topic
                 self._names[topic.id] = topic.name
 
-    def _ask(self, topics: list[Any], failures: list[str]) -> list[Topic]:
+    def _ask(self, topics: list[Any], failures: list[str]) -> list[ProbedTopic]:
         batches = [topics[at : at + _ASKED_AT_ONCE] for at in range(0, len(topics), _ASKED_AT_ONCE)]
         requests = [MetadataRequest(topics=batch, allow_auto_topic_creation=False) for batch in batches]
         if not requests:
@@ -136,10 +136,10 @@ def _topic_request(name: str | None = None, topic_id: uuid.UUID | None = None) -
     return MetadataRequest.MetadataRequestTopic(name=name, topic_id=topic_id)
 
 
-def read_topic(row: Any) -> Topic:
+def read_topic(row: Any) -> ProbedTopic:
     """Return one topic of a metadata answer."""
     topic_id = getattr(row, "topic_id", None)
-    return Topic(
+    return ProbedTopic(
         name=row.name or "",
         leaders=_leaders(row.partitions),
         id=topic_id_text(topic_id) if topic_id else None,

@@ -17,7 +17,7 @@ from rebalance_exporters.prober.offsets import OffsetAsker, OffsetRound
 from rebalance_exporters.prober.repeats import Repeats
 from rebalance_exporters.prober.tasks import Complaints
 from rebalance_exporters.prober.told import OffsetPublications
-from rebalance_exporters.prober.topics import Topic, TopicBook
+from rebalance_exporters.prober.topics import ProbedTopic, TopicBook
 
 WHAT = "offsets"
 #: Sentences about a group's topics in one probe.
@@ -83,7 +83,7 @@ class OffsetWatch:
         self._metrics.partitions.inc(found.partitions)
         self._publish_groups(interests, topics, now, now_ms)
 
-    def _resolve(self, wanted: Iterable[str]) -> dict[str, Topic]:
+    def _resolve(self, wanted: Iterable[str]) -> dict[str, ProbedTopic]:
         """Return the topics that brokers told of, by the text the interest has, which may be an id."""
         for error in self._topics.errors:
             self._complaints.note(WHAT, error)
@@ -93,7 +93,7 @@ class OffsetWatch:
                 self._complaints.note(WHAT, topic.error)
         return found
 
-    def _ask(self, topics: Iterable[Topic]) -> OffsetRound:
+    def _ask(self, topics: Iterable[ProbedTopic]) -> OffsetRound:
         """Ask the leaders. Raises ExporterError, with all that was known kept, when not one of them answered."""
         found = self._asker.ask({topic.name: topic for topic in topics if topic.partitions}.values())
         for error in found.failures or found.errors.values():
@@ -105,33 +105,37 @@ class OffsetWatch:
         return found
 
     def _publish_groups(
-        self, interests: Mapping[str, Interest], topics: Mapping[str, Topic], now: float, now_ms: int
+        self, interests: Mapping[str, Interest], topics: Mapping[str, ProbedTopic], now: float, now_ms: int
     ) -> None:
         for group, interest in interests.items():
             used = [topics[name] for name in interest.topics if name in topics]
             if used:
                 self._publish_group(group, _read_facts(interest, used, self._errors), used, (now, now_ms))
 
-    def _publish_group(self, group: str, facts: dict[str, Any], used: list[Topic], times: tuple[float, int]) -> None:
+    def _publish_group(
+        self, group: str, facts: dict[str, Any], used: list[ProbedTopic], times: tuple[float, int]
+    ) -> None:
         """Publish what is due of a group's offsets, and its facts if they are new or were told long ago."""
         now, now_ms = times
-        end, stable = self._offsets.choose(group, {topic.name: topic.partitions for topic in used}, now)
-        is_due = self._repeats.take_turn(group, now) or self._facts.get(group) != facts
-        if is_due:
+        is_due = self._repeats.take_turn(group, now)
+        partitions = {topic.name: topic.partitions for topic in used}
+        end, stable = self._offsets.choose(group, partitions, all_again=is_due)
+        tells_facts = is_due or self._facts.get(group) != facts
+        if tells_facts:
             self._facts[group] = facts
-        if is_due or end or stable:
+        if tells_facts or end or stable:
             probe = Probe(
                 probed_at_ms=now_ms,
                 cluster=self._cluster,
                 group=group,
                 end_offsets=end or msgspec.UNSET,
                 stable_offsets=stable or msgspec.UNSET,
-                **(facts if is_due else {}),
+                **(facts if tells_facts else {}),
             )
             self._publish(probe)
 
 
-def _read_facts(interest: Interest, used: list[Topic], errors: Mapping[str, str]) -> dict[str, Any]:
+def _read_facts(interest: Interest, used: list[ProbedTopic], errors: Mapping[str, str]) -> dict[str, Any]:
     """Return what else is told of a group's topics: problems, and ids where its records name topics by id."""
     problems = sorted({problem for topic in used if (problem := topic.error or errors.get(topic.name)) is not None})
     if len(problems) > _MOST_ERRORS:

@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING
 
 import confluent_kafka
 
-from rebalance_exporters.reporters.outbox import LARGEST_BYTES, CallTransport, Complaints, Outbox, Report
+from rebalance_exporters.reporters.outbox import LARGEST_BYTES, CallTransport, FailureLog, Outbox, OutgoingReport
 from rebalance_exporters.reporters.payload import compose_native, encode, encode_key
 from rebalance_exporters.reporters.polls import PollBook
-from rebalance_exporters.reporters.reporter import DEFAULT_INTERVAL_SECONDS, DEFAULT_TOPIC, Reporter, Tick
+from rebalance_exporters.reporters.reporter import DEFAULT_INTERVAL_SECONDS, DEFAULT_TOPIC, DueReport, Reporter
 
 if TYPE_CHECKING:
     import threading
@@ -91,7 +91,7 @@ def report(
     `send(topic, key, value)` replaces the producer: called from a thread of its own, it may wait and may raise. Raises
     ValueError for an interval that is no positive number, and what the class raises.
     """
-    complaints = Complaints(_log)
+    complaints = FailureLog(_log)
     watch = _Watch(config, complaints)
     transport = (
         CallTransport(send, topic)
@@ -112,7 +112,7 @@ class _Watch:
 
     reporter: Reporter
 
-    def __init__(self, config: dict[str, Any], complaints: Complaints) -> None:
+    def __init__(self, config: dict[str, Any], complaints: FailureLog) -> None:
         self.book = PollBook()
         self._config = config
         self._complaints = complaints
@@ -145,16 +145,16 @@ class _Watch:
         except Exception as error:
             self._complaints.note("the member's id is not told", error)
 
-    def compose(self, tick: Tick) -> Report:
+    def compose(self, tick: DueReport) -> OutgoingReport:
         """Return a report as this module describes it."""
         client, statistics = self._read_client(), self._statistics
         key = encode_key(client["group_id"], client["client_id"])
         report = compose_native(tick, client, self.book.read(), {})
         if statistics is None:
-            return Report(key, encode(report))
+            return OutgoingReport(key, encode(report))
         text, arrived = statistics
         report["statistics_age_ms"] = round((time.monotonic() - arrived) * 1000)
-        return Report(key, join_statistics(report, slim_statistics(text)))
+        return OutgoingReport(key, join_statistics(report, slim_statistics(text)))
 
     def _read_client(self) -> dict[str, Any]:
         return {
@@ -223,12 +223,12 @@ def make_producer_settings(consumer: dict[str, Any], own: dict[str, Any] | None 
 class _ProducerTransport:
     """Sends through a producer made at the first report by the thread that sends."""
 
-    def __init__(self, topic: str, settings: dict[str, Any], complaints: Complaints) -> None:
+    def __init__(self, topic: str, settings: dict[str, Any], complaints: FailureLog) -> None:
         self._topic = topic
         self._settings = {"error_cb": lambda error: complaints.note("publishing reports", str(error)), **settings}
         self._producer: Any = None
 
-    def send(self, report: Report, given_up: threading.Event) -> None:
+    def send(self, report: OutgoingReport, given_up: threading.Event) -> None:
         if self._producer is None:
             self._producer = confluent_kafka.Producer(self._settings)
         errors: list[Any] = []

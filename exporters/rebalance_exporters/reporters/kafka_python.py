@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, TypeVar
 import kafka
 
 from rebalance_exporters.reporters.kafka_python_producer import make_producer_settings, make_transport
-from rebalance_exporters.reporters.outbox import Complaints, Outbox, Report
+from rebalance_exporters.reporters.outbox import FailureLog, Outbox, OutgoingReport
 from rebalance_exporters.reporters.payload import as_json_number, compose_native, encode, encode_key
 from rebalance_exporters.reporters.polls import PollBook
 from rebalance_exporters.reporters.reporter import (
     DEFAULT_INTERVAL_SECONDS,
     DEFAULT_TOPIC,
+    DueReport,
     Reporter,
-    Tick,
     check_interval,
 )
 
@@ -74,7 +74,7 @@ def report(
     no positive number, and nothing else ever.
     """
     check_interval(interval_seconds)
-    complaints = Complaints(_log)
+    complaints = FailureLog(_log)
     try:
         if hasattr(consumer, _WATCH):
             complaints.note("a consumer is reported already", "the second call changes nothing")
@@ -87,7 +87,7 @@ def report(
     return consumer
 
 
-def _start(consumer: Any, transport: Transport, complaints: Complaints, interval_seconds: float) -> None:
+def _start(consumer: Any, transport: Transport, complaints: FailureLog, interval_seconds: float) -> None:
     composer = _Composer(consumer)
     reporter = Reporter(composer.compose, Outbox(transport, complaints), complaints, interval_seconds)
     try:
@@ -117,8 +117,8 @@ def metric_reporter(
     def make_settings() -> dict[str, Any]:
         return make_producer_settings({"bootstrap_servers": bootstrap_servers}, producer_settings)
 
-    def make(compose: Callable[[Tick], Report | None]) -> Reporter:
-        complaints = Complaints(_log)
+    def make(compose: Callable[[DueReport], OutgoingReport | None]) -> Reporter:
+        complaints = FailureLog(_log)
         outbox = Outbox(make_transport(topic, send, make_settings), complaints)
         return Reporter(compose, outbox, complaints, interval_seconds)
 
@@ -129,7 +129,7 @@ class _MetricReporter:
     """What kafka-python makes one of for each consumer, calling these methods."""
 
     group_id: str
-    make: Callable[[Callable[[Tick], Report | None]], Reporter]
+    make: Callable[[Callable[[DueReport], OutgoingReport | None]], Reporter]
 
     def __init__(self) -> None:
         self._metrics: dict[Any, Any] = {}
@@ -157,12 +157,12 @@ class _MetricReporter:
         self._reporter.announce_close()
         self._reporter.await_end()
 
-    def _compose(self, tick: Tick) -> Report:
+    def _compose(self, tick: DueReport) -> OutgoingReport:
         metrics = dict(self._metrics)
         client_id = next((tags["client-id"] for name in metrics if "client-id" in (tags := name.tags or {})), None)
         client = {"library": "kafka-python", "version": kafka.__version__, "client_id": client_id}
         client["group_id"] = self.group_id
-        return Report(
+        return OutgoingReport(
             encode_key(self.group_id, client_id), encode(compose_native(tick, client, {}, read_metrics(metrics)))
         )
 
@@ -174,14 +174,14 @@ class _Composer:
         self.book = PollBook()
         self._consumer = weakref.ref(consumer)
 
-    def compose(self, tick: Tick) -> Report | None:
+    def compose(self, tick: DueReport) -> OutgoingReport | None:
         consumer = self._consumer()
         if consumer is None or (getattr(consumer, "_closed", False) and not tick.closing):
             return None
         client = read_client(consumer)
         metrics = read_metrics(consumer.metrics(raw=True) or {})
         value = encode(compose_native(tick, client, self.book.read(), metrics))
-        return Report(encode_key(client["group_id"], client["client_id"]), value)
+        return OutgoingReport(encode_key(client["group_id"], client["client_id"]), value)
 
 
 def read_client(consumer: Any) -> dict[str, Any]:

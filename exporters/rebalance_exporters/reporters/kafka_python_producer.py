@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from rebalance_exporters.reporters.outbox import Report, Transport
+    from rebalance_exporters.reporters.outbox import OutgoingReport, Transport
 
     Send = Callable[[str, "bytes | None", bytes], None]
 
@@ -77,7 +77,7 @@ class ProducerTransport:
         self._longest_seconds = longest_seconds
         self._producer: Any = None
 
-    def send(self, report: Report, given_up: threading.Event) -> None:
+    def send(self, report: OutgoingReport, given_up: threading.Event) -> None:
         """Return when the broker has the report; raise when it has not, or not in time."""
         if self._producer is None:
             self._producer = _open_producer(self._make_settings())

@@ -22,7 +22,7 @@ LARGEST_BYTES = 900_000
 _RETRY_SECONDS = 1.0
 
 
-class Report(NamedTuple):
+class OutgoingReport(NamedTuple):
     """A report as it goes into a record."""
 
     key: bytes | None
@@ -32,7 +32,7 @@ class Report(NamedTuple):
 class Transport(Protocol):
     """Takes reports to the topic."""
 
-    def send(self, report: Report, given_up: threading.Event) -> None:
+    def send(self, report: OutgoingReport, given_up: threading.Event) -> None:
         """Return when the report is there, raise when it is not; may wait, but not once it was given up."""
 
     def close(self) -> None:
@@ -46,7 +46,7 @@ class CallTransport:
         self._send = send
         self._topic = topic
 
-    def send(self, report: Report, _given_up: threading.Event) -> None:
+    def send(self, report: OutgoingReport, _given_up: threading.Event) -> None:
         """Call the function; what it raises counts as not delivered."""
         self._send(self._topic, report.key, report.value)
 
@@ -54,7 +54,7 @@ class CallTransport:
         """Do nothing; the function is not ours."""
 
 
-class Complaints:
+class FailureLog:
     """Says each kind of failure once, so that a lasting one does not fill the program's log."""
 
     def __init__(self, log: logging.Logger) -> None:
@@ -76,7 +76,7 @@ class Outbox:
     def __init__(
         self,
         transport: Transport,
-        complaints: Complaints,
+        complaints: FailureLog,
         *,
         capacity: int = CAPACITY,
         retry_seconds: float = _RETRY_SECONDS,
@@ -87,7 +87,7 @@ class Outbox:
         self._complaints = complaints
         self._capacity = capacity
         self._retry_seconds = retry_seconds
-        self._waiting: deque[Report] = deque()
+        self._waiting: deque[OutgoingReport] = deque()
         self._changed = threading.Condition()
         self._closing = threading.Event()
         self._given_up = threading.Event()
@@ -97,7 +97,7 @@ class Outbox:
         """Start sending."""
         self._thread.start()
 
-    def put(self, report: Report) -> None:
+    def put(self, report: OutgoingReport) -> None:
         """Queue a report; never waits."""
         if len(report.value) > LARGEST_BYTES:
             self.dropped += 1
@@ -136,14 +136,14 @@ class Outbox:
         except Exception as error:
             self._complaints.note("the reports' connection did not close", error)
 
-    def _take(self) -> Report | None:
+    def _take(self) -> OutgoingReport | None:
         """Wait for a report; null when none will come."""
         with self._changed:
             while not self._waiting and not self._closing.is_set():
                 self._changed.wait()
             return self._waiting.popleft() if self._waiting else None
 
-    def _put_back(self, report: Report) -> None:
+    def _put_back(self, report: OutgoingReport) -> None:
         with self._changed:
             if len(self._waiting) < self._capacity:
                 self._waiting.appendleft(report)

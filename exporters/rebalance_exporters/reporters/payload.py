@@ -11,14 +11,14 @@ from rebalance_exporters.reporters.process import read_process
 if TYPE_CHECKING:
     from typing import Any
 
-    from rebalance_exporters.reporters.reporter import Tick
+    from rebalance_exporters.reporters.reporter import DueReport
 
 SCHEMA = "rebalance-monitor/client-metrics/1"
 _DIGITS = 6
 
 
 def compose_native(
-    tick: Tick, client: dict[str, Any], app: dict[str, Any], metrics: dict[str, dict[str, Any]]
+    tick: DueReport, client: dict[str, Any], app: dict[str, Any], metrics: dict[str, dict[str, Any]]
 ) -> dict[str, Any]:
     """Return a report; `metrics` is group -> name -> value."""
     return {

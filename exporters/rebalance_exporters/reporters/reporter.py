@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from rebalance_exporters.reporters.outbox import Complaints, Outbox, Report
+    from rebalance_exporters.reporters.outbox import FailureLog, Outbox, OutgoingReport
 
 DEFAULT_TOPIC = "rebalance-monitor.client-metrics"
 DEFAULT_INTERVAL_SECONDS = 5.0
@@ -24,7 +24,7 @@ DEFAULT_INTERVAL_SECONDS = 5.0
 CLOSE_SECONDS = 0.8
 
 
-class Tick(NamedTuple):
+class DueReport(NamedTuple):
     """One time to report. `late_ms` is how much later than due; `closing` marks the last one of a consumer."""
 
     seq: int
@@ -46,7 +46,7 @@ class Tick(NamedTuple):
         return dict(told, closing=True) if self.closing else told
 
 
-class Schedule:
+class ReportSchedule:
     """Due times on a fixed grid, in seconds of any clock. Missed ones are left out, not made up for."""
 
     def __init__(self, interval_seconds: float, now: float) -> None:
@@ -76,9 +76,9 @@ class Reporter:
 
     def __init__(
         self,
-        compose: Callable[[Tick], Report | None],
+        compose: Callable[[DueReport], OutgoingReport | None],
         outbox: Outbox,
-        complaints: Complaints,
+        complaints: FailureLog,
         interval_seconds: float = DEFAULT_INTERVAL_SECONDS,
     ) -> None:
         """Start nothing yet. Raises ValueError for an interval that is no positive number."""
@@ -118,7 +118,7 @@ class Reporter:
         self._stop.set()
 
     def _run(self) -> None:
-        schedule = Schedule(self._interval, time.monotonic())
+        schedule = ReportSchedule(self._interval, time.monotonic())
         while not self._stop.wait(schedule.seconds_left(time.monotonic())):
             self._report(schedule.take(time.monotonic()))
         if self._says_goodbye:
@@ -127,7 +127,7 @@ class Reporter:
 
     def _report(self, late_seconds: float, *, closing: bool = False) -> None:
         late_ms, interval_ms = round(late_seconds * 1000), round(self._interval * 1000)
-        tick = Tick(self._seq, wall_ms(), interval_ms, late_ms, self._outbox.dropped, closing)
+        tick = DueReport(self._seq, wall_ms(), interval_ms, late_ms, self._outbox.dropped, closing)
         self._seq += 1
         try:
             report = self._compose(tick)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from rebalance_contract import Member, Partitions, Rebalance
-from rebalance_exporters.terminal.figures import UNKNOWN
+from rebalance_exporters.figures import UNKNOWN
 from rebalance_exporters.terminal.report import Column, Grid
 
 #: More members than this: only those whose partitions changed are worth a row.

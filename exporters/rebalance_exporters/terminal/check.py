@@ -9,9 +9,9 @@ from enum import IntEnum
 
 from rebalance_contract import GRAVITY, Finding, Severity, gravity
 from rebalance_contract.api import FindingMark, Overview, OverviewRow
+from rebalance_exporters.figures import plural
 from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.escaping import safe
-from rebalance_exporters.terminal.figures import plural
 
 _NAMED = 3
 
@@ -41,7 +41,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class GroupCheck:
     """What is the matter with one group; `cluster` is null for one that does not exist, `group` for a cluster."""
 
     cluster: str | None
@@ -51,13 +51,13 @@ class Judgement:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CheckResult:
     """The outcome: `text` without the status in front, `figures` as Nagios draws them."""
 
     status: Status
     text: str
     figures: str
-    judgements: tuple[Judgement, ...] = ()
+    judgements: tuple[GroupCheck, ...] = ()
 
     @property
     def line(self) -> str:
@@ -75,14 +75,14 @@ class Verdict:
         return {"status": self.status.name, "exit_code": int(self.status), "text": self.text, "judgements": judged}
 
 
-def unknown(text: str) -> Verdict:
+def unknown(text: str) -> CheckResult:
     """Return the verdict when nothing can be said."""
-    return Verdict(Status.UNKNOWN, text, "")
+    return CheckResult(Status.UNKNOWN, text, "")
 
 
 def judge(
     overview: Overview, cluster_findings: Sequence[Finding], groups: Sequence[str], limits: Limits, access: Access
-) -> Verdict:
+) -> CheckResult:
     """Judge the groups named, or all and their clusters when none is."""
     rows = [row for row in overview.groups if not groups or row.group in groups]
     judged = [judge_group(row, limits) for row in rows]
@@ -99,10 +99,10 @@ def judge(
             f"the data is not up to date: {overview.ready_text}; last known: {status.name} - {text}",
             Status.UNKNOWN,
         )
-    return Verdict(status, text, figures, tuple(judged))
+    return CheckResult(status, text, figures, tuple(judged))
 
 
-def judge_group(row: OverviewRow, limits: Limits) -> Judgement:
+def judge_group(row: OverviewRow, limits: Limits) -> GroupCheck:
     """Judge one group by its firing findings and its number of rebalances."""
     beyond = [each for each in row.findings if gravity(each.severity) > gravity(limits.max_severity)]
     statuses = [_SEVERITY_STATUS.get(each.severity, Status.CRITICAL) for each in beyond]
@@ -111,27 +111,27 @@ def judge_group(row: OverviewRow, limits: Limits) -> Judgement:
     if limits.max_rebalances is not None and count is not None and count > limits.max_rebalances:
         statuses.append(Status.WARNING)
         reasons.insert(0, f"{plural(count, 'rebalance')} in {limits.window}, allowed {limits.max_rebalances}")
-    return Judgement(row.cluster, row.group, max(statuses, default=Status.OK), tuple(reasons))
+    return GroupCheck(row.cluster, row.group, max(statuses, default=Status.OK), tuple(reasons))
 
 
 def _tell_finding(finding: FindingMark | Finding) -> str:
     return f"{finding.rule} ({finding.severity}): {finding.summary.rstrip('.')}"
 
 
-def _judge_cluster(finding: Finding, limits: Limits) -> Judgement:
+def _judge_cluster(finding: Finding, limits: Limits) -> GroupCheck:
     beyond = gravity(finding.severity) > gravity(limits.max_severity)
     status = _SEVERITY_STATUS.get(finding.severity, Status.CRITICAL) if beyond else Status.OK
     reasons = (_tell_finding(finding),) if beyond else ()
-    return Judgement(finding.cluster, None, status, reasons)
+    return GroupCheck(finding.cluster, None, status, reasons)
 
 
-def _judge_missing(group: str, overview: Overview) -> Judgement:
+def _judge_missing(group: str, overview: Overview) -> GroupCheck:
     near = difflib.get_close_matches(group, {row.group for row in overview.groups}, n=1)
     hint = f", did you mean {near[0]}" if near else ""
-    return Judgement(None, group, Status.UNKNOWN, (f"no such group{hint}",))
+    return GroupCheck(None, group, Status.UNKNOWN, (f"no such group{hint}",))
 
 
-def _tell(judged: Sequence[Judgement], rows: Sequence[OverviewRow], limits: Limits, access: Access) -> str:
+def _tell(judged: Sequence[GroupCheck], rows: Sequence[OverviewRow], limits: Limits, access: Access) -> str:
     bad = [each for each in judged if each.status is not Status.OK]
     if not bad:
         total = sum(_rebalances(rows, limits))
@@ -142,7 +142,7 @@ def _tell(judged: Sequence[Judgement], rows: Sequence[OverviewRow], limits: Limi
     return f"{told}{more}. {_next(bad, access)}"
 
 
-def _next(bad: Sequence[Judgement], access: Access) -> str:
+def _next(bad: Sequence[GroupCheck], access: Access) -> str:
     known = next((each.group for each in bad if each.group is not None and each.cluster is not None), None)
     return f"See {access.suggest('top') if known is None else access.suggest('explain', known)}"
 

@@ -140,7 +140,7 @@ def top(*, where: _Where, sort: str, limit: int | None, once: bool, interval: fl
         from rebalance_exporters.terminal.escaping import safe_json  # noqa: PLC0415
         from rebalance_exporters.terminal.screen import Screen  # noqa: PLC0415
 
-        view = table.View(sort, limit, where.cluster, _clock(utc))
+        view = table.TopOptions(sort, limit, where.cluster, _clock(utc))
         screen = Screen()
         if as_json:
             click.echo(safe_json(table.read_json(api, view), indent=2))
@@ -282,7 +282,7 @@ def tail(*, where: _Where, group: str | None, as_json: bool, utc: bool) -> None:
         if group is not None:
             # A name that does not exist would be followed in silence for ever.
             api.group(group, where.cluster)
-        narrator = following.Narrator(_clock(utc))
+        narrator = following.EventTeller(_clock(utc))
         if not as_json:
             narrator.learn(api.overview(where.cluster).groups)
         write = following.as_json if as_json else narrator.tell

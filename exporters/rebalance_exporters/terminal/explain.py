@@ -13,33 +13,21 @@ from rebalance_contract import (
     Advice,
     Finding,
     GroupSnapshot,
-    RebalanceImpact,
     RebalanceOutcome,
     display,
     gravity,
 )
 from rebalance_contract.api import OverviewRow, RebalanceRow
+from rebalance_exporters.figures import TIGHT_MS, amount, plural, span
+from rebalance_exporters.rebalance_text import ABORTED, JUDGED_AFTER_MS, NO_CAUSE, name, tell_rebalance
 from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.assignments import compare_assignments, list_members
-from rebalance_exporters.terminal.figures import Clock, amount, plural, span
+from rebalance_exporters.terminal.figures import Clock
 from rebalance_exporters.terminal.phases import tell_phases
-from rebalance_exporters.terminal.report import Grid, Hint, Passage, Report
-from rebalance_exporters.terminal.words import (
-    TIGHT_MS,
-    because,
-    bounds,
-    change,
-    generations,
-    members,
-    name,
-    verdict,
-    why,
-    why_not,
-)
+from rebalance_exporters.terminal.report import Grid, Hint, Passage, TextReport
+from rebalance_exporters.terminal.words import because, change, verdict, why, why_not
 
 _WINDOW, _WINDOW_MS = "15m", 900_000
-#: Findings come seconds after a rebalance, when later commits and reports were seen.
-_JUDGED_AFTER_MS = 60_000
 _NAMED = 3
 
 
@@ -86,7 +74,7 @@ def began_ms(rebalance: RebalanceRow) -> int:
     return rebalance.started_before_ms
 
 
-def explain(facts: Facts, access: Access) -> Report:
+def explain(facts: Facts, access: Access) -> TextReport:
     """Make the report: of the rebalance if there is one, else of what goes on in the group."""
     cause = _cause_of(facts)
     passages = (
@@ -98,7 +86,7 @@ def explain(facts: Facts, access: Access) -> Report:
         *_tell_reasons(cause),
         *_tell_others(facts, cause),
     )
-    return Report(
+    return TextReport(
         _title(facts),
         None if cause is None else cause.severity,
         tuple(each for each in passages if each.lines),
@@ -122,10 +110,8 @@ def _title(facts: Facts) -> str:
         took = f"rebalancing since {facts.clock.moment(began_ms(rebalance))}"
         return f"{group}: {took}, {span(max(0, facts.now_ms - began_ms(rebalance)))} so far"
     ended = facts.clock.moment(rebalance.completed_at_ms)
-    aborted = ", ended by the group's deletion" if rebalance.outcome == RebalanceOutcome.ABORTED else ""
-    return (
-        f"{group}: rebalance of {ended}, took {bounds(rebalance.duration_min_ms, rebalance.duration_max_ms)}{aborted}"
-    )
+    aborted = f", {ABORTED}" if rebalance.outcome == RebalanceOutcome.ABORTED else ""
+    return f"{group}: rebalance of {ended}, took {tell_rebalance(rebalance, rebalance.impact).took}{aborted}"
 
 
 def _since_when(facts: Facts) -> str:
@@ -152,28 +138,24 @@ def _tell_cause(facts: Facts, cause: Finding | None) -> Iterator[Passage]:
 
 def _unjudged(facts: Facts, rebalance: RebalanceRow) -> str:
     if rebalance.completed_at_ms is None:
-        return "not known yet: a rebalance is judged when it has ended"
-    if facts.now_ms - rebalance.completed_at_ms < _JUDGED_AFTER_MS:
-        return "not judged yet: what happens in the seconds after it tells the cause; ask again in a minute"
-    return "no finding about this rebalance is kept: it is too old, or the stream that diagnoses does not run"
+        return NO_CAUSE["ongoing"]
+    if facts.now_ms - rebalance.completed_at_ms < JUDGED_AFTER_MS:
+        return f"{NO_CAUSE['young']}; ask again in a minute"
+    return NO_CAUSE["none_kept"]
 
 
 def _tell_rebalance(facts: Facts) -> Iterator[Passage]:
     rebalance = facts.rebalance
     if rebalance is None:
         return
-    count = len(rebalance.generations)
-    steps = f" ({count} generations{_aborted(rebalance)})" if count > 1 or rebalance.generations_aborted else ""
-    since = f"{_since(rebalance, facts.clock)}: {why(rebalance)}"
-    yield Passage("Since", (since, f"members {members(rebalance)}; generation {generations(rebalance)}{steps}"))
-    yield Passage("Impact", tuple(_tell_impact(rebalance)))
+    text = tell_rebalance(rebalance, rebalance.impact)
+    steps = "" if text.steps is None else f" ({text.steps})"
+    since = f"{_since(rebalance, facts.clock)}: {why(text)}"
+    yield Passage("Since", (since, f"members {text.members}; generation {text.generations}{steps}"))
+    lag = () if text.lag is None else (f"lag {text.lag}",)
+    yield Passage("Impact", (f"partitions: {text.partitions}", f"without commits: {text.without_commits}", *lag))
     if rebalance.completed_at_ms is None or facts.now_ms - rebalance.completed_at_ms <= _WINDOW_MS:
         yield Passage("Scope", tuple(filter(None, [_tell_scope(facts)])))
-
-
-def _aborted(rebalance: RebalanceRow) -> str:
-    count = rebalance.generations_aborted
-    return f", {count} more without an assignment" if count else ""
 
 
 def _since(rebalance: RebalanceRow, clock: Clock) -> str:
@@ -183,41 +165,6 @@ def _since(rebalance: RebalanceRow, clock: Clock) -> str:
     if earliest is None or latest - earliest > TIGHT_MS:
         return f"{clock.moment(latest)} at the latest"
     return f"between {clock.moment(earliest)} and {clock.time(latest)}"
-
-
-def _tell_impact(rebalance: RebalanceRow) -> Iterator[str]:
-    moves = rebalance.moves
-    if moves is None:
-        yield "which partitions moved is not known: the assignments are not in a known form"
-    else:
-        moved, kept = sum(map(len, moves.moved.values())), moves.kept
-        counts = {"changed owner": moved, "stayed": kept, "new": moves.gained, "without an owner now": moves.lost}
-        told = ", ".join(f"{number} {what}" for what, number in counts.items() if number)
-        back = sum(map(len, moves.ping_ponged.values()))
-        taken = f"; {back} taken away and given back at once" if back else ""
-        yield f"partitions: {told or 'none'}{taken}"
-    if rebalance.impact is None:
-        yield "what it cost is not known yet: the diagnosis has not told"
-        return
-    silences = rebalance.impact.silences
-    if silences or rebalance.impact.lost_partition_ms:
-        stood = span(rebalance.impact.lost_partition_ms)
-        more = " or more" if rebalance.impact.is_truncated else ""
-        yield f"{plural(len(silences), 'partition')}{more} without commits, {stood} in all at most"
-    else:
-        yield "no partition went without commits for unusually long"
-    yield from _tell_lag(rebalance.impact, began_ms(rebalance))
-
-
-def _tell_lag(impact: RebalanceImpact, began_ms: int) -> Iterator[str]:
-    if impact.lag_peak is None:
-        return
-    before = "?" if impact.lag_before is None else amount(impact.lag_before)
-    if impact.lag_recovered_at_ms is None:
-        ended = "not back before the next rebalance, or not within 15 min"
-    else:
-        ended = f"back {span(max(0, impact.lag_recovered_at_ms - began_ms))} after the start"
-    yield f"lag {before} -> {amount(impact.lag_peak)}, {ended}"
 
 
 def _tell_scope(facts: Facts) -> str | None:
@@ -325,7 +272,7 @@ def _grids(facts: Facts) -> Iterator[Grid]:
         if facts.snapshot.members:
             yield list_members(facts.snapshot.members)
         return
-    yield tell_phases(facts.rebalance, facts.clock)
+    yield tell_phases(tell_rebalance(facts.rebalance, facts.rebalance.impact).phases, facts.clock)
     yield compare_assignments(facts.rebalance)
 
 

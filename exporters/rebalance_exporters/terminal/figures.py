@@ -1,4 +1,4 @@
-"""Numbers and times as people read them, and the times that people type."""
+"""Times as people read and type them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-UNKNOWN = "-"
-
 _SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
 _UNITS_MS: Mapping[str, int] = {"s": _SECOND, "m": _MINUTE, "h": _HOUR, "d": _DAY, "w": 7 * _DAY}
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 _EPOCH_MS = re.compile(r"\d{12,14}")
-_EXACT_BELOW = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,37 +64,3 @@ def span_ms(text: str) -> int | None:
     """Return the milliseconds of `90s`, `15m`, `24h`, `7d`, `2w`; null when it is not of that form."""
     found = _SPAN.fullmatch(text.strip())
     return None if found is None else int(float(found[1]) * _UNITS_MS[found[2]])
-
-
-def span(milliseconds: float | None) -> str:
-    """Return a duration with one unit and at most three digits."""
-    if milliseconds is None:
-        return UNKNOWN
-    if milliseconds < _SECOND:
-        return f"{milliseconds:.0f} ms"
-    for unit, size, limit in (("s", _SECOND, _MINUTE), ("min", _MINUTE, _HOUR), ("h", _HOUR, 2 * _DAY)):
-        if milliseconds < limit:
-            return f"{_short(milliseconds / size)} {unit}"
-    return f"{_short(milliseconds / _DAY)} d"
-
-
-def amount(number: float | None) -> str:
-    """Return a count: exact below ten thousand, then with k, M or G."""
-    if number is None:
-        return UNKNOWN
-    if abs(number) < _EXACT_BELOW:
-        return f"{number:.0f}"
-    for suffix, size in (("k", 1e3), ("M", 1e6)):
-        if abs(number) < size * 1e3:
-            return f"{_short(number / size)}{suffix}"
-    return f"{_short(number / 1e9)}G"
-
-
-def plural(number: int, noun: str) -> str:
-    """Return the number with its noun."""
-    return f"{amount(number)} {noun}{'' if number == 1 else 's'}"
-
-
-def _short(number: float) -> str:
-    # What rounds to 10 has no decimal; 100 of anything needs none.
-    return f"{number:.1f}".removesuffix(".0") if abs(number) < 99.95 else f"{number:.0f}"

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from rebalance_contract import Finding
 from rebalance_contract.api import RebalanceRow
-from rebalance_exporters.terminal.figures import UNKNOWN, Clock, plural, span
+from rebalance_exporters.figures import UNKNOWN, plural, span
+from rebalance_exporters.rebalance_text import tell_rebalance
+from rebalance_exporters.terminal.figures import Clock
 from rebalance_exporters.terminal.report import Column, Grid
-from rebalance_exporters.terminal.words import bounds, generations, members
 
 _COLUMNS = (
     Column("START"),
@@ -72,11 +73,12 @@ def tell_history(rebalances: Iterable[RebalanceRow], causes: Mapping[str, Findin
 
 
 def _tell(rebalance: RebalanceRow, cause: Finding | None, clock: Clock) -> tuple[str, ...]:
+    text = tell_rebalance(rebalance, rebalance.impact)
     return (
         clock.moment(rebalance.started_before_ms),
-        bounds(rebalance.duration_min_ms, rebalance.duration_max_ms).replace("at least", ">="),
-        generations(rebalance),
-        members(rebalance),
+        text.took.replace("at least", ">="),
+        text.generations,
+        text.members,
         rebalance.reason.replace("_", " "),
         UNKNOWN if cause is None else f"{cause.rule}{'' if cause.variant is None else f' ({cause.variant})'}",
         rebalance.rebalance_id,

@@ -48,7 +48,7 @@ class Hint:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class TextReport:
     """What is to be said of one group. `severity` is null where nothing was found."""
 
     title: str
@@ -70,7 +70,7 @@ def number_lines(passage: Passage) -> tuple[str, ...]:
     return tuple(f"{number}) {line}" for number, line in enumerate(passage.lines, 1))
 
 
-def write_markdown(report: Report) -> str:
+def write_markdown(report: TextReport) -> str:
     """Return the report for a ticket or a chat."""
     severity = "" if report.severity is None else f"[{safe_markdown(report.severity.upper())}] "
     lines = [f"### {severity}{safe_markdown(report.title)}", ""]

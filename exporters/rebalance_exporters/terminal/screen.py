@@ -15,7 +15,7 @@ from rich.text import Text
 
 from rebalance_contract.display import Display, Tone, severity_display
 from rebalance_exporters.terminal.escaping import safe
-from rebalance_exporters.terminal.report import Column, Grid, Report, number_lines
+from rebalance_exporters.terminal.report import Column, Grid, TextReport, number_lines
 
 #: Wider than any line, so that nothing wraps that a program may read.
 _ENDLESS = 1_000_000
@@ -65,7 +65,7 @@ class Screen:
         if grid.note:
             self.line(grid.note, "dim")
 
-    def report(self, report: Report) -> None:
+    def report(self, report: TextReport) -> None:
         """Write a report: the headline, its passages beside their labels, its tables."""
         self.line(report.headline, f"bold {_severity_style(report)}".strip())
         if report.passages:
@@ -127,11 +127,11 @@ def fit_widths(columns: Sequence[Column], rows: Sequence[Sequence[Text]], width:
     return widths
 
 
-def _severity_style(report: Report) -> str:
+def _severity_style(report: TextReport) -> str:
     return "" if report.severity is None else style_of(severity_display(report.severity))
 
 
-def _passages(report: Report) -> Table:
+def _passages(report: TextReport) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True, style="bold")
     table.add_column(overflow="fold")

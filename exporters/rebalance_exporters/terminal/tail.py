@@ -30,7 +30,7 @@ _MISSED = "some events were missed: the exporter no longer had them; `rebalance-
 
 
 @dataclass(slots=True)
-class Narrator:
+class EventTeller:
     """Turns events into lines; silent where nothing is new."""
 
     clock: Clock

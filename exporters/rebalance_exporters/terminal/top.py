@@ -17,10 +17,11 @@ from rich.text import Text
 from rebalance_contract import SETTLED_STATES, Finding, FindingState, gravity
 from rebalance_contract.api import FindingMark, Overview, OverviewRow, OverviewWindow
 from rebalance_contract.display import severity_display, state_display
+from rebalance_exporters.figures import UNKNOWN, amount, plural, span
 from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.client import Api, UnreachableError
 from rebalance_exporters.terminal.escaping import safe
-from rebalance_exporters.terminal.figures import UNKNOWN, Clock, amount, plural, span
+from rebalance_exporters.terminal.figures import Clock
 from rebalance_exporters.terminal.report import Column
 from rebalance_exporters.terminal.screen import Screen, make_table, style_of
 
@@ -161,7 +162,7 @@ def table_of(rows: Sequence[OverviewRow], now_ms: int, width: int | None) -> Ren
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class TopOptions:
     """What to show, and how times are written. A `limit` of null: as many rows as fit, or all."""
 
     sort: str = "lost"
@@ -205,7 +206,7 @@ _LEGEND = "LOST: time not consumed in the last 15 min, added up over the partiti
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class TopPicture:
     """What is shown at one moment: the overview, its chosen rows, and remarks that no row can carry."""
 
     overview: Overview
@@ -213,7 +214,7 @@ class Picture:
     remarks: tuple[str, ...]
 
 
-def look(api: Api, view: View, height: int | None = None) -> Picture:
+def look(api: Api, view: TopOptions, height: int | None = None) -> TopPicture:
     """Ask the API for a picture; of a height, one with as many rows as fit."""
     overview = api.overview(view.cluster)
     remarks = tuple(filter(None, [trouble(overview)])) + whole_cluster(
@@ -223,10 +224,10 @@ def look(api: Api, view: View, height: int | None = None) -> Picture:
     if height is not None:
         fitting = max(1, height - _FRAME_LINES - len(remarks))
         limit = min(limit or fitting, fitting)
-    return Picture(overview, choose_rows(overview.groups, view.sort, limit), remarks)
+    return TopPicture(overview, choose_rows(overview.groups, view.sort, limit), remarks)
 
 
-def show_once(api: Api, view: View, screen: Screen, aside: Callable[[str], None]) -> None:
+def show_once(api: Api, view: TopOptions, screen: Screen, aside: Callable[[str], None]) -> None:
     """Write the table once; into a pipe nothing but the table, and what else is to be known to `aside`."""
     picture = look(api, view)
     if screen.is_live:
@@ -242,7 +243,7 @@ def show_once(api: Api, view: View, screen: Screen, aside: Callable[[str], None]
         aside(f"{len(picture.rows)} of {len(picture.overview.groups)} groups shown: --limit 0 shows all")
 
 
-def _frame(picture: Picture, view: View, access: Access, width: int | None) -> RenderableType:
+def _frame(picture: TopPicture, view: TopOptions, access: Access, width: int | None) -> RenderableType:
     overview, rows = picture.overview, picture.rows
     hidden = len(overview.groups) - len(rows)
     more = f"; {hidden} more below: --limit, --sort" if hidden else ""
@@ -267,7 +268,7 @@ def _none(overview: Overview, access: Access) -> str:
     return "no consumer group has been seen: start a consumer, or name another cluster with --cluster"
 
 
-def watch(api: Api, view: View, screen: Screen, stop: threading.Event, every_seconds: float) -> None:
+def watch(api: Api, view: TopOptions, screen: Screen, stop: threading.Event, every_seconds: float) -> None:
     """Show the table and keep it fresh until told to stop; an exporter that goes away is waited for."""
     shown = _draw(api, view, screen)
     with Live(shown, console=screen.console, screen=True, auto_refresh=False, vertical_overflow="crop") as live:
@@ -281,11 +282,11 @@ def watch(api: Api, view: View, screen: Screen, stop: threading.Event, every_sec
                 live.update(Group(_one_line(f"OLD DATA: {error}", "bold red"), shown), refresh=True)
 
 
-def _draw(api: Api, view: View, screen: Screen) -> RenderableType:
+def _draw(api: Api, view: TopOptions, screen: Screen) -> RenderableType:
     return _frame(look(api, view, screen.console.height), view, api.access, screen.width)
 
 
-def read_json(api: Api, view: View) -> Overview:
+def read_json(api: Api, view: TopOptions) -> Overview:
     """Return the overview with its groups in the wanted order and number."""
     overview = api.overview(view.cluster)
     return replace(overview, groups=choose_rows(overview.groups, view.sort, view.limit))

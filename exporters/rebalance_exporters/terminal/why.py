@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from rebalance_contract import Finding, FindingState, gravity
 from rebalance_contract.api import MessageMatch, MessageRow, MessagesAnswer
 from rebalance_exporters.errors import ExporterError
+from rebalance_exporters.figures import UNKNOWN, amount, plural
 from rebalance_exporters.messages.index import Meaning
 from rebalance_exporters.messages.tally import Entry, Tally
 from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.client import Api, NotFoundError
-from rebalance_exporters.terminal.figures import UNKNOWN, Clock, amount, plural
-from rebalance_exporters.terminal.report import Column, Grid, Hint, Passage, Report
+from rebalance_exporters.terminal.figures import Clock
+from rebalance_exporters.terminal.report import Column, Grid, Hint, Passage, TextReport
 from rebalance_exporters.terminal.words import verdict
 
 _FINDINGS, _ROWS, _EXPLAINED, _GROUPS = 3, 40, 3, 3
@@ -57,7 +58,7 @@ def ask(api: Api, group: str, cluster: str | None, clock: Clock) -> Known:
         return Known(group, trouble=str(error), is_unreachable=True, clock=clock)
 
 
-def explain_message(answer: MessagesAnswer, known: Known | None, access: Access) -> Report:
+def explain_message(answer: MessagesAnswer, known: Known | None, access: Access) -> TextReport:
     """Make the report about one text."""
     if answer.match is MessageMatch.NONE:
         return _not_known(answer)
@@ -77,10 +78,12 @@ def explain_message(answer: MessagesAnswer, known: Known | None, access: Access)
             tuple(f"{each.text} - {each.title}" for each in others),
         ),
     )
-    return Report(row.title, None, tuple(each for each in passages if each.lines), hints=tuple(_hints(known, access)))
+    return TextReport(
+        row.title, None, tuple(each for each in passages if each.lines), hints=tuple(_hints(known, access))
+    )
 
 
-def _ambiguous(answer: MessagesAnswer, known: Known | None, access: Access) -> Report:
+def _ambiguous(answer: MessagesAnswer, known: Known | None, access: Access) -> TextReport:
     """Make the report about a piece that several messages have: one passage for each, and no verdict."""
     causes = [cause.diagnosis for row in answer.messages for cause in row.causes]
     passages = [
@@ -92,18 +95,18 @@ def _ambiguous(answer: MessagesAnswer, known: Known | None, access: Access) -> R
     ]
     passages += _tell_known(known, causes)
     passages.append(Passage("Next", ("paste more of the line, to see which it is and how its causes are told apart",)))
-    return Report(
+    return TextReport(
         "part of several messages, the likeliest first", None, tuple(passages), hints=tuple(_hints(known, access))
     )
 
 
-def _not_known(answer: MessagesAnswer) -> Report:
+def _not_known(answer: MessagesAnswer) -> TextReport:
     near = tuple(f"{each.text} - {each.title}" for each in answer.messages)
     passages = (
         Passage("Known", ("no message of the index has this text, whole or in part; docs/messages.md lists all",)),
         Passage("Nearest", near),
     )
-    return Report("not known", None, tuple(each for each in passages if each.lines))
+    return TextReport("not known", None, tuple(each for each in passages if each.lines))
 
 
 def _tell_printers(row: MessageRow) -> str:
@@ -137,16 +140,16 @@ def _hints(known: Known | None, access: Access) -> Iterator[Hint]:
         yield Hint("why it rebalanced last", access.command_line("explain", known.group))
 
 
-def list_messages(tally: Tally) -> Report:
+def list_messages(tally: Tally) -> TextReport:
     """Make the report that lists the messages of a log."""
     count = sum(each.count for each in tally.entries)
     if not count:
-        return Report(f"no message about consumer groups in {plural(tally.lines, 'line')}", None, ())
+        return TextReport(f"no message about consumer groups in {plural(tally.lines, 'line')}", None, ())
     title = f"{plural(count, 'message')} about consumer groups in {plural(tally.lines, 'line')}"
-    return Report(title, None, (), (_table(tally),))
+    return TextReport(title, None, (), (_table(tally),))
 
 
-def explain_log(tally: Tally, knowns: Sequence[Known], access: Access) -> Report:
+def explain_log(tally: Tally, knowns: Sequence[Known], access: Access) -> TextReport:
     """Make the report that says what the messages of a log mean, those that matter first."""
     meanings = _meanings(tally.entries)
     told = [each for each in meanings if not each[0].ordinary][:_EXPLAINED] or meanings[:1]
@@ -154,7 +157,7 @@ def explain_log(tally: Tally, knowns: Sequence[Known], access: Access) -> Report
     causes = [each.diagnosis for meaning, _ in told for each in meaning.causes]
     passages += [passage for known in knowns for passage in _tell_known(known, causes)]
     hints = [hint for known in knowns for hint in _hints(known, access)]
-    return Report("What they mean", None, tuple(passages), hints=tuple(hints))
+    return TextReport("What they mean", None, tuple(passages), hints=tuple(hints))
 
 
 def groups_of(tally: Tally) -> list[str]:

@@ -39,7 +39,7 @@ _LARGEST_PARTITION = 2**31
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class MetricsTopic:
     """How the messages of a topic are read: `format` pins what they are, `defaults` gives identity they lack."""
 
     format: str | None = None
@@ -203,7 +203,7 @@ def pack_reports(reports: Iterable[Report], pane_ms: int, cluster: str = "") -> 
 
 def pack_batch(
     batch: pa.RecordBatch,
-    topics: Mapping[str, Topic],
+    topics: Mapping[str, MetricsTopic],
     *,
     cluster: str,
     pane_ms: int,
@@ -219,7 +219,7 @@ def pack_batch(
 
 def pack_messages(
     messages: Iterable[Message],
-    topics: Mapping[str, Topic],
+    topics: Mapping[str, MetricsTopic],
     *,
     cluster: str,
     pane_ms: int,
@@ -235,12 +235,12 @@ def pack_messages(
     packing = _Packing(pane_ms)
     with TimeLimit(seconds) as limit:
         for message in messages:
-            outcome = _take(packing, message, topics.get(message.topic) or Topic(), now_ms, limit)
+            outcome = _take(packing, message, topics.get(message.topic) or MetricsTopic(), now_ms, limit)
             packing.counts[message.topic, outcome] += 1
     return Packed(packing.rows(cluster), {each: count for each, count in packing.counts.items() if count})
 
 
-def _take(packing: _Packing, message: Message, topic: Topic, now_ms: int | None, limit: TimeLimit) -> str:
+def _take(packing: _Packing, message: Message, topic: MetricsTopic, now_ms: int | None, limit: TimeLimit) -> str:
     """Decode a message and take up its reports; returns its outcome."""
     if message.too_large:
         return str(Reason.TOO_LARGE)

@@ -19,7 +19,8 @@ from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.diagnosis.frames import Done, Frame, InputRow, Rows, Start, Tick, receive, send
 
-_START_SECONDS, _END_SECONDS = 120.0, 10.0
+#: Its end takes the 5 s that brokers have to take the last rows.
+_START_SECONDS, _END_SECONDS = 120.0, 7.0
 #: A part of a batch is a fraction of a second's work: what takes this long hangs.
 _ANSWER_SECONDS = 120.0
 #: Rows sent at once: enough that a frame's cost does not show, few enough that a suspicion concerns few rows.
@@ -104,9 +105,15 @@ class DiagnosisProcess:
                 self._call(Tick(now_ms, read_until_ms, caught_up), self._answer_seconds)
 
     def stop(self) -> None:
-        """Let the process deliver what it has, and end it."""
-        with self._lock:
-            self._end()
+        """Let the process deliver what it has, and end it; one that hangs over rows is not waited for."""
+        if self._lock.acquire(timeout=_END_SECONDS):
+            try:
+                self._end()
+            finally:
+                self._lock.release()
+        elif (process := self._process) is not None:
+            # Whoever waits for its answer learns that it ended.
+            process.kill()
 
     def _parts(self, rows: Sequence[InputRow]) -> Iterator[tuple[InputRow, ...]]:
         part: list[InputRow] = []

@@ -11,6 +11,7 @@ from rebalance_contract import (
     FindingState,
     GroupImpact,
     GroupLag,
+    Party,
     RebalanceImpact,
     ReportTotals,
     decode,
@@ -19,7 +20,7 @@ from rebalance_contract import (
 )
 from rebalance_kafka.follower import read_latest
 from rebalance_streaming.config import StreamConfig
-from rebalance_streaming.engine.engine import ACTIVITY, Restored
+from rebalance_streaming.engine.engine import Restored
 
 
 def read_restored(config: StreamConfig) -> Iterator[Restored]:
@@ -44,6 +45,6 @@ def _decode(topic: str, value: bytes) -> Restored | None:
         finding = decode(value, Finding)
         return finding if finding.state == FindingState.FIRING else None
     status = decode_status(value)
-    if isinstance(status, ReportTotals) or (isinstance(status, DecodeTotals) and status.query == ACTIVITY):
+    if isinstance(status, ReportTotals) or (isinstance(status, DecodeTotals) and status.query == Party.ACTIVITY):
         return status
     return None

@@ -44,8 +44,6 @@ from rebalance_streaming.engine.windows import Schedule
 from rebalance_streaming.groups import counts
 from rebalance_streaming.groups.windows import Window, windows_at
 
-#: The query whose counts of records this engine adds up.
-ACTIVITY = Party.ACTIVITY.value
 #: What is set aside most easily: (stage, reason).
 NOT_UNDERSTOOD = "not understood"
 _FIRST_KINDS = tuple((topic.name, NOT_UNDERSTOOD) for topic in (topics.GROUPS, topics.REBALANCES, topics.ACTIVITY))
@@ -304,7 +302,7 @@ class Engine:
             self._totals, self._arrived = counts.fold_counts(self._totals, self._arrived), []
         topic = self._config.source_topic
         told = (
-            counts.publish_records(self._cluster, ACTIVITY, self._totals, topic),
+            counts.publish_records(self._cluster, Party.ACTIVITY.value, self._totals, topic),
             counts.publish_reports(self._cluster, self._totals, topic),
         )
         if told == self._told_totals:

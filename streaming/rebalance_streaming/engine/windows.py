@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import heapq
-import zlib
 from collections.abc import Collection
 
 from rebalance_contract import PANE_MS, WINDOWS_MS
+from rebalance_contract.turns import next_turn
 
 #: A group to which something happens all the time is published this often at most.
 _SPACING_MS = 1_000
@@ -40,9 +40,9 @@ class Schedule:
             self._plan(group, now_ms + _MOVING_MS)
         leaving = [at_ms + _SHORTEST_MS for at_ms in counted_ms if at_ms + _SHORTEST_MS > now_ms]
         if leaving:
-            self._plan(group, _next_turn(group, min(leaving), PANE_MS))
+            self._plan(group, next_turn(group, min(leaving), PANE_MS))
         if counted_ms and max(counted_ms) + _LONGEST_MS > now_ms:
-            self._plan(group, _next_turn(group, now_ms, _SLIDING_MS))
+            self._plan(group, next_turn(group, now_ms, _SLIDING_MS))
 
     def take_due(self, now_ms: int) -> list[str]:
         """Return, once, the groups whose rows are due."""
@@ -64,9 +64,3 @@ class Schedule:
         if known is None or due_ms < known:
             self._due[group] = due_ms
             heapq.heappush(self._heap, (due_ms, group))
-
-
-def _next_turn(group: str, after_ms: int, period_ms: int) -> int:
-    """Return a group's next turn: each has its own moment in a period, so that not all come at once."""
-    own_ms = zlib.crc32(group.encode(errors="replace")) % period_ms
-    return after_ms - (after_ms - own_ms) % period_ms + period_ms

@@ -25,7 +25,16 @@ from rebalance_contract import (
 )
 from rebalance_streaming.groups import episodes
 from rebalance_streaming.groups.identity import pair_members
-from rebalance_streaming.groups.model import Changes, FoldState, Gone, GroupRecord, Sighting, Step, by_id, difference
+from rebalance_streaming.groups.model import (
+    FoldState,
+    GroupRecord,
+    MemberChanges,
+    ProbedStates,
+    RemovedGroup,
+    Step,
+    by_id,
+    difference,
+)
 from rebalance_streaming.wire.assignment import Assignment, Subscription, decode_assignment, decode_subscription
 from rebalance_streaming.wire.records import GroupMetadataMember, GroupMetadataValue
 
@@ -58,8 +67,8 @@ def _forget(state: FoldState, record: GroupRecord) -> None:
         return  # leftovers: a tombstone of the group's former life as a classic group, kept by compaction
     picture = state.picture
     episodes.abort(state, record)
-    state.gone = Gone(GroupType.CLASSIC, record.timestamp_ms, picture.generation, picture.members)
-    state.joining_since_ms, state.revoked_unassigned, state.changes = None, False, Changes()
+    state.gone = RemovedGroup(GroupType.CLASSIC, record.timestamp_ms, picture.generation, picture.members)
+    state.joining_since_ms, state.revoked_unassigned, state.changes = None, False, MemberChanges()
     state.picture = replace(
         state.picture,
         state=GroupState.DELETED,
@@ -92,7 +101,7 @@ def _convert(state: FoldState, record: GroupRecord, value: GroupMetadataValue) -
     state.joining_since_ms = record.timestamp_ms
     if gone is not None and value.members:
         left, _ = difference(gone.members, state.picture.members)
-        state.changes = Changes(departed=tuple(left), first=left[0].member_id if len(left) == 1 else None)
+        state.changes = MemberChanges(departed=tuple(left), first=left[0].member_id if len(left) == 1 else None)
         episodes.resume(state)
     elif known:
         state.picture = replace(state.picture, counters=episodes.count_reset(counters))
@@ -114,7 +123,7 @@ def _adopt(state: FoldState, value: GroupMetadataValue) -> None:
     )
     state.joining_since_ms = None
     state.revoked_unassigned = leaves_revoked_unassigned(value)
-    state.gone, state.changes = None, Changes()
+    state.gone, state.changes = None, MemberChanges()
     state.last_generation = value.generation
 
 
@@ -196,7 +205,7 @@ def _step(state: FoldState, record: GroupRecord, value: GroupMetadataValue) -> N
     state.last_generation = value.generation
 
 
-def _start_bounds(sighting: Sighting, not_before_ms: int | None, not_after_ms: int) -> tuple[int | None, int]:
+def _start_bounds(sighting: ProbedStates, not_before_ms: int | None, not_after_ms: int) -> tuple[int | None, int]:
     """Narrow the bounds of a start that the log gives by what was seen since the last record."""
     settled, rebalancing = sighting.settled_ms, sighting.rebalancing_ms
     earliest, latest = not_before_ms, not_after_ms

@@ -26,7 +26,7 @@ from rebalance_contract import (
 )
 from rebalance_streaming.groups import windows
 from rebalance_streaming.groups.identity import pair_members
-from rebalance_streaming.groups.model import Episode, FoldState, GroupRecord, Step, difference
+from rebalance_streaming.groups.model import FoldState, GroupRecord, LatestRebalance, Step, difference
 
 #: Two heartbeat intervals of 3 s, every client's default: a group that was stable for less was not stable.
 MERGE_WITHIN_MS = 6_000
@@ -44,7 +44,7 @@ def begin(state: FoldState, record: GroupRecord, step: Step) -> None:
         state.episode = replace(former, rebalance=_extended(former.rebalance, state, step))
     else:
         settle(state)
-        state.episode = Episode(_opened(state, record, step), spread_until_ms=step.started_before_ms)
+        state.episode = LatestRebalance(_opened(state, record, step), spread_until_ms=step.started_before_ms)
         _count_rebalance(state, record, step.generation.reason)
     _count_members(state, step.generation)
     state.picture = replace(
@@ -123,7 +123,7 @@ def settle(state: FoldState) -> None:
         state.episode = replace(state.episode, settled=True)
 
 
-def settlement_of(episode: Episode | None) -> Settlement | None:
+def settlement_of(episode: LatestRebalance | None) -> Settlement | None:
     """Return what an ended rebalance adds to the totals, and when; null when nothing waits to be added."""
     if episode is None or episode.settled:
         return None

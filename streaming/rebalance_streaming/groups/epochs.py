@@ -27,7 +27,7 @@ from rebalance_contract import (
 from rebalance_streaming.groups import episodes
 from rebalance_streaming.groups.classic import member_change
 from rebalance_streaming.groups.identity import pair_members
-from rebalance_streaming.groups.model import Changes, FoldState, Gone, GroupRecord, Step, by_id
+from rebalance_streaming.groups.model import FoldState, GroupRecord, MemberChanges, RemovedGroup, Step, by_id
 from rebalance_streaming.wire.kafka_json import uuid_text
 
 #: The member epoch of a static member that left and said it would return (Kafka: LEAVE_GROUP_STATIC_MEMBER_EPOCH).
@@ -243,7 +243,7 @@ def _on_metadata(state: FoldState, record: GroupRecord, kind: _Kind) -> None:
     converting = _converting(state, record, epoch) and not state.changes.arrived
     if record.live and epoch != known and not converting:
         _step(state, record, kind, hash_changed=former_hash != metadata_hash or metadata_hash == 0)
-    state.changes, state.last_generation = Changes(), epoch
+    state.changes, state.last_generation = MemberChanges(), epoch
 
 
 def _step(state: FoldState, record: GroupRecord, kind: _Kind, *, hash_changed: bool) -> None:
@@ -280,7 +280,7 @@ def _step(state: FoldState, record: GroupRecord, kind: _Kind, *, hash_changed: b
 
 def _reason(
     state: FoldState,
-    changes: Changes,
+    changes: MemberChanges,
     before: tuple[Member, ...],
     arrived: list[Member],
     replaced: tuple[tuple[str, str], ...],
@@ -295,7 +295,7 @@ def _reason(
     return by_members or _reason_without_member_change(changes, hash_changed=hash_changed)
 
 
-def _reason_without_member_change(changes: Changes, *, hash_changed: bool) -> str:
+def _reason_without_member_change(changes: MemberChanges, *, hash_changed: bool) -> str:
     if changes.subscriptions or "regex" in changes.others:
         return RebalanceReason.SUBSCRIPTION_CHANGE
     if changes.racks:
@@ -311,8 +311,8 @@ def _forget(state: FoldState, record: GroupRecord, kind: _Kind) -> None:
         return
     episodes.abort(state, record)
     members = by_id((*picture.members, *state.changes.departed))
-    state.gone = Gone(kind.type, record.timestamp_ms, picture.generation, members)
-    state.changes, state.metadata_hash, state.topology_epoch = Changes(), None, None
+    state.gone = RemovedGroup(kind.type, record.timestamp_ms, picture.generation, members)
+    state.changes, state.metadata_hash, state.topology_epoch = MemberChanges(), None, None
     state.picture = replace(
         state.picture, state=GroupState.DELETED, generation=None, assignment_epoch=None, leader=None, members=()
     )

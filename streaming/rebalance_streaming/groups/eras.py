@@ -13,7 +13,7 @@ from dataclasses import replace
 from rebalance_contract import GroupType
 from rebalance_streaming.groups import episodes
 from rebalance_streaming.groups.epochs import HANDLERS
-from rebalance_streaming.groups.model import Changes, FoldState, GroupRecord
+from rebalance_streaming.groups.model import FoldState, GroupRecord, MemberChanges
 
 _CLASSIC_TYPES = (None, GroupType.CLASSIC, GroupType.SIMPLE)
 
@@ -37,7 +37,7 @@ def _is_last_record_gone(state: FoldState, record: GroupRecord) -> bool:
 
 def _continue_classic(state: FoldState, record: GroupRecord) -> None:
     """Let the record complete a generation, though its number may be a known one, and count no rounds before it."""
-    state.joining_since_ms, state.revoked_unassigned, state.changes, state.gone = None, False, Changes(), None
+    state.joining_since_ms, state.revoked_unassigned, state.changes, state.gone = None, False, MemberChanges(), None
     known, generation = state.last_generation, 0 if record.value is None else record.value.generation
     if known is None or not record.live or not 0 < generation <= known:
         return
@@ -50,6 +50,6 @@ def _forget_members(state: FoldState, record: GroupRecord) -> None:
     episodes.abort(state, record)
     if state.last_generation is not None and record.live:
         state.picture = replace(state.picture, counters=episodes.count_reset(state.picture.counters))
-    state.joining_since_ms, state.revoked_unassigned, state.changes, state.gone = None, False, Changes(), None
+    state.joining_since_ms, state.revoked_unassigned, state.changes, state.gone = None, False, MemberChanges(), None
     state.last_generation, state.metadata_hash, state.topology_epoch = None, None, None
     state.picture = replace(state.picture, generation=None, assignment_epoch=None, leader=None, members=())

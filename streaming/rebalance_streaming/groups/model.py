@@ -41,7 +41,7 @@ class GroupRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class MemberChanges:
     """What happened to the members of a KIP-848, share or streams group since its last group epoch, in log order.
 
     `first` is the member that changed first. `others` are changes that belong to no member: `regex` (a pattern
@@ -58,7 +58,7 @@ class Changes:
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class RemovedGroup:
     """What a tombstone removed: the other half of a conversion may follow in the same batch and goes on from here.
 
     `converted`: it did.
@@ -72,7 +72,7 @@ class Gone:
 
 
 @dataclass(frozen=True, slots=True)
-class Episode:
+class LatestRebalance:
     """The latest rebalance, to which a further generation may still belong.
 
     `settled`: its duration and moves are in the totals. `spread_until_ms`: up to when its time is in the panes.
@@ -86,7 +86,7 @@ class Episode:
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class ProbedStates:
     """What probes saw of a classic group since its last record, in epoch milliseconds; null: nothing yet.
 
     `settled_ms`: the last time it was stable or empty; `rebalancing_ms`: the first time since then that it was not.
@@ -131,10 +131,10 @@ class FoldState:
     joining_since_ms: int | None = None
     revoked_unassigned: bool = False
     last_generation: int | None = None
-    changes: Changes = field(default_factory=Changes)
-    gone: Gone | None = None
-    episode: Episode | None = None
-    sighting: Sighting = field(default_factory=Sighting)
+    changes: MemberChanges = field(default_factory=MemberChanges)
+    gone: RemovedGroup | None = None
+    episode: LatestRebalance | None = None
+    sighting: ProbedStates = field(default_factory=ProbedStates)
     topic_names: dict[str, str] = field(default_factory=dict)
     metadata_hash: int | None = None
     topology_epoch: int | None = None

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from rebalance_contract import CommitActivity, ContractError, CountActivity, encode
-from rebalance_streaming.activity.clients import Topic, pack_batch
+from rebalance_contract import CommitActivity, ContractError, CountActivity, Party, encode
+from rebalance_streaming.activity.clients import MetricsTopic, pack_batch
 from rebalance_streaming.activity.commits import LogColumns, LogEra, pack_commits
 from rebalance_streaming.activity.counting import Tally
 from rebalance_streaming.activity.probes import unpack_probe
@@ -26,6 +26,8 @@ from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.spark.source import is_offset_commit
 from rebalance_streaming.wire.commits import CommitBatch, KeyCache, decode_commits
 from rebalance_streaming.wire.decode import Outcome
+
+ACTIVITY = Party.ACTIVITY.value
 
 SCHEMA = "key binary, value binary"
 _ARROW_SCHEMA = pa.schema([("key", pa.binary()), ("value", pa.binary())])
@@ -81,7 +83,7 @@ class ActivityPacker:
     def __init__(self, config: StreamConfig, eras: Mapping[int, LogEra]) -> None:
         self._config, self._eras = config, eras
         self._tally = Tally()
-        self._topics = {each.name: Topic(each.format, each.defaults) for each in config.all_metric_topics}
+        self._topics = {each.name: MetricsTopic(each.format, each.defaults) for each in config.all_metric_topics}
 
     def pack(self, batch: pa.RecordBatch) -> list[Row]:
         """Return the rows of one batch."""

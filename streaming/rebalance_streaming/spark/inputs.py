@@ -14,9 +14,9 @@ from rebalance_contract import LogTotals
 from rebalance_streaming.activity.commits import LogEra
 from rebalance_streaming.cluster import Cluster
 from rebalance_streaming.config import StreamConfig
-from rebalance_streaming.engine.engine import ACTIVITY
 from rebalance_streaming.input_watcher import InputWatcher, read_totals
 from rebalance_streaming.log_watch import IncidentKind
+from rebalance_streaming.spark.activity import ACTIVITY
 from rebalance_streaming.spark.diagnosis import DIAGNOSIS
 from rebalance_streaming.spark.membership import MEMBERSHIP
 from rebalance_streaming.spark.supervision import SupervisedQuery
@@ -75,6 +75,7 @@ class WatchedInputs:
             notify(incident.sentence)
             if incident.kind in _NEEDS_A_START:
                 by_name[incident.query].renew()
+                self._watcher.forget(incident.query)
 
     def changed_totals(self, now_ms: int) -> list[LogTotals]:
         """Return what has befallen the inputs so far, a row for each query of which it changed since the last call."""

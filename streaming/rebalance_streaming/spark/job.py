@@ -29,9 +29,8 @@ from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.diagnosis.inputs import StatusReader
 from rebalance_streaming.diagnosis.process import DiagnosisError, DiagnosisProcess
-from rebalance_streaming.engine.engine import ACTIVITY
 from rebalance_streaming.errors import StreamError
-from rebalance_streaming.spark.activity import pack_activity
+from rebalance_streaming.spark.activity import ACTIVITY, pack_activity
 from rebalance_streaming.spark.checkpoint import Baseline, open_checkpoint, query_path
 from rebalance_streaming.spark.class_archive import ClassArchive
 from rebalance_streaming.spark.diagnosis import DIAGNOSIS, start_diagnosis
@@ -48,7 +47,8 @@ _NO_JVM = (Py4JError, ConnectionError)
 #: The queries that the diagnosis waits for.
 _INPUT_QUERIES = (MEMBERSHIP, ACTIVITY)
 _LOOK_SECONDS, _STATUS_SECONDS = 0.5, 2.0
-_FLUSH_SECONDS, _STOP_SLACK_SECONDS = 5.0, 5.0
+#: The last statuses are worth no more: at the next start there are newer ones.
+_FLUSH_SECONDS, _STOP_SLACK_SECONDS = 2.0, 5.0
 #: How many rows before its end a new checkpoint begins to read a topic of probes or of client metrics at.
 _PROBES_BACK, _REPORTS_BACK = 20_000, 5_000
 #: A first start that has more positions of the log to read prepares its queries for many rows per batch.

@@ -59,8 +59,8 @@ class QueryWatch:
     _batch_since_ms: int = 0
 
     def begin(self) -> None:
-        """Note that the query was started: its next batch tells where it goes on."""
-        self._is_first = True
+        """Note that the query is to be started: its first batch tells where it goes on."""
+        self._is_first, self.positions = True, {}
 
     def take_resumed(self) -> Positions | None:
         """Return, once, from where a query that was started goes on; null until its first batch has been told."""

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from rebalance_streaming.wire.records import OFFSET_COMMIT_PREFIXES
+
 #: topic -> partition -> position; -2 is the earliest one kept.
 StartingOffsets = Mapping[str, Mapping[int, int]]
 
@@ -28,8 +30,6 @@ SPEED = {
     "kafka.enable.metrics.push": "false",
 }
 
-_OFFSET_COMMIT_PREFIXES = (b"\x00\x00", b"\x00\x01")
-
 
 def is_offset_commit() -> Column:
     """Whether a row's key says offset commit (types 0 and 1), decided without leaving the JVM.
@@ -37,7 +37,7 @@ def is_offset_commit() -> Column:
     False, never null, for keys that are missing or too short: those belong to the membership query, which counts them.
     """
     record_type = F.substring(F.coalesce(F.col("key"), F.lit(b"")), 1, 2)
-    return record_type.isin(*_OFFSET_COMMIT_PREFIXES)
+    return record_type.isin(*OFFSET_COMMIT_PREFIXES)
 
 
 def read_log(

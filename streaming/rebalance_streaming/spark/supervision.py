@@ -96,8 +96,8 @@ class SupervisedQuery:
     def _try_start(self) -> None:
         self._started = time.monotonic()
         try:
-            self._query = self._start(self._in_bulk)
             self.watch.begin()
+            self._query = self._start(self._in_bulk)
         except (Py4JError, PySparkException, StreamError, DiagnosisError) as error:
             self._failed(root_cause(str(error)))
         else:

@@ -38,6 +38,7 @@ from rebalance_contract import (
     Member,
     Moves,
     Rebalance,
+    RebalanceImpact,
     Silence,
     Subject,
     SubjectMember,
@@ -46,6 +47,8 @@ from rebalance_contract import (
     encode,
 )
 from rebalance_exporters import stream_events
+from rebalance_exporters.rebalance_text import tell_rebalance
+from rebalance_exporters.terminal.words import why
 from rebalance_exporters.view import FINDINGS, GROUPS, REBALANCES, Row, View
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
@@ -265,6 +268,21 @@ def test_a_rebalance_is_explained(browser: Browser) -> None:
         )
         assert browser.driver.current_url.endswith("/rebalances/2")
         assert browser.complaints() == []
+
+
+def test_a_rebalance_is_told_in_the_same_words_as_in_the_terminal(browser: Browser) -> None:
+    """What both say of one rebalance is written once; the page draws the arrows only."""
+    rebalance = make_rebalance("1", left=("c-9", "c-10"), moves=None, generation_from=3)
+    impact = replace(decode(impact_row("1").value or b"", RebalanceImpact), lag_before=3, lag_peak=40)
+    text = tell_rebalance(rebalance, impact)
+    view = make_view(group_row(), put(rebalance), impact_row("1", lag_before=3, lag_peak=40))
+    with showing(browser, view, "#/groups/prod/payments/rebalances/1"):
+        said = {"Why": why(text), "Took": text.took, "Partitions": text.partitions, "Lag": text.lag}
+        said |= {"Members": text.members, "Without commits": text.without_commits, "Generation": text.generations}
+        shown = {label: words for label, _, words in (each.partition("\n") for each in browser.texts(".facts > *"))}
+        assert {label: shown[label].replace("\N{RIGHTWARDS ARROW}", "->") for label in said} == said
+        phases = [each.rpartition(" ")[0] for each in browser.texts("#rebalance [aria-label=Phases] tbody tr")]
+        assert phases == [f"{each.what} {each.took}" for each in text.phases]
 
 
 @pytest.mark.parametrize(

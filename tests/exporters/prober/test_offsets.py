@@ -6,7 +6,7 @@ from typing import Any
 from kafka.errors import KafkaTimeoutError, NotLeaderForPartitionError, TopicAuthorizationFailedError
 
 from rebalance_exporters.prober.offsets import OffsetAsker
-from rebalance_exporters.prober.topics import Topic
+from rebalance_exporters.prober.topics import ProbedTopic
 
 
 class _Brokers:
@@ -48,7 +48,7 @@ def make(brokers: _Brokers) -> OffsetAsker:
 def test_each_leader_is_asked_for_its_partitions():
     """Once for the stable offsets and once for the ends; an offset below 0 is unknown."""
     brokers = _Brokers({("t", 0): 5, ("t", 1): 6, ("u", 0): 0})
-    found = make(brokers).ask([Topic("t", (1, 2, 1)), Topic("u", (2,))])
+    found = make(brokers).ask([ProbedTopic("t", (1, 2, 1)), ProbedTopic("u", (2,))])
     assert brokers.asked == [(1, 1, 2), (1, 0, 2), (2, 1, 2), (2, 0, 2)]
     assert found.end == {"t": [5, 6, None], "u": [0]}
     assert found.stable == {"t": [4, 5, None], "u": [None]}
@@ -57,7 +57,7 @@ def test_each_leader_is_asked_for_its_partitions():
 
 def test_many_partitions_are_asked_in_batches():
     """Of whole topics: each batch first for its stable offsets, then for its ends."""
-    topics = [Topic(f"t{number}", (1,) * 4_000) for number in range(3)] + [Topic("large", (1,) * 20_000)]
+    topics = [ProbedTopic(f"t{number}", (1,) * 4_000) for number in range(3)] + [ProbedTopic("large", (1,) * 20_000)]
     brokers = _Brokers({(topic.name, number): number + 1 for topic in topics for number in range(topic.partitions)})
     found = make(brokers).ask(topics)
     assert [count for _, _, count in brokers.asked] == [8_000, 8_000, 4_000, 4_000, 20_000, 20_000]
@@ -69,7 +69,7 @@ def test_a_leader_that_does_not_answer_spoils_its_own_partitions_only():
     """They are unknown, told in one sentence for all, and its topics may have another leader."""
     brokers = _Brokers({("t", 0): 5, ("t", 1): 6, ("u", 0): 7})
     brokers.silent = {2}
-    found = make(brokers).ask([Topic("t", (1, 2)), Topic("u", (1,))])
+    found = make(brokers).ask([ProbedTopic("t", (1, 2)), ProbedTopic("u", (1,))])
     assert found.end == {"t": [5, None], "u": [7]}
     assert len(set(found.failures)) == 1
     assert (set(found.errors), found.moved) == ({"t"}, {"t"})
@@ -78,7 +78,7 @@ def test_a_leader_that_does_not_answer_spoils_its_own_partitions_only():
 def test_errors_are_by_topic():
     """A permission is named; a leader that is none any more is found out, and so is one that was never there."""
     brokers = _Brokers({}, {"moved": NotLeaderForPartitionError.errno, "secret": TopicAuthorizationFailedError.errno})
-    found = make(brokers).ask([Topic("moved", (1,)), Topic("secret", (1,)), Topic("orphan", (-1,))])
+    found = make(brokers).ask([ProbedTopic("moved", (1,)), ProbedTopic("secret", (1,)), ProbedTopic("orphan", (-1,))])
     assert "kafka-acls" in found.errors["secret"]
     assert "NotLeader" in found.errors["moved"]
     assert "no leader" in found.errors["orphan"]
@@ -96,7 +96,7 @@ def test_absurd_answers_are_left_out():
             name = "never asked" if topic.name == "u" else topic.name
             return SimpleNamespace(name=name, partitions=rows)
 
-    found = make(Absurd({})).ask([Topic("t", (1, 1)), Topic("u", (1,))])
+    found = make(Absurd({})).ask([ProbedTopic("t", (1, 1)), ProbedTopic("u", (1,))])
     assert found.end == {"t": [2**63 - 1, None], "u": [None]}
     assert set(found.errors) == {"t"}
 
@@ -105,10 +105,10 @@ def test_what_is_asked_is_put_together_once():
     """Until leaders change, or the topic is forgotten."""
     brokers = _Brokers({})
     asker = make(brokers)
-    for topics in ([Topic("t", (1,))], [Topic("t", (1,))], [Topic("t", (2,))]):
+    for topics in ([ProbedTopic("t", (1,))], [ProbedTopic("t", (1,))], [ProbedTopic("t", (2,))]):
         asker.ask(topics)
     asker.forget([])
-    asker.ask([Topic("t", (2,))])
+    asker.ask([ProbedTopic("t", (2,))])
     first, second, third, fourth = brokers.rows[::2]
     assert first is second
     assert len({id(each) for each in (second, third, fourth)}) == 3

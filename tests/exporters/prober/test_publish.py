@@ -73,7 +73,7 @@ def test_news_is_published_at_once_and_the_rest_once_a_minute():
     assert not publications.admit(PROBE, 60.0)
     assert publications.admit(replace(PROBE, members=()), 61.0)
     assert not publications.admit(replace(PROBE, members=()), 119.0)
-    assert publications.admit(replace(PROBE, members=()), 120.0)
+    assert publications.admit(replace(PROBE, members=()), 121.0)
 
 
 def test_a_rebalance_that_lasts_is_told_every_ten_seconds():

@@ -15,83 +15,83 @@ def offsets() -> OffsetPublications:
 
 def test_a_group_is_first_told_everything(offsets):
     """All partitions of its topics, null for those asked and unknown, none of other topics."""
-    assert offsets.choose("g", {"t": 2}, 0.0) == ({"t": {"0": 10, "1": None}}, {"t": {"0": 8, "1": None}})
+    assert offsets.choose("g", {"t": 2}) == ({"t": {"0": 10, "1": None}}, {"t": {"0": 8, "1": None}})
 
 
 def test_then_only_what_changed(offsets):
     """Nothing when nothing changed; end and stable offsets apart; becoming unknown is a change."""
-    offsets.choose("g", {"t": 2}, 0.0)
+    offsets.choose("g", {"t": 2})
     offsets.note({"t": [10, None]}, {"t": [8, None]})
-    assert offsets.choose("g", {"t": 2}, 5.0) == ({}, {})
+    assert offsets.choose("g", {"t": 2}) == ({}, {})
     offsets.note({"t": [11, 3]}, {"t": [8, None]})
-    assert offsets.choose("g", {"t": 2}, 10.0) == ({"t": {"0": 11, "1": 3}}, {})
+    assert offsets.choose("g", {"t": 2}) == ({"t": {"0": 11, "1": 3}}, {})
     offsets.note({"t": [None, 3]}, {"t": [None, None]})
-    assert offsets.choose("g", {"t": 2}, 15.0) == ({"t": {"0": None}}, {"t": {"0": None}})
+    assert offsets.choose("g", {"t": 2}) == ({"t": {"0": None}}, {"t": {"0": None}})
 
 
 def test_what_a_group_missed_it_is_told_later(offsets):
     """Each group has its own place: changes of rounds it was not asked for are not lost."""
-    offsets.choose("a", {"t": 2}, 0.0)
-    offsets.choose("b", {"t": 2}, 0.0)
+    offsets.choose("a", {"t": 2})
+    offsets.choose("b", {"t": 2})
     offsets.note({"t": [11, None]}, {})
-    assert offsets.choose("a", {"t": 2}, 1.0)[0] == {"t": {"0": 11}}
+    assert offsets.choose("a", {"t": 2})[0] == {"t": {"0": 11}}
     offsets.note({"t": [11, 1]}, {})
-    assert offsets.choose("a", {"t": 2}, 2.0)[0] == {"t": {"1": 1}}
-    assert offsets.choose("b", {"t": 2}, 2.0)[0] == {"t": {"0": 11, "1": 1}}
+    assert offsets.choose("a", {"t": 2})[0] == {"t": {"1": 1}}
+    assert offsets.choose("b", {"t": 2})[0] == {"t": {"0": 11, "1": 1}}
 
 
-def test_everything_again_after_a_minute(offsets):
-    """Counted from the last time all was told, whatever was told between."""
-    offsets.choose("g", {"t": 2}, 0.0)
-    offsets.choose("g", {"t": 2}, 60.0)
+def test_everything_again_when_asked_for(offsets):
+    """Whatever was told between; what changes after that is told as always."""
+    offsets.choose("g", {"t": 2})
     offsets.note({"t": [11, None]}, {})
-    offsets.choose("g", {"t": 2}, 90.0)
+    offsets.choose("g", {"t": 2})
     offsets.note({}, {})
-    assert offsets.choose("g", {"t": 2}, 119.0) == ({}, {})
-    assert offsets.choose("g", {"t": 2}, 120.0) == ({"t": {"0": 11, "1": None}}, {"t": {"0": 8, "1": None}})
-    assert offsets.choose("g", {"t": 2}, 120.1) == ({}, {})
+    assert offsets.choose("g", {"t": 2}) == ({}, {})
+    told = ({"t": {"0": 11, "1": None}}, {"t": {"0": 8, "1": None}})
+    assert offsets.choose("g", {"t": 2}, all_again=True) == told
+    assert offsets.choose("g", {"t": 2}) == ({}, {})
 
 
 def test_a_topic_that_is_new_to_a_group_is_told_whole(offsets):
     """Although its offsets have not changed since."""
-    offsets.choose("g", {"t": 2}, 0.0)
-    assert offsets.choose("g", {"t": 2, "u": 1}, 5.0) == ({"u": {"0": 5}}, {"u": {"0": 5}})
+    offsets.choose("g", {"t": 2})
+    assert offsets.choose("g", {"t": 2, "u": 1}) == ({"u": {"0": 5}}, {"u": {"0": 5}})
 
 
 def test_forgotten_topics_take_no_memory(offsets):
     """Offsets of topics and groups that nobody uses are dropped, the others kept."""
-    offsets.choose("g", {"t": 2}, 0.0)
+    offsets.choose("g", {"t": 2})
     offsets.forget({"g"}, {"t"})
-    assert offsets.choose("h", {"t": 2, "u": 1}, 1.0)[0] == {"t": {"0": 10, "1": None}}
-    assert offsets.choose("g", {"t": 2}, 1.0) == ({}, {})
+    assert offsets.choose("h", {"t": 2, "u": 1})[0] == {"t": {"0": 10, "1": None}}
+    assert offsets.choose("g", {"t": 2}) == ({}, {})
     offsets.forget(set(), {"t"})
-    assert offsets.choose("g", {"t": 2}, 1.0)[0] == {"t": {"0": 10, "1": None}}
+    assert offsets.choose("g", {"t": 2})[0] == {"t": {"0": 10, "1": None}}
 
 
-def test_a_topic_with_nothing_to_tell_is_told_so_once_a_minute(offsets):
+def test_a_topic_with_nothing_to_tell_is_told_so_again(offsets):
     """One that does not exist or may not be described has an empty entry: asked in vain is not never asked."""
-    assert offsets.choose("g", {"t": 2, "missing": 0}, 0.0)[0] == {"t": {"0": 10, "1": None}, "missing": {}}
-    assert offsets.choose("g", {"t": 2, "missing": 0}, 5.0) == ({}, {})
-    assert offsets.choose("g", {"t": 2, "missing": 0}, 120.0)[0] == {"t": {"0": 10, "1": None}, "missing": {}}
+    assert offsets.choose("g", {"t": 2, "missing": 0})[0] == {"t": {"0": 10, "1": None}, "missing": {}}
+    assert offsets.choose("g", {"t": 2, "missing": 0}) == ({}, {})
+    assert offsets.choose("g", {"t": 2, "missing": 0}, all_again=True)[0] == {"t": {"0": 10, "1": None}, "missing": {}}
 
 
 def test_a_topic_that_comes_or_goes_is_told_at_once(offsets):
     """One that is made, whole; one that is deleted, as having nothing to tell."""
-    offsets.choose("g", {"t": 2, "u": 0}, 0.0)
-    assert offsets.choose("g", {"t": 0, "u": 1}, 5.0) == ({"t": {}, "u": {"0": 5}}, {"u": {"0": 5}})
-    assert offsets.choose("g", {"t": 2, "u": 1}, 10.0)[0] == {"t": {"0": 10, "1": None}}
+    offsets.choose("g", {"t": 2, "u": 0})
+    assert offsets.choose("g", {"t": 0, "u": 1}) == ({"t": {}, "u": {"0": 5}}, {"u": {"0": 5}})
+    assert offsets.choose("g", {"t": 2, "u": 1})[0] == {"t": {"0": 10, "1": None}}
 
 
 def test_added_partitions_are_news(offsets):
     """Only they are told."""
-    offsets.choose("g", {"u": 1}, 0.0)
+    offsets.choose("g", {"u": 1})
     offsets.note({"u": [5, 0]}, {"u": [5, 0]})
-    assert offsets.choose("g", {"u": 2}, 5.0) == ({"u": {"1": 0}}, {"u": {"1": 0}})
+    assert offsets.choose("g", {"u": 2}) == ({"u": {"1": 0}}, {"u": {"1": 0}})
 
 
 def test_groups_of_one_topic_share_what_they_are_told(offsets):
     """It is put together once for all that were told in the same round."""
-    told = [offsets.choose(group, {"t": 2}, 0.0)[0]["t"] for group in ("a", "b")]
+    told = [offsets.choose(group, {"t": 2})[0]["t"] for group in ("a", "b")]
     assert told[0] is told[1]
 
 

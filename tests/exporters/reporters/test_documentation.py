@@ -14,11 +14,11 @@ import pytest
 from rebalance_exporters.reporters import confluent, kafka_python
 from rebalance_exporters.reporters.outbox import CAPACITY
 from rebalance_exporters.reporters.payload import compose_native
-from rebalance_exporters.reporters.reporter import CLOSE_SECONDS, DEFAULT_INTERVAL_SECONDS, DEFAULT_TOPIC, Tick
+from rebalance_exporters.reporters.reporter import CLOSE_SECONDS, DEFAULT_INTERVAL_SECONDS, DEFAULT_TOPIC, DueReport
 from rebalance_streaming.wire.metrics.formats import FORMATS, decode_metrics
 
 TEXT = (Path(__file__).parents[3] / "docs" / "client-metrics.md").read_text()
-TICK = Tick(seq=0, emitted_ms=1, interval_ms=5000, late_ms=0, dropped=0, closing=False)
+TICK = DueReport(seq=0, emitted_ms=1, interval_ms=5000, late_ms=0, dropped=0, closing=False)
 
 
 def blocks(language: str) -> list[str]:

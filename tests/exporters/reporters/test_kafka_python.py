@@ -21,7 +21,7 @@ from rebalance_exporters.reporters.kafka_python import (
     report,
 )
 from rebalance_exporters.reporters.kafka_python_producer import ProducerTransport, make_producer_settings
-from rebalance_exporters.reporters.outbox import Report
+from rebalance_exporters.reporters.outbox import OutgoingReport
 from rebalance_exporters.reporters.polls import wall_ms
 from waiting import wait_for
 
@@ -421,7 +421,7 @@ def test_a_producer_that_never_answers_is_replaced(monkeypatch, fate, producers)
     transport = ProducerTransport("t", dict, longest_seconds=0.01)
     for _ in range(2):
         with contextlib.nullcontext() if fate == "success" else pytest.raises(ConnectionError, match=fate):
-            transport.send(Report(b"k", b"v"), threading.Event())
+            transport.send(OutgoingReport(b"k", b"v"), threading.Event())
     assert [each.closed for each in PlainProducer.made] == producers
 
 
@@ -433,7 +433,7 @@ def test_a_report_that_is_given_up_does_not_wait_for_its_producer(monkeypatch):
     given_up = threading.Event()
     given_up.set()
     with pytest.raises(ConnectionError):
-        ProducerTransport("t", dict, longest_seconds=3600).send(Report(b"k", b"v"), given_up)
+        ProducerTransport("t", dict, longest_seconds=3600).send(OutgoingReport(b"k", b"v"), given_up)
 
 
 def test_a_plain_reporter_tells_group_and_metrics(sent):

@@ -10,9 +10,9 @@ import pytest
 
 from rebalance_exporters.reporters.payload import as_json_number, compose_native, encode, encode_key
 from rebalance_exporters.reporters.process import read_process
-from rebalance_exporters.reporters.reporter import Tick
+from rebalance_exporters.reporters.reporter import DueReport
 
-TICK = Tick(seq=81, emitted_ms=1_795_190_405_120, interval_ms=5000, late_ms=2, dropped=0, closing=False)
+TICK = DueReport(seq=81, emitted_ms=1_795_190_405_120, interval_ms=5000, late_ms=2, dropped=0, closing=False)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from rebalance_exporters.reporters.outbox import LARGEST_BYTES, CallTransport, Complaints, Outbox, Report
-from rebalance_exporters.reporters.reporter import Reporter, Schedule, Tick
+from rebalance_exporters.reporters.outbox import LARGEST_BYTES, CallTransport, FailureLog, Outbox, OutgoingReport
+from rebalance_exporters.reporters.reporter import DueReport, Reporter, ReportSchedule
 from waiting import wait_for
 
 LOG = logging.getLogger("test.reporters")
@@ -28,7 +28,7 @@ class Kafka:
         self.goes_on.set()
         self.closed = threading.Event()
 
-    def send(self, report: Report, given_up: threading.Event) -> None:
+    def send(self, report: OutgoingReport, given_up: threading.Event) -> None:
         self.tried += 1
         while not self.goes_on.wait(0.01):
             if given_up.is_set():
@@ -43,7 +43,7 @@ class Kafka:
 
 @contextmanager
 def running(kafka: Kafka, capacity: int = 3) -> Iterator[Outbox]:
-    outbox = Outbox(kafka, Complaints(LOG), capacity=capacity, retry_seconds=0.01)
+    outbox = Outbox(kafka, FailureLog(LOG), capacity=capacity, retry_seconds=0.01)
     outbox.start()
     try:
         yield outbox
@@ -54,12 +54,12 @@ def running(kafka: Kafka, capacity: int = 3) -> Iterator[Outbox]:
 
 def put(outbox: Outbox, *names: str) -> None:
     for name in names:
-        outbox.put(Report(None, name.encode()))
+        outbox.put(OutgoingReport(None, name.encode()))
 
 
 def test_ticks_keep_to_their_grid():
     """One that comes late does not move the next."""
-    schedule = Schedule(5.0, now=100.0)
+    schedule = ReportSchedule(5.0, now=100.0)
     assert schedule.seconds_left(100.0) == 0
     assert schedule.take(100.25) == pytest.approx(0.25)
     assert schedule.seconds_left(100.5) == pytest.approx(4.5)
@@ -67,7 +67,7 @@ def test_ticks_keep_to_their_grid():
 
 def test_ticks_that_a_pause_swallowed_are_left_out():
     """A pause is told once, by its length."""
-    schedule = Schedule(5.0, now=100.0)
+    schedule = ReportSchedule(5.0, now=100.0)
     schedule.take(100.0)
     assert schedule.take(117.0) == pytest.approx(12.0)
     assert schedule.seconds_left(117.0) == pytest.approx(3.0)
@@ -128,7 +128,7 @@ def test_a_report_too_large_for_a_record_is_not_queued(caplog):
     """It would hold up all others for ever."""
     kafka = Kafka()
     with running(kafka) as outbox:
-        outbox.put(Report(None, b"x" * (LARGEST_BYTES + 1)))
+        outbox.put(OutgoingReport(None, b"x" * (LARGEST_BYTES + 1)))
         put(outbox, "a")
         wait_for(lambda: kafka.got == [b"a"], lambda: kafka.got)
     assert outbox.dropped == 1
@@ -148,7 +148,7 @@ def test_closing_does_not_wait_for_a_kafka_that_is_away():
     """What is under way is given up at the deadline, and the thread ends."""
     kafka = Kafka()
     kafka.goes_on.clear()
-    outbox = Outbox(kafka, Complaints(LOG))
+    outbox = Outbox(kafka, FailureLog(LOG))
     outbox.start()
     put(outbox, "a")
     wait_for(lambda: kafka.tried, "the first try")
@@ -161,13 +161,13 @@ def test_closing_does_not_wait_for_a_kafka_that_is_away():
 def test_a_function_of_the_user_gets_topic_key_and_value():
     """Instead of a producer."""
     got: list[tuple[str, bytes | None, bytes]] = []
-    CallTransport(lambda *parts: got.append(parts), "t").send(Report(b"k", b"v"), threading.Event())
+    CallTransport(lambda *parts: got.append(parts), "t").send(OutgoingReport(b"k", b"v"), threading.Event())
     assert got == [("t", b"k", b"v")]
 
 
 def test_a_complaint_is_said_once_per_kind(caplog):
     """Of two errors of one type at one task the second is not said; another task's or type's is."""
-    complaints = Complaints(LOG)
+    complaints = FailureLog(LOG)
     complaints.note("sending", ValueError("one"))
     complaints.note("sending", ValueError("two"))
     complaints.note("sending", KeyError("three"))
@@ -179,20 +179,20 @@ class Made:
     """Composes reports that say their tick, or fails."""
 
     def __init__(self) -> None:
-        self.ticks: list[Tick] = []
+        self.ticks: list[DueReport] = []
         self.fails_at: int | None = None
         self.ends_at: int | None = None
 
-    def __call__(self, tick: Tick) -> Report | None:
+    def __call__(self, tick: DueReport) -> OutgoingReport | None:
         self.ticks.append(tick)
         if tick.seq == self.fails_at:
             raise RuntimeError("no report")
-        return None if tick.seq == self.ends_at else Report(None, str(tick.seq).encode())
+        return None if tick.seq == self.ends_at else OutgoingReport(None, str(tick.seq).encode())
 
 
 @contextmanager
 def reporting(made: Made, kafka: Kafka, interval_seconds: float = 0.02) -> Iterator[Reporter]:
-    complaints = Complaints(LOG)
+    complaints = FailureLog(LOG)
     reporter = Reporter(made, Outbox(kafka, complaints, retry_seconds=0.01), complaints, interval_seconds)
     reporter.start()
     try:
@@ -215,7 +215,7 @@ def test_reports_go_on_while_kafka_holds_one():
     """The thread that reports waits for nobody, so its lateness tells of the process alone; losses are told."""
     made, kafka = Made(), Kafka()
     kafka.goes_on.clear()
-    complaints = Complaints(LOG)
+    complaints = FailureLog(LOG)
     outbox = Outbox(kafka, complaints, capacity=2)
     reporter = Reporter(made, outbox, complaints, 0.02)
     reporter.start()
@@ -230,12 +230,12 @@ def test_a_pause_of_the_process_shows_as_lateness():
     """Here the composing of a report holds up the thread itself."""
     made, kafka = Made(), Kafka()
 
-    def slowly(tick: Tick) -> Report | None:
+    def slowly(tick: DueReport) -> OutgoingReport | None:
         if tick.seq == 1:
             time.sleep(0.3)
         return made(tick)
 
-    complaints = Complaints(LOG)
+    complaints = FailureLog(LOG)
     reporter = Reporter(slowly, Outbox(kafka, complaints), complaints, 0.05)
     reporter.start()
     wait_for(lambda: any(tick.late_ms < made.ticks[2].late_ms for tick in made.ticks[3:]), lambda: made.ticks)
@@ -277,4 +277,4 @@ def test_reporting_ends_when_there_is_nothing_to_report_on():
 def test_an_interval_must_be_positive(interval_seconds):
     """Said where it is set."""
     with pytest.raises(ValueError, match="must be above 0"):
-        Reporter(Made(), Outbox(Kafka(), Complaints(LOG)), Complaints(LOG), interval_seconds)
+        Reporter(Made(), Outbox(Kafka(), FailureLog(LOG)), FailureLog(LOG), interval_seconds)

@@ -25,6 +25,7 @@ from exporters.terminal.pictures import (
 )
 from exporters.terminal.running import hold_to_golden
 from rebalance_contract import Alternative, Evidence, Generation
+from rebalance_exporters.rebalance_text import tell_rebalance
 from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.assignments import compare_assignments
 from rebalance_exporters.terminal.explain import Facts, choose_rebalance, explain
@@ -137,7 +138,7 @@ def test_a_rebalance_that_goes_on_says_since_when():
     ongoing = replace(LOSS, outcome="ongoing", completed_at_ms=None, duration_min_ms=None, duration_max_ms=None)
     report = explain(replace(FACTS, rebalance=ongoing, findings=()), Access("explain"))
     assert report.headline == f"{ME}: rebalancing since 2026-09-21 14:10:08 UTC, 3.2 min so far"
-    assert tell_phases(ongoing, Clock()).rows[-1] == ("still going on", "-", "-")
+    assert tell_phases(tell_rebalance(ongoing, None).phases, Clock()).rows[-1] == ("still going on", "-", "-")
 
 
 def test_the_same_advice_is_given_once():
@@ -184,11 +185,11 @@ def test_lag_tells_when_it_was_back():
 def test_what_a_rebalance_cost_may_not_be_known():
     """Until the diagnosis has told, nothing is claimed; where a row had no room, the sums are complete."""
     assert passages(replace(FACTS, rebalance=replace(LOSS, impact=None)))["Impact"][1:] == (
-        "what it cost is not known yet: the diagnosis has not told",
+        "without commits: not known yet, the diagnosis has not told",
     )
     cut = replace(LOSS, impact=replace(COST, is_truncated=True), members_before_count=900, members_after_count=800)
     told = passages(replace(FACTS, rebalance=cut))
-    assert told["Impact"][1] == "2 partitions or more without commits, 42 s in all at most"
+    assert told["Impact"][1] == "without commits: 2 partitions or more, 42 s in all at most"
     assert told["Since"][1].startswith("members 900 -> 800; ")
 
 
@@ -239,7 +240,7 @@ def test_an_unreadable_assignment_is_not_taken_for_none():
 def test_phases_of_the_newer_protocols():
     """The coordinator decides, then the members move."""
     rebalance = replace(LOSS, type="consumer", sync_ms=None, assigning_ms=120, reconciling_ms=5_200)
-    assert [row[:2] for row in tell_phases(rebalance, Clock()).rows] == [
+    assert [(each.what, each.took) for each in tell_rebalance(rebalance, None).phases] == [
         ("assigning: the coordinator decides", "120 ms"),
         ("reconciling: members hand over and take up", "5.2 s"),
     ]
@@ -248,7 +249,7 @@ def test_phases_of_the_newer_protocols():
 def test_a_group_that_emptied_has_no_join():
     """Nobody was waited for."""
     rebalance = replace(LOSS, members_after=(), generations=(Generation(826, "group_emptied"),), sync_ms=0)
-    assert [row[0] for row in tell_phases(rebalance, Clock()).rows] == ["until nobody was left"]
+    assert [each.what for each in tell_rebalance(rebalance, None).phases] == ["until nobody was left"]
 
 
 @pytest.mark.parametrize("options", [[], ["--markdown"], ["--json"]])

@@ -5,7 +5,8 @@ from datetime import timedelta, timezone
 import pytest
 
 from exporters.terminal.pictures import NOW_MS
-from rebalance_exporters.terminal.figures import Clock, amount, plural, span
+from rebalance_exporters.figures import amount, plural, span
+from rebalance_exporters.terminal.figures import Clock
 
 HOUR_MS = 3_600_000
 INDIA = timezone(timedelta(hours=5, minutes=30), "IST")

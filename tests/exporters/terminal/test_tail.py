@@ -37,7 +37,7 @@ def follow(exporter, lines, write=None, **whom):
 
     following = tail.Following(whom.get("cluster"), whom.get("group"), say, aside.append)
     with Api(Access("tail", exporter.url)) as api:
-        tail.follow(api, following, write or tail.Narrator(Clock()).tell, stop)
+        tail.follow(api, following, write or tail.EventTeller(Clock()).tell, stop)
     return said, aside
 
 
@@ -115,7 +115,7 @@ def test_a_refusal_after_a_break_is_tried_again_while_it_may_pass(exporter, monk
             stop.set()
 
     with Api(Access("tail", exporter.url)) as api:
-        tail.follow(api, tail.Following(None, None, say, aside), tail.Narrator(Clock()).tell, stop)
+        tail.follow(api, tail.Following(None, None, say, aside), tail.EventTeller(Clock()).tell, stop)
     assert any("answers 503: too many listeners" in line for line in refusals)
 
 
@@ -142,7 +142,7 @@ def test_json_lines_hold_every_event(exporter):
 
 def test_hostile_names_do_nothing():
     """Each event stays one line."""
-    narrator = tail.Narrator(Clock())
+    narrator = tail.EventTeller(Clock())
     evil = replace(CALM_ROW, group=HOSTILE)
     narrator.tell(ServerEvent("group", encode(evil).decode(), None))
     lines = [
@@ -160,7 +160,7 @@ def test_hostile_names_do_nothing():
 
 def test_the_first_change_of_a_group_is_told():
     """Against the state it had when the following began; of a new group there is none to compare with."""
-    narrator = tail.Narrator(Clock())
+    narrator = tail.EventTeller(Clock())
     narrator.learn([CALM_ROW])
     changed, new = replace(CALM_ROW, state="Assigning"), replace(CALM_ROW, group="new")
     lines = [narrator.tell(ServerEvent("group", encode(row).decode(), None)) for row in (changed, new)]
@@ -170,7 +170,7 @@ def test_the_first_change_of_a_group_is_told():
 def test_memory_is_bounded(monkeypatch):
     """However many groups come and go."""
     monkeypatch.setattr(tail, "_REMEMBERED", 10)
-    narrator = tail.Narrator(Clock())
+    narrator = tail.EventTeller(Clock())
     for number in range(50):
         narrator.tell(ServerEvent("group", encode(replace(CALM_ROW, group=str(number))).decode(), None))
     assert len(narrator._told) == 10

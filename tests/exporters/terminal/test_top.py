@@ -155,7 +155,7 @@ def test_at_a_terminal_the_frame_says_what_to_type_next(exporter, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     screen = make_terminal(monkeypatch)
     with Api(Access("top", exporter.url)) as api:
-        top.show_once(api, top.View(), screen, aside=pytest.fail)
+        top.show_once(api, top.TopOptions(), screen, aside=pytest.fail)
     text = screen.console.file.getvalue()
     assert "\x1b[3" not in text
     lines = [line.rstrip() for line in re.sub(r"\x1b\[\d+m", "", text).split("\n")]
@@ -171,7 +171,7 @@ def test_the_live_table_keeps_fresh_and_outlives_the_exporter(monkeypatch):
 
     shown = screen.console.file.getvalue
     with answering(Exporter(enricher())) as exporter, Api(Access("top", exporter.url)) as api:
-        watching = threading.Thread(target=top.watch, args=(api, top.View(), screen, stop, 0.02))
+        watching = threading.Thread(target=top.watch, args=(api, top.TopOptions(), screen, stop, 0.02))
         watching.start()
         try:
             wait_for(lambda: "payments-enricher" in shown(), shown)
@@ -192,5 +192,5 @@ def test_the_live_table_fits_the_screen(exporter, monkeypatch):
         OVERVIEW, groups=tuple(replace(CALM_ROW, group=f"group-{number:03}") for number in range(100))
     )
     with Api(Access("top", exporter.url)) as api:
-        picture = top.look(api, top.View(), height=20)
+        picture = top.look(api, top.TopOptions(), height=20)
     assert len(picture.rows) == 14

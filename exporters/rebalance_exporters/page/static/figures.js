@@ -5,9 +5,6 @@ export const UNKNOWN = "–";
 const SECOND = 1000, MINUTE = 60 * SECOND, HOUR = 60 * MINUTE, DAY = 24 * HOUR;
 const EXACT_BELOW = 10_000;
 
-/** Bounds this close come from probes and are worth showing. */
-export const TIGHT_MS = 6 * SECOND;
-
 /** Return a duration with one unit and at most three digits. */
 export function span(ms) {
   if (ms === null || ms === undefined) return UNKNOWN;
@@ -47,15 +44,6 @@ export function plural(number, noun) {
 export function percent(share) {
   if (share === null || share === undefined) return UNKNOWN;
   return share > 0 && share < 0.01 ? "<1%" : `${Math.round(share * 100)}%`;
-}
-
-/** Write a duration that lies between two bounds; null for the lower one means that it has not ended. */
-export function bounds(low, high) {
-  if (low === null) return "goes on";
-  if (high === low) return span(low);
-  if (high !== null && high - low <= TIGHT_MS) return `${short(low / SECOND)} to ${short(high / SECOND)} s`;
-  // The upper bound reaches back to the group's previous record, which can be hours: only the lower one informs.
-  return `at least ${span(low)}`;
 }
 
 /** Write sorted numbers as 0-3,7. */

@@ -7,7 +7,7 @@ import { ask, findingsApi, groupApi, groupLink, rebalanceLink, rebalancesApi } f
 import { EventName, FindingState } from "./sets.js";
 import { keyOf } from "./store.js";
 import { RANGES, drawTimeline } from "./timeline.js";
-import { causesOf, fact, generations, gravity, markMs, memberCounts, orderFindings, severityBadge, stateMark, stateText, took, why, words } from "./words.js";
+import { causesOf, change, fact, gravity, markMs, orderFindings, severityBadge, stateMark, stateText, why, words } from "./words.js";
 
 const LOADED = 200, FIRST_ROWS = 15;
 /** The timeline's right end moves with the time; a drawing is good for so long. */
@@ -209,9 +209,9 @@ function rebalanceCells(each, causes, clock, nowMs) {
   const at = markMs(each), moved = each.moves === null ? UNKNOWN : amount(countPartitions(each.moves.moved));
   return [
     el("a", { href: rebalanceLink(each.cluster, each.group, each.rebalance_id) }, timed(at, clock.near(at, nowMs))),
-    why(each), took(each),
+    why(each), each.text.took,
     cause ? [severityBadge(cause.severity), ` ${words(cause.rule)}`] : UNKNOWN,
-    memberCounts(each), generations(each), moved,
+    change(each.text.members), change(each.text.generations), moved,
     each.impact ? (each.impact.lost_partition_ms ? span(each.impact.lost_partition_ms) : "0 s") : UNKNOWN,
   ];
 }

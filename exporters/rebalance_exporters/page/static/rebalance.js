@@ -1,18 +1,16 @@
 // One rebalance explained: its cause, its phases, what it did to partitions, and who had what before and after.
 
 import { el, named, refill } from "./dom.js";
-import { UNKNOWN, amount, bounds, countPartitions, listPartitions, plural, span } from "./figures.js";
+import { UNKNOWN, amount, countPartitions, listPartitions } from "./figures.js";
 import { findingArticle } from "./finding.js";
 import { errorNote, grid } from "./group.js";
 import { ask, groupLink, rebalanceApi, rebalanceLink, rebalancesApi } from "./links.js";
-import { EventName, GroupType, RebalanceOutcome } from "./sets.js";
-import { beganText, fact, generations, markMs, memberCounts, memberName, severityBadge, took, why, words } from "./words.js";
+import { ABORTED, EventName, JUDGED_AFTER_MS, NO_CAUSE, RebalanceOutcome } from "./sets.js";
+import { beganText, change, fact, markMs, memberName, severityBadge, why, words } from "./words.js";
 
 /** More members than this: only those whose partitions changed are worth a row. */
 const ALL_ROWS = 20;
 const LIST_WIDTH = 160, AROUND = 200;
-/** What happens in the seconds after a rebalance tells its cause. */
-const JUDGED_AFTER_MS = 60_000;
 
 export class RebalanceView {
   #target = null;
@@ -123,92 +121,36 @@ function section(heading, ...children) {
 }
 
 function unjudged(rebalance, nowMs) {
-  if (rebalance.completed_at_ms === null) return "Cause not known yet: a rebalance is judged when it has ended.";
-  if (nowMs - rebalance.completed_at_ms < JUDGED_AFTER_MS) return "Not judged yet: what happens in the seconds after it tells the cause.";
-  return "No finding about this rebalance is kept: it is too old, or the stream that diagnoses does not run.";
+  if (rebalance.completed_at_ms === null) return `Cause ${NO_CAUSE.ongoing}.`;
+  const why = nowMs - rebalance.completed_at_ms < JUDGED_AFTER_MS ? NO_CAUSE.young : NO_CAUSE.none_kept;
+  return `${why[0].toUpperCase()}${why.slice(1)}.`;
 }
 
 function tellFacts(rebalance, clock) {
-  const moves = rebalance.moves;
-  const aborted = rebalance.generations_aborted ? `, ${rebalance.generations_aborted} without an assignment` : "";
-  const counts = moves === null ? [] : [[countPartitions(moves.moved), "changed owner"], [moves.kept, "stayed"], [moves.gained, "new"], [moves.lost, "without an owner now"]];
-  const moved = counts.filter(([number]) => number).map(([number, what]) => `${number} ${what}`).join(", ");
-  const back = moves === null ? 0 : countPartitions(moves.ping_ponged);
-  const list = [
+  const { text } = rebalance;
+  return [
     fact("Why", why(rebalance)),
-    fact("Took", took(rebalance), rebalance.outcome === RebalanceOutcome.ABORTED ? ", ended by the group's deletion" : null),
+    fact("Took", text.took, rebalance.outcome === RebalanceOutcome.ABORTED ? `, ${ABORTED}` : null),
     fact("Began", beganText(rebalance, clock)),
-    fact("Members", memberCounts(rebalance)),
-    fact("Generation", `${generations(rebalance)}${rebalance.generations.length > 1 || aborted ? ` (${plural(rebalance.generations.length, "step")}${aborted})` : ""}`),
-    fact("Partitions", moves === null ? "not in a known form" : `${moved || "none"}${back ? `; ${back} taken away and given back at once` : ""}`),
-    fact("Without commits", silenceText(rebalance.impact)),
+    fact("Members", change(text.members)),
+    fact("Generation", change(text.generations), text.steps === null ? null : ` (${text.steps})`),
+    fact("Partitions", text.partitions),
+    fact("Without commits", text.without_commits),
+    text.lag === null ? null : fact("Lag", change(text.lag)),
   ];
-  const impact = rebalance.impact ?? null;
-  if (impact !== null && impact.lag_peak !== null) {
-    const end = impact.lag_recovered_at_ms;
-    const ended = end === null ? "not back before the next rebalance, or not within 15 min" : `back ${span(Math.max(0, end - rebalance.started_before_ms))} after the start`;
-    list.push(fact("Lag", `${amount(impact.lag_before)} → ${amount(impact.lag_peak)}, ${ended}`));
-  }
-  return list;
-}
-
-/** Say which partitions stood still; a null impact: the diagnosis has told nothing yet. */
-function silenceText(impact) {
-  if (!impact) return "not known yet";
-  if (!impact.silences.length && !impact.lost_partition_ms) return "none for unusually long";
-  const more = impact.is_truncated ? " or more" : "";
-  return `${plural(impact.silences.length, "partition")}${more}, ${span(impact.lost_partition_ms)} in all at most`;
-}
-
-/** List the phases in order of time, as {what, low, high, untilMs}; a low of null: not known. */
-export function listPhases(rebalance) {
-  const phases = rebalance.type === GroupType.CLASSIC ? classicPhases(rebalance) : newerPhases(rebalance);
-  if (rebalance.completed_at_ms === null) phases.push({ what: "still going on", low: null, high: null, untilMs: null });
-  return phases;
-}
-
-function classicPhases(rebalance) {
-  const [first, ...later] = rebalance.generations;
-  const released = rebalance.join_ended_at_ms;
-  if (!rebalance.members_after.length && !later.length) return [{ what: "until nobody was left", ...sinceStart(rebalance, rebalance.completed_at_ms) }];
-  const phases = [{ what: "join: until all members were there", ...sinceStart(rebalance, released) }];
-  if (rebalance.sync_ms !== null) phases.push({ what: "sync: the leader assigns the partitions", low: rebalance.sync_ms, high: rebalance.sync_ms, untilMs: first?.assigned_at_ms ?? null });
-  let before = first?.assigned_at_ms ?? null;
-  for (const each of later) {
-    const aborted = each.aborted_before ? `, ${each.aborted_before} before it without an assignment` : "";
-    const length = before === null || each.assigned_at_ms === null ? null : Math.max(0, each.assigned_at_ms - before);
-    phases.push({ what: `generation ${each.generation}: ${words(each.reason)}${aborted}`, low: length, high: length, untilMs: each.assigned_at_ms });
-    before = each.assigned_at_ms;
-  }
-  return phases;
-}
-
-function newerPhases(rebalance) {
-  const { assigning_ms: assigning, reconciling_ms: reconciling } = rebalance;
-  const phases = [];
-  if (assigning !== null) phases.push({ what: "assigning: the coordinator decides", low: assigning, high: assigning, untilMs: rebalance.generations.at(-1)?.assigned_at_ms ?? null });
-  if (reconciling !== null) phases.push({ what: "reconciling: members hand over and take up", low: reconciling, high: reconciling, untilMs: rebalance.completed_at_ms });
-  return phases;
-}
-
-function sinceStart(rebalance, untilMs) {
-  if (untilMs === null) return { low: null, high: null, untilMs };
-  const low = Math.max(0, untilMs - rebalance.started_before_ms);
-  const earliest = rebalance.started_after_ms;
-  return { low, high: earliest === null ? null : Math.max(low, untilMs - earliest), untilMs };
 }
 
 function phaseTable(rebalance, clock) {
-  const phases = listPhases(rebalance);
-  const total = phases.reduce((sum, each) => sum + (each.low ?? 0), 0) || 1;
+  const { phases } = rebalance.text;
+  const total = phases.reduce((sum, each) => sum + (each.least_ms ?? 0), 0) || 1;
   let begun = 0;
   const rows = phases.map((each) => {
     const fill = el("span", { class: "bar-fill" });
     fill.style.marginInlineStart = `${(100 * begun) / total}%`;
-    fill.style.width = `${Math.max(0.5, (100 * (each.low ?? 0)) / total)}%`;
-    begun += each.low ?? 0;
+    fill.style.width = `${Math.max(0.5, (100 * (each.least_ms ?? 0)) / total)}%`;
+    begun += each.least_ms ?? 0;
     const bar = el("span", { class: "bar-track wide-bar", "aria-hidden": "true" }, fill);
-    return [each.what, each.low === null ? UNKNOWN : bounds(each.low, each.high), each.untilMs === null ? UNKNOWN : clock.time(each.untilMs), bar];
+    return [each.what, each.took, each.until_ms === null ? UNKNOWN : clock.time(each.until_ms), bar];
   });
   return grid("Phases", ["Phase", "Duration", "Until", "Share"], rows, [1, 2]);
 }

@@ -1,14 +1,5 @@
-// The contract's closed sets and how they are shown: made from rebalance_contract by rebalance_exporters/page/sets.py,
-// with `make docs`. Change it there.
-
-export const GroupType = Object.freeze({
-  "CLASSIC": "classic",
-  "CONSUMER": "consumer",
-  "SHARE": "share",
-  "STREAMS": "streams",
-  "SIMPLE": "simple",
-  "ZOOKEEPER": "zookeeper"
-});
+// The contract's closed sets, how they are shown, and words and bounds that the terminal has too: made by
+// rebalance_exporters/page/sets.py, with `make docs`. Change it there.
 
 export const RebalanceOutcome = Object.freeze({
   "ONGOING": "ongoing",
@@ -83,3 +74,15 @@ export const SOURCES = Object.freeze({
   "client_metrics": "client metrics",
   "zookeeper": "ZooKeeper"
 });
+
+export const NO_CAUSE = Object.freeze({
+  "ongoing": "not known yet: a rebalance is judged when it has ended",
+  "young": "not judged yet: what happens in the seconds after it tells the cause",
+  "none_kept": "no finding about this rebalance is kept: it is too old, or the stream that diagnoses does not run"
+});
+
+export const JUDGED_AFTER_MS = 60000;
+
+export const ABORTED = "ended by the group's deletion";
+
+export const TIGHT_MS = 6000;

@@ -6,7 +6,7 @@
 import { svg, visible } from "./dom.js";
 import { countPartitions, listPartitions, plural } from "./figures.js";
 import { rebalanceLink } from "./links.js";
-import { gravity, memberName, took, words } from "./words.js";
+import { gravity, memberName, words } from "./words.js";
 
 const MAX_LANES = 40;
 const LATEST = 12;
@@ -97,7 +97,7 @@ function* marks(rebalances, scale, top, causes, clock, nowMs) {
     const cause = causes.get(each.rebalance_id);
     const grave = cause !== undefined && gravity(cause.severity) > 0;
     const x = Math.min(Math.max(scale.x(at), 6), scale.width - 6);
-    const title = `${clock.time(at)} ${words(each.reason)}, ${took(each)}${cause ? `: ${words(cause.rule)}` : ""}`;
+    const title = `${clock.time(at)} ${words(each.reason)}, ${each.text.took}${cause ? `: ${words(cause.rule)}` : ""}`;
     yield svg("a", { href: rebalanceLink(each.cluster, each.group, each.rebalance_id), tabindex: "-1", class: grave ? "mark-link grave" : "mark-link" },
       svg("title", {}, title),
       svg("rect", { x: x - 9, y: top - 3, width: 18, height: MARKS + BAND, class: "target" }),
@@ -118,7 +118,7 @@ function* stateBand(rebalances, scale, top, nowMs) {
     yield* piece(after, each.started_before_ms, state, titles[state]);
     const end = each.completed_at_ms ?? nowMs;
     // One of no length is to be seen too.
-    yield* piece(each.started_before_ms, Math.max(end, each.started_before_ms + 1), "moving", `rebalancing: ${words(each.reason)}, ${took(each)}`);
+    yield* piece(each.started_before_ms, Math.max(end, each.started_before_ms + 1), "moving", `rebalancing: ${words(each.reason)}, ${each.text.took}`);
     after = end;
     state = each.members_after.length ? "calm" : "empty";
   }

@@ -1,11 +1,10 @@
 // Groups, rebalances and members in plain words: what several views say alike. Returns text, or elements made of it.
 
 import { el, named } from "./dom.js";
-import { TIGHT_MS, UNKNOWN, bounds, span } from "./figures.js";
-import { FindingState, GRAVITY, SETTLED_STATES, SEVERITY_MARKS, STATE_MARKS, Severity, UNKNOWN_STATE_MARK } from "./sets.js";
+import { span } from "./figures.js";
+import { FindingState, GRAVITY, SETTLED_STATES, SEVERITY_MARKS, STATE_MARKS, Severity, TIGHT_MS, UNKNOWN_STATE_MARK } from "./sets.js";
 
 const SETTLED = new Set(SETTLED_STATES);
-const NAMED = 5;
 
 /** Return how grave a severity is; one that this page does not know is as grave as any. */
 export function gravity(severity) {
@@ -46,11 +45,6 @@ export function memberName(member) {
   return `${member.group_instance_id || member.client_id || member.member_id || "?"}@${(member.host || "?").replace(/^\//, "")}`;
 }
 
-/** Count the members before and after, those included that the row had no room for. */
-export function memberCounts(rebalance) {
-  return `${rebalance.members_before_count ?? rebalance.members_before.length} → ${rebalance.members_after_count ?? rebalance.members_after.length}`;
-}
-
 /** Write a reason or a rule as words. */
 export function words(text) {
   return text.replaceAll("_", " ");
@@ -58,30 +52,12 @@ export function words(text) {
 
 /** Say what set a rebalance off, and who left, joined and came back. */
 export function why(rebalance) {
-  const members = new Map([...rebalance.members_before, ...rebalance.members_after, ...rebalance.passing].map((each) => [each.member_id, each]));
-  const returned = new Set(rebalance.replaced.flat());
-  const changes = [
-    ["left", rebalance.left.filter((each) => !returned.has(each))],
-    ["joined", rebalance.joined.filter((each) => !returned.has(each))],
-    ["came back", rebalance.replaced.map(([, next]) => next)],
-  ];
-  const who = changes.filter(([, ids]) => ids.length).map(([what, ids]) => [`${what}: `, nameAll(ids, members)]);
-  return [words(rebalance.reason), who.length ? [" (", who.flatMap((each, place) => (place ? ["; ", each] : [each])), ")"] : null];
+  return rebalance.text.why.map((each) => (each.is_name ? named(each.text) : each.text));
 }
 
-function nameAll(ids, members) {
-  const shown = ids.slice(0, NAMED).flatMap((id, place) => [place ? ", " : null, named(members.has(id) ? memberName(members.get(id)) : id)]);
-  return ids.length > NAMED ? [shown, ` and ${ids.length - NAMED} more`] : shown;
-}
-
-/** Say how long a rebalance took, as exactly as that is known. */
-export function took(rebalance) {
-  return bounds(rebalance.duration_min_ms, rebalance.duration_max_ms);
-}
-
-/** Write the generation before a rebalance and the one it ended with. */
-export function generations(rebalance) {
-  return `${rebalance.generation_from ?? UNKNOWN} → ${rebalance.generation_to}`;
+/** Write what was before and after, as the exporter says it. */
+export function change(text) {
+  return text.replaceAll(" -> ", " → ");
 }
 
 /** Say when a rebalance began, as exactly as that is known. */
