@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import combinations
 
 import pytest
 
@@ -29,7 +31,7 @@ from rebalance_contract import Probe, Severity, TopicOffsets
 from rebalance_streaming.detect.answers import Clocks, hold
 from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.look import ConditionRule
-from rebalance_streaming.detect.progress import Jump, Position, Progress, Rhythm
+from rebalance_streaming.detect.progress import Flow, Jump, Position, Progress, Rhythm
 from rebalance_streaming.detect.rules.progress import (
     CONDITIONS,
     commit_failures_after_rebalance,
@@ -148,6 +150,57 @@ def test_jumps_are_steps_back_and_steps_out_of_proportion():
         Jump("orders", 0, T0 + 20_000, 30, 25),
         Jump("orders", 1, T0 + 20_000, 30, 5_000),
     ]
+
+
+def made_up(seed: int, *topics: str) -> Progress:
+    """Commits of any partitions of these topics at any times, which may go back, and probes of orders between them."""
+    chance = random.Random(seed)
+    events: list[Event] = []
+    at_ms = T0
+    for _ in range(chance.randrange(1, 40)):
+        at_ms += chance.choice((0, 40, 5_000, 30_000, 200_000, -3_000))
+        some = chance.sample(range(4), chance.randrange(1, 5))
+        if chance.random() < 0.3:
+            events.append(probe(at_ms, ends={p: chance.choice((5, 20, 40, 60, None)) for p in range(4)}))
+        else:
+            offsets = {p: chance.choice((None, 0, 10, 20, 30)) for p in some}
+            events.append(commits(at_ms, offsets, topic=chance.choice(topics)))
+    return progress(*events)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_no_gap_is_longer_than_its_bound(seed: int):
+    """Whichever partitions of a topic are asked for: rules look at gaps only where the bound is long."""
+    known, numbers = made_up(seed, "orders", "payments"), range(4)
+    for some in (part for size in numbers for part in combinations(numbers, size + 1)):
+        for partitions in ({"orders": list(some)}, {"orders": list(some), "payments": [0, 3]}):
+            bound = known.longest_gap_bound_ms(partitions)
+            assert (known.longest_gap_ms(partitions) or 0) <= max(bound, 50)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_flow_is_that_of_the_partitions_together(seed: int):
+    """Each between its last commit and the last one half a minute before; one end that is not known hides all."""
+    known = made_up(seed, "orders")
+    positions, produced, consumed = list(known.positions()), 0.0, 0.0
+    for each in positions:
+        assert each.committed is not None
+        assert each.committed_ms is not None
+        place = each.topic, each.partition
+        before = known.committed_before(place, each.committed_ms - 30_000)
+        if before is not None:
+            ends = known.end_at(*place, before[0]), known.end_at(*place, each.committed_ms)
+            if ends[0] is not None and ends[1] is not None:
+                seconds = (each.committed_ms - before[0]) / 1000
+                produced += (ends[1] - ends[0]) / seconds
+                consumed += (each.committed - before[1]) / seconds
+    lags = [each.lag for each in positions]
+    flow = known.flow(30_000)
+    if None in lags:
+        assert flow is None
+    else:
+        waiting = sum(each or 0 for each in lags)
+        assert flow == Flow(pytest.approx(produced), pytest.approx(consumed), waiting, len(lags))
 
 
 # --- stalled_consumer ---

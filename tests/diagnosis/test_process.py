@@ -19,6 +19,7 @@ from waiting import is_alive, wait_for
 pytestmark = pytest.mark.processes
 
 STALL_SECONDS = 1.0
+LONG_SECONDS = 120.0
 
 
 class Driver:
@@ -78,6 +79,23 @@ def test_rows_and_ticks_are_answered(driver: Driver):
     driver.process.tick(3, 2, caught_up=True)
     assert driver.said[1:] == ["took a,b", "ticked 3 2 True"]
     assert driver.process.waiting == 1
+
+
+def test_whoever_tells_the_time_need_not_wait_when_rows_were_handed_over(driver: Driver):
+    """What follows from rows is published with the next tick: it comes at once, and once."""
+    told = threading.Thread(target=driver.process.await_rows, args=(LONG_SECONDS,))
+    told.start()
+    driver.process.take(driver.rows(b"a"))
+    told.join(LONG_SECONDS / 2)
+    assert not told.is_alive()
+    again = threading.Thread(target=driver.process.await_rows, args=(LONG_SECONDS,), daemon=True)
+    again.start()
+    driver.process.take([])
+    again.join(0.1)
+    assert again.is_alive()
+    driver.process.take(driver.rows(b"b"))
+    again.join(LONG_SECONDS / 2)
+    assert not again.is_alive()
 
 
 def test_a_large_batch_is_sent_in_parts(driver: Driver):

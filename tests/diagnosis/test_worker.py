@@ -33,6 +33,8 @@ from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.diagnosis.frames import InputRow, Start, Tick
 from rebalance_streaming.diagnosis.worker import DiagnosisWorker
+from rebalance_streaming.engine.engine import Engine
+from rebalance_streaming.engine.rows import Output
 
 CONFIG = StreamConfig(cluster=CLUSTER)
 A, B = member("a-1", [0, 1]), member("b-1", [2, 3])
@@ -68,6 +70,11 @@ class Worker:
         text = value if value is None or isinstance(value, bytes) else encode(value)
         self._offset += 1
         self._worker.take((InputRow(topic, 0, self._offset, at_ms, key, text),))
+
+    @property
+    def engine(self) -> Engine:
+        """What it feeds."""
+        return self._worker.engine
 
     def tick(self, now_ms: int, *, caught_up: bool = True) -> None:
         """Let time pass."""
@@ -107,6 +114,24 @@ SOUND = {
         pack_reports([report(T0, A, {"coordinator_heartbeat_rate": 0.3})], 5_000, CLUSTER)[0][1],
     ],
 }
+
+
+def test_lag_does_not_wait_for_the_rules(monkeypatch: pytest.MonkeyPatch):
+    """It is handed over before groups are judged, which may take longer; it is not handed over twice."""
+    worker, before = Worker(), []
+    advance = worker.engine.advance
+
+    def judge(*when: Any) -> list[Output]:
+        before.append(worker.rows("lag", GroupLag))
+        found = advance(*when)
+        assert not [row for row in found if isinstance(row, GroupLag)]
+        return found
+
+    monkeypatch.setattr(worker.engine, "advance", judge)
+    for row in SOUND["activity"]:
+        worker.take("activity", row)
+    worker.tick(T0 + SECOND)
+    assert [row.total for lags in before for row in lags.values()] == [8]
 
 
 def test_lag_is_published_of_what_was_committed_and_probed():

@@ -55,10 +55,20 @@ def worker_of(rig: Rig) -> int:
     """Return a Python worker of Spark, as soon as there is one."""
 
     def workers() -> list[int]:
-        daemons = processes(rig, "rebalance_streaming.spark.worker_daemon")
+        daemons = _daemons(rig)
         return [pid for pid in daemons if _parent_of(pid) in daemons]
 
     return wait_for(workers, "a Python worker")[-1]
+
+
+def parents_of_workers(rig: Rig) -> list[int]:
+    """Return the processes from which Spark forks its Python workers."""
+    daemons = _daemons(rig)
+    return [pid for pid in daemons if _parent_of(pid) not in daemons]
+
+
+def _daemons(rig: Rig) -> list[int]:
+    return processes(rig, "rebalance_streaming.spark.worker_daemon")
 
 
 def _parent_of(pid: int) -> int | None:

@@ -25,6 +25,7 @@ from faults.observing import (
     judged_at_ms,
     jvm_of,
     open_findings,
+    parents_of_workers,
     processes,
     restarts,
     running_batch,
@@ -161,7 +162,10 @@ def test_a_driver_that_is_killed_loses_nothing(rig: Rig, rounds: int, figures: F
 
 @pytest.mark.faults(2, fast=4, full=20)
 def test_python_workers_that_are_killed_cost_no_count(rig: Rig, rounds: int):
-    """Whatever a worker was doing, its task is tried again: no query ends, no rebalance and no record is lost."""
+    """Whatever a worker was doing, its task is tried again: no query ends, no rebalance and no record is lost.
+
+    All are forked from one process, which takes as much memory as two of them.
+    """
     before, group = restarts(rig), "worker-kills"
     for _ in range(rounds):
         with churning(rig, group) as churn:
@@ -171,6 +175,7 @@ def test_python_workers_that_are_killed_cost_no_count(rig: Rig, rounds: int):
         # Spark meets a dead worker when it next wants one. Four at once would be more than a task's attempts.
         assert_counted(rig, *groups_of(group))
     assert restarts(rig) == before
+    assert len(parents_of_workers(rig)) == 1
     assert_facts_and_causes_agree(rig, is_calm)
 
 

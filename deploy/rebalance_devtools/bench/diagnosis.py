@@ -18,16 +18,20 @@ from rebalance_contract import (
     RebalanceOutcome,
     TopicCommits,
     TopicOffsets,
+    encode,
+    topics,
 )
 from rebalance_streaming.activity.clients import pack_reports
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.engine.engine import Engine, EngineConfig
-from rebalance_streaming.engine.rows import address
+from rebalance_streaming.engine.rows import address, decode_input
 from rebalance_streaming.replay import OFFSETS_TOPIC
 from rebalance_streaming.wire.metrics.report import Point, Report
 
 _GROUPS, _PARTITIONS, _MEMBERS, _SECONDS, _STEP = 1_000, 20, 5, 120, 5
 _QUIET_GROUPS, _QUIET_SECONDS = 10_000, 600
+#: What `bench cold-start` does in its last minute: requests of so many groups in turn, all partitions in each.
+_LOADED_GROUPS, _REQUESTS_PER_SECOND, _LOADED_SECONDS, _TICKS_PER_SECOND = 5_000, 100, 120, 2
 #: Of these groups one in so many rebalances in each step.
 _REBALANCING = 200
 _START_MS = 1_790_000_000_000
@@ -61,6 +65,8 @@ def measure() -> Iterator[str]:
         yield f"| {what} | {seconds / _SECONDS:.1%} |"
     yield ""
     yield from measure_quiet()
+    yield ""
+    yield from measure_loaded()
 
 
 def measure_quiet() -> Iterator[str]:
@@ -81,11 +87,59 @@ def measure_quiet() -> Iterator[str]:
     yield f"| {_QUIET_GROUPS:,} quiet groups: share of a core | {spent['quiet'] / _QUIET_SECONDS:.1%} |"
 
 
-def _take_up(engine: Engine, number: int) -> None:
-    """Let an engine learn of a group what it learns of one at a start: its picture, last commits, and ends."""
+def measure_loaded() -> Iterator[str]:
+    """Yield what commits of many groups cost from the row's bytes to the bytes of lag: all are behind, none catches up.
+
+    Each was quiet for two minutes, so that it is old enough to be judged.
+    """
+    spent: dict[str, float] = {}
+    engine = Engine(EngineConfig(cluster="bench", source_topic=OFFSETS_TOPIC, detect=DetectConfig()))
+    engine.advance(_START_MS)
+    for number in range(_LOADED_GROUPS):
+        _take_up(engine, number, end=1_000)
+    for second in range(1, 130):
+        engine.advance(_START_MS + second * 1_000)
+    for second in range(130, 130 + _LOADED_SECONDS):
+        _load(engine, second, spent)
+    rate = _REQUESTS_PER_SECOND * _PARTITIONS
+    yield f"| diagnosis of {_LOADED_GROUPS:,} groups x {_PARTITIONS} partitions, {rate:,} commits/s | share of a core |"
+    yield "|---|---:|"
+    for what, seconds in {**spent, "together": sum(spent.values())}.items():
+        yield f"| {what} | {seconds / _LOADED_SECONDS:.1%} |"
+
+
+def _load(engine: Engine, second: int, spent: dict[str, float]) -> None:
+    now_ms, turns = (
+        _START_MS + second * 1_000,
+        range(second * _REQUESTS_PER_SECOND, (second + 1) * _REQUESTS_PER_SECOND),
+    )
+    rows = []
+    for turn in turns:
+        round_number, number = divmod(turn, _LOADED_GROUPS)
+        commits = _commits(f"group-{number:05d}", turn, round_number + 2, now_ms)
+        rows.append((commits.group.encode(), encode(commits)))
+    with _timed("rows taken up", spent):
+        for key, value in rows:
+            row = decode_input(topics.ACTIVITY.name, key, value)
+            assert row is not None, "it is an activity row"
+            engine.apply(row, now_ms)
+    for moment in range(_TICKS_PER_SECOND):
+        at_ms = now_ms + moment * 1_000 // _TICKS_PER_SECOND
+        with _timed("rules", spent):
+            engine.judge(at_ms)
+        with _timed("lag and windows, as bytes", spent):
+            for output in engine.advance(at_ms):
+                address(output)
+
+
+def _take_up(engine: Engine, number: int, *, end: int | None = None) -> None:
+    """Let an engine learn of a group what it learns of one at a start: its picture, last commits, and ends.
+
+    `end`: of each partition; null: every other group is behind.
+    """
     picture = _picture(number)
-    # Every other group is behind.
-    ends = {_topic(picture.group): TopicOffsets(list(range(_PARTITIONS)), [10 + number % 2 * 5] * _PARTITIONS)}
+    told = 10 + number % 2 * 5 if end is None else end
+    ends = {_topic(picture.group): TopicOffsets(list(range(_PARTITIONS)), [told] * _PARTITIONS)}
     engine.apply(picture, _START_MS)
     engine.apply(_commits(picture.group, number, 1, _START_MS), _START_MS)
     engine.apply(OffsetActivity("bench", picture.group, _START_MS, ends=ends), _START_MS)
@@ -149,7 +203,7 @@ def _picture(number: int) -> GroupSnapshot:
         generation=1,
         members=members,
         first_seen_ms=_START_MS - 3_600_000,
-        last_rebalance_ms=_START_MS,
+        last_rebalance_ms=_START_MS - 3_000_000,
         updated_at_ms=_START_MS,
         log_partition=0,
         log_offset=number,

@@ -30,6 +30,18 @@ _SAME_REQUEST_MS = 50
 _KEPT_ENDS, _END_SPACING_MS = 90, 10_000
 
 
+@dataclass(frozen=True, slots=True)
+class _Advances:
+    """Of the commits that advanced a partition of a topic: the longest time between two of one partition (ms).
+
+    `earliest_ms` is the first of all, `latest_first_ms` the latest that is some partition's first; null: there is none.
+    """
+
+    longest_ms: int
+    earliest_ms: int | None
+    latest_first_ms: int | None
+
+
 @dataclass(slots=True)
 class _Topic:
     """Rings of one topic: rows are commits, newest last; columns are partitions. -1: none yet."""
@@ -41,15 +53,25 @@ class _Topic:
     first_ms: Ints
     #: Deleted by a tombstone at this time, -1: not.
     deleted_ms: Ints
-    #: Worked out when it is first asked for; commits make a new topic of it.
-    _span_ms: int | None = None
+    #: Worked out when they are first asked for; commits make a new topic of it. Lags belong to a row of ends.
+    _advances: _Advances | None = None
+    _lags: tuple[Ints, Ints] | None = None
 
-    def span_ms(self) -> int:
-        """Return the time between the first and the last remembered commit, 0 without any."""
-        if self._span_ms is None:
-            known = self.times[self.times != UNKNOWN]
-            self._span_ms = int(known.max() - known.min()) if len(known) else 0
-        return self._span_ms
+    def advances(self) -> _Advances:
+        """Return how far apart the remembered commits are that advanced a partition."""
+        if self._advances is None:
+            self._advances = _look_at_advances(self.times, self.offsets)
+        return self._advances
+
+    def lags(self, ends: Ints) -> Ints:
+        """Return the lag of every partition; -1 where its end is not known or nothing is committed."""
+        if self._lags is None or self._lags[0] is not ends:
+            size = min(len(self.first_ms), len(ends))
+            lags = np.full(len(self.first_ms), UNKNOWN, dtype=np.int64)
+            known = (ends[:size] != UNKNOWN) & self.is_committed()[:size]
+            lags[:size] = np.where(known, np.maximum(0, ends[:size] - self.offsets[-1, :size]), UNKNOWN)
+            self._lags = ends, lags
+        return self._lags[1]
 
     def is_committed(self) -> npt.NDArray[np.bool_]:
         """Return, per partition, whether its offset was committed and not deleted."""
@@ -85,6 +107,16 @@ class Position:
     def name(self) -> str:
         """As Kafka prints it."""
         return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Records per second into and out of a group's partitions, over the same stretch of time, and what waits."""
+
+    produced: float
+    consumed: float
+    lag: int
+    partitions: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,29 +242,55 @@ class Progress:
 
     def lagging(self) -> Iterator[Position]:
         """Yield those of them that end after the committed offset, as far as ends are known."""
+        for name, lags in self.lags():
+            for p in np.flatnonzero(lags > 0).tolist():
+                yield self._position(name, self._topics[name], p)
+
+    def lags(self) -> Iterator[tuple[str, Ints]]:
+        """Yield topics that are committed and probed, with the lag of each partition; -1: nobody knows it."""
         for name, topic in self._topics.items():
-            for p in np.flatnonzero(self._lags(name, topic) > 0).tolist():
-                yield self._position(name, topic, p)
+            ends = self._ends.get(name)
+            if ends is not None and ends.ends:
+                yield name, topic.lags(ends.ends[-1])
 
     def falls_behind(self, since_ms: int) -> Iterator[Position]:
         """Yield those of them with lag whose committed offset has not moved since a moment."""
-        for name, topic in self._topics.items():
-            still = topic.advanced_ms <= since_ms
-            if still.any():
-                for p in np.flatnonzero((self._lags(name, topic) > 0) & still).tolist():
-                    yield self._position(name, topic, p)
+        for name, lags in self.lags():
+            for p in np.flatnonzero((lags > 0) & (self._topics[name].advanced_ms <= since_ms)).tolist():
+                yield self._position(name, self._topics[name], p)
 
-    def _lags(self, name: str, topic: _Topic) -> Ints:
-        """Return the lag of every partition of a topic; -1 where it is not known or nothing is committed."""
-        lags = np.full(topic.times.shape[1], UNKNOWN, dtype=np.int64)
-        ends = self._ends.get(name)
-        if ends is None or not ends.ends:
-            return lags
-        size = min(len(lags), len(ends.ends[-1]))
-        end, committed = ends.ends[-1][:size], topic.offsets[-1, :size]
-        known = (end != UNKNOWN) & topic.is_committed()[:size]
-        lags[:size] = np.where(known, np.maximum(0, end - committed), UNKNOWN)
-        return lags
+    def next_to_fall_behind(self, since_ms: int) -> int | None:
+        """Return the earliest advance after a moment of a partition that has lag; null when there is none."""
+        found = []
+        for name, lags in self.lags():
+            advanced = self._topics[name].advanced_ms
+            after = advanced[(lags > 0) & (advanced > since_ms)]
+            if len(after):
+                found.append(int(after.min()))
+        return min(found, default=None)
+
+    def flow(self, apart_ms: int) -> Flow | None:
+        """Return the flow into and out of all partitions that are committed; null unless all their ends are known.
+
+        It is that between a partition's last commit and the last one at least so long before, as far as ends tell.
+        """
+        flow = Flow(0.0, 0.0, 0, 0)
+        for name, topic in self._topics.items():
+            committed = topic.is_committed()
+            if not committed.any():
+                continue
+            ends = self._ends.get(name)
+            lags = None if ends is None or not ends.ends else topic.lags(ends.ends[-1])[committed]
+            if ends is None or lags is None or (lags == UNKNOWN).any():
+                return None
+            produced, consumed = _rates(topic, ends, np.flatnonzero(committed), apart_ms)
+            flow = Flow(
+                flow.produced + produced,
+                flow.consumed + consumed,
+                flow.lag + int(lags.sum()),
+                flow.partitions + len(lags),
+            )
+        return flow
 
     def position(self, name: str, partition: int) -> Position:
         """Return one partition, whatever is known of it."""
@@ -316,8 +374,7 @@ class Progress:
     def total_lag(self) -> int | None:
         """Return the lag over all partitions of which both offsets are known; null when there is none."""
         total, found = 0, False
-        for name, topic in self._topics.items():
-            lags = self._lags(name, topic)
+        for _, lags in self.lags():
             known = lags[lags != UNKNOWN]
             found, total = found or bool(len(known)), total + int(known.sum())
         return total if found else None
@@ -342,9 +399,16 @@ class Progress:
             len(instants),
         )
 
-    def span_ms(self, partitions: Partitions) -> int:
-        """Return the time between the first and the last remembered commit of the topics of these partitions."""
-        return max((self._topics[name].span_ms() for name in partitions if name in self._topics), default=0)
+    def longest_gap_bound_ms(self, partitions: Partitions) -> int:
+        """Return what `longest_gap_ms` is at most, for any of the partitions of the same topics.
+
+        What ends a gap is a commit of a partition that did not advance during the gap: either that is a gap of its own,
+        or nothing before is remembered of it and the gap began with another partition's commit.
+        """
+        known = [self._topics[name].advances() for name in partitions if name in self._topics]
+        earliest = min((each.earliest_ms for each in known if each.earliest_ms is not None), default=0)
+        first = max((each.latest_first_ms for each in known if each.latest_first_ms is not None), default=0)
+        return max([first - earliest, *(each.longest_ms for each in known)])
 
     def longest_gap_ms(self, partitions: Partitions) -> int | None:
         """Return the longest time between two commits that advanced one of these partitions; null: there are no two."""
@@ -383,6 +447,48 @@ class Progress:
             return np.empty((KEPT, 0), dtype=np.int64), np.empty((KEPT, 0), dtype=np.int64)
         columns = [p for p in numbers if p < topic.times.shape[1]]
         return topic.times[:, columns], topic.offsets[:, columns]
+
+
+def _look_at_advances(times: Ints, offsets: Ints) -> _Advances:
+    """Work out how far apart the advances in a topic's rings are; a clock that goes back makes none longer."""
+    moved = (times[:-1] != UNKNOWN) & (offsets[1:] > offsets[:-1])
+    if not moved.any():
+        return _Advances(0, None, None)
+    at_ms = np.where(moved, times[1:], UNKNOWN)
+    reached = np.maximum.accumulate(at_ms, axis=0)
+    again = reached[:-1] != UNKNOWN
+    longest = int(np.where(again, reached[1:] - reached[:-1], 0).max()) if len(reached) > 1 else 0
+    columns = moved.any(axis=0)
+    first = at_ms[moved.argmax(axis=0)[columns], columns]
+    return _Advances(longest, int(at_ms[moved].min()), int(first.max()))
+
+
+def _rates(topic: _Topic, ends: _Ends, partitions: Ints, apart_ms: int) -> tuple[float, float]:
+    """Return records per second (produced, committed) of partitions between two commits whose ends are known."""
+    times, offsets = topic.times[:, partitions], topic.offsets[:, partitions]
+    earlier = (times != UNKNOWN) & (times <= times[-1] - apart_ms)
+    # The last one in the order of the log.
+    place = len(times) - 1 - earlier[::-1].argmax(axis=0)
+    columns = np.arange(len(partitions))
+    before_ms = times[place, columns]
+    first, last = _ends_at(ends, partitions, before_ms), _ends_at(ends, partitions, times[-1])
+    known = np.flatnonzero(earlier.any(axis=0) & (first != UNKNOWN) & (last != UNKNOWN))
+    seconds = (times[-1] - before_ms)[known] / 1000
+    produced = (last - first)[known] / seconds
+    consumed = (offsets[-1] - offsets[place, columns])[known] / seconds
+    return float(produced.sum()), float(consumed.sum())
+
+
+def _ends_at(ends: _Ends, partitions: Ints, at_ms: Ints) -> Ints:
+    """Return the end offset of each partition as last probed before its moment; -1 where it is not known."""
+    probe = np.searchsorted(ends.times, at_ms, side="right") - 1
+    found = np.full(len(partitions), UNKNOWN, dtype=np.int64)
+    # Partitions are committed together: these are few.
+    for each in {*probe.tolist()} - {UNKNOWN}:
+        row = ends.ends[each]
+        here = (probe == each) & (partitions < len(row))
+        found[here] = row[partitions[here]]
+    return found
 
 
 def _bounded(offset: int | None) -> int:

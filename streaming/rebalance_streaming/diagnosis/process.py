@@ -49,6 +49,7 @@ class DiagnosisProcess:
         self._poison: set[Place] = set()
         self._answer_seconds = min(_ANSWER_SECONDS, config.stall_seconds)
         self._taken_ms: int | None = None
+        self._has_taken = threading.Event()
         self.waiting = 0
 
     @property
@@ -83,6 +84,13 @@ class DiagnosisProcess:
                     self._take(part)
         finally:
             self._taken_ms = None
+        if rows:
+            self._has_taken.set()
+
+    def await_rows(self, timeout_seconds: float) -> None:
+        """Return when rows have been handed over since the last call, or after so long."""
+        self._has_taken.wait(timeout_seconds)
+        self._has_taken.clear()
 
     def _take(self, part: tuple[InputRow, ...]) -> None:
         if self._connection is None:

@@ -9,7 +9,7 @@ import re
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from rebalance_contract import ContractError
 from rebalance_kafka.properties import librdkafka_properties
@@ -19,7 +19,7 @@ from rebalance_streaming.diagnosis.frames import Done, InputRow, Rows, Start, Ti
 from rebalance_streaming.diagnosis.publisher import Publisher
 from rebalance_streaming.diagnosis.restoring import read_restored
 from rebalance_streaming.engine.engine import NOT_UNDERSTOOD, Engine, EngineConfig
-from rebalance_streaming.engine.rows import address, decode_input
+from rebalance_streaming.engine.rows import Output, address, decode_input
 
 #: Groups judged per tick, a quarter of a second's work: at a start all are due, and their lag is not to wait for that.
 _JUDGED_AT_ONCE = 250
@@ -63,7 +63,12 @@ class DiagnosisWorker:
         """Judge what is due; publish it, unless the log is still being read up."""
         if not tick.caught_up:
             return
-        for row in self._engine.advance(tick.now_ms, tick.read_until_ms, _JUDGED_AT_ONCE):
+        # Lag is looked at all the time, and judging may take longer than everything before it.
+        self._publish(self._engine.take_lags(tick.now_ms))
+        self._publish(self._engine.advance(tick.now_ms, tick.read_until_ms, _JUDGED_AT_ONCE))
+
+    def _publish(self, rows: Iterable[Output]) -> None:
+        for row in rows:
             topic, key, value = address(row)
             self._publisher.put(self._config.topic_prefix + topic, key, value)
         self._publisher.send()

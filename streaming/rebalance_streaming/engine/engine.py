@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
+from operator import attrgetter
 
 from rebalance_contract import (
     PANE_MS,
@@ -50,6 +51,9 @@ _FIRST_KINDS = tuple((topic.name, NOT_UNDERSTOOD) for topic in (topics.GROUPS, t
 _TIMING_MS, _STATUS_MS = 10_000, 2_000
 #: Errors told in the log, per stage and reason; the rest is counted.
 _TOLD = 3
+
+#: A row of lag that says the same at another time is not published again.
+_APART_FROM_TIME = attrgetter(*(each.name for each in fields(GroupLag) if each.name != "at_ms"))
 
 OnQuarantine = Callable[[str], None]
 Restored = GroupLag | RebalanceImpact | GroupImpact | Finding | DecodeTotals | ReportTotals
@@ -213,6 +217,10 @@ class Engine:
         self._impacts.clear()
         return rows
 
+    def take_lags(self, now_ms: int) -> list[GroupLag]:
+        """Return, once, the rows of lag that changed; nothing waits for them to be judged."""
+        return list(self._due_lags(now_ms))
+
     def advance(self, now_ms: int, read_until_ms: int | None = None, most: int | None = None) -> list[Output]:
         """Return everything that changed since the last call; `most` as in `judge`.
 
@@ -222,7 +230,7 @@ class Engine:
         self.judge(now_ms if read_until_ms is None else min(now_ms, read_until_ms), most)
         rows: list[Output] = list(self._findings.values())
         self._findings.clear()
-        rows += self._due_lags(now_ms)
+        rows += self.take_lags(now_ms)
         rows += self.take_impacts()
         if now_ms - self._timed_ms >= _TIMING_MS:
             self._timed_ms = now_ms
@@ -269,13 +277,12 @@ class Engine:
                 self.quarantine("lag", type(error).__name__, f"group {group}: {error}")
                 continue
             known = self._published.get(group)
-            if known is None or replace(row, at_ms=known.at_ms) != known:
+            if known is None or _APART_FROM_TIME(row) != _APART_FROM_TIME(known):
                 self._published[group] = row
                 yield row
 
     def lag_row(self, group: str, now_ms: int) -> GroupLag:
         """Return a group's lag with its windows that end at a time in epoch milliseconds."""
-        row = self._lag.lag(group, now_ms) or GroupLag(self._cluster, group, now_ms)
         picture = self._groups.get(group)
         rebalancing_ms = None if picture is None else picture.rebalancing_since_ms
         steps = {} if picture is None else windows_at(picture.windows, now_ms, rebalancing_ms)
@@ -285,7 +292,8 @@ class Engine:
         )
         lost = {name: self._impact.lost_ms(group, now_ms - WINDOWS_MS[name]) for name in commits}
         joined = {name: _window(steps.get(name), window, lost[name]) for name, window in commits.items()}
-        return replace(row, cluster=self._cluster, windows=joined)
+        lag = self._lag.lag(group, now_ms, self._cluster, joined)
+        return GroupLag(self._cluster, group, now_ms, windows=joined) if lag is None else lag
 
     def _counted_ms(self, group: str, picture: GroupSnapshot | None) -> list[int]:
         """Return the times of what a group's windows count: while such a time is inside a window, it is counted."""

@@ -27,6 +27,7 @@ from rebalance_contract import (
     WINDOWS_MS,
     CommitActivity,
     GroupLag,
+    GroupWindow,
     OffsetActivity,
     TopicCommits,
     TopicLag,
@@ -61,7 +62,7 @@ class LagWindow:
 
 @dataclass(slots=True)
 class _Ends:
-    """End offsets of one topic by partition, and what they were at earlier times (rows, oldest first).
+    """End offsets of one topic by partition, and what they were at earlier times (rows of `samples`, oldest first).
 
     `version` grows whenever one of them changes.
     """
@@ -70,8 +71,8 @@ class _Ends:
     stable: Ints
     probed_ms: int
     version: int = 1
-    times: list[int] = field(default_factory=list)
-    samples: list[Ints] = field(default_factory=list)
+    times: Ints = field(default_factory=lambda: _filled(0))
+    samples: Ints = field(default_factory=lambda: _filled(0).reshape(0, 0))
 
 
 @dataclass(slots=True)
@@ -180,8 +181,10 @@ class LagTable:
         _forget_old(known.lag_seen)
         return total
 
-    def lag(self, group: str, now_ms: int) -> GroupLag | None:
-        """Return a group's lag with the ends known now, without windows; null for a group without commits."""
+    def lag(
+        self, group: str, now_ms: int, cluster: str = "", windows: dict[str, GroupWindow] | None = None
+    ) -> GroupLag | None:
+        """Return a group's lag with the ends known now; null for a group without commits."""
         known = self._groups.get(group)
         if known is None or not known.topics:
             return None
@@ -198,7 +201,7 @@ class LagTable:
         is_behind = known.read_to is None or _is_at_or_before(known.read_to, known.counted_to)
         partition, era, offset = (known.counted_to if is_behind else known.read_to) or (None, 0, None)
         return GroupLag(
-            cluster="",
+            cluster=cluster,
             group=group,
             at_ms=now_ms,
             total=sum(totals) if totals else None,
@@ -212,6 +215,7 @@ class LagTable:
             log_partition=partition,
             last_log_offset=offset,
             log_era=era,
+            windows=windows or {},
         )
 
     def awaits_ends(self, group: str) -> bool:
@@ -256,7 +260,9 @@ class LagTable:
         if known is None:
             self._make_room()
             known = self._ends[topic] = _Ends(_filled(size), _filled(size), at_ms)
-        known.end, known.stable = _grown(known.end, size), _grown(known.stable, size)
+        known.end, known.stable, known.samples = (
+            _grown(each, size) for each in (known.end, known.stable, known.samples)
+        )
         before = known.end.copy(), known.stable.copy()
         known.stable[stable.partitions] = _as_array(stable.offsets)
         known.end[told.partitions] = _as_array(told.offsets)
@@ -266,7 +272,7 @@ class LagTable:
             return
         if np.any((known.end < before[0]) & (known.end != UNKNOWN)):
             # Ends only grow: the topic was deleted and made anew, and its past is another topic's.
-            known.times, known.samples = [], []
+            known.times, known.samples = known.times[:0], known.samples[:0]
         known.probed_ms = max(at_ms, known.probed_ms)
         _sample(known, at_ms)
 
@@ -364,49 +370,50 @@ def _with_commits(known: _Positions | None, commits: TopicCommits) -> _Positions
 
 def _lags(positions: _Positions, ends: _Ends | None, *, stable: bool) -> Ints:
     """Return the lag per committed partition, -1 where its end is not known."""
-    end = np.full(len(positions.partitions), UNKNOWN, dtype=np.int64)
-    if ends is not None:
-        source = ends.stable if stable else ends.end
-        inside = positions.partitions < len(source)
-        end[inside] = source[positions.partitions[inside]]
+    if ends is None:
+        return _filled(len(positions.partitions))
+    source = ends.stable if stable else ends.end
+    # Partitions are sorted: without one, or with a last one that is inside, all are.
+    inside = not len(positions.partitions) or positions.partitions[-1] < len(source)
+    end = (source if inside else _grown(source, int(positions.partitions[-1]) + 1))[positions.partitions]
     return np.where(end == UNKNOWN, UNKNOWN, np.maximum(0, end - positions.committed))
 
 
 def _oldest_unread(positions: _Positions, ends: _Ends, lags: Ints) -> _Oldest:
     """Return when the topic's oldest unread record was written."""
-    behind = lags > 0
-    if not behind.any() or not ends.samples:
+    times = ends.times
+    behind = np.flatnonzero(lags > 0)
+    if not len(behind) or not len(times):
         return _Oldest(None, 0, False)
-    partitions, committed = positions.partitions[behind], positions.committed[behind]
-    history = np.stack([_grown(sample, len(ends.end))[partitions] for sample in ends.samples])
-    # A partition that no sample knows yet had nothing in it then.
-    covered = (np.where(history == UNKNOWN, 0, history) <= committed).sum(axis=0)
-    times = np.asarray(ends.times, dtype=np.int64)
-    oldest = covered == 0
-    written_after = np.where(oldest, times[0], times[np.maximum(covered - 1, 0)])
-    written_before = np.where(oldest, times[0], times[np.minimum(covered, len(times) - 1)])
+    # A partition that no sample knows yet had nothing in it then: -1 is at or below every offset, as 0 is.
+    covered = (ends.samples[:, positions.partitions[behind]] <= positions.committed[behind]).sum(axis=0)
+    written_after = times[np.maximum(covered - 1, 0)]
     worst = int(written_after.argmin())
-    return _Oldest(int(written_after[worst]), int(written_before[worst] - written_after[worst]), bool(oldest[worst]))
+    after_ms, place = int(written_after[worst]), int(covered[worst])
+    if place == 0:
+        return _Oldest(after_ms, 0, True)
+    return _Oldest(after_ms, int(times[min(place, len(times) - 1)]) - after_ms, False)
 
 
 def _sample(ends: _Ends, at_ms: int) -> None:
     """Add the present ends to the history and thin it: neighbours stay an eighth of their age apart."""
-    if ends.times and at_ms < ends.times[-1]:
+    times: list[int] = ends.times.tolist()
+    if times and at_ms < times[-1]:
         return
-    if ends.times and at_ms - ends.times[-1] < _SAMPLE_MS // 2:
-        ends.times[-1], ends.samples[-1] = at_ms, ends.end.copy()
+    if times and at_ms - times[-1] < _SAMPLE_MS // 2:
+        ends.times[-1], ends.samples[-1] = at_ms, ends.end
         return
-    ends.times.append(at_ms)
-    ends.samples.append(ends.end.copy())
+    times.append(at_ms)
     keep: list[int] = []
-    for i in range(len(ends.times)):
-        last = i == len(ends.times) - 1
-        spacing = max(_SAMPLE_MS, (at_ms - ends.times[i]) // _SAMPLE_SHARE)
-        gap_if_dropped = ends.times[i + 1] - ends.times[keep[-1]] if keep and not last else None
+    for i in range(len(times)):
+        last = i == len(times) - 1
+        spacing = max(_SAMPLE_MS, (at_ms - times[i]) // _SAMPLE_SHARE)
+        gap_if_dropped = times[i + 1] - times[keep[-1]] if keep and not last else None
         if gap_if_dropped is None or gap_if_dropped > spacing:
             keep.append(i)
-    keep = [i for i in keep if at_ms - ends.times[i] <= _OLDEST_SAMPLE_MS]
-    ends.times, ends.samples = [ends.times[i] for i in keep], [ends.samples[i] for i in keep]
+    keep = [i for i in keep if at_ms - times[i] <= _OLDEST_SAMPLE_MS]
+    ends.times = np.array([times[i] for i in keep], dtype=np.int64)
+    ends.samples = np.concatenate((ends.samples, ends.end[np.newaxis]))[keep]
 
 
 def _window(ring: _Group, now_ms: int, length_ms: int) -> LagWindow:
@@ -447,4 +454,8 @@ def _filled(size: int) -> Ints:
 
 
 def _grown(array: Ints, size: int) -> Ints:
-    return array if len(array) >= size else np.concatenate((array, _filled(size - len(array))))
+    """Return an array, or the rows of a table, with at least so many columns."""
+    missing = size - array.shape[-1]
+    if missing <= 0:
+        return array
+    return np.concatenate((array, np.full((*array.shape[:-1], missing), UNKNOWN, dtype=np.int64)), axis=-1)

@@ -271,8 +271,12 @@ def _watch(
 
 
 def _tick(inputs: _InputStatus, process: DiagnosisProcess, stop: threading.Event) -> None:
-    """Tell the diagnosis the time, in a thread of its own: it may answer late, and no query is to wait for it."""
-    while not stop.wait(_LOOK_SECONDS):
+    """Tell the diagnosis the time, in a thread of its own: it may answer late, and no query is to wait for it.
+
+    What follows from rows is published with the next tick, so one comes as soon as a batch was handed over.
+    """
+    while not stop.is_set():
+        process.await_rows(_LOOK_SECONDS)
         read_until_ms, caught_up = inputs.read()
         with suppress(DiagnosisError):
             # Its query notices the end of the process, says so, and starts it again.

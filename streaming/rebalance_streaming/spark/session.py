@@ -47,6 +47,9 @@ def session_options(config: StreamConfig) -> dict[str, str]:
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
         # An idle query reports this often that it looked and found nothing.
         "spark.sql.streaming.noDataProgressEventInterval": "1000",
+        # Spark sets it for some kinds of Python tasks only, and starts a parent of workers, with workers of its own,
+        # for each environment.
+        "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
         # One Kafka client per query and partition: with 50 partitions, two queries have more than Spark's 64, and each
         # batch would make and close most of them.

@@ -154,8 +154,9 @@ def poll_overrun_risk(look: Look) -> Iterator[Verdict]:
 
 
 def _may_be_late(look: Look, member: Member, limit: int) -> bool:
-    """Whether the commits remembered, however they lie, span as much as a risky gap."""
-    return look.history.progress.span_ms(member.partitions or {}) >= look.thresholds.poll_risk_warn * limit
+    """Whether there may be a risky gap between commits, whichever partitions of its topics are the member's."""
+    bound = look.history.progress.longest_gap_bound_ms(member.partitions or {})
+    return bound >= look.thresholds.poll_risk_warn * limit
 
 
 def longest_told_gap(look: Look, member: Member) -> float | None:

@@ -7,10 +7,12 @@ nothing is said: nobody knows then whether records wait.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from math import ceil
 from statistics import median
+
+import numpy as np
 
 from rebalance_contract import Member, Partitions, Rebalance, Subject
 from rebalance_contract.clients import COMMIT_RATE, COMMIT_TOTAL, CONSUMED_RATE, CONSUMED_TOTAL
@@ -19,7 +21,7 @@ from rebalance_streaming.detect.clients import ClientHistory, Sight
 from rebalance_streaming.detect.fingerprints import fingerprint
 from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.memory import Memory
-from rebalance_streaming.detect.progress import Position
+from rebalance_streaming.detect.progress import Flow, Position
 from rebalance_streaming.detect.rules.standing import client_of, positions_of
 from rebalance_streaming.detect.rules.unread import commit_only_group, empty_group_with_lag, orphan_partition
 from rebalance_streaming.detect.verdict import CERTAIN, STRONG, Verdict, subject_of
@@ -88,9 +90,12 @@ def _waiting(look: Look) -> Iterator[tuple[Member, list[Position]]]:
     Readers of committed records wait for a transaction as long as it is open.
     """
     progress, wait_ms = look.history.progress, look.thresholds.stalled_ms
+    next_ms = progress.next_to_fall_behind(look.now_ms - wait_ms)
+    if next_ms is not None:
+        look.deadline.note(next_ms + wait_ms)
     behind: dict[str, list[Position]] = {}
-    for each in progress.lagging():
-        if not _in_transaction(each) and (each.advanced_ms is None or look.lasted(each.advanced_ms, wait_ms)):
+    for each in progress.falls_behind(look.now_ms - wait_ms):
+        if not _in_transaction(each):
             behind.setdefault(each.topic, []).append(each)
     for member in look.members if behind else ():
         mine = member.partitions or {}
@@ -215,16 +220,6 @@ def _places(positions: Sequence[Position]) -> Partitions:
 
 
 # --- Advancing, but too slowly ---
-@dataclass(frozen=True, slots=True)
-class _Flow:
-    """Records per second into and out of a group's partitions, over the same stretch of time, and what waits."""
-
-    produced: float
-    consumed: float
-    lag: int
-    partitions: int
-
-
 def slow_consumer_group(look: Look) -> Iterator[Verdict]:
     """All partitions advance, but more is produced than consumed: not a rebalance's fault."""
     window, stable = look.thresholds.slow_ms, look.stable_since_ms()
@@ -246,48 +241,27 @@ def slow_consumer_group(look: Look) -> Iterator[Verdict]:
     )
 
 
-def _flow(look: Look) -> _Flow | None:
+def _flow(look: Look) -> Flow | None:
     """Return what flows; null while a partition with lag stands still, or where commits or ends are not known."""
-    produced = consumed = 0.0
-    lag = partitions = 0
-    if not look.history.progress.total_lag():
+    progress, wait_ms = look.history.progress, look.thresholds.stalled_ms
+    if not progress.total_lag() or any(progress.falls_behind(look.now_ms - wait_ms)):
         return None
-    for each in look.history.progress.positions():
-        if each.lag is None or each.committed_ms is None or each.committed is None:
-            return None
-        if each.lag and look.lasted(each.advanced_ms or 0, look.thresholds.stalled_ms):
-            return None
-        lag, partitions = lag + each.lag, partitions + 1
-        rates = _rates(look, each)
-        if rates is not None:
-            produced, consumed = produced + rates[0], consumed + rates[1]
-    return _Flow(produced, consumed, lag, partitions) if consumed else None
-
-
-def _rates(look: Look, position: Position) -> tuple[float, float] | None:
-    """Return records per second (produced, committed) of a partition between two of its commits."""
-    progress, place = look.history.progress, (position.topic, position.partition)
-    if position.committed is None or position.committed_ms is None:
-        return None
-    before = progress.committed_before(place, position.committed_ms - _RATE_MS)
-    if before is None:
-        return None
-    ends = progress.end_at(*place, before[0]), progress.end_at(*place, position.committed_ms)
-    if ends[0] is None or ends[1] is None:
-        return None
-    lasted = (position.committed_ms - before[0]) / 1000
-    return (ends[1] - ends[0]) / lasted, (position.committed - before[1]) / lasted
+    next_ms = progress.next_to_fall_behind(look.now_ms - wait_ms)
+    if next_ms is not None:
+        look.deadline.note(next_ms + wait_ms)
+    flow = progress.flow(_RATE_MS)
+    return flow if flow is not None and flow.consumed else None
 
 
 def partition_skew(look: Look) -> Iterator[Verdict]:
     """One partition gets most of the records: members added do not help."""
     if not look.is_settled or look.is_young or look.history.progress.ends_since() is None:
         return
-    lagging = list(look.history.progress.lagging())
-    total = sum(each.lag or 0 for each in lagging)
-    most = [each for each in lagging if (each.lag or 0) > look.thresholds.skew_share * total]
-    for each in most:
-        yield from _skew(look, each, total)
+    lags = dict(look.history.progress.lags())
+    total = sum(int(each[each > 0].sum()) for each in lags.values())
+    for topic, each in lags.items() if total else ():
+        for partition in np.flatnonzero(each > look.thresholds.skew_share * total).tolist():
+            yield from _skew(look, look.history.progress.position(topic, partition), total)
 
 
 def _skew(look: Look, position: Position, total: int) -> Iterator[Verdict]:
