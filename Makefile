@@ -9,6 +9,7 @@ WORKERS ?= 2
 # Markers of tests that need more than Python and a moment, and the files with others.
 COSTLY := spark or broker or e2e or slow or tools or processes or recordings or generated
 UNIT_FILES = $(sort $(shell grep -rLE --include='test_*.py' '^pytestmark = .*\.($(subst $() or ,|,$(COSTLY)))\b' tests))
+STREAMING_TESTS := $(addprefix tests/,$(addsuffix /%,wire groups activity detect engine diagnosis following streaming spark))
 # Without its cache pytest rewrites the assertions of every file anew in every process.
 unexport PYTHONDONTWRITEBYTECODE
 DURATION ?=
@@ -18,7 +19,7 @@ MINUTES ?= 30
 SEED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all faults fuzz lint format type unit component-test spark-test broker-test e2e bench docs lock release clean
+.PHONY: help setup demo test test-all faults fuzz lint format type unit unit-streaming unit-others component-test spark-test broker-test e2e bench docs lock release clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,7 +70,14 @@ type: setup ## mypy --strict
 	$(BIN)/mypy
 
 unit: setup ## Tests of the code alone (seconds): nothing but Python is needed
-	$(PYTEST) -m "not ($(COSTLY))" $(UNIT_FILES)
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync --keep-going unit-streaming unit-others
+
+# Two runs of about the same length, each of which collects its own part only: workers of xdist would each collect all, and
+# what they tell each other of thousands of tests takes as long as half of the tests.
+unit-streaming: UNIT_PART = $(filter $(STREAMING_TESTS),$(UNIT_FILES))
+unit-others: UNIT_PART = $(filter-out $(STREAMING_TESTS),$(UNIT_FILES))
+unit-streaming unit-others: setup
+	$(BIN)/python -m pytest -q -m "not ($(COSTLY))" $(UNIT_PART)
 
 component-test: setup tools ## Recordings, generated input, other processes, Prometheus, Chromium: all the rest without a JVM
 	$(PYTEST) -m "($(COSTLY)) and not (spark or broker or e2e or slow)"

@@ -1,5 +1,6 @@
 """The real broker that tests share, the factory for those they may break, and what a unit test must not do."""
 
+import gc
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -22,6 +23,14 @@ _STARTING = ("e2e", "broker", "spark", "tools", "processes")
 # How long an example takes says something of the machine and its load; what hangs meets the tests' time-out.
 settings.register_profile("here", deadline=None)
 settings.load_profile("here")
+
+# Tests make millions of objects that live for a moment: to look for cycles after every 700 takes a tenth of the time.
+gc.set_threshold(50_000)
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass over what was imported and collected, which lives to the end."""
+    gc.freeze()
 
 
 @pytest.hookimpl(trylast=True)
@@ -51,6 +60,9 @@ sys.addaudithook(_refuse_processes)
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Hold a test to what its markers say, with the fixtures that are set up for it."""
+    fed = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
+    if fed and not any(item.get_closest_marker(name) for name in ("generated", "recordings")):
+        pytest.fail("what Hypothesis feeds is marked as generated or recordings: make unit is without it")
     global _may_start  # noqa: PLW0603  an audit hook has no other way to learn which test runs
     _may_start = any(item.get_closest_marker(name) for name in _STARTING)
 

@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, fields
+from functools import cache
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -79,7 +80,8 @@ only look like, is told in [diagnoses.md](diagnoses.md). `[[detect.overrides]]` 
 _COMMENT, _FIELD = re.compile(r"^    #: ?(.*)$"), re.compile(r"^    (\w+): ")
 
 
-def described(component: type[Any]) -> dict[str, str]:
+@cache
+def described(component: type[Any]) -> Mapping[str, str]:
     """Return what the comment above each field of a dataclass of settings says, without those that have none."""
     found: dict[str, str] = {}
     lines: list[str] = []
