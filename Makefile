@@ -6,9 +6,14 @@ STAMP := $(VENV)/.installed
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Tests run in so many processes, a file in one of them: most of the long ones wait for sessions to expire. 0: in this one.
 WORKERS ?= 2
-# Markers of tests that need more than Python and a moment, and the files with others.
-COSTLY := spark or broker or e2e or slow or tools or processes or recordings or generated
-UNIT_FILES = $(sort $(shell grep -rLE --include='test_*.py' '^pytestmark = .*\.($(subst $() or ,|,$(COSTLY)))\b' tests))
+# Markers of tests that start JVMs, of all that need more than Python and a moment, and the files with each: whatever is not
+# run need not be collected.
+JVM := spark or broker or e2e
+COSTLY := $(JVM) or slow or tools or processes or recordings or generated
+TEST_FILES = $(sort $(shell grep -r$(2)E --include='test_*.py' '$(3)\.($(subst $() or ,|,$(1)))\b' tests))
+JVM_FILES = $(call TEST_FILES,$(JVM),l,mark)
+COMPONENT_FILES = $(call TEST_FILES,$(COSTLY),l,mark)
+UNIT_FILES = $(call TEST_FILES,$(COSTLY),L,^pytestmark = .*)
 STREAMING_TESTS := $(addprefix tests/,$(addsuffix /%,wire groups activity detect engine diagnosis following streaming spark))
 # Without its cache pytest rewrites the assertions of every file anew in every process.
 unexport PYTHONDONTWRITEBYTECODE
@@ -19,7 +24,7 @@ MINUTES ?= 30
 SEED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all faults fuzz lint format type unit unit-streaming unit-others component-test spark-test broker-test e2e bench docs lock release clean
+.PHONY: help setup demo test test-all faults fuzz lint format type unit unit-streaming unit-others component-test jvm-test spark-test broker-test e2e bench docs lock release clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,8 +48,10 @@ tools: # What tests start: a JVM, Prometheus, Alertmanager, Chromium, openssl
 demo: setup jdk ## Start a real Kafka, the monitor and a sick consumer; DURATION=60 ends by itself; STORY=a to e plays an incident
 	$(BIN)/rebalance-monitor demo $(if $(DURATION),--duration $(DURATION)) $(if $(STORY),--story $(STORY))
 
-test: tools lint type ## Everything CI runs: lint, types, unit, Spark, real broker and end-to-end tests
-	$(PYTEST) -m "not slow" --durations=15
+# Tests that start JVMs wait for much: sessions that expire, rounds of probes, pages. What only takes the processor runs
+# beside them, at a lower priority.
+test: tools ## Everything CI runs: lint, types, unit, Spark, real broker and end-to-end tests
+	@$(BIN)/python .ci/beside.py "$(MAKE) jvm-test" "$(MAKE) lint" "$(MAKE) type" "$(MAKE) unit" "$(MAKE) component-test"
 
 test-all: WORKERS = 0
 test-all: tools lint type ## The same plus the slow matrices; writes docs/accuracy*.md
@@ -80,7 +87,10 @@ unit-streaming unit-others: setup
 	$(BIN)/python -m pytest -q -m "not ($(COSTLY))" $(UNIT_PART)
 
 component-test: setup tools ## Recordings, generated input, other processes, Prometheus, Chromium: all the rest without a JVM
-	$(PYTEST) -m "($(COSTLY)) and not (spark or broker or e2e or slow)"
+	$(PYTEST) -m "($(COSTLY)) and not ($(JVM) or slow)" --durations=10 $(COMPONENT_FILES)
+
+jvm-test: setup tools ## Spark, real broker and end-to-end tests
+	$(PYTEST) -m "($(JVM)) and not slow" --durations=25 $(JVM_FILES)
 
 spark-test: setup tools ## Tests with a local Spark session
 	$(PYTEST) -m "spark and not broker and not e2e and not slow"
