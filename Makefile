@@ -49,7 +49,7 @@ demo: setup jdk ## Start a real Kafka, the monitor and a sick consumer; DURATION
 	$(BIN)/rebalance-monitor demo $(if $(DURATION),--duration $(DURATION)) $(if $(STORY),--story $(STORY))
 
 # Tests that start JVMs wait for much: sessions that expire, rounds of probes, pages. What only takes the processor runs
-# beside them, at a lower priority.
+# beside them, at a lower priority; its time-outs are longer, for it may get little of the processor for minutes.
 test: tools ## Everything CI runs: lint, types, unit, Spark, real broker and end-to-end tests
 	@$(BIN)/python .ci/beside.py "$(MAKE) jvm-test" "$(MAKE) lint" "$(MAKE) type" "$(MAKE) unit" "$(MAKE) component-test"
 
@@ -84,10 +84,10 @@ unit: setup ## Tests of the code alone (seconds): nothing but Python is needed
 unit-streaming: UNIT_PART = $(filter $(STREAMING_TESTS),$(UNIT_FILES))
 unit-others: UNIT_PART = $(filter-out $(STREAMING_TESTS),$(UNIT_FILES))
 unit-streaming unit-others: setup
-	$(BIN)/python -m pytest -q -m "not ($(COSTLY))" $(UNIT_PART)
+	$(BIN)/python -m pytest -q -m "not ($(COSTLY))" --timeout=1800 $(UNIT_PART)
 
 component-test: setup tools ## Recordings, generated input, other processes, Prometheus, Chromium: all the rest without a JVM
-	$(PYTEST) -m "($(COSTLY)) and not ($(JVM) or slow)" --durations=10 $(COMPONENT_FILES)
+	$(PYTEST) -m "($(COSTLY)) and not ($(JVM) or slow)" --timeout=1800 --durations=10 $(COMPONENT_FILES)
 
 jvm-test: setup tools ## Spark, real broker and end-to-end tests
 	$(PYTEST) -m "($(JVM)) and not slow" --durations=25 $(JVM_FILES)

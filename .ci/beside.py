@@ -41,7 +41,7 @@ class Others:
             if self._ended.is_set():
                 return
             self._running = subprocess.Popen(
-                ["nice", "-n", "10", "sh", "-c", command],
+                ["nice", "-n", "5", "sh", "-c", command],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
