@@ -6,9 +6,15 @@ STAMP := $(VENV)/.installed
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Tests run in so many processes, a file in one of them: most of the long ones wait for sessions to expire. 0: in this one.
 WORKERS ?= 2
-# Markers of tests that need more than Python and a moment, and the files with others.
-COSTLY := spark or broker or e2e or slow or tools or processes or recordings or generated
-UNIT_FILES = $(sort $(shell grep -rLE --include='test_*.py' '^pytestmark = .*\.($(subst $() or ,|,$(COSTLY)))\b' tests))
+# Markers of tests that start JVMs, of all that need more than Python and a moment, and the files with each: whatever is not
+# run need not be collected.
+JVM := spark or broker or e2e
+COSTLY := $(JVM) or slow or tools or processes or recordings or generated
+TEST_FILES = $(sort $(shell grep -r$(2)E --include='test_*.py' '$(3)\.($(subst $() or ,|,$(1)))\b' tests))
+JVM_FILES = $(call TEST_FILES,$(JVM),l,mark)
+COMPONENT_FILES = $(call TEST_FILES,$(COSTLY),l,mark)
+UNIT_FILES = $(call TEST_FILES,$(COSTLY),L,^pytestmark = .*)
+STREAMING_TESTS := $(addprefix tests/,$(addsuffix /%,wire groups activity detect engine diagnosis following streaming spark))
 # Without its cache pytest rewrites the assertions of every file anew in every process.
 unexport PYTHONDONTWRITEBYTECODE
 DURATION ?=
@@ -19,7 +25,7 @@ MINUTES ?= 30
 SEED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all accuracy faults fuzz lint format type unit component-test spark-test broker-test e2e bench docs lock release clean
+.PHONY: help setup demo test test-all accuracy faults fuzz lint format type unit unit-streaming unit-others component-test jvm-test spark-test broker-test e2e bench docs lock release clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,8 +49,10 @@ tools: # What tests start: a JVM, Prometheus, Alertmanager, Chromium, openssl
 demo: setup jdk ## Start a real Kafka, the monitor and a sick consumer; DURATION=60 ends by itself; STORY=a to e plays an incident
 	$(BIN)/rebalance-monitor demo $(if $(DURATION),--duration $(DURATION)) $(if $(STORY),--story $(STORY))
 
-test: tools lint type ## Everything CI runs: lint, types, unit, Spark, real broker and end-to-end tests
-	$(PYTEST) -m "not slow" --durations=15
+# Tests that start JVMs wait for much: sessions that expire, rounds of probes, pages. What only takes the processor runs
+# beside them, at a lower priority; its time-outs are longer, for it may get little of the processor for minutes.
+test: tools ## Everything CI runs: lint, types, unit, Spark, real broker and end-to-end tests
+	@$(BIN)/python .ci/beside.py "$(MAKE) jvm-test" "$(MAKE) lint" "$(MAKE) type" "$(MAKE) unit" "$(MAKE) component-test"
 
 test-all: WORKERS = 0
 test-all: tools lint type ## The same plus the slow matrices; writes docs/accuracy.md
@@ -76,10 +84,20 @@ type: setup ## mypy --strict
 	$(BIN)/mypy
 
 unit: setup ## Tests of the code alone (seconds): nothing but Python is needed
-	$(PYTEST) -m "not ($(COSTLY))" $(UNIT_FILES)
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync --keep-going unit-streaming unit-others
+
+# Two runs of about the same length, each of which collects its own part only: workers of xdist would each collect all, and
+# what they tell each other of thousands of tests takes as long as half of the tests.
+unit-streaming: UNIT_PART = $(filter $(STREAMING_TESTS),$(UNIT_FILES))
+unit-others: UNIT_PART = $(filter-out $(STREAMING_TESTS),$(UNIT_FILES))
+unit-streaming unit-others: setup
+	$(BIN)/python -m pytest -q -m "not ($(COSTLY))" --timeout=1800 $(UNIT_PART)
 
 component-test: setup tools ## Recordings, generated input, other processes, Prometheus, Chromium: all the rest without a JVM
-	$(PYTEST) -m "($(COSTLY)) and not (spark or broker or e2e or slow)"
+	$(PYTEST) -m "($(COSTLY)) and not ($(JVM) or slow)" --timeout=1800 --durations=10 $(COMPONENT_FILES)
+
+jvm-test: setup tools ## Spark, real broker and end-to-end tests
+	$(PYTEST) -m "($(JVM)) and not slow" --durations=25 $(JVM_FILES)
 
 spark-test: setup tools ## Tests with a local Spark session
 	$(PYTEST) -m "spark and not broker and not e2e and not slow"

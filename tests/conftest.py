@@ -1,5 +1,6 @@
 """The real broker that tests share, the factory for those they may break, and what a unit test must not do."""
 
+import gc
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -8,11 +9,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from rebalance_deploy.embedded.kafka import DEFAULT_VERSION, EmbeddedKafka
+from rebalance_deploy.embedded.kafka import DEFAULT_VERSION, VERSIONS, EmbeddedKafka
 
 MakeBroker = Callable[..., EmbeddedKafka]
 
-pytest_plugins = ["faults.reporting"]
+pytest_plugins = ["faults.reporting", "time_by_kind"]
 
 #: Markers of the tests that take longest, longest first.
 _LONG = ("e2e", "broker", "spark")
@@ -22,6 +23,20 @@ _STARTING = ("e2e", "broker", "spark", "tools", "processes")
 # How long an example takes says something of the machine and its load; what hangs meets the tests' time-out.
 settings.register_profile("here", deadline=None)
 settings.load_profile("here")
+
+# Tests make millions of objects that live for a moment: to look for cycles after every 700 takes a tenth of the time.
+_USUAL = gc.get_threshold()
+gc.set_threshold(50_000)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Let the garbage collector pass over what was imported and collected, which lives to the end.
+
+    Clients of brokers leave sockets to the collector. Those should go in the test that left them, not in a later one.
+    """
+    gc.freeze()
+    if any(item.get_closest_marker(name) for item in session.items for name in _LONG):
+        gc.set_threshold(*_USUAL)
 
 
 @pytest.hookimpl(trylast=True)
@@ -51,6 +66,9 @@ sys.addaudithook(_refuse_processes)
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Hold a test to what its markers say, with the fixtures that are set up for it."""
+    fed = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
+    if fed and not any(item.get_closest_marker(name) for name in ("generated", "recordings")):
+        pytest.fail("what Hypothesis feeds is marked as generated or recordings: make unit is without it")
     global _may_start  # noqa: PLW0603  an audit hook has no other way to learn which test runs
     _may_start = any(item.get_closest_marker(name) for name in _STARTING)
 
@@ -67,6 +85,21 @@ def broker() -> Iterator[EmbeddedKafka]:
     """One running broker for the whole run: use topics and groups of your own, leave its process and log intact."""
     with EmbeddedKafka() as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def older_broker() -> Iterator[EmbeddedKafka]:
+    """The same of the other version of Kafka, for the tests of a file: few files need it."""
+    (version,) = set(VERSIONS) - {DEFAULT_VERSION}
+    with EmbeddedKafka(kafka_version=version) as running:
+        yield running
+
+
+@pytest.fixture(params=VERSIONS)
+def any_broker(request: pytest.FixtureRequest) -> EmbeddedKafka:
+    """Each of the two shared brokers in turn."""
+    found: EmbeddedKafka = request.getfixturevalue("broker" if request.param == DEFAULT_VERSION else "older_broker")
+    return found
 
 
 @pytest.fixture

@@ -94,15 +94,20 @@ def described(component: type[Any]) -> dict[str, str]:
 def render() -> str:
     """Return the page."""
     shared: dict[str, tuple[type[Any], Field[Any]]] = {}
+    texts = {component: described(component) for component in SECTIONS.values()}
     for component in SECTIONS.values():
         for each in _settings(component):
             shared.setdefault(each.name, (component, each))
+
+    def row(component: type[Any], each: Field[Any]) -> str:
+        return _row(component, each, texts[component][each.name])
+
     parts = [_INTRODUCTION, _SHARED, _HEADER]
-    parts += [_row(*shared[name]) for name in sorted(SHARED & shared.keys() - {KAFKA})]
+    parts += [row(*shared[name]) for name in sorted(SHARED & shared.keys() - {KAFKA})]
     parts += [_KAFKA]
     for section, component in SECTIONS.items():
         parts += [f"\n## [{section}]\n\n{_OF[section]}\n\n", _HEADER]
-        parts += [_row(component, each) for each in _settings(component) if each.name not in SHARED]
+        parts += [row(component, each) for each in _settings(component) if each.name not in SHARED]
     defaults = Thresholds()
     parts += [_THRESHOLDS]
     parts += [
@@ -121,9 +126,9 @@ def _settings(component: type[Any]) -> Iterator[Field[Any]]:
     return (each for each in fields(component) if hints[each.name] is not Thresholds)
 
 
-def _row(component: type[Any], each: Field[Any]) -> str:
-    text = described(component)[each.name].replace("|", "\\|")
-    return f"| `{each.name}` | {_type_name(get_type_hints(component)[each.name])} | {_default(each)} | {text} |\n"
+def _row(component: type[Any], each: Field[Any], text: str) -> str:
+    kind = _type_name(get_type_hints(component)[each.name])
+    return "| `{}` | {} | {} | {} |\n".format(each.name, kind, _default(each), text.replace("|", "\\|"))
 
 
 def _type_name(hint: Any) -> str:

@@ -9,18 +9,12 @@ from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, Resou
 
 from making_topics import create_topic
 from rebalance_contract import topics
-from rebalance_deploy.embedded.kafka import VERSIONS, EmbeddedKafka
+from rebalance_deploy.embedded.kafka import EmbeddedKafka
 from waiting import wait_for
 
 pytestmark = pytest.mark.broker
 
 BOMB_BYTES = 64 << 20
-
-
-@pytest.fixture(params=VERSIONS)
-def any_broker(request, make_broker) -> EmbeddedKafka:
-    """A broker of each supported version."""
-    return make_broker(kafka_version=request.param)
 
 
 def create(broker: EmbeddedKafka, settings: dict[str, str]) -> str:

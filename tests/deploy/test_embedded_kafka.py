@@ -164,16 +164,18 @@ def test_broker_serves_and_stops(make_broker: MakeBroker, version: str) -> None:
 
 
 @pytest.mark.broker
-def test_killed_broker_starts_again_with_its_data(make_broker: MakeBroker) -> None:
-    """A crash of the broker, unclean shutdown included, loses neither port nor acknowledged records."""
-    broker = make_broker(**SHORT_SESSION)
-    address = broker.bootstrap
-    create_topic(address, "kept")
-    write(address, "kept", b"before")
-    broker.kill()
-    assert not broker.is_running
-    broker.start()
-    assert (broker.bootstrap, read_first(address, "kept")) == (address, b"before")
+def test_data_outlive_a_crash_and_the_broker(tmp_path: Path) -> None:
+    """A crash, unclean shutdown included, loses neither port nor acknowledged records; a given directory is kept."""
+    with EmbeddedKafka(tmp_path / "kafka", config=SHORT_SESSION) as broker:
+        address = broker.bootstrap
+        create_topic(address, "kept")
+        write(address, "kept", b"before")
+        broker.kill()
+        assert not broker.is_running
+        broker.start()
+        assert (broker.bootstrap, read_first(address, "kept")) == (address, b"before")
+    with EmbeddedKafka(tmp_path / "kafka") as again:
+        assert read_first(again.bootstrap, "kept") == b"before"
 
 
 @pytest.mark.broker
@@ -194,16 +196,6 @@ def test_settings_reach_the_broker(make_broker: MakeBroker) -> None:
         consumer.close()
     assert len(client.list_topics(timeout=20).topics["__consumer_offsets"].partitions) == 3
     assert client.list_topics(topic="misspelt", timeout=20).topics["misspelt"].error is not None
-
-
-@pytest.mark.broker
-def test_given_directory_is_kept(tmp_path: Path) -> None:
-    """A directory the caller names outlives the broker and serves the next one."""
-    with EmbeddedKafka(tmp_path / "kafka") as broker:
-        create_topic(broker.bootstrap, "kept")
-        write(broker.bootstrap, "kept", b"before")
-    with EmbeddedKafka(tmp_path / "kafka") as again:
-        assert read_first(again.bootstrap, "kept") == b"before"
 
 
 @pytest.mark.broker
@@ -259,11 +251,11 @@ def admin_of(cluster: EmbeddedKafka) -> AdminClient:
     return AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0, "error_cb": lambda _: None})
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[EmbeddedKafka]:
-    """Two brokers that replicate the offsets topic."""
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
+    """Two brokers that replicate the offsets topic; each test leaves both running."""
     config = {"offsets.topic.replication.factor": "2", "offsets.topic.num.partitions": "2"}
-    with EmbeddedKafka(tmp_path, brokers=2, config=config) as running:
+    with EmbeddedKafka(tmp_path_factory.mktemp("cluster"), brokers=2, config=config) as running:
         yield running
 
 

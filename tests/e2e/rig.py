@@ -32,16 +32,33 @@ DEADLINE_SECONDS = 180.0
 READY_SECONDS = 300.0
 OFFSETS_TOPIC = "__consumer_offsets"
 
+#: What a container is told of services whose names begin as the monitor's own settings do.
+KUBERNETES = {
+    "REBALANCE_MONITOR_KAFKA_SERVICE_HOST": "10.0.0.1",
+    "REBALANCE_MONITOR_KAFKA_SERVICE_PORT": "9092",
+    "REBALANCE_MONITOR_KAFKA_SERVICE_PORT_TCP_CLIENT": "9092",
+    "REBALANCE_MONITOR_KAFKA_PORT": "tcp://10.0.0.1:9092",
+    "REBALANCE_MONITOR_KAFKA_PORT_9092_TCP": "tcp://10.0.0.1:9092",
+    "REBALANCE_MONITOR_KAFKA_PORT_9092_TCP_PROTO": "tcp",
+    "REBALANCE_MONITOR_KAFKA_PORT_9092_TCP_PORT": "9092",
+    "REBALANCE_MONITOR_KAFKA_PORT_9092_TCP_ADDR": "10.0.0.1",
+    "REBALANCE_MONITOR_SERVICE_HOST": "10.0.0.2",
+    "REBALANCE_MONITOR_SERVICE_PORT": "9308",
+    "REBALANCE_MONITOR_PORT": "tcp://10.0.0.2:9308",
+    "REBALANCE_MONITOR_EXPORT_SERVICE_HOST": "10.0.0.3",
+    "REBALANCE_MONITOR_EXPORT_PORT": "tcp://10.0.0.3:9308",
+}
+
 #: Labels of a record count: query, type, version, outcome.
 RecordKind = tuple[str, str, str, str]
 
 
 @dataclass
-class Rig:
-    """A broker, the monitor watching it, and clients that can be started and stopped at will."""
+class Watched:
+    """A broker that a monitor watches, where its exporter serves, and clients to start and stop at will."""
 
     broker: EmbeddedKafka
-    monitor: local.Monitor
+    url: str
     directory: Path
     clients: dict[str, ChildProcess] = field(default_factory=dict)
 
@@ -89,7 +106,7 @@ class Rig:
 
     def counts(self) -> dict[str, Counted]:
         """Return what /metrics says."""
-        return read_counts(self.monitor.url)
+        return read_counts(self.url)
 
     def await_counts(self) -> dict[str, Counted]:
         """Wait until /metrics agrees with the broker's log, and return what both say."""
@@ -102,7 +119,7 @@ class Rig:
     def record_totals(self) -> Counter[RecordKind]:
         """Return the monitor's own count of records by kind."""
         found: Counter[RecordKind] = Counter()
-        for name, labels, value in samples(self.monitor.url):
+        for name, labels, value in samples(self.url):
             if name == "kafka_rebalance_monitor_records_total":
                 found[labels["query"], labels["type"], labels["version"], labels["outcome"]] += int(value)
         return found
@@ -114,6 +131,13 @@ class Rig:
         for client in self.clients.values():
             client.terminate(15)
         self.clients.clear()
+
+
+@dataclass
+class Rig(Watched):
+    """The same, with the monitor's processes at hand."""
+
+    monitor: local.Monitor = field(kw_only=True)
 
 
 def family(ancestor: int) -> list[int]:
@@ -204,6 +228,6 @@ def running_rig(
         sources = local.loopback_sources(broker.bootstrap, directory, *flags)
         monitor = stack.enter_context(local.Monitor(sources, directory))
         monitor.wait_until_ready(threading.Event(), print, timeout_seconds=READY_SECONDS)
-        rig = Rig(broker, monitor, directory)
+        rig = Rig(broker, monitor.url, directory, monitor=monitor)
         stack.callback(rig.close)
         yield rig

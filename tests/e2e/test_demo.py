@@ -1,25 +1,29 @@
-"""`rebalance-monitor demo`, as a person starts it: what it says, what it serves, and that it counted everything."""
+"""`rebalance-monitor demo`, as a person starts it: what it says and serves, whom it wakes, and that it counted all."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from e2e.demos import demo
 from e2e.pages import page
+from e2e.paging import DOWN, FINDING, WATCHDOG, alerts, heard, hold_page_is_whole, paged
 from exporters.tables import every_metric
-from prometheus.rig import run_tool
+from prometheus.rig import Inbox, run_tool
+from rebalance_deploy.demo.workload import SICK
 from waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 _READY = re.compile(r"the monitor is ready: (http://\S+)/metrics")
-#: Long enough for a diagnosis, which comes 20 s after a rebalance that the sick consumer caused, every 12 s.
-_SECONDS = 100
+#: Long enough for a diagnosis, which comes 20 s after a rebalance that the sick consumer caused, every 12 s, and for
+#: what Prometheus and Alertmanager make of it.
+_SECONDS = 120
 
 
 def url_of(log: Path) -> str:
@@ -28,29 +32,44 @@ def url_of(log: Path) -> str:
     return "" if match is None else match[1]
 
 
-def test_the_demo_shows_every_metric_and_counts_every_rebalance(tmp_path: Path) -> None:
-    """Exit code 0, the sick consumer explained, every metric of the table on /metrics, nothing for promtool to mend."""
+def test_the_demo_shows_every_metric_tells_of_its_sick_consumer_and_counts_every_rebalance(tmp_path: Path) -> None:
+    """Exit code 0, the sick consumer explained, every metric of the table on /metrics, nothing for promtool to mend.
+
+    A Prometheus and an Alertmanager that watch it tell of the sick consumer, with cause, impact, what to do and links;
+    once the demo is over they tell of their blindness only.
+    """
     log, text = tmp_path / "demo.log", ""
     with demo(log, "--duration", str(_SECONDS)) as running:
         url = wait_for(lambda: url_of(log), log.read_text, 240)
-        wait_for(lambda: "client processes started" in log.read_text(), log.read_text, 120)
-        missing = {metric.family_name for metric in every_metric()}
+        with paged(tmp_path, url) as (inbox, pager_url):
+            wait_for(lambda: "client processes started" in log.read_text(), log.read_text, 120)
+            missing = {metric.family_name for metric in every_metric()}
 
-        def all_there() -> bool:
-            nonlocal text
-            text = page(f"{url}/metrics")
-            # A family without a sample is a heading only.
-            missing.difference_update(each.name for each in text_string_to_metric_families(text + "\n") if each.samples)
-            return not missing
+            def all_there() -> bool:
+                nonlocal text
+                text = page(f"{url}/metrics")
+                found = text_string_to_metric_families(text + "\n")
+                # A family without a sample is a heading only.
+                missing.difference_update(each.name for each in found if each.samples)
+                return not missing
 
-        wait_for(all_there, lambda: f"{sorted(missing)} on /metrics", _SECONDS)
-        checked = check_metrics(text + "\n")
-        assert running.wait(300) == 0, log.read_text()
+            wait_for(all_there, lambda: f"{sorted(missing)} on /metrics", _SECONDS)
+            checked = check_metrics(text + "\n")
+            told = wait_for(lambda: told_of(inbox, SICK.group), lambda: inbox.bodies("/alerts"), _SECONDS)
+            assert running.wait(300) == 0, log.read_text()
+            wait_for(lambda: alerts(inbox, DOWN), "somebody to be told of the blindness", 60)
+            wait_for(lambda: heard(pager_url) == {DOWN, WATCHDOG}, lambda: heard(pager_url), 60)
     said = log.read_text()
     assert re.search(r"FIRING (ticket|page): poll_overrun", said)
     assert (count := re.search(r"counted (\d+) of (\d+) rebalances", said))
     assert count[1] == count[2]
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
+    hold_page_is_whole(told[0], url, SICK.group)
+
+
+def told_of(inbox: Inbox, group: str) -> list[dict[str, Any]]:
+    """Return what was sent about findings of a group."""
+    return [each for each in alerts(inbox, FINDING) if each["labels"].get("group") == group]
 
 
 def check_metrics(text: str) -> subprocess.CompletedProcess[str]:

@@ -11,7 +11,8 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from e2e.replaying import assert_replay_agrees
-from e2e.rig import OFFSETS_TOPIC, Rig, count_log, family, read_topic, running_rig
+from e2e.rig import KUBERNETES, OFFSETS_TOPIC, Rig, count_log, family, read_topic, running_rig
+from faults.observing import restarts, worker_of
 from rebalance_deploy.demo.workload import ConsumerSpec
 from rebalance_streaming.wire.decode import DecodedKey, decode_key
 from waiting import wait_for
@@ -27,8 +28,10 @@ def spec(group: str, name: str, library: str = "confluent-kafka", **settings: st
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
-    """A throw-away broker and a monitor of its own."""
+def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
+    """A throw-away broker and a monitor of its own, which is told of services as a container of Kubernetes is."""
+    for name, value in KUBERNETES.items():
+        monkeypatch.setenv(name, value)
     with running_rig(tmp_path) as running:
         yield running
 
@@ -98,8 +101,18 @@ def send(pids: Iterable[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
+def rebalance_while_a_worker_is_killed(rig: Rig, group: str) -> None:
+    """Kill one of Spark's Python workers: whatever it was doing, its task is tried again, and no query ends."""
+    before, member = restarts(rig), spec(group, "w")
+    rig.start(member)
+    send([worker_of(rig)], signal.SIGKILL)
+    rig.leave(member)
+    rig.await_counts()
+    assert restarts(rig) == before
+
+
 def test_every_rebalance_is_counted_once_whatever_happens_to_the_stream(rig: Rig):
-    """At least 20 rebalances in 6 groups, several in one batch, the stream killed in the middle: the totals are exact.
+    """At least 20 rebalances in 7 groups, several in one batch, the stream killed in the middle: the totals are exact.
 
     Afterwards a stop in order ends with exit code 0 and a new start changes nothing, every record of the log was
     counted once, and neither the broker nor the log knows of a group that is the monitor's own.
@@ -107,6 +120,7 @@ def test_every_rebalance_is_counted_once_whatever_happens_to_the_stream(rig: Rig
     join_leave_and_kill(rig, "classic-rdk", "confluent-kafka")
     join_leave_and_kill(rig, "classic-python", "kafka-python")
     restart_static(rig, "static")
+    rebalance_while_a_worker_is_killed(rig, "worker-killed")
     rebalance_while_the_stream_is_stopped(rig, "one-batch")
     before = rig.await_counts()
 

@@ -78,6 +78,7 @@ def test_what_an_earlier_run_knew_goes_on():
     assert lag_around(REBALANCE, [(REBALANCE.started_before_ms - 1, 7), (DONE_MS, 8)], None, known) == known
 
 
+@pytest.mark.generated
 @given(
     before=st.integers(0, 100),
     lags=st.lists(st.tuples(st.integers(-5_000, 60_000), st.integers(0, 200)), min_size=1, max_size=12),

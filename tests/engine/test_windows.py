@@ -1,5 +1,6 @@
 """When the rows of a group's windows are due."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +27,7 @@ def counted(panes: list[int], now_ms: int, length_ms: int) -> int:
     return sum(pane > now_ms - length_ms for pane in panes)
 
 
+@pytest.mark.generated
 @given(st.lists(st.integers(-90, 0), max_size=90))
 def test_the_last_row_is_never_much_out_of_date(numbers: list[int]):
     """By a pane in the shortest window, by a minute in the others."""

@@ -55,7 +55,7 @@ def test_a_tail_that_an_election_cut_is_told_and_later_rebalances_count(cluster:
         sources = local.loopback_sources(cluster.bootstrap, tmp_path, *flags)
         monitor = stack.enter_context(local.Monitor(sources, tmp_path))
         monitor.wait_until_ready(threading.Event(), print, timeout_seconds=READY_SECONDS)
-        log = WrittenLog(cluster.bootstrap, Rig(cluster, monitor, tmp_path), partitions=1)
+        log = WrittenLog(cluster.bootstrap, Rig(cluster, monitor.url, tmp_path, monitor=monitor), partitions=1)
         log.write_generations("lasting", 5)
         log.await_generations("lasting")
 

@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from e2e.replaying import assert_facts_and_causes_agree
-from e2e.rig import DEADLINE_SECONDS, OFFSETS_TOPIC, READY_SECONDS, Rig, count_log, running_rig
+from e2e.rig import DEADLINE_SECONDS, KUBERNETES, OFFSETS_TOPIC, READY_SECONDS, Rig, count_log, running_rig
 from faults.churn import churning, groups_of, is_calm
 from faults.observing import (
     CONFIG,
@@ -43,22 +43,6 @@ from waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3_600)]
 
-#: What a container is told of services whose names begin as the monitor's own settings do.
-KUBERNETES = {
-    "REBALANCE_MONITOR_KAFKA_SERVICE_HOST": "10.0.0.1",
-    "REBALANCE_MONITOR_KAFKA_SERVICE_PORT": "9092",
-    "REBALANCE_MONITOR_KAFKA_SERVICE_PORT_TCP_CLIENT": "9092",
-    "REBALANCE_MONITOR_KAFKA_PORT": "tcp://10.0.0.1:9092",
-    "REBALANCE_MONITOR_KAFKA_PORT_9092_TCP": "tcp://10.0.0.1:9092",
-    "REBALANCE_MONITOR_KAFKA_PORT_9092_TCP_PROTO": "tcp",
-    "REBALANCE_MONITOR_KAFKA_PORT_9092_TCP_PORT": "9092",
-    "REBALANCE_MONITOR_KAFKA_PORT_9092_TCP_ADDR": "10.0.0.1",
-    "REBALANCE_MONITOR_SERVICE_HOST": "10.0.0.2",
-    "REBALANCE_MONITOR_SERVICE_PORT": "9308",
-    "REBALANCE_MONITOR_PORT": "tcp://10.0.0.2:9308",
-    "REBALANCE_MONITOR_EXPORT_SERVICE_HOST": "10.0.0.3",
-    "REBALANCE_MONITOR_EXPORT_PORT": "tcp://10.0.0.3:9308",
-}
 _FIRST_OUTPUT_SECONDS, _STOP_SECONDS = 30.0, 45.0
 #: Within these the moment of a kill is chosen: some batches, and a start of the stream.
 _SOME_BATCHES_SECONDS, _START_SECONDS = 3.0, 15.0
@@ -160,7 +144,7 @@ def test_a_driver_that_is_killed_loses_nothing(rig: Rig, rounds: int, figures: F
     rig.monitor.check()
 
 
-@pytest.mark.faults(2, fast=4, full=20)
+@pytest.mark.faults(2, fast=0, full=20)
 def test_python_workers_that_are_killed_cost_no_count(rig: Rig, rounds: int):
     """Whatever a worker was doing, its task is tried again: no query ends, no rebalance and no record is lost.
 
@@ -217,6 +201,7 @@ def await_first_row(rig: Rig, topic: str) -> None:
     consumer.close()
 
 
+@pytest.mark.slow
 def test_a_diagnosis_that_is_killed_comes_back_alone(rig: Rig):
     """Membership and activity go on meanwhile; findings that were open are open again, under their ids."""
     rig.start(spec("judged", "a"))
@@ -330,7 +315,7 @@ def write_commits(rig: Rig, group: str) -> None:
     assert producer.flush(60) == 0
 
 
-@pytest.mark.faults(39, fast=1, full=1)
+@pytest.mark.faults(39, fast=0, full=1)
 def test_services_of_kubernetes_are_no_settings(rig: Rig):
     """All three processes were started with what a container is told of services with names like theirs, and run."""
     for each in all_processes(rig):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 
 import pytest
 
@@ -25,6 +26,7 @@ def exported() -> Mapping[str, set[str]]:
     }
 
 
+@cache
 def samples() -> Mapping[str, set[str]]:
     """Return the same by the names of samples: a histogram has three."""
     histograms = {metric.full_name for metric in every_metric() if metric.type == "histogram"}

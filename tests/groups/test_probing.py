@@ -3,6 +3,7 @@
 from typing import Any
 from uuid import UUID
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -57,6 +58,7 @@ def test_a_probe_bounds_the_start():
     assert (found.duration_min_ms, found.duration_max_ms) == (15_000, 17_000)
 
 
+@pytest.mark.generated
 @given(st.data())
 def test_bounds_do_not_depend_on_what_arrives_first(data: st.DataObject):
     """Probes come through another topic and may be late by any number of records."""
@@ -68,6 +70,7 @@ def test_bounds_do_not_depend_on_what_arrives_first(data: st.DataObject):
     assert tardy.picture.windows == prompt.picture.windows
 
 
+@pytest.mark.generated
 @given(st.data())
 def test_what_is_one_rebalance_does_not_depend_on_what_arrives_first(data: st.DataObject):
     """The second barrier was seen 3 s after the first rebalance and released 17 s later: two, by the log alone."""

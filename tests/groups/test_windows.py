@@ -1,5 +1,6 @@
 """Panes and windows: what is counted when, whatever the order."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,6 +39,7 @@ def test_a_time_in_the_future_is_not_believed():
     assert (panes.future, windows_at(panes, NOW)["1m"].rebalances) == (1, 1)
 
 
+@pytest.mark.generated
 @given(st.permutations([(at, until) for at in range(0, 600_000, 47_000) for until in (at + 3_000, at + 25_000)]))
 def test_the_order_of_events_does_not_matter(stretches: list[tuple[int, int]]):
     """Replay and live stream may see them in different batches."""

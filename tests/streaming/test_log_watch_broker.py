@@ -7,7 +7,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from rebalance_deploy.embedded.kafka import SHORT_SESSION, VERSIONS, EmbeddedKafka
+from rebalance_deploy.embedded.kafka import SHORT_SESSION, EmbeddedKafka
 from rebalance_deploy.ports import find_free_port
 from rebalance_streaming.cluster import Cluster
 from rebalance_streaming.config import StreamConfig
@@ -51,10 +51,10 @@ class Log:
         return list(told)
 
 
-@pytest.fixture(params=VERSIONS)
-def log(request, make_broker) -> Log:
+@pytest.fixture
+def log(any_broker) -> Log:
     """A topic of two partitions with ten records in its first, all read, on a broker of each version."""
-    log = Log(make_broker(kafka_version=request.param))
+    log = Log(any_broker)
     log.create()
     log.write(10)
     log.wait_for_ends({0: Ends(0, 10), 1: Ends(0, 0)})

@@ -91,6 +91,7 @@ def test_bad_bytes_raise_the_error_of_their_cause(reader: p.Reader, raw: str, er
         reader(bytes.fromhex(raw), 0)
 
 
+@pytest.mark.generated
 @settings(deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_every_32_bit_number_survives_as_a_varint(value: int) -> None:

@@ -10,6 +10,7 @@ from exporters.terminal.pictures import HOSTILE
 from rebalance_exporters.terminal.escaping import markdown_code, safe, safe_json, safe_markdown
 
 
+@pytest.mark.generated
 @given(st.text())
 def test_all_that_comes_out_can_be_seen(text):
     """No control code, no line break, no mark that turns the direction; and escaping twice changes nothing."""
@@ -28,6 +29,7 @@ def test_what_cannot_be_seen_is_spelt_out():
     assert safe(HOSTILE) == "\\x1b[2J\\x1b]0;owned\\x07\\nall is well\\u202e\\x9b31m\\u2028<script>|x`"
 
 
+@pytest.mark.generated
 @given(st.text())
 def test_json_is_visible_ascii_and_loses_nothing(text):
     """A terminal may show it, a program reads back what was there."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -84,10 +84,16 @@ def _metric(metric: Mapping[str, Any]) -> bytes:
     written = field(1, metric["name"]) + field(3, "1")
     for kind, number in (("gauge", 5), ("sum", 7)):
         if kind in metric:
-            points = b"".join(field(1, _point(each)) for each in metric[kind]["dataPoints"])
+            points = _points(metric[kind]["dataPoints"])
             temporality = metric[kind].get("aggregationTemporality", 0)
             written += field(number, points + field(2, temporality) + field(3, 1) if kind == "sum" else points)
     return written
+
+
+def _points(points: Iterable[Mapping[str, Any]]) -> bytes:
+    # One point may stand in a document thousands of times.
+    written: dict[int, bytes] = {}
+    return b"".join(written.get(id(each)) or written.setdefault(id(each), field(1, _point(each))) for each in points)
 
 
 def _point(point: Mapping[str, Any]) -> bytes:

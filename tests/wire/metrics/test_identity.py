@@ -127,6 +127,7 @@ def test_kafka_pythons_default_client_id_is_its_version() -> None:
     assert complete_report(client_id="kafka-python-orders").library is None
 
 
+@pytest.mark.generated
 @given(st.text())
 def test_ids_of_any_text_can_be_asked(text: str) -> None:
     """Client ids are what people chose: whatever is derived from one is a shorter part of it."""

@@ -95,6 +95,7 @@ def test_messages_without_end_are_refused(monkeypatch: pytest.MonkeyPatch) -> No
         read_message(field(8, b"") * 100, EVERYTHING)
 
 
+@pytest.mark.generated
 @given(st.integers(0, 2**64 - 1))
 def test_varints_come_back(number: int) -> None:
     """What the encoder writes is read, to the byte."""
@@ -102,6 +103,7 @@ def test_varints_come_back(number: int) -> None:
     assert read_uvarint(raw, 0, len(raw)) == (number, len(raw))
 
 
+@pytest.mark.generated
 @given(st.binary(max_size=200))
 def test_no_bytes_make_it_fail_otherwise(raw: bytes) -> None:
     """Whatever the bytes are, they are a message or a DecodeError."""

@@ -98,6 +98,7 @@ def test_a_time_that_cannot_be_is_none(raw: object) -> None:
     assert as_epoch_ms(raw) is None
 
 
+@pytest.mark.generated
 @given(ANYTHING)
 def test_no_value_makes_a_reader_fail(raw: object) -> None:
     """Whatever stands where a number, text or time is expected, the answer is that or null, within its bounds."""

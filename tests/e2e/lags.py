@@ -3,54 +3,50 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
-import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
 from coordinators import committed_offsets
-from e2e.rig import Rig, running_rig, samples
+from e2e.rig import Watched, samples
 from waiting import wait_for
-
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 
 TOPICS, PARTITIONS = 10, 100
 #: Reading 1,000 partitions 20 times a second would keep from its work what is waited for.
 PATIENCE = {"seconds": 180.0, "every": 0.5}
 GROUP, TRANSACTIONAL = "lag-plain", "lag-transactional"
+#: What a monitor needs beside its defaults.
+FLAGS = ("export.collect_partitions=true", f"stream.read_committed_groups={TRANSACTIONAL}")
 Place = tuple[str, int]
 
 
-def test_lag_is_what_the_brokers_say(tmp_path: Path):
+def hold_lag_is_what_the_brokers_say(rig: Watched) -> None:
     """1,000 partitions with commits anywhere; transactions, aborted and open; a topic deleted and made anew."""
-    flags = ("export.collect_partitions=true", f"stream.read_committed_groups={TRANSACTIONAL}")
-    with running_rig(tmp_path, *flags) as rig:
-        admin = AdminClient({"bootstrap.servers": rig.broker.bootstrap, "log_level": 0})
-        names = [f"lag-{number}" for number in range(TOPICS)]
-        create(admin, names)
-        produce(rig, {(name, p): random.randrange(1, 6) for name in names for p in range(PARTITIONS)})
-        commit(rig, {(name, p): random.randrange(2) for name in names for p in range(PARTITIONS)})
-        assert len(agreed(rig, admin)) == TOPICS * PARTITIONS
+    admin = AdminClient({"bootstrap.servers": rig.broker.bootstrap, "log_level": 0})
+    names = [f"lag-{number}" for number in range(TOPICS)]
+    create(admin, names)
+    produce(rig, {(name, p): random.randrange(1, 6) for name in names for p in range(PARTITIONS)})
+    commit(rig, {(name, p): random.randrange(2) for name in names for p in range(PARTITIONS)})
+    assert len(agreed(rig, admin)) == TOPICS * PARTITIONS
 
-        produce(rig, {(names[0], p): 7 for p in range(PARTITIONS)})
-        commit(rig, {(names[1], p): 1 for p in range(0, PARTITIONS, 2)})
-        agreed(rig, admin)
+    produce(rig, {(names[0], p): 7 for p in range(PARTITIONS)})
+    commit(rig, {(names[1], p): 1 for p in range(0, PARTITIONS, 2)})
+    agreed(rig, admin)
 
-        transactions_do_not_deceive(rig, names[2])
+    transactions_do_not_deceive(rig, names[2])
 
-        # A topic is deleted and made anew: what was committed lies beyond its end, and lag is not negative.
-        for future in admin.delete_topics([names[3]]).values():
-            future.result()
-        wait_for(lambda: names[3] not in admin.list_topics(timeout=10).topics, "the topic to be gone")
-        create(admin, [names[3]])
-        produce(rig, {(names[3], 0): 2})
-        commit(rig, {(names[3], 0): 1})
-        wait_for(lambda: lags(rig, GROUP).get((names[3], 0)) == 1, "the new topic's lag", **PATIENCE)
+    # A topic is deleted and made anew: what was committed lies beyond its end, and lag is not negative.
+    for future in admin.delete_topics([names[3]]).values():
+        future.result()
+    wait_for(lambda: names[3] not in admin.list_topics(timeout=10).topics, "the topic to be gone")
+    create(admin, [names[3]])
+    produce(rig, {(names[3], 0): 2})
+    commit(rig, {(names[3], 0): 1})
+    wait_for(lambda: lags(rig, GROUP).get((names[3], 0)) == 1, "the new topic's lag", **PATIENCE)
 
 
-def transactions_do_not_deceive(rig: Rig, topic: str) -> None:
+def transactions_do_not_deceive(rig: Watched, topic: str) -> None:
     """An aborted commit never counts; records of an open transaction are not behind a read-committed group."""
     producer = Producer({"bootstrap.servers": rig.broker.bootstrap, "transactional.id": "lag", "log_level": 0})
     consumer = Consumer({"bootstrap.servers": rig.broker.bootstrap, "group.id": TRANSACTIONAL, "log_level": 0})
@@ -78,7 +74,7 @@ def create(admin: AdminClient, names: list[str]) -> None:
         future.result()
 
 
-def produce(rig: Rig, counts: dict[Place, int]) -> None:
+def produce(rig: Watched, counts: dict[Place, int]) -> None:
     """Write so many records to each partition."""
     producer = Producer({"bootstrap.servers": rig.broker.bootstrap, "linger.ms": 20, "log_level": 0})
     for (topic, partition), count in counts.items():
@@ -87,14 +83,14 @@ def produce(rig: Rig, counts: dict[Place, int]) -> None:
     assert producer.flush(60) == 0
 
 
-def commit(rig: Rig, offsets: dict[Place, int]) -> None:
+def commit(rig: Watched, offsets: dict[Place, int]) -> None:
     """Let a group without members commit."""
     consumer = Consumer({"bootstrap.servers": rig.broker.bootstrap, "group.id": GROUP, "log_level": 0})
     consumer.commit(offsets=[TopicPartition(*place, offset) for place, offset in offsets.items()], asynchronous=False)
     consumer.close()
 
 
-def agreed(rig: Rig, admin: AdminClient) -> dict[Place, int]:
+def agreed(rig: Watched, admin: AdminClient) -> dict[Place, int]:
     """Wait until /metrics says of every committed partition what the brokers say, and return it."""
     expected = true_lags(rig, admin)
 
@@ -107,7 +103,7 @@ def agreed(rig: Rig, admin: AdminClient) -> dict[Place, int]:
     return expected
 
 
-def true_lags(rig: Rig, admin: AdminClient) -> dict[Place, int]:
+def true_lags(rig: Watched, admin: AdminClient) -> dict[Place, int]:
     """Return end offset less committed offset, both from the brokers."""
     committed = committed_offsets(rig.broker.bootstrap, GROUP)
     ends = ends_of(admin, list(committed))
@@ -120,10 +116,10 @@ def ends_of(admin: AdminClient, places: list[Place]) -> dict[Place, int]:
     return {(tp.topic, tp.partition): future.result().offset for tp, future in admin.list_offsets(asked).items()}
 
 
-def lags(rig: Rig, group: str) -> dict[Place, int]:
+def lags(rig: Watched, group: str) -> dict[Place, int]:
     """Return what /metrics says, by partition."""
     return {
         (labels["topic"], int(labels["partition"])): int(value)
-        for name, labels, value in samples(rig.monitor.url)
+        for name, labels, value in samples(rig.url)
         if name == "kafka_rebalance_partition_lag" and labels["group"] == group
     }

@@ -5,32 +5,27 @@ import random
 import struct
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 
-import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from e2e.pages import page
-from e2e.rig import OFFSETS_TOPIC, RecordKind, Rig, count_log, kind_of, query_of, running_rig
+from e2e.rig import OFFSETS_TOPIC, RecordKind, Watched, count_log, kind_of, query_of
 from rebalance_deploy.demo.workload import ConsumerSpec
 from rebalance_devtools.bench import fill
 from rebalance_streaming.wire.partitioner import partition_for_group
-from waiting import wait_for
-
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+from waiting import wait_for as wait_up_to
 
 HOSTILE_RECORDS = 1_000
-#: Only the coordinator's partitions of these groups must stay sound.
 HEALTHY, RETURNING = "healthy", "returning"
+#: What a live group goes on writing: type of record and outcome.
+COMMIT = ("offset_commit", "decoded")
 
 Record = tuple[bytes, bytes | None]
 
-
-@pytest.fixture(scope="module")
-def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    """A broker that the tests may spoil, and a monitor watching it."""
-    with running_rig(tmp_path_factory.mktemp("hostile")) as running:
-        yield running
+#: The monitor may show a thousand partitions beside these groups: to read its page takes a while.
+wait_for = partial(wait_up_to, every=0.5)
 
 
 def spec(group: str, name: str) -> ConsumerSpec:
@@ -81,13 +76,16 @@ def write_to_offsets_topic(bootstrap: str, records: list[Record], partition: int
     assert not refused
 
 
-def test_hostile_records_are_counted_and_distort_nothing(rig: Rig):
-    """1,000 records of garbage: each counted under its outcome, the monitor stays ready, a healthy group is right."""
+def hold_hostile_records_distort_nothing(rig: Watched, *others: str) -> None:
+    """1,000 records of garbage: each counted under its outcome, the monitor stays ready, a healthy group is right.
+
+    They are written where no record of that group lies, nor of the other groups that the broker has.
+    """
     rig.start(spec(HEALTHY, "h1"))
     before_totals = stable_totals(rig)
     found = hostile_records(seed=7)
     records = [next(found) for _ in range(HOSTILE_RECORDS)]
-    own = {partition_for_group(group, fill.LOG_PARTITIONS) for group in (HEALTHY, RETURNING)}
+    own = {partition_for_group(group, fill.LOG_PARTITIONS) for group in (HEALTHY, RETURNING, *others)}
     partition = next(p for p in range(fill.LOG_PARTITIONS) if p not in own)
     write_to_offsets_topic(rig.broker.bootstrap, records, partition)
     expected = Counter(kind_of(query_of(key), key, value) for key, value in records)
@@ -101,27 +99,27 @@ def test_hostile_records_are_counted_and_distort_nothing(rig: Rig):
     wait_for(lambda: not expected - counted(), "every hostile record to be counted")
     # The healthy group commits meanwhile; nothing else may have been counted.
     surplus = counted() - expected
-    assert {(kind, outcome) for _, kind, _, outcome in surplus} <= {("offset_commit", "decoded")}
+    assert {(kind, outcome) for _, kind, _, outcome in surplus} <= {COMMIT}
 
     rig.start(spec(HEALTHY, "h2"))
     wait_for(lambda: rig.counts()[HEALTHY] == rig.expected_counts()[HEALTHY], "the rebalance after the flood")
-    assert page(f"{rig.monitor.url}/-/ready")
+    assert page(f"{rig.url}/-/ready")
 
 
-def stable_totals(rig: Rig) -> Counter[RecordKind]:
-    """Return the record totals once the group's own records are in them; only its commits go on."""
+def stable_totals(rig: Watched) -> Counter[RecordKind]:
+    """Return the record totals once all that the log holds is in them; only commits go on."""
     wait_for(lambda: rig.counts().get(HEALTHY) == rig.expected_counts()[HEALTHY], "the healthy group")
     # A picture is published before the progress of the batch that made it, so the totals come a moment later.
-    membership = {kind: n for kind, n in count_log(rig.broker.bootstrap).items() if kind[0] == "membership"}
+    log = {kind: n for kind, n in count_log(rig.broker.bootstrap).items() if (kind[1], kind[3]) != COMMIT}
 
     def settled() -> Counter[RecordKind] | None:
         found = rig.record_totals()
-        return found if membership.items() <= found.items() else None
+        return found if log.items() <= found.items() else None
 
     return wait_for(settled, "the group's records to be counted")
 
 
-def test_a_deleted_group_that_returns_goes_on_counting(rig: Rig):
+def hold_a_deleted_group_goes_on_counting(rig: Watched) -> None:
     """Deletion resets the generation and no total."""
     member = spec(RETURNING, "r1")
     rig.start(member)

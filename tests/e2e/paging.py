@@ -1,0 +1,42 @@
+"""The real Prometheus and the real Alertmanager beside a running monitor, and what they send to whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from prometheus.rig import Inbox, ask, webhook_receiver
+from rebalance_deploy.observability import alerting
+
+FINDING, DOWN, WATCHDOG = "KafkaRebalanceFinding", "KafkaRebalanceMonitorDown", "KafkaRebalanceWatchdog"
+
+
+@contextmanager
+def paged(directory: Path, exporter_url: str) -> Iterator[tuple[Inbox, str]]:
+    """Let Prometheus watch an exporter and Alertmanager page a receiver; yields it and Alertmanager's URL."""
+    with webhook_receiver() as inbox:
+        options: dict[str, Any] = {"scrape_seconds": 1, "hold_seconds": 2, "group_wait_seconds": 1}
+        links = {"link_monitor": exporter_url}
+        with alerting(directory, exporter_url, inbox.url, links=links, group_interval_seconds=2, **options) as both:
+            yield inbox, both.alertmanager.url
+
+
+def alerts(inbox: Inbox, name: str) -> list[dict[str, Any]]:
+    """Return what the receiver of everything was told of an alert, oldest first."""
+    return [each for body in inbox.bodies("/alerts") for each in body["alerts"] if each["labels"]["alertname"] == name]
+
+
+def hold_page_is_whole(alert: dict[str, Any], exporter_url: str, group: str) -> None:
+    """Cause, beginning, impact, scope, what to do, and the link to the group's page of the monitor."""
+    told = alert["annotations"]
+    assert alert["labels"] | {"cluster": "default", "group": group} == alert["labels"]
+    assert all(told[line] for line in ("cause", "since", "impact", "scope", "now"))
+    assert told["explain_url"] == f"{exporter_url}/#/groups/default/{group}"
+
+
+def heard(pager_url: str) -> set[str]:
+    """Return the alerts that nothing mutes."""
+    open_alerts = ask(f"{pager_url}/api/v2/alerts")
+    return {each["labels"]["alertname"] for each in open_alerts if each["status"]["state"] == "active"}
