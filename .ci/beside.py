@@ -1,8 +1,8 @@
 """Run a command, and others one after the other beside it with a lower priority: beside.py FIRST OTHER...
 
 What FIRST prints is shown as it comes, what another one prints in one piece when it has ended. Exits with 1 if any
-failed, and then says which, after all have ended. The last line adds up what runs of pytest closed with. An interruption
-ends them all.
+failed, and then says which, after all have ended. The last line adds up what runs of pytest closed with. An
+interruption ends them all.
 """
 
 from __future__ import annotations
