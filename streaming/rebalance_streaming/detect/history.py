@@ -138,7 +138,7 @@ class GroupHistory:
         """Take up probed end offsets; returns which `inputs` they changed."""
         self._note_age(row.probed_at_ms)
         moved = self.progress.take_ends(row.ends, row.stable_ends, row.probed_at_ms)
-        return (inputs.ENDS if moved else inputs.NOTHING) | self._note_topics(row.probed_at_ms)
+        return (inputs.ENDS if moved else inputs.NOTHING) | self._note_topics(row.ends, row.probed_at_ms)
 
     def take_impact(self, impact: RebalanceImpact) -> bool:
         """Take up what a rebalance cost; returns whether that is news of a rebalance that is kept."""
@@ -175,10 +175,12 @@ class GroupHistory:
         self.coordinators.append(Coordinator(at_ms, broker))
         return inputs.STATES
 
-    def _note_topics(self, at_ms: int) -> int:
+    def _note_topics(self, told: Iterable[str], at_ms: int) -> int:
         changed = inputs.NOTHING
-        for topic, count in self.progress.partition_counts().items():
-            known = self.topic_counts.get(topic)
+        for topic in told:
+            count, known = self.progress.partition_count(topic), self.topic_counts.get(topic)
+            if count is None:
+                continue
             if known is not None and known != count:
                 self.topic_changes.append((at_ms, topic, known, count))
             changed |= inputs.GROUP if known != count else inputs.NOTHING

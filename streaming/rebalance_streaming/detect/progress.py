@@ -234,6 +234,11 @@ class Progress:
         """Return how many partitions each probed topic has."""
         return {name: len(known.ends[-1]) for name, known in self._ends.items() if known.ends}
 
+    def partition_count(self, topic: str) -> int | None:
+        """Return how many partitions a topic has; null when it was not probed."""
+        known = self._ends.get(topic)
+        return len(known.ends[-1]) if known is not None and known.ends else None
+
     def positions(self) -> Iterator[Position]:
         """Yield every partition that was ever committed and is not deleted."""
         for name, topic in self._topics.items():

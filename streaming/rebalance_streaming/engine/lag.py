@@ -60,6 +60,9 @@ class LagWindow:
     lag_slope: float | None
 
 
+_NO_TIMES, _NO_SAMPLES = np.empty(0, dtype=np.int64), np.empty((0, 0), dtype=np.int64)
+
+
 @dataclass(slots=True)
 class _Ends:
     """End offsets of one topic by partition, and what they were at earlier times (rows of `samples`, oldest first).
@@ -71,8 +74,8 @@ class _Ends:
     stable: Ints
     probed_ms: int
     version: int = 1
-    times: Ints = field(default_factory=lambda: _filled(0))
-    samples: Ints = field(default_factory=lambda: _filled(0).reshape(0, 0))
+    times: Ints = field(default_factory=lambda: _NO_TIMES)
+    samples: Ints = field(default_factory=lambda: _NO_SAMPLES)
 
 
 @dataclass(slots=True)
@@ -260,17 +263,16 @@ class LagTable:
         if known is None:
             self._make_room()
             known = self._ends[topic] = _Ends(_filled(size), _filled(size), at_ms)
-        known.end, known.stable, known.samples = (
-            _grown(each, size) for each in (known.end, known.stable, known.samples)
-        )
-        before = known.end.copy(), known.stable.copy()
-        known.stable[stable.partitions] = _as_array(stable.offsets)
-        known.end[told.partitions] = _as_array(told.offsets)
-        if not (np.array_equal(before[0], known.end) and np.array_equal(before[1], known.stable)):
-            known.version += 1
+        elif size > len(known.end):
+            known.end, known.stable, known.samples = (
+                _grown(each, size) for each in (known.end, known.stable, known.samples)
+            )
+        has_new_stable, _ = _put(known.stable, stable)
+        has_new_end, is_lower = _put(known.end, told)
+        known.version += has_new_stable or has_new_end
         if not told.partitions:
             return
-        if np.any((known.end < before[0]) & (known.end != UNKNOWN)):
+        if is_lower:
             # Ends only grow: the topic was deleted and made anew, and its past is another topic's.
             known.times, known.samples = known.times[:0], known.samples[:0]
         known.probed_ms = max(at_ms, known.probed_ms)
@@ -349,6 +351,15 @@ def _as_array(offsets: list[int | None]) -> Ints:
     return np.array([UNKNOWN if offset is None else offset for offset in offsets], dtype=np.int64)
 
 
+def _put(offsets: Ints, told: TopicOffsets) -> tuple[bool, bool]:
+    """Write offsets into their places; returns whether one is another than before, and whether one is lower."""
+    if not told.partitions:
+        return False, False
+    before, now = offsets[told.partitions], _as_array(told.offsets)
+    offsets[told.partitions] = now
+    return bool((now != before).any()), bool(((now < before) & (now != UNKNOWN)).any())
+
+
 def _with_commits(known: _Positions | None, commits: TopicCommits) -> _Positions:
     """Return the positions with a pane's last commits; a deleted offset removes its partition."""
     new = np.asarray(commits.partitions, dtype=np.int64)
@@ -398,9 +409,12 @@ def _oldest_unread(positions: _Positions, ends: _Ends, lags: Ints) -> _Oldest:
 def _sample(ends: _Ends, at_ms: int) -> None:
     """Add the present ends to the history and thin it: neighbours stay an eighth of their age apart."""
     times: list[int] = ends.times.tolist()
-    if times and at_ms < times[-1]:
+    if not times:
+        ends.times, ends.samples = np.array([at_ms], dtype=np.int64), ends.end[np.newaxis].copy()
         return
-    if times and at_ms - times[-1] < _SAMPLE_MS // 2:
+    if at_ms < times[-1]:
+        return
+    if at_ms - times[-1] < _SAMPLE_MS // 2:
         ends.times[-1], ends.samples[-1] = at_ms, ends.end
         return
     times.append(at_ms)

@@ -267,7 +267,7 @@ def partition_skew(look: Look) -> Iterator[Verdict]:
 def _skew(look: Look, position: Position, total: int) -> Iterator[Verdict]:
     """Yield the skew of the partition that has most of the lag, once it has lasted."""
     progress, window = look.history.progress, look.thresholds.slow_ms
-    count = progress.partition_counts().get(position.topic, 0)
+    count = progress.partition_count(position.topic) or 0
     grown = [look.end_growth(position.topic, p, window) for p in range(count)]
     known = [each for each in grown if each is not None]
     own = grown[position.partition] if position.partition < count else None

@@ -131,7 +131,7 @@ def _is_of(owner: str, member_id: str) -> bool:
 
 def _partition_count(look: Look, looks: list[Ownership], topic: str) -> int:
     """Return how many partitions a topic has: as probed, else as many as were ever owned."""
-    probed = look.history.progress.partition_counts().get(topic)
+    probed = look.history.progress.partition_count(topic)
     return probed or len({partition for each in looks for partition in each.owners.get(topic, {})})
 
 
@@ -241,7 +241,7 @@ def _orphans(look: Look, looks: list[Ownership], topic: str) -> dict[int, int]:
     if not latest.owners.get(topic) and all(_owns(latest, each) for each in _ids(latest)):
         return {}
     known = {int(p) for each in looks for p in each.owners.get(topic, {})}
-    known |= set(range(look.history.progress.partition_counts().get(topic, 0)))
+    known |= set(range(look.history.progress.partition_count(topic) or 0))
     return {p: _ownerless_since(looks, topic, p) for p in known if str(p) not in latest.owners.get(topic, {})}
 
 
