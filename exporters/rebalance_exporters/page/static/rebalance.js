@@ -121,7 +121,7 @@ function section(heading, ...children) {
 }
 
 function unjudged(rebalance, nowMs) {
-  if (rebalance.completed_at_ms === null) return `Cause ${NO_CAUSE.ongoing}.`;
+  if (rebalance.completed_at_ms === null) return `Cause ${NO_CAUSE.not_ended}.`;
   const why = nowMs - rebalance.completed_at_ms < JUDGED_AFTER_MS ? NO_CAUSE.young : NO_CAUSE.none_kept;
   return `${why[0].toUpperCase()}${why.slice(1)}.`;
 }

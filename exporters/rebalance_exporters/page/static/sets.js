@@ -76,7 +76,7 @@ export const SOURCES = Object.freeze({
 });
 
 export const NO_CAUSE = Object.freeze({
-  "ongoing": "not known yet: a rebalance is judged when it has ended",
+  "not_ended": "not known yet: a rebalance is judged when it has ended",
   "young": "not judged yet: what happens in the seconds after it tells the cause",
   "none_kept": "no finding about this rebalance is kept: it is too old, or the stream that diagnoses does not run"
 });
