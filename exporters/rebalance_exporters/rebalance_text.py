@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rebalance_contract import Generation, GroupType, Member, Moves, Rebalance, RebalanceImpact, SubjectMember
+from rebalance_contract import (
+    Generation,
+    GroupType,
+    Member,
+    Moves,
+    Rebalance,
+    RebalanceImpact,
+    RebalanceOutcome,
+    SubjectMember,
+)
 from rebalance_contract.api import PhaseText, RebalanceText, TextPart
 from rebalance_exporters.figures import UNKNOWN, amount, bounds, plural, span
 
@@ -15,7 +24,7 @@ from rebalance_exporters.figures import UNKNOWN, amount, bounds, plural, span
 JUDGED_AFTER_MS = 60_000
 #: Why a rebalance has no cause: it has not ended, it ended lately, or nothing is kept.
 NO_CAUSE = {
-    "ongoing": "not known yet: a rebalance is judged when it has ended",
+    RebalanceOutcome.ONGOING: "not known yet: a rebalance is judged when it has ended",
     "young": "not judged yet: what happens in the seconds after it tells the cause",
     "none_kept": "no finding about this rebalance is kept: it is too old, or the stream that diagnoses does not run",
 }

@@ -138,7 +138,7 @@ def _tell_cause(facts: Facts, cause: Finding | None) -> Iterator[Passage]:
 
 def _unjudged(facts: Facts, rebalance: RebalanceRow) -> str:
     if rebalance.completed_at_ms is None:
-        return NO_CAUSE["ongoing"]
+        return NO_CAUSE[RebalanceOutcome.ONGOING]
     if facts.now_ms - rebalance.completed_at_ms < JUDGED_AFTER_MS:
         return f"{NO_CAUSE['young']}; ask again in a minute"
     return NO_CAUSE["none_kept"]
