@@ -8,7 +8,7 @@ was never shipped leaves everything null.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from rebalance_contract import CoordinatorAct, CoordinatorEvent, Evidence, EvidenceSource, Rebalance
@@ -66,12 +66,12 @@ class Exit:
         return Evidence(EvidenceSource.BROKER_LOG, self.act, text, _RULES[self.act])
 
 
-_SAID = {
+_SAID: Mapping[str, str] = {
     CoordinatorAct.EXPIRED: "has failed, removing it from the group",
     CoordinatorAct.EVICTED: "removed with those who did not join in time",
     CoordinatorAct.AWAY: "a static member said that it will return",
 }
-_RULES = {
+_RULES: Mapping[str, str] = {
     CoordinatorAct.EXPIRED: "no heartbeat within its session",
     CoordinatorAct.LEFT: "it said itself that it goes",
     CoordinatorAct.AWAY: "it said itself that it goes",
@@ -138,13 +138,14 @@ class CoordinatorLog:
         """Whether a rebalance that began for another reason was being prepared when a member went."""
         gone = events[place]
         if gone.act == CoordinatorAct.EVICTED:
-            return True
+            return gone.reason is None
         for each in reversed(self._events[: bisect_right(self._events, gone.at_ms, key=_at)]):
             if each.act in _SETTLED:
                 return False
             if each.act == CoordinatorAct.PREPARING:
-                # Up to 3.9 the line of the leave stands behind that of the rebalance it begins.
-                return each.member_id != gone.member_id
+                # Up to 3.9 the line of the leave stands behind that of the rebalance it begins, and of members that go
+                # together one begins it.
+                return each.member_id != gone.member_id and each.at_ms < gone.at_ms - _SAME_MS
         return False
 
     def _preparing(self, from_ms: int | None, to_ms: int) -> Iterator[CoordinatorEvent]:

@@ -60,7 +60,11 @@ TEXTS: tuple[Text, ...] = (
     _text(Act.EMPTIED, "Group {group} with generation {generation} is now empty"),
     _text(Act.UNTAKEN, "Group {group} could not complete rebalance because no members rejoined"),
     _text(Act.EVICTED, "Group {group} removed dynamic members who haven't joined: {listed}"),
-    _text(Act.EVICTED, "Group {group} removed members who haven't sent their sync requests: {listed}"),
+    _text(
+        Act.EVICTED,
+        "Group {group} removed members who haven't sent their sync requests: {listed}",
+        reason="did not send its sync request in time",
+    ),
     # onExpireHeartbeat; expireClassicGroupMemberHeartbeat
     _text(Act.EXPIRED, "Member {member} in group {group} has failed, removing it from the group"),
     _text(Act.EXPIRED, "Pending member {member} in group {group} has been removed after session timeout expiration"),
