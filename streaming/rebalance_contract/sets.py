@@ -174,6 +174,7 @@ class CoordinatorAct(StrEnum):
     REPLACED = "replaced"
     LOADED = "loaded"
     UNLOADED = "unloaded"
+    DELETED = "deleted"
     CONVERTED = "converted"
 
 

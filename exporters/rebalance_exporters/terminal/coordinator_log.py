@@ -29,6 +29,7 @@ _WORDS = {
     CoordinatorAct.REPLACED: "replaces another member id",
     CoordinatorAct.LOADED: "a broker becomes coordinator",
     CoordinatorAct.UNLOADED: "a broker is coordinator no more",
+    CoordinatorAct.DELETED: "the group is gone",
     CoordinatorAct.CONVERTED: "the group changes its protocol",
 }
 

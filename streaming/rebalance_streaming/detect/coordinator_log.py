@@ -17,6 +17,9 @@ from rebalance_contract import CoordinatorAct, CoordinatorEvent, Evidence, Evide
 _KEPT = 5_000
 #: Lines of one decision are written within this of each other, and records stored within this of their line.
 _SAME_MS = 1_000
+#: Up to 3.9 a leave that releases a join barrier is written down after that: Kafka's handleLeaveGroup removes the
+#: member, which completes the join, before it writes its line.
+_RELEASED_MS = 100
 #: What the coordinator writes of a member that goes.
 _EXITS = frozenset(
     (CoordinatorAct.EXPIRED, CoordinatorAct.LEFT, CoordinatorAct.AWAY, CoordinatorAct.EVICTED, CoordinatorAct.FENCED)
@@ -140,7 +143,7 @@ class CoordinatorLog:
         if gone.act == CoordinatorAct.EVICTED:
             return gone.reason is None
         for each in reversed(self._events[: bisect_right(self._events, gone.at_ms, key=_at)]):
-            if each.act in _SETTLED:
+            if each.act in _SETTLED and each.at_ms < gone.at_ms - _RELEASED_MS:
                 return False
             if each.act == CoordinatorAct.PREPARING:
                 # Up to 3.9 the line of the leave stands behind that of the rebalance it begins, and of members that go

@@ -4,10 +4,12 @@ The lines have the form of real brokers' logs. Those of 3.9.2 and 4.3.1 were wri
 theirs); those of other versions are made from the sources that `texts.py` cites.
 """
 
+from collections import Counter
 from typing import Any
 
 import pytest
 
+from goldens import scenarios, timeline
 from rebalance_contract import CoordinatorEvent
 from rebalance_contract.sets import CoordinatorAct as Act
 from rebalance_contract.sets import CoordinatorTrigger as Trigger
@@ -434,7 +436,10 @@ LEAVING = "has left group through explicit `LeaveGroup` request; client reason: 
 LINES += [
     ("rare", line, expected)
     for line, expected in [
-        (java(f"Group g removed members who haven't sent their sync requests: [{A}]"), event(Act.EVICTED, member_id=A)),
+        (
+            java(f"Group g removed members who haven't sent their sync requests: [{A}]"),
+            event(Act.EVICTED, member_id=A, reason="did not send its sync request in time"),
+        ),
         (scala(f"Pending member {A} is leaving group g."), event(Act.LEFT, member_id=A)),
         (
             scala(f"Pending member with memberId={A} has left group g through explicit `LeaveGroup` request"),
@@ -521,6 +526,7 @@ LINES += [
         (java("Loaded consumer group g with 2 members."), event(Act.LOADED, members=2)),
         (java("Loaded share group g with 2 members."), event(Act.LOADED, members=2)),
         (java("Loaded streams group g with 2 members."), event(Act.LOADED, members=2)),
+        (scala("Group g transitioned to Dead in generation 5"), event(Act.DELETED, generation=5)),
     ]
 ]
 
@@ -606,3 +612,18 @@ def test_a_group_may_have_any_name(state: str):
         )
         ((name, found),) = decode_record(line.encode(), None).events
         assert (name, found.member_id, found.reason) == (group, A, "(reason: x)")
+
+
+@pytest.mark.recordings
+def test_every_line_that_real_coordinators_wrote_is_known():
+    """Brokers 3.9.2, 4.0.1 and 4.3.1, old and new coordinators, classic, consumer, share and streams groups."""
+    counts: Counter[LineOutcome] = Counter()
+    for scenario in scenarios():
+        for step in timeline(scenario):
+            if step["event"] == "broker_log":
+                # The timelines leave out the prefix of the new coordinator.
+                text = step["text"] if step["text"].startswith(("[GroupC", "[GroupM")) else f"{JAVA}{step['text']}"
+                lines = decode_record(text.encode(), step["t_ms"])
+                assert not lines.counts[LineOutcome.UNKNOWN_TEXT], text
+                counts.update(lines.counts)
+    assert counts[LineOutcome.DECODED] > 1_000

@@ -240,6 +240,8 @@ TEXTS: tuple[Text, ...] = (
     _text(Act.UNLOADED, "Unloading group metadata for {group} with generation {generation}"),
     _text(Act.UNLOADED, "[GroupId={group}] Unloading group metadata for generation {generation}"),
     _text(Act.UNLOADED, "[GroupId={group}] Unloaded group metadata for group epoch {generation}"),
+    # cleanupGroupMetadata, kafka.coordinator.group.GroupMetadataManager
+    _text(Act.DELETED, "Group {group} transitioned to Dead in generation {generation}"),
     # convertToConsumerGroup, convertToClassicGroup and the like
     _text(Act.CONVERTED, "[GroupId {group}] Converted the {told}"),
 )
@@ -269,6 +271,7 @@ SILENT: tuple[str, ...] = (
     "Failed to ",
     "Error loading",
     "Loaded offsets and group metadata",
+    "Loaded member ",
     "Loaded transaction",
     "Static member which joins during Stable stage",
     "Static member joins during ",
@@ -296,6 +299,7 @@ SILENT_OF_GROUP: tuple[str, ...] = (
     "Static member ",
     "Cannot ",
     "Could",
+    "Scanned ",
     "Skipping ",
     "Ignoring ",
     "Configuring ",
