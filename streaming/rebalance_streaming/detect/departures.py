@@ -334,15 +334,10 @@ def _classified(of: Departure, rebalance: Rebalance) -> Departure:
     or against that.
     """
     struck = dict(_impossible(of, rebalance))
-    first, last = _class_by_coordinator(of), _class_by_own_leave(of)
-    sources = (
-        first,
-        _class_by_epoch(of, rebalance),
-        _class_by_reports(of),
-        _class_by_silence(of),
-        _class_by_end(of),
-        last,
-    )
+    sources: tuple[_Classes | None, ...] = (_class_by_coordinator(of),)
+    if sources[0] is None:
+        by_records = (_class_by_epoch(of, rebalance), _class_by_reports(of), _class_by_silence(of), _class_by_end(of))
+        sources = (*by_records, _class_by_own_leave(of))
     told = [kept for each in sources if each is not None and (kept := _possible(each, struck)) is not None]
     told = [each for each in told if each[0][0] != UNKNOWN] or told
     if not told:
@@ -456,8 +451,13 @@ def _class_by_own_leave(of: Departure) -> _Classes | None:
     if of.told is None or of.told.act != CoordinatorAct.LEFT:
         return None
     told = (of.told.evidence(),)
-    if not of.client.enforces_poll:
+    life = None if of.joined_ms is None else of.to_ms - of.joined_ms
+    if not of.client.enforces_poll or (life is not None and of.poll_ms is not None and life < of.poll_ms - 500):
+        # It polled to get its partitions, so its limit was not over.
         return (CLEAN,), STRONG, told
+    by_life = _class_by_life(of)
+    if of.rhythm.last_ms is None and POLL_TIMEOUT in by_life[0]:
+        return (POLL_TIMEOUT, CLEAN), PLAUSIBLE, (*told, *by_life[2])
     if of.silence_ms is not None and of.poll_ms is not None and of.silence_ms >= of.poll_ms - _POLL_TIGHT_MS:
         return (POLL_TIMEOUT, CLEAN), PLAUSIBLE, told
     at_limit = _left_at_its_limit(of)
