@@ -8,17 +8,18 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
 from rebalance_deploy import __version__
-from rebalance_exporters.terminal.commands import COMMANDS
+from rebalance_exporters.terminal.commands import COMMANDS, LOGS, TIME_ZONE, LogReader
 from rebalance_streaming.outputs import OUTPUTS
 
 if TYPE_CHECKING:
+    from rebalance_contract import CoordinatorEvent
     from rebalance_deploy.settings import Sources
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -67,8 +68,11 @@ def _configured(command: F) -> F:
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="rebalance-monitor")
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """Counts, times and explains the rebalances of Kafka consumer groups."""
+    # The terminal knows the API and the contract only; what reads brokers' logs belongs to the stream.
+    context.obj = LogReader(_read_logs)
 
 
 @cli.command()
@@ -185,17 +189,40 @@ def record(
     show_default=True,
     help="Which rows to write. impact: what rebalances cost; timing: heartbeats of members; all: each with its kind.",
 )
+@LOGS
+@TIME_ZONE
 @_CONFIG_FLAGS[0]
 @_CONFIG_FLAGS[1]
 def replay(
-    files: tuple[Any, ...], until_ms: int | None, output: str, config: Path | None, flags: tuple[str, ...]
+    *,
+    files: tuple[Any, ...],
+    until_ms: int | None,
+    output: str,
+    logs: tuple[Any, ...],
+    time_zone: str,
+    config: Path | None,
+    flags: tuple[str, ...],
 ) -> None:
     """Decode, fold and diagnose recordings (JSON lines; `-` or nothing: standard input) as the stream would have."""
     from rebalance_deploy import components  # noqa: PLC0415
+    from rebalance_streaming.log_files import read_log_files, to_utc_of  # noqa: PLC0415
+    from rebalance_streaming.replay import CLUSTER, PANE_MS  # noqa: PLC0415
     from rebalance_streaming.replay import replay as run  # noqa: PLC0415
 
+    if logs and not files:
+        raise click.UsageError("--logs goes with a recording: name its file, or - for standard input")
     detect = components.detect_config(_sources(config, flags, None))
-    _write_lines(run(files or (sys.stdin.buffer,), output=output, until_ms=until_ms, detect=detect, notify=_say))
+    told = read_log_files(logs, cluster=CLUSTER, pane_ms=PANE_MS, time_zone=time_zone)
+    rows = run(
+        files or (sys.stdin.buffer,),
+        output=output,
+        until_ms=until_ms,
+        detect=detect,
+        logs=told,
+        to_utc=to_utc_of(time_zone),
+        notify=_say,
+    )
+    _write_lines(rows)
 
 
 @cli.command()
@@ -214,6 +241,14 @@ for _command in COMMANDS:
 _DEVELOPERS_TOOLS = "rebalance_devtools"
 if importlib.util.find_spec(_DEVELOPERS_TOOLS) is not None:
     importlib.import_module(f"{_DEVELOPERS_TOOLS}.commands").extend(cli)
+
+
+def _read_logs(files: Sequence[Any], group: str, time_zone: str) -> list[CoordinatorEvent]:
+    """Return what the coordinators of a group told in files of brokers' logs, in the order of its times."""
+    from rebalance_streaming.log_files import read_log_files  # noqa: PLC0415
+
+    rows = read_log_files(files, cluster="", pane_ms=60_000, time_zone=time_zone)
+    return sorted((event for row in rows if row.group == group for event in row.events), key=lambda each: each.at_ms)
 
 
 def _sources(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | None) -> Sources:

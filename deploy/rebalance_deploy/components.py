@@ -111,6 +111,5 @@ def record(
         raise UserError("; ".join(problems))
     from rebalance_streaming.record import record as run  # noqa: PLC0415
 
-    metrics = (topic.name for topic in config.all_metric_topics)
-    others = dict.fromkeys((config.probes_topic, *metrics, *topics))
+    others = dict.fromkeys((config.probes_topic, *config.foreign_topics, *topics))
     return run(config.kafka, config.source_topic, others, from_beginning=from_beginning, to_end=to_end, stop=stop)

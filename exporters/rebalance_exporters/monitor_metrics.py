@@ -330,7 +330,8 @@ MONITOR_METRICS: tuple[Metric[MonitorState], ...] = (
     Metric(
         "monitor_client_metrics_total",
         "counter",
-        "Messages of client metrics by topic and outcome: `decoded`, or why they were not understood.",
+        "Messages of client metrics, and lines of brokers' logs, by topic and outcome: `decoded`, or why they were not "
+        "understood; `other` are lines of a broker that are no event of a group.",
         ("cluster", "topic", "outcome"),
         _read_reports,
     ),

@@ -28,6 +28,7 @@ from rebalance_contract.codec import (
     decode,
     encode,
 )
+from rebalance_contract.coordinator import CoordinatorActivity, CoordinatorEvent
 from rebalance_contract.findings import (
     UNDETERMINED,
     Advice,
@@ -83,6 +84,8 @@ from rebalance_contract.sets import (
     SETTLED_STATES,
     STATES_OF,
     UNSETTLED_STATES,
+    CoordinatorAct,
+    CoordinatorTrigger,
     EvidenceSource,
     EvidenceStrength,
     FindingState,
@@ -145,6 +148,10 @@ __all__ = [
     "ClientSample",
     "CommitActivity",
     "ContractError",
+    "CoordinatorAct",
+    "CoordinatorActivity",
+    "CoordinatorEvent",
+    "CoordinatorTrigger",
     "CountActivity",
     "CountedImpact",
     "Counters",

@@ -62,6 +62,7 @@ SOURCES: Mapping[str, str] = {
     EvidenceSource.PROBES: "probes",
     EvidenceSource.CLIENT_METRICS: "client metrics",
     EvidenceSource.ZOOKEEPER: "ZooKeeper",
+    EvidenceSource.BROKER_LOG: "broker log",
 }
 
 

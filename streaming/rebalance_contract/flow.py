@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rebalance_contract.schemas import schema_names
 from rebalance_contract.sets import Party
-from rebalance_contract.topics import TOPICS, Topic
+from rebalance_contract.topics import OPTIONAL_TOPICS, TOPICS, Topic
 
 _INTRODUCTION = """\
 # Data flow
@@ -32,15 +32,17 @@ probes ───────────┬─┼─▶│            │       
                   │ └─▶│ activity   ├─▶ activity ───────────▲         lag, impact    │          │
                   └───▶│            │                                                │          │
 client-metrics ───────▶│            │       status, of all three queries ───────────▶│          │
+broker-logs ··········▶│            │                                                │          │
                        └────────────┘                                                └──────────┘
-groups, activity ─▶ prober ─▶ probes        clients ─▶ client-metrics
+groups, activity ─▶ prober ─▶ probes        clients ─▶ client-metrics        brokers ··▶ broker-logs
 """
 
 _RULES = """
 Data flow one way: a query reads only what stands left of it. Whoever reads a topic that it writes itself does so once,
 at a start, to go on from there. The prober reads which groups and topics there are, so that it asks the brokers about
 those. Every fact has one writer; delivery is at least once, and a row that arrives again replaces the earlier one of
-its key. The terminal reads no topic: it asks the exporter.
+its key. The terminal reads no topic: it asks the exporter. What is dotted is there only where a setting asks for it
+([broker-logs.md](broker-logs.md)).
 """
 
 _TABLE = """
@@ -54,7 +56,7 @@ the prefix (`rebalance-monitor.`).
 """
 
 
-def render(topics: Sequence[Topic] = TOPICS) -> str:
+def render(topics: Sequence[Topic] = (*TOPICS, *OPTIONAL_TOPICS)) -> str:
     """Return the page."""
     return "".join(
         (

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from rebalance_contract.codec import SCHEMA_VERSION
+from rebalance_contract.sets import AnyTrigger
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,9 @@ class RebalanceImpact:
     `lag_recovered_at_ms` when it was back to what it was: null if the next rebalance came first, or not within 15
     minutes. All three are null without probes of end offsets. `expired` and `poll_timeout` are the ids of members that
     left because their session, or their poll limit, was over; null while the rebalance has not been judged.
+    `prepared_at_ms` is when the coordinator began to prepare it, by its own line in its broker's log, `trigger` why,
+    `trigger_member` the member it names and `trigger_reason` that client's words; null without that log, and of groups
+    whose coordinator assigns.
     """
 
     cluster: str
@@ -40,6 +44,10 @@ class RebalanceImpact:
     lag_recovered_at_ms: int | None = None
     expired: tuple[str, ...] | None = None
     poll_timeout: tuple[str, ...] | None = None
+    prepared_at_ms: int | None = None
+    trigger: AnyTrigger | None = None
+    trigger_member: str | None = None
+    trigger_reason: str | None = None
     is_truncated: bool = False
     kind: Literal["rebalance_impact"] = "rebalance_impact"
     schema_version: int = SCHEMA_VERSION

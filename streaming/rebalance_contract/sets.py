@@ -145,6 +145,53 @@ class EvidenceSource(StrEnum):
     PROBES = "probes"
     CLIENT_METRICS = "client_metrics"
     ZOOKEEPER = "zookeeper"
+    BROKER_LOG = "broker_log"
+
+
+class CoordinatorAct(StrEnum):
+    """What a group's coordinator writes in its broker's log that it did, or that happened to it.
+
+    `preparing` begins a classic rebalance, `stabilised` ends its join phase, `assigned` its sync phase (of KIP-848: the
+    target assignment is computed). `expired`: no heartbeat in a session; `evicted`: did not join or sync in time;
+    `fenced`: did not give up partitions in time, or another has its instance id; `away`: a static member of KIP-848
+    that said it will return; `replaced`: a static member has a new member id; `untaken`: nobody joined in time.
+    """
+
+    PREPARING = "preparing"
+    STABILISED = "stabilised"
+    ASSIGNED = "assigned"
+    EMPTIED = "emptied"
+    UNTAKEN = "untaken"
+    EPOCH = "epoch"
+    NAMED = "named"
+    JOINED = "joined"
+    SUBSCRIBED = "subscribed"
+    EXPIRED = "expired"
+    LEFT = "left"
+    AWAY = "away"
+    EVICTED = "evicted"
+    FENCED = "fenced"
+    REPLACED = "replaced"
+    LOADED = "loaded"
+    UNLOADED = "unloaded"
+    DELETED = "deleted"
+    CONVERTED = "converted"
+
+
+class CoordinatorTrigger(StrEnum):
+    """Why a coordinator began to prepare a classic rebalance, as it says itself."""
+
+    JOIN = "join"
+    REJOIN = "rejoin"
+    LEADER_REJOIN = "leader_rejoin"
+    LEAVE = "leave"
+    HEARTBEAT_EXPIRATION = "heartbeat_expiration"
+    SYNC_EXPIRATION = "sync_expiration"
+    STATIC_CHANGE = "static_change"
+    OVER_CAPACITY = "over_capacity"
+    STORE_FAILED = "store_failed"
+    DOWNGRADE = "downgrade"
+    OTHER = "other"
 
 
 class EvidenceStrength(StrEnum):
@@ -157,7 +204,7 @@ class EvidenceStrength(StrEnum):
 
 
 class Party(StrEnum):
-    """Who writes and reads topics: the three queries of the stream, the other two processes, the watched clients."""
+    """Who writes and reads topics: the three queries of the stream, the other two processes, what is watched."""
 
     MEMBERSHIP = "membership"
     ACTIVITY = "activity"
@@ -165,6 +212,7 @@ class Party(StrEnum):
     PROBER = "prober"
     EXPORTER = "exporter"
     CLIENTS = "clients"
+    BROKERS = "brokers"
 
 
 #: The queries of the stream; the first two read the watched log.
@@ -194,6 +242,8 @@ AnyReason = Annotated[str, _known(RebalanceReason)]
 AnySeverity = Annotated[str, _known(Severity)]
 AnySource = Annotated[str, _known(EvidenceSource)]
 AnyStrength = Annotated[str, _known(EvidenceStrength)]
+AnyAct = Annotated[str, _known(CoordinatorAct)]
+AnyTrigger = Annotated[str, _known(CoordinatorTrigger)]
 
 
 _STATES = {state.lower(): state for state in GroupState}

@@ -24,6 +24,7 @@ from typing import Any
 
 from rebalance_contract.activity import CommitActivity, CountActivity, OffsetActivity, ProbeActivity
 from rebalance_contract.clients import ClientActivity
+from rebalance_contract.coordinator import CoordinatorActivity
 from rebalance_contract.findings import Finding
 from rebalance_contract.groups import GroupSnapshot
 from rebalance_contract.impact import GroupImpact, RebalanceImpact
@@ -129,14 +130,14 @@ REBALANCES = Topic(
 )
 ACTIVITY = Topic(
     name="activity",
-    content="what a group committed and its clients reported in one pane",
+    content="what a group committed, and its clients and coordinators told, in one pane",
     key="group",
     writers=(Party.ACTIVITY,),
     readers=(Party.DIAGNOSIS, Party.PROBER),
     cleanup_policy=DELETE,
     retention_ms=_DAY_MS,
     max_row_bytes=_PANE_BYTES,
-    rows=(CommitActivity, OffsetActivity, ProbeActivity, CountActivity, ClientActivity),
+    rows=(CommitActivity, OffsetActivity, ProbeActivity, CountActivity, ClientActivity, CoordinatorActivity),
 )
 PROBES = Topic(
     name="probes",
@@ -155,6 +156,17 @@ CLIENT_METRICS = Topic(
     content="what a client reports of itself, in any known format",
     key="any",
     writers=(Party.CLIENTS,),
+    readers=(Party.ACTIVITY,),
+    cleanup_policy=DELETE,
+    retention_ms=_DAY_MS,
+    max_row_bytes=_FOREIGN_BYTES,
+    foreign=True,
+)
+BROKER_LOGS = Topic(
+    name="broker-logs",
+    content="lines of brokers' own logs, as text or in a shipper's envelope",
+    key="any",
+    writers=(Party.BROKERS,),
     readers=(Party.ACTIVITY,),
     cleanup_policy=DELETE,
     retention_ms=_DAY_MS,
@@ -211,5 +223,7 @@ STATUS = Topic(
     rows=(DecodeTotals, QueryStatus, ReportTotals, DiagnosisStatus, QuarantineTotals, LogTotals),
 )
 
-#: Every topic, in the order of the flow.
+#: Every topic that a deployment has, in the order of the flow.
 TOPICS = (GROUPS, REBALANCES, ACTIVITY, PROBES, CLIENT_METRICS, FINDINGS, HEARTBEATS, LAG, IMPACT, STATUS)
+#: Those that it has only where a setting names them (`stream.broker_log_topics`).
+OPTIONAL_TOPICS = (BROKER_LOGS,)

@@ -28,7 +28,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
-from rebalance_contract.topics import TOPICS, Topic
+from rebalance_contract.topics import OPTIONAL_TOPICS, TOPICS, Topic
 from rebalance_kafka.follower import groupless
 from rebalance_kafka.properties import librdkafka_properties
 from rebalance_streaming.config import StreamConfig
@@ -223,12 +223,14 @@ class Cluster:
         ends = self.log_ends(topic)
         return {p: max(ends.earliest[p], end - rows) for p, end in ends.visible.items()}
 
-    def check_metric_topics(self) -> None:
-        """Make sure that every topic of client metrics exists. Raises StreamError naming the first that does not."""
-        for topic in self._config.all_metric_topics:
-            if self._partitions(topic.name) == 0:
+    def check_foreign_topics(self) -> None:
+        """Make sure that every topic exists that others write to. Raises StreamError naming the first that does not."""
+        named = [("metric_topics", each.name) for each in self._config.all_metric_topics]
+        named += [("broker_log_topics", each.name) for each in self._config.all_broker_log_topics]
+        for setting, topic in named:
+            if self._partitions(topic) == 0:
                 raise StreamError(
-                    f"topic {topic.name} of stream.metric_topics does not exist, or this client may not describe it; "
+                    f"topic {topic} of stream.{setting} does not exist, or this client may not describe it; "
                     "create it, grant DESCRIBE and READ on it, or take it out"
                 )
 
@@ -338,5 +340,8 @@ def _text(error: KafkaException) -> str:
 
 
 def own_topics(config: StreamConfig) -> dict[str, Topic]:
-    """Return the monitor's topics by their names in this deployment."""
-    return {each.full_name(config.topic_prefix): each for each in TOPICS}
+    """Return the monitor's topics by their names in this deployment, the optional ones where a setting names them."""
+    own = {each.full_name(config.topic_prefix): each for each in (*TOPICS, *OPTIONAL_TOPICS)}
+    unasked = {each.full_name(config.topic_prefix) for each in OPTIONAL_TOPICS}
+    unasked -= {each.name for each in config.all_broker_log_topics}
+    return {name: topic for name, topic in own.items() if name not in unasked}

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from rebalance_contract import QUERIES, topics
 from rebalance_kafka.checks import java_problems, librdkafka_problems
+from rebalance_streaming.time_zones import is_time_zone
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,14 @@ class MetricTopic:
     name: str
     format: str | None = None
     defaults: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerLogTopic:
+    """A topic of lines of brokers' logs. `time_zone` is that of the times in them that do not say it."""
+
+    name: str
+    time_zone: str = "UTC"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +69,9 @@ class StreamConfig:
     read_committed_groups: str = ""
     #: Topics of client metrics beside the monitor's own, by name or with their format and defaults.
     metric_topics: tuple[MetricTopic | str, ...] = ()
+    #: Topics of lines of the watched brokers' own logs, by name or with their `time_zone`; none are read without it.
+    #: `rebalance-monitor.broker-logs` is made if it is missing.
+    broker_log_topics: tuple[BrokerLogTopic | str, ...] = ()
     #: Width of a commit summary; the sliding windows are multiples of it.
     pane_ms: int = 5_000
     #: Log positions read at most per batch while catching up. Bounds memory: about 1 kB of heap per 1,000.
@@ -120,6 +132,18 @@ class StreamConfig:
         return (MetricTopic(self.metrics_topic), *others)
 
     @property
+    def all_broker_log_topics(self) -> tuple[BrokerLogTopic, ...]:
+        """Every topic that lines of brokers' logs are read from."""
+        return tuple(BrokerLogTopic(each) if isinstance(each, str) else each for each in self.broker_log_topics)
+
+    @property
+    def foreign_topics(self) -> tuple[str, ...]:
+        """Names of the topics that others than the monitor write to: client metrics and brokers' logs."""
+        return tuple(each.name for each in self.all_metric_topics) + tuple(
+            each.name for each in self.all_broker_log_topics
+        )
+
+    @property
     def status_topic(self) -> str:
         """Compacted topic of the monitor's own health."""
         return topics.STATUS.full_name(self.topic_prefix)
@@ -175,8 +199,22 @@ class StreamConfig:
             re.compile(self.read_committed_groups)
         except re.error as error:
             problems.append(f"stream.read_committed_groups is no regular expression: {error}")
+        problems += self._topic_problems()
         if not self.stall_seconds > 0:
             problems.append(f"stream.stall_seconds must be above 0, got {self.stall_seconds}")
         if self.pane_ms < 1_000 or 60_000 % self.pane_ms:
             problems.append(f"stream.pane_ms must divide a minute and be at least 1000, got {self.pane_ms}")
+        return problems
+
+    def _topic_problems(self) -> list[str]:
+        taken = {self.source_topic, self.probes_topic, *(each.name for each in self.all_metric_topics)}
+        problems = []
+        for each in self.all_broker_log_topics:
+            if each.name in taken:
+                problems.append(f"stream.broker_log_topics names {each.name}, which is read as something else already")
+            if not is_time_zone(each.time_zone):
+                problems.append(
+                    f"stream.broker_log_topics has the time zone {each.time_zone!r} for {each.name}, which is none: "
+                    "give a name such as Europe/Berlin"
+                )
         return problems

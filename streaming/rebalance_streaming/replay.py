@@ -4,14 +4,14 @@ A recording has one JSON object per line, as `rebalance-monitor record` writes t
 topic), `partition`, `offset`, `timestamp_ms`, `key_hex`, `value_hex` (null: a tombstone), and `received_at_ms` where
 the recorder noted its clock. Of one log partition, the commits and the other records must each be in the order of their
 offsets. Time is taken from the records: what the stream does once a time is over is done when records have passed it.
-Topics that are neither the offsets topic nor the monitor's own are read as client metrics.
+Topics that are neither the offsets topic nor the monitor's own are read as client metrics, and what is none as lines of
+brokers' logs, whose events come at their own times as those of log files do that a replay is given beside.
 """
 
 from __future__ import annotations
 
 import heapq
 import itertools
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -22,9 +22,11 @@ import pyarrow as pa
 
 import rebalance_contract as contract
 from rebalance_contract import QUERIES, bounds, topics
+from rebalance_streaming.activity.broker_logs import LogPacking
 from rebalance_streaming.activity.clients import Message, pack_messages
 from rebalance_streaming.activity.commits import LogColumns, pack_commits
 from rebalance_streaming.activity.probes import unpack_probe
+from rebalance_streaming.compressed import uncompressed
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.engine.engine import Engine, EngineConfig
 from rebalance_streaming.engine.rows import Input
@@ -32,22 +34,26 @@ from rebalance_streaming.groups.fold import FOLDED_TYPES, GROUP_METADATA, fold
 from rebalance_streaming.groups.model import FoldState, GroupRecord, new_state
 from rebalance_streaming.groups.probing import observe
 from rebalance_streaming.outputs import OUTPUTS
+from rebalance_streaming.wire.broker_logs.decode import ToUtc, in_utc
 from rebalance_streaming.wire.commits import KeyCache, decode_commits
 from rebalance_streaming.wire.decode import Outcome, decode_record
 
 OFFSETS_TOPIC = "__consumer_offsets"
-PROBES_SUFFIX = topics.PROBES.name
+PROBES_SUFFIX, BROKER_LOGS_SUFFIX = topics.PROBES.name, topics.BROKER_LOGS.name
 #: Ends of the names of topics the stream writes: a replay makes them itself.
 _OWN_SUFFIXES = tuple(f".{each.name}" for each in topics.TOPICS if set(each.writers) <= set(QUERIES))
+
+#: What a line of a coordinator has, in whichever envelope.
+_LOG_MARKS = (b"[GroupCoordinator ", b"[GroupMetadataManager ")
+
+#: What rows of a replay carry unless something else is asked for.
+CLUSTER, PANE_MS = "default", 5_000
 
 _CHUNK = 20_000
 _COMMIT_KEYS = ("0000", "0001")
 _CACHED_KEYS = 1_000_000
 #: How often a diagnosis looks at what happened, in the recording's own time; less often where nothing is recorded.
 _TICK_MS, _IDLE_TICKS = 1_000, 500
-
-
-_GZIP, _GZIP_WINDOW, _READ_BYTES = b"\x1f\x8b", 31, 1 << 16
 
 
 class ReplayError(ValueError):
@@ -76,12 +82,14 @@ _line_decoder = msgspec.json.Decoder(RecordedLine)
 class Replay:
     """Drives the folds and the engine from lines. `cluster` is the name the rows carry, `pane_ms` a commit row's width.
 
-    `engine`: null leaves the diagnosis out, and with it lag, impact and findings.
+    `engine`: null leaves the diagnosis out, and with it lag, impact and findings. `to_utc` turns brokers' local times,
+    where their logs have such, into UTC.
     """
 
-    cluster: str = "default"
-    pane_ms: int = 5_000
+    cluster: str = CLUSTER
+    pane_ms: int = PANE_MS
     engine: Engine | None = None
+    to_utc: ToUtc = in_utc
     states: dict[str, FoldState] = field(default_factory=dict)
     lines: int = 0
     skipped: int = 0
@@ -90,6 +98,7 @@ class Replay:
     _sources: dict[tuple[str, int], list[RecordedLine]] = field(default_factory=dict)
     _cache: KeyCache = field(default_factory=lambda: KeyCache(_CACHED_KEYS))
     _commits: list[contract.CommitActivity] = field(default_factory=list)
+    _told: list[contract.CoordinatorActivity] = field(default_factory=list)
     _committing: dict[str, contract.GroupLag] = field(default_factory=dict)
     _now_ms: int = 0
     _judged_ms: int = 0
@@ -103,17 +112,22 @@ class Replay:
             self.lines += len(chunk)
             yield from self._pack([line for line in chunk if _is_commit(line)])
             for line in chunk:
-                if not line.control and not _is_commit(line):
+                if not line.control and not _is_commit(line) and not self._take_log_line(line):
                     self._sources.setdefault((line.topic, line.partition), []).append(line)
+
+    def take_logs(self, rows: Iterable[contract.CoordinatorActivity]) -> None:
+        """Take what groups' coordinators told, before `finish`; the engine learns of it at its times."""
+        self._told += rows
 
     def finish(self) -> Iterator[dict[str, Any]]:
         """Yield rebalances in the order of their end, groups, lag, impact and findings as they stand at the end."""
         self._commits.sort(key=lambda each: each.last_commit_ms, reverse=True)
+        self._told.sort(key=_told_ms, reverse=True)
         for line in heapq.merge(*self._sources.values(), key=lambda line: line.timestamp_ms):
-            self._take_commits(line.timestamp_ms)
+            self._take_packed(line.timestamp_ms)
             self._judge_until(line.timestamp_ms)
             self._take(line)
-        self._take_commits(None)
+        self._take_packed(None)
         self._end()
         for rebalance in sorted(self._rebalances.values(), key=_end_of):
             yield _row("rebalance", rebalance)
@@ -188,11 +202,29 @@ class Replay:
         else:
             self.skipped += 1
 
-    def _take_commits(self, until_ms: int | None) -> None:
-        """Tell the engine of commits up to a time, or all."""
-        while self._commits and (until_ms is None or self._commits[-1].last_commit_ms < until_ms):
-            row = self._commits.pop()
-            at_ms = row.last_commit_ms
+    def _take_log_line(self, line: RecordedLine) -> bool:
+        """Take up a line that holds lines of a broker's log; returns whether it does."""
+        if line.topic == OFFSETS_TOPIC or line.topic.endswith((PROBES_SUFFIX, *_OWN_SUFFIXES)):
+            return False
+        value = _bytes(line.value_hex)
+        if not line.topic.endswith(BROKER_LOGS_SUFFIX) and not any(mark in (value or b"") for mark in _LOG_MARKS):
+            return False
+        packing = LogPacking(self.cluster, self.pane_ms)
+        packing.take(value, line.timestamp_ms, self.to_utc)
+        rows = list(packing.rows())
+        self.skipped += not rows
+        self.take_logs(rows)
+        return True
+
+    def _take_packed(self, until_ms: int | None) -> None:
+        """Tell the engine of commits, and of what coordinators told, up to a time, or of all."""
+        while True:
+            commits_ms = self._commits[-1].last_commit_ms if self._commits else None
+            told_ms = _told_ms(self._told[-1]) if self._told else None
+            at_ms = min((each for each in (commits_ms, told_ms) if each is not None), default=None)
+            if at_ms is None or (until_ms is not None and at_ms >= until_ms):
+                return
+            row: Input = self._commits.pop() if at_ms == commits_ms else self._told.pop()
             self._judge_until(at_ms)
             self._tell(row, at_ms)
             self._now_ms = max(self._now_ms, at_ms)
@@ -287,7 +319,7 @@ def read_lines(
 
 def _parse(file: Iterable[bytes | str], notify: Callable[[str], None]) -> Iterator[RecordedLine]:
     name = getattr(file, "name", "the input")
-    numbered = enumerate(_uncompressed(file, name), start=1)
+    numbered = enumerate(uncompressed(file, name, ReplayError), start=1)
     for number, text in numbered:
         if not text.strip():
             continue
@@ -317,29 +349,6 @@ def _checked(line: RecordedLine) -> RecordedLine:
     return line
 
 
-def _uncompressed(file: Iterable[bytes | str], name: str) -> Iterable[bytes | str]:
-    """Return the lines of a file, of what gzip made of it if its first bytes say so."""
-    peek = getattr(file, "peek", None)
-    return _unzipped(file, name) if peek is not None and peek(2)[:2] == _GZIP else file
-
-
-def _unzipped(file: Any, name: str) -> Iterator[bytes]:
-    """Yield lines as far as they can be had: unlike the gzip module up to the last byte of a file that was cut."""
-    rest, stream = b"", zlib.decompressobj(_GZIP_WINDOW)
-    while data := file.read(_READ_BYTES):
-        while data:
-            try:
-                *lines, rest = (rest + stream.decompress(data)).split(b"\n")
-            except zlib.error as error:
-                raise ReplayError(f"{name} is damaged: {error}") from None
-            yield from (line + b"\n" for line in lines)
-            data = stream.unused_data
-            if stream.eof:
-                stream = zlib.decompressobj(_GZIP_WINDOW)
-    if rest:
-        yield rest
-
-
 def _chunks(lines: Iterable[RecordedLine]) -> Iterator[list[RecordedLine]]:
     iterator = iter(lines)
     while chunk := list(itertools.islice(iterator, _CHUNK)):
@@ -358,6 +367,11 @@ def _bytes(text: str | None) -> bytes | None:
         return bytes.fromhex(text)
     except ValueError as error:
         raise ReplayError(f"key_hex or value_hex is not hexadecimal: {error}") from None
+
+
+def _told_ms(row: contract.CoordinatorActivity) -> int:
+    """Return when the last event of a row was written, as its reader would have had it."""
+    return row.events[-1].at_ms if row.events else row.pane_start_ms
 
 
 def _end_of(rebalance: contract.Rebalance) -> tuple[bool, int, str]:
@@ -399,14 +413,18 @@ def replay(
     output: str = "rebalances",
     until_ms: int | None = None,
     detect: DetectConfig | None = None,
+    logs: Iterable[contract.CoordinatorActivity] = (),
+    to_utc: ToUtc = in_utc,
     notify: Callable[[str], None] = lambda _: None,
 ) -> Iterator[bytes]:
     """Yield the rows of a replay as JSON lines without line ends. Raises ReplayError for what is no recording.
 
-    `output` is a name of OUTPUTS. Findings come last, each once, as it stood at the end.
+    `output` is a name of OUTPUTS. `logs` is what brokers' log files beside the recordings told. Findings come last,
+    each once, as it stood at the end.
     """
     wanted = OUTPUTS[output]
-    state = Replay()
+    state = Replay(to_utc=to_utc)
+    state.take_logs(logs if until_ms is None else (each for each in logs if _told_ms(each) <= until_ms))
     if {"finding", "lag", "rebalance_impact", "timing"} & set(wanted):
         state.engine = make_engine(state.cluster, detect)
     for row in itertools.chain(state.feed(read_lines(files, until_ms, notify)), state.finish()):

@@ -3,7 +3,6 @@
 import re
 from itertools import pairwise
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
@@ -27,7 +26,7 @@ def test_the_page_is_what_the_table_says():
     assert PAGE.read_text("utf-8") == flow.render(), "python -m rebalance_contract.flow docs/data-flow.md"
 
 
-@pytest.mark.parametrize("name", [each.name for each in topics.TOPICS] + list(get_args(topics.Party)))
+@pytest.mark.parametrize("name", [each.name for each in (*topics.TOPICS, *topics.OPTIONAL_TOPICS)] + list(topics.Party))
 def test_the_picture_shows_every_topic_and_process(name: str):
     """What is in the table is in the picture."""
     assert re.search(rf"(?<![\w-]){name}(?![\w-])", flow.PICTURE)
@@ -61,7 +60,7 @@ def test_no_query_reads_what_a_later_one_writes():
             assert all(order[writer] <= reader for reader in readers), topic.name
 
 
-@pytest.mark.parametrize("topic", topics.TOPICS, ids=lambda each: each.name)
+@pytest.mark.parametrize("topic", [*topics.TOPICS, *topics.OPTIONAL_TOPICS], ids=lambda each: each.name)
 def test_what_a_writer_sends_is_taken(topic: topics.Topic):
     """The limit leaves room for key and headers, and for whole batches where librdkafka is the writer."""
     assert topic.max_message_bytes >= topic.max_row_bytes + 65_536
@@ -70,8 +69,9 @@ def test_what_a_writer_sends_is_taken(topic: topics.Topic):
 
 def test_what_others_write_is_measured_unpacked():
     """A broker that only stores what it gets would take a message that unpacks to gigabytes."""
-    unpacked = {each.name for each in topics.TOPICS if each.settings.get("compression.type") == "uncompressed"}
-    assert unpacked == {each.name for each in topics.TOPICS if not set(each.writers) <= set(QUERIES)}
+    every = (*topics.TOPICS, *topics.OPTIONAL_TOPICS)
+    unpacked = {each.name for each in every if each.settings.get("compression.type") == "uncompressed"}
+    assert unpacked == {each.name for each in every if not set(each.writers) <= set(QUERIES)}
 
 
 def test_all_sides_use_the_names_of_the_table():

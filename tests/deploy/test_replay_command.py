@@ -38,6 +38,38 @@ def test_another_output_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "timing" in outcome.err
 
 
+LOGS = Path(__file__).parents[1] / "golden" / "broker-logs"
+
+
+@pytest.mark.recordings
+def test_a_brokers_log_beside_the_recording_is_evidence(capsys: pytest.CaptureFixture[str]) -> None:
+    """Several may be given; findings name it as their source."""
+    log = str(LOGS / "broker-4.3.1.log.gz")
+    words = ("replay", str(LOGS / "broker-4.3.1.jsonl.gz"), "--output", "findings", "--logs", log, "--logs", log)
+    outcome = run(capsys, *words)
+    assert outcome.code == 0, outcome.err
+    sources = {each["source"] for line in outcome.out.splitlines() for each in json.loads(line)["evidence"]}
+    assert "broker_log" in sources
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("--logs", str(RECORDING), str(RECORDING)), 1, "is a recording, not a broker's log"),
+        (("--logs", __file__, str(RECORDING)), 1, "lines like this are expected"),
+        (("--time-zone", "Mars", str(RECORDING)), 1, "'Mars' is no time zone"),
+        (("--logs", __file__), 2, "--logs goes with a recording"),
+    ],
+)
+def test_a_file_that_is_no_log_is_refused_in_one_sentence(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], code: int, said: str
+) -> None:
+    """Before anything is replayed."""
+    outcome = run(capsys, "replay", *words)
+    assert (outcome.code, outcome.out) == (code, "")
+    assert said in outcome.err.replace("\n", " ")
+
+
 @pytest.mark.processes
 def test_the_command_line_starts_without_what_a_replay_needs() -> None:
     """Help and completion load neither numpy nor the replay."""

@@ -186,6 +186,10 @@ def test_a_misspelt_port_is_no_service():
             '[stream]\nmetric_topics = ["a", {name = "b", formt = "otlp"}]',
             "unknown key 'formt' in stream.metric_topics number 2; did you mean 'format'?",
         ),
+        (
+            '[stream]\nbroker_log_topics = ["a", {name = "b", timezone = "UTC"}]',
+            "unknown key 'timezone' in stream.broker_log_topics number 2; did you mean 'time_zone'?",
+        ),
         ('[kafak]\n"client.id" = "x"\n"client.rack" = "y"', "unknown section [kafak]; did you mean [kafka]?"),
         ("[xyzzy]\na = 1", "unknown section [xyzzy]; known are stream, detect, probe, export, kafka"),
         ("[detect]\nstalled_m = 1", "unknown setting 'detect.stalled_m'; did you mean 'detect.thresholds.stalled_ms'?"),

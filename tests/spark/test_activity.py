@@ -11,17 +11,27 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from rebalance_contract import MAX_ACTIVITY_BYTES, ClientActivity, CommitActivity, CountActivity, OffsetActivity
+from rebalance_contract import (
+    MAX_ACTIVITY_BYTES,
+    ClientActivity,
+    CommitActivity,
+    CoordinatorAct,
+    CoordinatorActivity,
+    CoordinatorEvent,
+    CountActivity,
+    OffsetActivity,
+)
 from rebalance_contract.activity import ProbeActivity
 from rebalance_devtools.bench import fill
 from rebalance_streaming.activity.commits import LogEra
-from rebalance_streaming.config import MetricTopic, StreamConfig
+from rebalance_streaming.config import BrokerLogTopic, MetricTopic, StreamConfig
 from rebalance_streaming.engine.rows import Input, decode_input
 from rebalance_streaming.spark.activity import MAX_MESSAGE_BYTES, ActivityPacker, pack_activity
 
 T0 = 1_000_000_000_000
 OTHER = MetricTopic("metrics-of-others", "native", {"group_id": "told-by-topic"})
-CONFIG = StreamConfig(cluster="prod", metric_topics=(OTHER,))
+LOGS = BrokerLogTopic("logs-of-brokers", "Europe/Berlin")
+CONFIG = StreamConfig(cluster="prod", metric_topics=(OTHER,), broker_log_topics=(LOGS,))
 ERAS = {7: LogEra(100)}
 _SCHEMA = pa.schema(
     [
@@ -236,6 +246,46 @@ def test_rows_are_bounded():
     assert max(packed.sizes) <= MAX_ACTIVITY_BYTES
     assert sum(len(each.topics["orders"].partitions) for each in packed.of(CommitActivity)) == 10_000
     assert sum(len(topic.partitions) for each in packed.of(OffsetActivity) for topic in each.ends.values()) == 10_000
+
+
+LINE = (
+    "[2001-09-09 03:46:40,123] INFO [GroupCoordinator id=1 topic=__consumer_offsets partition=12] Group g with "
+    "generation 6 is now empty. (org.apache.kafka.coordinator.group.GroupMetadataManager)"
+)
+
+
+def test_lines_of_brokers_logs_become_rows_of_their_groups():
+    """In UTC, whatever zone the brokers write; each line is counted with its outcome."""
+    values = [
+        LINE.encode(),
+        json.dumps({"log": LINE}).encode(),
+        b"[2001-09-09 03:46:40,200] INFO started (kafka.Kafka)",
+    ]
+    rows = [row(LOGS.name, 400 + n, value, partition=n) for n, value in enumerate(values)]
+    large = row(LOGS.name, 500, b"x" * (MAX_MESSAGE_BYTES + 1))
+    packed = pack(*rows, row(LOGS.name, 501, None), large)
+    ((key, told),) = packed.rows
+    assert (key, type(told)) == ("g", CoordinatorActivity)
+    assert told == CoordinatorActivity(
+        "prod", "g", T0, (CoordinatorEvent(T0 + 123, CoordinatorAct.EMPTIED, generation=6),)
+    )
+    outcomes = {outcome: count for (topic, outcome), count in packed.counts.items() if topic == LOGS.name}
+    assert outcomes == {"decoded": 2, "other": 1, "empty": 1, "too_large": 1}
+
+
+def test_a_row_of_a_coordinator_is_never_too_large():
+    """A restart of thousands of members within a pane is told in several rows."""
+    member = "m" * 200
+    lines = "\n".join(
+        LINE.replace(
+            "Group g with generation 6 is now empty.", f"[GroupId g] Member {member}{n} left the consumer group."
+        )
+        for n in range(2_000)
+    )
+    packed = pack(row(LOGS.name, 0, lines.encode()))
+    assert len(packed.rows) > 1
+    assert max(packed.sizes) <= 64_000
+    assert sum(len(each.events) for each in packed.of(CoordinatorActivity)) == 2_000
 
 
 def test_counts_say_up_to_where_they_hold():

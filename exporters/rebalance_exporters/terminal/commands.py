@@ -12,8 +12,8 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -27,6 +27,7 @@ from rebalance_exporters.terminal.escaping import safe
 from rebalance_exporters.terminal.figures import Clock
 
 if TYPE_CHECKING:
+    from rebalance_contract import CoordinatorEvent
     from rebalance_exporters.terminal.client import Api
     from rebalance_exporters.terminal.explain import Facts
 
@@ -58,7 +59,29 @@ _ACCESS_OPTIONS = (
 _ACCESS_NAMES = frozenset({"url", "user", "password_file", "ca_file", "cluster"})
 _JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 _ZONE = click.option("--utc/--local", "utc", default=True, show_default=True, help="Times in UTC or of this machine.")
+#: Files of brokers' logs beside what the monitor knows, for `explain` here and `replay` of the console script.
+LOGS = click.option(
+    "--logs",
+    multiple=True,
+    type=click.File("rb"),
+    metavar="FILE",
+    help="A broker's log beside it, gzip or not; - for standard input. May be given several times.",
+)
+TIME_ZONE = click.option(
+    "--time-zone",
+    default="UTC",
+    show_default=True,
+    metavar="NAME",
+    help="Zone of the times in --logs that do not say it, as Europe/Berlin.",
+)
 _GROUP = click.argument("group", shell_complete=complete_groups)
+
+
+@dataclass(frozen=True, slots=True)
+class LogReader:
+    """What reads files of brokers' logs: files, group and time zone to events in order. The console script has it."""
+
+    read: Callable[[Sequence[Any], str, str], list[CoordinatorEvent]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +177,8 @@ def top(*, where: _Where, sort: str, limit: int | None, once: bool, interval: fl
 @_GROUP
 @click.option("--at", metavar="TIME", help="The rebalance at a time: 2026-03-01T14:05, 14:05, or 90m (ago).")
 @click.option("--rebalance", "rebalance_id", metavar="ID", help="The rebalance with this id; `history` lists them.")
+@LOGS
+@TIME_ZONE
 @click.option("--markdown", is_flag=True, help="Write Markdown, for a ticket or a chat.")
 @_JSON
 @_ZONE
@@ -164,6 +189,8 @@ def explain(
     group: str,
     at: str | None,
     rebalance_id: str | None,
+    logs: tuple[Any, ...],
+    time_zone: str,
     markdown: bool,
     as_json: bool,
     utc: bool,
@@ -181,6 +208,8 @@ def explain(
         from rebalance_exporters.terminal.screen import Screen  # noqa: PLC0415
 
         facts = gather(api, Question(group, where.cluster, at, rebalance_id, _clock(utc)))
+        if logs:
+            facts = replace(facts, lines=_read_logs(logs, group, time_zone))
         report = explaining.explain(facts, where.access)
         if as_json:
             click.echo(safe_json(_facts_json(facts), indent=2))
@@ -190,7 +219,16 @@ def explain(
             Screen().report(report)
 
 
+def _read_logs(files: Sequence[Any], group: str, time_zone: str) -> tuple[CoordinatorEvent, ...]:
+    reader = click.get_current_context().find_object(LogReader)
+    if reader is None:
+        raise ExporterError("--logs needs the console script rebalance-monitor, which reads brokers' logs")
+    return tuple(reader.read(files, group, time_zone))
+
+
 def _facts_json(facts: Facts) -> dict[str, object]:
+    from rebalance_exporters.terminal import coordinator_log  # noqa: PLC0415
+
     return {
         "at_ms": facts.now_ms,
         "group": facts.snapshot,
@@ -199,6 +237,7 @@ def _facts_json(facts: Facts) -> dict[str, object]:
         "firing": facts.standing,
         "note": facts.choice,
         "trouble": facts.trouble,
+        **({} if facts.lines is None else {"broker_log": coordinator_log.around(facts.lines, facts.rebalance)}),
     }
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from rebalance_contract import (
     UNDETERMINED,
     Advice,
+    CoordinatorEvent,
     Finding,
     GroupSnapshot,
     RebalanceOutcome,
@@ -20,6 +21,7 @@ from rebalance_contract import (
 from rebalance_contract.api import OverviewRow, RebalanceRow
 from rebalance_exporters.figures import TIGHT_MS, amount, plural, span
 from rebalance_exporters.rebalance_text import ABORTED, JUDGED_AFTER_MS, NO_CAUSE, name, tell_rebalance
+from rebalance_exporters.terminal import coordinator_log
 from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.assignments import compare_assignments, list_members
 from rebalance_exporters.terminal.figures import Clock
@@ -38,6 +40,7 @@ class Facts:
     `rows` are the groups of the same cluster, this one included. `rebalance` is null when the exporter keeps none.
     `findings` are those about the rebalance, the primary one first, `standing` those that fire for the group now.
     `choice` says how the rebalance was chosen where that is not plain; `trouble` why the data cannot be trusted.
+    `lines` are what the group's coordinators wrote in brokers' logs that were given beside; null: none were given.
     """
 
     now_ms: int
@@ -48,6 +51,7 @@ class Facts:
     standing: tuple[Finding, ...] = ()
     choice: str | None = None
     trouble: str | None = None
+    lines: tuple[CoordinatorEvent, ...] | None = None
     clock: Clock = field(default_factory=Clock)
 
     @property
@@ -81,6 +85,7 @@ def explain(facts: Facts, access: Access) -> TextReport:
         *_note(facts),
         *_tell_cause(facts, cause),
         *_tell_rebalance(facts),
+        *_tell_lines(facts),
         *_tell_advice(facts, cause),
         Passage("State", (_tell_state(facts),)),
         *_tell_reasons(cause),
@@ -158,7 +163,14 @@ def _tell_rebalance(facts: Facts) -> Iterator[Passage]:
         yield Passage("Scope", tuple(filter(None, [_tell_scope(facts)])))
 
 
+def _tell_lines(facts: Facts) -> Iterator[Passage]:
+    if facts.lines is not None:
+        yield Passage("Broker log", tuple(coordinator_log.tell(facts.lines, facts.rebalance, facts.clock)))
+
+
 def _since(rebalance: RebalanceRow, clock: Clock) -> str:
+    if rebalance.impact is not None and rebalance.impact.prepared_at_ms is not None:
+        return f"{clock.moment(rebalance.impact.prepared_at_ms)}, as its coordinator wrote"
     latest, earliest = rebalance.started_before_ms, rebalance.started_after_ms
     if earliest == latest:
         return clock.moment(latest)

@@ -1,8 +1,9 @@
 """How long members waited for each other to join: the join barriers of one rebalance, one per generation.
 
 The log says when a barrier was released, and nothing of when it began (Kafka: ClassicGroup, the state before
-CompletingRebalance is not stored): the first generation's start is bounded by the fold, those that follow within the
-same rebalance by the first probe that saw the group prepare again.
+CompletingRebalance is not stored). The coordinator's own lines do, where they are shipped. Without them the first
+generation's start is bounded by the fold, those that follow within the same rebalance by the first probe that saw the
+group prepare again.
 """
 
 from __future__ import annotations
@@ -47,7 +48,10 @@ def barriers(history: GroupHistory, rebalance: Rebalance) -> tuple[Barrier, ...]
         released_ms = generation.join_ended_at_ms
         if there and released_ms is not None:
             from_ms = rebalance.started_before_ms
-            if settled_ms is not None or generation.aborted_before:
+            written_ms = history.coordinator_log.prepared_before(released_ms, settled_ms)
+            if written_ms is not None:
+                from_ms = written_ms
+            elif settled_ms is not None or generation.aborted_before:
                 seen_ms = preparing_since(history, settled_ms or from_ms, released_ms)
                 from_ms = generation.started_at_ms or seen_ms or released_ms
             stayed = tuple(known[name] for name in sorted(there - set(generation.left)) if name in known)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from rebalance_contract import (
+    CoordinatorAct,
     Evidence,
     EvidenceSource,
     Generation,
@@ -22,6 +23,7 @@ from rebalance_contract import (
 )
 from rebalance_streaming.detect.barriers import SAME_MS
 from rebalance_streaming.detect.clients import Stretch
+from rebalance_streaming.detect.coordinator_log import Exit
 from rebalance_streaming.detect.evidence import MODERATE, observe, strength_of, weigh
 from rebalance_streaming.detect.fingerprints import Fingerprint, fingerprint
 from rebalance_streaming.detect.history import GroupHistory
@@ -84,7 +86,8 @@ class Departure:
     and `confidence` is that of the first; `struck` are those that cannot be, by class. `in_barrier`: it was lost
     while the others waited for it. `liveness` is what its client reported, null when it reports nothing. `arriving` is
     how many records its partitions got in the length of a session before, null without probes of their ends.
-    `back_as` is the member it came back as, `back_ms` when.
+    `back_as` is the member it came back as, `back_ms` when. `told` is what the coordinator wrote of it in its broker's
+    log, null where that is not shipped.
     """
 
     member: Member
@@ -108,6 +111,7 @@ class Departure:
     struck: tuple[tuple[str, str], ...] = ()
     back_as: Member | None = None
     back_ms: int | None = None
+    told: Exit | None = None
 
     @property
     def likely(self) -> str:
@@ -164,6 +168,7 @@ def _find(
     client = history.clients.of(member)
     prints, session = fingerprint(member, client), session_of(member)
     found = _measure(history, rebalance, member, prints) if known is None else replace(known, client=prints)
+    found = _as_told(found, _told_exit(history, rebalance, member))
     surely_ms = found.from_ms - _NOTICE_MS
     stretch = None if client is None else client.before(found.to_ms, session + 4_000, surely_ms)
     if client is not None and stretch is not None:
@@ -329,7 +334,10 @@ def _classified(of: Departure, rebalance: Rebalance) -> Departure:
     or against that.
     """
     struck = dict(_impossible(of, rebalance))
-    sources = (_class_by_epoch(of, rebalance), _class_by_reports(of), _class_by_silence(of), _class_by_end(of))
+    sources: tuple[_Classes | None, ...] = (_class_by_coordinator(of),)
+    if sources[0] is None:
+        by_records = (_class_by_epoch(of, rebalance), _class_by_reports(of), _class_by_silence(of), _class_by_end(of))
+        sources = (*by_records, _class_by_own_leave(of))
     told = [kept for each in sources if each is not None and (kept := _possible(each, struck)) is not None]
     told = [each for each in told if each[0][0] != UNKNOWN] or told
     if not told:
@@ -369,6 +377,13 @@ def _as_witness(told: _Classes, classes: tuple[str, ...]) -> tuple[Evidence, ...
 
 def _impossible(of: Departure, rebalance: Rebalance) -> Iterator[tuple[str, str]]:
     """Yield the classes that arithmetic rules out, each with the reason."""
+    decided = _decided(of)
+    if decided is not None:
+        yield from ((each, "its coordinator wrote otherwise") for each in _CLASSES if each != decided)
+        return
+    if of.told is not None:
+        yield SESSION_EXPIRED, "it left by its own request, as its coordinator wrote"
+        yield FENCED, "it left by its own request, as its coordinator wrote"
     poll, session, seen = of.poll_ms, of.session_ms, of.stretch
     own_word = seen is not None and is_poll_reason(seen.reason)
     if not own_word and of.client.enforces_poll and poll:
@@ -384,6 +399,69 @@ def _impossible(of: Departure, rebalance: Rebalance) -> Iterator[tuple[str, str]
         yield SESSION_EXPIRED, f"committed {seconds(quiet)} before it was gone, its session is {seconds(session)}"
     elif of.age_ms is not None and of.member.session_timeout_ms and of.age_ms < session - _EXACT_MS:
         yield SESSION_EXPIRED, f"in the group for {seconds(of.age_ms)}, its session is {seconds(session)}"
+
+
+_CLASSES = (POLL_TIMEOUT, SESSION_EXPIRED, CLEAN, FENCED)
+#: What the coordinator decided itself, as classes.
+_CLASS_TOLD = {
+    CoordinatorAct.EXPIRED: SESSION_EXPIRED,
+    CoordinatorAct.EVICTED: POLL_TIMEOUT,
+    CoordinatorAct.FENCED: FENCED,
+    CoordinatorAct.AWAY: CLEAN,
+}
+
+
+def _told_exit(history: GroupHistory, rebalance: Rebalance, member: Member) -> Exit | None:
+    """Return what the coordinator wrote of a member's going around a rebalance; null where its lines are not there."""
+    if history.coordinator_log.is_empty():
+        return None
+    from_ms = None if rebalance.started_after_ms is None else rebalance.started_after_ms - _LIFE_SLACK_MS
+    until_ms = rebalance.started_before_ms if rebalance.completed_at_ms is None else rebalance.completed_at_ms
+    return history.coordinator_log.exit_of(member.member_id, from_ms, until_ms + _LIFE_SLACK_MS)
+
+
+def _as_told(of: Departure, told: Exit | None) -> Departure:
+    """Return a departure at the moment that the coordinator wrote down, its silence measured up to then."""
+    if told is None or of.told is not None:
+        return of
+    moved_ms = told.at_ms - (of.from_ms + of.to_ms) // 2
+    silence = None if of.silence_ms is None else max(0, of.silence_ms + moved_ms)
+    at_ms = told.at_ms
+    return replace(
+        of, told=told, from_ms=at_ms, to_ms=at_ms, latest_ms=at_ms, silence_ms=silence, in_barrier=told.in_barrier
+    )
+
+
+def _decided(of: Departure) -> str | None:
+    """Return the class that the coordinator decided, or the client told it; null for a leave without a reason."""
+    if of.told is None or (of.told.act == CoordinatorAct.LEFT and of.told.reason is None):
+        return None
+    if of.told.act == CoordinatorAct.LEFT:
+        return POLL_TIMEOUT if of.told.over_poll_limit else CLEAN
+    return _CLASS_TOLD[CoordinatorAct(of.told.act)]
+
+
+def _class_by_coordinator(of: Departure) -> _Classes | None:
+    decided = _decided(of)
+    return None if decided is None or of.told is None else ((decided,), CERTAIN, (of.told.evidence(),))
+
+
+def _class_by_own_leave(of: Departure) -> _Classes | None:
+    """Return how a member left that said so itself without a reason, as librdkafka and kafka-python do (KIP-800)."""
+    if of.told is None or of.told.act != CoordinatorAct.LEFT:
+        return None
+    told = (of.told.evidence(),)
+    life = None if of.joined_ms is None else of.to_ms - of.joined_ms
+    if not of.client.enforces_poll or (life is not None and of.poll_ms is not None and life < of.poll_ms - 500):
+        # It polled to get its partitions, so its limit was not over.
+        return (CLEAN,), STRONG, told
+    by_life = _class_by_life(of)
+    if of.rhythm.last_ms is None and POLL_TIMEOUT in by_life[0]:
+        return (POLL_TIMEOUT, CLEAN), PLAUSIBLE, (*told, *by_life[2])
+    if of.silence_ms is not None and of.poll_ms is not None and of.silence_ms >= of.poll_ms - _POLL_TIGHT_MS:
+        return (POLL_TIMEOUT, CLEAN), PLAUSIBLE, told
+    at_limit = _left_at_its_limit(of)
+    return ((POLL_TIMEOUT, CLEAN), PLAUSIBLE, (*told, at_limit)) if at_limit else ((CLEAN,), PLAUSIBLE, told)
 
 
 def _class_by_end(of: Departure) -> _Classes | None:

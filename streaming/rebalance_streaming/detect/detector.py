@@ -18,6 +18,7 @@ from rebalance_contract import (
     UNDETERMINED,
     ClientActivity,
     CommitActivity,
+    CoordinatorActivity,
     Finding,
     GroupSnapshot,
     GroupTiming,
@@ -34,12 +35,20 @@ from rebalance_streaming.detect.book import Book, Statement, subject_key
 from rebalance_streaming.detect.case import SAME_TIME_MS, Case, Judged
 from rebalance_streaming.detect.catalogue import diagnosis
 from rebalance_streaming.detect.config import DetectConfig
+from rebalance_streaming.detect.coordinator_log import Start
 from rebalance_streaming.detect.departures import POLL_TIMEOUT, SESSION_EXPIRED, Departure
 from rebalance_streaming.detect.episode import Elsewhere, Known, Past, look_at
 from rebalance_streaming.detect.heartbeats import time_group
 from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.look import DAY_MS, Look
-from rebalance_streaming.detect.plausible import check_commits, check_ends, check_group, check_probe, check_rebalance
+from rebalance_streaming.detect.plausible import (
+    check_commits,
+    check_ends,
+    check_events,
+    check_group,
+    check_probe,
+    check_rebalance,
+)
 from rebalance_streaming.detect.quarantine import ImplausibleError, OnQuarantine, Quarantine
 from rebalance_streaming.detect.rank import explain
 from rebalance_streaming.detect.routing import Routing
@@ -241,6 +250,25 @@ class Detector:
             if case is not None:
                 case.history.clients.take(each)
                 self._touch(case, inputs.CLIENTS)
+
+    def take_coordinator(self, row: CoordinatorActivity) -> None:
+        """Take up what a group's coordinators wrote in their brokers' logs."""
+        self._quarantine.attempt("take_coordinator", row.group, lambda: self._take_coordinator(row), None)
+
+    def _take_coordinator(self, row: CoordinatorActivity) -> None:
+        check_events(row, self.now_ms)
+        case = self._case(row.group)
+        if case is not None and case.history.coordinator_log.take(row.events):
+            self._touch(case, inputs.STATES)
+
+    def starts(self, group: str) -> Iterator[tuple[str, Start]]:
+        """Yield when coordinators began to prepare a group's latest rebalances, by the ids of these."""
+        case = self._cases.get(group)
+        if case is None or case.history.coordinator_log.is_empty():
+            return
+        for rebalance in case.history.in_order()[-_RECONSIDERED:]:
+            if (start := case.history.coordinator_log.start_of(rebalance)) is not None:
+                yield rebalance.rebalance_id, start
 
     def _note_members(self, case: Case, members: Iterable[Member]) -> None:
         """Learn who is in a group, and take up what its clients said before that was known."""

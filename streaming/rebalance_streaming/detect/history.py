@@ -28,6 +28,7 @@ from rebalance_contract import (
 )
 from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.clients import Clients
+from rebalance_streaming.detect.coordinator_log import CoordinatorLog
 from rebalance_streaming.detect.progress import Progress
 
 _KEPT_REBALANCES, _KEPT_PROBES, _KEPT_OWNERSHIP = 300, 400, 120
@@ -74,6 +75,7 @@ class GroupHistory:
     ownership: deque[Ownership] = field(default_factory=lambda: deque(maxlen=_KEPT_OWNERSHIP))
     progress: Progress = field(default_factory=Progress)
     clients: Clients = field(default_factory=Clients)
+    coordinator_log: CoordinatorLog = field(default_factory=CoordinatorLog)
     #: Latest description of every member of the rebalances kept.
     members: dict[str, Member] = field(default_factory=dict)
     #: Protocol names in the order they came, with their times.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from rebalance_contract import CommitActivity, GroupSnapshot, OffsetActivity, Probe, Rebalance
+from rebalance_contract import CommitActivity, CoordinatorActivity, GroupSnapshot, OffsetActivity, Probe, Rebalance
 from rebalance_streaming.detect.quarantine import ImplausibleError
 
 #: More partitions than any topic has that a group is known to read.
@@ -52,6 +52,11 @@ def check_commits(row: CommitActivity, now_ms: int) -> None:
         _check_partitions((min(each.partitions), max(each.partitions)))
         _check_times((min(each.committed_at_ms), max(each.committed_at_ms)), now_ms)
         _check_offsets(each.offsets)
+
+
+def check_events(row: CoordinatorActivity, now_ms: int) -> None:
+    """Raise ImplausibleError for what no coordinator can have written."""
+    _check_times((each.at_ms for each in row.events), now_ms)
 
 
 def check_probe(probe: Probe, now_ms: int) -> None:

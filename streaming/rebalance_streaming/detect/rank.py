@@ -38,6 +38,9 @@ def explain(episode: Episode) -> tuple[Verdict, ...]:
         ranked.append(barrier)
     if not ranked:
         ranked = [unexplained(episode)]
+    start = episode.history.coordinator_log.start_of(episode.rebalance)
+    if start is not None:
+        ranked[0] = replace(ranked[0], evidence=(*ranked[0].evidence, start.evidence()))
     for cost_ms, verdict in called_within(episode):
         # The primary cause is that of the part that cost most.
         first = 2 * cost_ms > episode.duration_ms and verdict.rule != ranked[0].rule

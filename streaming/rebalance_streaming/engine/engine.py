@@ -16,6 +16,7 @@ from rebalance_contract import (
     PANE_MS,
     WINDOWS_MS,
     CommitActivity,
+    CoordinatorActivity,
     CountActivity,
     DecodeTotals,
     DiagnosisStatus,
@@ -131,6 +132,8 @@ class Engine:
                 self._take_probe(row)
             case ClientActivity():
                 self.detector.take_clients(row)
+            case CoordinatorActivity():
+                self._take_coordinator(row)
             case CountActivity():
                 if row.cluster == self._cluster:
                     self._arrived.append(row)
@@ -146,6 +149,16 @@ class Engine:
             self._probed_ms = max(row.probe.probed_at_ms, self._probed_ms or 0)
             self.detector.take_probe(row.probe)
 
+    def _take_coordinator(self, row: CoordinatorActivity) -> None:
+        if row.cluster == self._cluster:
+            self.detector.take_coordinator(row)
+            self._note_starts(row.group)
+
+    def _note_starts(self, group: str) -> None:
+        """Put down what coordinators wrote of the beginning of a group's rebalances."""
+        for rebalance_id, start in self.detector.starts(group):
+            self._impact.take_start(group, rebalance_id, start)
+
     def _take_group(self, row: GroupSnapshot, at_ms: int) -> None:
         if row.cluster == self._cluster:
             self._groups[row.group] = row
@@ -157,6 +170,7 @@ class Engine:
             self._impact.take_rebalance(row)
             self._schedule.touch(row.group, at_ms)
             self.detector.take_rebalance(row)
+            self._note_starts(row.group)
 
     def _take_commits(self, row: CommitActivity, at_ms: int) -> None:
         if row.cluster != self._cluster or not self._lag.take_commits(row):

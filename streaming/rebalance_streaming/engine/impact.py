@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from rebalance_contract import CountedImpact, GroupImpact, Rebalance, RebalanceImpact, Silence
+from rebalance_streaming.detect.coordinator_log import Start
 from rebalance_streaming.engine.lag_around import LagAround, lag_around
 
 #: Rebalances of a group that may still cost something, and those whose share of the totals may still change.
@@ -115,6 +116,20 @@ class ImpactTracker:
         known = costs.rebalances.get(rebalance_id)
         if known is not None:
             told = replace(known.impact, expired=tuple(sorted(expired)), poll_timeout=tuple(sorted(poll_timeout)))
+            self._put(costs, known, told)
+
+    def take_start(self, group: str, rebalance_id: str, start: Start) -> None:
+        """Take up when, and why, the coordinator began to prepare a rebalance."""
+        costs = self._of(group)
+        known = costs.rebalances.get(rebalance_id)
+        if known is not None:
+            told = replace(
+                known.impact,
+                prepared_at_ms=start.at_ms,
+                trigger=start.trigger,
+                trigger_member=start.member_id,
+                trigger_reason=start.reason,
+            )
             self._put(costs, known, told)
 
     def changed(self) -> list[RebalanceImpact | GroupImpact]:

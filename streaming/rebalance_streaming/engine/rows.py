@@ -11,6 +11,7 @@ import msgspec
 from rebalance_contract import (
     CommitActivity,
     ContractError,
+    CoordinatorActivity,
     CountActivity,
     DecodeTotals,
     DiagnosisStatus,
@@ -48,7 +49,7 @@ class GroupGone:
     group: str
 
 
-Activity = CommitActivity | OffsetActivity | ProbeActivity | CountActivity | ClientActivity
+Activity = CommitActivity | OffsetActivity | ProbeActivity | CountActivity | ClientActivity | CoordinatorActivity
 #: What the engine takes.
 Input = GroupSnapshot | GroupGone | Rebalance | Activity
 #: What the engine hands on.
@@ -63,6 +64,7 @@ _KINDS: dict[str, type[Activity]] = {
     "probe": ProbeActivity,
     "counts": CountActivity,
     "clients": ClientActivity,
+    "coordinator": CoordinatorActivity,
 }
 
 
@@ -112,6 +114,8 @@ def check_activity(row: Activity) -> None:
             _check_numbers(row.probe.probed_at_ms)
         case CountActivity():
             _check_numbers(row.last_offset, row.log_era, *(count for *_, count in row.counts))
+        case CoordinatorActivity():
+            _check_numbers(row.pane_start_ms, *(each.at_ms for each in row.events))
 
 
 def _check_lists(largest: int, partitions: list[int], *others: Sequence[int | None]) -> None:

@@ -1,4 +1,4 @@
-"""The activity query: offset commits, probes and client metrics in, one bounded row per group and pane out.
+"""The activity query: commits, probes, client metrics and broker logs in, one bounded row per group and pane out.
 
 Stateless: a task packs what its batch has and forgets it. Payloads end here; whoever reads the rows sees neither a raw
 commit nor a raw report. What cannot be read is counted by what was wrong with it and goes no further.
@@ -18,12 +18,15 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from rebalance_contract import CommitActivity, ContractError, CountActivity, Party, encode
+from rebalance_streaming.activity.broker_logs import LogPacking
 from rebalance_streaming.activity.clients import MetricsTopic, pack_batch
 from rebalance_streaming.activity.commits import LogColumns, LogEra, pack_commits
 from rebalance_streaming.activity.counting import Tally
 from rebalance_streaming.activity.probes import unpack_probe
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.spark.source import is_offset_commit
+from rebalance_streaming.time_zones import local_to_utc
+from rebalance_streaming.wire.broker_logs.outcomes import LineOutcome
 from rebalance_streaming.wire.commits import CommitBatch, KeyCache, decode_commits
 from rebalance_streaming.wire.decode import Outcome
 
@@ -83,6 +86,7 @@ class ActivityPacker:
     def __init__(self, config: StreamConfig, eras: Mapping[int, LogEra]) -> None:
         self._config, self._eras = config, eras
         self._tally = Tally()
+        self._to_utc = {each.name: local_to_utc(each.time_zone) for each in config.all_broker_log_topics}
         self._topics = {each.name: MetricsTopic(each.format, each.defaults) for each in config.all_metric_topics}
 
     def pack(self, batch: pa.RecordBatch) -> list[Row]:
@@ -95,6 +99,8 @@ class ActivityPacker:
                 rows += self._pack_commits(part)
             elif topic == self._config.probes_topic:
                 rows += self._pack_probes(part)
+            elif topic in self._to_utc:
+                rows += self._pack_broker_logs(topic, part)
             else:
                 rows += self._pack_clients(topic, part)
         return rows
@@ -174,6 +180,20 @@ class ActivityPacker:
                 self._tally.add(topic, partition, last, (None, None, outcome), count)
             rows += [(key.encode(errors="replace"), encode(row)) for key, row in packed.rows]
         return rows
+
+    def _pack_broker_logs(self, topic: str, part: pa.RecordBatch) -> list[Row]:
+        """Pack what coordinators told. What is counted are lines, and records in which there is none."""
+        packing = LogPacking(self._config.cluster, self._config.pane_ms, int(time.time() * 1000))
+        columns = ("partition", "offset", "timestamp_ms", "value", "size")
+        for partition, offset, timestamp_ms, value, size in _tuples(part, *columns):
+            before = packing.counts.copy()
+            if value is None and size is not None:
+                packing.counts[LineOutcome.TOO_LARGE] += 1
+            else:
+                packing.take(value, timestamp_ms, self._to_utc[topic])
+            for outcome, count in (packing.counts - before).items():
+                self._tally.add(topic, partition, offset, (None, None, str(outcome)), count)
+        return [(row.group.encode(errors="replace"), encode(row)) for row in packing.rows()]
 
 
 def _commit_row(row: CommitActivity) -> Row:

@@ -26,10 +26,9 @@ _NEEDS_A_START = frozenset({IncidentKind.PARTITIONS_ADDED, IncidentKind.REWOUND,
 
 def inputs_of(config: StreamConfig) -> dict[str, tuple[str, ...]]:
     """Return the topics that each query reads."""
-    metrics = (each.name for each in config.all_metric_topics)
     return {
         MEMBERSHIP: (config.source_topic, config.probes_topic),
-        ACTIVITY: (config.source_topic, config.probes_topic, *metrics),
+        ACTIVITY: (config.source_topic, config.probes_topic, *config.foreign_topics),
         DIAGNOSIS: (config.groups_topic, config.rebalances_topic, config.activity_topic),
     }
 

@@ -93,7 +93,7 @@ def run(
     ends = cluster.log_ends(config.source_topic)
     cluster.check_readable(ends)
     cluster.ensure_topics(notify)
-    cluster.check_metric_topics()
+    cluster.check_foreign_topics()
     notify(f"cluster {cluster_id}: {len(ends.visible)} partitions of {config.source_topic}; starting Spark")
     jars, archive = [*jars], None
     if cache is not None and config.master.startswith("local"):
@@ -341,8 +341,8 @@ def _start_activity(spark: SparkSession, config: StreamConfig, inputs: _Inputs) 
         config.source_topic: dict.fromkeys(inputs.cluster.log_ends(config.source_topic).visible, EARLIEST),
         config.probes_topic: inputs.cluster.recent_offsets(config.probes_topic, _PROBES_BACK),
     }
-    for topic in config.all_metric_topics:
-        start[topic.name] = inputs.cluster.recent_offsets(topic.name, _REPORTS_BACK)
+    for topic in config.foreign_topics:
+        start[topic] = inputs.cluster.recent_offsets(topic, _REPORTS_BACK)
     log = read_log(
         spark,
         inputs.properties,

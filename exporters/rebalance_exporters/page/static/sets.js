@@ -72,7 +72,8 @@ export const SOURCES = Object.freeze({
   "commits": "commits",
   "probes": "probes",
   "client_metrics": "client metrics",
-  "zookeeper": "ZooKeeper"
+  "zookeeper": "ZooKeeper",
+  "broker_log": "broker log"
 });
 
 export const NO_CAUSE = Object.freeze({

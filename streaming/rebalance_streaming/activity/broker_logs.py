@@ -1,0 +1,90 @@
+"""Lines of brokers' logs into bounded rows of what groups' coordinators told, where the lines are read.
+
+Receives records of topics of broker logs, or lines of files; hands on one row per group and pane, and how many lines
+ended in which outcome. Whatever a record is, it ends in outcomes: nothing is raised.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from rebalance_contract import CoordinatorActivity, CoordinatorEvent, encode
+from rebalance_streaming.wire.broker_logs.decode import ToUtc, decode_record, in_utc
+from rebalance_streaming.wire.broker_logs.outcomes import LineOutcome
+
+MAX_ROW_BYTES = 64_000
+#: Events kept of a group in a pane: a restart of a thousand members at once makes three of each.
+MAX_EVENTS = 5_000
+
+
+@dataclass(slots=True)
+class _Pane:
+    #: A shipper that starts anew tells what it told before.
+    events: dict[CoordinatorEvent, None] = field(default_factory=dict)
+    truncated: bool = False
+
+    def take(self, event: CoordinatorEvent) -> None:
+        if len(self.events) < MAX_EVENTS:
+            self.events[event] = None
+        else:
+            self.truncated = self.truncated or event not in self.events
+
+
+@dataclass(slots=True)
+class LogPacking:
+    """Collects what a batch's lines tell. `now_ms` is the reader's clock; null: the records' times are believed."""
+
+    cluster: str
+    pane_ms: int
+    now_ms: int | None = None
+    counts: Counter[LineOutcome] = field(default_factory=Counter)
+    _panes: dict[tuple[str, int], _Pane] = field(default_factory=dict)
+
+    def take(self, value: bytes | None, timestamp_ms: int | None, to_utc: ToUtc = in_utc) -> None:
+        """Take up a record, or a line of a file. `timestamp_ms` is the record's time; null, or below 0: it has none."""
+        try:
+            lines = decode_record(value, self._observed_ms(timestamp_ms), to_utc)
+        except Exception:
+            # Whatever is wrong here, a line of a stranger must not end the stream; it is counted.
+            self.counts[LineOutcome.FAILED] += 1
+            return
+        self.counts.update(lines.counts)
+        for group, event in lines.events:
+            self._panes.setdefault((group, event.at_ms // self.pane_ms * self.pane_ms), _Pane()).take(event)
+
+    def rows(self) -> Iterator[CoordinatorActivity]:
+        """Yield the rows, oldest pane first."""
+        for group, start_ms in sorted(self._panes, key=lambda each: (each[1], each[0])):
+            yield from _rows(CoordinatorActivity(self.cluster, group, start_ms, ()), self._panes[group, start_ms])
+
+    def _observed_ms(self, timestamp_ms: int | None) -> int | None:
+        if timestamp_ms is None or timestamp_ms < 0:
+            return self.now_ms
+        return timestamp_ms if self.now_ms is None else min(timestamp_ms, self.now_ms)
+
+
+def pack_lines(
+    lines: Iterable[bytes], *, cluster: str, pane_ms: int, to_utc: ToUtc = in_utc
+) -> tuple[list[CoordinatorActivity], Counter[LineOutcome]]:
+    """Pack the lines of a file; returns rows, oldest pane first, and lines by outcome."""
+    packing = LogPacking(cluster, pane_ms)
+    for line in lines:
+        packing.take(line, None, to_utc)
+    return list(packing.rows()), packing.counts
+
+
+def _rows(empty: CoordinatorActivity, pane: _Pane) -> Iterator[CoordinatorActivity]:
+    row = replace(empty, truncated=pane.truncated)
+    free = left = MAX_ROW_BYTES - len(encode(row))
+    events: list[CoordinatorEvent] = []
+    # Lines of one moment keep the order in which they were written.
+    for event in sorted(pane.events, key=lambda each: each.at_ms):
+        size = len(encode(event)) + 1
+        if events and size > left:
+            yield replace(row, events=tuple(events))
+            events, left = [], free
+        events.append(event)
+        left -= size
+    yield replace(row, events=tuple(events))

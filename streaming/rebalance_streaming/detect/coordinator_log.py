@@ -1,0 +1,177 @@
+"""What a group's coordinators wrote of it, as facts: when a rebalance began and why, and how a member went.
+
+Receives events of brokers' logs in any order, each perhaps several times; answers questions about moments. A fact from
+here is the coordinator's own statement: it decided so itself. What it was not asked to log is not here, and a log that
+was never shipped leaves everything null.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from rebalance_contract import CoordinatorAct, CoordinatorEvent, Evidence, EvidenceSource, Rebalance
+
+#: Events kept of a group; a rebalance of ten members makes about fifty.
+_KEPT = 5_000
+#: Lines of one decision are written within this of each other, and records stored within this of their line.
+_SAME_MS = 1_000
+#: Up to 3.9 a leave that releases a join barrier is written down after that: Kafka's handleLeaveGroup removes the
+#: member, which completes the join, before it writes its line.
+_RELEASED_MS = 100
+#: What the coordinator writes of a member that goes.
+_EXITS = frozenset(
+    (CoordinatorAct.EXPIRED, CoordinatorAct.LEFT, CoordinatorAct.AWAY, CoordinatorAct.EVICTED, CoordinatorAct.FENCED)
+)
+#: Clients' words for a poll limit that passed (Java's AbstractCoordinator.handlePollTimeoutExpiry; Connect's
+#: WorkerCoordinator.handlePollTimeoutExpiry), in a part that both have.
+_POLL_TIMEOUT = "poll timeout has expired"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """That a coordinator began to prepare a rebalance, as its `preparing` tells."""
+
+    at_ms: int
+    trigger: str
+    member_id: str | None
+    reason: str | None
+
+    def evidence(self) -> Evidence:
+        """Return what the coordinator wrote as its reason."""
+        who = "" if self.member_id is None else f" of {self.member_id}"
+        said = "" if self.reason is None else f": {self.reason}"
+        return Evidence(EvidenceSource.BROKER_LOG, "preparing", f"{self.trigger}{who}{said}", "what began it")
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How a member went, as the coordinator wrote. `reason`: the client's own, or the coordinator's; null: none told.
+
+    `in_barrier`: the group was preparing a rebalance already, for another reason.
+    """
+
+    at_ms: int
+    act: str
+    reason: str | None
+    in_barrier: bool
+
+    @property
+    def over_poll_limit(self) -> bool:
+        """Whether the client said that it left because its poll limit had passed."""
+        return self.act == CoordinatorAct.LEFT and _POLL_TIMEOUT in (self.reason or "")
+
+    def evidence(self) -> Evidence:
+        """Return the coordinator's line as an observation."""
+        said = "no reason given" if self.reason is None else self.reason
+        text = said if self.act in (CoordinatorAct.LEFT, CoordinatorAct.FENCED) else self.reason or _SAID[self.act]
+        return Evidence(EvidenceSource.BROKER_LOG, self.act, text, _RULES[self.act])
+
+
+_SAID: Mapping[str, str] = {
+    CoordinatorAct.EXPIRED: "has failed, removing it from the group",
+    CoordinatorAct.EVICTED: "removed with those who did not join in time",
+    CoordinatorAct.AWAY: "a static member said that it will return",
+}
+_RULES: Mapping[str, str] = {
+    CoordinatorAct.EXPIRED: "no heartbeat within its session",
+    CoordinatorAct.LEFT: "it said itself that it goes",
+    CoordinatorAct.AWAY: "it said itself that it goes",
+    CoordinatorAct.EVICTED: "it sent heartbeats and did not join",
+    CoordinatorAct.FENCED: "removed by the coordinator",
+}
+
+
+@dataclass(slots=True)
+class CoordinatorLog:
+    """The events of one group, in the order of their times."""
+
+    _events: list[CoordinatorEvent] = field(default_factory=list)
+    _known: set[CoordinatorEvent] = field(default_factory=set)
+
+    def take(self, events: Iterable[CoordinatorEvent]) -> bool:
+        """Take up events; returns whether any was new."""
+        new = [each for each in events if each not in self._known]
+        for each in new:
+            self._known.add(each)
+            insort(self._events, each, key=_at)
+        if len(self._events) > _KEPT:
+            self._known.difference_update(self._events[:-_KEPT])
+            del self._events[:-_KEPT]
+        return bool(new)
+
+    def is_empty(self) -> bool:
+        """Whether no line of this group was ever shipped."""
+        return not self._events
+
+    def start_of(self, rebalance: Rebalance) -> Start | None:
+        """Return when a coordinator began to prepare a classic rebalance, and why; null where no line tells.
+
+        A rebalance whose first generation was made by several attempts began with the first of them.
+        """
+        latest = rebalance.started_before_ms + _SAME_MS
+        earliest = None if rebalance.started_after_ms is None else rebalance.started_after_ms - _SAME_MS
+        begun = [each for each in self._preparing(earliest, latest) if _leads_to(each, rebalance)]
+        if not begun:
+            return None
+        # What a coordinator prepared without success before, its successor prepares again.
+        first = begun[-1] if earliest is None else begun[0]
+        return Start(first.at_ms, first.trigger or "", first.member_id, first.reason)
+
+    def prepared_before(self, released_ms: int, not_before_ms: int | None = None) -> int | None:
+        """Return when the coordinator began what it ended with the release of a join barrier; null: no line tells."""
+        for each in reversed(list(self._between(not_before_ms, released_ms + _SAME_MS))):
+            if each.act == CoordinatorAct.PREPARING and each.at_ms <= released_ms:
+                return each.at_ms
+            if each.act in _SETTLED and each.at_ms < released_ms - _SAME_MS:
+                return None
+        return None
+
+    def exit_of(self, member_id: str, from_ms: int | None, to_ms: int) -> Exit | None:
+        """Return how a member went in a stretch of time, the last time it did; null where no line tells."""
+        events = list(self._between(from_ms, to_ms))
+        for place in range(len(events) - 1, -1, -1):
+            each = events[place]
+            if each.member_id == member_id and each.act in _EXITS:
+                return Exit(each.at_ms, each.act, each.reason, self._in_barrier(events, place))
+        return None
+
+    def _in_barrier(self, events: list[CoordinatorEvent], place: int) -> bool:
+        """Whether a rebalance that began for another reason was being prepared when a member went."""
+        gone = events[place]
+        if gone.act == CoordinatorAct.EVICTED:
+            return gone.reason is None
+        for each in reversed(self._events[: bisect_right(self._events, gone.at_ms, key=_at)]):
+            if each.act in _SETTLED and each.at_ms < gone.at_ms - _RELEASED_MS:
+                return False
+            if each.act == CoordinatorAct.PREPARING:
+                # Up to 3.9 the line of the leave stands behind that of the rebalance it begins, and of members that go
+                # together one begins it.
+                return each.member_id != gone.member_id and each.at_ms < gone.at_ms - _SAME_MS
+        return False
+
+    def _preparing(self, from_ms: int | None, to_ms: int) -> Iterator[CoordinatorEvent]:
+        return (each for each in self._between(from_ms, to_ms) if each.act == CoordinatorAct.PREPARING)
+
+    def _between(self, from_ms: int | None, to_ms: int) -> Iterator[CoordinatorEvent]:
+        begin = 0 if from_ms is None else bisect_left(self._events, from_ms, key=_at)
+        return iter(self._events[begin : bisect_right(self._events, to_ms, key=_at)])
+
+
+#: Where nothing is being prepared any more.
+_SETTLED = frozenset((CoordinatorAct.STABILISED, CoordinatorAct.EMPTIED, CoordinatorAct.ASSIGNED))
+
+
+def _at(event: CoordinatorEvent) -> int:
+    return event.at_ms
+
+
+def _leads_to(event: CoordinatorEvent, rebalance: Rebalance) -> bool:
+    """Whether what is prepared is the rebalance's first generation, or one of those before it that were aborted."""
+    before, first = rebalance.generation_from, rebalance.generations[0].generation if rebalance.generations else None
+    if event.generation is None:
+        return True
+    if before is not None:
+        return before <= event.generation and (first is None or event.generation < max(first, before + 1))
+    return first is None or event.generation < first

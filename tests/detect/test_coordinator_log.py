@@ -1,0 +1,242 @@
+"""What coordinators write is believed over what commits and probes make likely, at the moment that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from detect.histories import MINUTE, SECOND, T0, Event, history, member, picture, rebalance
+from detect.turnover import joined, lost, pulse
+from rebalance_contract import CoordinatorAct as Act
+from rebalance_contract import CoordinatorActivity, CoordinatorEvent, EvidenceSource, Rebalance
+from rebalance_contract import CoordinatorTrigger as Trigger
+from rebalance_streaming.detect.barriers import longest_barrier
+from rebalance_streaming.detect.config import DetectConfig, Thresholds
+from rebalance_streaming.detect.coordinator_log import CoordinatorLog
+from rebalance_streaming.detect.departures import (
+    CLEAN,
+    POLL_TIMEOUT,
+    SESSION_EXPIRED,
+    UNKNOWN,
+    Departure,
+    find_departures,
+)
+from rebalance_streaming.detect.detector import Detector
+from rebalance_streaming.detect.episode import Known, look_at
+from rebalance_streaming.detect.history import GroupHistory
+from rebalance_streaming.detect.rank import explain
+from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG
+from rebalance_streaming.engine.engine import Engine, EngineConfig
+
+B, STAYS = member("b-1", [2, 3]), member("a-1", [0, 1])
+LOST_MS = T0 + 10 * MINUTE
+OVER = "consumer poll timeout has expired"
+
+
+def wrote(at_ms: int, act: Act, **values: Any) -> CoordinatorEvent:
+    return CoordinatorEvent(at_ms, act, **values)
+
+
+def begun(at_ms: int, trigger: Trigger, member_id: str | None = B.member_id, **values: Any) -> CoordinatorEvent:
+    return wrote(at_ms, Act.PREPARING, **{"generation": 1, "trigger": trigger, "member_id": member_id, **values})
+
+
+def told(gone: Rebalance, lines: Sequence[CoordinatorEvent], *events: Event) -> GroupHistory:
+    known = history(*events, gone)
+    known.coordinator_log.take(lines)
+    return known
+
+
+def judged(gone: Rebalance, lines: Sequence[CoordinatorEvent], *events: Event) -> Departure:
+    (found,) = find_departures(told(gone, lines, *events), gone, {}, LOST_MS + MINUTE)
+    return found
+
+
+def left(**changes: Any) -> Rebalance:
+    return lost(LOST_MS, B, [STAYS, B], **changes)
+
+
+# --- How a member went ---
+
+
+@pytest.mark.parametrize("silence_ms", [0, 12 * SECOND, 300 * SECOND])
+@pytest.mark.parametrize(
+    ("act", "reason", "expected"),
+    [
+        (Act.EXPIRED, None, SESSION_EXPIRED),
+        (Act.LEFT, OVER, POLL_TIMEOUT),
+        (Act.LEFT, "worker poll timeout has expired", POLL_TIMEOUT),
+        (Act.LEFT, "the consumer is being closed", CLEAN),
+        (Act.LEFT, "member was removed by an admin", CLEAN),
+        (Act.EVICTED, None, POLL_TIMEOUT),
+    ],
+)
+def test_what_the_coordinator_decided_is_certain(act: Act, reason: str | None, expected: str, silence_ms: int):
+    """Whatever the commits look like, the line says how the member went, and when."""
+    at_ms = LOST_MS - 1_234
+    found = judged(
+        left(), [wrote(at_ms, act, member_id="b-1", reason=reason)], *pulse(T0, LOST_MS - silence_ms, [2, 3])
+    )
+    assert (found.classes, found.confidence) == ((expected,), CERTAIN)
+    assert (found.from_ms, found.to_ms) == (at_ms, at_ms)
+    assert [each.source for each in found.evidence] == [EvidenceSource.BROKER_LOG]
+
+
+def test_a_leave_without_a_reason_was_no_session_that_ran_out():
+    """A silence as long as the session would say so; but it said itself that it goes."""
+    events = pulse(T0, LOST_MS - 12 * SECOND, [2, 3])
+    assert judged(left(), (), *events).classes == (SESSION_EXPIRED,)
+    found = judged(left(), [wrote(LOST_MS - 1_000, Act.LEFT, member_id="b-1")], *events)
+    assert found.classes == (CLEAN,)
+    assert found.evidence[-1].source == EvidenceSource.BROKER_LOG
+
+
+def test_a_leave_without_a_reason_at_the_poll_limit_is_one():
+    """librdkafka and kafka-python give no reason; a silence as long as the limit is the likely one."""
+    events = pulse(T0, LOST_MS - 301 * SECOND, [2, 3])
+    found = judged(left(), [wrote(LOST_MS - 100, Act.LEFT, member_id="b-1")], *events)
+    assert found.likely == POLL_TIMEOUT
+
+
+def test_the_session_is_struck_out_of_two_readings():
+    """Where nothing but the member's life told, either time-out fitted."""
+    who = member("b-1", [2, 3], session_timeout_ms=6_000, rebalance_timeout_ms=5_000)
+    gone, came = lost(LOST_MS, who, [STAYS, who]), joined(LOST_MS - 10_500, who, [STAYS])
+    assert judged(gone, (), came).classes == (SESSION_EXPIRED, POLL_TIMEOUT)
+    found = judged(gone, [wrote(LOST_MS - 100, Act.LEFT, member_id="b-1")], came)
+    assert (found.classes, found.confidence) == ((POLL_TIMEOUT, CLEAN), PLAUSIBLE)
+
+
+def test_a_leave_before_the_poll_limit_can_have_passed_is_clean():
+    """Of a member that was there for less than its limit, the limit cannot have passed."""
+    came = joined(LOST_MS - 2 * MINUTE, B, [STAYS])
+    found = judged(left(), [wrote(LOST_MS - 100, Act.LEFT, member_id="b-1")], came)
+    assert (found.classes, found.confidence) == ((CLEAN,), STRONG)
+
+
+def test_without_lines_all_is_as_it_was():
+    """A log that is not shipped, or that names others, changes nothing."""
+    for lines in ((), [wrote(LOST_MS, Act.LEFT, member_id="c-1", reason=OVER)]):
+        found = judged(left(), lines)
+        assert (found.classes, found.confidence, found.told) == ((UNKNOWN,), HINT, None)
+
+
+def test_a_line_of_another_time_is_not_of_this_departure():
+    """A member of KIP-848 keeps its id when it is fenced and comes back."""
+    gone = left(started_after_ms=LOST_MS - MINUTE)
+    early, late = LOST_MS - 2 * MINUTE, (gone.completed_at_ms or 0) + MINUTE
+    for at_ms in (early, late):
+        assert judged(gone, [wrote(at_ms, Act.EXPIRED, member_id="b-1")]).told is None
+
+
+# --- Barriers ---
+
+
+def test_who_went_while_others_waited_is_told_apart_from_who_set_it_off():
+    """A rebalance that another member's line began before is one that waited for this one."""
+    began, gone_ms = LOST_MS - 20 * SECOND, LOST_MS - SECOND
+    line = wrote(gone_ms, Act.LEFT, member_id="b-1", reason=OVER)
+    assert judged(left(), [begun(began, Trigger.JOIN, "c-1"), line]).in_barrier
+    assert not judged(left(), [begun(gone_ms - 2, Trigger.LEAVE), line]).in_barrier
+    assert not judged(left(), [line, begun(gone_ms, Trigger.LEAVE)]).in_barrier
+    assert not judged(left(), [line, begun(gone_ms, Trigger.LEAVE, None)]).in_barrier
+    # Up to 3.9 the line of a leave stands behind the release that it brings about.
+    released = [begun(began, Trigger.JOIN, "c-1"), wrote(gone_ms - 2, Act.STABILISED, generation=2), line]
+    assert judged(left(), released).in_barrier
+    settled = [begun(began, Trigger.JOIN, "c-1"), wrote(began + SECOND, Act.STABILISED, generation=2), line]
+    assert not judged(left(), settled).in_barrier
+
+
+def test_a_join_barrier_is_as_long_as_the_coordinator_wrote():
+    """Between its line and the release, whatever the log of groups bounds."""
+    gone = left(started_after_ms=LOST_MS - MINUTE, took_ms=3 * SECOND)
+    released = gone.join_ended_at_ms or 0
+    known = told(gone, [begun(released - 40 * SECOND, Trigger.JOIN, "c-1")])
+    barrier = longest_barrier(known, gone)
+    assert barrier is not None
+    assert barrier.waited_ms == 40 * SECOND
+
+
+# --- Starts ---
+
+
+def test_the_start_of_a_rebalance_is_its_own_line():
+    """The one whose old generation is the one before, within the bounds of the log."""
+    gone = left(started_after_ms=LOST_MS - MINUTE)
+    lines = [
+        begun(LOST_MS - 5 * MINUTE, Trigger.JOIN, generation=0),
+        begun(LOST_MS - 9_000, Trigger.LEAVE, reason=OVER),
+        begun(LOST_MS + 4 * MINUTE, Trigger.JOIN, generation=2),
+    ]
+    start = told(gone, lines).coordinator_log.start_of(gone)
+    assert start is not None
+    assert (start.at_ms, start.trigger, start.member_id, start.reason) == (LOST_MS - 9_000, "leave", "b-1", OVER)
+    assert told(gone, lines[:1] + lines[2:]).coordinator_log.start_of(gone) is None
+
+
+def test_the_cause_of_a_rebalance_carries_what_began_it():
+    """The finding says what the coordinator wrote as its reason, and of whom."""
+    gone = left()
+    lines = [wrote(LOST_MS - 2, Act.EXPIRED, member_id="b-1"), begun(LOST_MS - 1, Trigger.HEARTBEAT_EXPIRATION)]
+    known = told(gone, lines)
+    primary = explain(look_at(known, gone, Thresholds(), LOST_MS + MINUTE, Known()))[0]
+    found = [each for each in primary.evidence if each.source == EvidenceSource.BROKER_LOG]
+    assert {each.field for each in found} == {"expired", "preparing"}
+    assert any("b-1" in each.value for each in found)
+
+
+# --- What is kept ---
+
+
+def test_lines_may_come_in_any_order_and_twice():
+    """Several brokers' logs are shipped independently, and again after a restart of the shipper."""
+    lines = [begun(LOST_MS - 10, Trigger.JOIN), wrote(LOST_MS, Act.STABILISED, generation=2)]
+    one, other = CoordinatorLog(), CoordinatorLog()
+    assert one.take(lines)
+    assert other.take(reversed(lines))
+    assert not other.take(lines)
+    assert one == other
+
+
+def test_a_group_that_rebalances_all_the_time_costs_no_more_than_another():
+    """Only the latest events are kept."""
+    log = CoordinatorLog()
+    for at_ms in range(T0, T0 + 12_000, 2):
+        log.take([wrote(at_ms, Act.JOINED, member_id=str(at_ms))])
+    assert len(log._events) == len(log._known) == 5_000
+    assert log._events[-1].at_ms == T0 + 11_998
+
+
+def test_a_detector_takes_lines_of_groups_it_watches():
+    """A line that comes after the judgement changes it."""
+    detector = Detector("prod")
+    gone = rebalance(LOST_MS, [STAYS, B], [STAYS])
+    detector.take_group(picture(LOST_MS + 3_000, STAYS))
+    detector.take_rebalance(gone)
+    detector.advance(LOST_MS + MINUTE)
+    before = detector.causes("g")[gone.rebalance_id]
+    event = wrote(LOST_MS - 1_000, Act.LEFT, member_id="b-1", reason=OVER)
+    detector.take_coordinator(CoordinatorActivity("prod", "g", LOST_MS - 5_000, (event,)))
+    detector.advance(LOST_MS + MINUTE + 1_000)
+    assert (before, detector.causes("g")[gone.rebalance_id]) == ("undetermined", "poll_overrun")
+
+
+def test_the_impact_of_a_rebalance_says_when_and_why_it_began():
+    """Whichever comes first, the rebalance or the line; and lines of another cluster are not for this one."""
+    gone = rebalance(LOST_MS, [STAYS, B], [STAYS])
+    start = begun(LOST_MS - 700, Trigger.LEAVE, reason=OVER)
+    lines = CoordinatorActivity("prod", "g", LOST_MS - 5_000, (start,))
+    for rows in ((gone, lines), (lines, gone)):
+        engine = Engine(EngineConfig(cluster="prod", source_topic="__consumer_offsets", detect=DetectConfig()))
+        engine.apply(CoordinatorActivity("other", "g", LOST_MS, (begun(LOST_MS - 900, Trigger.JOIN),)), LOST_MS)
+        for row in rows:
+            engine.apply(row, LOST_MS + 5_000)
+        (impact,) = [each for each in engine.take_impacts() if each.kind == "rebalance_impact"]
+        assert (impact.prepared_at_ms, impact.trigger, impact.trigger_member, impact.trigger_reason) == (
+            LOST_MS - 700,
+            "leave",
+            "b-1",
+            OVER,
+        )

@@ -1,0 +1,143 @@
+"""A real broker's own log, followed and sent line by line to a topic of it, is read as what its coordinator wrote."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from rebalance_contract import CoordinatorAct, EvidenceSource
+from rebalance_contract.topics import BROKER_LOGS
+from rebalance_deploy.embedded.kafka import VERSIONS, EmbeddedKafka
+from rebalance_deploy.embedded.server import QUICK_START
+from rebalance_deploy.topics import create_topics
+from rebalance_streaming.activity.broker_logs import pack_lines
+from rebalance_streaming.record import record
+from rebalance_streaming.replay import replay
+from rebalance_streaming.wire.broker_logs.outcomes import LineOutcome
+from waiting import wait_for
+
+pytestmark = pytest.mark.broker
+
+#: As the lines are read without a setting, wherever this runs.
+_IN_UTC = (*QUICK_START, "-Duser.timezone=UTC")
+TOPIC = BROKER_LOGS.full_name("rebalance-monitor.")
+
+
+@contextmanager
+def shipping(log: Path, bootstrap: str) -> Iterator[None]:
+    """Follow a file and send each whole line, as `tail -F server.log | kcat -P` does; all that is there at the end."""
+    producer, stop, position = (
+        Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "log_level": 0}),
+        threading.Event(),
+        0,
+    )
+
+    def send() -> int:
+        with log.open("rb") as file:
+            file.seek(position)
+            whole, end, _ = file.read().rpartition(b"\n")
+        for line in whole.split(b"\n") if whole else ():
+            producer.produce(TOPIC, line)
+        producer.flush(30)
+        return position + len(whole) + len(end)
+
+    def follow() -> None:
+        nonlocal position
+        while not stop.wait(0.2):
+            position = send()
+
+    thread = threading.Thread(target=follow)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        position = send()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_a_broker_logs_of_its_groups_reaches_the_findings(version: str):
+    """A member comes and goes; the rebalances' starts, triggers and members are those of the broker's own lines."""
+    with EmbeddedKafka(kafka_version=version, jvm_options=_IN_UTC) as broker:
+        create_topics(broker.bootstrap, {"orders": 2})
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        created = admin.create_topics([NewTopic(TOPIC, 1, 1, config=dict(BROKER_LOGS.settings))])
+        created[TOPIC].result(30)
+        with shipping(broker.log_path, broker.bootstrap):
+            _come_and_go(broker)
+        lines = [line + b"\n" for line in _recorded(broker)]
+        log = broker.log_path.read_text(errors="replace")
+    rows = [json.loads(row) for row in replay([lines], output="all")]
+    impacts = {each["rebalance_id"]: each for each in rows if each["kind"] == "rebalance_impact"}
+    rebalances = [each for each in rows if each["kind"] == "rebalance"]
+    # What follows within seconds is one rebalance, begun by the first.
+    assert rebalances
+    for each in rebalances:
+        told = impacts[each["rebalance_id"]]
+        # Against the file itself: a busy machine may add a rebalance of its own.
+        assert re.search(rf"^\[{_written(told['prepared_at_ms'])}\] .*Preparing to rebalance group g ", log, re.M)
+        assert (each["started_after_ms"] or 0) <= told["prepared_at_ms"] <= each["completed_at_ms"]
+    sources = {one["source"] for each in rows if each["kind"] == "finding" for one in each["evidence"]}
+    assert EvidenceSource.BROKER_LOG in sources
+    values = [bytes.fromhex(each["value_hex"]) for each in map(json.loads, lines) if each["topic"] == TOPIC]
+    packed, counts = pack_lines(values, cluster="", pane_ms=5_000)
+    events = [event for row in packed if row.group == "g" for event in row.events]
+    assert not counts[LineOutcome.UNKNOWN_TEXT]
+    gone = next(each.member_id for each in events if each.act in (CoordinatorAct.LEFT, CoordinatorAct.EXPIRED))
+    assert str(gone).startswith("goes-")
+    assert {each.act for each in events} >= {
+        CoordinatorAct.PREPARING,
+        CoordinatorAct.STABILISED,
+        CoordinatorAct.ASSIGNED,
+    }
+
+
+def _written(at_ms: int) -> str:
+    """Return a time as log4j writes it."""
+    seconds, ms = divmod(at_ms, 1_000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S},{ms:03}"
+
+
+def _come_and_go(broker: EmbeddedKafka) -> None:
+    settings = {
+        "bootstrap.servers": broker.bootstrap,
+        "group.id": "g",
+        "auto.offset.reset": "earliest",
+        # What it says of a broker that is stopped is of no use.
+        "log_level": 0,
+    }
+    with ExitStack() as members:
+
+        def join(name: str) -> Consumer:
+            consumer = Consumer({**settings, "client.id": name})
+            members.callback(consumer.close)
+            consumer.subscribe(["orders"])
+            return consumer
+
+        def have(*expected: tuple[Consumer, int]) -> bool:
+            for consumer, _ in expected:
+                consumer.poll(0.1)
+            return all(len(consumer.assignment()) == count for consumer, count in expected)
+
+        stays = join("stays")
+        wait_for(lambda: have((stays, 2)), "the first member to have all partitions")
+        goes = join("goes")
+        wait_for(lambda: have((stays, 1), (goes, 1)), "the second one to have its share")
+        goes.unsubscribe()
+        wait_for(lambda: have((stays, 2), (goes, 0)), "the first member to have all again")
+
+
+def _recorded(broker: EmbeddedKafka) -> Iterator[bytes]:
+    kafka = {"bootstrap.servers": broker.bootstrap}
+    return record(kafka, "__consumer_offsets", [TOPIC], from_beginning=True, to_end=True, stop=threading.Event())

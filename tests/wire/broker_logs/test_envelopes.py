@@ -1,0 +1,181 @@
+"""However a line was shipped, it is found, with the time that it was written at."""
+
+import json
+from typing import Any
+
+import pytest
+
+from rebalance_contract.sets import CoordinatorAct
+from rebalance_streaming.wire.broker_logs.decode import AHEAD_MS, MAX_LINE, decode_record
+from rebalance_streaming.wire.broker_logs.envelopes import MAX_BYTES, MAX_LINES
+from rebalance_streaming.wire.broker_logs.outcomes import LineOutcome
+from rebalance_streaming.wire.broker_logs.times import read_time
+
+AT_MS, SHIPPED_MS = 1_795_391_928_123, 1_795_391_930_456
+BODY = "[GroupCoordinator id=1 topic=__consumer_offsets partition=12] Group g with generation 6 is now empty."
+LOGGER = "org.apache.kafka.coordinator.group.GroupMetadataManager"
+LINE = f"[2026-11-22 23:58:48,123] INFO {BODY} ({LOGGER})"
+
+
+def otlp(record: dict[str, Any]) -> dict[str, Any]:
+    return {"resourceLogs": [{"resource": {"attributes": []}, "scopeLogs": [{"scope": {}, "logRecords": [record]}]}]}
+
+
+#: Each holds the line with its own time.
+ENVELOPES: dict[str, Any] = {
+    "plain": LINE,
+    "plain with a line end, as log4j's appender sends it": LINE + "\n",
+    "windows": LINE + "\r\n",
+    "level and thread elsewhere": f"[2026-11-22 23:58:48,123] INFO {BODY} ({LOGGER}) [group-coordinator-event-processor-0]",
+    "strimzi, with milliseconds": f"2026-11-22 23:58:48,123 INFO {BODY} ({LOGGER}) [group-coordinator-1]",
+    "zone in the pattern": f"[2026-11-23T00:58:48.123+01:00] INFO {BODY}",
+    "containerd": f"2026-11-22T23:58:48.200000001Z stdout F {LINE}",
+    "docker": {"log": LINE + "\n", "stream": "stdout", "time": "2026-11-22T23:58:48.2Z"},
+    "fluent bit, tail": {"@timestamp": 1_795_391_930.456, "log": LINE},
+    "fluent bit, kubernetes": {
+        "@timestamp": "2026-11-22T23:58:50.456Z",
+        "stream": "stdout",
+        "log": LINE,
+        "kubernetes": {"pod_name": "kafka-0"},
+    },
+    "fluent bit, several in a list": [{"date": 1_795_391_930.456, "log": LINE}],
+    "vector": {
+        "file": "/var/log/kafka/server.log",
+        "host": "kafka-0",
+        "message": LINE,
+        "source_type": "file",
+        "timestamp": "2026-11-22T23:58:50.456789Z",
+    },
+    "filebeat": {
+        "@timestamp": "2026-11-22T23:58:50.456Z",
+        "@metadata": {"beat": "filebeat", "version": "8.17.0"},
+        "log": {"offset": 51_234, "file": {"path": "/var/log/kafka/server.log"}},
+        "message": LINE,
+        "input": {"type": "filestream"},
+        "host": {"name": "kafka-0"},
+    },
+    "logstash": {"@timestamp": "2026-11-22T23:58:50.456Z", "@version": "1", "event": {"original": LINE}},
+    "journald": {"MESSAGE": LINE, "__REALTIME_TIMESTAMP": "1795391930456789", "_SYSTEMD_UNIT": "kafka.service"},
+    "cloudwatch": {"messageType": "DATA_MESSAGE", "logEvents": [{"id": "1", "timestamp": SHIPPED_MS, "message": LINE}]},
+    "opentelemetry, line as it is": otlp(
+        {"observedTimeUnixNano": "1795391930456000000", "body": {"stringValue": LINE}, "attributes": []}
+    ),
+    "opentelemetry, time parsed": otlp({"timeUnixNano": "1795391928123000000", "body": {"stringValue": BODY}}),
+    "log4j 2, JsonTemplateLayout": {
+        "instant": {"epochSecond": 1_795_391_928, "nanoOfSecond": 123_000_000},
+        "level": "INFO",
+        "loggerName": LOGGER,
+        "message": BODY,
+    },
+    "log4j 2, EcsLayout": {
+        "@timestamp": "2026-11-22T23:58:48.123Z",
+        "ecs.version": "1.2.0",
+        "log.level": "INFO",
+        "log.logger": LOGGER,
+        "message": BODY,
+    },
+    "logstash-logback style": {"@timestamp": "2026-11-22T23:58:48.123Z", "logger_name": LOGGER, "message": BODY},
+    "a JSON layout that fluent bit carries": {
+        "date": 1_795_391_930.456,
+        "log": json.dumps({"timeMillis": AT_MS, "loggerName": LOGGER, "message": BODY}),
+    },
+    "a JSON layout that docker and filebeat carry": {
+        "@timestamp": "2026-11-22T23:58:50.456Z",
+        "message": json.dumps({"log": LINE, "time": "2026-11-22T23:58:48.2Z"}),
+    },
+}
+
+
+def encode(value: Any) -> bytes:
+    return (value if isinstance(value, str) else json.dumps(value)).encode()
+
+
+@pytest.mark.parametrize("name", ENVELOPES)
+def test_a_line_is_found_with_its_own_time(name: str):
+    """The time is the coordinator's, not that of whoever shipped the line."""
+    lines = decode_record(encode(ENVELOPES[name]), SHIPPED_MS)
+    ((group, event),) = lines.events
+    assert (group, event.act, event.at_ms, event.exact) == ("g", CoordinatorAct.EMPTIED, AT_MS, True)
+    assert lines.counts[LineOutcome.DECODED] == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "at_ms"),
+    [
+        (f"INFO {BODY}", SHIPPED_MS + 5_000),
+        (f"23:58:48,123 INFO {BODY}", SHIPPED_MS + 5_000),
+        (f"2026-11-22 23:58:48 INFO {BODY}", AT_MS - 123),
+        ({"log": f"INFO {BODY}", "time": "2026-11-22T23:58:48.123Z"}, AT_MS),
+        ({"message": f"INFO {BODY}", "timestamp": "2026-11-22T23:58:48.123Z"}, AT_MS),
+    ],
+    ids=["no time", "no date", "whole seconds", "docker's time", "vector's time"],
+)
+def test_the_next_best_time_is_taken_and_said_so(value: Any, at_ms: int):
+    """A layout without a time leaves that of the shipper, and then that of the record; neither is exact."""
+    ((_, event),) = decode_record(encode(value), SHIPPED_MS + 5_000).events
+    assert (event.at_ms, event.exact) == (at_ms, False)
+
+
+def test_local_time_is_turned_into_utc():
+    """A broker that writes local time is read with the zone that the setting names."""
+    ((_, event),) = decode_record(LINE.encode(), None, lambda local_ms: local_ms - 3_600_000).events
+    assert event.at_ms == AT_MS - 3_600_000
+
+
+@pytest.mark.parametrize("name", ["containerd", "zone in the pattern", "log4j 2, EcsLayout"])
+def test_a_time_with_a_zone_needs_no_setting(name: str):
+    """Only what is written without a zone is local."""
+    shifted = decode_record(encode(ENVELOPES[name]), None, lambda local_ms: local_ms - 3_600_000).events[0][1]
+    assert shifted.at_ms == (AT_MS - 3_600_000 if name == "containerd" else AT_MS)
+
+
+def test_a_wrong_time_zone_shows():
+    """A line from the future of its own record is no event: its zone is set wrong, and everything would be late."""
+    assert decode_record(LINE.encode(), AT_MS - AHEAD_MS).counts == {LineOutcome.DECODED: 1}
+    assert decode_record(LINE.encode(), AT_MS - AHEAD_MS - 1).counts == {LineOutcome.FUTURE: 1}
+
+
+@pytest.mark.parametrize(
+    ("value", "outcome"),
+    [
+        (None, LineOutcome.EMPTY),
+        (b" \n", LineOutcome.EMPTY),
+        (b'{"message": ', LineOutcome.MALFORMED),
+        (b'{"level": "INFO"}', LineOutcome.NO_TEXT),
+        (b"\x0a\x10\x00\x01binary", LineOutcome.OTLP_PROTOBUF),
+        (b"x" * (MAX_BYTES + 1), LineOutcome.TOO_LARGE),
+        (b"a\n" * (MAX_LINES + 1), LineOutcome.TOO_MANY_LINES),
+        (LINE.encode() + b"x" * MAX_LINE, LineOutcome.TOO_LONG),
+    ],
+)
+def test_what_cannot_be_read_is_counted_by_reason(value: bytes | None, outcome: LineOutcome):
+    """Nothing raises, and each reason is told apart."""
+    lines = decode_record(value, None)
+    assert lines.counts[outcome] == 1
+    assert lines.events == []
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("1970-01-01 00:00:00,000", 0),
+        ("2000-02-29T12:00:00.5Z", None),
+        ("2024-02-29T00:00:00.001Z", 1_709_164_800_001),
+        ("2024-03-01T00:00:00.000Z", 1_709_251_200_000),
+        ("2100-03-01 00:00:00,000", 4_107_542_400_000),
+        ("2026-11-23T01:58:48.123456789+02:00", AT_MS),
+        ("2026-11-22T18:28:48.123-0530", AT_MS),
+        ("2026-13-01 00:00:00,000", None),
+        ("2026-01-01 24:00:00,000", None),
+        ("26-01-01 00:00:00,000", None),
+        ("2026/01/01 00:00:00", None),
+    ],
+)
+def test_times_are_read_by_position(text: str, ms: int | None):
+    """Leap years, zones and fractions count; what is no time is none."""
+    written = read_time(text)
+    if text.startswith("2000"):
+        assert written is not None
+        assert (written.has_ms, written.length) == (False, 19)
+    else:
+        assert (None if written is None else written.ms) == ms
