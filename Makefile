@@ -26,7 +26,7 @@ MINUTES ?= 30
 SEED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all accuracy faults fuzz lint format type unit unit-streaming unit-others component-test jvm-test spark-test broker-test e2e bench docs lock release clean
+.PHONY: help setup demo test test-all accuracy faults fuzz charts lint format type unit unit-streaming unit-others component-test jvm-test spark-test broker-test e2e bench docs lock release clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +70,11 @@ faults: setup tools ## Every fault with all its rounds, about an hour; writes do
 
 fuzz: setup ## Made-up client metrics and rows for MINUTES=30 of processor time, beginning with SEED=0
 	FAULTS_REPORT=1 FUZZ_MINUTES=$(MINUTES) FUZZ_SEED=$(SEED) $(PYTEST) tests/fuzz -k nonsense
+
+TOOLS = $(or $(REBALANCE_MONITOR_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/rebalance-monitor)/tools
+charts: setup ## Chart, compose file and units with helm, kubeconform and Docker Compose, built from pinned Go modules (needs Go)
+	.ci/go-tools "$(TOOLS)"
+	$(PYTEST) tests/deploy/test_chart.py tests/deploy/test_compose.py tests/deploy/test_units.py
 
 lint: setup ## Format check, lint, the architecture's import contracts, the age of docs/accuracy.md
 	$(BIN)/ruff format --check .

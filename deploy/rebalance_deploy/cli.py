@@ -90,7 +90,7 @@ def stream(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | 
 
     if queries:
         flags = (*flags, f"stream.queries={','.join(dict.fromkeys(queries))}")
-    components.run_stream(_sources(config, flags, bootstrap_server), _stop_event(), _say)
+    components.run_stream(_sources(config, flags, bootstrap_server), _stop_event(), _reload_event())
 
 
 @cli.command()
@@ -99,7 +99,7 @@ def probe(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | N
     """Ask brokers, and ZooKeeper if set, for what the log does not tell."""
     from rebalance_deploy import components  # noqa: PLC0415
 
-    components.run_probe(_sources(config, flags, bootstrap_server), _stop_event(), _say)
+    components.run_probe(_sources(config, flags, bootstrap_server), _stop_event(), _reload_event())
 
 
 @cli.command()
@@ -110,18 +110,18 @@ def export(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | 
     from rebalance_deploy import components  # noqa: PLC0415
 
     flags = (*_export_settings(settings), *flags)
-    components.run_export(_sources(config, flags, bootstrap_server), _stop_event(), _say)
+    components.run_export(_sources(config, flags, bootstrap_server), _stop_event())
 
 
 @cli.command()
 @_configured
 @_exporting
 def up(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | None, **settings: object) -> None:
-    """Run stream, prober and exporter on this machine against any cluster. SIGHUP goes to the exporter."""
+    """Run stream, prober and exporter on this machine against any cluster. SIGHUP goes to all of them."""
     from rebalance_deploy import local  # noqa: PLC0415
 
     flags = (*_export_settings(settings), *flags)
-    local.run(_sources(config, flags, bootstrap_server), _stop_event(), _reload_event(), _say)
+    local.run(_sources(config, flags, bootstrap_server), _stop_event(), _reload_event())
 
 
 @cli.command()
@@ -291,7 +291,10 @@ def _say(line: str) -> None:
 
 
 def _fail(error: Exception) -> NoReturn:
-    click.echo(f"rebalance-monitor: {error}", err=True)
+    from rebalance_deploy import logs  # noqa: PLC0415
+
+    if not logs.tell_failure(error):
+        click.echo(logs.hide_secrets(f"rebalance-monitor: {error}"), err=True)
     sys.exit(1)
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
 from rebalance_deploy import jars
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.jdk import find_java
+from rebalance_deploy.logs import LogConfig, configure
 from rebalance_deploy.settings import Sources, load
 from rebalance_deploy.stopping import STOP_SECONDS, limit_stop
 from rebalance_exporters.config import ExportConfig
@@ -19,12 +21,16 @@ from rebalance_kafka.checks import refused_by_librdkafka
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.detect.config import DetectConfig
 
-SECTIONS = {"stream": StreamConfig, "detect": DetectConfig, "probe": ProbeConfig, "export": ExportConfig}
+SECTIONS = {
+    "stream": StreamConfig,
+    "detect": DetectConfig,
+    "probe": ProbeConfig,
+    "export": ExportConfig,
+    "log": LogConfig,
+}
 
 #: What a stop of the stream may take beside waiting for the running batch.
 _STREAM_STOP_SECONDS = 27.0
-
-Say = Callable[[str], None]
 _C = TypeVar("_C", StreamConfig, ExportConfig, ProbeConfig)
 
 
@@ -56,49 +62,78 @@ def _accepted(config: _C) -> _C:
     return config
 
 
-def run_stream(sources: Sources, stop: threading.Event, say: Say) -> None:
-    """Run the Spark application in this process until `stop` is set."""
+def log_config(sources: Sources) -> LogConfig:
+    """Return how the processes log. Raises UserError naming everything that is wrong with it."""
+    return load(LogConfig, "log", sources, SECTIONS)
+
+
+def run_stream(sources: Sources, stop: threading.Event, reload: threading.Event) -> None:
+    """Run the Spark application in this process until `stop` is set.
+
+    Setting `reload` reads TLS and passwords of its pages again.
+    """
     config, detect = stream_config(sources), detect_config(sources)
-    limit_stop(stop, say, "stream", max(STOP_SECONDS, config.stop_timeout_seconds + _STREAM_STOP_SECONDS))
+    log = configure(log_config(sources), "stream", config.kafka)
+    limit_stop(stop, log.warn, "stream", max(STOP_SECONDS, config.stop_timeout_seconds + _STREAM_STOP_SECONDS))
+    problems = config.validate()
+    if problems:
+        raise UserError("; ".join(problems))
     connector: tuple[Path, ...] = ()
     # Under spark-submit the JVM runs already and the connector comes with --jars.
     if config.master:
         os.environ["JAVA_HOME"] = str(find_java().home)
         connector = (*jars.resolve("connector"), *map(Path, config.extra_jars))
+    from rebalance_exporters.own_pages import Web, serving_pages  # noqa: PLC0415
+    from rebalance_exporters.stream_health import StreamHealth  # noqa: PLC0415
     from rebalance_streaming.spark import job  # noqa: PLC0415
 
-    job.run(
-        config,
-        detect,
-        jars=connector,
-        cache=jars.cache_directory(),
-        stop=stop,
-        notify=lambda line: say(f"stream: {line}"),
-    )
+    health = StreamHealth()
+    web = Web("stream", config.listen_host, config.listen_port, config.web_config_file, config.health_without_password)
+    with serving_pages(web, health, health.registry, _now_ms, reload) as url:
+        log.say(f"serving on {url}/metrics")
+        job.run(
+            config,
+            detect,
+            jars=connector,
+            cache=jars.cache_directory(),
+            stop=stop,
+            notify=log.say,
+            warn=log.warn,
+            on_look=health.look,
+        )
 
 
-def run_export(sources: Sources, stop: threading.Event, say: Say) -> None:
+def run_export(sources: Sources, stop: threading.Event) -> None:
     """Run the exporter in this process until `stop` is set."""
     config = export_config(sources)
-    limit_stop(stop, say, "export")
+    log = configure(log_config(sources), "export", config.kafka)
+    limit_stop(stop, log.warn, "export")
     from rebalance_exporters import server  # noqa: PLC0415
     from rebalance_exporters.web_config import load_web_config  # noqa: PLC0415
 
     tls = load_web_config(config.web_config_file).tls if config.web_config_file else None
 
     def announce(host: str, port: int) -> None:
-        say(f"export: serving on {'http' if tls is None else 'https'}://{host}:{port}/metrics")
+        log.say(f"serving on {'http' if tls is None else 'https'}://{host}:{port}/metrics")
 
     server.run(config, stop=stop, on_listening=announce)
 
 
-def run_probe(sources: Sources, stop: threading.Event, say: Say) -> None:
-    """Run the prober in this process until `stop` is set."""
+def run_probe(sources: Sources, stop: threading.Event, reload: threading.Event) -> None:
+    """Run the prober in this process until `stop` is set.
+
+    Setting `reload` reads TLS and passwords of its pages again.
+    """
     config = probe_config(sources)
-    limit_stop(stop, say, "probe")
+    log = configure(log_config(sources), "probe", config.kafka)
+    limit_stop(stop, log.warn, "probe")
     from rebalance_exporters.prober.run import run  # noqa: PLC0415
 
-    run(config, stop, say)
+    run(config, stop, log.say, warn=log.warn, reload=reload)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def record(

@@ -6,10 +6,11 @@ not started again: its error is for a person to mend.
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -18,10 +19,9 @@ from typing import Self
 from rebalance_deploy import components
 from rebalance_deploy.counts import fetch
 from rebalance_deploy.errors import UserError
+from rebalance_deploy.logs import Say, configure
 from rebalance_deploy.processes import ChildProcess
 from rebalance_deploy.settings import Sources
-
-Say = Callable[[str], None]
 
 PROCESSES = ("stream", "probe", "export")
 _RAN_WELL_SECONDS = 60.0
@@ -30,7 +30,8 @@ _LONGEST_PAUSE_SECONDS = 30.0
 _STOP_SECONDS = 45.0
 _READY_SECONDS = 120.0
 _OK = 200
-_ANNOUNCEMENT = "serving on "
+#: In whatever form its log is.
+_ANNOUNCEMENT = re.compile(r"serving on (\S+)/metrics")
 
 
 def arguments(sources: Sources) -> list[str]:
@@ -76,13 +77,14 @@ class Supervised:
             self.start()
 
 
-def run(sources: Sources, stop: threading.Event, reload: threading.Event, say: Say) -> None:
+def run(sources: Sources, stop: threading.Event, reload: threading.Event) -> None:
     """Run all processes until `stop` is set, then stop them side by side.
 
-    Whenever `reload` is set the exporter is told to read its settings files again.
+    Whenever `reload` is set all are told to read their settings files again.
     """
     # Wrong settings, and brokers that do not answer, are told once, here, and not by every child.
     stream = components.stream_config(sources)
+    log = configure(components.log_config(sources), "up", stream.kafka)
     components.probe_config(sources)
     components.export_config(sources)
     from rebalance_streaming.cluster import Cluster  # noqa: PLC0415
@@ -92,10 +94,11 @@ def run(sources: Sources, stop: threading.Event, reload: threading.Event, say: S
     try:
         while not stop.wait(1):
             for child in children:
-                child.restart_if_ended(stop, say)
+                child.restart_if_ended(stop, log.warn)
             if reload.is_set():
                 reload.clear()
-                next(child for child in children if child.name == "export").process.request_reload()
+                for child in children:
+                    child.process.request_reload()
     finally:
         _stop_all(children)
 
@@ -119,6 +122,8 @@ def loopback_sources(
         f"export.listen_port={port}",
         "probe.listen_host=127.0.0.1",
         "probe.listen_port=0",
+        "stream.listen_host=127.0.0.1",
+        "stream.listen_port=0",
         *((f"probe.zookeeper={zookeeper}",) if zookeeper else ()),
     )
     return Sources(environment=environment, flags=(*settings, *flags))
@@ -148,8 +153,8 @@ class Monitor:
         """Where the exporter serves, as it announced itself; empty before that."""
         log = self._log_directory / "export.log"
         for line in log.read_text().splitlines() if log.exists() else []:
-            if _ANNOUNCEMENT in line:
-                return line.partition(_ANNOUNCEMENT)[2].removesuffix("/metrics")
+            if found := _ANNOUNCEMENT.search(line):
+                return found[1]
         return ""
 
     def wait_until_ready(self, stop: threading.Event, say: Say, *, timeout_seconds: float = _READY_SECONDS) -> bool:

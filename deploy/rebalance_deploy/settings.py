@@ -132,8 +132,10 @@ def _read_environment(environment: Mapping[str, str], known: Mapping[str, type[A
     for variable, text in environment.items():
         if not variable.startswith(ENV_PREFIX) or variable in OTHER_VARIABLES or _is_of_kubernetes(variable, text):
             continue
-        name = variable.removesuffix("_FILE")
-        value = _read_secret(variable, text) if variable.endswith("_FILE") else text
+        # Some settings are files themselves.
+        holds_value = variable in by_variable or not variable.endswith("_FILE")
+        name = variable if holds_value else variable.removesuffix("_FILE")
+        value = text if holds_value else _read_secret(variable, text)
         if name.startswith(f"{ENV_PREFIX}KAFKA_"):
             values[f"{KAFKA}.{_property_name(name.removeprefix(f'{ENV_PREFIX}KAFKA_'))}"] = value
         elif name in by_variable:

@@ -64,6 +64,7 @@ _OF = {
     "detect": "The diagnosis, part of the stream and of `replay`.",
     "probe": "`rebalance-monitor probe`.",
     "export": "`rebalance-monitor export`.",
+    "log": "What `stream`, `probe`, `export` and `up` print: a line per event, on standard error.",
 }
 
 _THRESHOLDS = """

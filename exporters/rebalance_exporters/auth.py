@@ -11,7 +11,7 @@ import base64
 import binascii
 import hmac
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import anyio
 import bcrypt
@@ -70,16 +70,19 @@ class PasswordCheck:
 class BasicAuth:
     """Lets requests through that show a user's password; everything else is answered with 401."""
 
-    def __init__(self, app: ASGIApp, read_check: Callable[[], PasswordCheck]) -> None:
+    def __init__(self, app: ASGIApp, read_check: Callable[[], PasswordCheck], free_paths: Collection[str] = ()) -> None:
+        """`free_paths` are served to anybody."""
         self._app = app
         self._read_check = read_check
+        self._free_paths = frozenset(free_paths)
         # One at a time: a flood of wrong passwords takes one core, and those that are remembered pass by.
         self._limiter: anyio.CapacityLimiter | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         check = self._read_check()
-        if scope["type"] != "http" or not check.is_needed or await self._is_allowed(check, Request(scope)):
+        is_open = scope["type"] != "http" or not check.is_needed or scope["path"] in self._free_paths
+        if is_open or await self._is_allowed(check, Request(scope)):
             await self._app(scope, receive, send)
             return
         answer = error_response(_UNAUTHORIZED, "user name and password are needed, or these are wrong")

@@ -45,18 +45,15 @@ class ExportConfig:
     owners_file: str = ""
     #: TLS and passwords, a file in the form of Prometheus's exporter-toolkit; read again at SIGHUP. Empty: none.
     web_config_file: str = ""
+    #: Where `web_config_file` asks for passwords: `/-/healthy` and `/-/ready` are answered without one.
+    health_without_password: bool = False
 
     def validate(self) -> list[str]:
         """Return every problem found, each as one sentence that names the key; empty when all is well."""
         return [*kafka_problems(self.kafka, "exporter"), *self._listen_problems(), *self._limit_problems()]
 
     def _listen_problems(self) -> list[str]:
-        problems = []
-        if not self.listen_host:
-            problems.append("listen_host is empty: use 0.0.0.0 for every interface or 127.0.0.1 for this machine only")
-        if not 0 <= self.listen_port <= _HIGHEST_PORT:
-            problems.append(f"listen_port is {self.listen_port}: use 0 (any free port) to {_HIGHEST_PORT}")
-        return problems
+        return listen_problems("export", self.listen_host, self.listen_port)
 
     def _limit_problems(self) -> list[str]:
         positive = (
@@ -73,6 +70,18 @@ class ExportConfig:
         if self.keep_rebalances < 0:
             problems.append(f"keep_rebalances is {self.keep_rebalances}: it must be 0 (keep none) or more")
         return problems
+
+
+def listen_problems(section: str, host: str, port: int) -> list[str]:
+    """Return what is wrong with where a process serves its pages."""
+    problems = []
+    if not host:
+        problems.append(
+            f"{section}.listen_host is empty: use 0.0.0.0 for every interface or 127.0.0.1 for this machine"
+        )
+    if not 0 <= port <= _HIGHEST_PORT:
+        problems.append(f"{section}.listen_port is {port}: use 0 (any free port) to {_HIGHEST_PORT}")
+    return problems
 
 
 def kafka_problems(kafka: Mapping[str, str], process: str) -> list[str]:

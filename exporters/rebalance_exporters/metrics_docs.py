@@ -6,7 +6,7 @@ python -m rebalance_exporters.metrics_docs docs/metrics.md
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +26,16 @@ from rebalance_exporters.metrics import (
     WINDOW_METRICS,
 )
 from rebalance_exporters.monitor_metrics import MONITOR_METRICS
+from rebalance_exporters.prober.metrics import ProbeMetrics
 from rebalance_exporters.series import PREFIX, Metric
+from rebalance_exporters.stream_health import StreamHealth
 
 _INTRODUCTION = """\
 # Metrics
 
-Everything `/metrics` serves. This page is generated from the tables in `exporters/rebalance_exporters/`, `metrics.py`
-and `monitor_metrics.py`; change the text there, then run `python -m rebalance_exporters.metrics_docs docs/metrics.md`.
+Everything the exporter's `/metrics` serves, and at the end what stream and prober serve of themselves. This page is
+generated from the tables in `exporters/rebalance_exporters/`, `metrics.py` and `monitor_metrics.py`; change the text
+there, then run `python -m rebalance_exporters.metrics_docs docs/metrics.md`.
 
 All names begin with `{prefix}`. Units are base units. Where a value cannot be known its series is absent; it is never 0
 for that reason. Rebalances, generations and members are counted by the stream, at the source, and every child of those
@@ -68,12 +71,30 @@ def render() -> str:
     """Return the whole page as Markdown."""
     sections = [_section(heading, text, metrics, GROUP_LABELS) for heading, text, metrics in _SECTIONS]
     monitor = _section("The monitor itself", "Labels are given in full.", MONITOR_METRICS, ())
-    return "\n".join([_INTRODUCTION.format(prefix=PREFIX), *sections, monitor, _values()])
+    return "\n".join([_INTRODUCTION.format(prefix=PREFIX), *sections, monitor, *_own_pages(), _values()])
 
 
 def write(file: Path) -> None:
     """Write the page."""
     file.write_text(render(), "utf-8")
+
+
+def _own_pages() -> Iterator[str]:
+    """Yield what stream and prober serve of themselves, beside the `process_*` of every Prometheus client."""
+    pages = (
+        ("stream", StreamHealth().registry, "`cluster` and `query`, where it is about a query"),
+        ("prober", ProbeMetrics().registry, "`what`, a task of the prober, where it is about one"),
+    )
+    for process, registry, labels in pages:
+        families = [family for family in registry.collect() if family.name.startswith(PREFIX)]
+        rows = [
+            f"| `{each.name}{'_total' if each.type == 'counter' else ''}` | {each.type} | {each.documentation} |"
+            for each in families
+        ]
+        text = f"Served by the {process} itself, with `process_*` of its own. Labels: {labels}."
+        yield "\n".join(
+            [f"## The {process}'s own page", "", text, "", "| name | type | meaning |", "|---|---|---|", *rows, ""]
+        )
 
 
 def _section(heading: str, text: str, metrics: Iterable[Metric[Any]], common: tuple[str, ...]) -> str:

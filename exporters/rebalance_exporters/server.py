@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import difflib
 import gc
-import logging
-import signal
-import socket
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from importlib import metadata
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -28,7 +22,6 @@ from rebalance_contract.api import (
     GROUPS_PATH,
     OPENAPI_PATH,
     OVERVIEW_PATH,
-    READY_PATH,
     STREAM_PATH,
     Readiness,
 )
@@ -39,26 +32,22 @@ from rebalance_exporters.consumer import TopicReader
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.formats import Style, accepts_gzip, choose_style
 from rebalance_exporters.health import Judge, ReadProgress
+from rebalance_exporters.own_pages import HEALTH_PATHS
 from rebalance_exporters.page import page_routes
 from rebalance_exporters.reloading import Settings
 from rebalance_exporters.render import Exposition
 from rebalance_exporters.scraping import SharedScrapes
 from rebalance_exporters.stream_events import EventSource
 from rebalance_exporters.view import View
-
-_log = logging.getLogger(__name__)
+from rebalance_exporters.web_server import Signals, listen, serve
 
 _UNAVAILABLE = 503
-_SHUTDOWN_SECONDS = 5
 #: Groups beyond the limit are known to page and API; how many at most keeps invented ones from filling the memory.
 _GROUPS_PER_EXPORTED, _LEAST_MAX_GROUPS = 5, 1_000
 _PATHS = (
     "/",
     "/metrics",
-    "/-/healthy",
-    READY_PATH,
-    "/healthz",
-    "/readyz",
+    *HEALTH_PATHS,
     OVERVIEW_PATH,
     GROUPS_PATH,
     FINDINGS_PATH,
@@ -122,6 +111,7 @@ def make_app(
             view.picture(), read_progress(), judge(), clock_ms(), style, owners=owners, reloads=reloads
         )
 
+    free_paths = HEALTH_PATHS if config.health_without_password else ()
     followers = EventSource(view, judge, clock_ms, settings.read_owners, version, stopping.is_set)
     sources = AnswerSources(view, judge, clock_ms, settings.read_owners, followers, version)
     return Starlette(
@@ -131,7 +121,7 @@ def make_app(
             *_make_health_pages(judge, read_progress),
             *make_routes(sources),
         ],
-        middleware=[Middleware(BasicAuth, read_check=settings.read_passwords)],
+        middleware=[Middleware(BasicAuth, read_check=settings.read_passwords, free_paths=free_paths)],
         exception_handlers={HTTPException: _answer_http_error, RequestError: _answer_request_error},
     )
 
@@ -163,12 +153,7 @@ def _make_health_pages(judge: Callable[[], Readiness], read_progress: Callable[[
             return json_response(verdict, status_code)
         return PlainTextResponse(f"{verdict.text}\n", status_code)
 
-    return [
-        Route("/-/healthy", serve_healthy),
-        Route("/healthz", serve_healthy),
-        Route(READY_PATH, serve_ready),
-        Route("/readyz", serve_ready),
-    ]
+    return [Route(path, page) for path, page in zip(HEALTH_PATHS, (serve_healthy, serve_ready) * 2, strict=True)]
 
 
 def run(
@@ -190,7 +175,7 @@ def run(
     settings = Settings(config.owners_file, config.web_config_file, now_ms)
     signals = Signals(stop or threading.Event(), reload or threading.Event())
     view = make_view(config)
-    with contextlib.closing(_listen(config)) as listener:
+    with contextlib.closing(listen(config.listen_host, config.listen_port, "export")) as listener:
         reader = TopicReader(config, view, now_ms)
         try:
             reader.check_reachable()
@@ -209,99 +194,6 @@ def make_view(config: ExportConfig) -> View:
         stale_after_seconds=config.stale_after_seconds,
         max_groups=max(_LEAST_MAX_GROUPS, _GROUPS_PER_EXPORTED * config.limit_groups),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Signals:
-    """What is asked of a running server: to end, and to read its settings files again."""
-
-    stop: threading.Event = field(default_factory=threading.Event)
-    reload: threading.Event = field(default_factory=threading.Event)
-
-
-class _Server(uvicorn.Server):
-    """uvicorn's server that looks at events instead of signals, which it would raise again after its end."""
-
-    def __init__(
-        self, config: uvicorn.Config, settings: Settings, signals: Signals, started: Callable[[], None]
-    ) -> None:
-        super().__init__(config)
-        self._settings = settings
-        self._signals = signals
-        self._announce = started
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None, None, None]:
-        yield
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self._announce()
-
-    async def on_tick(self, counter: int) -> bool:
-        if self._signals.reload.is_set():
-            self._signals.reload.clear()
-            await asyncio.to_thread(self._settings.reload)
-        return self._signals.stop.is_set() or await super().on_tick(counter)
-
-
-def serve(
-    app: Starlette,
-    listener: socket.socket,
-    settings: Settings,
-    signals: Signals,
-    on_listening: Callable[[str, int], None] | None = None,
-) -> None:
-    """Serve an application on a socket until it is asked to end."""
-    host, port = listener.getsockname()[:2]
-
-    def announce() -> None:
-        _log.info("serving on %s://%s:%d/", "http" if settings.tls is None else "https", host, port)
-        if on_listening is not None:
-            on_listening(host, port)
-
-    # One event loop for certain: connections switch certificates in a way that is asyncio's own.
-    served = uvicorn.Config(
-        app,
-        lifespan="off",
-        loop="asyncio",
-        log_config=None,
-        access_log=False,
-        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
-    )
-    served.load()
-    served.ssl = settings.tls
-    with _obeying(signals):
-        _Server(served, settings, signals, announce).run(sockets=[listener])
-
-
-def _listen(config: ExportConfig) -> socket.socket:
-    family = socket.AF_INET6 if ":" in config.listen_host else socket.AF_INET
-    try:
-        return socket.create_server((config.listen_host, config.listen_port), family=family)
-    except OSError as error:
-        raise ExporterError(
-            f"cannot listen on {config.listen_host} port {config.listen_port} ({error.strerror}): "
-            "stop what uses it, or choose another listen_port"
-        ) from error
-
-
-@contextlib.contextmanager
-def _obeying(signals: Signals) -> Iterator[None]:
-    """Let SIGTERM and SIGINT end, and SIGHUP reload.
-
-    Python allows handlers in the main thread only; elsewhere nothing is done.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    asked = {signal.SIGTERM: signals.stop, signal.SIGINT: signals.stop, signal.SIGHUP: signals.reload}
-    before = {number: signal.signal(number, lambda got, _: asked[signal.Signals(got)].set()) for number in asked}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _answer_http_error(request: Request, error: Exception) -> Response:

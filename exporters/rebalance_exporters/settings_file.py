@@ -22,12 +22,21 @@ def read_settings_file(file: Path) -> dict[str, Any]:
         raise ExporterError(f"cannot read {file} ({error.strerror}): check the path and who may read it") from error
     except (tomllib.TOMLDecodeError, yaml.YAMLError, UnicodeDecodeError) as error:
         kind = "TOML" if file.suffix == ".toml" else "YAML"
-        raise ExporterError(f"{file} is not valid {kind}: {' '.join(str(error).split())}") from error
+        raise ExporterError(f"{file} is not valid {kind}: {_told_without_content(error)}") from None
     if document is None:
         return {}
     if not isinstance(document, dict):
         raise ExporterError(f"{file} must hold a table of settings, not a {type(document).__name__}")
     return document
+
+
+def _told_without_content(error: Exception) -> str:
+    """Return what is wrong and where. YAML's own sentences quote the file, which may hold passwords."""
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else " ".join(str(error).split())
+    mark = error.problem_mark or error.context_mark
+    place = "" if mark is None else f" in line {mark.line + 1}, column {mark.column + 1}"
+    return f"{error.problem or error.context}{place}"
 
 
 def find_unknown_keys(table: Mapping[Any, Any], known: Iterable[str], prefix: str) -> list[str]:

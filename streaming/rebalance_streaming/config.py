@@ -14,6 +14,8 @@ from rebalance_contract import QUERIES, topics
 from rebalance_kafka.checks import java_problems, librdkafka_problems
 from rebalance_streaming.time_zones import is_time_zone
 
+_HIGHEST_PORT = 65535
+
 
 @dataclass(frozen=True, slots=True)
 class MetricTopic:
@@ -94,6 +96,14 @@ class StreamConfig:
     #: How long a stop waits for the running batch; one that is cut is run again at the next start. All of a stop takes
     #: at most 27 s more.
     stop_timeout_seconds: float = 15.0
+    #: Where the stream's own pages are served.
+    listen_host: str = "0.0.0.0"  # noqa: S104  Prometheus scrapes from another machine
+    #: Port of `/-/healthy`, `/-/ready` and the stream's own `/metrics`; 0 takes any free one.
+    listen_port: int = 9644
+    #: TLS and passwords, a file in the form of Prometheus's exporter-toolkit; read again at SIGHUP. Empty: none.
+    web_config_file: str = ""
+    #: Where `web_config_file` asks for passwords: `/-/healthy` and `/-/ready` are answered without one.
+    health_without_password: bool = False
 
     @property
     def groups_topic(self) -> str:
@@ -173,6 +183,12 @@ class StreamConfig:
             for jar in self.extra_jars
             if not Path(jar).is_file()
         ]
+        if not self.listen_host:
+            problems.append(
+                "stream.listen_host is empty: use 0.0.0.0 for every interface or 127.0.0.1 for this machine"
+            )
+        if not 0 <= self.listen_port <= _HIGHEST_PORT:
+            problems.append(f"stream.listen_port is {self.listen_port}: use 0 (any free port) to {_HIGHEST_PORT}")
         if not self.cluster or "/" in self.cluster:
             problems.append(f"cluster must be a name without '/', got {self.cluster!r}")
         for name in (

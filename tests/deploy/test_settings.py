@@ -191,7 +191,7 @@ def test_a_misspelt_port_is_no_service():
             "unknown key 'timezone' in stream.broker_log_topics number 2; did you mean 'time_zone'?",
         ),
         ('[kafak]\n"client.id" = "x"\n"client.rack" = "y"', "unknown section [kafak]; did you mean [kafka]?"),
-        ("[xyzzy]\na = 1", "unknown section [xyzzy]; known are stream, detect, probe, export, kafka"),
+        ("[xyzzy]\na = 1", "unknown section [xyzzy]; known are stream, detect, probe, export, log, kafka"),
         ("[detect]\nstalled_m = 1", "unknown setting 'detect.stalled_m'; did you mean 'detect.thresholds.stalled_ms'?"),
         ("[export]\nlistn_port = 1", "unknown setting 'export.listn_port'; did you mean 'export.listen_port'?"),
         ("[export]\nqqqq = 1", "unknown setting 'export.qqqq'; docs/configuration.md lists all"),
@@ -274,3 +274,14 @@ def test_documented_ways_to_log_in_are_right(tmp_path: Path, monkeypatch: pytest
     with ThreadPoolExecutor() as pool:
         made = [pool.submit(configured, Sources(file)) for configured in (stream_config, probe_config, export_config)]
     assert all(each.result().kafka["bootstrap.servers"] for each in made)
+
+
+def test_a_setting_that_is_a_file_is_no_file_that_holds_one():
+    """Its name ends as those do that name a file with the value."""
+    environment = {
+        "REBALANCE_MONITOR_KAFKA_BOOTSTRAP_SERVERS": "b:1",
+        "REBALANCE_MONITOR_EXPORT_OWNERS_FILE": "/etc/owners.toml",
+        "REBALANCE_MONITOR_STREAM_WEB_CONFIG_FILE": "/etc/web.yml",
+    }
+    assert export_config(Sources(environment=environment)).owners_file == "/etc/owners.toml"
+    assert stream_config(Sources(environment=environment)).web_config_file == "/etc/web.yml"

@@ -38,7 +38,8 @@ def run(*arguments: str) -> tuple[int, str]:
 def run_stream(broker: EmbeddedKafka, directory: Path, *arguments: str) -> tuple[int, str]:
     """Run the stream with its checkpoint in a directory."""
     checkpoint = f"stream.checkpoint={directory / 'checkpoint'}"
-    return run("stream", "--bootstrap-server", broker.bootstrap, "--set", checkpoint, *arguments)
+    own = ("--set", checkpoint, "--set", "stream.listen_port=0")
+    return run("stream", "--bootstrap-server", broker.bootstrap, *own, *arguments)
 
 
 def assert_one_sentence(result: tuple[int, str], *parts: str) -> None:
@@ -57,7 +58,7 @@ def assert_one_sentence(result: tuple[int, str], *parts: str) -> None:
 def test_an_unreachable_broker_is_named(command: str):
     """Nobody answers: every command says at which address and what to check."""
     port = find_free_port()
-    ports = ("--set", "export.listen_port=0", "--set", "probe.listen_port=0")
+    ports = ("--set", "export.listen_port=0", "--set", "probe.listen_port=0", "--set", "stream.listen_port=0")
     code, output = run(command, "--bootstrap-server", f"127.0.0.1:{port}", *ports)
     assert code == 1
     # Once, however many processes would have met it.

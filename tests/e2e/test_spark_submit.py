@@ -85,6 +85,7 @@ def test_a_groups_picture_arrives(broker: EmbeddedKafka, tmp_path: Path, make_ma
             ),
             *("--conf", "spark.ui.enabled=false", _ENTRY, "--bootstrap-server", broker.bootstrap),
             *("--set", f"stream.checkpoint={tmp_path / 'checkpoint'}", "--set", f"topic_prefix={prefix}"),
+            *("--set", "stream.listen_host=127.0.0.1", "--set", "stream.listen_port=0"),
         ]
         log = tmp_path / "submit.log"
         with ChildProcess(command, log_path=log, env=_ENVIRONMENT) as job:

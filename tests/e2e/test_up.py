@@ -47,7 +47,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     with EmbeddedKafka() as broker:
         create_topics(broker.bootstrap, {"orders": 4})
         settings = (
-            *("export.listen_host=127.0.0.1", "export.listen_port=0", "probe.listen_port=0"),
+            *("export.listen_host=127.0.0.1", "export.listen_port=0", "probe.listen_port=0", "stream.listen_port=0"),
             *(f"stream.checkpoint={directory / 'checkpoint'}", *lags.FLAGS),
         )
         command = [

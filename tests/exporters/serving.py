@@ -17,8 +17,9 @@ from exporters.contract_rows import NOW_MS
 from rebalance_exporters.config import ExportConfig
 from rebalance_exporters.health import ReadProgress
 from rebalance_exporters.reloading import Settings
-from rebalance_exporters.server import Signals, make_app, serve
+from rebalance_exporters.server import make_app
 from rebalance_exporters.view import View
+from rebalance_exporters.web_server import Signals, serve
 
 DEADLINE_SECONDS = 30
 

@@ -15,9 +15,9 @@ def test_defaults_need_only_the_brokers() -> None:
     [
         (ExportConfig(), "kafka.bootstrap.servers"),
         (ExportConfig(kafka={"bootstrap.servers": " "}), "kafka.bootstrap.servers"),
-        (ExportConfig(kafka=LOCAL, listen_host=""), "listen_host"),
-        (ExportConfig(kafka=LOCAL, listen_port=-1), "listen_port"),
-        (ExportConfig(kafka=LOCAL, listen_port=65536), "listen_port"),
+        (ExportConfig(kafka=LOCAL, listen_host=""), "export.listen_host"),
+        (ExportConfig(kafka=LOCAL, listen_port=-1), "export.listen_port"),
+        (ExportConfig(kafka=LOCAL, listen_port=65536), "export.listen_port"),
         (ExportConfig(kafka=LOCAL, stale_after_seconds=float("nan")), "stale_after_seconds"),
         (ExportConfig(kafka=LOCAL, group_expiry_seconds=-5), "group_expiry_seconds"),
         (ExportConfig(kafka=LOCAL, limit_groups=0), "limit_groups"),

@@ -9,7 +9,7 @@ import pytest
 
 from exporters.contract_rows import group_row, make_view, stream_rows
 from exporters.serving import Served, hash_password, make_certificate, serving
-from rebalance_exporters.server import Signals, _obeying
+from rebalance_exporters.web_server import Signals, _obeying
 from waiting import wait_for
 
 PATHS = [

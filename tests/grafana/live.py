@@ -28,8 +28,9 @@ from rebalance_deploy.observability import write_prometheus_config
 from rebalance_exporters.config import ExportConfig
 from rebalance_exporters.health import ReadProgress
 from rebalance_exporters.reloading import Settings
-from rebalance_exporters.server import Signals, make_app, serve
+from rebalance_exporters.server import make_app
 from rebalance_exporters.view import FINDINGS, STATUS, Row, View
+from rebalance_exporters.web_server import Signals, serve
 from rebalance_streaming.replay import RecordedLine, Replay, make_engine, read_lines
 from waiting import wait_for
 

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rebalance_contract import topics
-from rebalance_exporters.config import kafka_problems
+from rebalance_exporters.config import kafka_problems, listen_problems
 from rebalance_kafka.properties import MECHANISMS, librdkafka_view
 
-_HIGHEST_PORT = 65535
 _SLOWEST_PERIOD_SECONDS = 5.0
 _MECHANISMS = (*MECHANISMS, "GSSAPI")
 
@@ -32,10 +31,14 @@ class ProbeConfig:
     offsets_seconds: float = 5.0
     #: `host:port[,host:port…][/chroot]` of groups that live in ZooKeeper. Empty: none.
     zookeeper: str = ""
-    #: Where the prober's own metrics are served.
+    #: Where the prober's own pages are served.
     listen_host: str = "0.0.0.0"  # noqa: S104  Prometheus scrapes from another machine
-    #: Port of the prober's own metrics; 0 takes any free one.
+    #: Port of `/-/healthy`, `/-/ready` and the prober's own `/metrics`; 0 takes any free one.
     listen_port: int = 9643
+    #: TLS and passwords, a file in the form of Prometheus's exporter-toolkit; read again at SIGHUP. Empty: none.
+    web_config_file: str = ""
+    #: Where `web_config_file` asks for passwords: `/-/healthy` and `/-/ready` are answered without one.
+    health_without_password: bool = False
     #: Of the probes topic if it must be created; -1 leaves it to the broker's default.
     topic_replication_factor: int = -1
 
@@ -68,11 +71,7 @@ class ProbeConfig:
         problems = []
         if not self.cluster or "/" in self.cluster:
             problems.append(f"cluster must be a name without '/', got {self.cluster!r}")
-        if not self.listen_host:
-            problems.append("probe.listen_host is empty: use 0.0.0.0 for every interface or 127.0.0.1 for this machine")
-        if not 0 <= self.listen_port <= _HIGHEST_PORT:
-            problems.append(f"probe.listen_port is {self.listen_port}: use 0 (any free port) to {_HIGHEST_PORT}")
-        return problems
+        return problems + listen_problems("probe", self.listen_host, self.listen_port)
 
     def _time_problems(self) -> list[str]:
         problems = [

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
-
-from rebalance_exporters.errors import ExporterError
+from rebalance_exporters.prober.health import ProbeHealth
 
 _PREFIX = "kafka_rebalance_monitor_probe"
 _WHAT = ("what",)
@@ -17,7 +14,13 @@ class ProbeMetrics:
     """Counts what the tasks do; `what` is a task's name (groups, offsets, committed, zookeeper, interests, publish)."""
 
     def __init__(self) -> None:
+        self.health = ProbeHealth()
         self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        ready = Gauge(
+            f"{_PREFIX}_ready", "1 while every task gets its answers; /-/ready says why not.", registry=self.registry
+        )
+        ready.set_function(lambda: float(self.health.unready() is None))
         self.cycles = Counter(
             f"{_PREFIX}_cycles", "Rounds of asking that ended, well or not.", _WHAT, registry=self.registry
         )
@@ -48,20 +51,3 @@ class ProbeMetrics:
         self.published = Counter(
             f"{_PREFIX}_published", "Probes handed to Kafka and acknowledged.", registry=self.registry
         )
-
-    @contextmanager
-    def serving(self, host: str, port: int) -> Iterator[int]:
-        """Serve them while the block runs; gives the port. Raises ExporterError when it cannot be had."""
-        try:
-            server, thread = start_http_server(port, host, self.registry)
-        except OSError as error:
-            raise ExporterError(
-                f"cannot listen on {host} port {port} ({error.strerror}): "
-                "stop what uses it, or choose another probe.listen_port"
-            ) from error
-        try:
-            yield server.server_port
-        finally:
-            server.shutdown()
-            server.server_close()
-            thread.join()

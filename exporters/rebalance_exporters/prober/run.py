@@ -12,6 +12,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from rebalance_exporters.errors import ExporterError
+from rebalance_exporters.own_pages import Web, serving_pages
 from rebalance_exporters.prober import watch_committed, watch_groups, watch_offsets
 from rebalance_exporters.prober.brokers import Brokers
 from rebalance_exporters.prober.committed import CommittedAsker
@@ -37,9 +38,17 @@ _READ_PERIOD_SECONDS = 0.25
 _log = logging.getLogger(__name__)
 
 
-def run(config: ProbeConfig, stop: threading.Event, say: Say) -> None:
-    """Probe until `stop` is set; `say` gets one line for each thing a person should know.
+def run(
+    config: ProbeConfig,
+    stop: threading.Event,
+    say: Say,
+    *,
+    warn: Say | None = None,
+    reload: threading.Event | None = None,
+) -> None:
+    """Probe until `stop` is set; `say` gets a line once it serves, `warn` one for each thing that goes wrong.
 
+    Without `warn`, `say` gets those, too. Setting `reload` reads the web config file again.
     Raises ExporterError for wrong settings, a port that cannot be had, or brokers or a ZooKeeper that do not answer.
     """
     problems = config.validate()
@@ -49,12 +58,14 @@ def run(config: ProbeConfig, stop: threading.Event, say: Say) -> None:
     for name in ("kafka", "kazoo"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     metrics = ProbeMetrics()
+    web = Web("probe", config.listen_host, config.listen_port, config.web_config_file, config.health_without_password)
     with contextlib.ExitStack() as stack:
-        port = stack.enter_context(metrics.serving(config.listen_host, config.listen_port))
-        complaints = Complaints(metrics, say)
+        pages = serving_pages(web, metrics.health, metrics.registry, _now_ms, reload or threading.Event())
+        url = stack.enter_context(pages)
+        complaints = Complaints(metrics, warn or say)
         publisher = stack.enter_context(contextlib.closing(ProbePublisher(config, metrics, complaints)))
         tasks = _make_tasks(config, publisher, metrics, complaints, stack)
-        say(f"probe: serving on http://{config.listen_host}:{port}/metrics")
+        say(f"probe: serving on {url}/metrics")
         _run_all([publisher.serve, *(task.run for task in tasks)], stop)
 
 
@@ -128,13 +139,17 @@ class _ZookeeperWatch:
 
     def cycle(self) -> None:
         """Read and publish once."""
-        now, now_ms = time.monotonic(), time.time_ns() // 1_000_000
+        now, now_ms = time.monotonic(), _now_ms()
         groups = self._zookeeper.read()
         for group in groups:
             probe = probe_zookeeper(self._cluster, group, now_ms)
             if self._publications.admit(probe, now):
                 self._publisher.publish(probe)
         self._publications.forget({group.group for group in groups})
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _run_all(loops: list[Callable[[threading.Event], None]], stop: threading.Event) -> None:

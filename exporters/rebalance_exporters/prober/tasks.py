@@ -101,6 +101,7 @@ class Task:
         self._wake = wake
         self._backoff = Backoff(period_seconds)
         metrics.errors.labels(what)
+        metrics.health.expect(what, period_seconds)
 
     def run(self, stop: threading.Event) -> None:
         """Run cycles until told to stop."""
@@ -125,18 +126,19 @@ class Task:
 
     def _run_once(self, cycle: Callable[[], None]) -> bool:
         """Run one cycle; whether it worked."""
-        started = time.monotonic()
+        started, answered = time.monotonic(), False
         try:
             cycle()
+            answered = True
         except Exception as error:  # a prober that ends at the first surprise would be blind ever after
             self._complaints.note(self._what, f"{self._what}: {describe(error)}")
-            return False
         else:
             self._metrics.last_success.labels(self._what).set_to_current_time()
-            return True
         finally:
+            self._metrics.health.note(self._what, answered=answered)
             self._metrics.cycles.labels(self._what).inc()
             self._metrics.duration.labels(self._what).set(time.monotonic() - started)
+        return answered
 
 
 def describe(error: BaseException) -> str:

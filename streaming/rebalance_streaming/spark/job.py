@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +57,16 @@ _BULK_POSITIONS = 500_000
 _CHECKED_POSITIONS = 1_000
 
 Notify = Callable[[str], None]
+OnLook = Callable[[Sequence[contract.QueryStatus]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Ears:
+    """Who is told what: `notify` what happens, `warn` what goes wrong, `on_look` how the queries are."""
+
+    notify: Notify
+    warn: Notify
+    on_look: OnLook
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +89,23 @@ def run(
     cache: Path | None = None,
     stop: threading.Event | None = None,
     notify: Notify = lambda _: None,
+    warn: Notify | None = None,
+    on_look: OnLook = lambda _: None,
 ) -> None:
     """Run the queries until `stop` is set, then finish the running batches.
 
     `cache` is a directory for what makes later starts faster; null: there is none.
-    `notify` receives a line for people at every stage. Raises StreamError when the stream cannot start or breaks.
+    `notify` receives a line for people at every stage, `warn` one for each thing that goes wrong (null: `notify` gets
+    it), `on_look` the status of all queries twice a second. Raises StreamError when the stream cannot start or breaks.
     """
-    stop = stop or threading.Event()
+    stop, ears = stop or threading.Event(), _Ears(notify, warn or notify, on_look)
     _raise_problems(config)
     cluster = Cluster(config)
     cluster_id = cluster.check_reachable()
     cluster.ensure_source()
     ends = cluster.log_ends(config.source_topic)
     cluster.check_readable(ends)
-    cluster.ensure_topics(notify)
+    cluster.ensure_topics(ears.warn)
     cluster.check_foreign_topics()
     notify(f"cluster {cluster_id}: {len(ends.visible)} partitions of {config.source_topic}; starting Spark")
     jars, archive = [*jars], None
@@ -109,7 +122,7 @@ def run(
         is_first_start = baseline == found
         inputs = _Inputs(cluster, detect or DetectConfig(), watched, ends, properties, is_first_start)
         check_source_delivers(spark, cluster, inputs.properties, ends)
-        _run_queries(spark, config, inputs, stop, notify=notify, archive=archive)
+        _run_queries(spark, config, inputs, stop, ears=ears, archive=archive)
     except Py4JJavaError:
         raise
     except _NO_JVM:
@@ -157,21 +170,21 @@ def _run_queries(
     inputs: _Inputs,
     stop: threading.Event,
     *,
-    notify: Notify,
+    ears: _Ears,
     archive: ClassArchive | None,
 ) -> None:
     producer = Producer({**librdkafka_properties(config.kafka), **QUIET, "linger.ms": 50, "enable.idempotence": True})
-    process = DiagnosisProcess(config, inputs.detect, notify)
-    queries = _queries(spark, config, inputs, process, notify)
+    process = DiagnosisProcess(config, inputs.detect, ears.warn)
+    queries = _queries(spark, config, inputs, process, ears.warn)
 
     def archive_classes() -> None:
         if archive is not None:
             threading.Thread(target=archive.write, args=(spark,), name="class-archive", daemon=True).start()
 
-    notify("reading the log up")
+    ears.notify("reading the log up")
     inputs.watched.start()
     try:
-        to = _Publishing(config, producer, notify)
+        to = _Publishing(config, producer, ears)
         _watch(queries, process, inputs.watched, to, stop, on_caught_up=archive_classes)
     finally:
         inputs.watched.stop()
@@ -181,7 +194,7 @@ def _run_queries(
 
 
 def _queries(
-    spark: SparkSession, config: StreamConfig, inputs: _Inputs, process: DiagnosisProcess, notify: Notify
+    spark: SparkSession, config: StreamConfig, inputs: _Inputs, process: DiagnosisProcess, warn: Notify
 ) -> list[SupervisedQuery]:
     ends = inputs.ends
     every: dict[str, tuple[int, CatchUp | None, Callable[[], StreamingQuery]]] = {
@@ -207,7 +220,7 @@ def _queries(
             _initial_status(config, name, trigger_ms, catch_up),
             catch_up,
             _prepared(spark, start),
-            notify,
+            warn,
             in_bulk=inputs.is_first_start and catch_up is not None and catch_up.wanted > _BULK_POSITIONS,
         )
         for name, (trigger_ms, catch_up, start) in every.items()
@@ -229,7 +242,7 @@ class _Publishing:
 
     config: StreamConfig
     producer: Producer
-    notify: Notify
+    ears: _Ears
 
     def publish(self, status: contract.QueryStatus | contract.LogTotals) -> None:
         """Queue a status; a full queue means the broker is away, and the next status replaces this one anyway."""
@@ -256,9 +269,10 @@ def _watch(
         now_ms = _now_ms()
         for query in queries:
             query.tend(now_ms, config.stall_seconds)
-        watched.look(queries, to.notify)
+        watched.look(queries, to.ears.warn)
         for totals in watched.changed_totals(now_ms):
             to.publish(totals)
+        to.ears.on_look([query.status for query in queries])
         _, caught_up = inputs.read()
         if time.monotonic() - published >= _STATUS_SECONDS:
             published = time.monotonic()
@@ -266,7 +280,7 @@ def _watch(
                 to.publish(query.status)
         if not announced and caught_up:
             announced = True
-            to.notify("caught up with the log")
+            to.ears.notify("caught up with the log")
             on_caught_up()
 
 

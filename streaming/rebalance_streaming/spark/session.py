@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from rebalance_kafka.properties import java_system_properties
 from rebalance_streaming.config import StreamConfig
+from rebalance_streaming.spark.jvm_output import logging_pipe
 
 #: Half of the processor time of a start goes into compiling code that runs once, and a heap of this size needs no
 #: collector with threads and tables of its own.
@@ -142,4 +143,6 @@ def _start_jvm(options: Mapping[str, str]) -> None:
         # RocksDB allocates from many threads; an arena each would be memory that nobody gives back.
         os.environ.setdefault("MALLOC_ARENA_MAX", "2")
         conf = SparkConf(loadDefaults=False).setAll(list(options.items()))
-        SparkContext._ensure_initialized(gateway=launch_gateway(conf, {"start_new_session": True}))  # type: ignore[no-untyped-call]
+        with logging_pipe() as output:
+            started = {"start_new_session": True, "stdout": output, "stderr": output}
+            SparkContext._ensure_initialized(gateway=launch_gateway(conf, started))  # type: ignore[no-untyped-call]

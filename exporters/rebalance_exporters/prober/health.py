@@ -1,0 +1,58 @@
+"""Whether the prober works and gets answers, from the rounds of its tasks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+#: The least age, in seconds, at which a missing answer or a missing end of a round is worth a word.
+_UNANSWERED_SECONDS, _HUNG_SECONDS = 60.0, 300.0
+_UNANSWERED_ROUNDS, _HUNG_ROUNDS = 3, 10
+
+
+@dataclass(slots=True)
+class _Rounds:
+    period_seconds: float
+    ended: float
+    answered: float | None = None
+
+
+class ProbeHealth:
+    """Knows when each task last ended a round and last got answers; for several threads."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` gives seconds and never goes back."""
+        self._clock = clock
+        self._tasks: dict[str, _Rounds] = {}
+
+    def expect(self, what: str, period_seconds: float) -> None:
+        """Begin to watch a task."""
+        self._tasks[what] = _Rounds(period_seconds, self._clock())
+
+    def note(self, what: str, *, answered: bool) -> None:
+        """Take in that a round of a task ended."""
+        rounds, now = self._tasks[what], self._clock()
+        rounds.ended = now
+        if answered:
+            rounds.answered = now
+
+    def unhealthy(self) -> str | None:
+        """Why the prober has to be started again: a task that hangs. Without brokers its rounds end in errors."""
+        for what, rounds in tuple(self._tasks.items()):
+            silent = self._clock() - rounds.ended
+            if silent > max(_HUNG_SECONDS, _HUNG_ROUNDS * rounds.period_seconds):
+                return f"{what}: no round ended for {silent:.0f} s"
+        return None
+
+    def unready(self) -> str | None:
+        """Which answers are missing."""
+        if not self._tasks:
+            return "starting: asking the brokers"
+        for what, rounds in tuple(self._tasks.items()):
+            if rounds.answered is None:
+                return f"{what}: no answer yet"
+            age = self._clock() - rounds.answered
+            if age > max(_UNANSWERED_SECONDS, _UNANSWERED_ROUNDS * rounds.period_seconds):
+                return f"{what}: no answer for {age:.0f} s; the prober's log says why"
+        return None

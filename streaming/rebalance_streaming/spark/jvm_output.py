@@ -1,0 +1,52 @@
+"""What the JVM and Spark's Python workers print, as records of Python's log: a process has one form of output."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+#: A line in the form of `log4j2.properties`.
+_LOGGED = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ([A-Z]+) (\S+?): (.*)")
+_LEVELS = {"FATAL": logging.CRITICAL, "ERROR": logging.ERROR, "WARN": logging.WARNING, "INFO": logging.INFO}
+#: What is printed at every start and by every worker, whatever the level.
+_CHATTER = (
+    "TransformWithStateInPandas Python worker",
+    "Using incubator modules",
+    "Using Spark's default log4j profile",
+    "Setting default log level to",
+    "To adjust logging level use",
+)
+
+_log = logging.getLogger("spark")
+
+
+@contextmanager
+def logging_pipe() -> Iterator[int]:
+    """Give the end of a pipe, for a process to write to while and after the block runs; what comes is logged."""
+    reader, writer = os.pipe()
+    threading.Thread(target=_log_lines, args=(reader,), name="jvm-output", daemon=True).start()
+    try:
+        yield writer
+    finally:
+        os.close(writer)
+
+
+def _log_lines(reader: int) -> None:
+    with os.fdopen(reader, encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            log_line(line)
+
+
+def log_line(line: str) -> None:
+    """Log one line; what is of use to nobody is for `debug`, and what has no level is a warning."""
+    text = line.rstrip()
+    logged = _LOGGED.fullmatch(text)
+    if logged is not None:
+        _log.log(_LEVELS.get(logged[1], logging.DEBUG), "%s: %s", logged[2], logged[3])
+    elif text:
+        is_chatter = any(words in text for words in _CHATTER)
+        _log.log(logging.DEBUG if is_chatter else logging.WARNING, "%s", text)

@@ -1,0 +1,310 @@
+"""The Helm chart: what it renders is what Kubernetes, the settings and the generated sources say."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from deploy.charting import (
+    CHART,
+    DEPLOY,
+    EVERYTHING,
+    KUBERNETES,
+    ROOT,
+    SPARK,
+    SPLIT,
+    TOOLS,
+    pods,
+    render,
+    tool,
+    try_render,
+    write_schemas,
+)
+from rebalance_contract import QUERIES
+from rebalance_deploy import __version__, components
+from rebalance_deploy.settings import Sources
+from rebalance_deploy.stopping import STOP_SECONDS
+from rebalance_exporters.config import ExportConfig
+from rebalance_exporters.own_pages import HEALTH_PATHS
+from rebalance_exporters.prober.config import ProbeConfig
+from rebalance_streaming.config import StreamConfig
+
+pytestmark = pytest.mark.tools
+
+PORTS = {"stream": StreamConfig().listen_port, "export": ExportConfig().listen_port, "probe": ProbeConfig().listen_port}
+#: Kinds without a published schema among the tools.
+UNCHECKED = ("SparkApplication",)
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """The chart with all that it can do, but for Spark's own executors."""
+    return render(EVERYTHING, tmp_path_factory.mktemp("everything"))
+
+
+@pytest.fixture(scope="module")
+def schemas(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of schemas."""
+    if not (TOOLS / "schemas" / "kubernetes.json").exists():
+        pytest.skip("no schemas of Kubernetes are here: `make charts` gets them")
+    folder = tmp_path_factory.mktemp("schemas")
+    write_schemas(folder)
+    return folder
+
+
+def of_kind(documents: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    """Return the documents of a kind."""
+    return [document for document in documents if document["kind"] == kind]
+
+
+def validate(schemas: Path, text: str) -> subprocess.CompletedProcess[str]:
+    """Run kubeconform over documents."""
+    command = [tool("kubeconform"), "-strict", "-summary", "-skip", ",".join(UNCHECKED)]
+    location = f"{schemas}/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json"
+    command += ["-schema-location", location, "-kubernetes-version", KUBERNETES, "-"]
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_the_chart_has_the_versions_of_the_package() -> None:
+    """They are released together, and rules and dashboards are those of the checkout."""
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (__version__, __version__)
+    assert (CHART / "files" / "rules").resolve() == DEPLOY / "prometheus" / "rules"
+    assert (CHART / "files" / "dashboards").resolve() == ROOT / "grafana" / "dashboards"
+
+
+@pytest.mark.parametrize(
+    ("values", "count"),
+    [({}, 10), (SPLIT, 14), (EVERYTHING, 19), (SPARK, 18)],
+    ids=["default", "split", "all", "spark"],
+)
+def test_kubernetes_takes_it(values: Mapping[str, Any], count: int, schemas: Path, tmp_path: Path) -> None:
+    """Every document is valid, and has no field that Kubernetes or the Prometheus Operator do not know."""
+    done = validate(schemas, "\n---\n".join(map(json.dumps, render(values, tmp_path))))
+    assert done.returncode == 0, done.stdout
+    assert f"{count} resources found" in done.stdout
+    assert f"Skipped: {int(values is SPARK)}" in done.stdout
+
+
+@pytest.mark.parametrize("place", [("spec", "strategi"), ("spec", "template", "spec", "enableServiceLink")])
+def test_the_check_finds_a_misspelt_field(place: tuple[str, ...], schemas: Path, tmp_path: Path) -> None:
+    """A check that passes everything would be none."""
+    (*path, field) = place
+    document = of_kind(render({}, tmp_path), "Deployment")[0]
+    part = document
+    for name in path:
+        part = part[name]
+    part[field] = False
+    done = validate(schemas, yaml.safe_dump(document))
+    assert done.returncode == 1
+    assert field in done.stdout
+
+
+def test_helm_finds_nothing_to_complain_of(tmp_path: Path) -> None:
+    """`helm lint`, strictly."""
+    file = tmp_path / "values.json"
+    file.write_text(json.dumps({"kafka": {"bootstrapServers": "broker:9092"}}))
+    command = [tool("helm"), "lint", "--strict", "--kube-version", KUBERNETES, "--values", str(file), str(CHART)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_rules_and_dashboards_are_those_of_the_checkout(everything: list[dict[str, Any]]) -> None:
+    """Unchanged; thresholds of single groups come from the values."""
+    (rule,) = of_kind(everything, "PrometheusRule")
+    *groups, overrides = rule["spec"]["groups"]
+    files = [DEPLOY / "prometheus" / "rules" / name for name in ("kafka-rebalance.yml", "monitor.yml")]
+    assert groups == [group for file in files for group in yaml.safe_load(file.read_text())["groups"]]
+    shipped = yaml.safe_load((DEPLOY / "prometheus" / "rules" / "overrides.yml").read_text())["groups"]
+    assert [overrides["name"]] == [group["name"] for group in shipped]
+    assert {path.name for path in (DEPLOY / "prometheus" / "rules").iterdir()} == {
+        *(file.name for file in files),
+        "overrides.yml",
+    }
+    shown = {
+        name: text
+        for each in of_kind(everything, "ConfigMap")
+        if "grafana_dashboard" in each["metadata"]["labels"]
+        for name, text in each["data"].items()
+    }
+    dashboards = sorted((ROOT / "grafana" / "dashboards").glob("*.json"))
+    assert sorted(shown) == [path.name for path in dashboards]
+    for path in dashboards:
+        assert json.loads(shown[path.name]) == json.loads(path.read_text())
+
+
+@pytest.mark.parametrize("values", [{}, SPLIT, EVERYTHING], ids=["default", "split", "all"])
+def test_pods_are_restricted(values: Mapping[str, Any], tmp_path: Path) -> None:
+    """What Pod Security Standards call restricted, a root file system that nobody writes to, and no service links."""
+    for pod in pods(render(values, tmp_path)):
+        spec = pod["spec"]
+        assert spec["enableServiceLinks"] is False
+        assert spec["automountServiceAccountToken"] is False
+        assert spec["terminationGracePeriodSeconds"] > STOP_SECONDS
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        (container,) = spec["containers"]
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert container["resources"]["limits"]["memory"]
+        assert {volume["name"] for volume in spec["volumes"]} == {mount["name"] for mount in container["volumeMounts"]}
+
+
+@pytest.mark.parametrize("values", [{}, SPLIT, EVERYTHING], ids=["default", "split", "all"])
+def test_processes_take_what_pods_give_them(values: Mapping[str, Any], tmp_path: Path) -> None:
+    """Each container's environment and command are settings that its process accepts, on the port that is probed."""
+    secret = tmp_path / "secret"
+    secret.write_text("canary")
+    loads = {"stream": components.stream_config, "export": components.export_config, "probe": components.probe_config}
+    config = tmp_path / "config.toml"
+    documents = render(values, tmp_path)
+    (settings,) = (each for each in of_kind(documents, "ConfigMap") if "config.toml" in each["data"])
+    config.write_text(settings["data"]["config.toml"])
+    seen = set()
+    for pod in pods(documents):
+        (container,) = pod["spec"]["containers"]
+        process = container["args"][0]
+        seen.add(process)
+        environment = {each["name"]: each["value"] for each in container["env"]}
+        assert environment["REBALANCE_MONITOR_CONFIG"] == "/etc/rebalance-monitor/config/config.toml"
+        for name, value in environment.items():
+            if name.startswith("REBALANCE_MONITOR_KAFKA_") and name.endswith("_FILE"):
+                assert Path(value).parent == Path("/etc/rebalance-monitor/kafka")
+                environment[name] = str(secret)
+        loaded = loads[process](Sources(file=config, environment=environment))
+        assert loaded.kafka["bootstrap.servers"] == "broker:9092"
+        assert loaded.listen_port == PORTS[process]
+        assert container["ports"] == [{"name": "http", "containerPort": PORTS[process]}]
+        if values is EVERYTHING:
+            assert loaded.kafka["sasl.password"] == "canary"
+            assert loaded.web_config_file == "/etc/rebalance-monitor/web/web.yml"
+            assert loaded.health_without_password
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+            asked = container[probe]["httpGet"]
+            assert asked["path"] in HEALTH_PATHS
+            assert asked["path"] == ("/-/ready" if probe == "readinessProbe" else "/-/healthy")
+            assert asked["scheme"] == ("HTTPS" if values is EVERYTHING else "HTTP")
+    assert seen == set(PORTS)
+
+
+@pytest.mark.parametrize("values", [{}, SPLIT], ids=["default", "split"])
+def test_every_query_runs_exactly_once(values: Mapping[str, Any], tmp_path: Path) -> None:
+    """One pod each, none beside it during an update, each with a claim of its own that outlives the release."""
+    documents = render(values, tmp_path)
+    streams = [each for each in of_kind(documents, "Deployment") if "-stream-" in each["metadata"]["name"]]
+    arguments = [argument for each in streams for argument in each["spec"]["template"]["spec"]["containers"][0]["args"]]
+    assert sorted(set(arguments) & set(QUERIES)) == sorted(QUERIES)
+    assert len([argument for argument in arguments if argument in QUERIES]) == len(QUERIES)
+    claims = {
+        each["metadata"]["name"]: each["metadata"]["annotations"]
+        for each in of_kind(documents, "PersistentVolumeClaim")
+    }
+    assert all(kept == {"helm.sh/resource-policy": "keep"} for kept in claims.values())
+    used = []
+    for each in streams:
+        assert each["spec"]["replicas"] == 1
+        assert each["spec"]["strategy"] == {"type": "Recreate"}
+        pod = each["spec"]["template"]["spec"]
+        used += [v["persistentVolumeClaim"]["claimName"] for v in pod["volumes"] if "persistentVolumeClaim" in v]
+    assert sorted(used) == sorted(claims)
+    assert len(used) == len(streams)
+
+
+def test_services_and_policies_choose_the_pods(everything: list[dict[str, Any]]) -> None:
+    """Each selector fits the labels of a pod, and each ServiceMonitor those of one Service."""
+    labels = [pod["metadata"]["labels"] for pod in pods(everything)]
+    services = of_kind(everything, "Service")
+    selectors = [each["spec"]["selector"] for each in services]
+    selectors += [each["spec"]["selector"]["matchLabels"] for each in of_kind(everything, "PodDisruptionBudget")]
+    selectors += [each["spec"]["podSelector"]["matchLabels"] for each in of_kind(everything, "NetworkPolicy")]
+    for selector in selectors:
+        assert any(selector.items() <= each.items() for each in labels), selector
+    monitors = of_kind(everything, "ServiceMonitor")
+    assert len(monitors) == len(services) == 3
+    for monitor in monitors:
+        wanted = monitor["spec"]["selector"]["matchLabels"]
+        assert len([each for each in services if wanted.items() <= each["metadata"]["labels"].items()]) == 1
+
+
+def test_jobs_have_the_names_that_alerts_look_for(everything: list[dict[str, Any]]) -> None:
+    """The same as in the shipped configuration of Prometheus."""
+    relabelled = [
+        rule["replacement"]
+        for monitor in of_kind(everything, "ServiceMonitor")
+        for rule in monitor["spec"]["endpoints"][0]["relabelings"]
+        if rule.get("targetLabel") == "job"
+    ]
+    shipped = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
+    assert sorted(relabelled) == sorted(job["job_name"] for job in shipped)
+
+
+def test_a_spark_application_runs_the_same(tmp_path: Path) -> None:
+    """Entry point and jars from the image, a checkpoint that executors reach, settings as in a Deployment."""
+    (application,) = of_kind(render(SPARK, tmp_path), "SparkApplication")
+    spec = application["spec"]
+    assert spec["arguments"] == [part for query in QUERIES for part in ("--query", query)]
+    environment = {each["name"]: each["value"] for each in spec["driver"]["env"]}
+    assert environment["REBALANCE_MONITOR_STREAM_CHECKPOINT"] == "s3a://bucket/monitor/all"
+    containerfile = (DEPLOY / "container" / "Containerfile").read_text()
+    script = Path(spec["mainApplicationFile"].removeprefix("local://"))
+    assert f"COPY deploy/spark/{script.name} {script.parent}/" in containerfile
+    assert f"REBALANCE_MONITOR_CACHE={script.parent}" in containerfile
+    requirements = (ROOT / "requirements" / "runtime.txt").read_text()
+    assert f"pyspark=={spec['sparkVersion']} " in requirements
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({}, "/kafka/bootstrapServers"),
+        ({"kafka": {"bootstrapServers": "broker"}}, "/kafka/bootstrapServers"),
+        ({"kafka": {"bootstrapServers": "b:1", "bootstrapServer": "b:1"}}, "'bootstrapServer' not allowed"),
+        ({"kafka": {"bootstrapServers": "b:1"}, "exporter": {"replica": 3}}, "'replica' not allowed"),
+        ({"kafka": {"bootstrapServers": "b:1"}, "stream": {"kind": "pod"}}, "/stream/kind"),
+        (
+            {"kafka": {"bootstrapServers": "b:1"}, "stream": {"applications": [{"name": "x", "queries": ["member"]}]}},
+            "/stream/applications/0/queries/0",
+        ),
+        ({"kafka": {"bootstrapServers": "b:1"}, "stream": {"kind": "sparkApplication"}}, "must be a URI"),
+        ({"kafka": {"bootstrapServers": "b:1"}, "image": {"digest": "latest"}}, "/image/digest"),
+    ],
+)
+def test_wrong_values_are_refused(values: Mapping[str, Any], sentence: str, tmp_path: Path) -> None:
+    """Before anything is installed, naming the value."""
+    done = try_render(values, tmp_path)
+    assert done.returncode != 0
+    assert sentence in done.stderr
+
+
+def test_every_value_is_in_the_schema() -> None:
+    """And nothing in the schema that the chart does not have a default for."""
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+
+    def compare(given: dict[str, Any], described: dict[str, Any], place: str) -> None:
+        assert set(given) == set(described) - {"global"}, place
+        for name, part in given.items():
+            if isinstance(part, dict) and "properties" in described[name]:
+                compare(part, described[name]["properties"], f"{place}.{name}")
+
+    compare(values, schema["properties"], "")
+
+
+def test_every_value_is_used() -> None:
+    """A value that nothing reads promises what does not happen."""
+    templates = "".join(path.read_text() for path in (CHART / "templates").iterdir())
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    for section, part in values.items():
+        names = part if isinstance(part, dict) and "Context" not in section else {section: None}
+        for name in names:
+            assert re.search(rf"\.{name}\b", templates), f"{section}.{name}"

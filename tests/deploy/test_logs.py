@@ -1,0 +1,276 @@
+"""What processes print: its form, and that no secret is in it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+import threading
+import urllib.request
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rebalance_deploy import logs
+from rebalance_deploy.errors import UserError
+from rebalance_deploy.logs import LogConfig, configure, hide_secrets, secrets_of, tell_failure
+from rebalance_deploy.settings import Sources
+
+CANARY = "canary-Xy7pQ2"
+TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
+
+
+@dataclass
+class Printed:
+    """What was printed on standard error so far."""
+
+    capture: pytest.CaptureFixture[str]
+    text: str = ""
+
+    def getvalue(self) -> str:
+        """Return all of it."""
+        self.text += self.capture.readouterr().err
+        return self.text
+
+
+@pytest.fixture
+def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Printed]:
+    """What is printed from here on; logging is as before afterwards."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    levels = {name: logging.getLogger(name).level for name in (*logs._OWN, *logs._SILENT)}
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
+    yield Printed(capsys)
+    logging.captureWarnings(False)
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    for name, before in levels.items():
+        logging.getLogger(name).setLevel(before)
+
+
+def test_a_line_of_text_has_time_level_and_process(printed: Printed) -> None:
+    """The monitor's sentences, which may name the process themselves, and the records of its libraries."""
+    log = configure(LogConfig(), "stream", {})
+    log.say("stream: caught up")
+    log.warn("the activity query ended")
+    logging.getLogger("rebalance_exporters.view").warning("a row\nof two lines")
+    logging.getLogger("py4j").info("nobody needs this")
+    lines = printed.getvalue().splitlines()
+    assert len(lines) == 3
+    for line, rest in zip(
+        lines,
+        (
+            r"INFO stream: caught up",
+            r"WARNING stream: the activity query ended",
+            r"WARNING stream \(rebalance_exporters\.view\): a row of two lines",
+        ),
+        strict=True,
+    ):
+        assert re.fullmatch(f"{TIME} {rest}", line), line
+
+
+def test_json_is_an_object_per_line(printed: Printed) -> None:
+    """Traces and warnings of Python included."""
+    log = configure(LogConfig(format="json"), "export", {})
+    log.say("export: serving on ü")
+    try:
+        raise ValueError("x\ny")
+    except ValueError:
+        logging.getLogger("rebalance_exporters.consumer").exception("the reader\nstopped")
+    sys.excepthook(KeyError, KeyError("k"), None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.warn("old", DeprecationWarning, stacklevel=1)
+    said, failed, uncaught, warned = map(json.loads, printed.getvalue().splitlines())
+    assert said.pop("time")
+    assert said == {"level": "info", "process": "export", "logger": "rebalance", "message": "serving on ü"}
+    assert (failed["level"], failed["message"]) == ("error", "the reader\nstopped")
+    assert "ValueError: x\ny" in failed["trace"]
+    assert (uncaught["level"], uncaught["message"]) == ("critical", "KeyError")
+    assert (warned["level"], warned["logger"]) == ("warning", "py.warnings")
+
+
+@pytest.mark.parametrize(("level", "count"), [("debug", 4), ("info", 3), ("warning", 2), ("error", 1)])
+def test_the_level_is_the_least_that_is_printed(level: str, count: int, printed: Printed) -> None:
+    """Of the monitor's own loggers."""
+    configure(LogConfig(level=level), "probe", {})
+    logger = logging.getLogger("spark")
+    for each in (logger.debug, logger.info, logger.warning, logger.error):
+        each("x")
+    assert len(printed.getvalue().splitlines()) == count
+
+
+def test_a_failure_is_an_object_where_json_is_read(printed: Printed) -> None:
+    """Where a person reads it is one sentence, which the command line prints."""
+    configure(LogConfig(), "probe", {})
+    assert not tell_failure(UserError("no"))
+    assert printed.getvalue() == ""
+    configure(LogConfig(format="json"), "probe", {})
+    assert tell_failure(UserError("no"))
+    assert json.loads(printed.getvalue())["message"] == "no"
+
+
+@pytest.mark.parametrize("form", logs.FORMATS)
+def test_secrets_are_replaced_wherever_they_would_be_printed(form: str, printed: Printed) -> None:
+    """In messages, in traces, and a line of a key that has several."""
+    kafka = {
+        "sasl.password": CANARY,
+        "ssl.key.pem": f"-----BEGIN PRIVATE KEY-----\n{CANARY}2\n-----END PRIVATE KEY-----",
+        "java.sasl.jaas.config": f'x required password="{CANARY}3";',
+        "sasl.username": "monitor",
+    }
+    log = configure(LogConfig(format=form), "stream", kafka)
+    log.warn(f"login with {CANARY} of monitor failed: {kafka['java.sasl.jaas.config']}")
+    try:
+        raise ValueError(f"{CANARY}2")
+    except ValueError:
+        logging.getLogger("rebalance").exception("broken")
+    text = printed.getvalue()
+    assert "canary" not in text
+    assert text.count("(hidden)") >= 3
+    assert "of monitor failed" in text
+    assert hide_secrets(f"x {CANARY}") == "x (hidden)"
+
+
+def test_a_short_secret_hides_no_ordinary_text() -> None:
+    """Else an empty or tiny one would make every line unreadable."""
+    assert secrets_of({"sasl.password": "", "bootstrap.servers": "b:1"}) == [""]
+    assert logs._Lines("x", ["", "abc", "abcd"]).hide("abcabcd") == "abc(hidden)"
+
+
+@pytest.mark.parametrize(("given", "named"), [({"format": "xml"}, "log.format"), ({"level": "loud"}, "log.level")])
+def test_wrong_settings_are_named(given: Mapping[str, str], named: str) -> None:
+    """With what may stand there."""
+    (problem,) = LogConfig(**given).validate()
+    assert problem.startswith(named)
+
+
+WRONG: dict[str, dict[str, str]] = {
+    "unknown mechanism": {"SASL_MECHANISM": "X", "SASL_PASSWORD": CANARY, "SECURITY_PROTOCOL": "SASL_SSL"},
+    "no user": {"SASL_MECHANISM": "PLAIN", "SASL_PASSWORD": CANARY, "SECURITY_PROTOCOL": "SASL_SSL"},
+    "key that is none": {"SSL_KEY_PEM": CANARY, "SSL_CERTIFICATE_PEM": CANARY, "SECURITY_PROTOCOL": "SSL"},
+    "token settings": {
+        "SASL_MECHANISM": "OAUTHBEARER",
+        "SASL_OAUTHBEARER_CONFIG": CANARY,
+        "SECURITY_PROTOCOL": "SASL_SSL",
+    },
+    "client secret": {
+        "SASL_MECHANISM": "OAUTHBEARER",
+        "SASL_OAUTHBEARER_METHOD": "oidc",
+        "SASL_OAUTHBEARER_CLIENT_SECRET": CANARY,
+        "SECURITY_PROTOCOL": "SASL_SSL",
+    },
+    "jaas": {"JAVA_SASL_JAAS_CONFIG": f'x required password="{CANARY}";', "SASL_JAAS_CONFIG": CANARY},
+    "unknown property": {"SASL_PASSWORT": "x", "SASL_PASSWORD": CANARY},
+    "bad number": {"SASL_PASSWORD": CANARY, "SOCKET_TIMEOUT_MS": "soon"},
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+@pytest.mark.parametrize("process", ["stream", "probe", "export"])
+def test_no_sentence_about_settings_holds_a_secret(process: str, case: str) -> None:
+    """Whatever else is wrong with them."""
+    from rebalance_deploy import components  # noqa: PLC0415
+
+    load = {"stream": components.stream_config, "probe": components.probe_config, "export": components.export_config}
+    names = {"BOOTSTRAP_SERVERS": "127.0.0.1:1", **WRONG[case]}
+    environment = {f"REBALANCE_MONITOR_KAFKA_{name}": value for name, value in names.items()}
+    with pytest.raises(UserError) as error:
+        load[process](Sources(environment=environment))
+    assert CANARY not in str(error.value)
+    assert CANARY not in str(error.value.__cause__)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("m.toml", f'[kafka]\n"sasl.password" = "{CANARY}\n'),
+        ("m.toml", f'[kafka]\n"sasl.password" = {CANARY}\n'),
+        ("m.toml", f'[kafka]\n"sasl.password" = "{CANARY}"\n"sasl.password" = "{CANARY}"\n'),
+        ("web.yml", f"basic_auth_users:\n  a: {CANARY}\n  b: [{CANARY}\n"),
+        ("web.yml", f"basic_auth_users:\n  a: {CANARY}\n"),
+        ("web.yml", f"basic_auth_users: {{a: {CANARY}}}: {CANARY}\n"),
+        ("web.yml", f"basic_auth_users:\n  a: '{CANARY}'\n  a: '{CANARY}'\n"),
+        ("web.yml", f"basic_auth_users:\n\ta: {CANARY}\n"),
+    ],
+)
+def test_no_sentence_about_a_file_quotes_it(name: str, text: str, tmp_path: Path) -> None:
+    """A comma too many near a password must not print the password."""
+    from rebalance_deploy.settings import _read_file  # noqa: PLC0415
+    from rebalance_exporters.errors import ExporterError  # noqa: PLC0415
+    from rebalance_exporters.web_config import load_web_config  # noqa: PLC0415
+
+    file = tmp_path / name
+    file.write_text(text)
+    read: Any = _read_file if name == "m.toml" else lambda path: load_web_config(str(path))
+    with pytest.raises((UserError, ExporterError)) as error:
+        read(file)
+    assert CANARY not in str(error.value)
+
+
+def test_a_secret_in_a_flag_is_not_repeated() -> None:
+    """Nor is it taken."""
+    from rebalance_deploy import components  # noqa: PLC0415
+
+    for key in ("kafka.sasl.password", "kafka.SASL.PASSWORD", "kafka.java.sasl.jaas.config"):
+        with pytest.raises(UserError) as error:
+            components.export_config(Sources(flags=(f"{key}={CANARY}",)))
+        assert CANARY not in str(error.value)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(("process", "form"), [("stream", "json"), ("probe", "text"), ("export", "json")])
+def test_a_process_without_brokers_keeps_its_secrets(process: str, form: str, tmp_path: Path) -> None:
+    """Nothing that it prints, serves or shows in the list of processes; with `json` every line is an object."""
+    web = tmp_path / "web.yml"
+    web.write_text("")
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("REBALANCE_MONITOR_")},
+        "REBALANCE_MONITOR_KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1",
+        "REBALANCE_MONITOR_KAFKA_SECURITY_PROTOCOL": "SASL_PLAINTEXT",
+        "REBALANCE_MONITOR_KAFKA_SASL_MECHANISM": "PLAIN",
+        "REBALANCE_MONITOR_KAFKA_SASL_USERNAME": "monitor",
+        "REBALANCE_MONITOR_KAFKA_SASL_PASSWORD": CANARY,
+        f"REBALANCE_MONITOR_{process.upper()}_WEB_CONFIG_FILE": str(web),
+        "REBALANCE_MONITOR_LOG_FORMAT": form,
+        "REBALANCE_MONITOR_LOG_LEVEL": "debug",
+    }
+    command = [sys.executable, "-m", "rebalance_deploy", process, "--set", f"{process}.listen_port=0"]
+    command += ["--set", f"{process}.listen_host=127.0.0.1"]
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stderr is not None
+        lines, shown = [], ""
+        for line in running.stderr:
+            lines.append(line)
+            shown += Path(f"/proc/{running.pid}/cmdline").read_text(errors="replace")
+            found = re.search(r"serving on (http://\S+)/metrics", line)
+            for path in ("/metrics", "/-/ready", "/-/healthy") if found is not None else ():
+                shown += _page(f"{found[1]}{path}")
+        out, _ = running.communicate(timeout=120)
+        assert running.returncode == 1
+    assert lines
+    assert "127.0.0.1:1" in lines[-1]
+    assert CANARY not in "".join(lines) + out + shown
+    if form == "json":
+        assert all(json.loads(line)["process"] == process for line in lines)
+
+
+def _page(url: str) -> str:
+    try:
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            return answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.read().decode()
+    except OSError:
+        # It may end at any time: nobody answers at the address of its brokers.
+        return ""

@@ -1,0 +1,100 @@
+"""The systemd units, as systemd's own tools see them."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from rebalance_deploy.cli import cli
+from rebalance_deploy.stopping import STOP_SECONDS
+
+pytestmark = pytest.mark.tools
+
+UNITS = Path(__file__).parents[2] / "deploy" / "systemd"
+NAMES = sorted(path.name for path in UNITS.glob("*.service"))
+COMMANDS = {"rebalance-monitor-stream.service": "stream", "rebalance-monitor-probe.service": "probe"}
+COMMANDS["rebalance-monitor-export.service"] = "export"
+#: What systemd before 254 does not know, and says so.
+NEWER = ("RestartSteps", "RestartMaxDelaySec")
+#: Of 10, in tenths: systemd calls up to 2.0 safe.
+MOST_EXPOSED = 15
+
+
+def service(name: str) -> configparser.SectionProxy:
+    """Return the section [Service] of a unit; of settings that stand twice, the last."""
+    parser = configparser.ConfigParser(strict=False, interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment, method-assign]
+    parser.read(UNITS / name)
+    return parser["Service"]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root directory with the units, systemd's own, and programs in the places that the units name."""
+    if shutil.which("systemd-analyze") is None or not Path("/usr/lib/systemd/system").is_dir():
+        pytest.skip("systemd is not installed here")
+    root = tmp_path_factory.mktemp("root")
+    shutil.copytree(UNITS, root / "etc" / "systemd" / "system")
+    shutil.copytree("/usr/lib/systemd/system", root / "usr" / "lib" / "systemd" / "system", symlinks=True)
+    for program in ("opt/rebalance-monitor/bin/rebalance-monitor", "bin/kill"):
+        file = root / program
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("#!/bin/sh\n")
+        file.chmod(0o755)
+    return root
+
+
+def analyze(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run systemd-analyze over the root directory."""
+    command = ["systemd-analyze", f"--root={root}", "--no-pager", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def complaints(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """Return what `systemd-analyze verify` says of the units, without what only older versions say."""
+    lines = [line for line in done.stderr.splitlines() if "rebalance-monitor" in line]
+    return [line for line in lines if not any(f"'{name}'" in line for name in NEWER)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_systemd_understands_it(name: str, root: Path) -> None:
+    """Every setting and value, and the programs are there."""
+    done = analyze(root, "--man=no", "verify", name)
+    assert complaints(done) == []
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_misspelt_setting_is_found(root: Path) -> None:
+    """A check that passes everything would be none."""
+    broken = root / "etc" / "systemd" / "system" / "rebalance-monitor-broken.service"
+    text = (UNITS / NAMES[0]).read_text()
+    broken.write_text(text.replace("ProtectHome=yes", "ProtectHomes=yes"))
+    assert any("ProtectHomes" in line for line in complaints(analyze(root, "--man=no", "verify", broken.name)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_little_is_exposed(name: str, root: Path) -> None:
+    """By systemd's own measure."""
+    done = analyze(root, "security", "--offline=yes", f"--threshold={MOST_EXPOSED}", name)
+    assert done.returncode == 0, done.stdout
+    assert "Overall exposure level" in done.stdout
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_runs_a_command_and_stops_it_in_order(name: str) -> None:
+    """The commands are the monitor's, and systemd waits for as long as they take to end."""
+    unit, command = service(name), COMMANDS[name]
+    assert unit["ExecStart"].split()[1] == command
+    assert command in cli.commands
+    # The JVM and the diagnosis are ended by their parent.
+    assert unit["KillMode"] == "mixed"
+    assert unit["Restart"] == "always"
+    assert "143" in unit["SuccessExitStatus"].split()
+    seconds = re.fullmatch(r"(\d+)s", unit["TimeoutStopSec"])
+    assert seconds is not None
+    assert int(seconds[1]) > STOP_SECONDS

@@ -1,0 +1,82 @@
+"""A monitor that logs in with a password: it works, and the password is nowhere that anybody looks."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.pages import page
+from rebalance_deploy.counts import fetch
+from rebalance_deploy.local import PROCESSES, Monitor, loopback_sources
+from spark.securing import secured
+from waiting import wait_for
+
+pytestmark = [pytest.mark.e2e, pytest.mark.broker, pytest.mark.timeout(900)]
+
+CANARY = "kH7-canary-plumage"
+
+
+def test_a_password_is_in_nothing_that_a_monitor_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logs of all that it starts, the list of processes, pages, checkpoint; logs are JSON, without Spark's chatter."""
+    monkeypatch.setattr("spark.securing.PASSWORD", CANARY)
+    logs, place_directory = tmp_path / "logs", tmp_path / "secured"
+    for directory in (logs, place_directory):
+        directory.mkdir()
+    with secured(place_directory) as place:
+        kafka = dict(place.ways_in()["PLAIN"])
+        assert kafka["sasl.password"] == CANARY
+        bootstrap = kafka.pop("bootstrap.servers")
+        for name, value in kafka.items():
+            monkeypatch.setenv(f"REBALANCE_MONITOR_KAFKA_{name.upper().replace('.', '_')}", value)
+        monkeypatch.setenv("REBALANCE_MONITOR_LOG_FORMAT", "json")
+        monkeypatch.setenv("REBALANCE_MONITOR_LOG_LEVEL", "debug")
+        sources = loopback_sources(bootstrap, tmp_path, "stream.topic_replication_factor=1")
+        with Monitor(sources, logs) as monitor:
+            own = {name: serving(logs / f"{name}.log") for name in PROCESSES}
+            assert fetch(f"{own['stream']}/-/ready")[0] == 503
+            assert monitor.wait_until_ready(threading.Event(), lambda _: None, timeout_seconds=400)
+            for name, url in own.items():
+                wait_for(lambda url=url: fetch(f"{url}/-/ready")[0] == 200, f"{name} to be ready", 120)
+                assert fetch(f"{url}/-/healthy")[0] == 200
+            shown = [page(f"{url}{path}") for url in own.values() for path in ("/metrics", "/-/ready")]
+            shown += [page(f"{own['export']}/api/v1/{name}") for name in ("overview", "findings")]
+            parents = [child.process.pid for child in (monitor.stream, monitor.probe, monitor.export)]
+            commands = [Path(f"/proc/{pid}/cmdline").read_text() for pid in descendants(parents)]
+            assert any("java" in command for command in commands)
+            assert "kafka_rebalance_monitor_stream_ready 1.0" in shown[0]
+    for name in PROCESSES:
+        for line in (logs / f"{name}.log").read_text().splitlines():
+            event = json.loads(line)
+            assert event["process"] == name
+            # What Spark prints at every start is for `debug`.
+            assert event["logger"] != "spark" or event["level"] == "debug", line
+            shown.append(line)
+    kept = [path.read_bytes() for path in (tmp_path / "checkpoint").rglob("*") if path.is_file()]
+    assert kept
+    assert not [text for text in (*shown, *commands) if CANARY in text]
+    assert not [content for content in kept if CANARY.encode() in content]
+
+
+def serving(log: Path) -> str:
+    """Return the address that a process announces."""
+
+    def announced() -> str | None:
+        for line in log.read_text().splitlines() if log.exists() else ():
+            message = str(json.loads(line)["message"])
+            if message.startswith("serving on "):
+                return message.removeprefix("serving on ").removesuffix("/metrics")
+        return None
+
+    return wait_for(announced, lambda: log.read_text() if log.exists() else log, 180)
+
+
+def descendants(parents: list[int]) -> Iterator[int]:
+    """Yield processes with all that they started, and that these started."""
+    for pid in parents:
+        yield pid
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            yield from descendants([int(child) for child in (task / "children").read_text().split()])

@@ -1,0 +1,73 @@
+"""What the stream says of itself, from the status of its queries."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from prometheus_client import generate_latest
+
+from rebalance_contract import QueryStatus
+from rebalance_exporters.stream_health import StreamHealth
+
+RUNS = QueryStatus("c", "membership", True, 1, 1, 500, last_batch_at_ms=2_500, wanted_records=9_000, read_records=9_000)
+
+
+def test_a_stream_that_starts_works_and_is_not_ready():
+    """Starting Spark takes long on a small machine; a restart would make it longer."""
+    now = [0.0]
+    health = StreamHealth(lambda: now[0])
+    now[0] = 900.0
+    assert health.unhealthy() is None
+    assert health.unready() == "starting"
+    now[0] = 901.0
+    assert health.unhealthy() == "starting for 901 s"
+
+
+def test_it_is_ready_once_all_queries_run_and_have_read_the_log_up():
+    """Until then the first that is missing is named."""
+    health = StreamHealth()
+    behind = replace(RUNS, query="activity", caught_up=False, read_records=3_000)
+    health.look([RUNS, behind])
+    assert health.unready() == "the activity query reads the log up: 3,000 of 9,000 records"
+    health.look([RUNS, replace(behind, error="Kafka is away")])
+    assert health.unready() == "the activity query does not run: Kafka is away"
+    health.look([replace(RUNS, is_stalled=True), behind])
+    assert health.unready() == "a batch of the membership query makes no progress"
+    assert health.unhealthy() is None
+    health.look([RUNS, replace(behind, caught_up=True)])
+    assert health.unready() is None
+
+
+def test_a_stream_that_looks_after_nothing_is_not_healthy():
+    """It hangs: its queries might run on, but nobody would start them again."""
+    now = [0.0]
+    health = StreamHealth(lambda: now[0])
+    health.look([RUNS])
+    now[0] = 300.0
+    assert health.unhealthy() is None
+    now[0] = 301.0
+    problem = health.unhealthy()
+    assert problem is not None
+    assert "301 s" in problem
+    assert health.unready() == problem
+
+
+def test_its_metrics_say_the_same():
+    """One series per query, and the process's own."""
+    health = StreamHealth()
+    assert "kafka_rebalance_monitor_stream_ready 0.0" in generate_latest(health.registry).decode()
+    health.look([replace(RUNS, restarts=2), replace(RUNS, query="activity", error="gone", last_batch_at_ms=None)])
+    text = generate_latest(health.registry).decode()
+    for line in (
+        "kafka_rebalance_monitor_stream_ready 0.0",
+        'kafka_rebalance_monitor_stream_query_running{cluster="c",query="membership"} 1.0',
+        'kafka_rebalance_monitor_stream_query_running{cluster="c",query="activity"} 0.0',
+        'kafka_rebalance_monitor_stream_query_caught_up{cluster="c",query="membership"} 1.0',
+        'kafka_rebalance_monitor_stream_query_restarts_total{cluster="c",query="membership"} 2.0',
+        'kafka_rebalance_monitor_stream_query_last_batch_timestamp_seconds{cluster="c",query="membership"} 2.5',
+    ):
+        assert line in text.splitlines()
+    assert 'last_batch_timestamp_seconds{cluster="c",query="activity"}' not in text
+    assert "process_resident_memory_bytes " in text
+    health.look([RUNS])
+    assert "kafka_rebalance_monitor_stream_ready 1.0" in generate_latest(health.registry).decode()
