@@ -14,9 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-REPORT = ROOT / "docs" / "accuracy.md"
+REPORT, README = ROOT / "docs" / "accuracy.md", ROOT / "README.md"
 #: Where the digest stands in the report.
 _STATED = re.compile(r"^<!-- digest: ([0-9a-f]{64}) -->$", re.MULTILINE)
+#: Its first table: how many faults had the right cause alone, the right one beside a wrong one, a wrong one.
+_SHARES = re.compile(r"^\| (known|kept back) \| all \| (\d+ of \d+) [^|]*\|[^|]*\| (\d+ of \d+) ", re.MULTILINE)
 #: What a verdict follows from: the rules, the recordings with their truths, and who holds one against the other.
 _JUDGED_BY = (
     "streaming/rebalance_streaming/detect/**/*.py",
@@ -57,13 +59,25 @@ def stated(report: str) -> str | None:
 
 
 def complaint(root: Path = ROOT) -> str | None:
-    """Return one sentence if the report is stale, null if it is not."""
-    report = root / REPORT.relative_to(ROOT)
-    if report.exists() and stated(report.read_text()) == digest(root):
-        return None
+    """Return one sentence if the report is stale, or README states other shares; null if neither is so."""
+    report, readme = root / REPORT.relative_to(ROOT), root / README.relative_to(ROOT)
+    if not report.exists() or stated(report.read_text()) != digest(root):
+        return (
+            f"{report.relative_to(root)} is older than the rules or the recordings it is about:"
+            " run `make accuracy` and commit what it writes"
+        )
+    shares = summary(report.read_text())
     return (
-        f"{report.relative_to(root)} is older than the rules or the recordings it is about:"
-        " run `make accuracy` and commit what it writes"
+        None if shares in readme.read_text() else f"{readme.name} does not say how often the monitor is right: {shares}"
+    )
+
+
+def summary(report: str) -> str:
+    """Return what README says of a report, with all sources."""
+    shares = {split: (right, wrong) for split, right, wrong in _SHARES.findall(report)}
+    return (
+        f"right in {shares['known'][0]} recorded faults that the rules know, and in {shares['kept back'][0]} that were"
+        f" kept back from them (wrong in {shares['kept back'][1]})"
     )
 
 

@@ -212,7 +212,10 @@ def project(tmp_path: Path) -> Path:
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text("1")
     (tmp_path / "docs").mkdir()
-    (tmp_path / "docs/accuracy.md").write_text(f"# Accuracy\n\n<!-- digest: {freshness.digest(tmp_path)} -->\n")
+    table = "| known | all | 3 of 4 (30-95 %) | 0 of 4 | 1 of 4 (5-70 %) |\n| kept back | all | 1 of 2 | 0 of 2 | 1 of 2 |\n"
+    report = f"# Accuracy\n\n<!-- digest: {freshness.digest(tmp_path)} -->\n\n{table}"
+    (tmp_path / "docs/accuracy.md").write_text(report)
+    (tmp_path / "README.md").write_text(f"It is {freshness.summary(report)}.")
     return tmp_path
 
 
@@ -220,6 +223,15 @@ def test_a_report_of_what_is_there_is_fresh(project: Path):
     """What does not decide a verdict may change."""
     (project / "docs/another.md").write_text("2")
     assert freshness.complaint(project) is None
+
+
+def test_readme_says_what_the_report_says(project: Path):
+    """Its sentence has the shares of the table, of all sources."""
+    assert "right in 3 of 4" in (project / "README.md").read_text()
+    (project / "README.md").write_text("It is right in 4 of 4.")
+    assert "README.md does not say how often the monitor is right: right in 3 of 4" in (
+        freshness.complaint(project) or ""
+    )
 
 
 @pytest.mark.parametrize(
