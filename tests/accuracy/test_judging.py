@@ -212,7 +212,10 @@ def project(tmp_path: Path) -> Path:
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text("1")
     (tmp_path / "docs").mkdir()
-    table = "| known | all | 3 of 4 (30-95 %) | 0 of 4 | 1 of 4 (5-70 %) |\n| kept back | all | 1 of 2 | 0 of 2 | 1 of 2 |\n"
+    table = (
+        "| known | all | 3 of 4 (30-95 %) | 0 of 4 (0-49 %) | 1 of 4 (5-70 %) |\n"
+        "| kept back | all | 1 of 2 (9-91 %) | 0 of 2 (0-66 %) | 1 of 2 (9-91 %) |\n"
+    )
     report = f"# Accuracy\n\n<!-- digest: {freshness.digest(tmp_path)} -->\n\n{table}"
     (tmp_path / "docs/accuracy.md").write_text(report)
     (tmp_path / "README.md").write_text(f"It is {freshness.summary(report)}.")
