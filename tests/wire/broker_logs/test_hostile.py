@@ -37,6 +37,7 @@ def test_a_line_costs_what_its_length_costs(name: str):
     assert time.process_time() - began < SECONDS
 
 
+@pytest.mark.generated
 @given(
     st.sampled_from(TEXTS),
     st.lists(
@@ -52,6 +53,7 @@ def test_any_value_in_any_text_ends_in_an_outcome(text, values, end):
     assert sum(lines.counts.values()) >= 1
 
 
+@pytest.mark.generated
 @given(st.binary(max_size=200) | st.text(max_size=200).map(lambda text: text.encode(errors="replace")))
 def test_any_bytes_end_in_an_outcome(value):
     """Nothing that a record may hold raises."""
