@@ -274,6 +274,23 @@ def test_a_join_of_the_same_generation_may_have_come_after():
     assert beside.rule == "ungraceful_shutdown"
 
 
+@pytest.mark.parametrize(
+    ("started_s", "expected"),
+    [(2, "ungraceful_shutdown"), (12, "member_crash")],
+    ids=["before its session can have run out", "afterwards"],
+)
+def test_reports_tell_whether_the_next_process_was_there_before_the_loss(started_s: int, expected: str):
+    """The last report was 14 s before the loss, the session is 10 s: when the next process began tells which it was."""
+    swap = rebalance(LOST_MS - 2_000, [STAYS, JAVA], [STAYS, replace(JAVA, member_id="b-2")], took_ms=2_020)
+    ended_ms, again = LOST_MS - 14_000, replace(JAVA, member_id="b-2")
+    before = [report(at, JAVA, {}, process_start_ms=T0) for at in range(ended_ms - MINUTE, ended_ms + 1, 5_000)]
+    started_ms = ended_ms + started_s * SECOND
+    after = [report(LOST_MS + at, again, {}, process_start_ms=started_ms) for at in range(1_000, 40_000, 5_000)]
+    found = explained(swap, *silent(14), *before, *after)
+    assert found is not None
+    assert found.rule == expected
+
+
 # --- F: confidence and severity follow the evidence ---
 
 

@@ -402,6 +402,15 @@ class Clients:
     def __iter__(self) -> Iterator[ClientHistory]:
         return (history for several in self.known.values() for history in several)
 
+    def next_start_ms(self, client_id: str, reported_ms: int) -> int | None:
+        """Return when the next process of a client began after the one that reported at a time; null: none is known."""
+        sights = [each for history in self if history.client_id == client_id for each in history.sights]
+        told = [(each.emitted_ms, each.process_start_ms) for each in sights if each.process_start_ms is not None]
+        present = max((start_ms for emitted_ms, start_ms in told if emitted_ms <= reported_ms), default=None)
+        if present is None:
+            return None
+        return min((start_ms for _, start_ms in told if start_ms - present > _START_SLACK_MS), default=None)
+
 
 def _latest_ms(history: ClientHistory) -> int:
     last = history.latest()

@@ -288,12 +288,27 @@ def _successor_before_loss(episode: Episode, departure: Departure) -> str | None
 def _was_there(episode: Episode, departure: Departure, newcomer: str) -> bool:
     """Whether a member was still there when one joined in whose generation it was lost.
 
-    Probes saw it awaited, or both; or its session cannot have run out before the rebalance that the newcomer began.
+    Probes saw it awaited, or both; or its session cannot have run out before the rebalance that the newcomer began, or
+    before the newcomer's process began.
     """
     if departure.in_barrier or episode.history.seen_together(departure.member.member_id, newcomer):
         return True
+    if _was_started_again_at_once(episode, departure):
+        return True
     committed, began_ms = departure.rhythm.last_ms, episode.rebalance.started_before_ms
     return committed is not None and began_ms < departure.to_ms and began_ms - committed < departure.session_ms
+
+
+def _was_started_again_at_once(episode: Episode, departure: Departure) -> bool:
+    """Whether its next process began before its session can have run out, by their reports.
+
+    The last heartbeat was sent at most a third of the session before the last report, as clients document it.
+    """
+    if departure.liveness != RESTARTED or departure.stretch is None:
+        return False
+    reported_ms = departure.stretch.last_report_ms
+    next_ms = episode.history.clients.next_start_ms(departure.member.client_id, reported_ms)
+    return next_ms is not None and next_ms < reported_ms + departure.session_ms * 2 // 3
 
 
 def _is_of(history: GroupHistory, member_id: str, slot: tuple[str, str]) -> bool:
