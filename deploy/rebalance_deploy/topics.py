@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Mapping
 
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+_ASK_AGAIN_SECONDS = 0.05
 _CREATED_SECONDS = 30
 
 
 def create_topics(bootstrap: str, partitions: Mapping[str, int]) -> None:
-    """Create topics of one replica, given as name and number of partitions, and wait until all are there.
+    """Create topics of one replica, given as name and number of partitions, and wait until all can be written.
 
-    Raises KafkaException for one that cannot be created.
+    A broker confirms a topic a moment before it tells of it and of its leaders. Raises KafkaException for one that cannot
+    be created, TimeoutError when the broker does not tell of all within 30 s.
     """
     # The client must outlive its futures.
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     topics = [NewTopic(name, count, 1) for name, count in partitions.items()]
     for future in admin.create_topics(topics).values():
         future.result(_CREATED_SECONDS)
+    ends, pause = time.monotonic() + _CREATED_SECONDS, threading.Event()
+    while not _are_led(admin, partitions):
+        if time.monotonic() > ends:
+            raise TimeoutError(f"{bootstrap} confirmed topics and does not tell of them: {', '.join(partitions)}")
+        pause.wait(_ASK_AGAIN_SECONDS)
+
+
+def _are_led(admin: AdminClient, partitions: Mapping[str, int]) -> bool:
+    """Whether the broker tells of all these topics with all their partitions, each with a leader."""
+    known = admin.list_topics(timeout=_CREATED_SECONDS).topics
+    return all(
+        name in known and sum(each.leader >= 0 for each in known[name].partitions.values()) == count
+        for name, count in partitions.items()
+    )

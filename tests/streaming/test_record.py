@@ -27,10 +27,13 @@ def topic() -> str:
 
 def produce(bootstrap: str, *records: tuple[str, bytes, bytes | None]) -> None:
     """Write (topic, key, value), in this order."""
-    producer = Producer({"bootstrap.servers": bootstrap})
+    producer, refused = Producer({"bootstrap.servers": bootstrap}), []
     for name, key, value in records:
-        producer.produce(name, value, key, 0, timestamp=7, headers={"h": b"1"})
+        producer.produce(
+            name, value, key, 0, timestamp=7, headers={"h": b"1"}, on_delivery=lambda error, _: refused.append(error)
+        )
     assert producer.flush(60) == 0
+    assert not any(refused), refused
 
 
 def records(bootstrap: str, topic: str, *others: str, **options: Any) -> list[dict[str, Any]]:
