@@ -16,8 +16,8 @@ _CREATED_SECONDS = 30
 def create_topics(bootstrap: str, partitions: Mapping[str, int]) -> None:
     """Create topics of one replica, given as name and number of partitions, and wait until all can be written.
 
-    A broker confirms a topic a moment before it tells of it and of its leaders. Raises KafkaException for one that cannot
-    be created, TimeoutError when the broker does not tell of all within 30 s.
+    A broker confirms a topic a moment before it tells of it and of its leaders. Raises KafkaException for one that
+    cannot be created, TimeoutError when the broker does not tell of all within 30 s.
     """
     # The client must outlive its futures.
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
