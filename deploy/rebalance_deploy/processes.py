@@ -149,9 +149,9 @@ def _guard(parent: socket.socket, grace_seconds: float, command: Sequence[str]) 
         # Safe here, unlike in the parent: the guard has one thread.
         child = subprocess.Popen(command, process_group=0, preexec_fn=_leave_with_guard)  # noqa: PLW1509
     except OSError as error:
-        parent.sendall(f"{_FAILED} {error.errno} {command[0]}\n".encode())
+        _answer(parent, f"{_FAILED} {error.errno} {command[0]}")
         return 127
-    parent.sendall(f"{_STARTED} {child.pid}\n".encode())
+    _answer(parent, f"{_STARTED} {child.pid}")
     _attend(child, parent, grace_seconds)
     # The leader is not reaped yet, so its number still names this group and no other.
     os.killpg(child.pid, signal.SIGKILL)
@@ -169,7 +169,7 @@ def _attend(child: "subprocess.Popen[bytes]", parent: socket.socket, grace_secon
     while ready := poll.poll(timeout_ms):
         if any(number == ended for number, _ in ready):
             return
-        order = parent.recv(1)
+        order = _next_order(parent)
         if order == _KILL:
             return
         if order == _RELOAD:
@@ -179,6 +179,20 @@ def _attend(child: "subprocess.Popen[bytes]", parent: socket.socket, grace_secon
         if order != _TERMINATE:
             poll.unregister(parent)
             timeout_ms = grace_seconds * 1000
+
+
+def _answer(parent: socket.socket, line: str) -> None:
+    # A parent that is gone is seen by its orders.
+    with contextlib.suppress(ConnectionError):
+        parent.sendall(f"{line}\n".encode())
+
+
+def _next_order(parent: socket.socket) -> bytes:
+    """Return one byte, none if the parent is gone. One that has not read its answer yet leaves an error behind."""
+    try:
+        return parent.recv(1)
+    except ConnectionError:
+        return b""
 
 
 def _leave_with_guard() -> None:

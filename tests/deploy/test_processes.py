@@ -132,6 +132,22 @@ children[0].wait()
     wait_for(lambda: not any(map(is_alive, pids)), "the family is gone")
 
 
+def test_nothing_outlives_a_parent_that_ends_while_it_starts_a_command(tmp_path: Path) -> None:
+    """A parent may be gone before it has read that the command runs; no more than later is anything left."""
+    log = tmp_path / "log"
+    parent_code = f"""
+import signal
+from pathlib import Path
+from rebalance_deploy.processes import ChildProcess
+ChildProcess._await_start = lambda _: signal.pause()
+ChildProcess(["sh", "-c", {FAMILY!r}], log_path=Path({str(log)!r}), grace_seconds=0.3)
+"""
+    with subprocess.Popen([sys.executable, "-c", parent_code]) as parent:
+        pids = told_pids(log)
+        parent.kill()
+    wait_for(lambda: not any(map(is_alive, pids)), "the family is gone")
+
+
 def test_command_does_not_outlive_a_killed_guard(tmp_path: Path) -> None:
     """Even if somebody kills the guard itself, the command ends."""
     with ChildProcess(["sleep", "300"], log_path=tmp_path / "log") as child:
