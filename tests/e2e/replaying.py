@@ -29,9 +29,8 @@ def assert_replay_agrees(rig: Rig) -> None:
 
     def causes_differ(findings: Rows) -> dict[str, Any]:
         live, replayed = _causes(rows(rig, "findings", ("finding_id",)), "firing"), _causes(findings, "firing")
-        rebalances = rows(rig, "rebalances", ("group", "rebalance_id"))
-        judged = {f"{group}/{name}" for group, name in rebalances}
-        brief = {f"{group}/{name}" for (group, name), row in rebalances.items() if _has_brief_member(row)}
+        judged = {"/".join(each) for each in rows(rig, "rebalances", ("group", "rebalance_id"))}
+        brief = {"/".join(each) for each in _with_brief_members(rig)}
         unlike = {each for each in judged - brief if live.get(each) != replayed.get(each)}
         is_same = not unlike and live.keys() == replayed.keys() == judged
         return {} if is_same else {"live": live, "replayed": replayed}
@@ -39,11 +38,17 @@ def assert_replay_agrees(rig: Rig) -> None:
     _await_agreement(rig, ("rebalance", "group", "impact", "lag"), causes_differ)
 
 
-def _has_brief_member(rebalance: Row) -> bool:
-    """Whether a member came and went within one rebalance in less than a pane.
+def _with_brief_members(rig: Rig) -> set[tuple[Any, ...]]:
+    """Return (group, rebalance id) of rebalances within which a member came and went in less than a pane.
 
-    What it committed is packed per batch live and per pane in a replay, so that only one may tell that it committed.
+    What it committed is packed per batch live and per pane in a replay, so that only one may tell that it committed,
+    and with that how it left.
     """
+    rebalances = rows(rig, "rebalances", ("group", "rebalance_id"))
+    return {key for key, row in rebalances.items() if _has_brief_member(row)}
+
+
+def _has_brief_member(rebalance: Row) -> bool:
     joined_ms: dict[str, int] = {}
     for each in rebalance["generations"]:
         at_ms = each["join_ended_at_ms"] or 0
@@ -128,24 +133,40 @@ _LAG_AROUND = ("lag_before", "lag_peak", "lag_recovered_at_ms")
 
 
 def impacts_differ(rig: Rig, replayed: Rows) -> dict[Any, Any]:
-    """Return the fields that differ, but for lag, by rebalance, or by group for the totals."""
-    return differences(_costs(rows(rig, "impact", ("group", "rebalance_id"))), _costs(replayed), {"kind"})
+    """Return the fields that differ, but for lag, by rebalance, or by group for the totals.
+
+    How members left is not compared where brief ones did.
+    """
+    live, brief = rows(rig, "impact", ("group", "rebalance_id")), _with_brief_members(rig)
+    return differences(_costs(live, brief), _costs(replayed, brief), {"kind"})
 
 
-def _costs(impacts: Rows) -> Rows:
+def _costs(impacts: Rows, brief: set[tuple[Any, ...]]) -> Rows:
     """Return what rebalances cost without lag, and without rows and shares that then say nothing."""
     found: Rows = {}
     for (group, name), row in impacts.items():
         if name:
-            cost = {field: value for field, value in row.items() if field not in _LAG_AROUND}
-            says = cost["silences"] or cost["expired"] is not None or cost["poll_timeout"] is not None
+            ignored = {*_LAG_AROUND, *(_HOW_LEFT if (group, name) in brief else ())}
+            cost = {field: value for field, value in row.items() if field not in ignored}
+            says = cost["silences"] or any(cost.get(field) is not None for field in _HOW_LEFT)
         else:
-            shares = {each: share for each, share in row["counted"].items() if _is_cost(share)}
+            told = {
+                each: _without_leavers(share) if (group, each) in brief else share
+                for each, share in row["counted"].items()
+            }
+            shares = {each: share for each, share in told.items() if _is_cost(share)}
             cost = {**row, "counted": shares}
             says = shares or _is_cost(row["earlier"])
         if says:
             found[group, name] = cost
     return found
+
+
+_HOW_LEFT = ("expired", "poll_timeout")
+
+
+def _without_leavers(share: Row) -> Row:
+    return {**share, "members_expired": 0, "members_poll_timeout": 0}
 
 
 def _is_cost(share: Row) -> bool:
