@@ -424,7 +424,8 @@ MONITOR_METRICS: tuple[Metric[MonitorState], ...] = (
         "monitor_quarantined_total",
         "counter",
         "Records, rows, groups or rules that the stream set aside so that the rest goes on, by stage and reason. Any "
-        "rise means that something is not counted or not judged.",
+        "rise means that something is not counted or not judged; at the stage `client report`, which alerts leave out, "
+        "that a client reports of a group of which neither the log nor a probe tells.",
         ("cluster", "stage", "reason"),
         _read_quarantined,
     ),

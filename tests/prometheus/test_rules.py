@@ -24,6 +24,7 @@ from rebalance_contract import (
 )
 from rebalance_deploy import observability
 from rebalance_deploy.errors import UserError
+from rebalance_streaming.engine.engine import DROPPED_REPORT
 
 RULE_FILES = sorted(RULES.glob("*.yml"))
 TEST_FILES = sorted((DEPLOY / "prometheus" / "tests").glob("*.yml"))
@@ -178,6 +179,7 @@ WORDS: dict[str, set[str]] = {
     "type": {*GroupType},
     "outcome": {*RebalanceOutcome},
     "reason": {*RebalanceReason},
+    "stage": {DROPPED_REPORT[0]},
     # The HELP text names them all.
     "kind": {
         word

@@ -147,6 +147,11 @@ class Detector:
         """How often something was set aside, by stage and reason."""
         return self._quarantine.counts
 
+    @property
+    def dropped_reports(self) -> int:
+        """How many clients' reports were given up because neither the log nor a probe told of their group."""
+        return self._routing.dropped
+
     def take_group(self, picture: GroupSnapshot) -> None:
         """Take up a group's present picture."""
         self._quarantine.attempt("take_group", picture.group, lambda: self._take_group(picture), None)

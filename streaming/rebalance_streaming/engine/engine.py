@@ -49,6 +49,8 @@ from rebalance_streaming.groups.windows import Window, windows_at
 #: What is set aside most easily: (stage, reason).
 NOT_UNDERSTOOD = "not understood"
 _FIRST_KINDS = tuple((topic.name, NOT_UNDERSTOOD) for topic in (topics.GROUPS, topics.REBALANCES, topics.ACTIVITY))
+#: Reports of groups of which neither the log nor a probe tells.
+DROPPED_REPORT = ("client report", "group not known")
 _TIMING_MS, _STATUS_MS = 10_000, 2_000
 #: Errors told in the log, per stage and reason; the rest is counted.
 _TOLD = 3
@@ -336,6 +338,8 @@ class Engine:
         committing = [row for row in self._published.values() if row.topics]
         quarantined = Counter(self._quarantined)
         quarantined.update(self.detector.quarantined)
+        if self.detector.dropped_reports:
+            quarantined[DROPPED_REPORT] = self.detector.dropped_reports
         return DiagnosisStatus(
             cluster=self._cluster,
             updated_at_ms=now_ms,
