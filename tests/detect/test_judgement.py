@@ -448,14 +448,28 @@ def test_what_is_right_after_minutes_is_right_after_hours(hours: float):
 def test_generations_are_members_of_the_chain():
     """A chain within one rebalance: who came first and went later in it was there beside."""
     rounds = (
-        Generation(2, "join", joined=("b-2",), join_ended_at_ms=LOST_MS - 8_000, assigned_at_ms=LOST_MS - 8_000),
+        Generation(2, "join", joined=("b-2",), join_ended_at_ms=LOST_MS - 12_000, assigned_at_ms=LOST_MS - 12_000),
         Generation(3, "departure", left=("b-1",), join_ended_at_ms=LOST_MS, assigned_at_ms=LOST_MS),
     )
     again = replace(JAVA, member_id="b-2")
-    of = rebalance(LOST_MS - 8_000, [STAYS, JAVA], [STAYS, again], took_ms=8_000, generations=rounds)
+    of = rebalance(LOST_MS - 12_000, [STAYS, JAVA], [STAYS, again], took_ms=12_000, generations=rounds)
     found = explained(of, *silent(12, LOST_MS))
     assert found is not None
     assert found.rule == "ungraceful_shutdown"
+
+
+@pytest.mark.parametrize(("apart_ms", "is_possible"), [(8_000, False), (12_000, True)])
+def test_a_join_barrier_renews_the_session(apart_ms: int, is_possible: bool):
+    """Nobody's session of 10 s is over 8 s after it came through a join barrier, whatever was committed."""
+    rounds = (
+        Generation(2, "join", joined=("b-2",), join_ended_at_ms=LOST_MS - apart_ms, assigned_at_ms=LOST_MS - apart_ms),
+        Generation(3, "departure", left=("b-1",), join_ended_at_ms=LOST_MS, assigned_at_ms=LOST_MS),
+    )
+    again = replace(JAVA, member_id="b-2")
+    of = rebalance(LOST_MS - apart_ms, [STAYS, JAVA], [STAYS, again], took_ms=apart_ms, generations=rounds)
+    found = explained(of, *silent(12, LOST_MS))
+    assert found is not None
+    assert (found.rule != "undetermined") == is_possible
 
 
 def test_alive_is_less_than_healthy():

@@ -80,14 +80,14 @@ _BROKER_SESSION_MS = 45_000
 class Departure:
     """How one member left.
 
-    It left between `from_ms` and `to_ms`, and surely not after `latest_ms`; it had its partitions since `joined_ms` and
-    was in the group for at most `age_ms` (null: not known). `silence_ms` is the time since they were last committed,
-    null when no commit was due; `due`: one surely was. `classes` are the departure classes that fit, most likely first,
-    and `confidence` is that of the first; `struck` are those that cannot be, by class. `in_barrier`: it was lost
-    while the others waited for it. `liveness` is what its client reported, null when it reports nothing. `arriving` is
-    how many records its partitions got in the length of a session before, null without probes of their ends.
-    `back_as` is the member it came back as, `back_ms` when. `told` is what the coordinator wrote of it in its broker's
-    log, null where that is not shipped.
+    It left between `from_ms` and `to_ms`, and surely not after `latest_ms`. It had its partitions since `joined_ms`,
+    came through a join barrier last at `renewed_ms` and was in the group for at most `age_ms` (null: not known).
+    `silence_ms` is the time since its partitions were last committed, null when no commit was due; `due`: one surely
+    was. `classes` are the departure classes that fit, most likely first, and `confidence` is that of the first;
+    `struck` are those that cannot be, by class. `in_barrier`: it was lost while the others waited for it. `liveness` is
+    what its client reported, null when it reports nothing. `arriving` is how many records its partitions got in the
+    length of a session before, null without probes of their ends. `back_as` is the member it came back as, `back_ms`
+    when. `told` is what the coordinator wrote of it in its broker's log, null where that is not shipped.
     """
 
     member: Member
@@ -96,6 +96,7 @@ class Departure:
     to_ms: int
     latest_ms: int
     joined_ms: int | None
+    renewed_ms: int | None
     age_ms: int | None
     rhythm: Rhythm
     lag: int | None
@@ -194,6 +195,7 @@ def _measure(history: GroupHistory, rebalance: Rebalance, member: Member, prints
         to_ms,
         latest_ms,
         joined_ms,
+        _renewed_at(history, rebalance, member),
         None if came_ms is None else latest_ms - came_ms,
         rhythm,
         lag,
@@ -242,7 +244,7 @@ def _when(history: GroupHistory, rebalance: Rebalance, member: Member, *, in_bar
     if generation.joined and not _others_left(generation, member):
         # A newcomer waited for it: the barrier ends when it is out, unless a probe missed it before.
         return (released, released, released) if missed_ms is None else (listed_ms or begun, missed_ms, missed_ms)
-    latest = begun if begun < released else released - _NOTICE_MS
+    latest = begun if begun < released else max(released - _NOTICE_MS, earliest or 0)
     # Others notice within a heartbeat; where it took them longer, somebody else held them up.
     noticed_ms = released - _NOTICE_SLACK_MS if released - latest < _NOTICE_SLACK_MS else 0
     from_ms = min(latest, max(earliest or 0, latest - _NOTICE_SLACK_MS, noticed_ms, listed_ms or 0))
@@ -397,6 +399,9 @@ def _impossible(of: Departure, rebalance: Rebalance) -> Iterator[tuple[str, str]
     quiet = None if committed is None or committed < (of.joined_ms or committed + 1) else of.latest_ms - committed
     if quiet is not None and quiet < session - _EXACT_MS:
         yield SESSION_EXPIRED, f"committed {seconds(quiet)} before it was gone, its session is {seconds(session)}"
+    elif of.renewed_ms is not None and of.latest_ms - of.renewed_ms < session - _EXACT_MS:
+        rejoined = seconds(of.latest_ms - of.renewed_ms)
+        yield SESSION_EXPIRED, f"rejoined {rejoined} before it was gone, its session is {seconds(session)}"
     elif of.age_ms is not None and of.member.session_timeout_ms and of.age_ms < session - _EXACT_MS:
         yield SESSION_EXPIRED, f"in the group for {seconds(of.age_ms)}, its session is {seconds(session)}"
 
@@ -646,6 +651,22 @@ def _joined_at(history: GroupHistory, rebalance: Rebalance, member: Member) -> i
         return None
     known = {each.member_id for each in before.members_before}
     return before.completed_at_ms if member.member_id not in known or before.type == GroupType.CLASSIC else None
+
+
+def _renewed_at(history: GroupHistory, rebalance: Rebalance, member: Member) -> int | None:
+    """Return when the last join barrier that a member came through was released; null when that is not known.
+
+    It starts the sessions of all members anew (GroupCoordinator.onCompleteJoin, later
+    GroupMetadataManager.completeClassicGroupJoin).
+    """
+    if rebalance.type != GroupType.CLASSIC:
+        return None
+    lost, _, _ = _lost_in(rebalance, member)
+    through = [*itertools.takewhile(lambda each: each is not lost, rebalance.generations)]
+    before = history.before(rebalance)
+    if not through and before is not None and before.type == GroupType.CLASSIC:
+        through = [*before.generations]
+    return through[-1].join_ended_at_ms if through else None
 
 
 def _return_of(history: GroupHistory, rebalance: Rebalance, member: Member) -> tuple[Member | None, int | None]:
