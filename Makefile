@@ -26,7 +26,7 @@ MINUTES ?= 30
 SEED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all accuracy faults fuzz charts lint format type unit unit-streaming unit-others component-test jvm-test spark-test broker-test e2e bench docs lock release clean
+.PHONY: help pictures setup demo test test-all accuracy faults fuzz charts lint format type unit unit-streaming unit-others component-test jvm-test spark-test broker-test e2e bench docs lock release clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -127,6 +127,9 @@ docs: setup ## Write what is generated from the code: schemas, API, data flow, d
 	$(BIN)/python -m rebalance_deploy.settings_docs docs/configuration.md
 	$(BIN)/python -m rebalance_exporters.page.sets exporters/rebalance_exporters/page/static/sets.js
 	$(BIN)/python -m grafana.generate grafana/dashboards
+
+pictures: setup tools ## Take the pictures of page and report that README and docs show (needs Chromium)
+	PYTHONPATH="tests:$$PYTHONPATH" $(BIN)/python -m exporters.page.pictures
 
 UV := uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-find-links
 lock: setup ## Resolve requirements/*.txt again (needs uv on PATH)

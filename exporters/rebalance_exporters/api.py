@@ -19,10 +19,12 @@ from rebalance_contract import openapi
 from rebalance_contract.api import (
     FINDINGS_PATH,
     GROUPS_PATH,
+    LONGEST_REPORT,
     MESSAGES_PATH,
     OPENAPI_PATH,
     OVERVIEW_PATH,
     REBALANCES,
+    REPORT_PATH,
     STREAM_PATH,
     FindingsAnswer,
     GroupsAnswer,
@@ -35,8 +37,13 @@ from rebalance_exporters.messages.answers import answer
 from rebalance_exporters.messages.matching import TEXT_LIMIT, read_matcher
 from rebalance_exporters.overview import make_overview
 from rebalance_exporters.owners import Owners
+from rebalance_exporters.period import Period, make_report
 from rebalance_exporters.stream_events import EventSource, Filter
 from rebalance_exporters.view import Picture, View
+
+#: How long a period is that is asked for without its beginning.
+_WEEK_MS = 7 * 86_400_000
+_REPORT_LIMIT = 20
 
 _BAD_REQUEST = 400
 _NOT_FOUND = 404
@@ -129,6 +136,19 @@ def make_routes(sources: AnswerSources) -> list[Route]:
         found.sort(key=lambda each: (each.started_at_ms, each.finding_id), reverse=True)
         return json_response(FindingsAnswer(tuple(found)))
 
+    def report(request: Request) -> Response:
+        now_ms = sources.clock_ms()
+        told = make_report(
+            view.past(),
+            view.picture(),
+            sources.judge(),
+            now_ms,
+            _read_period(request, now_ms),
+            version=sources.version,
+            owners=sources.read_owners(),
+        )
+        return json_response(told)
+
     async def follow(request: Request) -> Response:
         wanted = Filter(request.query_params.get("cluster"), request.query_params.get("group"))
         followed = sources.followers.follow(wanted, request.headers.get("last-event-id"))
@@ -139,6 +159,7 @@ def make_routes(sources: AnswerSources) -> list[Route]:
     return [
         Route(OVERVIEW_PATH, show_overview),
         Route(FINDINGS_PATH, list_findings),
+        Route(REPORT_PATH, report),
         Route(STREAM_PATH, follow),
         Route(MESSAGES_PATH, _explain_message),
         Route(OPENAPI_PATH, _describe),
@@ -225,6 +246,20 @@ def _read_number(request: Request, name: str) -> int | None:
     if not (text.isascii() and text.isdigit()) or len(text) > len(str(2**63)):
         raise RequestError(_BAD_REQUEST, f"{name} is {text!r}: it must be a whole number, 0 or more")
     return int(text)
+
+
+def _read_period(request: Request, now_ms: int) -> Period:
+    """Return the period that a report is asked for."""
+    until_ms = _read_number(request, "until_ms")
+    until_ms = now_ms if until_ms is None else until_ms
+    since_ms = _read_number(request, "since_ms")
+    since_ms = max(0, until_ms - _WEEK_MS) if since_ms is None else since_ms
+    if since_ms >= until_ms:
+        raise RequestError(_BAD_REQUEST, f"since_ms is {since_ms}: it must be less than until_ms, {until_ms}")
+    limit = _read_number(request, "limit")
+    if limit is not None and limit > LONGEST_REPORT:
+        raise RequestError(_BAD_REQUEST, f"limit is {limit}: at most {LONGEST_REPORT} are told")
+    return Period(since_ms, until_ms, request.query_params.get("cluster"), _REPORT_LIMIT if limit is None else limit)
 
 
 def _show_rebalance(view: View, picture: Picture, key: GroupKey, rebalance_id: str) -> Response:

@@ -35,7 +35,7 @@ class ExportConfig:
     limit_groups: int = 10_000
     #: The most members of a group that get series, where `collect_members` is on.
     limit_members_per_group: int = 100
-    #: How many of the latest rebalances the API can show, over all groups.
+    #: How many of the latest rebalances the API can show, over all groups; `report` reaches back as far.
     keep_rebalances: int = 2_000
     #: A lag series per partition too.
     collect_partitions: bool = False

@@ -10,6 +10,7 @@ import heapq
 from bisect import bisect_left
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from rebalance_contract import (
     DURATION_BUCKETS_MS,
@@ -38,12 +39,19 @@ _MAX_FINDINGS, _MAX_OF_GROUP, _MAX_KINDS = 50_000, 1_000, 500
 _MAX_REASONS = 32
 
 
+class KeptImpact(NamedTuple):
+    """What a rebalance cost: the JSON text as it came, and the time that partitions were without commits."""
+
+    text: bytes
+    lost_partition_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class KeptRebalance:
     """A rebalance as the API shows it: the JSON text as it came, and what is asked of it without reading that again.
 
     `completed_ms` and `duration_ms` are null while it goes on; where only bounds are known, the duration is the lower.
-    `impact` is the JSON text of what it cost, null while the diagnosis has told none.
+    `impact` is null while the diagnosis has told none.
     """
 
     group: GroupKey
@@ -53,20 +61,21 @@ class KeptRebalance:
     completed_ms: int | None
     duration_ms: int | None
     text: bytes
-    impact: bytes | None = None
+    impact: KeptImpact | None = None
 
     @property
     def document(self) -> bytes:
         """The rebalance with `impact` and `text` as one JSON object, fields unknown to this version included."""
         fields = self.text.rstrip(_BLANKS)[:-1]
-        impact = None if self.impact is None else decode(self.impact, RebalanceImpact)
+        told = b"null" if self.impact is None else self.impact.text
+        impact = None if self.impact is None else decode(told, RebalanceImpact)
         text = encode(tell_rebalance(decode(self.text, Rebalance), impact))
-        return b'%s,"impact":%s,"text":%s}' % (fields, self.impact or b"null", text)
+        return b'%s,"impact":%s,"text":%s}' % (fields, told, text)
 
     @property
     def size(self) -> int:
         """Bytes of text."""
-        return len(self.text) + len(self.impact or b"")
+        return len(self.text) + (0 if self.impact is None else len(self.impact.text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,22 +146,22 @@ class WaitingImpacts:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._texts: dict[tuple[GroupKey, str], bytes] = {}
+        self._impacts: dict[tuple[GroupKey, str], KeptImpact] = {}
         self._bytes = 0
 
-    def put(self, group: GroupKey, rebalance_id: str, text: bytes) -> None:
+    def put(self, group: GroupKey, rebalance_id: str, impact: KeptImpact) -> None:
         """Take up what a rebalance cost, or the newer form of it."""
         self.take(group, rebalance_id)
-        self._texts[group, rebalance_id] = text
-        self._bytes += len(text)
-        while len(self._texts) > self._limit or self._bytes > _KEPT_BYTES:
-            self.take(*next(iter(self._texts)))
+        self._impacts[group, rebalance_id] = impact
+        self._bytes += len(impact.text)
+        while len(self._impacts) > self._limit or self._bytes > _KEPT_BYTES:
+            self.take(*next(iter(self._impacts)))
 
-    def take(self, group: GroupKey, rebalance_id: str) -> bytes | None:
+    def take(self, group: GroupKey, rebalance_id: str) -> KeptImpact | None:
         """Hand out what a rebalance cost, and forget it here; null when nothing waits."""
-        text = self._texts.pop((group, rebalance_id), None)
-        self._bytes -= len(text or b"")
-        return text
+        impact = self._impacts.pop((group, rebalance_id), None)
+        self._bytes -= 0 if impact is None else len(impact.text)
+        return impact
 
 
 class KeptRebalances:
@@ -170,6 +179,8 @@ class KeptRebalances:
         self._earliest: list[tuple[int, GroupKey, str]] = []
         self._waiting = WaitingImpacts(_WAITING_PER_KEPT * limit)
         self.examples: dict[GroupKey, Examples] = {}
+        #: When the latest rebalance began that had to go for want of room; null: none had to.
+        self.dropped_until_ms: int | None = None
 
     def put(self, kept: KeptRebalance) -> None:
         """Take up a rebalance, or the newer form of one, which leaves what it cost as it was told."""
@@ -184,13 +195,13 @@ class KeptRebalances:
         while self._count > self._limit or self._bytes > _KEPT_BYTES:
             self._drop_earliest()
 
-    def put_impact(self, group: GroupKey, rebalance_id: str, text: bytes) -> bool:
+    def put_impact(self, group: GroupKey, rebalance_id: str, impact: KeptImpact) -> bool:
         """Take up what a rebalance cost; returns whether that changed one that is kept."""
         known = self.get(group, rebalance_id)
         if known is None:
-            self._waiting.put(group, rebalance_id, text)
-        elif known.impact != text:
-            self._set(replace(known, impact=text))
+            self._waiting.put(group, rebalance_id, impact)
+        elif known.impact != impact:
+            self._set(replace(known, impact=impact))
             return True
         return False
 
@@ -209,8 +220,7 @@ class KeptRebalances:
 
     def _tidy(self) -> None:
         """Forget former starts: one rebalance whose start changes again and again must not fill the memory."""
-        kept = (each for of_group in self._groups.values() for each in of_group.values())
-        self._earliest = [(each.started_ms, each.group, each.rebalance_id) for each in kept]
+        self._earliest = [(each.started_ms, each.group, each.rebalance_id) for each in self.all()]
         heapq.heapify(self._earliest)
 
     def _drop_earliest(self) -> None:
@@ -218,6 +228,7 @@ class KeptRebalances:
         gone = self.get(group, rebalance_id)
         if gone is not None and gone.started_ms == started_ms:
             self.drop(group, rebalance_id)
+            self.dropped_until_ms = max(started_ms, self.dropped_until_ms or started_ms)
 
     def drop(self, group: GroupKey, rebalance_id: str) -> None:
         """Forget one rebalance, if it is known."""
@@ -240,6 +251,10 @@ class KeptRebalances:
     def get(self, group: GroupKey, rebalance_id: str) -> KeptRebalance | None:
         """Return one rebalance, null when it is not kept."""
         return self._groups.get(group, {}).get(rebalance_id)
+
+    def all(self) -> list[KeptRebalance]:
+        """Return the rebalances of all groups, in no order."""
+        return [each for of_group in self._groups.values() for each in of_group.values()]
 
     def of_group(self, group: GroupKey) -> list[KeptRebalance]:
         """Return a group's rebalances, newest first."""

@@ -22,6 +22,7 @@ from rebalance_contract.api import (
     GROUPS_PATH,
     OPENAPI_PATH,
     OVERVIEW_PATH,
+    REPORT_PATH,
     STREAM_PATH,
     Readiness,
 )
@@ -51,6 +52,7 @@ _PATHS = (
     OVERVIEW_PATH,
     GROUPS_PATH,
     FINDINGS_PATH,
+    REPORT_PATH,
     STREAM_PATH,
     OPENAPI_PATH,
 )

@@ -17,12 +17,14 @@ from typing import Final, NamedTuple
 
 import rebalance_contract as contract
 from rebalance_exporters.ages import Ages
+from rebalance_exporters.causes import Cause, Causes
 from rebalance_exporters.changes import ChangeLog, Kind, Thing
 from rebalance_exporters.kept import (
     Examples,
     GroupFindings,
     GroupKey,
     KeptFindings,
+    KeptImpact,
     KeptRebalance,
     KeptRebalances,
     keep_rebalance,
@@ -61,6 +63,9 @@ _MAX_STATUS = 1_000
 _MAX_GROUPS = 100_000
 #: The most text of groups, lag, heartbeats and findings: several times what 10,000 groups of 100 partitions take.
 _MAX_BYTES = 512 * 1024 * 1024
+
+#: Causes may be read before their rebalance, and stay for a while when it has gone.
+_CAUSES_PER_KEPT = 10
 
 _NO_COST: Final = contract.CountedImpact()
 
@@ -121,6 +126,13 @@ class Picture:
         return self.costs.get(key, _NO_COST)
 
 
+class Past(NamedTuple):
+    """All rebalances that are kept, in no order, each with its cause; `dropped_until_ms` as in PeriodReport."""
+
+    rebalances: list[tuple[KeptRebalance, Cause | None]]
+    dropped_until_ms: int | None
+
+
 class Changes(NamedTuple):
     """What changed up to `version`, oldest first; null when it is more than is remembered."""
 
@@ -153,6 +165,7 @@ class View:
         self._lags: dict[GroupKey, contract.GroupLag] = {}
         self._costs: dict[GroupKey, contract.CountedImpact] = {}
         self._rebalances = KeptRebalances(keep_rebalances)
+        self._causes = Causes(_CAUSES_PER_KEPT * keep_rebalances)
         self._findings = KeptFindings()
         self._status: dict[bytes, contract.Status] = {}
         self._caught_up_until: dict[tuple[str, str], tuple[int, int]] = {}
@@ -269,6 +282,12 @@ class View:
         """Return one rebalance, null when it is not kept."""
         with self._lock:
             return self._rebalances.get(group, rebalance_id)
+
+    def past(self) -> Past:
+        """Return what is kept of the past, of all groups."""
+        with self._lock:
+            kept = [(each, self._causes.of(each.group, each.rebalance_id)) for each in self._rebalances.all()]
+            return Past(kept, self._rebalances.dropped_until_ms)
 
     def finding(self, thing: Thing) -> contract.Finding | None:
         """Return a finding that changed. One that was withdrawn comes resolved, at a time that nobody told."""
@@ -394,7 +413,7 @@ class View:
             return
         check_key(key, *identity, impact.rebalance_id)
         self._truncated[IMPACT] += impact.is_truncated
-        if self._rebalances.put_impact(identity, impact.rebalance_id, value):
+        if self._rebalances.put_impact(identity, impact.rebalance_id, KeptImpact(value, impact.lost_partition_ms)):
             self._note("rebalance", identity, impact.rebalance_id)
 
     def _apply_finding(self, key: bytes, value: bytes | None) -> None:
@@ -403,6 +422,7 @@ class View:
             gone = self._findings.drop(name)
             self._weights.drop((FINDINGS, name))
             if gone is not None:
+                self._causes.withdraw(gone)
                 self._note_withdrawal(name, gone)
             return
         finding = read_row(value, contract.Finding)
@@ -417,6 +437,7 @@ class View:
             if known is None:
                 self._weights.drop((FINDINGS, name))
             raise
+        self._causes.note(finding)
         self._withdrawn.pop(Thing("finding", *identity, name), None)
         if finding != known:
             self._note("finding", identity, name)

@@ -22,10 +22,13 @@ GROUPS_PATH = f"{ROOT}/groups"
 FINDINGS_PATH = f"{ROOT}/findings"
 STREAM_PATH = f"{ROOT}/stream"
 MESSAGES_PATH = f"{ROOT}/messages"
+REPORT_PATH = f"{ROOT}/report"
 OPENAPI_PATH = f"{ROOT}/openapi.json"
 READY_PATH = "/-/ready"
 #: What stands below the path of a group, and above the id of one of its rebalances.
 REBALANCES = "rebalances"
+#: The most groups, causes or settings that a report can be asked for.
+LONGEST_REPORT = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +192,120 @@ class FindingsAnswer:
     """Findings, those that began last first."""
 
     findings: tuple[Finding, ...]
+
+
+# --- A period of the past ---
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodSums:
+    """What a number of rebalances come to.
+
+    `rebalancing_ms` adds up durations, the lower bounds where the log does not tell more; those that go on count for
+    nothing. `lost_partition_ms` is the time that partitions were without commits, added up over partitions, of those
+    rebalances of which it was told; of `uncosted` it was not.
+    """
+
+    rebalances: int = 0
+    rebalancing_ms: int = 0
+    lost_partition_ms: int = 0
+    uncosted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodCause:
+    """A diagnosis that was the primary cause of rebalances, of so many groups; `before` as in PeriodReport."""
+
+    rule: str
+    groups: int
+    sums: PeriodSums
+    before: PeriodSums | None
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodGroup:
+    """One group that rebalanced in the period, or in the one before.
+
+    `owner` is its team, null where nobody is named. `causes` are at most three, the one that cost most first, with the
+    sums of the group's rebalances (and `groups` of 1). `slowest_ms` is the longest rebalance and `slowest_id` its id,
+    null where none has ended.
+    """
+
+    cluster: str
+    group: str
+    owner: str | None
+    sums: PeriodSums
+    before: PeriodSums | None
+    causes: tuple[PeriodCause, ...]
+    slowest_ms: int | None
+    slowest_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupName:
+    """Which group is meant."""
+
+    cluster: str
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodSetting:
+    """A setting to change, as findings advise it: `parameter`, `current` and `proposed` as in Advice.
+
+    `sums` are of the rebalances whose primary cause has this advice, by the diagnoses in `rules`. `groups` are the
+    first ten of `group_count`, the one that lost most first. Several settings may be advised against the same cause:
+    their sums do not add up.
+    """
+
+    parameter: str
+    current: str | None
+    proposed: str
+    rules: tuple[str, ...]
+    groups: tuple[GroupName, ...]
+    group_count: int
+    sums: PeriodSums
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodPart:
+    """What began in a part of the period, from this time on."""
+
+    from_ms: int
+    sums: PeriodSums
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodReport:
+    """What rebalances cost in a period and why; a rebalance belongs to the period in which it began.
+
+    `kept_since_ms` is when the earliest rebalance began that the exporter keeps, of any group, null where it keeps
+    none; `dropped_until_ms` when the latest began that it has no room for, null where none had to go. What is `before`
+    is of the period of the same length before this one, and null unless the exporter keeps rebalances since then.
+    `known_groups` are those that are known now, `rebalanced_groups` those that rebalanced. `groups` are sorted by time
+    lost, `changed` by how much that changed (empty where `before` is null), `causes` and `settings` by the time lost
+    that they explain; `unexplained` are rebalances without a finding that is kept. `parts` are of equal length.
+    """
+
+    at_ms: int
+    version: str
+    ready: bool
+    ready_text: str
+    since_ms: int
+    until_ms: int
+    cluster: str | None
+    kept_since_ms: int | None
+    dropped_until_ms: int | None
+    known_groups: int
+    rebalanced_groups: int
+    sums: PeriodSums
+    before: PeriodSums | None
+    groups: tuple[PeriodGroup, ...]
+    changed: tuple[PeriodGroup, ...]
+    causes: tuple[PeriodCause, ...]
+    unexplained: PeriodSums
+    settings: tuple[PeriodSetting, ...]
+    parts: tuple[PeriodPart, ...]
 
 
 # --- Messages of logs ---

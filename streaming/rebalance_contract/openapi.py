@@ -26,6 +26,7 @@ that something cannot be known, never zero. A reader ignores fields that it does
 new version. Names in paths are percent-encoded, and a slash in a name is written as %2F."""
 
 _WHOLE_NUMBER = Annotated[int, msgspec.Meta(ge=0)]
+_SHORT = Annotated[int, msgspec.Meta(ge=0, le=api.LONGEST_REPORT)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +117,19 @@ OPERATIONS = (
             Parameter("severity", "Only of this severity.", AnySeverity),
             Parameter("state", "Only those in this state.", FindingState),
         ),
+    ),
+    Operation(
+        name="report",
+        path=api.REPORT_PATH,
+        summary="What rebalances cost in a period, why, what changed since the period before, and what to set",
+        answer=api.PeriodReport,
+        parameters=(
+            _CLUSTER,
+            Parameter("since_ms", "When the period began; a week before its end where it is not given.", _WHOLE_NUMBER),
+            Parameter("until_ms", "When it ended; now where it is not given.", _WHOLE_NUMBER),
+            Parameter("limit", "At most so many groups, causes and settings each; 20 where it is not given.", _SHORT),
+        ),
+        refusals={400: "A number is none or too large, or the period ends before it begins."},
     ),
     Operation(
         name="stream",

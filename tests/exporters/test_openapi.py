@@ -22,7 +22,7 @@ from exporters.contract_rows import (
 )
 from exporters.serving import DEADLINE_SECONDS, Served, hash_password, serving
 from exporters.test_overview import finding_row
-from rebalance_contract import CountedImpact, Silence, openapi
+from rebalance_contract import Advice, CountedImpact, Silence, openapi
 from rebalance_contract.api import EVENTS, OPENAPI_PATH, ROOT, STREAM_PATH, EventName, Readiness, Refusal
 from rebalance_exporters import stream_events
 from rebalance_exporters.config import ExportConfig
@@ -50,7 +50,7 @@ ROWS = (
     impact_row(
         "0-42", silences=(Silence("orders", 1, NOW_MS - 9_000, NOW_MS),), lag_before=3, lag_peak=9, expired=("c",)
     ),
-    finding_row(rebalance_ids=("0-42",), rebalances=1),
+    finding_row(rebalance_ids=("0-42",), rebalances=1, advice=(Advice("session.timeout.ms", None, "45000", "-"),)),
     finding_row("s", rule="member_crash", state="resolved", resolved_at_ms=NOW_MS),
 )
 
@@ -62,6 +62,7 @@ ASKED = {
     "rebalances": ("/api/v1/groups/payments/rebalances", "/api/v1/groups/payments/rebalances?limit=1&since_ms=0"),
     "rebalance": ("/api/v1/groups/payments/rebalances/0-42",),
     "findings": ("/api/v1/findings", "/api/v1/findings?state=firing&severity=ticket"),
+    "report": ("/api/v1/report", f"/api/v1/report?cluster=none&since_ms=0&until_ms={NOW_MS}&limit=1"),
     "messages": (
         "/api/v1/messages?text=Attempt+to+heartbeat+failed+since+group+is+rebalancing",
         "/api/v1/messages?text=no+such+thing",
@@ -76,6 +77,10 @@ REFUSED = (
     ("rebalances", "/api/v1/groups/payments/rebalances?limit=some", 400),
     ("rebalance", "/api/v1/groups/payments/rebalances/0-1", 404),
     ("rebalance", "/api/v1/groups/audit/rebalances/0-42", 409),
+    ("report", "/api/v1/report?since_ms=now", 400),
+    ("report", f"/api/v1/report?since_ms={NOW_MS}", 400),
+    ("report", "/api/v1/report?since_ms=5&until_ms=5", 400),
+    ("report", "/api/v1/report?limit=1001", 400),
     ("messages", "/api/v1/messages", 400),
     ("messages", f"/api/v1/messages?text={'a' * 4097}", 400),
 )

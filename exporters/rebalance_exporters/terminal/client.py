@@ -20,9 +20,11 @@ from rebalance_contract.api import (
     GROUPS_PATH,
     OVERVIEW_PATH,
     REBALANCES,
+    REPORT_PATH,
     STREAM_PATH,
     FindingsAnswer,
     Overview,
+    PeriodReport,
     RebalanceAnswer,
     RebalanceRow,
     RebalancesAnswer,
@@ -111,6 +113,15 @@ class Api:
         """Return findings; the group with an empty name has those about a whole cluster."""
         found = self._read(FINDINGS_PATH, FindingsAnswer, cluster=cluster, group=group, state=state).findings
         return tuple(each for each in found if group in {None, each.group} and state in {None, each.state})
+
+    def report(self, cluster: str | None = None, *, since_ms: int, until_ms: int | None = None) -> PeriodReport:
+        """Return what rebalances cost from a time on, until another or now."""
+        try:
+            return self._read(REPORT_PATH, PeriodReport, cluster=cluster, since_ms=since_ms, until_ms=until_ms)
+        except NotFoundError as error:
+            raise ApiError(
+                f"the exporter at {self._where} has no reports: it is older than this version, upgrade it"
+            ) from error
 
     @contextlib.contextmanager
     def stream(

@@ -1,4 +1,4 @@
-"""The commands `top`, `explain`, `why`, `tail`, `history`, `check` and `completion`: reads options, calls, writes.
+"""The commands `top`, `explain`, `why`, `history`, `report`, `tail`, `check` and `completion`: reads options, calls.
 
 Imports what a command needs when it runs: the libraries are an extra, and help is instant without them.
 """
@@ -308,6 +308,67 @@ def history(*, where: _Where, group: str, since: str, as_json: bool, utc: bool) 
             )
 
 
+@click.command(short_help="Sum up a period: time lost by group, causes, what changed, what to set.")
+@click.option("--since", default="7d", show_default=True, metavar="TIME", help="24h, 7d, or a time as for explain.")
+@click.option("--until", metavar="TIME", help="The end of the period; now where it is not given.")
+@click.option(
+    "--html",
+    "html_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write a page that needs no other file.",
+)
+@click.option("--markdown", is_flag=True, help="Write Markdown, for a ticket or a chat.")
+@_JSON
+@_ZONE
+@_reads_exporter
+def report(
+    *,
+    where: _Where,
+    since: str,
+    until: str | None,
+    html_file: Path | None,
+    markdown: bool,
+    as_json: bool,
+    utc: bool,
+) -> None:
+    """Sum up what rebalances cost: groups by time lost, their causes, what changed, and which settings to change.
+
+    LOST is the time that partitions were without commits because of rebalances, added up over the partitions.
+    What changed is told against the period of the same length before, where the exporter keeps rebalances since then.
+    How many it keeps is its setting export.keep_rebalances.
+    """
+    if (html_file is not None) + markdown + as_json > 1:
+        raise click.UsageError("--html, --markdown and --json do not go together")
+    clock = _clock(utc)
+    with _asking(where) as api:
+        from rebalance_exporters.terminal import period, period_html  # noqa: PLC0415
+        from rebalance_exporters.terminal.escaping import safe_json  # noqa: PLC0415
+        from rebalance_exporters.terminal.gather import read_time  # noqa: PLC0415
+        from rebalance_exporters.terminal.report import write_markdown  # noqa: PLC0415
+        from rebalance_exporters.terminal.screen import Screen  # noqa: PLC0415
+
+        since_ms = read_time(since, _now_ms(), clock)
+        until_ms = None if until is None else read_time(until, _now_ms(), clock)
+        told = api.report(where.cluster, since_ms=since_ms, until_ms=until_ms)
+        if as_json:
+            click.echo(safe_json(told, indent=2))
+        elif html_file is not None:
+            _write_file(html_file, period_html.write_html(told, clock, where.access))
+        elif markdown:
+            click.echo(write_markdown(period.tell_period(told, clock, where.access)))
+        else:
+            Screen().report(period.tell_period(told, clock, where.access))
+
+
+def _write_file(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ExporterError(f"cannot write --html {path}: {error.strerror}") from error
+    _aside(f"wrote {path}")
+
+
 @click.command(short_help="Follow rebalances and findings as they come.")
 @click.option("--group", metavar="NAME", shell_complete=complete_groups, help="Of one group only.")
 @click.option("--json", "as_json", is_flag=True, help="Write every event as a line of JSON.")
@@ -429,7 +490,7 @@ def completion(shell: str) -> None:
 
 
 #: What the console script adds to its own.
-COMMANDS: tuple[click.Command, ...] = (top, explain, why, tail, history, check, completion)
+COMMANDS: tuple[click.Command, ...] = (top, explain, why, history, report, tail, check, completion)
 
 
 def _clock(utc: bool) -> Clock:

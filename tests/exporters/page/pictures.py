@@ -11,12 +11,19 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+from exporters.contract_rows import NOW_MS
 from exporters.page.browser import Browser, starting_browser
 from exporters.page.storm import storm_view
+from exporters.page.week import week_view
 from exporters.serving import serving
+from rebalance_exporters.terminal.access import Access
+from rebalance_exporters.terminal.client import Api
+from rebalance_exporters.terminal.figures import Clock
+from rebalance_exporters.terminal.period_html import write_html
 
 DOCS = Path(__file__).parents[3] / "docs" / "images"
 _DESKTOP, _PHONE = (1280, 860), (360, 780)
+_WEEK_MS = 7 * 86_400_000
 _GROUP = "#/groups/prod/payments-enricher"
 
 
@@ -50,6 +57,26 @@ def every_view(rebalance_id: str) -> list[Picture]:
     ]
 
 
+def take_report(browser: Browser, folder: Path, *, dark: bool = False) -> Path:
+    """Take a picture of the report on a week, as `report --html` writes it."""
+    with serving(week_view()) as served, tempfile.TemporaryDirectory() as written:
+        access = Access("report", f"http://127.0.0.1:{served.port}")
+        with Api(access) as api:
+            told = api.report(since_ms=NOW_MS - _WEEK_MS)
+        page = Path(written) / "report.html"
+        page.write_text(write_html(told, Clock(), access), encoding="utf-8")
+        browser.show(page.as_uri(), width=_DESKTOP[0], dark=dark)
+        height = browser.run("return document.documentElement.scrollHeight")
+        return _shoot(browser, folder / f"report{'-dark' if dark else ''}.png", (_DESKTOP[0], height))
+
+
+def _shoot(browser: Browser, path: Path, size: tuple[int, int], *, beyond: bool = True) -> Path:
+    clip = {"x": 0, "y": 0, "width": size[0], "height": size[1], "scale": 1}
+    shot = browser.command("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=beyond)
+    path.write_bytes(base64.b64decode(shot["data"]))
+    return path
+
+
 def take(browser: Browser, base: str, picture: Picture, folder: Path) -> Path:
     """Take one picture, as PNG."""
     width, height = picture.size
@@ -58,11 +85,7 @@ def take(browser: Browser, base: str, picture: Picture, folder: Path) -> Path:
     browser.wait(lambda: "Loading" not in browser.text("main"))
     if picture.whole:
         height = min(2600, browser.run("return document.documentElement.scrollHeight"))
-    clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
-    shot = browser.command("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=picture.whole)
-    path = folder / f"{picture.name}.png"
-    path.write_bytes(base64.b64decode(shot["data"]))
-    return path
+    return _shoot(browser, folder / f"{picture.name}.png", (width, height), beyond=picture.whole)
 
 
 def main(arguments: list[str]) -> None:
@@ -72,8 +95,9 @@ def main(arguments: list[str]) -> None:
     view = storm_view()
     pictures = every_view(view.rebalances(("prod", "payments-enricher"))[0].rebalance_id) if arguments else SHOWN
     with tempfile.TemporaryDirectory() as profile, serving(view) as served, starting_browser(Path(profile)) as browser:
-        for picture in pictures:
-            path = take(browser, f"http://127.0.0.1:{served.port}", picture, folder)
+        taken = [take(browser, f"http://127.0.0.1:{served.port}", picture, folder) for picture in pictures]
+        taken += [take_report(browser, folder, dark=dark) for dark in ((False, True) if arguments else (False,))]
+        for path in taken:
             sys.stdout.write(f"{path} {path.stat().st_size // 1000} kB\n")
 
 

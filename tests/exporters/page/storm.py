@@ -5,6 +5,7 @@ The incidents are the golden recordings, replayed and moved in time so that they
 
 from __future__ import annotations
 
+import functools
 import gzip
 import json
 from collections.abc import Iterator
@@ -40,7 +41,7 @@ INCIDENTS = (
     Incident("reconciliation_stuck-1", "ledger-writer", 520_000),
 )
 
-_CALM = (
+CALM = (
     "ads-attribution", "basket-events", "billing-export", "cdc-customers", "cdc-inventory", "clickstream-sessions",
     "consent-audit", "coupon-engine", "crm-sync", "delivery-eta", "device-registry", "email-outbox", "feature-store",
     "fraud-features", "fraud-scoring", "geo-lookup", "image-resizer", "invoice-pdf", "iot-gateway", "loyalty-points",
@@ -62,18 +63,24 @@ def storm_rows() -> Iterator[Row]:
     yield from stream_rows()
     for incident in INCIDENTS:
         yield from replay_incident(incident)
-    for number, name in enumerate(_CALM):
+    for number, name in enumerate(CALM):
         yield from calm_rows(name, members=1 + number % 6, lag=37 * (number * 7 % 11))
     yield from calm_rows(
         "warehouse-hourly", 3, lag=5_210, state="PreparingRebalance", rebalancing_since_ms=NOW_MS - 7_000
     )
 
 
-def replay_incident(incident: Incident) -> Iterator[Row]:
-    """Yield the rows that a recording leads to."""
-    packed = _FOLDER / f"{incident.recording}.jsonl.gz"
+@functools.cache
+def replay_recording(recording: str) -> tuple[dict[str, Any], ...]:
+    """Return the rows that a recording leads to."""
+    packed = _FOLDER / f"{recording}.jsonl.gz"
     raw = gzip.decompress(packed.read_bytes()) if packed.exists() else packed.with_suffix("").read_bytes()
-    rows = [json.loads(row) for row in replay([raw.splitlines(keepends=True)], output="all")]
+    return tuple(json.loads(row) for row in replay([raw.splitlines(keepends=True)], output="all"))
+
+
+def replay_incident(incident: Incident) -> Iterator[Row]:
+    """Yield the rows that a recording leads to, as those of another group at another time."""
+    rows = replay_recording(incident.recording)
     (recorded,) = (row for row in rows if row["kind"] == "group")
     shift_ms = NOW_MS - incident.ended_ms_ago - recorded["updated_at_ms"]
     for row in rows:

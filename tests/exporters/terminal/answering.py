@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from exporters.terminal.pictures import ENRICHER, FORMATION, FORMED, LOSS, OVERVIEW, STARVED, TWICE
+from exporters.terminal.pictures import ENRICHER, FORMATION, FORMED, LOSS, OVERVIEW, STARVED, TWICE, WEEKLY
 from rebalance_contract import encode
 
 PREFIX = "/api/v1/"
@@ -47,6 +47,7 @@ def enricher(**answers: Any) -> dict[str, Any]:
     path = "groups/payments-enricher"
     usual = {
         "overview": OVERVIEW,
+        "report": WEEKLY,
         "findings": {"findings": [FORMATION, STARVED, TWICE]},
         path: ENRICHER,
         f"{path}/rebalances": {"rebalances": [LOSS, FORMED]},

@@ -21,7 +21,20 @@ from rebalance_contract import (
     Subject,
     SubjectMember,
 )
-from rebalance_contract.api import FindingMark, Overview, OverviewRow, OverviewWindow, RebalanceRow
+from rebalance_contract.api import (
+    FindingMark,
+    GroupName,
+    Overview,
+    OverviewRow,
+    OverviewWindow,
+    PeriodCause,
+    PeriodGroup,
+    PeriodPart,
+    PeriodReport,
+    PeriodSetting,
+    PeriodSums,
+    RebalanceRow,
+)
 
 #: 2026-09-21 13:33:20 UTC.
 NOW_MS = 1_790_000_000_000
@@ -315,3 +328,93 @@ OVERVIEW = Overview(
 )
 
 STALE = replace(OVERVIEW, ready=False, ready_text="no batch for 75 s: is `rebalance-monitor stream` running?")
+
+
+WEEK_MS = 7 * 24 * 60 * MINUTE_MS
+
+STARVED_COST = PeriodCause("heartbeat_starvation", 1, PeriodSums(12, 180_000, 3_000_000), PeriodSums(1, 9_000, 40_000))
+OVERRUN_COST = PeriodCause("poll_overrun", 2, PeriodSums(4, 60_000, 600_000, 1), PeriodSums(6, 90_000, 900_000))
+
+#: What happened in the week before NOW_MS, and in the week before that.
+WEEKLY = PeriodReport(
+    at_ms=NOW_MS,
+    version="0.1",
+    ready=True,
+    ready_text="ready",
+    since_ms=NOW_MS - WEEK_MS,
+    until_ms=NOW_MS,
+    cluster=None,
+    kept_since_ms=NOW_MS - 3 * WEEK_MS,
+    dropped_until_ms=None,
+    known_groups=340,
+    rebalanced_groups=3,
+    sums=PeriodSums(18, 245_000, 4_000_000, 1),
+    before=PeriodSums(9, 110_000, 6_400_000),
+    groups=(
+        PeriodGroup(
+            "prod",
+            "payments-enricher",
+            "team-payments",
+            PeriodSums(14, 200_000, 3_200_000),
+            PeriodSums(1, 9_000, 40_000),
+            (
+                replace(STARVED_COST, before=None),
+                PeriodCause("poll_overrun", 1, PeriodSums(1, 10_000, 200_000), None),
+                PeriodCause("initial_group_formation", 1, PeriodSums(1, 3_000, 0), None),
+            ),
+            41_000,
+            "12-4711",
+        ),
+        PeriodGroup(
+            "prod",
+            "billing",
+            None,
+            PeriodSums(3, 45_000, 800_000),
+            PeriodSums(),
+            (PeriodCause("poll_overrun", 1, PeriodSums(3, 45_000, 400_000), None),),
+            21_000,
+            "4-7",
+        ),
+        PeriodGroup("prod", "new", None, PeriodSums(1, 0, 0, 1), PeriodSums(), (), None, None),
+    ),
+    changed=(
+        PeriodGroup("prod", "ledger", None, PeriodSums(), PeriodSums(8, 101_000, 6_360_000), (), None, None),
+        PeriodGroup(
+            "prod",
+            "payments-enricher",
+            "team-payments",
+            PeriodSums(14, 200_000, 3_200_000),
+            PeriodSums(1, 9_000, 40_000),
+            (),
+            41_000,
+            "12-4711",
+        ),
+        PeriodGroup("prod", "new", None, PeriodSums(1, 0, 0, 1), PeriodSums(), (), None, None),
+    ),
+    causes=(STARVED_COST, OVERRUN_COST),
+    unexplained=PeriodSums(2, 5_000, 400_000),
+    settings=(
+        PeriodSetting(
+            "metadata_max_age_ms",
+            "300000",
+            "3000",
+            ("heartbeat_starvation",),
+            (GroupName("prod", "payments-enricher"),),
+            1,
+            PeriodSums(12, 180_000, 3_000_000),
+        ),
+        PeriodSetting(
+            "max.poll.records",
+            None,
+            "at most 124",
+            ("poll_overrun",),
+            tuple(GroupName("prod", each) for each in ("billing", "payments-enricher", "a", "b")),
+            12,
+            PeriodSums(4, 60_000, 600_000),
+        ),
+    ),
+    parts=tuple(
+        PeriodPart(NOW_MS - WEEK_MS + part * WEEK_MS // 28, PeriodSums(part % 3, 9_000, 100_000 * (part % 7)))
+        for part in range(28)
+    ),
+)

@@ -1,0 +1,244 @@
+"""`report`: what rebalances cost in a period, in words and tables for the terminal and for Markdown. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from rebalance_contract import UNDETERMINED
+from rebalance_contract.api import PeriodCause, PeriodGroup, PeriodReport, PeriodSetting, PeriodSums
+from rebalance_exporters.figures import UNKNOWN, amount, plural, span
+from rebalance_exporters.terminal.access import Access
+from rebalance_exporters.terminal.figures import Clock
+from rebalance_exporters.terminal.report import Column, Grid, Hint, Passage, TextReport
+
+#: Lines of each list: what one page has room for.
+SHOWN_GROUPS, SHOWN_CAUSES, SHOWN_SETTINGS, SHOWN_CHANGES = 10, 8, 5, 6
+
+_GROUP = (
+    Column("GROUP", may_shrink=True),
+    Column("LOST", right=True),
+    Column("BEFORE", right=True),
+    Column("REBALANCES", right=True),
+    Column("SLOWEST", right=True),
+    Column("CAUSES", may_shrink=True),
+)
+_CAUSE = (
+    Column("CAUSE", may_shrink=True),
+    Column("LOST", right=True),
+    Column("BEFORE", right=True),
+    Column("REBALANCES", right=True),
+    Column("GROUPS", right=True),
+)
+_CHANGE = (
+    Column("GROUP", may_shrink=True),
+    Column("LOST", right=True),
+    Column("BEFORE", right=True),
+    Column("CHANGE", right=True),
+    Column("REBALANCES", right=True),
+)
+_BEFORE = "BEFORE"
+_NAMED_CAUSES, _NAMED_GROUPS = 3, 3
+
+
+def tell_period(report: PeriodReport, clock: Clock, access: Access) -> TextReport:
+    """Return the report."""
+    worst = next(iter(report.groups), None)
+    hints = () if worst is None else (Hint("why", access.command_line("explain", worst.group)),)
+    return TextReport(verdict(report), None, tuple(_passages(report, clock)), tuple(_grids(report)), hints)
+
+
+def verdict(report: PeriodReport) -> str:
+    """Say in one line what the period came to."""
+    where = "" if report.cluster is None else f"{report.cluster}: "
+    took = span(report.until_ms - report.since_ms)
+    if not report.sums.rebalances:
+        return f"{where}no rebalance in {took}"
+    rebalances, groups = plural(report.sums.rebalances, "rebalance"), plural(report.rebalanced_groups, "group")
+    worst = next(iter(report.groups), None)
+    most = ""
+    if report.sums.lost_partition_ms and report.rebalanced_groups > 1 and worst is not None:
+        most = f", {share(worst.sums, report.sums):.0%} of it in {worst.group}"
+    return f"{where}{rebalances} of {groups} in {took}, {lost(report.sums)} lost{most}"
+
+
+def dates(report: PeriodReport, clock: Clock) -> str:
+    """Say from when to when."""
+    return f"{clock.moment(report.since_ms)} to {clock.moment(report.until_ms)}"
+
+
+def lost(sums: PeriodSums) -> str:
+    """Return the time that partitions were without commits, as far as it was told."""
+    if sums.rebalances and sums.uncosted == sums.rebalances:
+        return UNKNOWN
+    return length(sums.lost_partition_ms)
+
+
+def length(milliseconds: int) -> str:
+    """Return a length of time, of which 0 is that of nothing."""
+    return span(milliseconds) if milliseconds else "0 s"
+
+
+def change(now: int, before: int) -> str:
+    """Return by how much a length of time changed."""
+    if now == before:
+        return "same"
+    return f"{'+' if now > before else '-'}{span(abs(now - before))}"
+
+
+def change_of_count(now: int, before: int) -> str:
+    """Return by how much a number changed."""
+    return "same" if now == before else f"{'+' if now > before else '-'}{amount(abs(now - before))}"
+
+
+def gravest_change(now: PeriodSums, before: PeriodSums) -> str:
+    """Return by how much the time lost changed or, where it did not, what else did."""
+    if now.lost_partition_ms != before.lost_partition_ms:
+        return change(now.lost_partition_ms, before.lost_partition_ms)
+    if now.rebalances != before.rebalances:
+        sign = "+" if now.rebalances > before.rebalances else "-"
+        return f"{sign}{plural(abs(now.rebalances - before.rebalances), 'rebalance')}"
+    return f"{change(now.rebalancing_ms, before.rebalancing_ms)} rebalancing"
+
+
+def share(part: PeriodSums, whole: PeriodSums) -> float:
+    """Return the share of the time lost or, where none was, of the time rebalancing, else of the rebalances; 0 to 1."""
+    for name in ("lost_partition_ms", "rebalancing_ms", "rebalances"):
+        if getattr(whole, name):
+            return float(getattr(part, name) / getattr(whole, name))
+    return 0.0
+
+
+def explained(report: PeriodReport) -> float | None:
+    """Return the share that has a cause, 0 to 1, never more than is known; null where nothing happened."""
+    if not report.sums.rebalances:
+        return None
+    untold = [report.unexplained, *(each.sums for each in report.causes if each.rule == UNDETERMINED)]
+    return math.floor(100 * (1 - sum(share(each, report.sums) for each in untold))) / 100
+
+
+def causes_of(group: PeriodGroup) -> str:
+    """Name a group's causes with their shares."""
+    if len(group.causes) == 1 and group.causes[0].sums.rebalances == group.sums.rebalances:
+        return group.causes[0].rule
+    shares = [(each.rule, f"{share(each.sums, group.sums):.0%}") for each in group.causes]
+    return ", ".join(f"{rule} {text}" for rule, text in shares if text != "0%") or UNKNOWN
+
+
+def notes(report: PeriodReport, clock: Clock) -> Iterator[str]:
+    """Yield what has to be known to read the numbers rightly."""
+    if not report.ready:
+        yield f"the data is not up to date: {report.ready_text}"
+    if report.dropped_until_ms is not None and report.dropped_until_ms >= report.since_ms:
+        yield (
+            f"incomplete: the exporter had no room for rebalances that began until "
+            f"{clock.moment(report.dropped_until_ms)}; raise export.keep_rebalances"
+        )
+    if report.before is None:
+        known = "none" if report.kept_since_ms is None else f"the earliest began {clock.moment(report.kept_since_ms)}"
+        yield f"the period before is not compared: of the rebalances that the exporter keeps, {known}"
+    if report.sums.uncosted:
+        yield f"of {plural(report.sums.uncosted, 'rebalance')} it is not told what was lost"
+
+
+def setting_title(setting: PeriodSetting) -> str:
+    """Say what to set to what."""
+    return f"{setting.parameter}: {'' if setting.current is None else f'{setting.current} -> '}{setting.proposed}"
+
+
+def groups_of(setting: PeriodSetting) -> str:
+    """Name the groups that a setting concerns."""
+    shown = [each.group for each in setting.groups[:_NAMED_GROUPS]]
+    more = setting.group_count - len(shown)
+    return f"{', '.join(shown)}{f' and {more} more' if more else ''}"
+
+
+def explained_by(setting: PeriodSetting) -> str:
+    """Say which rebalances a setting is advised against."""
+    rebalances = plural(setting.sums.rebalances, "rebalance")
+    return f"{lost(setting.sums)} lost in {rebalances}, by {', '.join(setting.rules)}"
+
+
+def _passages(report: PeriodReport, clock: Clock) -> Iterator[Passage]:
+    yield Passage("When", (dates(report, clock),))
+    if report.before is not None:
+        yield Passage("Before", (_tell_before(report.sums, report.before),))
+    if report.sums.rebalances:
+        yield Passage("Why", (", ".join(_shares(report)),))
+    busiest = max(report.parts, key=lambda each: each.sums.lost_partition_ms, default=None)
+    if busiest is not None and busiest.sums.lost_partition_ms:
+        part_ms = (report.until_ms - report.since_ms) // len(report.parts)
+        at = f"the {span(part_ms)} from {clock.moment(busiest.from_ms)}"
+        yield Passage("Worst", (f"{lost(busiest.sums)} lost in {at}",))
+    if report.settings:
+        shown = report.settings[:SHOWN_SETTINGS]
+        lines = (f"{setting_title(each)}; in {groups_of(each)} ({explained_by(each)})" for each in shown)
+        yield Passage("Set", tuple(lines), numbered=True)
+    found = tuple(notes(report, clock))
+    if found:
+        yield Passage("Note", found)
+
+
+def _tell_before(now: PeriodSums, before: PeriodSums) -> str:
+    lost_more = change(now.lost_partition_ms, before.lost_partition_ms)
+    more = change_of_count(now.rebalances, before.rebalances)
+    return f"{plural(before.rebalances, 'rebalance')} ({more}), {lost(before)} lost ({lost_more})"
+
+
+def _shares(report: PeriodReport) -> Iterator[str]:
+    for each in report.causes[:_NAMED_CAUSES]:
+        yield f"{each.rule} {share(each.sums, report.sums):.0%}"
+    if report.unexplained.rebalances:
+        yield f"no finding that is kept {share(report.unexplained, report.sums):.0%}"
+
+
+def _grids(report: PeriodReport) -> Iterator[Grid]:
+    if report.groups:
+        rows = tuple(map(_tell_group, report.groups[:SHOWN_GROUPS]))
+        more = report.rebalanced_groups - len(rows)
+        note = f"and {plural(more, 'group')} more that rebalanced" if more else ""
+        yield _grid(report, "Groups by time lost", _GROUP, rows, note)
+    if report.causes:
+        yield _grid(report, "Causes", _CAUSE, tuple(map(_tell_cause, report.causes[:SHOWN_CAUSES])))
+    if report.changed:
+        yield _grid(report, "What changed most", _CHANGE, tuple(map(_tell_change, report.changed[:SHOWN_CHANGES])))
+
+
+def _grid(
+    report: PeriodReport, title: str, columns: tuple[Column, ...], rows: tuple[tuple[str, ...], ...], note: str = ""
+) -> Grid:
+    """Return a table without the columns of which nothing is known."""
+    kept = [place for place, each in enumerate(columns) if report.before is not None or each.heading != _BEFORE]
+    cells = tuple(tuple(row[place] for place in kept) for row in rows)
+    return Grid(title, tuple(columns[place] for place in kept), cells, note)
+
+
+def _tell_group(group: PeriodGroup) -> tuple[str, ...]:
+    return (
+        group.group,
+        lost(group.sums),
+        _lost_before(group.before),
+        amount(group.sums.rebalances),
+        span(group.slowest_ms),
+        causes_of(group),
+    )
+
+
+def _tell_cause(cause: PeriodCause) -> tuple[str, ...]:
+    counts = (amount(cause.sums.rebalances), amount(cause.groups))
+    return (cause.rule, lost(cause.sums), _lost_before(cause.before), *counts)
+
+
+def _tell_change(group: PeriodGroup) -> tuple[str, ...]:
+    before = group.before or PeriodSums()
+    return (
+        group.group,
+        lost(group.sums),
+        lost(before),
+        gravest_change(group.sums, before),
+        amount(group.sums.rebalances),
+    )
+
+
+def _lost_before(before: PeriodSums | None) -> str:
+    return UNKNOWN if before is None else lost(before)

@@ -1,0 +1,278 @@
+"""`report`: a period in words and tables, and as a page of its own."""
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from exporters.terminal.pictures import HOSTILE, NOW_MS, WEEK_MS, WEEKLY
+from exporters.terminal.running import hold_to_golden
+from rebalance_contract.api import GroupName, PeriodReport, PeriodSums
+from rebalance_exporters.terminal.access import Access
+from rebalance_exporters.terminal.figures import Clock
+from rebalance_exporters.terminal.markup import element, join
+from rebalance_exporters.terminal.period import explained, gravest_change, tell_period, verdict
+from rebalance_exporters.terminal.period_html import write_html
+from rebalance_exporters.terminal.screen import Screen
+
+ALONE = replace(WEEKLY, before=None, changed=(), kept_since_ms=NOW_MS - WEEK_MS // 2)
+NOTHING = replace(
+    WEEKLY,
+    sums=PeriodSums(),
+    before=None,
+    groups=(),
+    changed=(),
+    causes=(),
+    settings=(),
+    unexplained=PeriodSums(),
+    rebalanced_groups=0,
+    kept_since_ms=None,
+    parts=tuple(replace(each, sums=PeriodSums()) for each in WEEKLY.parts),
+)
+
+
+class Reader(HTMLParser):
+    """Collects the elements, what they refer to, and the text of a document."""
+
+    def __init__(self, document: str) -> None:
+        super().__init__()
+        self.elements: list[str] = []
+        self.links: list[str] = []
+        self.text = ""
+        self.feed(document)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append(tag)
+        self.links += [value for name, value in attrs if name in {"src", "href", "srcset", "data", "action"}]
+        assert not [name for name, _ in attrs if name.startswith("on")]
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def page(report: PeriodReport, url: str = "http://127.0.0.1:9642") -> Reader:
+    """The page of a report."""
+    return Reader(write_html(report, Clock(), Access("report", url)))
+
+
+def notes(report: PeriodReport) -> tuple[str, ...]:
+    """What is said about how the numbers are to be read."""
+    passages = {each.label: each.lines for each in tell_period(report, Clock(), Access("report")).passages}
+    return passages.get("Note", ())
+
+
+@pytest.mark.parametrize(("golden", "options"), [("report.txt", []), ("report.md", ["--markdown"])])
+def test_a_week_on_one_page(monitor, golden, options):
+    """What it cost, why, what to set, the groups, the causes, and what changed."""
+    outcome = monitor("report", *options)
+    assert (outcome.code, outcome.err) == (0, "")
+    hold_to_golden(golden, outcome.out)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_it_fits_the_terminal(width):
+    """No line is wider, and no number is cut."""
+    written = StringIO()
+    screen = Screen(written, width=width)
+    screen.console = Console(
+        file=written, width=width, force_terminal=True, color_system=None, highlight=False, markup=False
+    )
+    screen.report(tell_period(WEEKLY, Clock(), Access("report")))
+    lines = written.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    (row,) = (line.split() for line in lines if line.startswith("payments-enricher") and " heart" in line)
+    assert row[1:8] == ["53.3", "min", "40", "s", "14", "41", "s"]
+    assert "heartbeat_starvation 94%, poll_overrun 6%".startswith(" ".join(row[8:]).rstrip("…"))
+
+
+def test_the_period_goes_to_the_exporter(monitor, exporter):
+    """A week without it, and until now; or both times as they are typed, and one cluster."""
+    monitor("report")
+    monitor("report", "--since", "24h", "--until", "14:03:20", "--cluster", "prod")
+    first, second = exporter.queries("report")
+    assert first == {"since_ms": str(NOW_MS - WEEK_MS)}
+    assert second == {
+        "since_ms": str(NOW_MS - WEEK_MS // 7),
+        "until_ms": str(NOW_MS - 10 * 60_000),
+        "cluster": "prod",
+    }
+
+
+def test_json_is_the_exporters_answer(monitor):
+    """For programs."""
+    body = json.loads(monitor("report", "--json").out)
+    assert body["sums"] == {"rebalances": 18, "rebalancing_ms": 245_000, "lost_partition_ms": 4_000_000, "uncosted": 1}
+    assert body["settings"][0]["proposed"] == "3000"
+
+
+def test_a_page_is_written(monitor, tmp_path):
+    """Where it is said, and nothing else is printed than that."""
+    path = tmp_path / "report.html"
+    outcome = monitor("report", "--html", str(path))
+    assert (outcome.code, outcome.out, outcome.err) == (0, "", f"wrote {path}\n")
+    assert path.read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--html", "{}/none/report.html"], "cannot write --html {}/none/report.html: No such file or directory"),
+        (["--since", "yesterday"], "cannot read the time 'yesterday': type it as"),
+        (["--json", "--markdown"], "--html, --markdown and --json do not go together"),
+    ],
+)
+def test_what_is_wrong_is_said(monitor, tmp_path, words, said):
+    """In one sentence, with what to type instead."""
+    outcome = monitor("report", *(each.format(tmp_path) for each in words))
+    assert outcome.code != 0
+    assert said.format(tmp_path) in outcome.err
+    assert "Traceback" not in outcome.err
+
+
+def test_without_an_exporter_it_says_what_to_do(monitor):
+    """As the other commands do."""
+    outcome = monitor("report", "--url", "http://127.0.0.1:9")
+    assert outcome.code == 1
+    assert "start the exporter with `rebalance-monitor export`" in outcome.err
+
+
+def test_an_exporter_without_reports_is_told_apart(monitor, exporter):
+    """One of an earlier version has no such path."""
+    del exporter.answers["report"]
+    outcome = monitor("report")
+    assert outcome.code == 1
+    assert f"the exporter at {exporter.url} has no reports: it is older than this version, upgrade it" in outcome.err
+
+
+def test_what_is_not_known_is_not_claimed():
+    """Without the period before there is no comparison, and it is said since when is known."""
+    report = tell_period(ALONE, Clock(), Access("report"))
+    assert "Before" not in {each.label for each in report.passages}
+    assert "BEFORE" not in {column.heading for grid in report.grids for column in grid.columns}
+    known = "the period before is not compared: of the rebalances that the exporter keeps, the earliest began "
+    assert notes(ALONE)[0] == f"{known}2026-09-18 02:13:20 UTC"
+    assert notes(WEEKLY) == ("of 1 rebalance it is not told what was lost",)
+    told = page(ALONE)
+    assert "The period before is not known: see below." in told.text
+    assert f"T{known[1:]}2026-09-18 02:13:20 UTC." in told.text
+
+
+def test_what_makes_the_numbers_wrong_is_said_first():
+    """Old data, and rebalances for which there was no room."""
+    told = notes(replace(WEEKLY, ready=False, ready_text="no batch for 75 s", dropped_until_ms=NOW_MS - 60_000))
+    assert told[0] == "the data is not up to date: no batch for 75 s"
+    assert told[1].startswith(
+        "incomplete: the exporter had no room for rebalances that began until 2026-09-21 14:12:20"
+    )
+    assert len(notes(replace(WEEKLY, dropped_until_ms=WEEKLY.since_ms - 1))) == 1
+
+
+def test_nothing_is_said_of_nothing():
+    """A calm period is a sentence, and no empty table."""
+    report = tell_period(NOTHING, Clock(), Access("report"))
+    assert (report.headline, report.grids, report.hints) == ("no rebalance in 7 d", (), ())
+    assert verdict(replace(NOTHING, cluster="prod")) == "prod: no rebalance in 7 d"
+    told = page(NOTHING)
+    assert {"table", "ol"}.isdisjoint(told.elements)
+    assert "No group rebalanced." in told.text
+
+
+def test_the_page_needs_no_other_file():
+    """No script, nothing that is loaded, and links only where others reach the exporter at that address."""
+    told = page(WEEKLY)
+    assert {"script", "link", "img", "iframe", "a"}.isdisjoint(told.elements)
+    assert told.links == []
+    assert "url(" not in told.text
+    links = page(WEEKLY, "https://monitor.example:9642/").links
+    assert links[0] == "https://monitor.example:9642/#/groups/prod/ledger"
+    assert len(links) == len(WEEKLY.changed) + len(WEEKLY.groups)
+
+
+def test_the_page_shows_what_the_terminal_shows():
+    """The same numbers."""
+    told = page(WEEKLY).text
+    for text in ("1.1 h", "before: 1.8 h ", "(-40 min)", "metadata_max_age_ms: 300000 → 3000", "-1.8 h", "90%"):
+        assert text in told
+    assert "in billing, payments-enricher, a and 9 more: 10 min lost in 4 rebalances, by poll_overrun" in told
+
+
+def test_undetermined_explains_nothing():
+    """What has a finding that says that no cause was found has no cause; nothing is rounded up."""
+    assert explained(WEEKLY) == 0.9
+    assert explained(replace(WEEKLY, causes=(replace(WEEKLY.causes[0], rule="undetermined"), WEEKLY.causes[1]))) == 0.15
+    assert explained(replace(WEEKLY, unexplained=PeriodSums(1, 1, 1))) == 0.99
+    assert explained(NOTHING) is None
+
+
+def test_the_chart_has_a_bar_for_each_part():
+    """The highest for the most time lost; of rebalances where nothing was lost, none where nothing was."""
+    drawn = write_html(WEEKLY, Clock(), Access("report"))
+    heights = [float(each) for each in re.findall(r'height="([\d.]+)" class="value"', drawn)]
+    assert heights == [pytest.approx(120 * (part % 7) / 6, abs=0.1) for part in range(28)]
+    parts = tuple(replace(each, sums=replace(each.sums, lost_partition_ms=0)) for each in WEEKLY.parts)
+    calm = replace(WEEKLY, sums=replace(WEEKLY.sums, lost_partition_ms=0), parts=parts)
+    by_count = write_html(calm, Clock(), Access("report"))
+    assert [float(each) for each in re.findall(r'height="([\d.]+)" class="value"', by_count)][:3] == [0, 60, 120]
+    assert "the highest is 2 rebalances" in by_count
+    assert set(re.findall(r'height="([\d.]+)" class="value"', write_html(NOTHING, Clock(), Access("x")))) == {"0.0"}
+
+
+def test_names_of_strangers_stay_names():
+    """No markup and no escape code gets out of a group, a cluster, an owner, a cause or a setting."""
+    group = replace(
+        WEEKLY.groups[0],
+        cluster=HOSTILE,
+        group=HOSTILE,
+        owner=HOSTILE,
+        causes=(replace(WEEKLY.groups[0].causes[0], rule=HOSTILE),),
+    )
+    setting = replace(
+        WEEKLY.settings[0],
+        parameter=HOSTILE,
+        current=HOSTILE,
+        proposed=HOSTILE,
+        rules=(HOSTILE,),
+        groups=(GroupName(HOSTILE, HOSTILE),),
+    )
+    report = replace(
+        WEEKLY,
+        cluster=HOSTILE,
+        version=HOSTILE,
+        ready=False,
+        ready_text=HOSTILE,
+        groups=(group, *WEEKLY.groups[1:]),
+        changed=(group,),
+        causes=(replace(WEEKLY.causes[0], rule=HOSTILE),),
+        settings=(setting,),
+    )
+    usual = replace(report, groups=WEEKLY.groups, changed=WEEKLY.changed[:1])
+    told, plain = page(report, "https://monitor.example"), page(usual, "https://monitor.example")
+    assert set(told.elements) == set(plain.elements)
+    assert "script" not in told.elements
+    assert told.text.isprintable() or not [each for each in told.text if not each.isprintable() and each != "\n"]
+    assert "<script>|x`" in told.text, "it is shown as it is"
+
+
+def test_text_in_elements_is_escaped():
+    """In content and attributes; what an element returned is not escaped again."""
+    inner = element("b", "<&>")
+    assert element("p", inner, '"', title='"<') == '<p title="&quot;&lt;"><b>&lt;&amp;&gt;</b>&quot;</p>'
+    assert join("<", inner) == f"&lt;{inner}"
+    assert element("rect", x=1.5, class_="a", stroke_width=2) == '<rect x="1.5" class="a" stroke-width="2"/>'
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "said"),
+    [
+        (PeriodSums(1, 1, 9_000), PeriodSums(5, 5, 4_000), "+5 s"),
+        (PeriodSums(1, 9, 4_000), PeriodSums(2, 5, 4_000), "-1 rebalance"),
+        (PeriodSums(1, 3_000), PeriodSums(1, 5_000), "-2 s rebalancing"),
+    ],
+)
+def test_what_changed_is_the_gravest(now, before, said):
+    """The time lost, else the number of rebalances, else how long they took."""
+    assert gravest_change(now, before) == said
