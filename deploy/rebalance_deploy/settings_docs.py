@@ -18,7 +18,7 @@ import msgspec
 from rebalance_deploy.components import SECTIONS
 from rebalance_deploy.settings import ENV_PREFIX, KAFKA, OTHER_VARIABLES, SHARED
 from rebalance_streaming.detect.catalogue import THRESHOLD_TEXTS, in_words
-from rebalance_streaming.detect.config import Thresholds
+from rebalance_streaming.detect.thresholds import Thresholds
 
 _OTHERS = ", ".join(f"`{name}`" for name in sorted(OTHER_VARIABLES))
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from accuracy.recordings import Recording
 from rebalance_contract import Finding
 from rebalance_devtools.stories.judging import mistakes_of_cured, mistakes_of_sick, mistakes_of_subject
-from rebalance_devtools.stories.story import Event, Expected
+from rebalance_devtools.stories.script import Event, Expected
 from rebalance_streaming.detect.catalogue import diagnosis
 
 RIGHT, BESIDE, HINTED, ABSTAINED, WRONG = "right", "right, a wrong one beside", "hinted", "abstained", "wrong"

@@ -18,7 +18,7 @@ import msgspec
 from rebalance_contract import Finding, GroupImpact, GroupSnapshot, Rebalance
 from rebalance_devtools.stories.play import StoryRun
 from rebalance_devtools.stories.programme import find_story
-from rebalance_devtools.stories.story import Expected
+from rebalance_devtools.stories.script import Expected
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.engine.engine import Engine, EngineConfig
 from rebalance_streaming.replay import OFFSETS_TOPIC, Replay, read_lines

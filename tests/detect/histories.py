@@ -31,7 +31,6 @@ from rebalance_contract import (
 )
 from rebalance_streaming.activity.clients import pack_reports
 from rebalance_streaming.activity.probes import unpack_probe
-from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import POLL_TIMEOUT, Departure
 from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.fingerprints import fingerprint
@@ -40,6 +39,7 @@ from rebalance_streaming.detect.look import Look
 from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.progress import Rhythm
 from rebalance_streaming.detect.rules.registry import RECOLLECTIONS
+from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.wire.metrics.report import Point, Report
 
 T0 = 1_000_000_000_000

@@ -12,9 +12,9 @@ from detect.histories import MINUTE, SECOND, T0, Event, commits, history, member
 from detect.turnover import joined
 from rebalance_contract import Member
 from rebalance_contract.clients import ASSIGNED_LATENCY, POLL_AGE, REVOKED_LATENCY
-from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.episode import Known, look_at
 from rebalance_streaming.detect.rules.barrier import explain_barrier, waiting_now
+from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG, Verdict
 from rebalance_streaming.wire.metrics.report import ClientConfig
 

@@ -26,7 +26,6 @@ from detect.histories import (
 from detect.standing_histories import departed, replayed
 from rebalance_contract import Generation, Member, Moves, Rebalance, Severity
 from rebalance_contract.clients import RESPONSE_MAX
-from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN
 from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.rules.coordinator import (
@@ -38,6 +37,7 @@ from rebalance_streaming.detect.rules.coordinator import (
     offsets_topic_unhealthy,
 )
 from rebalance_streaming.detect.rules.leader import assignor_slow_or_failing, leader_rejoin_loop
+from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG
 
 A, B, C = member("a-1", [0, 1]), member("b-1", [2, 3]), member("c-1", [4])

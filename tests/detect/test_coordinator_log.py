@@ -13,7 +13,7 @@ from rebalance_contract import CoordinatorAct as Act
 from rebalance_contract import CoordinatorActivity, CoordinatorEvent, EvidenceSource, Rebalance
 from rebalance_contract import CoordinatorTrigger as Trigger
 from rebalance_streaming.detect.barriers import longest_barrier
-from rebalance_streaming.detect.config import DetectConfig, Thresholds
+from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.detect.coordinator_log import CoordinatorLog
 from rebalance_streaming.detect.departures import (
     CLEAN,
@@ -27,6 +27,7 @@ from rebalance_streaming.detect.detector import Detector
 from rebalance_streaming.detect.episode import Known, look_at
 from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.rank import explain
+from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.engine.engine import Engine, EngineConfig
 

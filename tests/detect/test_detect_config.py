@@ -8,7 +8,8 @@ from dataclasses import fields
 import pytest
 
 from detect.histories import HOUR, MINUTE, SECOND, T0
-from rebalance_streaming.detect.config import THRESHOLD_NAMES, DetectConfig, Override, Quiet, Thresholds
+from rebalance_streaming.detect.config import THRESHOLD_NAMES, DetectConfig, Override, Quiet
+from rebalance_streaming.detect.thresholds import Thresholds
 
 #: Settings of groups that rules compare with: they are no windows.
 LIMITS = {"rebalance_timeout_ms", "session_timeout_ms", "retention_ms"}

@@ -12,7 +12,6 @@ from detect.standing_histories import departed
 from detect.turnover import joined, lost, pulse
 from rebalance_contract import UNDETERMINED, Generation, Member, Rebalance, Severity
 from rebalance_contract.clients import HEARTBEAT_AGE
-from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import CLEAN, FENCED, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure
 from rebalance_streaming.detect.episode import Episode, Known, Past, look_at
 from rebalance_streaming.detect.liveness import GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
@@ -27,6 +26,7 @@ from rebalance_streaming.detect.rules.heartbeats import (
     ungraceful,
     unknown_loss,
 )
+from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG, Verdict
 
 LOST_MS = T0 + 20 * MINUTE

@@ -11,7 +11,6 @@ from detect.histories import MINUTE, SECOND, T0, Event, history, member, rebalan
 from detect.standing_histories import departed
 from rebalance_contract import Member
 from rebalance_streaming.detect.clients import Stretch
-from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, Departure
 from rebalance_streaming.detect.episode import Elsewhere, Episode, Known, look_at
 from rebalance_streaming.detect.liveness import GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
@@ -23,6 +22,7 @@ from rebalance_streaming.detect.rules.heartbeats import (
     unreachable,
 )
 from rebalance_streaming.detect.rules.losses import explain_loss
+from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG, Verdict
 from rebalance_streaming.wire.metrics.report import ClientConfig
 

@@ -26,7 +26,6 @@ from detect.histories import (
 from detect.standing_histories import replayed
 from rebalance_contract import Generation, GroupSnapshot, Member, Rebalance, Severity
 from rebalance_contract.clients import POLL_AGE
-from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import FENCED, find_departures
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.rules.kip848 import (
@@ -38,6 +37,7 @@ from rebalance_streaming.detect.rules.kip848 import (
     reconciliation_stuck,
 )
 from rebalance_streaming.detect.rules.leader import cooperative_livelock
+from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import CERTAIN, STRONG
 
 NOW = T0 + HOUR

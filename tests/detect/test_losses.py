@@ -12,10 +12,10 @@ from detect.histories import MINUTE, SECOND, T0, Event, commits, history, member
 from detect.turnover import Run, joined, lost, pulse
 from rebalance_contract import Generation, Member, Rebalance
 from rebalance_contract.clients import HEARTBEAT_AGE
-from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import Departure
 from rebalance_streaming.detect.episode import Elsewhere, Episode, Known, look_at
 from rebalance_streaming.detect.rules.losses import explain_loss
+from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG, Verdict
 
 LOST_MS = T0 + 20 * MINUTE

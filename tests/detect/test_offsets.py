@@ -26,12 +26,12 @@ from detect.histories import (
     take,
 )
 from rebalance_contract import Severity
-from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import CLEAN
 from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.look import ConditionRule, Look
 from rebalance_streaming.detect.rules.duplicates import duplicate_processing, estimate_duplicates
 from rebalance_streaming.detect.rules.offsets import CONDITIONS, offset_rewind, offset_skip, offsets_expired
+from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import CERTAIN, PLAUSIBLE, STRONG, Verdict
 
 DAY = 24 * HOUR

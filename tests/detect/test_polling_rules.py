@@ -11,7 +11,6 @@ from detect.histories import MINUTE, SECOND, T0, Event, history, look, member, p
 from detect.standing_histories import departed
 from rebalance_contract import Evidence, EvidenceSource, Member
 from rebalance_contract.clients import POLL_GAP_MAX
-from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure
 from rebalance_streaming.detect.episode import Episode, Known, look_at
 from rebalance_streaming.detect.rules.polling import (
@@ -21,6 +20,7 @@ from rebalance_streaming.detect.rules.polling import (
     poll_overrun_risk,
     static_stall,
 )
+from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import CERTAIN, PLAUSIBLE, STRONG, Verdict
 from rebalance_streaming.wire.metrics.report import ClientConfig
 

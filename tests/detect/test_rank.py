@@ -10,9 +10,9 @@ from detect.histories import MINUTE, SECOND, T0, Event, commits, history, member
 from detect.turnover import joined, lost
 from rebalance_contract import UNDETERMINED, Generation, Member, Rebalance
 from rebalance_contract.clients import HEARTBEAT_AGE
-from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.episode import Episode, Known, look_at
 from rebalance_streaming.detect.rank import explain
+from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import CERTAIN, Verdict, subject_of
 from rebalance_streaming.wire.metrics.report import ClientConfig
 

@@ -26,7 +26,7 @@ from rebalance_devtools.demo.story import (
 )
 from rebalance_devtools.stories.play import StoryRun
 from rebalance_devtools.stories.programme import FOUNDING
-from rebalance_devtools.stories.story import JAVA, Advice, ClientSpec, Expected
+from rebalance_devtools.stories.script import JAVA, Advice, ClientSpec, Expected
 from rebalance_streaming.groups.fold import fold
 from rebalance_streaming.groups.model import new_state
 from waiting import wait_for

@@ -24,18 +24,18 @@ from rebalance_devtools.stories.record import (
     render_truth,
     thin,
 )
-from rebalance_devtools.stories.story import (
+from rebalance_devtools.stories.script import (
     CONFLUENT,
     CONNECT,
     JAVA,
     KAFKA_PYTHON,
     STREAMS,
     Parameters,
-    Story,
     failed_commits,
     processed_twice,
     returns_under_new_ids,
 )
+from rebalance_devtools.stories.story import Story
 
 SEEDS = range(300)
 

@@ -30,8 +30,9 @@ from rebalance_contract import Finding, decode, encode
 from rebalance_deploy.processes import ChildProcess
 from rebalance_devtools.stories.play import Play
 from rebalance_devtools.stories.record import METRICS_TOPIC
+from rebalance_devtools.stories.script import CONFLUENT, KAFKA_PYTHON, ClientSpec, Expected
 from rebalance_devtools.stories.stage import Stage
-from rebalance_devtools.stories.story import CONFLUENT, KAFKA_PYTHON, ClientSpec, Expected, Story
+from rebalance_devtools.stories.story import Story
 from rebalance_streaming.config import StreamConfig
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(45 * 60)]

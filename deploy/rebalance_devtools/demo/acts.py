@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from rebalance_devtools.stories import held_interpreter, idle_lock, join_barrier, long_batches, owner_lock
-from rebalance_devtools.stories.story import Expected, Story
+from rebalance_devtools.stories.script import Expected
+from rebalance_devtools.stories.story import Story
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import msgspec
 from rebalance_contract import Finding, Rebalance, Severity
 from rebalance_deploy.counts import fetch
 from rebalance_devtools.demo.narration import Narrator, at, count
-from rebalance_devtools.stories.story import Event
+from rebalance_devtools.stories.script import Event
 from rebalance_exporters.terminal.words import describe, describe_finding, headline
 
 Say = Callable[[str], None]

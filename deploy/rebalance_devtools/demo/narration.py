@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import MappingProxyType
 
-from rebalance_devtools.stories.story import JAVA, ClientSpec, Event
+from rebalance_devtools.stories.script import JAVA, ClientSpec, Event
 
 #: A client that reads again after this had a pause worth telling, once; one that reads all the time is told of once.
 _PAUSE_MS = 5_000

@@ -26,9 +26,10 @@ from rebalance_devtools.demo.acts import ACTS, Act, describe_expected
 from rebalance_devtools.demo.commentary import Commentary, Say, read_findings, read_rebalances
 from rebalance_devtools.demo.narration import count, describe_change, describe_form
 from rebalance_devtools.stories.judging import mistakes_of_cured, mistakes_of_sick
-from rebalance_devtools.stories.play import Play, StoryRun, playing
+from rebalance_devtools.stories.play import Play, StoryRun
 from rebalance_devtools.stories.record import METRICS_TOPIC
 from rebalance_devtools.stories.stage import Stage, open_stage
+from rebalance_devtools.stories.story import playing
 from rebalance_exporters.terminal.words import describe
 
 #: A rebalance is judged 20 s after its end; the rest is the way to the page.

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from rebalance_devtools.stories.play import Play
-from rebalance_devtools.stories.story import ClientSpec
+from rebalance_devtools.stories.script import ClientSpec
 
 
 def calm(play: Play) -> None:

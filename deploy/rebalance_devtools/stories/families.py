@@ -20,7 +20,7 @@ from confluent_kafka.admin import ResourceType
 from rebalance_devtools.stories.acting import calm, join, open_group
 from rebalance_devtools.stories.network import Fault
 from rebalance_devtools.stories.play import Play
-from rebalance_devtools.stories.story import (
+from rebalance_devtools.stories.script import (
     AIOKAFKA,
     CONFLUENT,
     CONNECT,
@@ -30,8 +30,8 @@ from rebalance_devtools.stories.story import (
     ClientSpec,
     Expected,
     Parameters,
-    Story,
 )
+from rebalance_devtools.stories.story import Story
 
 Form = Callable[[Parameters], ClientSpec]
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import random
 
 from rebalance_devtools.stories.play import Play
-from rebalance_devtools.stories.story import ClientSpec, Expected, Parameters, Story, failed_commits
+from rebalance_devtools.stories.script import ClientSpec, Expected, Parameters, failed_commits
+from rebalance_devtools.stories.story import Story
 
 _LIBRARY = "kafka-python-2.2.15"
 

@@ -13,14 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 from rebalance_devtools.stories.play import Play
-from rebalance_devtools.stories.story import (
-    Advice,
-    ClientSpec,
-    Expected,
-    Parameters,
-    Story,
-    returns_under_new_ids,
-)
+from rebalance_devtools.stories.script import Advice, ClientSpec, Expected, Parameters, returns_under_new_ids
+from rebalance_devtools.stories.story import Story
 
 _SICK, _FIXED = "kafka-python-1.4.6", "kafka-python-1.4.7"
 

@@ -10,7 +10,8 @@ import random
 from collections.abc import Sequence
 
 from rebalance_devtools.stories.play import Play
-from rebalance_devtools.stories.story import JAVA, Advice, ClientSpec, Event, Expected, Parameters, Story
+from rebalance_devtools.stories.script import JAVA, Advice, ClientSpec, Event, Expected, Parameters
+from rebalance_devtools.stories.story import Story
 
 CULPRIT, NEWCOMER = "c1", "c2"
 #: A healthy join takes a heartbeat interval of 3 s; a loaded machine may add some.

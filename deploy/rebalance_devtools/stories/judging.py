@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from rebalance_contract import Finding
 from rebalance_devtools.stories.play import StoryRun
-from rebalance_devtools.stories.story import Advice, Expected
+from rebalance_devtools.stories.script import Advice, Expected
 from rebalance_streaming.detect.catalogue import diagnosis
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")

@@ -8,16 +8,16 @@ from __future__ import annotations
 import random
 
 from rebalance_devtools.stories.play import Play
-from rebalance_devtools.stories.story import (
+from rebalance_devtools.stories.script import (
     JAVA,
     Advice,
     ClientSpec,
     Expected,
     Parameters,
-    Story,
     failed_commits,
     processed_twice,
 )
+from rebalance_devtools.stories.story import Story
 
 _NAMES = ("node1", "node2")
 #: What lies ready for each node besides its quick batches: so little that a batch must come again soon.

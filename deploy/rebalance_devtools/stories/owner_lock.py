@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rebalance_devtools.stories.play import Play
-from rebalance_devtools.stories.story import Advice, ClientSpec, Event, Expected, Parameters, Story
+from rebalance_devtools.stories.script import Advice, ClientSpec, Event, Expected, Parameters
+from rebalance_devtools.stories.story import Story
 
 CULPRIT = "consumer1"
 _SICK, _FIXED = "pykafka-2.6.0", "pykafka-2.8.0"

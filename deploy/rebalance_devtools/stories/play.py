@@ -1,6 +1,6 @@
 """One performance of a story: its topics, its traffic, its client processes, and what they tell.
 
-Receives a stage and a story; hands on a `StoryRun`, the truth a monitor is held against. It ends on conditions with
+Receives a stage and a script; hands on a `StoryRun`, the truth a monitor is held against. It ends on conditions with
 deadlines: when the symptom was seen often enough or, for the cured form, when the quiet time has passed without one.
 """
 
@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import re
 import sys
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -40,8 +38,7 @@ from rebalance_deploy.processes import ChildProcess
 from rebalance_devtools.clients import client_environment
 from rebalance_devtools.stories import apps
 from rebalance_devtools.stories.network import Fault, Network
-from rebalance_devtools.stories.stage import Stage, find_coordinator, open_stage
-from rebalance_devtools.stories.story import (
+from rebalance_devtools.stories.script import (
     AIOKAFKA,
     CONFLUENT,
     CONNECT,
@@ -50,8 +47,9 @@ from rebalance_devtools.stories.story import (
     ClientSpec,
     Event,
     Parameters,
-    Story,
+    Script,
 )
+from rebalance_devtools.stories.stage import Stage, find_coordinator
 
 T = TypeVar("T")
 Hear = Callable[[Event], None]
@@ -105,7 +103,7 @@ class _Client:
 class Play:
     """What a story's `perform` works with. `form` is the client of the form that is played."""
 
-    story: Story
+    story: Script
     stage: Stage
     cured: bool
     seed: int
@@ -501,65 +499,6 @@ class _Traffic:
             self._producer.produce(topic, value=value, partition=number % partitions)
             self._producer.poll(0)
             number += 1
-
-
-@contextmanager
-def playing(
-    story: Story,
-    stage: Stage,
-    *,
-    cured: bool,
-    seed: int,
-    directory: Path,
-    on_event: Hear = lambda _: None,
-    metrics_topic: str | None = None,
-    group: str | None = None,
-    prepare: Callable[[Play], None] = lambda _: None,
-) -> Iterator[Play]:
-    """Perform a story on a stage to its outcome and hand on the play while its clients still run; then end them.
-
-    The group gets a name of its own unless one is given, so that a stage can see many plays. `prepare` is called before
-    anything is done.
-    """
-    directory.mkdir(parents=True, exist_ok=True)
-    parameters = story.draw(random.Random(seed))  # noqa: S311 - to be repeatable is the point
-    group = group or f"{story.id.replace('_', '-')}-{'cured' if cured else 'sick'}-{uuid.uuid4().hex[:6]}"
-    if story.moves_coordinator:
-        group = _away_from_controller(stage, group)
-    form = story.cast(parameters, cured=cured)
-    play = Play(story, stage, cured, seed, directory, on_event, metrics_topic, parameters, form, group)
-    try:
-        prepare(play)
-        story.perform(play)
-        yield play
-    finally:
-        play.close()
-
-
-def run_story(
-    story: Story,
-    *,
-    cured: bool,
-    seed: int,
-    directory: Path,
-    on_event: Hear = lambda _: None,
-    stage: Stage | None = None,
-    kafka_version: str | None = None,
-) -> StoryRun:
-    """Play a story from beginning to end, on a stage of its own unless one is given, and return what happened."""
-    if stage is None:
-        version = kafka_version or story.versions[0]
-        needs: dict[str, Any] = {"brokers": story.brokers, "zookeeper": story.zookeeper, "config": story.broker_config}
-        with open_stage(directory, kafka_version=version, **needs) as own:
-            return run_story(story, cured=cured, seed=seed, directory=directory, on_event=on_event, stage=own)
-    with playing(story, stage, cured=cured, seed=seed, directory=directory / "clients", on_event=on_event) as play:
-        return play.run()
-
-
-def _away_from_controller(stage: Stage, group: str) -> str:
-    """Return a name like `group` whose coordinator is not the controller, in whose absence none could follow it."""
-    names = (group, *(f"{group}-{letter}" for letter in "abcdefghij"))
-    return next(name for name in names if find_coordinator(stage.bootstrap, name) != 1)
 
 
 _PACKAGE = "rebalance_devtools.stories.programs"

@@ -35,10 +35,11 @@ from rebalance_contract import CommitActivity, GroupSnapshot, Member, TopicCommi
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.processes import ChildProcess
 from rebalance_deploy.topics import create_topics
-from rebalance_devtools.stories.play import StoryRun, playing
+from rebalance_devtools.stories.play import StoryRun
 from rebalance_devtools.stories.programme import find_story
+from rebalance_devtools.stories.script import CONFLUENT, KAFKA_PYTHON, Event
 from rebalance_devtools.stories.stage import Stage, open_shared_stage, open_stage
-from rebalance_devtools.stories.story import CONFLUENT, KAFKA_PYTHON, Event, Story
+from rebalance_devtools.stories.story import Story, playing
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.replay import OFFSETS_TOPIC
 

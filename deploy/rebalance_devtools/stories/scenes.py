@@ -14,7 +14,8 @@ from typing import Any
 from rebalance_deploy.embedded.kafka import EmbeddedKafka
 from rebalance_devtools.stories.acting import calm, join, open_group
 from rebalance_devtools.stories.play import Play
-from rebalance_devtools.stories.story import CONFLUENT, KAFKA_PYTHON, ClientSpec, Event, Expected, Parameters, Story
+from rebalance_devtools.stories.script import CONFLUENT, KAFKA_PYTHON, ClientSpec, Event, Expected, Parameters
+from rebalance_devtools.stories.story import Story
 
 _SESSION_MS = 6_000
 _SETTLE_SECONDS = 6.0

@@ -12,11 +12,11 @@ from rebalance_contract import UNDETERMINED, GroupState, Rebalance
 from rebalance_streaming.detect.answers import Answers
 from rebalance_streaming.detect.book import Statement
 from rebalance_streaming.detect.catalogue import CALLED, PARTS, diagnosis
-from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import Departure
 from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.inputs import EVERYTHING, NOTHING
+from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import CLAIMED, Verdict
 
 #: Things this close happened together, as far as anybody can tell.

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from rebalance_contract import Severity
-from rebalance_streaming.detect.config import Thresholds
+from rebalance_streaming.detect.thresholds import Thresholds
 
 _FILE = "diagnoses.toml"
 #: Thresholds that are parts of a whole, told as percentages.

@@ -20,7 +20,8 @@ from rebalance_streaming.detect.catalogue import (
     Diagnosis,
     in_words,
 )
-from rebalance_streaming.detect.config import DetectConfig, Thresholds
+from rebalance_streaming.detect.config import DetectConfig
+from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import SCALE
 
 _FILES = resources.files(__package__)

@@ -9,10 +9,10 @@ from math import ceil
 
 from rebalance_contract import Member, Rebalance, RebalanceReason
 from rebalance_streaming.detect.barriers import Barrier, barriers, longest_of
-from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import Departure, find_departures, slot_of
 from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.liveness import reports_end_ms
+from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from math import ceil, floor
 
 from rebalance_contract import GroupState, Member, Rebalance, Silence
-from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.episode import Deadline, Past
 from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.inputs import GROUP
 from rebalance_streaming.detect.memory import Memory
+from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict
 
 DAY_MS = 24 * 3_600_000

@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TypeVar
 
-from rebalance_devtools.stories.play import Play, playing
+from rebalance_devtools.stories.play import Play
 from rebalance_devtools.stories.stage import Stage, open_stage
-from rebalance_devtools.stories.story import Story
+from rebalance_devtools.stories.story import Story, playing
 
 T = TypeVar("T")
 

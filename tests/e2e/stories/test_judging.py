@@ -11,7 +11,7 @@ import rebalance_contract as contract
 from rebalance_contract import Finding, Subject, SubjectMember
 from rebalance_devtools.stories.judging import mistakes_of_cured, mistakes_of_sick
 from rebalance_devtools.stories.play import StoryRun
-from rebalance_devtools.stories.story import Advice, Expected
+from rebalance_devtools.stories.script import Advice, Expected
 
 EXPECTED = Expected(
     "poll_overrun",

@@ -23,7 +23,8 @@ from rebalance_devtools.stories import held_interpreter, idle_lock, join_barrier
 from rebalance_devtools.stories.judging import mistakes_of_cured, mistakes_of_sick
 from rebalance_devtools.stories.play import StoryRun
 from rebalance_devtools.stories.record import METRICS_TOPIC
-from rebalance_devtools.stories.story import Story, failed_commits, processed_twice
+from rebalance_devtools.stories.script import failed_commits, processed_twice
+from rebalance_devtools.stories.story import Story
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 

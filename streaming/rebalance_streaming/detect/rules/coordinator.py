@@ -26,13 +26,13 @@ from rebalance_contract.clients import RESPONSE_MAX
 from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.advice import USUAL_SESSION_MS
 from rebalance_streaming.detect.clients import ClientHistory
-from rebalance_streaming.detect.config import Thresholds
 from rebalance_streaming.detect.departures import SESSION_EXPIRED, UNKNOWN, Departure, find_departures, session_of
 from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.history import GroupHistory, Sighting
 from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.rules import leader
 from rebalance_streaming.detect.rules.standing import is_reporting
+from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG, Verdict
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.groups.identity import client_stem
