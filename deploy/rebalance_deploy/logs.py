@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
 
+from rebalance_contract.settings import setting
 from rebalance_kafka.checks import SECRET_WORDS
 
 FORMATS = ("text", "json")
@@ -40,10 +41,8 @@ _log = logging.getLogger("rebalance")
 class LogConfig:
     """How `stream`, `probe`, `export` and `up` print what happens."""
 
-    #: `text`, or `json`: one object per line.
-    format: str = "text"
-    #: The least that is printed: `debug`, `info`, `warning` or `error`.
-    level: str = "info"
+    format: str = setting("text", "`text`, or `json`: one object per line.")
+    level: str = setting("info", "The least that is printed: `debug`, `info`, `warning` or `error`.")
 
     def validate(self) -> list[str]:
         """Return every problem found, each as one sentence that names the key; empty when all is well."""

@@ -1,12 +1,10 @@
-"""The page that lists every setting, made from the components' dataclasses and the comments beside their fields.
+"""The page that lists every setting, made from the components' dataclasses and what each field says of itself.
 
 python -m rebalance_deploy.settings_docs docs/configuration.md
 """
 
 from __future__ import annotations
 
-import inspect
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, fields
@@ -15,6 +13,7 @@ from typing import Any, get_type_hints
 
 import msgspec
 
+from rebalance_contract.settings import description_of
 from rebalance_deploy.components import SECTIONS
 from rebalance_deploy.settings import ENV_PREFIX, KAFKA, OTHER_VARIABLES, SHARED
 from rebalance_streaming.detect.catalogue import THRESHOLD_TEXTS, in_words
@@ -25,7 +24,7 @@ _OTHERS = ", ".join(f"`{name}`" for name in sorted(OTHER_VARIABLES))
 _INTRODUCTION = f"""\
 # Configuration
 
-Every setting of every process. This page is generated from the dataclasses that hold them; change the comments there,
+Every setting of every process. This page is generated from the dataclasses that hold them; change the texts there,
 then run `python -m rebalance_deploy.settings_docs docs/configuration.md`.
 
 One file serves all processes: each reads the shared keys and its own section, and an unknown key anywhere is an error
@@ -77,38 +76,20 @@ only look like, is told in [diagnoses.md](diagnoses.md). `[[detect.overrides]]` 
 |---|---|---|
 """
 
-_COMMENT, _FIELD = re.compile(r"^    #: ?(.*)$"), re.compile(r"^    (\w+): ")
-
-
-def described(component: type[Any]) -> dict[str, str]:
-    """Return what the comment above each field of a dataclass of settings says, without those that have none."""
-    found: dict[str, str] = {}
-    lines: list[str] = []
-    for line in inspect.getsource(component).splitlines():
-        comment, named = _COMMENT.match(line), _FIELD.match(line)
-        if named and lines:
-            found[named[1]] = " ".join(lines)
-        lines = [*lines, comment[1].strip()] if comment else []
-    return found
-
 
 def render() -> str:
     """Return the page."""
     shared: dict[str, tuple[type[Any], Field[Any]]] = {}
-    texts = {component: described(component) for component in SECTIONS.values()}
     for component in SECTIONS.values():
         for each in _settings(component):
             shared.setdefault(each.name, (component, each))
 
-    def row(component: type[Any], each: Field[Any]) -> str:
-        return _row(component, each, texts[component][each.name])
-
     parts = [_INTRODUCTION, _SHARED, _HEADER]
-    parts += [row(*shared[name]) for name in sorted(SHARED & shared.keys() - {KAFKA})]
+    parts += [_row(*shared[name]) for name in sorted(SHARED & shared.keys() - {KAFKA})]
     parts += [_KAFKA]
     for section, component in SECTIONS.items():
         parts += [f"\n## [{section}]\n\n{_OF[section]}\n\n", _HEADER]
-        parts += [row(component, each) for each in _settings(component) if each.name not in SHARED]
+        parts += [_row(component, each) for each in _settings(component) if each.name not in SHARED]
     defaults = Thresholds()
     parts += [_THRESHOLDS]
     parts += [
@@ -127,9 +108,9 @@ def _settings(component: type[Any]) -> Iterator[Field[Any]]:
     return (each for each in fields(component) if hints[each.name] is not Thresholds)
 
 
-def _row(component: type[Any], each: Field[Any], text: str) -> str:
+def _row(component: type[Any], each: Field[Any]) -> str:
     kind = _type_name(get_type_hints(component)[each.name])
-    return "| `{}` | {} | {} | {} |\n".format(each.name, kind, _default(each), text.replace("|", "\\|"))
+    return "| `{}` | {} | {} | {} |\n".format(each.name, kind, _default(each), description_of(each).replace("|", "\\|"))
 
 
 def _type_name(hint: Any) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from rebalance_contract.settings import setting, table
 from rebalance_kafka.checks import librdkafka_problems
 from rebalance_kafka.properties import librdkafka_view
 
@@ -18,35 +19,42 @@ _HIGHEST_PORT = 65535
 class ExportConfig:
     """Everything `rebalance-monitor export` can be told."""
 
-    #: Client properties under librdkafka's names; `bootstrap.servers` is required. `group.id` may be set where ACLs
-    #: ask for a certain name; no group is ever joined and no offset committed under it.
-    kafka: Mapping[str, str] = field(default_factory=dict)
-    #: Where HTTP is served; every interface by default, as exporters do.
-    listen_host: str = "0.0.0.0"  # noqa: S104  Prometheus scrapes from another machine
-    #: Port of HTTP; 0 takes any free one.
-    listen_port: int = 9642
-    #: What stands before `groups`, `rebalances` and the other names of the monitor's topics.
-    topic_prefix: str = "rebalance-monitor."
-    #: Without news from the stream for that long, readiness says so, and lag and windows are no longer shown.
-    stale_after_seconds: float = 30.0
-    #: A deleted group's series vanish that long after the deletion.
-    group_expiry_seconds: float = 3600.0
-    #: The most groups that get series; those known longest stay, and the rest is counted.
-    limit_groups: int = 10_000
-    #: The most members of a group that get series, where `collect_members` is on.
-    limit_members_per_group: int = 100
-    #: How many of the latest rebalances the API can show, over all groups; `report` reaches back as far.
-    keep_rebalances: int = 2_000
-    #: A lag series per partition too.
-    collect_partitions: bool = False
-    #: Heartbeat and poll series per member, where clients report.
-    collect_members: bool = False
-    #: Which team owns which group, a TOML or YAML file of patterns; read again at SIGHUP. Empty: none.
-    owners_file: str = ""
-    #: TLS and passwords, a file in the form of Prometheus's exporter-toolkit; read again at SIGHUP. Empty: none.
-    web_config_file: str = ""
-    #: Where `web_config_file` asks for passwords: `/-/healthy` and `/-/ready` are answered without one.
-    health_without_password: bool = False
+    kafka: Mapping[str, str] = table(
+        "Client properties under librdkafka's names; `bootstrap.servers` is required. `group.id` may be set "
+        "where ACLs ask for a certain name; no group is ever joined and no offset committed under it."
+    )
+    listen_host: str = setting(
+        "0.0.0.0",  # noqa: S104  Prometheus scrapes from another machine
+        "Where HTTP is served; every interface by default, as exporters do.",
+    )
+    listen_port: int = setting(9642, "Port of HTTP; 0 takes any free one.")
+    topic_prefix: str = setting(
+        "rebalance-monitor.", "What stands before `groups`, `rebalances` and the other names of the monitor's topics."
+    )
+    stale_after_seconds: float = setting(
+        30.0, "Without news from the stream for that long, readiness says so, and lag and windows are no longer shown."
+    )
+    group_expiry_seconds: float = setting(3600.0, "A deleted group's series vanish that long after the deletion.")
+    limit_groups: int = setting(
+        10_000, "The most groups that get series; those known longest stay, and the rest is counted."
+    )
+    limit_members_per_group: int = setting(
+        100, "The most members of a group that get series, where `collect_members` is on."
+    )
+    keep_rebalances: int = setting(
+        2_000, "How many of the latest rebalances the API can show, over all groups; `report` reaches back as far."
+    )
+    collect_partitions: bool = setting(False, "A lag series per partition too.")
+    collect_members: bool = setting(False, "Heartbeat and poll series per member, where clients report.")
+    owners_file: str = setting(
+        "", "Which team owns which group, a TOML or YAML file of patterns; read again at SIGHUP. Empty: none."
+    )
+    web_config_file: str = setting(
+        "", "TLS and passwords, a file in the form of Prometheus's exporter-toolkit; read again at SIGHUP. Empty: none."
+    )
+    health_without_password: bool = setting(
+        False, "Where `web_config_file` asks for passwords: `/-/healthy` and `/-/ready` are answered without one."
+    )
 
     def validate(self) -> list[str]:
         """Return every problem found, each as one sentence that names the key; empty when all is well."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rebalance_contract import QUERIES, topics
+from rebalance_contract.settings import setting, table
 from rebalance_kafka.checks import java_problems, librdkafka_problems
 from rebalance_streaming.time_zones import is_time_zone
 
@@ -41,69 +42,93 @@ class BrokerLogTopic:
 class StreamConfig:
     """How the Spark application reads, works and writes."""
 
-    #: Client properties under librdkafka's names; the Spark source and sink get the same translated, and what stands
-    #: behind `java.`.
-    kafka: Mapping[str, str] = field(default_factory=dict)
-    #: Name of the watched cluster: a label of every series, part of every key; without `/`.
-    cluster: str = "default"
-    #: The log that is read.
-    source_topic: str = "__consumer_offsets"
-    #: What stands before `groups`, `rebalances` and the other names of the monitor's topics.
-    topic_prefix: str = "rebalance-monitor."
-    #: Path or URI every executor can reach; a local path without scheme means this machine.
-    checkpoint: str = "rebalance-monitor-checkpoint"
-    #: Replication factor of topics the monitor creates; -1 leaves it to the broker's default.
-    topic_replication_factor: int = -1
-    #: How often the query of group records looks for new ones.
-    membership_trigger_ms: int = 500
-    #: How often the query of commits, probes and client metrics looks for new ones.
-    activity_trigger_ms: int = 1_000
-    #: How often the diagnosis looks at what is new.
-    diagnosis_trigger_ms: int = 500
-    #: How far back the diagnosis reads packed activity when it starts.
-    diagnosis_lookback_minutes: float = 15.0
-    #: Rows of activity read at most per partition when the diagnosis starts, the newest ones.
-    diagnosis_lookback_rows: int = 100_000
-    #: A batch that is not over after this long is ended, and its query started again.
-    stall_seconds: float = 600.0
-    #: Groups whose consumers read committed records only, as a regular expression: their lag ends at the last stable
-    #: offset. No protocol tells which ones do.
-    read_committed_groups: str = ""
-    #: Topics of client metrics beside the monitor's own, by name or with their format and defaults.
-    metric_topics: tuple[MetricTopic | str, ...] = ()
-    #: Topics of lines of the watched brokers' own logs, by name or with their `time_zone`; none are read without it.
-    #: `rebalance-monitor.broker-logs` is made if it is missing.
-    broker_log_topics: tuple[BrokerLogTopic | str, ...] = ()
-    #: Width of a commit summary; the sliding windows are multiples of it.
-    pane_ms: int = 5_000
-    #: Log positions read at most per batch while catching up. Bounds memory: about 1 kB of heap per 1,000.
-    max_offsets_per_trigger: int = 1_000_000
-    #: Python tasks that read and decode per query. More than 1 helps catching up, costs latency when live.
-    source_tasks: int = 1
-    #: Fixed when a checkpoint is made: Spark ignores a later change.
-    shuffle_partitions: int = 1
-    #: How long a deleted group's totals are kept, should it come back; then its state is dropped.
-    forget_groups_after_hours: float = 24.0
-    #: The queries this process runs; a big cluster spreads them over machines.
-    queries: tuple[str, ...] = QUERIES
-    #: Spark master, by default two cores and up to four attempts of a task; empty leaves it, and the memory, to
-    #: `spark-submit`.
-    master: str = "local[2,4]"
-    #: Heap of the Spark driver, which in local mode is all of it.
-    driver_memory: str = "700m"
-    #: Further jars for Spark, such as a cloud's login module; under `spark-submit` they come with `--jars`.
-    extra_jars: tuple[str, ...] = ()
-    #: How long a stop waits for the running batch; one that is cut is run again at the next start. All of a stop takes
-    #: at most 27 s more.
-    stop_timeout_seconds: float = 15.0
-    #: Where the stream's own pages are served.
-    listen_host: str = "0.0.0.0"  # noqa: S104  Prometheus scrapes from another machine
-    #: Port of `/-/healthy`, `/-/ready` and the stream's own `/metrics`; 0 takes any free one.
-    listen_port: int = 9644
-    #: TLS and passwords, a file in the form of Prometheus's exporter-toolkit; read again at SIGHUP. Empty: none.
-    web_config_file: str = ""
-    #: Where `web_config_file` asks for passwords: `/-/healthy` and `/-/ready` are answered without one.
-    health_without_password: bool = False
+    kafka: Mapping[str, str] = table(
+        "Client properties under librdkafka's names; the Spark source and sink get the same translated, and "
+        "what stands behind `java.`."
+    )
+    cluster: str = setting(
+        "default", "Name of the watched cluster: a label of every series, part of every key; without `/`."
+    )
+    source_topic: str = setting("__consumer_offsets", "The log that is read.")
+    topic_prefix: str = setting(
+        "rebalance-monitor.", "What stands before `groups`, `rebalances` and the other names of the monitor's topics."
+    )
+    checkpoint: str = setting(
+        "rebalance-monitor-checkpoint",
+        "Path or URI every executor can reach; a local path without scheme means this machine.",
+    )
+    topic_replication_factor: int = setting(
+        -1, "Replication factor of topics the monitor creates; -1 leaves it to the broker's default."
+    )
+    membership_trigger_ms: int = setting(500, "How often the query of group records looks for new ones.")
+    activity_trigger_ms: int = setting(
+        1_000, "How often the query of commits, probes and client metrics looks for new ones."
+    )
+    diagnosis_trigger_ms: int = setting(500, "How often the diagnosis looks at what is new.")
+    diagnosis_lookback_minutes: float = setting(
+        15.0, "How far back the diagnosis reads packed activity when it starts."
+    )
+    diagnosis_lookback_rows: int = setting(
+        100_000, "Rows of activity read at most per partition when the diagnosis starts, the newest ones."
+    )
+    stall_seconds: float = setting(
+        600.0, "A batch that is not over after this long is ended, and its query started again."
+    )
+    read_committed_groups: str = setting(
+        "",
+        "Groups whose consumers read committed records only, as a regular expression: their lag ends at the "
+        "last stable offset. No protocol tells which ones do.",
+    )
+    metric_topics: tuple[MetricTopic | str, ...] = setting(
+        (), "Topics of client metrics beside the monitor's own, by name or with their format and defaults."
+    )
+    broker_log_topics: tuple[BrokerLogTopic | str, ...] = setting(
+        (),
+        "Topics of lines of the watched brokers' own logs, by name or with their `time_zone`; none are read "
+        "without it. `rebalance-monitor.broker-logs` is made if it is missing.",
+    )
+    pane_ms: int = setting(5_000, "Width of a commit summary; the sliding windows are multiples of it.")
+    max_offsets_per_trigger: int = setting(
+        1_000_000,
+        "Log positions read at most per batch while catching up. Bounds memory: about 1 kB of heap per 1,000.",
+    )
+    source_tasks: int = setting(
+        1, "Python tasks that read and decode per query. More than 1 helps catching up, costs latency when live."
+    )
+    shuffle_partitions: int = setting(1, "Fixed when a checkpoint is made: Spark ignores a later change.")
+    forget_groups_after_hours: float = setting(
+        24.0, "How long a deleted group's totals are kept, should it come back; then its state is dropped."
+    )
+    queries: tuple[str, ...] = setting(
+        QUERIES, "The queries this process runs; a big cluster spreads them over machines."
+    )
+    master: str = setting(
+        "local[2,4]",
+        "Spark master, by default two cores and up to four attempts of a task; empty leaves it, and the "
+        "memory, to `spark-submit`.",
+    )
+    driver_memory: str = setting("700m", "Heap of the Spark driver, which in local mode is all of it.")
+    extra_jars: tuple[str, ...] = setting(
+        (), "Further jars for Spark, such as a cloud's login module; under `spark-submit` they come with `--jars`."
+    )
+    stop_timeout_seconds: float = setting(
+        15.0,
+        "How long a stop waits for the running batch; one that is cut is run again at the next start. All of "
+        "a stop takes at most 27 s more.",
+    )
+    listen_host: str = setting(
+        "0.0.0.0",  # noqa: S104  Prometheus scrapes from another machine
+        "Where the stream's own pages are served.",
+    )
+    listen_port: int = setting(
+        9644, "Port of `/-/healthy`, `/-/ready` and the stream's own `/metrics`; 0 takes any free one."
+    )
+    web_config_file: str = setting(
+        "", "TLS and passwords, a file in the form of Prometheus's exporter-toolkit; read again at SIGHUP. Empty: none."
+    )
+    health_without_password: bool = setting(
+        False, "Where `web_config_file` asks for passwords: `/-/healthy` and `/-/ready` are answered without one."
+    )
 
     @property
     def groups_topic(self) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rebalance_contract.settings import description_of
 from rebalance_deploy import settings_docs
 from rebalance_deploy.components import SECTIONS
 from rebalance_deploy.settings import known_keys
@@ -22,10 +23,8 @@ def test_the_page_is_what_the_code_says() -> None:
 
 @pytest.mark.parametrize("component", SECTIONS.values(), ids=lambda each: each.__name__)
 def test_every_setting_says_what_it_decides(component: type[Any]) -> None:
-    """No field is without a comment, and none with an empty one."""
-    found = settings_docs.described(component)
-    assert found.keys() == {each.name for each in fields(component)}
-    assert all(found.values())
+    """No field is without a description, but for the table whose keys have texts of their own in the catalogue."""
+    assert {each.name for each in fields(component) if not description_of(each)} <= {"thresholds"}
 
 
 def test_every_key_stands_on_the_page() -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from rebalance_contract import topics
+from rebalance_contract.settings import setting, table
 from rebalance_exporters.config import kafka_problems, listen_problems
 from rebalance_kafka.properties import MECHANISMS, librdkafka_view
 
@@ -17,30 +18,32 @@ _MECHANISMS = (*MECHANISMS, "GSSAPI")
 class ProbeConfig:
     """Everything `rebalance-monitor probe` can be told."""
 
-    #: Client properties under librdkafka's names; `bootstrap.servers` is required.
-    kafka: Mapping[str, str] = field(default_factory=dict)
-    #: The same as the stream's.
-    cluster: str = "default"
-    #: The same as the stream's.
-    topic_prefix: str = "rebalance-monitor."
-    #: How often groups in an unstable state are looked for; the start of a classic rebalance is known that exactly.
-    period_seconds: float = 2.0
-    #: How often all groups are listed.
-    full_list_seconds: float = 30.0
-    #: How often end offsets are asked.
-    offsets_seconds: float = 5.0
-    #: `host:port[,host:port…][/chroot]` of groups that live in ZooKeeper. Empty: none.
-    zookeeper: str = ""
-    #: Where the prober's own pages are served.
-    listen_host: str = "0.0.0.0"  # noqa: S104  Prometheus scrapes from another machine
-    #: Port of `/-/healthy`, `/-/ready` and the prober's own `/metrics`; 0 takes any free one.
-    listen_port: int = 9643
-    #: TLS and passwords, a file in the form of Prometheus's exporter-toolkit; read again at SIGHUP. Empty: none.
-    web_config_file: str = ""
-    #: Where `web_config_file` asks for passwords: `/-/healthy` and `/-/ready` are answered without one.
-    health_without_password: bool = False
-    #: Of the probes topic if it must be created; -1 leaves it to the broker's default.
-    topic_replication_factor: int = -1
+    kafka: Mapping[str, str] = table("Client properties under librdkafka's names; `bootstrap.servers` is required.")
+    cluster: str = setting("default", "The same as the stream's.")
+    topic_prefix: str = setting("rebalance-monitor.", "The same as the stream's.")
+    period_seconds: float = setting(
+        2.0,
+        "How often groups in an unstable state are looked for; the start of a classic rebalance is known that exactly.",
+    )
+    full_list_seconds: float = setting(30.0, "How often all groups are listed.")
+    offsets_seconds: float = setting(5.0, "How often end offsets are asked.")
+    zookeeper: str = setting("", "`host:port[,host:port…][/chroot]` of groups that live in ZooKeeper. Empty: none.")
+    listen_host: str = setting(
+        "0.0.0.0",  # noqa: S104  Prometheus scrapes from another machine
+        "Where the prober's own pages are served.",
+    )
+    listen_port: int = setting(
+        9643, "Port of `/-/healthy`, `/-/ready` and the prober's own `/metrics`; 0 takes any free one."
+    )
+    web_config_file: str = setting(
+        "", "TLS and passwords, a file in the form of Prometheus's exporter-toolkit; read again at SIGHUP. Empty: none."
+    )
+    health_without_password: bool = setting(
+        False, "Where `web_config_file` asks for passwords: `/-/healthy` and `/-/ready` are answered without one."
+    )
+    topic_replication_factor: int = setting(
+        -1, "Of the probes topic if it must be created; -1 leaves it to the broker's default."
+    )
 
     @property
     def probes_topic(self) -> str:

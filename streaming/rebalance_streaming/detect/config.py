@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any
 
+from rebalance_contract.settings import setting
 from rebalance_streaming.detect.catalogue import DIAGNOSES
 from rebalance_streaming.detect.thresholds import Thresholds
 
@@ -44,19 +45,23 @@ class Quiet:
 class DetectConfig:
     """How the diagnosis judges."""
 
-    #: Multiplies every window and hold time longer than a minute.
-    window_scale: float = 1.0
-    #: How often the prober looks, which bounds what probes can tell.
-    probe_interval_ms: int = 5_000
-    #: How long after its end a rebalance is judged: late generations, commits and probes have arrived by then.
-    settle_ms: int = 20_000
-    #: Regular expressions of groups never judged.
-    ignore: tuple[str, ...] = ("console-consumer-.*", "spark-kafka-source-.*", "spark-executor-.*")
-    #: Other thresholds for some groups: tables of `group` (a regular expression) and `thresholds`.
-    overrides: tuple[Override, ...] = ()
-    #: Findings that notify nobody: tables of `group` and `rule` (regular expressions), and `until_ms` if they end.
-    silences: tuple[Quiet, ...] = ()
-    #: See below.
+    window_scale: float = setting(1.0, "Multiplies every window and hold time longer than a minute.")
+    probe_interval_ms: int = setting(5_000, "How often the prober looks, which bounds what probes can tell.")
+    settle_ms: int = setting(
+        20_000,
+        "How long after its end a rebalance is judged: late generations, commits and probes have arrived by then.",
+    )
+    ignore: tuple[str, ...] = setting(
+        ("console-consumer-.*", "spark-kafka-source-.*", "spark-executor-.*"),
+        "Regular expressions of groups never judged.",
+    )
+    overrides: tuple[Override, ...] = setting(
+        (), "Other thresholds for some groups: tables of `group` (a regular expression) and `thresholds`."
+    )
+    silences: tuple[Quiet, ...] = setting(
+        (),
+        "Findings that notify nobody: tables of `group` and `rule` (regular expressions), and `until_ms` if they end.",
+    )
     thresholds: Thresholds = field(default_factory=Thresholds)
 
     def for_group(self, group: str) -> Thresholds:
