@@ -8,7 +8,7 @@ import pytest
 
 from detect.histories import CLUSTER, MINUTE, SECOND, T0, member
 from rebalance_contract import Advice, Evidence, EvidenceSource, Finding, Member, Severity, Subject, decode, encode
-from rebalance_streaming.detect.book import Book, Statement, subject_key, topic_key
+from rebalance_streaming.detect.book import Book, subject_key, topic_key
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 
 A, B = member("a-1"), member("b-1")
@@ -20,20 +20,20 @@ def verdict(rule: str = "poll_overrun", *who: Member, **changes: Any) -> Verdict
     return Verdict(rule=rule, subject=subject_of(*who), **{**described, **changes})
 
 
-def happened(at_ms: int, *who: Member, rule: str = "poll_overrun", primary: bool = True, **changes: Any) -> Statement:
+def happened(at_ms: int, *who: Member, rule: str = "poll_overrun", primary: bool = True, **changes: Any) -> Verdict:
     """State the cause of the rebalance that ended then."""
     said = {"started_at_ms": at_ms - MINUTE, "rebalance_ids": (f"r{at_ms - T0}",), **changes}
-    return Statement(verdict(rule, *who, **said), primary, at_ms)
+    return verdict(rule, *who, **said, primary=primary, last_ms=at_ms)
 
 
-def stands(*who: Member, rule: str = "stalled_consumer", **changes: Any) -> Statement:
+def stands(*who: Member, rule: str = "stalled_consumer", **changes: Any) -> Verdict:
     """State a condition that holds now."""
-    return Statement(verdict(rule, *who, **changes), False, None)
+    return verdict(rule, *who, **changes)
 
 
-def told(book: Book, now_ms: int, *statements: Statement, group: str = "g") -> list[Finding]:
+def told(book: Book, now_ms: int, *verdicts: Verdict, group: str = "g") -> list[Finding]:
     """Let a book take up what holds; returns what changed."""
-    return book.update(group, statements, now_ms, AFTER_MS)[0]
+    return book.update(group, verdicts, now_ms, AFTER_MS)[0]
 
 
 # --- One per subject ---

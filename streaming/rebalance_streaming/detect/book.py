@@ -10,10 +10,10 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rebalance_contract import Finding, FindingState, Severity, Subject, SubjectMember
-from rebalance_streaming.detect.catalogue import diagnosis
+from rebalance_streaming.detect.catalogue import diagnosis, with_trait
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.groups.identity import client_stem
 
@@ -23,17 +23,10 @@ _KEPT_MEMBERS = 20
 _ONE_PER_GROUP = frozenset({"benign", "undetermined"})
 #: Said of a rebalance, these are right or wrong; they do not pass.
 _CAUSES_OF_LOSSES = frozenset({"heartbeats", "polling"})
-#: What collects other findings, the larger thing first: the whole cluster's under no group, a storm under its own.
-_PARENTS = ("cluster_wide_disturbance", "rebalance_storm")
-
-
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """A verdict as it holds now. `last_ms`: when what it is about last happened; null for a condition that stands."""
-
-    verdict: Verdict
-    primary: bool
-    last_ms: int | None
+#: Collects other findings as its parts: of the whole cluster under no group, of a group under its own.
+_PARENTS = with_trait("gathers")
+#: What several verdicts become one finding by: group, rule and subject.
+Key = tuple[str, str, str]
 
 
 def subject_key(verdict: Verdict) -> str:
@@ -56,7 +49,7 @@ class Book:
 
     def __init__(self, cluster: str) -> None:
         self._cluster = cluster
-        self._groups: dict[str, dict[tuple[str, str, str], Finding]] = {}
+        self._groups: dict[str, dict[Key, Finding]] = {}
 
     def restore(self, finding: Finding) -> None:
         """Take up a finding that an earlier run published."""
@@ -76,13 +69,12 @@ class Book:
         self._groups.pop(group, None)
 
     def update(
-        self, group: str, statements: Sequence[Statement], now_ms: int, resolve_after_ms: int
+        self, group: str, verdicts: Sequence[Verdict], now_ms: int, resolve_after_ms: int
     ) -> tuple[list[Finding], list[Finding]]:
         """Take up everything that holds of a group now; returns (findings that changed, findings withdrawn)."""
-        stated: dict[tuple[str, str, str], list[Statement]] = {}
-        for each in statements:
-            key = (group, each.verdict.rule, subject_key(each.verdict))
-            stated.setdefault(key, []).append(each)
+        stated: dict[Key, list[Verdict]] = {}
+        for each in verdicts:
+            stated.setdefault((group, each.rule, subject_key(each)), []).append(each)
         changed, known = [], self._groups.setdefault(group, {})
         for key, several in sorted(stated.items(), key=lambda item: item[0][1] not in _PARENTS):
             finding = self._placed(self._written(key, several, now_ms, resolve_after_ms))
@@ -92,20 +84,18 @@ class Book:
         ended, withdrawn = self._close(known, stated.keys(), now_ms)
         return [*changed, *ended], withdrawn
 
-    def _written(
-        self, key: tuple[str, str, str], several: list[Statement], now_ms: int, resolve_after_ms: int
-    ) -> Finding:
+    def _written(self, key: Key, several: list[Verdict], now_ms: int, resolve_after_ms: int) -> Finding:
         alike = _of_usual_variant(several)
-        latest = max(alike, key=lambda each: (each.last_ms is None, each.last_ms or 0, each.verdict.confidence))
-        verdict, known = latest.verdict, self._groups[key[0]].get(key)
-        best = max(alike, key=lambda each: (each.verdict.confidence, each.last_ms or 0)).verdict
+        verdict = max(alike, key=lambda each: (each.last_ms is None, each.last_ms or 0, each.confidence))
+        best = max(alike, key=lambda each: (each.confidence, each.last_ms or 0))
+        known = self._groups[key[0]].get(key)
         primary = [each for each in several if each.primary]
-        ids = tuple(dict.fromkeys(name for each in primary or several for name in each.verdict.rebalance_ids))
+        ids = tuple(dict.fromkeys(name for each in primary or several for name in each.rebalance_ids))
         stands = any(each.last_ms is None for each in several)
         last_ms = None if stands else max(each.last_ms or 0 for each in several)
         over_ms = None if last_ms is None else last_ms + resolve_after_ms
         resolved = over_ms is not None and now_ms >= over_ms
-        started_ms = min(each.verdict.started_at_ms for each in several)
+        started_ms = min(each.started_at_ms for each in several)
         if known is not None and known.state == FindingState.FIRING:
             started_ms = min(started_ms, known.started_at_ms)
         return Finding(
@@ -136,17 +126,16 @@ class Book:
     def _placed(self, finding: Finding) -> Finding:
         """Name what a finding is a part of; a part does not page, its parent does."""
         rebalances = set(finding.rebalance_ids)
-        for rule in _PARENTS:
-            group = "" if rule == _PARENTS[0] else finding.group
+        for group in ("", finding.group):  # the larger thing first
             for each in self._groups.get(group, {}).values():
-                open_parent = each.rule == rule and each.rule != finding.rule and each.state == FindingState.FIRING
+                open_parent = each.rule in _PARENTS - {finding.rule} and each.state == FindingState.FIRING
                 if open_parent and rebalances & set(each.rebalance_ids):
                     severity = Severity.TICKET if finding.severity == Severity.PAGE else finding.severity
                     return replace(finding, parent=each.finding_id, severity=severity)
         return finding
 
     def _close(
-        self, known: dict[tuple[str, str, str], Finding], stated: Collection[tuple[str, str, str]], now_ms: int
+        self, known: dict[Key, Finding], stated: Collection[Key], now_ms: int
     ) -> tuple[list[Finding], list[Finding]]:
         ended, withdrawn = [], []
         for key in [key for key in known if key not in stated]:
@@ -163,25 +152,25 @@ class Book:
         return ended, withdrawn
 
 
-def _of_usual_variant(several: Sequence[Statement]) -> list[Statement]:
-    """Return the statements of the mechanism that most have; those without a word on it go with any."""
-    counted = Counter(each.verdict.variant for each in several if each.verdict.variant is not None)
+def _of_usual_variant(several: Sequence[Verdict]) -> list[Verdict]:
+    """Return the verdicts of the mechanism that most have; those without a word on it go with any."""
+    counted = Counter(each.variant for each in several if each.variant is not None)
     if not counted:
         return list(several)
     usual = counted.most_common(1)[0][0]
-    return [each for each in several if each.verdict.variant == usual]
+    return [each for each in several if each.variant == usual]
 
 
-def _latest_subject(several: Sequence[Statement]) -> Subject:
+def _latest_subject(several: Sequence[Verdict]) -> Subject:
     """Return the latest word on each member: the same one may have had several ids."""
     members: dict[str, SubjectMember] = {}
-    for each in sorted(several, key=lambda s: s.last_ms or 0):
-        for member in each.verdict.subject.members:
+    for each in sorted(several, key=lambda each: each.last_ms or 0):
+        for member in each.subject.members:
             members[member.member_id or _member_key(member)] = member
     named: dict[str, list[SubjectMember]] = {}
     for member in members.values():
         named.setdefault(_member_key(member), []).append(member)
-    latest = several[-1].verdict.subject
+    latest = several[-1].subject
     # All names, since they are the finding's key; of one that came back often the latest ids.
     each_keeps = max(1, _KEPT_MEMBERS // max(1, len(named)))
     kept = [m for same in named.values() for m in same[-each_keeps:]]
@@ -196,7 +185,7 @@ def _differs(known: Finding | None, new: Finding) -> bool:
     return known is None or replace(known, updated_at_ms=0) != replace(new, updated_at_ms=0)
 
 
-def _key_of(finding: Finding) -> tuple[str, str, str]:
+def _key_of(finding: Finding) -> Key:
     verdict = Verdict(
         rule=finding.rule,
         confidence=finding.confidence,
@@ -212,6 +201,6 @@ def topic_key(finding: Finding) -> str:
     return "/".join((finding.cluster, *_key_of(finding)))
 
 
-def _identifier(cluster: str, key: tuple[str, str, str], started_ms: int) -> str:
+def _identifier(cluster: str, key: Key, started_ms: int) -> str:
     text = "/".join((cluster, *key, str(started_ms)))
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,6 +1,6 @@
 """One group under judgement: what is known of it, what was found of its rebalances, and what holds it up now.
 
-Receives verdicts; hands on statements of them, one primary per rebalance. Other groups and the clock are its owner's.
+Receives verdicts; hands on what of them holds, one primary per rebalance. Other groups and the clock are its owner's.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 
 from rebalance_contract import UNDETERMINED, GroupState, Rebalance
 from rebalance_streaming.detect.answers import Answers
-from rebalance_streaming.detect.book import Statement
 from rebalance_streaming.detect.catalogue import CALLED, PARTS, diagnosis
 from rebalance_streaming.detect.departures import Departure
 from rebalance_streaming.detect.episode import Past
@@ -153,8 +152,8 @@ class Case:
 
     # --- What is stated of it ---
 
-    def state(self, claims: Sequence[Verdict], now_ms: int) -> list[Statement]:
-        """Return one primary statement per judged rebalance, and what else was found beside them.
+    def state(self, claims: Sequence[Verdict], now_ms: int) -> list[Verdict]:
+        """Return one primary verdict per judged rebalance, and what else was found beside them.
 
         `claims` are causes found across several rebalances; the surest has a rebalance that more than one claims.
         """
@@ -165,36 +164,38 @@ class Case:
                     claimed.setdefault(name, claim)
         return [*self._of_claims(claims, claimed, now_ms), *self._of_rebalances(claimed, now_ms)]
 
-    def _of_claims(self, claims: Iterable[Verdict], claimed: dict[str, Verdict], now_ms: int) -> Iterator[Statement]:
+    def _of_claims(self, claims: Iterable[Verdict], claimed: dict[str, Verdict], now_ms: int) -> Iterator[Verdict]:
         for claim in claims:
             mine = tuple(name for name in claim.rebalance_ids if claimed.get(name) is claim)
             if mine:
-                own = replace(claim, rebalance_ids=mine)
-                yield Statement(own, True, self._last_of(own, now_ms))
+                yield replace(claim, rebalance_ids=mine, primary=True, last_ms=self._last_of(mine, now_ms))
 
-    def _of_rebalances(self, claimed: dict[str, Verdict], now_ms: int) -> Iterator[Statement]:
+    def _of_rebalances(self, claimed: dict[str, Verdict], now_ms: int) -> Iterator[Verdict]:
         for name, judged in self.judged.items():
             primary, *others = judged.verdicts
             if name not in claimed:
-                yield Statement(primary, True, self._last_of(primary, now_ms))
+                yield self._stated(primary, now_ms, primary=True)
             for each in others:
                 shown = diagnosis(each.rule).family not in ("benign", UNDETERMINED) or each.rule in CALLED
                 if shown and each.rule != primary.rule:
-                    yield Statement(each, False, self._last_of(each, now_ms))
+                    yield self._stated(each, now_ms, primary=False)
 
-    def state_standing(self, standing: Iterable[Verdict]) -> list[Statement]:
+    def state_standing(self, standing: Iterable[Verdict]) -> list[Verdict]:
         """Return what is so now, whatever rebalances there were."""
-        return [Statement(each, "stands_alone" in diagnosis(each.rule).traits, None) for each in standing]
+        return [replace(each, primary="stands_alone" in diagnosis(each.rule).traits) for each in standing]
 
-    def state_storms(self, storms: Iterable[Verdict], now_ms: int) -> list[Statement]:
+    def state_storms(self, storms: Iterable[Verdict], now_ms: int) -> list[Verdict]:
         """Return what many rebalances make together."""
-        return [Statement(each, False, self._last_of(each, now_ms)) for each in storms]
+        return [self._stated(each, now_ms, primary=False) for each in storms]
 
-    def _last_of(self, verdict: Verdict, now_ms: int) -> int:
-        """Return when the last rebalance of a verdict ended; now where none is known any more."""
+    def _stated(self, verdict: Verdict, now_ms: int, *, primary: bool) -> Verdict:
+        return replace(verdict, primary=primary, last_ms=self._last_of(verdict.rebalance_ids, now_ms))
+
+    def _last_of(self, rebalance_ids: Iterable[str], now_ms: int) -> int:
+        """Return when the last of these rebalances ended; now where none is known any more."""
         times = [
             each.completed_at_ms or each.started_before_ms
-            for name in verdict.rebalance_ids
+            for name in rebalance_ids
             if (each := self.history.rebalances.get(name)) is not None
         ]
         return max(times, default=now_ms)

@@ -31,7 +31,7 @@ from rebalance_contract import (
     Severity,
 )
 from rebalance_streaming.detect import inputs
-from rebalance_streaming.detect.book import Book, Statement, subject_key
+from rebalance_streaming.detect.book import Book, subject_key
 from rebalance_streaming.detect.case import SAME_TIME_MS, Case, Judged
 from rebalance_streaming.detect.catalogue import diagnosis
 from rebalance_streaming.detect.config import DetectConfig
@@ -470,14 +470,14 @@ class Detector:
         if not must and harmed == case.harmed:
             return []
         case.harmed, found = harmed, list(case.answers.verdicts())
-        statements = case.state([each for each in found if each.claims], self.now_ms)
-        causes = {name: each.verdict.rule for each in statements if each.primary for name in each.verdict.rebalance_ids}
+        stated = case.state([each for each in found if each.claims], self.now_ms)
+        causes = {name: each.rule for each in stated if each.primary for name in each.rebalance_ids}
         look = replace(look, causes=causes)
         standing = [each for each in found if not each.claims and not self._is_behind(case, each)]
         standing += self._holding(case, standing, harmed=harmed)
-        statements += case.state_standing(standing)
-        statements += case.state_storms([verdict for rule in AGGREGATES for verdict in rule(look)], self.now_ms)
-        return self._publish(case, look, statements, harmed=harmed)
+        stated += case.state_standing(standing)
+        stated += case.state_storms([verdict for rule in AGGREGATES for verdict in rule(look)], self.now_ms)
+        return self._publish(case, look, stated, harmed=harmed)
 
     def _holding(self, case: Case, standing: Sequence[Verdict], *, harmed: bool) -> list[Verdict]:
         """Return what else holds the group up, now or until a moment ago."""
@@ -609,29 +609,26 @@ class Detector:
         past, probe_ms = tuple(case.past), self._config.probe_interval_ms
         return Look(case.history, case.thresholds, self.now_ms, past, case.causes(), probe_ms)
 
-    def _publish(self, case: Case, look: Look, statements: Iterable[Statement], *, harmed: bool) -> list[Finding]:
-        group, kept = case.history.group, list(statements)
-        unexplained = self._unexplained_today(kept)
+    def _publish(self, case: Case, look: Look, stated: Sequence[Verdict], *, harmed: bool) -> list[Finding]:
+        group, unexplained = case.history.group, self._unexplained_today(stated)
         recurs = unexplained >= case.thresholds.recurring_per_day
         if unexplained and not recurs:
             recurs = look.churn() >= case.thresholds.churn_share
         sure: dict[tuple[str, str], float] = {}
-        for each in kept:
-            key = (each.verdict.rule, subject_key(each.verdict))
-            sure[key] = max(each.verdict.confidence, sure.get(key, 0.0))
+        for each in stated:
+            key = (each.rule, subject_key(each))
+            sure[key] = max(each.confidence, sure.get(key, 0.0))
         claimed = {key for key, confidence in sure.items() if confidence >= CLAIMED}
-        weighed = [
-            replace(each, verdict=self._weigh(group, each, claimed, harmed=harmed, recurs=recurs)) for each in kept
-        ]
+        weighed = [self._weigh(group, each, claimed, harmed=harmed, recurs=recurs) for each in stated]
         changed, withdrawn = self.book.update(group, weighed, self.now_ms, case.thresholds.resolve_after_ms)
         self._withdrawn += withdrawn
-        case.minds_harm = any(each.primary or "gathers" in diagnosis(each.verdict.rule).traits for each in weighed)
+        case.minds_harm = any(each.primary or "gathers" in diagnosis(each.rule).traits for each in weighed)
         case.restate_ms = self._restate_ms(case, look, weighed)
         return changed
 
-    def _restate_ms(self, case: Case, look: Look, statements: Sequence[Statement]) -> int | None:
+    def _restate_ms(self, case: Case, look: Look, stated: Sequence[Verdict]) -> int | None:
         """Return when what was stated becomes something else by the time alone; null: never."""
-        ends = [each.last_ms for each in statements if each.last_ms is not None]
+        ends = [each.last_ms for each in stated if each.last_ms is not None]
         times = [at_ms + lasts_ms for at_ms in ends for lasts_ms in (case.thresholds.resolve_after_ms, DAY_MS + 1)]
         times += [each.until_ms for each in self._config.silences if each.until_ms is not None]
         times += [each.updated_at_ms for each in self.book.firing(case.history.group)]
@@ -641,23 +638,21 @@ class Detector:
             times.append(self.now_ms + _WAITING_MS)
         return min((each for each in times if each > self.now_ms), default=None)
 
-    def _unexplained_today(self, statements: Iterable[Statement]) -> int:
+    def _unexplained_today(self, stated: Iterable[Verdict]) -> int:
         since_ms = self.now_ms - DAY_MS
-        unexplained = [each for each in statements if each.primary and each.verdict.rule == UNDETERMINED]
-        return sum((each.last_ms or 0) >= since_ms for each in unexplained)
+        return sum(each.primary and each.rule == UNDETERMINED and (each.last_ms or 0) >= since_ms for each in stated)
 
     def _weigh(
-        self, group: str, statement: Statement, claimed: Collection[tuple[str, str]], *, harmed: bool, recurs: bool
+        self, group: str, verdict: Verdict, claimed: Collection[tuple[str, str]], *, harmed: bool, recurs: bool
     ) -> Verdict:
         """Set the severity: page only where consumption is harmed now, nothing for hints and for what is silenced.
 
         `claimed`: what is claimed surely enough, by rule and subject.
         """
-        verdict = statement.verdict
         severity = verdict.severity or diagnosis(verdict.rule).severity
         if verdict.rule == UNDETERMINED and recurs:
             severity = Severity.TICKET
-        if severity == Severity.TICKET and harmed and statement.primary:
+        if severity == Severity.TICKET and harmed and verdict.primary:
             severity = Severity.PAGE
         sure = (verdict.rule, subject_key(verdict)) in claimed or "unsure" in diagnosis(verdict.rule).traits
         if not sure:
@@ -672,8 +667,7 @@ class Detector:
         if not self._disturbed and self._latest_loss_ms < self.now_ms - limits.resolve_after_ms:
             return []
         verdicts = list(cluster_wide(self._losses, self._coordinator_of, limits, self.now_ms))
-        told = [Statement(each, False, None) for each in verdicts]
-        changed, withdrawn = self.book.update("", told, self.now_ms, limits.resolve_after_ms)
+        changed, withdrawn = self.book.update("", verdicts, self.now_ms, limits.resolve_after_ms)
         self._withdrawn += withdrawn
         named = {name for each in verdicts for name in each.rebalance_ids}
         concerned = {group for group, past in self._losses if past.rebalance_id in named} if named else set()

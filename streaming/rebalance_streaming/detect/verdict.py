@@ -25,6 +25,9 @@ class Verdict:
     `severity` null: the catalogue's. `started_at_ms` is when what it describes began. `rebalance_ids` are the
     rebalances it explains; `claims` makes it their primary cause even where another was found for each alone. What must
     last before it counts has `lasting_ms` above 0: it is said, as begun when it was first seen, once it has.
+
+    The case adds how it stands among others: `primary`, whether it is the cause of its rebalances or is found beside
+    it; `last_ms`, when what it is about last happened (epoch ms), null for a condition that stands.
     """
 
     rule: str
@@ -41,6 +44,8 @@ class Verdict:
     rebalance_ids: tuple[str, ...] = ()
     claims: bool = False
     lasting_ms: int = 0
+    primary: bool = False
+    last_ms: int | None = None
 
 
 def subject_of(*members: Member, partitions: tuple[str, ...] = (), hosts: tuple[str, ...] = ()) -> Subject:
