@@ -19,6 +19,13 @@ def test_a_dynamic_member_pairs_by_client_id_and_host():
     assert pair_members([member("app-1")], [member("app-2")]) == (("app-1", "app-2"),)
 
 
+def test_pairs_stand_in_the_order_in_which_members_left():
+    """The same records make the same row, whichever process folds them: it is published and compared as it stands."""
+    names = [f"app-{letter}" for letter in "qwertyuiopasdfghjklz"]
+    left, joined = [member(f"{each}-1", each) for each in names], [member(f"{each}-2", each) for each in sorted(names)]
+    assert pair_members(left, joined) == tuple((f"{each}-1", f"{each}-2") for each in names)
+
+
 def test_ambiguous_members_stay_unpaired():
     """Two departures that look alike are not guessed apart."""
     left = [member("app-1"), member("app-2")]

@@ -56,7 +56,7 @@ def pair_members(left: Iterable[Member], joined: Iterable[Member]) -> tuple[tupl
 
 def _unique_matches(gone: list[Member], come: list[Member], identity: Identity) -> list[tuple[Member, Member]]:
     olds, news = _unique_by(gone, identity), _unique_by(come, identity)
-    return [(olds[sign], news[sign]) for sign in olds.keys() & news.keys()]
+    return [(old, news[sign]) for sign, old in olds.items() if sign in news]
 
 
 def _unique_by(members: list[Member], identity: Identity) -> dict[Hashable, Member]:
