@@ -16,14 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from rebalance_contract import CommitActivity, Partitions, TopicCommits, TopicOffsets
+from rebalance_streaming.activity.offsets import UNKNOWN, Ints, as_array, filled, grown, put
 from rebalance_streaming.detect.plausible import LARGEST_OFFSET, MOST_TOPICS, may_grow
 
-Ints = npt.NDArray[np.int64]
 Place = tuple[str, int]
 
 #: Commits kept per partition; summaries carry one per pane, so with the default pane at least a minute.
 KEPT = 12
-UNKNOWN = -1
 #: Commits of one request reach the log within milliseconds of each other.
 _SAME_REQUEST_MS = 50
 #: End offsets kept per topic, and how far apart at least.
@@ -67,7 +66,7 @@ class _Topic:
         """Return the lag of every partition; -1 where its end is not known or nothing is committed."""
         if self._lags is None or self._lags[0] is not ends:
             size = min(len(self.first_ms), len(ends))
-            lags = np.full(len(self.first_ms), UNKNOWN, dtype=np.int64)
+            lags = filled(len(self.first_ms))
             known = (ends[:size] != UNKNOWN) & self.is_committed()[:size]
             lags[:size] = np.where(known, np.maximum(0, ends[:size] - self.offsets[-1, :size]), UNKNOWN)
             self._lags = ends, lags
@@ -83,7 +82,7 @@ class _Topic:
 class _Ends:
     times: list[int] = field(default_factory=list)
     ends: list[Ints] = field(default_factory=list)
-    stable: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    stable: Ints = field(default_factory=lambda: filled(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +170,7 @@ class Progress:
         topic = self._topics[name] = _sized(self._topics.get(name), int(partitions.max()) + 1)
         times = np.asarray(commits.committed_at_ms, dtype=np.int64)
         deleted = np.array([offset is None for offset in commits.offsets])
-        offsets = np.array([_bounded(offset) for offset in commits.offsets], dtype=np.int64)
+        offsets = _bounded(as_array(commits.offsets))
         topic.deleted_ms[partitions] = np.where(deleted, times, UNKNOWN)
         kept = partitions[~deleted]
         times, offsets = times[~deleted], offsets[~deleted]
@@ -217,7 +216,7 @@ class Progress:
         known = self._ends.setdefault(name, _Ends())
         if known.times and at_ms < known.times[-1]:
             return False
-        last = known.ends[-1] if known.ends else np.empty(0, dtype=np.int64)
+        last = known.ends[-1] if known.ends else filled(0)
         row = _with_offsets(last, told)
         # The newest sample moves on until it is far enough from the one before.
         if len(known.times) > 1 and known.times[-1] - known.times[-2] < _END_SPACING_MS:
@@ -449,7 +448,7 @@ class Progress:
     def _rings(self, name: str, numbers: Iterable[int]) -> tuple[Ints, Ints]:
         topic = self._topics.get(name)
         if topic is None:
-            return np.empty((KEPT, 0), dtype=np.int64), np.empty((KEPT, 0), dtype=np.int64)
+            return filled(KEPT, 0), filled(KEPT, 0)
         columns = [p for p in numbers if p < topic.times.shape[1]]
         return topic.times[:, columns], topic.offsets[:, columns]
 
@@ -487,7 +486,7 @@ def _rates(topic: _Topic, ends: _Ends, partitions: Ints, apart_ms: int) -> tuple
 def _ends_at(ends: _Ends, partitions: Ints, at_ms: Ints) -> Ints:
     """Return the end offset of each partition as last probed before its moment; -1 where it is not known."""
     probe = np.searchsorted(ends.times, at_ms, side="right") - 1
-    found = np.full(len(partitions), UNKNOWN, dtype=np.int64)
+    found = filled(len(partitions))
     # Partitions are committed together: these are few.
     for each in {*probe.tolist()} - {UNKNOWN}:
         row = ends.ends[each]
@@ -496,37 +495,29 @@ def _ends_at(ends: _Ends, partitions: Ints, at_ms: Ints) -> Ints:
     return found
 
 
-def _bounded(offset: int | None) -> int:
-    """Return an offset as it is kept: clients may commit any number, and sums over partitions must fit 64 bits."""
-    return UNKNOWN if offset is None else min(offset, LARGEST_OFFSET)
+def _bounded(offsets: Ints) -> Ints:
+    """Return offsets as they are kept: clients may commit any number, and sums over partitions must fit 64 bits."""
+    return np.minimum(offsets, LARGEST_OFFSET)
 
 
 def _known(offset: np.int64) -> int | None:
     return None if offset == UNKNOWN else int(offset)
 
 
-def _padded(array: Ints, size: int) -> Ints:
-    missing = size - array.shape[-1]
-    if missing <= 0:
-        return array
-    blank = np.full((*array.shape[:-1], missing), UNKNOWN, dtype=np.int64)
-    return np.concatenate((array, blank), axis=-1)
-
-
 def _sized(topic: _Topic | None, size: int) -> _Topic:
     if topic is None:
-        ring, row = np.full((KEPT, size), UNKNOWN, dtype=np.int64), np.full(size, UNKNOWN, dtype=np.int64)
+        ring, row = filled(KEPT, size), filled(size)
         return _Topic(ring, ring.copy(), row, row.copy(), row.copy())
     return _Topic(
-        _padded(topic.times, size),
-        _padded(topic.offsets, size),
-        _padded(topic.advanced_ms, size),
-        _padded(topic.first_ms, size),
-        _padded(topic.deleted_ms, size),
+        grown(topic.times, size),
+        grown(topic.offsets, size),
+        grown(topic.advanced_ms, size),
+        grown(topic.first_ms, size),
+        grown(topic.deleted_ms, size),
     )
 
 
 def _with_offsets(known: Ints, told: TopicOffsets) -> Ints:
-    row = _padded(known, max(len(known), max(told.partitions) + 1)).copy()
-    row[told.partitions] = [_bounded(offset) for offset in told.offsets]
-    return row
+    row = grown(known, max(told.partitions) + 1).copy()
+    put(row, told)
+    return _bounded(row)

@@ -19,7 +19,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from rebalance_contract import (
     KEPT_PANES,
@@ -33,14 +32,12 @@ from rebalance_contract import (
     TopicLag,
     TopicOffsets,
 )
+from rebalance_streaming.activity.offsets import UNKNOWN, Ints, as_array, filled, grown, put
 from rebalance_streaming.detect.plausible import may_grow
 
-Ints = npt.NDArray[np.int64]
 #: Where a row of commits ends: partition of the log, its era, offset.
 Position = tuple[int, int, int]
 
-#: Stands for "not known" in arrays of offsets and times.
-UNKNOWN = -1
 #: Samples of end offsets are kept this far apart at least, and an eighth of their age.
 _SAMPLE_MS, _SAMPLE_SHARE = 5_000, 8
 _OLDEST_SAMPLE_MS = 24 * 3_600_000
@@ -230,10 +227,6 @@ class LagTable:
         """Return the groups that have committed or have been probed with offsets."""
         return list(self._groups)
 
-    def users_of(self, topics: set[str]) -> list[str]:
-        """Return the groups that have committed to any of some topics."""
-        return [name for name, group in self._groups.items() if not topics.isdisjoint(group.topics)]
-
     def windows(self, group: str, now_ms: int) -> dict[str, LagWindow]:
         """Return the group's sliding windows that end at `now_ms`, by name."""
         known = self._groups.get(group, _Group())
@@ -262,13 +255,13 @@ class LagTable:
         size = max(size, max(partitions) + 1)
         if known is None:
             self._make_room()
-            known = self._ends[topic] = _Ends(_filled(size), _filled(size), at_ms)
+            known = self._ends[topic] = _Ends(filled(size), filled(size), at_ms)
         elif size > len(known.end):
             known.end, known.stable, known.samples = (
-                _grown(each, size) for each in (known.end, known.stable, known.samples)
+                grown(each, size) for each in (known.end, known.stable, known.samples)
             )
-        has_new_stable, _ = _put(known.stable, stable)
-        has_new_end, is_lower = _put(known.end, told)
+        has_new_stable, _ = put(known.stable, stable)
+        has_new_end, is_lower = put(known.end, told)
         known.version += has_new_stable or has_new_end
         if not told.partitions:
             return
@@ -347,23 +340,10 @@ def _learn_committed(topics: dict[str, _Positions], topic: str, committed: Topic
     return bool(new)
 
 
-def _as_array(offsets: list[int | None]) -> Ints:
-    return np.array([UNKNOWN if offset is None else offset for offset in offsets], dtype=np.int64)
-
-
-def _put(offsets: Ints, told: TopicOffsets) -> tuple[bool, bool]:
-    """Write offsets into their places; returns whether one is another than before, and whether one is lower."""
-    if not told.partitions:
-        return False, False
-    before, now = offsets[told.partitions], _as_array(told.offsets)
-    offsets[told.partitions] = now
-    return bool((now != before).any()), bool(((now < before) & (now != UNKNOWN)).any())
-
-
 def _with_commits(known: _Positions | None, commits: TopicCommits) -> _Positions:
     """Return the positions with a pane's last commits; a deleted offset removes its partition."""
     new = np.asarray(commits.partitions, dtype=np.int64)
-    offsets = _as_array(commits.offsets)
+    offsets = as_array(commits.offsets)
     times = np.asarray(commits.committed_at_ms, dtype=np.int64)
     if known is None or np.array_equal(known.partitions, new):
         merged = _Positions(new, offsets, times)
@@ -382,11 +362,11 @@ def _with_commits(known: _Positions | None, commits: TopicCommits) -> _Positions
 def _lags(positions: _Positions, ends: _Ends | None, *, stable: bool) -> Ints:
     """Return the lag per committed partition, -1 where its end is not known."""
     if ends is None:
-        return _filled(len(positions.partitions))
+        return filled(len(positions.partitions))
     source = ends.stable if stable else ends.end
     # Partitions are sorted: without one, or with a last one that is inside, all are.
     inside = not len(positions.partitions) or positions.partitions[-1] < len(source)
-    end = (source if inside else _grown(source, int(positions.partitions[-1]) + 1))[positions.partitions]
+    end = (source if inside else grown(source, int(positions.partitions[-1]) + 1))[positions.partitions]
     return np.where(end == UNKNOWN, UNKNOWN, np.maximum(0, end - positions.committed))
 
 
@@ -461,15 +441,3 @@ def _forget_old(panes: dict[int, int] | dict[int, tuple[int, int]]) -> None:
     newest = max(panes)
     for pane in [pane for pane in panes if pane <= newest - KEPT_PANES]:
         del panes[pane]
-
-
-def _filled(size: int) -> Ints:
-    return np.full(size, UNKNOWN, dtype=np.int64)
-
-
-def _grown(array: Ints, size: int) -> Ints:
-    """Return an array, or the rows of a table, with at least so many columns."""
-    missing = size - array.shape[-1]
-    if missing <= 0:
-        return array
-    return np.concatenate((array, np.full((*array.shape[:-1], missing), UNKNOWN, dtype=np.int64)), axis=-1)

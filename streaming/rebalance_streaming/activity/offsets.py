@@ -1,0 +1,38 @@
+"""Offsets of one topic by partition, as an array: the place is the partition, -1 stands for "not known"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from rebalance_contract import TopicOffsets
+
+Ints = npt.NDArray[np.int64]
+UNKNOWN = -1
+
+
+def as_array(offsets: Iterable[int | None]) -> Ints:
+    """Return offsets as an array."""
+    return np.array([UNKNOWN if offset is None else offset for offset in offsets], dtype=np.int64)
+
+
+def filled(*shape: int) -> Ints:
+    """Return an array of which nothing is known."""
+    return np.full(shape, UNKNOWN, dtype=np.int64)
+
+
+def grown(array: Ints, size: int) -> Ints:
+    """Return an array with at least so many partitions, of which nothing is known; itself where it has them."""
+    missing = size - array.shape[-1]
+    return array if missing <= 0 else np.concatenate((array, filled(*array.shape[:-1], missing)), axis=-1)
+
+
+def put(offsets: Ints, told: TopicOffsets) -> tuple[bool, bool]:
+    """Write offsets into their places; returns whether one is another than before, and whether one is lower."""
+    if not told.partitions:
+        return False, False
+    before, now = offsets[told.partitions], as_array(told.offsets)
+    offsets[told.partitions] = now
+    return bool((now != before).any()), bool(((now < before) & (now != UNKNOWN)).any())
