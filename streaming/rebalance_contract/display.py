@@ -1,11 +1,11 @@
-"""How the words of the closed sets are shown: tones, marks and names, for the terminal, the page and the dashboards.
+"""How the words of the closed sets, and lists of names, are shown by the terminal, the page and the dashboards.
 
 Each of them has colours of its own for the tones. A mark is a shape, so that nobody has to tell colours apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -64,6 +64,11 @@ SOURCES: Mapping[str, str] = {
     EvidenceSource.ZOOKEEPER: "ZooKeeper",
     EvidenceSource.BROKER_LOG: "broker log",
 }
+
+
+def listed(first: Sequence[str], of: int) -> str:
+    """Return the first of so many names as a list, and how many more there are."""
+    return ", ".join(first) + (f" and {of - len(first)} more" if of > len(first) else "")
 
 
 def state_display(state: str) -> Display:

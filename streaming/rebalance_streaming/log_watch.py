@@ -19,6 +19,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from rebalance_contract import LogTotals, WatchedPartition, WatchedTopic
+from rebalance_contract.display import listed
 
 
 class IncidentKind(StrEnum):
@@ -96,9 +97,8 @@ _SENTENCES: dict[IncidentKind, str] = {
 
 
 def _places(partitions: tuple[int, ...], shown: int = 5) -> str:
-    numbers = ", ".join(str(each) for each in partitions[:shown])
-    more = f" and {len(partitions) - shown} more" if len(partitions) > shown else ""
-    return f"{'partition' if len(partitions) == 1 else 'partitions'} {numbers}{more}"
+    numbers = listed([*map(str, partitions[:shown])], len(partitions))
+    return f"{'partition' if len(partitions) == 1 else 'partitions'} {numbers}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ of the topic `orders` unless a dictionary says otherwise. Times are milliseconds
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -31,13 +31,9 @@ from rebalance_contract import (
 )
 from rebalance_streaming.activity.clients import pack_reports
 from rebalance_streaming.activity.probes import unpack_probe
-from rebalance_streaming.detect.departures import POLL_TIMEOUT, Departure
-from rebalance_streaming.detect.episode import Past
-from rebalance_streaming.detect.fingerprints import fingerprint
 from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.look import Look
 from rebalance_streaming.detect.memory import Memory
-from rebalance_streaming.detect.progress import Rhythm
 from rebalance_streaming.detect.rules.registry import RECOLLECTIONS
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.wire.metrics.report import Point, Report
@@ -259,32 +255,3 @@ def look(known: GroupHistory, now_ms: int, **changes: Any) -> Look:
 def memory_of(known: GroupHistory) -> Memory:
     """Return what was remembered of a history at the latest look."""
     return _memories.get(id(known), (known, Memory()))[1]
-
-
-def past(
-    left_ms: int, who: Member, likely: str = POLL_TIMEOUT, *, rule: str = "poll_overrun", of: str | None = None
-) -> Past:
-    """Make a departure that was explained: by class and rule, in the rebalance `of` (that of `left_ms` if not told)."""
-    described: dict[str, Any] = {
-        **dict.fromkeys((each.name for each in fields(Departure)), None),
-        "member": who,
-        "client": fingerprint(who),
-        "from_ms": left_ms,
-        "to_ms": left_ms,
-        "latest_ms": left_ms,
-        "rhythm": Rhythm(None, None, pulse=False, commits=0),
-        "classes": (likely,),
-        "confidence": 0.9,
-        "in_barrier": False,
-        "evidence": (),
-        "struck": (),
-    }
-    departure = Departure(**described)
-    return Past(
-        rule=rule,
-        confidence=0.9,
-        left_ms=left_ms,
-        member=who,
-        departure=departure,
-        rebalance_id=of or rebalance_id(left_ms),
-    )

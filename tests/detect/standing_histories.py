@@ -11,7 +11,7 @@ import msgspec
 from detect.histories import rebalance_id, take
 from goldens import data_records
 from rebalance_contract import CommitActivity, GroupSnapshot, Member, Rebalance
-from rebalance_streaming.detect.departures import Departure
+from rebalance_streaming.detect.departures import POLL_TIMEOUT, Departure
 from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.fingerprints import fingerprint
 from rebalance_streaming.detect.history import GroupHistory
@@ -19,8 +19,19 @@ from rebalance_streaming.detect.progress import Rhythm
 from rebalance_streaming.replay import Replay, read_lines
 
 
-def departed(left_ms: int, who: Member, likely: str, *, rule: str, of: str | None = None, **changes: Any) -> Past:
-    """Make a departure of a class that a rule explained; what is not given is not known."""
+def departed(
+    left_ms: int,
+    who: Member,
+    likely: str = POLL_TIMEOUT,
+    *,
+    rule: str = "poll_overrun",
+    of: str | None = None,
+    **changes: Any,
+) -> Past:
+    """Make a departure of a class that a rule explained, in the rebalance `of` (null: that of `left_ms`).
+
+    What is not given is not known.
+    """
     described: dict[str, Any] = {
         **dict.fromkeys(each.name for each in fields(Departure)),
         "member": who,

@@ -13,13 +13,13 @@ from detect.histories import (
     history,
     look,
     member,
-    past,
     picture,
     probe,
     rebalance,
     rebalance_id,
     report,
 )
+from detect.standing_histories import departed
 from rebalance_contract import Member, Severity
 from rebalance_streaming.detect.departures import CLEAN, SESSION_EXPIRED
 from rebalance_streaming.detect.episode import Past
@@ -50,7 +50,7 @@ def loop_events(*, ends: bool = True, committed: int | None = 100) -> list[Event
 def lost(likely: str = "poll_timeout_leave") -> tuple[Past, ...]:
     times = {id(B1): 5}
     return tuple(
-        past(T0 + minute * MINUTE, who, likely, of=rebalance_id(T0 + times.get(id(who), minute) * MINUTE))
+        departed(T0 + minute * MINUTE, who, likely, of=rebalance_id(T0 + times.get(id(who), minute) * MINUTE))
         for minute, who in LOST
     )
 
@@ -139,7 +139,7 @@ def poisoned(*, committed_again: bool = False, ends: int = 80, others_move: bool
 
 
 def deaths(*who: Member, likely: str = SESSION_EXPIRED, rule: str = "member_crash") -> tuple[Past, ...]:
-    return tuple(past(T0 + minute * MINUTE, each, likely, rule=rule) for minute, each in enumerate(who, 1))
+    return tuple(departed(T0 + minute * MINUTE, each, likely, rule=rule) for minute, each in enumerate(who, 1))
 
 
 def test_a_record_that_kills_each_owner_is_named():

@@ -17,7 +17,6 @@ from detect.histories import (
     look,
     member,
     memory_of,
-    past,
     picture,
     probe,
     rebalance,
@@ -25,6 +24,7 @@ from detect.histories import (
     report,
     take,
 )
+from detect.standing_histories import departed
 from rebalance_contract import Severity
 from rebalance_streaming.detect.departures import CLEAN
 from rebalance_streaming.detect.history import GroupHistory
@@ -256,7 +256,7 @@ def losing(departures: Sequence[object], *, backlog: int = 5_000, now_ms: int = 
 
 def test_duplicates_above_a_thousandth_are_told_with_their_cause():
     """The count is remembered after the commits it came from are forgotten."""
-    here = losing([past(AT, A)])
+    here = losing([departed(AT, A)])
     (found,) = duplicate_processing(here)
     assert (found.rule, found.confidence, found.rebalance_ids) == (
         "duplicate_processing",
@@ -274,9 +274,9 @@ def test_duplicates_above_a_thousandth_are_told_with_their_cause():
 @pytest.mark.parametrize(
     "here",
     [
-        losing([past(AT, A, CLEAN)]),
-        losing([past(AT, A)], backlog=0),
-        losing([past(AT, A)], now_ms=AT + 3 * MINUTE),
+        losing([departed(AT, A, CLEAN)]),
+        losing([departed(AT, A)], backlog=0),
+        losing([departed(AT, A)], now_ms=AT + 3 * MINUTE),
         losing([]),
     ],
     ids=["left in order", "nothing waited", "too late to count", "nobody lost"],
@@ -288,7 +288,7 @@ def test_without_lost_work_there_are_no_duplicates(here):
 
 def test_few_duplicates_of_many_records_are_not_worth_a_word():
     """Below a thousandth of what came in meanwhile."""
-    here = losing([past(AT, A)])
+    here = losing([departed(AT, A)])
     strict = look(here.history, here.now_ms, past=here.past, thresholds=Thresholds(duplicates_share=0.2))
     assert list(duplicate_processing(strict)) == []
 

@@ -19,7 +19,6 @@ from detect.histories import (
     history,
     look,
     member,
-    past,
     picture,
     probe,
     rebalance,
@@ -27,6 +26,7 @@ from detect.histories import (
     report,
     take,
 )
+from detect.standing_histories import departed
 from rebalance_contract import Probe, Severity, TopicOffsets
 from rebalance_streaming.detect.answers import Clocks, hold
 from rebalance_streaming.detect.history import GroupHistory
@@ -515,7 +515,7 @@ def test_a_group_without_members_and_with_growing_lag_is_told():
     """After five minutes; the catalogue pages for it. Its last members and their departure are named."""
     known = abandoned()
     assert judge(empty_group_with_lag, known, 4 * MINUTE) == []
-    (found,) = judge(empty_group_with_lag, known, 6 * MINUTE, past=(past(T0, A, rule="member_crash"),))
+    (found,) = judge(empty_group_with_lag, known, 6 * MINUTE, past=(departed(T0, A, rule="member_crash"),))
     assert (found.rule, found.confidence, found.severity) == ("empty_group_with_lag", CERTAIN, None)
     assert "a (/host-a), b (/host-b)" in found.summary
     assert any(each.value.startswith("member_crash") for each in found.evidence)

@@ -19,6 +19,7 @@ from rebalance_contract import (
     gravity,
 )
 from rebalance_contract.api import OverviewRow, RebalanceRow
+from rebalance_contract.display import listed
 from rebalance_exporters.figures import TIGHT_MS, amount, plural, span
 from rebalance_exporters.rebalance_text import ABORTED, JUDGED_AFTER_MS, NO_CAUSE, name, tell_rebalance
 from rebalance_exporters.terminal import coordinator_log
@@ -190,9 +191,8 @@ def _tell_scope(facts: Facts) -> str | None:
         return f"{broker} serves no other group"
     if not restless:
         return f"only this group: {broker} serves {len(beside)} more, none rebalanced in the last 15 min"
-    more = f" and {len(restless) - _NAMED} more" if len(restless) > _NAMED else ""
-    named = ", ".join(restless[:_NAMED])
-    return f"{len(restless)} of {len(beside)} more groups of {broker} rebalanced in the last 15 min: {named}{more}"
+    named = listed(restless[:_NAMED], len(restless))
+    return f"{len(restless)} of {len(beside)} more groups of {broker} rebalanced in the last 15 min: {named}"
 
 
 def _tell_advice(facts: Facts, cause: Finding | None) -> Iterator[Passage]:

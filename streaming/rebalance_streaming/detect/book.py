@@ -14,11 +14,10 @@ from dataclasses import replace
 
 from rebalance_contract import Finding, FindingState, Severity, Subject, SubjectMember
 from rebalance_streaming.detect.catalogue import diagnosis, with_trait
-from rebalance_streaming.detect.verdict import Verdict
+from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict
 from rebalance_streaming.groups.identity import client_stem
 
 _KEPT_IDS = 200
-_KEPT_MEMBERS = 20
 #: Of these one finding per group is enough, whoever comes or goes.
 _ONE_PER_GROUP = frozenset({"benign", "undetermined"})
 #: Said of a rebalance, these are right or wrong; they do not pass.
@@ -172,7 +171,7 @@ def _latest_subject(several: Sequence[Verdict]) -> Subject:
         named.setdefault(_member_key(member), []).append(member)
     latest = several[-1].subject
     # All names, since they are the finding's key; of one that came back often the latest ids.
-    each_keeps = max(1, _KEPT_MEMBERS // max(1, len(named)))
+    each_keeps = max(1, MOST_MEMBERS // max(1, len(named)))
     kept = [m for same in named.values() for m in same[-each_keeps:]]
     return Subject(tuple(kept), latest.partitions, latest.hosts)
 

@@ -114,7 +114,7 @@ DIAGNOSES: Mapping[str, Diagnosis] = MappingProxyType(
 )
 
 #: Causes of single rebalances that any pattern of several explains better.
-PARTS = with_trait("deploy") | with_trait("orderly") | {"initial_group_formation"}
+PARTS = with_trait("deploy") | with_trait("orderly") | with_trait("formation")
 
 #: What a topic or a subscription called for, whatever else went on in the same rebalance.
 CALLED = with_trait("called")

@@ -264,6 +264,14 @@ def partition_names(partitions: Partitions | None) -> tuple[str, ...]:
     return tuple(f"{topic}-{p}" for topic, numbers in sorted((partitions or {}).items()) for p in numbers)
 
 
+def by_topic(of: Iterable[tuple[str, int]]) -> Partitions:
+    """Return partitions, told as (topic, number), by topic in the order in which they are told."""
+    found: Partitions = {}
+    for topic, number in of:
+        found.setdefault(topic, []).append(number)
+    return found
+
+
 def places(partitions: Partitions | None) -> set[tuple[str, int]]:
     """Return partitions as a set of (topic, number)."""
     return {(topic, p) for topic, numbers in (partitions or {}).items() for p in numbers}

@@ -10,6 +10,8 @@ from rebalance_contract import Advice, Alternative, Evidence, Member, Severity, 
 CERTAIN, STRONG, PLAUSIBLE, HINT = 0.97, 0.9, 0.75, 0.4
 #: From here on a confidence is a claim; below it a hint, which wakes nobody and takes over nothing.
 CLAIMED = 0.55
+#: Members that a subject of many names.
+MOST_MEMBERS = 20
 SCALE = {"certain": CERTAIN, "strong": STRONG, "plausible": PLAUSIBLE, "hint": HINT}
 
 

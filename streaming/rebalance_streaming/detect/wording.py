@@ -22,6 +22,7 @@ from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from rebalance_contract import Advice, Alternative, Evidence, Member, Severity, Subject
+from rebalance_contract.display import listed
 from rebalance_streaming.detect.evidence import weigh
 from rebalance_streaming.detect.verdict import SCALE, Verdict, name_of, seconds
 
@@ -35,14 +36,13 @@ _MAY_BE_EMPTY = (str, list, tuple)
 _PART = re.compile(r"\{([\w.]+)(?::([^{}]*))?\}|\[([^\[\]]*)\]")
 
 
-def _told(value: object) -> str:
+def plain(value: object) -> str:
     """Return a fact without a format: a member's name, a list of names, or what Python prints."""
     if isinstance(value, Member):
         return name_of(value)
     if isinstance(value, list | tuple):
         most = _MEMBERS_TOLD if isinstance(value[0], Member) else _NAMES_TOLD
-        more = f" and {len(value) - most} more" if len(value) > most else ""
-        return ", ".join(map(_told, value[:most])) + more
+        return listed([*map(plain, value[:most])], len(value))
     return str(value)
 
 
@@ -60,7 +60,7 @@ _FORMATS: Mapping[str, Callable[[Any], str]] = MappingProxyType({"time": seconds
 def _format_of(spec: str | None) -> Callable[[Any], str]:
     """Return what makes a fact text. A choice is made by `_Choice`."""
     if spec is None:
-        return _told
+        return plain
     return _FORMATS.get(spec) or (lambda value: format(value, spec))
 
 

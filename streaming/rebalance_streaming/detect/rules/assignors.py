@@ -15,13 +15,12 @@ from rebalance_streaming.detect.rules.standing import (
     STREAMS_ASSIGNOR,
     client_of,
     is_consumer_group,
-    names_of,
     size_of,
     standing_since,
     subject_among,
 )
 from rebalance_streaming.detect.verdict import PLAUSIBLE, STRONG, Verdict, subject_of
-from rebalance_streaming.detect.wording import say
+from rebalance_streaming.detect.wording import plain, say
 from rebalance_streaming.groups.identity import client_stem
 
 _EAGER = frozenset({"range", "roundrobin", "sticky"})
@@ -192,7 +191,7 @@ def shared_group_id(look: Look) -> Iterator[Verdict]:
         subject_among(look, [member for part in parts for member in part]),
         parts=len(parts),
         group=look.history.group,
-        told="; ".join(f"{names_of(part)} read {', '.join(sorted(_topics(part)))}" for part in parts[:3]),
+        told="; ".join(f"{plain(part)} read {', '.join(sorted(_topics(part)))}" for part in parts[:3]),
         topics=" | ".join(",".join(sorted(_topics(part))) for part in parts),
         sizes=" | ".join(str(len(part)) for part in parts),
         lasted=look.now_ms - since,

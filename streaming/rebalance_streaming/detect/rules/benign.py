@@ -15,7 +15,16 @@ from rebalance_streaming.detect.departures import CLEAN
 from rebalance_streaming.detect.episode import Episode, runs_of_own
 from rebalance_streaming.detect.look import DAY_MS, Condition, Look
 from rebalance_streaming.detect.rules.standing import CONNECT_PROTOCOL, STREAMS_ASSIGNOR
-from rebalance_streaming.detect.verdict import CERTAIN, PLAUSIBLE, STRONG, Verdict, one_down, seconds, subject_of
+from rebalance_streaming.detect.verdict import (
+    CERTAIN,
+    MOST_MEMBERS,
+    PLAUSIBLE,
+    STRONG,
+    Verdict,
+    one_down,
+    seconds,
+    subject_of,
+)
 from rebalance_streaming.detect.wording import say
 
 BenignRule = Callable[[Episode], Verdict | None]
@@ -23,8 +32,6 @@ BenignRule = Callable[[Episode], Verdict | None]
 _METADATA_AGE_MS = 310_000
 #: A rebalance without any change this soon after another belongs to it.
 _AFTERMATH_MS = 30_000
-#: Members that a finding of many names.
-_NAMED = 20
 #: probing.rebalance.interval.ms: its default, the least allowed, and how exactly it is kept.
 _PROBING_MS, _LEAST_PROBING_MS, _PROBING_SLACK = 600_000, 60_000, 0.05
 _PROBES_OF_ANOTHER_INTERVAL = 3
@@ -55,7 +62,7 @@ def initial_formation(episode: Episode) -> Verdict | None:
     rebalance = episode.rebalance
     if rebalance.reason != RebalanceReason.FIRST_JOIN and rebalance.members_before:
         return None
-    subject, count = subject_of(*rebalance.members_after[:_NAMED]), len(rebalance.members_after)
+    subject, count = subject_of(*rebalance.members_after[:MOST_MEMBERS]), len(rebalance.members_after)
     return say("initial_group_formation", rebalance.started_before_ms, subject, count=count)
 
 
@@ -156,7 +163,7 @@ def scale_out(episode: Episode) -> Verdict | None:
     return say(
         "scale_out",
         rebalance.started_before_ms,
-        subject_of(*newcomers[:_NAMED]),
+        subject_of(*newcomers[:MOST_MEMBERS]),
         confidence=STRONG if stayed else PLAUSIBLE,
         before=len(rebalance.members_before),
         after=len(rebalance.members_after),
@@ -173,7 +180,7 @@ def scale_in(episode: Episode) -> Verdict | None:
     return say(
         "scale_in",
         rebalance.started_before_ms,
-        subject_of(*(each.member for each in left[:_NAMED])),
+        subject_of(*(each.member for each in left[:MOST_MEMBERS])),
         confidence=STRONG if waited else PLAUSIBLE,
         evidence=evidence,
         told=bool(evidence),

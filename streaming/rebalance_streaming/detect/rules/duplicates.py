@@ -7,14 +7,14 @@ rebalance, because commits are forgotten within a minute; the counts are remembe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from rebalance_contract import EvidenceSource, Partitions, Rebalance
 from rebalance_contract.clients import CONSUMED_TOTAL
 from rebalance_streaming.detect.clients import ClientHistory
 from rebalance_streaming.detect.departures import FENCED, POLL_TIMEOUT, SESSION_EXPIRED
 from rebalance_streaming.detect.episode import Past
-from rebalance_streaming.detect.history import GroupHistory, places
+from rebalance_streaming.detect.history import GroupHistory, by_topic, places
 from rebalance_streaming.detect.liveness import PAUSED, STARVED
 from rebalance_streaming.detect.look import Look
 from rebalance_streaming.detect.memory import Duplicates, Memory
@@ -33,14 +33,11 @@ def estimate_duplicates(history: GroupHistory, rebalance: Rebalance, partitions:
     there: `application_offsets`, `totals`, `rate` (an estimate) or `rewinds` (a lower bound); null without any.
     """
     lost = places(partitions)
-    for name, count_them in _METHODS:
-        count = count_them(history, rebalance, lost) if lost else None
+    for name, method in _METHODS.items() if lost else ():
+        count = method.count and method.count(history, rebalance, lost)
         if count is not None:
             return count, name
     return None
-
-
-_Method = Callable[[GroupHistory, Rebalance, set[Place]], int | None]
 
 
 def _by_application_offsets(history: GroupHistory, rebalance: Rebalance, lost: set[Place]) -> int | None:
@@ -48,7 +45,7 @@ def _by_application_offsets(history: GroupHistory, rebalance: Rebalance, lost: s
     total = 0
     for place in lost:
         client = _former_owner(history, rebalance, place)
-        committed = history.progress.committed_before(place, _revoked_ms(rebalance))
+        committed = history.progress.committed_before(place, rebalance.started_before_ms)
         told = {} if client is None else client.lag.get(place, {})
         if committed is None or "app_offset" not in told:
             return None
@@ -70,16 +67,12 @@ def _former_owner(history: GroupHistory, rebalance: Rebalance, place: Place) -> 
     return None if holds_it is known else known
 
 
-def _revoked_ms(rebalance: Rebalance) -> int:
-    return rebalance.started_before_ms
-
-
 def _by_totals(history: GroupHistory, rebalance: Rebalance, lost: set[Place]) -> int | None:
     """Count records consumed less records produced, between a moment without lag before the rebalance and now."""
     members = {m.member_id: m for m in (*rebalance.members_before, *rebalance.members_after)}.values()
     found = [history.clients.of(m) for m in members]
     clients = {id(each): each for each in found if each is not None}.values()
-    spans = [_consumed_over(each, _revoked_ms(rebalance)) for each in clients]
+    spans = [_consumed_over(each, rebalance.started_before_ms) for each in clients]
     known = [each for each in spans if each is not None]
     if not known or len(known) < len(spans) or None in found:
         return None
@@ -114,7 +107,7 @@ def _produced(progress: Progress, earliest_ms: int, latest_ms: int) -> int | Non
 
 def _by_rate(history: GroupHistory, rebalance: Rebalance, lost: set[Place]) -> int | None:
     """Estimate how far each owner had gone on since its last commit, at its pace until then; at most to the end."""
-    revoked, total = _revoked_ms(rebalance), 0.0
+    revoked, total = rebalance.started_before_ms, 0.0
     for place in lost:
         steps = _advances(history.progress, place, revoked)
         last = history.progress.committed_before(place, revoked)
@@ -152,22 +145,27 @@ def _by_rewinds(history: GroupHistory, rebalance: Rebalance, lost: set[Place]) -
     return sum(back) if back else None
 
 
-_METHODS: tuple[tuple[str, _Method], ...] = (
-    ("application_offsets", _by_application_offsets),
-    ("totals", _by_totals),
-    ("rate", _by_rate),
-    ("rewinds", _by_rewinds),
-)
+@dataclass(frozen=True, slots=True)
+class _Method:
+    """A way to count: how sure it is and what it rests on. `at_least`: what was counted is the least there were.
 
-_LABELS = {
-    "application_offsets": CERTAIN,
-    "totals": STRONG,
-    "rate": PLAUSIBLE,
-    "rewinds": STRONG,
-    "refused": PLAUSIBLE,
+    `count` null: counted member by member, where no other way finds any.
+    """
+
+    count: Callable[[GroupHistory, Rebalance, set[Place]], int | None] | None
+    confidence: float
+    source: EvidenceSource
+    at_least: bool = False
+
+
+#: The best one whose sources are there first.
+_METHODS = {
+    "application_offsets": _Method(_by_application_offsets, CERTAIN, EvidenceSource.CLIENT_METRICS),
+    "totals": _Method(_by_totals, STRONG, EvidenceSource.CLIENT_METRICS),
+    "rate": _Method(_by_rate, PLAUSIBLE, EvidenceSource.PROBES),
+    "rewinds": _Method(_by_rewinds, STRONG, EvidenceSource.COMMITS, at_least=True),
+    "refused": _Method(None, PLAUSIBLE, EvidenceSource.COMMITS, at_least=True),
 }
-#: Of these, what was counted is the least there were.
-_AT_LEAST = frozenset({"rewinds", "refused"})
 _WITHOUT_COMMIT = (POLL_TIMEOUT, SESSION_EXPIRED, FENCED)
 
 
@@ -197,7 +195,7 @@ def recollect_duplicates(look: Look) -> Memory:
         rebalance = look.history.rebalances.get(rebalance_id)
         if rebalance is None or not look.is_within(rebalance.completed_at_ms or look.now_ms, _COUNTABLE_MS):
             continue
-        found = estimate_duplicates(look.history, rebalance, _by_topic(lost[rebalance_id]))
+        found = estimate_duplicates(look.history, rebalance, by_topic(sorted(lost[rebalance_id])))
         if (found is None or not found[0]) and refused[rebalance_id]:
             found = refused[rebalance_id], "refused"
         if found is not None:
@@ -220,13 +218,6 @@ def _refused(history: GroupHistory, past: Past) -> int:
     )
 
 
-def _by_topic(lost: set[Place]) -> Partitions:
-    found: Partitions = {}
-    for topic, partition in sorted(lost):
-        found.setdefault(topic, []).append(partition)
-    return found
-
-
 def _counted(look: Look, since_ms: int) -> dict[str, Duplicates]:
     """Return what was counted of the rebalances since a moment, where it was anything."""
     found = {}
@@ -238,30 +229,21 @@ def _counted(look: Look, since_ms: int) -> dict[str, Duplicates]:
 
 
 def _duplicates_verdict(look: Look, counts: dict[str, Duplicates], total: int, volume: int, since_ms: int) -> Verdict:
-    methods = sorted({each.method for each in counts.values()}, key=lambda each: (_LABELS[each], each))
+    methods = sorted({each.method for each in counts.values()}, key=lambda each: (_METHODS[each].confidence, each))
     ids = sorted(counts, key=lambda each: look.history.rebalances[each].started_before_ms)
     return say(
         "duplicate_processing",
         look.history.rebalances[ids[0]].started_before_ms,
-        confidence=_LABELS[methods[0]],
+        confidence=_METHODS[methods[0]].confidence,
         rebalance_ids=tuple(ids),
-        at_least=bool(_AT_LEAST & set(methods)),
+        at_least=any(_METHODS[each].at_least for each in methods),
         total=total,
         lasted=look.now_ms - since_ms,
         culprits=sorted({name_of(each.member) for each in look.past if each.rebalance_id in counts}),
-        source=_SOURCES[methods[0]],
+        source=_METHODS[methods[0]].source,
         share=f"{total / volume:.1%} of {volume} records" if volume else "no new records meanwhile",
         methods=", ".join(methods),
         rebalances=len(counts),
         causes=", ".join(sorted({cause for each in counts if (cause := look.causes.get(each)) is not None})) or "-",
         positions=methods[0] == "application_offsets",
     )
-
-
-_SOURCES = {
-    "application_offsets": EvidenceSource.CLIENT_METRICS,
-    "totals": EvidenceSource.CLIENT_METRICS,
-    "rate": EvidenceSource.PROBES,
-    "rewinds": EvidenceSource.COMMITS,
-    "refused": EvidenceSource.COMMITS,
-}

@@ -19,7 +19,7 @@ from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.fingerprints import fingerprint
 from rebalance_streaming.detect.history import partition_names, places
 from rebalance_streaming.detect.look import Condition, Look
-from rebalance_streaming.detect.rules.standing import client_of, is_harmed, size_of
+from rebalance_streaming.detect.rules.standing import client_of, is_harmed, size_of, widths
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 
@@ -192,10 +192,7 @@ def _is_one_pass(rebalances: Sequence[Rebalance], epochs: Sequence[Generation]) 
     if any(each.reason not in _MEMBER_REASONS or each.fenced for each in epochs):
         return False
     members = {m.member_id: m for each in rebalances for m in (*each.members_before, *each.members_after)}
-    width: Counter[tuple[str, str]] = Counter()
-    for each in rebalances:
-        for several in (each.members_before, each.members_after):
-            width |= Counter(slot_of(member) for member in several)
+    width = widths(rebalances)
     for side in ("joined", "left"):
         names = [name for each in epochs for name in getattr(each, side)]
         counts = Counter(slot_of(members[name]) if name in members else (name, "") for name in names)

@@ -19,7 +19,8 @@ from rebalance_streaming.detect.departures import CLEAN, SESSION_EXPIRED, UNKNOW
 from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.liveness import GONE, RESTARTED
 from rebalance_streaming.detect.look import Condition, Look
-from rebalance_streaming.detect.verdict import CLAIMED, HINT, PLAUSIBLE, STRONG, Verdict, subject_of
+from rebalance_streaming.detect.rules.standing import widths
+from rebalance_streaming.detect.verdict import CLAIMED, HINT, MOST_MEMBERS, PLAUSIBLE, STRONG, Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 
 Slot = tuple[str, str]
@@ -27,8 +28,8 @@ Slot = tuple[str, str]
 #: Causes that a deploy may show besides orderly leaving: instances that are killed instead of stopped.
 _DEPLOY_RULES = with_trait("deploy")
 _BENIGN = of_family("benign")
-#: Explanations that leave open why a member comes and goes.
-_UNEXPLAINED = (UNDETERMINED, "member_crash", "scale_in", "rolling_deploy")
+_UNEXPLAINED = with_trait("leaves_open")
+_FORMATION = with_trait("formation")
 #: Groups larger than this gain by static membership.
 _MANY = 3
 #: A supervisor's pause between restarts grows at least by this factor.
@@ -167,19 +168,19 @@ def _deploy(look: Look, left: list[Past]) -> Verdict | None:
         each
         for each in look.history.since_ms(first_ms - window // 10)
         if each.started_before_ms <= last_ms + look.thresholds.deploy_per_member_ms
-        and look.causes.get(each.rebalance_id) != "initial_group_formation"
+        and look.causes.get(each.rebalance_id) not in _FORMATION
         and (each.completed_at_ms or each.started_before_ms) >= first_ms - 1_000
     ]
     came = [m for each in rebalances for m in (*each.members_after, *each.passing) if _arrived(each, m)]
     size = len(rebalances[0].members_before) if rebalances else 0
     killed = sum(each.departure.likely == SESSION_EXPIRED for each in left)
     # What most of them suffer from is worth more than that all of them do.
-    if size == 0 or killed * 2 > len(left) or not _replaced_once(left, came, _width(rebalances)):
+    if size == 0 or killed * 2 > len(left) or not _replaced_once(left, came, widths(rebalances)):
         return None
     return say(
         "rolling_deploy.deploy",
         first_ms,
-        subject_of(*(each.member for each in left[:20])),
+        subject_of(*(each.member for each in left[:MOST_MEMBERS])),
         confidence=_deploy_confidence(left, size),
         rebalance_ids=tuple(each.rebalance_id for each in rebalances),
         left=len(left),
@@ -209,16 +210,6 @@ def _replaced_once(left: list[Past], came: list[Member], width: dict[Slot, int])
 
 def _arrived(rebalance: Rebalance, member: Member) -> bool:
     return any(member.member_id in generation.joined for generation in rebalance.generations)
-
-
-def _width(rebalances: list[Rebalance]) -> dict[Slot, int]:
-    """Return how many members one slot held at a time: clients that share a name and a host cannot be told apart."""
-    width: dict[Slot, int] = {}
-    for each in rebalances:
-        for members in (each.members_before, each.members_after):
-            for slot, count in Counter(slot_of(member) for member in members).items():
-                width[slot] = max(count, width.get(slot, 0))
-    return width
 
 
 def _same_clients(left: list[Past], came: list[Member]) -> bool:
@@ -278,7 +269,7 @@ def _is_one_pass(look: Look, rebalances: list[Rebalance]) -> bool:
     """Whether nobody went twice, while somebody did: what a deploy is like before all have been replaced."""
     ids = {each.rebalance_id for each in rebalances}
     gone = Counter(slot_of(each.member) for each in look.past if each.rebalance_id in ids)
-    width = _width(rebalances)
+    width = widths(rebalances)
     return bool(gone) and all(count <= max(1, width.get(slot, 1)) for slot, count in gone.items())
 
 
@@ -328,7 +319,7 @@ def _rebalances_of(look: Look, slot: Slot, lives: list[Life]) -> tuple[str, ...]
         changed = {name for generation in each.generations for name in (*generation.joined, *generation.left)}
         known = {m.member_id: m for m in (*each.members_before, *each.members_after, *each.passing)}
         touches = any(name in known and slot_of(known[name]) == slot for name in changed)
-        if touches and (each.members_before or look.causes.get(each.rebalance_id) != "initial_group_formation"):
+        if touches and (each.members_before or look.causes.get(each.rebalance_id) not in _FORMATION):
             found.append(each.rebalance_id)
     return tuple(found)
 

@@ -19,6 +19,7 @@ from rebalance_contract.clients import COMMIT_RATE, COMMIT_TOTAL, CONSUMED_RATE,
 from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.clients import ClientHistory, Sight
 from rebalance_streaming.detect.fingerprints import fingerprint
+from rebalance_streaming.detect.history import by_topic, places
 from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.progress import Flow, Position
@@ -109,7 +110,7 @@ def _patience(look: Look, member: Member) -> int | None:
     progress = look.history.progress
     gap = progress.rhythm(member.partitions or {}, look.now_ms).gap_ms
     if gap is None:
-        gap = progress.rhythm(_assigned(look.members), look.now_ms).gap_ms
+        gap = progress.rhythm(_assigned(look), look.now_ms).gap_ms
     if gap is None:
         return None
     poll = member.rebalance_timeout_ms or 0
@@ -117,12 +118,8 @@ def _patience(look: Look, member: Member) -> int | None:
     return max(look.thresholds.stalled_ms, 3 * gap, enforced)
 
 
-def _assigned(members: Sequence[Member]) -> Partitions:
-    found: Partitions = {}
-    for member in members:
-        for topic, numbers in (member.partitions or {}).items():
-            found.setdefault(topic, []).extend(numbers)
-    return found
+def _assigned(look: Look) -> Partitions:
+    return by_topic(place for member in look.members for place in places(member.partitions))
 
 
 def _waits_for(look: Look, position: Position, wait_ms: int) -> bool:
@@ -196,7 +193,7 @@ def _stopped_checkpoints(look: Look) -> Iterator[Verdict]:
     if last is None or look.history.ownership or not look.lasted(last, look.thresholds.stalled_ms):
         return
     lagging = list(progress.lagging())
-    rhythm = progress.rhythm(_places(lagging), look.now_ms)
+    rhythm = progress.rhythm(by_topic((each.topic, each.partition) for each in lagging), look.now_ms)
     if rhythm.gap_ms is None or rhythm.commits < _REGULAR or not look.lasted(last, 3 * rhythm.gap_ms):
         return
     wait = max(look.thresholds.stalled_ms, 3 * rhythm.gap_ms)
@@ -210,13 +207,6 @@ def _stopped_checkpoints(look: Look) -> Iterator[Verdict]:
             lag=sum(each.lag or 0 for each in stuck),
             partitions=len(stuck),
         )
-
-
-def _places(positions: Sequence[Position]) -> Partitions:
-    found: Partitions = {}
-    for each in positions:
-        found.setdefault(each.topic, []).append(each.partition)
-    return found
 
 
 # --- Advancing, but too slowly ---

@@ -5,6 +5,7 @@ Receives a `Look`; answers from the history alone. Holds no threshold and says n
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from rebalance_contract import Advice, Generation, GroupType, Member, Partitions, Rebalance, Subject
@@ -16,10 +17,9 @@ from rebalance_streaming.detect.fingerprints import Fingerprint
 from rebalance_streaming.detect.history import places
 from rebalance_streaming.detect.look import Look
 from rebalance_streaming.detect.progress import Position
-from rebalance_streaming.detect.verdict import name_of, subject_of
+from rebalance_streaming.detect.verdict import subject_of
 
 CONSUMER_PROTOCOL, CONNECT_PROTOCOL, STREAMS_ASSIGNOR = "consumer", "connect", "stream"
-_NAMED = 3
 
 
 def client_of(look: Look, member: Member) -> ClientHistory | None:
@@ -71,10 +71,13 @@ def subject_among(look: Look, culprits: Sequence[Member]) -> Subject:
     return Subject() if len(culprits) == len(look.members) else subject_of(*culprits)
 
 
-def names_of(members: Sequence[Member]) -> str:
-    """Return members for people, the first few by name."""
-    named = ", ".join(name_of(member) for member in members[:_NAMED])
-    return named if len(members) <= _NAMED else f"{named} and {len(members) - _NAMED} more"
+def widths(rebalances: Iterable[Rebalance]) -> Counter[tuple[str, str]]:
+    """Return how many members one slot held at a time: clients that share a name and a host cannot be told apart."""
+    width: Counter[tuple[str, str]] = Counter()
+    for each in rebalances:
+        for members in (each.members_before, each.members_after):
+            width |= Counter(map(slot_of, members))
+    return width
 
 
 def size_of(partitions: Partitions | None) -> int:

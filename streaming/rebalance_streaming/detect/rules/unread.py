@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from rebalance_contract import GroupState, GroupType, Partitions, Severity, Subject
+from rebalance_streaming.detect.history import by_topic
 from rebalance_streaming.detect.look import Look
 from rebalance_streaming.detect.progress import Position
 from rebalance_streaming.detect.verdict import Verdict, name_of, seconds
@@ -149,9 +150,7 @@ def commit_only_group(look: Look) -> Iterator[Verdict]:
     progress = look.history.progress
     if not look.history.is_simple() or look.history.ownership or progress.first_commit_ms is None or look.is_young:
         return
-    partitions: Partitions = {}
-    for each in progress.positions():
-        partitions.setdefault(each.topic, []).append(each.partition)
+    partitions = by_topic((each.topic, each.partition) for each in progress.positions())
     if partitions:
         gap_ms = progress.rhythm(partitions, look.now_ms).gap_ms
         every = f"every {seconds(gap_ms)}" if gap_ms else "now and then"

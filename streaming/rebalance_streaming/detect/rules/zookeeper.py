@@ -41,7 +41,7 @@ class _Conflict:
 
 def zk_partition_owner_conflict(look: Look) -> Iterator[Verdict]:
     """An owner does not let go of partitions that are another's by now (Parsely/pykafka#701, #619, #606)."""
-    looks = _looks(look)
+    looks = list(look.history.ownership)
     if not looks or _is_stale(look, looks):
         return
     found: dict[tuple[str, ...], list[_Conflict]] = {}
@@ -49,12 +49,6 @@ def zk_partition_owner_conflict(look: Look) -> Iterator[Verdict]:
         found.setdefault(tuple(sorted(conflict.holders)), []).append(conflict)
     for conflicts in found.values():
         yield _conflict_verdict(look, looks[-1], conflicts)
-
-
-def _looks(look: Look) -> list[Ownership]:
-    """Return what was seen, oldest first, each moment once."""
-    seen = {each.at_ms: each for each in look.history.ownership}
-    return [seen[at_ms] for at_ms in sorted(seen)]
 
 
 def _is_stale(look: Look, looks: list[Ownership]) -> bool:
@@ -222,7 +216,7 @@ def _host(member_id: str) -> str:
 
 def zk_orphan_partition(look: Look) -> Iterator[Verdict]:
     """Members are there, and yet nobody owns a partition (pykafka#565; wvanbergen/kafka#102)."""
-    looks = _looks(look)
+    looks = list(look.history.ownership)
     if not looks or _is_stale(look, looks) or not looks[-1].members:
         return
     wait = max(look.thresholds.zk_orphan_ms, look.thresholds.zk_idle_ms)
@@ -275,7 +269,7 @@ def zk_session_flap(look: Look) -> Iterator[Verdict]:
     window = look.thresholds.zk_flap_window_ms
     sessions: dict[str, dict[int, int]] = {}
     latest: dict[str, ProbedMember] = {}
-    for seen in _looks(look):
+    for seen in look.history.ownership:
         for member in seen.members if look.is_within(seen.at_ms, window) else ():
             if member.session_created_ms is not None:
                 sessions.setdefault(member.member_id, {}).setdefault(member.session_created_ms, seen.at_ms)
