@@ -109,7 +109,7 @@ class Answers:
         if quarantine.is_aside(condition.name, group, look.now_ms):
             return _SILENCE
         try:
-            found = tuple(condition.rule(look))
+            found = tuple(condition(look))
             return hold(found, self._clocks.get(place, {}), look) if found else _SILENCE
         except Exception as error:
             quarantine.put_aside(condition.name, group, look.now_ms, error)

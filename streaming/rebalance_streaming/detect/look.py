@@ -127,10 +127,14 @@ ConditionRule = Callable[[Look], Iterable[Verdict]]
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A rule, and at what it looks beside the group's members and rebalances: a sum of `inputs`."""
+    """A rule, and at what it looks beside the group's members and rebalances: a sum of `inputs`.
+
+    `grown`: it is asked of groups only that are not young any more, and says nothing of others.
+    """
 
     rule: ConditionRule
     looks_at: int = GROUP
+    grown: bool = False
 
     @property
     def name(self) -> str:
@@ -139,7 +143,7 @@ class Condition:
 
     def __call__(self, look: Look) -> Iterable[Verdict]:
         """Ask the rule."""
-        return self.rule(look)
+        return () if self.grown and look.is_young else self.rule(look)
 
 
 @dataclass(frozen=True, slots=True)

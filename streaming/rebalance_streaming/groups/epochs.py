@@ -40,11 +40,10 @@ _STREAMS_MEMBER_STATES = {1: MemberState.STABLE, 2: MemberState.UNREVOKED, 3: Me
 class _Kind:
     type: GroupType
     member_states: Mapping[int, MemberState]
-    has_member_progress: bool = True
 
 
 CONSUMER = _Kind(GroupType.CONSUMER, _MEMBER_STATES)
-SHARE = _Kind(GroupType.SHARE, _MEMBER_STATES, has_member_progress=False)
+SHARE = _Kind(GroupType.SHARE, _MEMBER_STATES)
 STREAMS = _Kind(GroupType.STREAMS, _STREAMS_MEMBER_STATES)
 
 Handler = Callable[[FoldState, GroupRecord, _Kind], None]

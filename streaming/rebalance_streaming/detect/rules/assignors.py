@@ -35,7 +35,7 @@ _NUMBER = re.compile(r"[-_.]?\d+")
 def eager_assignor(look: Look) -> Iterator[Verdict]:
     """Every rebalance stops all members, also those whose partitions stay where they are (KIP-429)."""
     picture = look.history.picture
-    if look.is_young or picture is None or picture.type != GroupType.CLASSIC or picture.protocol not in _EAGER:
+    if picture is None or picture.type != GroupType.CLASSIC or picture.protocol not in _EAGER:
         return
     recent = [each for each in look.recent(DAY_MS) if each.members_before and each.members_after]
     kept = sum(each.moves.kept for each in recent if each.moves is not None)
@@ -66,8 +66,6 @@ def eager_assignor(look: Look) -> Iterator[Verdict]:
 
 def assignor_migration_error(look: Look) -> Iterator[Verdict]:
     """The group goes back and forth between assignors: members offer lists that do not fit (librdkafka#3589, #4368)."""
-    if look.is_young:
-        return
     window_ms = look.thresholds.deploy_window_ms
     changes = [(at, name) for at, name in look.history.protocols if look.is_within(at, window_ms)]
     before = [(at, name) for at, name in look.history.protocols if at < look.now_ms - window_ms][-1:]
@@ -92,7 +90,7 @@ def assignor_migration_error(look: Look) -> Iterator[Verdict]:
 
 def idle_members(look: Look) -> Iterator[Verdict]:
     """Members without a partition, because there are more of them than partitions; each still costs rebalances."""
-    if look.is_young or not is_consumer_group(look) or not look.members:
+    if not is_consumer_group(look) or not look.members:
         return
     idle = [
         each for each in look.members if each.topics and each.partitions is not None and not size_of(each.partitions)
@@ -140,7 +138,7 @@ def _idle_since(look: Look, member: Member) -> int | None:
 def assignment_imbalance(look: Look) -> Iterator[Verdict]:
     """Members with equal subscriptions have unequal shares: range over many topics, or a flaw of the assignor."""
     picture = look.history.picture
-    if look.is_young or not look.is_settled or not is_consumer_group(look) or picture is None:
+    if not look.is_settled or not is_consumer_group(look) or picture is None:
         return
     if picture.protocol == STREAMS_ASSIGNOR or not _is_uneven(look.members):
         return
@@ -179,7 +177,7 @@ def _is_uneven(members: tuple[Member, ...]) -> bool:
 
 def shared_group_id(look: Look) -> Iterator[Verdict]:
     """Different applications use one group id: a deploy of one stops the other (spring-projects/spring-kafka#3784)."""
-    if look.is_young or not is_consumer_group(look):
+    if not is_consumer_group(look):
         return
     since = standing_since(look, lambda members: len(_strangers(members)) > 1)
     if since is None or not look.lasted(since, look.thresholds.shared_ms):
@@ -227,9 +225,9 @@ def _disjoint(sets: Sequence[set[str]]) -> bool:
 
 CONDITIONS: tuple[Condition, ...] = (
     # Which libraries there are changes its advice only, and not from report to report.
-    Condition(eager_assignor),
-    Condition(assignor_migration_error),
-    Condition(idle_members),
-    Condition(assignment_imbalance),
-    Condition(shared_group_id),
+    Condition(eager_assignor, grown=True),
+    Condition(assignor_migration_error, grown=True),
+    Condition(idle_members, grown=True),
+    Condition(assignment_imbalance, grown=True),
+    Condition(shared_group_id, grown=True),
 )

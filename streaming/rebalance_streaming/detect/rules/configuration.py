@@ -63,8 +63,6 @@ _LOWEST_DELAY_MS, _HIGHEST_DELAY_MS = 3_000, 60_000
 # --- Session and heartbeats ---
 def session_heartbeat_ratio(look: Look) -> Iterator[Verdict]:
     """Fewer than three heartbeats fit into the session: one that is lost may cost the membership (KIP-62; story C)."""
-    if look.is_young:
-        return
     wrong = [(member, *found) for member in look.members if (found := _heartbeat_of(look, member)) is not None]
     if not wrong:
         return
@@ -116,8 +114,6 @@ def _interval_by_rate(client: ClientHistory) -> float | None:
 
 def session_timeout_too_short(look: Look) -> Iterator[Verdict]:
     """Members are lost that were only slow for a moment: the session is shorter than usual pauses (KIP-735)."""
-    if look.is_young:
-        return
     evicted, limit = _evicted_for_a_moment(look), look.thresholds.session_timeout_ms
     short = [each for each in look.members if each.session_timeout_ms is not None and each.session_timeout_ms < limit]
     if len(evicted) >= _EVICTIONS and not (short and _may_starve(evicted)):
@@ -195,8 +191,6 @@ def _longer_session(look: Look, member: Member) -> Advice:
 # --- Rebalance time-out ---
 def rebalance_timeout_excessive(look: Look) -> Iterator[Verdict]:
     """One member that stalls freezes the group for the largest rebalance time-out (fasten-project/fasten#183)."""
-    if look.is_young:
-        return
     timeouts = [(each.rebalance_timeout_ms or 0, each) for each in look.members]
     limit = look.thresholds.rebalance_timeout_ms
     wrong = [(timeout, each) for timeout, each in timeouts if timeout > limit]
@@ -225,8 +219,6 @@ def rebalance_timeout_excessive(look: Look) -> Iterator[Verdict]:
 
 def initial_delay_too_short(look: Look) -> Iterator[Verdict]:
     """A forming group rebalanced for every member that came (group.initial.rebalance.delay.ms, KIP-134)."""
-    if look.is_young:
-        return
     window = look.thresholds.formation_window_ms
     recent = look.recent(window + look.thresholds.resolve_after_ms)
     firsts = [
@@ -274,7 +266,7 @@ def _formed_in_steps(forming: list[Rebalance], times: list[int]) -> Verdict:
 
 def join_rejected(look: Look) -> Iterator[Verdict]:
     """A client tries to join and never becomes a member: the broker refuses it (KIP-62, KIP-345, KIP-389)."""
-    if look.is_young or not _lets_members_in(look):
+    if not _lets_members_in(look):
         return
     matched = {id(client): member for member in look.members if (client := client_of(look, member)) is not None}
     nameless = {each.client_id for each in look.members} - {each.client_id for each in matched.values()}
@@ -333,11 +325,11 @@ def _rejected(look: Look, client: ClientHistory) -> Verdict:
 
 
 CONDITIONS: tuple[Condition, ...] = (
-    Condition(session_heartbeat_ratio, inputs.CLIENTS),
-    Condition(session_timeout_too_short, inputs.CLIENTS),
-    Condition(rebalance_timeout_excessive, inputs.CLIENTS),
-    Condition(initial_delay_too_short),
-    Condition(join_rejected, inputs.CLIENTS | inputs.STATES | inputs.COMMITS | inputs.ENDS),
+    Condition(session_heartbeat_ratio, inputs.CLIENTS, grown=True),
+    Condition(session_timeout_too_short, inputs.CLIENTS, grown=True),
+    Condition(rebalance_timeout_excessive, inputs.CLIENTS, grown=True),
+    Condition(initial_delay_too_short, grown=True),
+    Condition(join_rejected, inputs.CLIENTS | inputs.STATES | inputs.COMMITS | inputs.ENDS, grown=True),
     *polling.CONDITIONS,
     *assignors.CONDITIONS,
 )

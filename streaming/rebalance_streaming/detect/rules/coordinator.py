@@ -185,7 +185,7 @@ def find_failover(
 # --- Slow ---
 def coordinator_overload(look: Look) -> Iterator[Verdict]:
     """Several clients at once wait long for the answer to a heartbeat: the coordinator is slow."""
-    if look.is_young or _just_moved(look):
+    if _just_moved(look):
         return
     if not any(_is_slow(look, each) for each in look.history.clients):
         return
@@ -238,8 +238,6 @@ def _overloaded(look: Look, slow: list[tuple[ClientHistory, float]], told: int) 
 # --- Unable to store ---
 def offsets_topic_unhealthy(look: Look) -> Iterator[Verdict]:
     """The group's offsets partition cannot store assignments (F11c, confluentinc/librdkafka#2722)."""
-    if look.is_young:
-        return
     hopping = _hopping(look)
     recent = [] if hopping else look.recent(look.thresholds.resolve_after_ms)
     lost = [each for each in recent if each.type == GroupType.CLASSIC and _lost_rounds(each)]
@@ -334,6 +332,6 @@ CONDITIONS: tuple[Condition, ...] = (
     *leader.CONDITIONS,
     Condition(coordinator_stuck_rebalance, inputs.STATES),
     Condition(coordinator_failover, inputs.STATES),
-    Condition(coordinator_overload, inputs.CLIENTS | inputs.STATES),
-    Condition(offsets_topic_unhealthy, inputs.STATES | inputs.COMMITS),
+    Condition(coordinator_overload, inputs.CLIENTS | inputs.STATES, grown=True),
+    Condition(offsets_topic_unhealthy, inputs.STATES | inputs.COMMITS, grown=True),
 )

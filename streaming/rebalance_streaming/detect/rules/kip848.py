@@ -167,7 +167,7 @@ def _unassigned_since(look: Look) -> int | None:
 
 def epoch_churn(look: Look) -> Iterator[Verdict]:
     """The group gets new epochs all the time, each moving partitions (KIP-848); says what they are made of."""
-    if look.is_young or not _is_new(look):
+    if not _is_new(look):
         return
     window = look.thresholds.churn_window_ms
     # A rebalance that goes on may have begun before the window.
@@ -237,5 +237,5 @@ def _churning(look: Look, rebalances: Sequence[Rebalance], epochs: Sequence[Gene
 CONDITIONS: tuple[Condition, ...] = (
     Condition(reconciliation_stuck, inputs.COMMITS | inputs.ENDS | inputs.CLIENTS),
     Condition(assigning_stuck),
-    Condition(epoch_churn),
+    Condition(epoch_churn, grown=True),
 )

@@ -143,8 +143,6 @@ def _rejoins(look: Look, leader: str, looping: list[_Rejoin]) -> Verdict:
 
 def assignor_slow_or_failing(look: Look) -> Iterator[Verdict]:
     """The leader takes long to compute the assignment, or its rounds come to nothing (confluentinc/librdkafka#4800)."""
-    if look.is_young:
-        return
     day = [each for each in look.recent(DAY_MS) if each.type == GroupType.CLASSIC and each.members_after]
     slow = [(ms, each) for each in day if (ms := _longest_sync_ms(each)) > look.thresholds.sync_warn_ms]
     recent = [(ms, each) for ms, each in slow if look.is_within(_ended_ms(each), look.thresholds.resolve_after_ms)]
@@ -273,6 +271,6 @@ def _versions_known(look: Look) -> bool:
 
 CONDITIONS: tuple[Condition, ...] = (
     Condition(leader_rejoin_loop),
-    Condition(assignor_slow_or_failing, inputs.CLIENTS),
+    Condition(assignor_slow_or_failing, inputs.CLIENTS, grown=True),
     Condition(cooperative_livelock, inputs.COMMITS | inputs.ENDS | inputs.CLIENTS),
 )

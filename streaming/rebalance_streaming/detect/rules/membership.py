@@ -37,7 +37,7 @@ _SILENT_MS, _SLOW_JOIN_MS = 60_000, 5_000
 
 def static_membership_missing(look: Look) -> Iterator[Verdict]:
     """Deploys cost many rebalances that static membership would spare: every instance comes back at once (KIP-345)."""
-    if look.is_young or not look.members or any(each.group_instance_id for each in look.members):
+    if not look.members or any(each.group_instance_id for each in look.members):
         return
     restarts = [each for each in look.recent(_WEEK_MS) if _is_restart(look, each)]
     if len(restarts) <= look.thresholds.static_restarts_per_week:
@@ -74,8 +74,6 @@ def _absence(look: Look, past: Past) -> int | None:
 
 def autoscaler_flapping(look: Look) -> Iterator[Verdict]:
     """The number of members goes up and down without end: a scaler answers its own rebalances (kedacore/keda#1556)."""
-    if look.is_young:
-        return
     window = look.thresholds.autoscaler_window_ms
     moves = [each for each in look.recent(window) if look.causes.get(each.rebalance_id) != "rolling_deploy"]
     turns = _turns(look, moves)
@@ -133,7 +131,7 @@ def _flapping(look: Look, moves: list[Rebalance], turns: list[int], left: list[P
 def phantom_members(look: Look) -> Iterator[Verdict]:
     """An old client gave up waiting for its join and joined again; its first id still owns partitions (KAFKA-7610)."""
     since = look.stable_since_ms()
-    if look.is_young or not look.is_settled or since is None or not look.lasted(since, _SILENT_MS):
+    if not look.is_settled or since is None or not look.lasted(since, _SILENT_MS):
         return
     by_client: dict[tuple[str, str], list[Member]] = {}
     for member in look.members:
@@ -184,8 +182,8 @@ def _phantoms(look: Look, twins: list[Member], silent: list[Member], since: int)
 
 
 CONDITIONS: tuple[Condition, ...] = (
-    Condition(static_membership_missing),
-    Condition(autoscaler_flapping),
-    Condition(phantom_members, inputs.COMMITS | inputs.ENDS | inputs.CLIENTS),
+    Condition(static_membership_missing, grown=True),
+    Condition(autoscaler_flapping, grown=True),
+    Condition(phantom_members, inputs.COMMITS | inputs.ENDS | inputs.CLIENTS, grown=True),
     *static_members.CONDITIONS,
 )

@@ -140,7 +140,7 @@ class _Gap:
 
 def poll_overrun_risk(look: Look) -> Iterator[Verdict]:
     """A batch took more than half of max.poll.interval; the next may take all of it (KIP-62; story C at its start)."""
-    if look.is_young or not is_consumer_group(look):
+    if not is_consumer_group(look):
         return
     reporting = bool(look.history.clients.known)
     for member in look.members:
@@ -257,4 +257,6 @@ def _shorter_batches(member: Member, client: ClientHistory | None, limit: int, b
     return *shorter_batches(limit, batch_ms, told), advise("worker_pool")
 
 
-CONDITIONS: tuple[Condition, ...] = (Condition(poll_overrun_risk, inputs.COMMITS | inputs.ENDS | inputs.CLIENTS),)
+CONDITIONS: tuple[Condition, ...] = (
+    Condition(poll_overrun_risk, inputs.COMMITS | inputs.ENDS | inputs.CLIENTS, grown=True),
+)

@@ -49,7 +49,7 @@ _REPORTED_MS = 120_000
 # --- Standing still ---
 def stalled_consumer(look: Look) -> Iterator[Verdict]:
     """A member is there and takes part, but commits nothing while records wait (IBM/sarama#2855; Cloudflare)."""
-    if look.is_young or look.history.progress.ends_since() is None:
+    if look.history.progress.ends_since() is None:
         return
     if look.history.is_simple():
         yield from _stopped_checkpoints(look)
@@ -245,7 +245,7 @@ def _flow(look: Look) -> Flow | None:
 
 def partition_skew(look: Look) -> Iterator[Verdict]:
     """One partition gets most of the records: members added do not help."""
-    if not look.is_settled or look.is_young or look.history.progress.ends_since() is None:
+    if not look.is_settled or look.history.progress.ends_since() is None:
         return
     lags = dict(look.history.progress.lags())
     total = sum(int(each[each > 0].sum()) for each in lags.values())
@@ -375,12 +375,12 @@ def _failing_verdict(look: Look, member: Member, rebalance: Rebalance, *, tried:
 
 
 CONDITIONS: tuple[Condition, ...] = (
-    Condition(stalled_consumer, inputs.COMMITS | inputs.ENDS | inputs.CLIENTS),
+    Condition(stalled_consumer, inputs.COMMITS | inputs.ENDS | inputs.CLIENTS, grown=True),
     Condition(slow_consumer_group, inputs.COMMITS | inputs.ENDS),
     Condition(orphan_partition, inputs.COMMITS | inputs.ENDS),
-    Condition(partition_skew, inputs.COMMITS | inputs.ENDS),
-    Condition(empty_group_with_lag, inputs.COMMITS | inputs.ENDS),
-    Condition(commit_only_group, inputs.COMMITS),
+    Condition(partition_skew, inputs.COMMITS | inputs.ENDS, grown=True),
+    Condition(empty_group_with_lag, inputs.COMMITS | inputs.ENDS, grown=True),
+    Condition(commit_only_group, inputs.COMMITS, grown=True),
     Condition(zombie_member, inputs.CLIENTS),
     Condition(commit_failures_after_rebalance, inputs.COMMITS | inputs.CLIENTS),
 )

@@ -95,8 +95,6 @@ def _too_short(look: Look, instance: str, longest: int, several: list[Past]) -> 
 # --- Gone for good ---
 def static_member_ghost(look: Look) -> Iterator[Verdict]:
     """A static instance is gone for good; nobody reads its partitions until its session ends (KIP-345)."""
-    if look.is_young:
-        return
     yield from (verdict for each in look.members if (verdict := _gone_unseen(look, each)) is not None)
     horizon = look.thresholds.stay_ms + look.thresholds.resolve_after_ms
     for past in recent_past(look, horizon):
@@ -167,8 +165,6 @@ def _gone_for_good(past: Past) -> Verdict:
 # --- Alive, but not polling ---
 def static_stalled_member(look: Look) -> Iterator[Verdict]:
     """A static member that stops polling keeps its partitions until max.poll.interval plus its session (KIP-345)."""
-    if look.is_young:
-        return
     static = [member for member in look.members if member.group_instance_id is not None]
     barrier = _barrier_that_ran_out(look) if static else None
     for member in static:
@@ -378,8 +374,6 @@ def static_member_restart(look: Look) -> Iterator[Verdict]:
 
 def random_instance_ids(look: Look) -> Iterator[Verdict]:
     """Every start has a new group.instance.id, and each leaves a ghost behind (variant of `static_member_ghost`)."""
-    if look.is_young:
-        return
     recent = look.recent(DAY_MS)
     seen = {m.group_instance_id for each in recent for m in (*each.members_before, *each.members_after)} - {None}
     most = max((len(each.members_after) for each in recent), default=0)
@@ -391,8 +385,8 @@ def random_instance_ids(look: Look) -> Iterator[Verdict]:
 CONDITIONS: tuple[Condition, ...] = (
     Condition(static_id_conflict, inputs.CLIENTS),
     Condition(static_member_restart, inputs.CLIENTS),
-    Condition(random_instance_ids),
+    Condition(random_instance_ids, grown=True),
     Condition(static_session_too_short),
-    Condition(static_member_ghost, inputs.COMMITS | inputs.ENDS | inputs.CLIENTS),
-    Condition(static_stalled_member, inputs.COMMITS | inputs.ENDS | inputs.CLIENTS),
+    Condition(static_member_ghost, inputs.COMMITS | inputs.ENDS | inputs.CLIENTS, grown=True),
+    Condition(static_stalled_member, inputs.COMMITS | inputs.ENDS | inputs.CLIENTS, grown=True),
 )

@@ -88,7 +88,7 @@ def _orphan_verdict(look: Look, topic: str, orphans: list[Position], since_ms: i
 def empty_group_with_lag(look: Look) -> Iterator[Verdict]:
     """A group lost all its members, and records keep coming."""
     since = _empty_since(look)
-    if since is None or look.is_young or not look.lasted(since, _allowed_absence_ms(look, since)):
+    if since is None or not look.lasted(since, _allowed_absence_ms(look, since)):
         return
     waiting = [each for each in look.history.progress.positions() if each.lag]
     growing = [each for each in waiting if _grows(look, each, since)]
@@ -148,7 +148,7 @@ def _empty_verdict(look: Look, growing: list[Position], since_ms: int) -> Verdic
 def commit_only_group(look: Look) -> Iterator[Verdict]:
     """Offsets are committed without membership: assign(), Flink's checkpoints, connectors of their own making."""
     progress = look.history.progress
-    if not look.history.is_simple() or look.history.ownership or progress.first_commit_ms is None or look.is_young:
+    if not look.history.is_simple() or look.history.ownership or progress.first_commit_ms is None:
         return
     partitions = by_topic((each.topic, each.partition) for each in progress.positions())
     if partitions:
