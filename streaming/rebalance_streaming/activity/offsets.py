@@ -11,6 +11,7 @@ from rebalance_contract import TopicOffsets
 
 Ints = npt.NDArray[np.int64]
 UNKNOWN = -1
+_FEW = 16
 
 
 def as_array(offsets: Iterable[int | None]) -> Ints:
@@ -31,8 +32,19 @@ def grown(array: Ints, size: int) -> Ints:
 
 def put(offsets: Ints, told: TopicOffsets) -> tuple[bool, bool]:
     """Write offsets into their places; returns whether one is another than before, and whether one is lower."""
-    if not told.partitions:
-        return False, False
+    if len(told.partitions) <= _FEW:
+        return _put_few(offsets, told)
     before, now = offsets[told.partitions], as_array(told.offsets)
     offsets[told.partitions] = now
     return bool((now != before).any()), bool(((now < before) & (now != UNKNOWN)).any())
+
+
+def _put_few(offsets: Ints, told: TopicOffsets) -> tuple[bool, bool]:
+    # A call of numpy costs as much as a dozen of these turns, and most topics have few partitions.
+    is_changed = is_lower = False
+    for partition, offset in zip(told.partitions, told.offsets, strict=True):
+        before, now = offsets[partition], UNKNOWN if offset is None else offset
+        if now != before:
+            offsets[partition] = now
+            is_changed, is_lower = True, is_lower or UNKNOWN != now < before
+    return is_changed, bool(is_lower)
