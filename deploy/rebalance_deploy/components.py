@@ -12,7 +12,8 @@ from typing import TypeVar
 from rebalance_deploy import jars
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.jdk import find_java
-from rebalance_deploy.logs import LogConfig, configure
+from rebalance_deploy.log_settings import LogConfig
+from rebalance_deploy.logs import configure
 from rebalance_deploy.settings import Sources, load
 from rebalance_deploy.stopping import STOP_SECONDS, limit_stop
 from rebalance_exporters.config import ExportConfig

@@ -17,12 +17,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
+from typing import TYPE_CHECKING
 
-from rebalance_contract.settings import setting
 from rebalance_kafka.checks import SECRET_WORDS
 
-FORMATS = ("text", "json")
-LEVELS = ("debug", "info", "warning", "error")
+if TYPE_CHECKING:
+    # Failures are told of by commands that need no library, too.
+    from rebalance_deploy.log_settings import LogConfig
 
 #: Loggers that are heard from the level of the settings on; `spark` has what the JVM and its Python workers print.
 _OWN = ("rebalance", "rebalance_kafka", "rebalance_streaming", "rebalance_exporters", "rebalance_deploy", "spark")
@@ -35,23 +36,6 @@ _SHORTEST_SECRET = 4
 Say = Callable[[str], None]
 
 _log = logging.getLogger("rebalance")
-
-
-@dataclass(frozen=True, slots=True)
-class LogConfig:
-    """How `stream`, `probe`, `export` and `up` print what happens."""
-
-    format: str = setting("text", "`text`, or `json`: one object per line.")
-    level: str = setting("info", "The least that is printed: `debug`, `info`, `warning` or `error`.")
-
-    def validate(self) -> list[str]:
-        """Return every problem found, each as one sentence that names the key; empty when all is well."""
-        problems = []
-        if self.format not in FORMATS:
-            problems.append(f"log.format is {self.format!r}: use one of {', '.join(FORMATS)}")
-        if self.level not in LEVELS:
-            problems.append(f"log.level is {self.level!r}: use one of {', '.join(LEVELS)}")
-        return problems
 
 
 @dataclass(frozen=True, slots=True)

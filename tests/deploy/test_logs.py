@@ -20,7 +20,8 @@ import pytest
 
 from rebalance_deploy import logs
 from rebalance_deploy.errors import UserError
-from rebalance_deploy.logs import LogConfig, configure, hide_secrets, secrets_of, tell_failure
+from rebalance_deploy.log_settings import FORMATS, LogConfig
+from rebalance_deploy.logs import configure, hide_secrets, secrets_of, tell_failure
 from rebalance_deploy.settings import Sources
 
 CANARY = "canary-Xy7pQ2"
@@ -118,7 +119,7 @@ def test_a_failure_is_an_object_where_json_is_read(printed: Printed) -> None:
     assert json.loads(printed.getvalue())["message"] == "no"
 
 
-@pytest.mark.parametrize("form", logs.FORMATS)
+@pytest.mark.parametrize("form", FORMATS)
 def test_secrets_are_replaced_wherever_they_would_be_printed(form: str, printed: Printed) -> None:
     """In messages, in traces, and a line of a key that has several."""
     kafka = {

@@ -1,0 +1,27 @@
+"""Settings of what the processes print."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rebalance_contract.settings import setting
+
+FORMATS = ("text", "json")
+LEVELS = ("debug", "info", "warning", "error")
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """How `stream`, `probe`, `export` and `up` print what happens."""
+
+    format: str = setting("text", "`text`, or `json`: one object per line.")
+    level: str = setting("info", "The least that is printed: `debug`, `info`, `warning` or `error`.")
+
+    def validate(self) -> list[str]:
+        """Return every problem found, each as one sentence that names the key; empty when all is well."""
+        problems = []
+        if self.format not in FORMATS:
+            problems.append(f"log.format is {self.format!r}: use one of {', '.join(FORMATS)}")
+        if self.level not in LEVELS:
+            problems.append(f"log.level is {self.level!r}: use one of {', '.join(LEVELS)}")
+        return problems
