@@ -29,9 +29,11 @@ from rebalance_contract.api import (
 from rebalance_exporters.api import AnswerSources, RequestError, error_response, json_response, make_routes
 from rebalance_exporters.auth import BasicAuth
 from rebalance_exporters.config import ExportConfig
+from rebalance_exporters.connections import connection_limit
 from rebalance_exporters.consumer import TopicReader
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.formats import Style, accepts_gzip, choose_style
+from rebalance_exporters.headers import SafeHeaders
 from rebalance_exporters.health import Judge, ReadProgress
 from rebalance_exporters.own_pages import HEALTH_PATHS
 from rebalance_exporters.page import page_routes
@@ -114,7 +116,9 @@ def make_app(
         )
 
     free_paths = HEALTH_PATHS if config.health_without_password else ()
-    followers = EventSource(view, judge, clock_ms, settings.read_owners, version, stopping.is_set)
+    # Whoever follows keeps a connection, and scrapes need some.
+    limit = connection_limit() // 2
+    followers = EventSource(view, judge, clock_ms, settings.read_owners, version, stopping.is_set, limit)
     sources = AnswerSources(view, judge, clock_ms, settings.read_owners, followers, version)
     return Starlette(
         routes=[
@@ -123,7 +127,10 @@ def make_app(
             *_make_health_pages(judge, read_progress),
             *make_routes(sources),
         ],
-        middleware=[Middleware(BasicAuth, read_check=settings.read_passwords, free_paths=free_paths)],
+        middleware=[
+            Middleware(SafeHeaders),
+            Middleware(BasicAuth, read_check=settings.read_passwords, free_paths=free_paths),
+        ],
         exception_handlers={HTTPException: _answer_http_error, RequestError: _answer_request_error},
     )
 

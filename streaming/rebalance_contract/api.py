@@ -115,9 +115,13 @@ class Overview:
 
 @dataclass(frozen=True, slots=True)
 class GroupsAnswer:
-    """The present pictures of all groups, with the totals that are certain now."""
+    """The present pictures of groups, by cluster and name, with the totals that are certain now.
+
+    `next` is what to ask for with `after` to get those that come next; null where none do.
+    """
 
     groups: tuple[GroupSnapshot, ...]
+    next: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

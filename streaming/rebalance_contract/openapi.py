@@ -75,7 +75,12 @@ OPERATIONS = (
         path=api.GROUPS_PATH,
         summary="All groups in full: members, totals, panes of windows",
         answer=api.GroupsAnswer,
-        parameters=(_CLUSTER,),
+        parameters=(
+            _CLUSTER,
+            Parameter("limit", "At most so many.", _WHOLE_NUMBER),
+            Parameter("after", "Those that come after: `next` of the answer before."),
+        ),
+        refusals={400: "A number is none."},
     ),
     Operation(
         name="group",
@@ -137,6 +142,7 @@ OPERATIONS = (
         summary="What changes, as it changes: server-sent events, whose data `x-events` describes by name",
         answer=None,
         parameters=(_CLUSTER, Parameter("group", "Only of this group.")),
+        refusals={503: "As many follow as may: try again later."},
         media_type=EVENT_STREAM,
     ),
     Operation(

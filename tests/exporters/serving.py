@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import bcrypt
+from starlette.applications import Starlette
 
 from exporters.contract_rows import NOW_MS
 from rebalance_exporters.config import ExportConfig
@@ -40,6 +41,13 @@ def serving(view: View, *, owners_file: str = "", web_config_file: str = "") -> 
     settings, signals = Settings(owners_file, web_config_file, itertools.count(NOW_MS).__next__), Signals()
     loaded = ReadProgress(loaded=True)
     app = make_app(config, view, lambda: loaded, lambda: NOW_MS, settings=settings, stop=signals.stop)
+    with serving_app(app, settings, signals) as served:
+        yield served
+
+
+@contextmanager
+def serving_app(app: Starlette, settings: Settings, signals: Signals) -> Iterator[Served]:
+    """Serve any application while the block runs."""
     listening = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]

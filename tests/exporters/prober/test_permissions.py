@@ -47,14 +47,14 @@ def read_commands(process: str) -> list[list[str]]:
     return [shlex.split(line) for line in section.splitlines() if line.startswith("kafka-acls")]
 
 
-def read_bindings(command: list[str]) -> list[AclBinding]:
-    """What a command grants, given to the tests' only principal."""
+def read_bindings(command: list[str], principal: str = "User:ANONYMOUS") -> list[AclBinding]:
+    """What a command grants, given to the tests' only principal unless said otherwise."""
     flags = list(itertools.pairwise(command))
     ((kind, name),) = [(KINDS[flag], value) for flag, value in flags if flag in KINDS]
     prefixed = ("--resource-pattern-type", "prefixed") in flags
     pattern = ResourcePatternType.PREFIXED if prefixed else ResourcePatternType.LITERAL
     operations = [read_operation(value) for flag, value in flags if flag == "--operation"]
-    return [make_binding(kind, name, pattern, operation) for operation in operations]
+    return [make_binding(kind, name, pattern, operation, principal=principal) for operation in operations]
 
 
 def read_operation(name: str) -> AclOperation:
