@@ -126,7 +126,7 @@ def make_routes(sources: AnswerSources) -> list[Route]:
         if target.rebalance_id is not None:
             return _show_rebalance(view, picture, key, target.rebalance_id)
         if target.is_about_rebalances:
-            return _list_rebalances(view, key, request)
+            return _list_rebalances(view, picture, key, request)
         return json_response(_settle(picture.groups[key], read_until_ms(picture)))
 
     def list_findings(request: Request) -> Response:
@@ -246,10 +246,10 @@ def read_target(request: Request) -> Target:
     return Target("/".join(parts))
 
 
-def _list_rebalances(view: View, key: GroupKey, request: Request) -> Response:
+def _list_rebalances(view: View, picture: Picture, key: GroupKey, request: Request) -> Response:
     limit, since_ms = _read_number(request, "limit"), _read_number(request, "since_ms")
     found = [
-        kept.document
+        picture.document(kept)
         for kept in view.rebalances(key)
         if since_ms is None or kept.completed_ms is None or kept.completed_ms >= since_ms
     ]
@@ -296,7 +296,7 @@ def _show_rebalance(view: View, picture: Picture, key: GroupKey, rebalance_id: s
     of_group = picture.findings.get(key)
     found = [each for each in (of_group.findings if of_group else ()) if rebalance_id in each.rebalance_ids]
     found.sort(key=lambda each: not each.primary)
-    return _raw_json(b'{"rebalance":%s,"findings":%s}' % (kept.document, contract.encode(found)))
+    return _raw_json(b'{"rebalance":%s,"findings":%s}' % (picture.document(kept), contract.encode(found)))
 
 
 def _find_group(name: str, request: Request, picture: Picture) -> GroupKey:

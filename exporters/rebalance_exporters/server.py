@@ -23,9 +23,11 @@ from rebalance_contract.api import (
     OPENAPI_PATH,
     OVERVIEW_PATH,
     REPORT_PATH,
+    SILENCES_PATH,
     STREAM_PATH,
     Readiness,
 )
+from rebalance_contract.topics import SILENCES
 from rebalance_exporters.api import AnswerSources, RequestError, error_response, json_response, make_routes
 from rebalance_exporters.auth import BasicAuth
 from rebalance_exporters.config import ExportConfig
@@ -40,6 +42,8 @@ from rebalance_exporters.page import page_routes
 from rebalance_exporters.reloading import Settings
 from rebalance_exporters.render import Exposition
 from rebalance_exporters.scraping import SharedScrapes
+from rebalance_exporters.silence_api import WriteSilence, refuse_silence, silence_routes
+from rebalance_exporters.silence_writer import SilenceWriter
 from rebalance_exporters.stream_events import EventSource
 from rebalance_exporters.view import View
 from rebalance_exporters.web_server import Signals, listen, serve
@@ -55,6 +59,7 @@ _PATHS = (
     GROUPS_PATH,
     FINDINGS_PATH,
     REPORT_PATH,
+    SILENCES_PATH,
     STREAM_PATH,
     OPENAPI_PATH,
 )
@@ -89,8 +94,9 @@ def make_app(
     *,
     settings: Settings | None = None,
     stop: threading.Event | None = None,
+    write_silence: WriteSilence = refuse_silence,
 ) -> Starlette:
-    """Make the application; whoever reads Kafka stays outside and is asked for its progress.
+    """Make the application; whoever reads Kafka stays outside and is asked for its progress, and so does who writes.
 
     Raises ExporterError when a file that the settings name cannot be used.
     """
@@ -126,6 +132,7 @@ def make_app(
             _make_metrics_page(SharedScrapes(render)),
             *_make_health_pages(judge, read_progress),
             *make_routes(sources),
+            *silence_routes(view, clock_ms, write_silence),
         ],
         middleware=[
             Middleware(SafeHeaders),
@@ -189,7 +196,15 @@ def run(
         try:
             reader.check_reachable()
             reader.start()
-            app = make_app(config, view, lambda: reader.progress, settings=settings, stop=signals.stop)
+            writer = SilenceWriter(config.kafka, SILENCES.full_name(config.topic_prefix))
+            app = make_app(
+                config,
+                view,
+                lambda: reader.progress,
+                settings=settings,
+                stop=signals.stop,
+                write_silence=writer.write,
+            )
             serve(app, listener, settings, signals, on_listening)
         finally:
             reader.stop()

@@ -126,7 +126,7 @@ class EventSource:
         key, event_id = (thing.cluster, thing.group), self._id(version)
         if thing.kind == "rebalance":
             kept = self.view.rebalance(key, thing.name)
-            return write_event(EventName.REBALANCE, kept.document, event_id) if kept else b""
+            return write_event(EventName.REBALANCE, picture.document(kept), event_id) if kept else b""
         if thing.kind == "finding":
             finding = self.view.finding(thing)
             return write_event(EventName.FINDING, contract.encode(finding), event_id) if finding else b""

@@ -180,7 +180,7 @@ def serve(
     signals: Signals,
     on_listening: Callable[[str, int], None] | None = None,
 ) -> None:
-    """Serve an application on a socket until it is asked to end."""
+    """Serve an application on a socket, which this takes over and closes, until it is asked to end."""
     host, port = listener.getsockname()[:2]
 
     def announce() -> None:
