@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -13,6 +14,7 @@ from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 import rebalance_contract as contract
 from rebalance_contract import openapi
@@ -48,6 +50,7 @@ _REPORT_LIMIT = 20
 _BAD_REQUEST = 400
 _NOT_FOUND = 404
 _AMBIGUOUS = 409
+_UNAVAILABLE = 503
 
 
 def json_response(body: object, status_code: int = 200) -> Response:
@@ -56,9 +59,7 @@ def json_response(body: object, status_code: int = 200) -> Response:
 
 
 def _raw_json(text: bytes, status_code: int = 200) -> Response:
-    # Names come from whoever connects to Kafka: no browser may take them for anything but data.
-    headers = {"x-content-type-options": "nosniff", "cache-control": "no-store"}
-    return Response(text, status_code, headers, media_type="application/json")
+    return Response(text, status_code, {"cache-control": "no-store"}, media_type="application/json")
 
 
 def error_response(status_code: int, text: str, did_you_mean: Iterable[str] = ()) -> Response:
@@ -108,13 +109,16 @@ def make_routes(sources: AnswerSources) -> list[Route]:
         return json_response(overview)
 
     def list_groups(request: Request) -> Response:
-        cluster = request.query_params.get("cluster")
+        cluster, limit = request.query_params.get("cluster"), _read_number(request, "limit")
         picture = view.picture()
         read_until = read_until_ms(picture)
-        chosen = [
-            _settle(picture.groups[key], read_until) for key in sorted(picture.groups) if cluster in {None, key[0]}
-        ]
-        return json_response(GroupsAnswer(tuple(chosen)))
+        keys = sorted(key for key in picture.groups if cluster in {None, key[0]})
+        after = _read_key(request.query_params.get("after"))
+        keys = keys[bisect_right(keys, after) :]
+        chosen = keys[:limit]
+        settled = tuple(_settle(picture.groups[key], read_until) for key in chosen)
+        last = chosen[-1] if chosen else after
+        return json_response(GroupsAnswer(settled, "/".join(last) if len(chosen) < len(keys) else None))
 
     def show_group(request: Request) -> Response:
         target, picture = read_target(request), view.picture()
@@ -122,7 +126,7 @@ def make_routes(sources: AnswerSources) -> list[Route]:
         if target.rebalance_id is not None:
             return _show_rebalance(view, picture, key, target.rebalance_id)
         if target.is_about_rebalances:
-            return _list_rebalances(view, key, request)
+            return _list_rebalances(view, picture, key, request)
         return json_response(_settle(picture.groups[key], read_until_ms(picture)))
 
     def list_findings(request: Request) -> Response:
@@ -150,11 +154,13 @@ def make_routes(sources: AnswerSources) -> list[Route]:
         return json_response(told)
 
     async def follow(request: Request) -> Response:
+        if sources.followers.is_full:
+            raise RequestError(_UNAVAILABLE, f"{sources.followers.limit} follow already: try again later")
         wanted = Filter(request.query_params.get("cluster"), request.query_params.get("group"))
         followed = sources.followers.follow(wanted, request.headers.get("last-event-id"))
         # A proxy that collects events before it hands them on would make them late.
         headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
-        return StreamingResponse(followed, headers=headers, media_type="text/event-stream")
+        return _Events(sources.followers, followed, headers)
 
     return [
         Route(OVERVIEW_PATH, show_overview),
@@ -166,6 +172,19 @@ def make_routes(sources: AnswerSources) -> list[Route]:
         Route(GROUPS_PATH, list_groups),
         Route(f"{GROUPS_PATH}/{{rest:name}}", show_group),
     ]
+
+
+class _Events(StreamingResponse):
+    """Events for one follower, who counts for as long as the answer goes on."""
+
+    def __init__(self, source: EventSource, events: AsyncIterator[bytes], headers: Mapping[str, str]) -> None:
+        super().__init__(events, headers=headers, media_type="text/event-stream")
+        self._source = source
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send events until either side ends."""
+        with self._source.counted():
+            await super().__call__(scope, receive, send)
 
 
 @functools.cache
@@ -227,10 +246,10 @@ def read_target(request: Request) -> Target:
     return Target("/".join(parts))
 
 
-def _list_rebalances(view: View, key: GroupKey, request: Request) -> Response:
+def _list_rebalances(view: View, picture: Picture, key: GroupKey, request: Request) -> Response:
     limit, since_ms = _read_number(request, "limit"), _read_number(request, "since_ms")
     found = [
-        kept.document
+        picture.document(kept)
         for kept in view.rebalances(key)
         if since_ms is None or kept.completed_ms is None or kept.completed_ms >= since_ms
     ]
@@ -262,6 +281,12 @@ def _read_period(request: Request, now_ms: int) -> Period:
     return Period(since_ms, until_ms, request.query_params.get("cluster"), _REPORT_LIMIT if limit is None else limit)
 
 
+def _read_key(text: str | None) -> GroupKey:
+    """Return the group that `next` of an answer names; what comes before all where there is none."""
+    cluster, _, group = (text or "").partition("/")
+    return cluster, group
+
+
 def _show_rebalance(view: View, picture: Picture, key: GroupKey, rebalance_id: str) -> Response:
     kept = view.rebalance(key, rebalance_id)
     if kept is None:
@@ -271,7 +296,7 @@ def _show_rebalance(view: View, picture: Picture, key: GroupKey, rebalance_id: s
     of_group = picture.findings.get(key)
     found = [each for each in (of_group.findings if of_group else ()) if rebalance_id in each.rebalance_ids]
     found.sort(key=lambda each: not each.primary)
-    return _raw_json(b'{"rebalance":%s,"findings":%s}' % (kept.document, contract.encode(found)))
+    return _raw_json(b'{"rebalance":%s,"findings":%s}' % (picture.document(kept), contract.encode(found)))
 
 
 def _find_group(name: str, request: Request, picture: Picture) -> GroupKey:

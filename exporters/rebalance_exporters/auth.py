@@ -67,6 +67,16 @@ class PasswordCheck:
         return hmac.digest(self._key, text, "sha256")
 
 
+#: Where the name of a user who has logged in stands in a request's scope.
+_USER = "rebalance_monitor.user"
+
+
+def user_of(scope: Scope) -> str | None:
+    """Return who asks; null where nobody has to log in."""
+    user: str | None = scope.get(_USER)
+    return user
+
+
 class BasicAuth:
     """Lets requests through that show a user's password; everything else is answered with 401."""
 
@@ -81,23 +91,27 @@ class BasicAuth:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         check = self._read_check()
-        is_open = scope["type"] != "http" or not check.is_needed or scope["path"] in self._free_paths
-        if is_open or await self._is_allowed(check, Request(scope)):
+        if scope["type"] != "http" or not check.is_needed or scope["path"] in self._free_paths:
             await self._app(scope, receive, send)
+            return
+        user = await self._user(check, Request(scope))
+        if user is not None:
+            await self._app({**scope, _USER: user}, receive, send)
             return
         answer = error_response(_UNAUTHORIZED, "user name and password are needed, or these are wrong")
         answer.headers["www-authenticate"] = 'Basic realm="rebalance-monitor", charset="UTF-8"'
         await answer(scope, receive, send)
 
-    async def _is_allowed(self, check: PasswordCheck, request: Request) -> bool:
+    async def _user(self, check: PasswordCheck, request: Request) -> str | None:
+        """Return the name of the user whose password is shown; null where none is, or a wrong one."""
         shown = read_credentials(request.headers.get("authorization"))
         if shown is None:
-            return False
+            return None
         if check.is_remembered(*shown):
-            return True
+            return shown[0]
         if self._limiter is None:
             self._limiter = anyio.CapacityLimiter(1)
-        return await run_sync(check.is_right, *shown, limiter=self._limiter)
+        return shown[0] if await run_sync(check.is_right, *shown, limiter=self._limiter) else None
 
 
 def read_credentials(header: str | None) -> tuple[str, str] | None:

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 from rebalance_exporters.config import ExportConfig
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.health import ReadProgress
-from rebalance_exporters.view import TOPICS, Row, View
+from rebalance_exporters.view import SILENCES, TOPICS, Row, View
 from rebalance_kafka.follower import Follower, Record
 
 _REACH_SECONDS = 10.0
@@ -106,11 +106,13 @@ class TopicReader:
 
     def _publish(self) -> None:
         follower = self._follower
+        # A stream of before silences has not made their topic; all that it does is shown.
+        missing = tuple(name for name in follower.missing if self._topics[name] != SILENCES)
         self._progress = ReadProgress(
-            missing_topics=follower.missing,
+            missing_topics=missing,
             read=follower.positions.read,
             wanted=follower.positions.wanted,
-            loaded=not follower.missing and follower.at_end,
+            loaded=not missing and follower.at_end,
             kafka_error=None if follower.error is None else follower.error.str(),
             kafka_errors=self._kafka_errors,
             failure=self._failure,

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from rebalance_contract import (
     DURATION_BUCKETS_MS,
+    AlertSilence,
     Finding,
     FindingState,
     Rebalance,
@@ -63,14 +64,16 @@ class KeptRebalance:
     text: bytes
     impact: KeptImpact | None = None
 
-    @property
-    def document(self) -> bytes:
-        """The rebalance with `impact` and `text` as one JSON object, fields unknown to this version included."""
+    def document(self, deploys: Sequence[AlertSilence] = ()) -> bytes:
+        """Return it with `impact`, `deploys` and `text` as one JSON object, fields unknown to this version included.
+
+        `deploys` are those that were announced for its time.
+        """
         fields = self.text.rstrip(_BLANKS)[:-1]
         told = b"null" if self.impact is None else self.impact.text
         impact = None if self.impact is None else decode(told, RebalanceImpact)
-        text = encode(tell_rebalance(decode(self.text, Rebalance), impact))
-        return b'%s,"impact":%s,"text":%s}' % (fields, told, text)
+        text = encode(tell_rebalance(decode(self.text, Rebalance), impact, deploys))
+        return b'%s,"impact":%s,"deploys":%s,"text":%s}' % (fields, told, encode(deploys), text)
 
     @property
     def size(self) -> int:

@@ -15,6 +15,7 @@ from rebalance_contract import (
     DURATION_BUCKETS_MS,
     STATES_OF,
     WINDOWS_MS,
+    AlertSilence,
     CountedImpact,
     Counters,
     FindingState,
@@ -481,8 +482,9 @@ FINDING_METRICS: tuple[Metric[GroupFindings], ...] = (
     Metric(
         "finding_active",
         "gauge",
-        "1 while a finding of this diagnosis is open for the group, 0 for a while after. `rule` is explained in "
-        "docs/diagnoses.md; /api/v1/findings has evidence and advice. Group is empty where it is about the cluster.",
+        "1 while a finding of this diagnosis is open for the group and nobody has silenced it, 0 for a while after. "
+        "`rule` is explained in docs/diagnoses.md; /api/v1/findings has evidence and advice. Group is empty where it "
+        "is about the cluster.",
         _FINDING,
         _read_active,
     ),
@@ -492,6 +494,19 @@ FINDING_METRICS: tuple[Metric[GroupFindings], ...] = (
         "How often a finding of this diagnosis began to fire, as far as the exporter has read.",
         _FINDING,
         lambda of: sorted(of.fired.items()),
+    ),
+)
+
+#: Rendered once per silence that comes into force.
+SILENCE_METRICS: tuple[Metric[AlertSilence], ...] = (
+    Metric(
+        "group_silenced",
+        "gauge",
+        "1 while somebody has silenced the group's alerts, or announced a deploy of it (`kind`): finding_active is 0 "
+        "then, and no alert of the rules fires. Counts and lag are as ever. Absent otherwise. Group is empty for what "
+        "is about the cluster; /api/v1/silences says who, why and until when.",
+        ("kind",),
+        lambda silence: [((silence.kind,), 1)],
     ),
 )
 

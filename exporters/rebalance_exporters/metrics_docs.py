@@ -19,6 +19,7 @@ from rebalance_exporters.metrics import (
     LAG_METRICS,
     MEMBER_METRICS,
     PARTITION_LAG,
+    SILENCE_METRICS,
     STATE_CODES,
     STATE_SECONDS,
     TIME_LAG,
@@ -62,6 +63,7 @@ _SECTIONS: tuple[tuple[str, str, tuple[Metric[Any], ...]], ...] = (
     ),
     ("Partitions", "Off by default: `export.collect_partitions`.", (PARTITION_LAG,)),
     ("Findings", "What the diagnosis says.", FINDING_METRICS),
+    ("Silences", "What people and pipelines asked for.", SILENCE_METRICS),
     ("Heartbeats and polls", "Only where clients report.", TIMING_METRICS),
     ("Members", "Off by default: `export.collect_members`. Only where clients report.", MEMBER_METRICS),
 )

@@ -7,8 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rebalance_contract import WINDOWS_MS, Finding, GroupLag, GroupSnapshot, GroupState, GroupWindow, Party
-from rebalance_contract.api import FindingMark, Overview, OverviewRow, OverviewWindow, Readiness
+from rebalance_contract import (
+    WINDOWS_MS,
+    AlertSilence,
+    Finding,
+    GroupLag,
+    GroupSnapshot,
+    GroupState,
+    GroupWindow,
+    Party,
+)
+from rebalance_contract.api import FindingMark, Overview, OverviewRow, OverviewWindow, Readiness, SilenceMark
 from rebalance_exporters.kept import GroupKey
 from rebalance_exporters.metrics import assignor_of, count_members, count_partitions
 from rebalance_exporters.owners import Owners
@@ -80,6 +89,7 @@ def make_row(key: GroupKey, picture: Picture, now_ms: int, owners: Owners) -> Ov
         heartbeat_headroom_ratio=reported.heartbeat_headroom if reported else None,
         poll_gap_max_seconds=None if gap_ms is None else gap_ms / 1000,
         findings=_marks(findings.firing() if findings else ()),
+        silence=_silence_mark(picture.silences.in_force(key, now_ms)),
     )
 
 
@@ -101,6 +111,12 @@ def _window(window: GroupWindow) -> OverviewWindow:
         rebalancing_ratio=round(window.rebalancing_ratio, 4),
         lost_partition_seconds=window.lost_partition_ms / 1000,
     )
+
+
+def _silence_mark(silence: AlertSilence | None) -> SilenceMark | None:
+    if silence is None:
+        return None
+    return SilenceMark(silence.silence_id, silence.kind, silence.ends_at_ms, silence.created_by, silence.reason)
 
 
 def _marks(findings: Iterable[Finding]) -> tuple[FindingMark, ...]:

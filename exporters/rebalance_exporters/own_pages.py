@@ -22,6 +22,7 @@ from starlette.routing import Route
 
 from rebalance_contract.api import READY_PATH
 from rebalance_exporters.auth import BasicAuth
+from rebalance_exporters.headers import SafeHeaders
 from rebalance_exporters.reloading import Settings
 from rebalance_exporters.web_server import Signals, listen, serve
 
@@ -101,7 +102,10 @@ def make_pages(health: Health, registry: CollectorRegistry, settings: Settings, 
     pages = dict(zip(HEALTH_PATHS, (serve_healthy, serve_ready) * 2, strict=True))
     return Starlette(
         routes=[Route("/metrics", serve_metrics), *(Route(path, page) for path, page in pages.items())],
-        middleware=[Middleware(BasicAuth, read_check=settings.read_passwords, free_paths=web.free_paths)],
+        middleware=[
+            Middleware(SafeHeaders),
+            Middleware(BasicAuth, read_check=settings.read_passwords, free_paths=web.free_paths),
+        ],
     )
 
 

@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rebalance_contract import Generation, GroupType, Member, Moves, Rebalance, RebalanceImpact, SubjectMember
+from rebalance_contract import (
+    AlertSilence,
+    Generation,
+    GroupType,
+    Member,
+    Moves,
+    Rebalance,
+    RebalanceImpact,
+    SubjectMember,
+)
 from rebalance_contract.api import PhaseText, RebalanceText, TextPart
 from rebalance_exporters.figures import UNKNOWN, amount, bounds, plural, span
 
@@ -26,10 +35,15 @@ ABORTED = "ended by the group's deletion"
 _NAMED = 5
 
 
-def tell_rebalance(rebalance: Rebalance, impact: RebalanceImpact | None) -> RebalanceText:
-    """Return what there is to say of a rebalance; an impact of null: the diagnosis has told nothing yet."""
+def tell_rebalance(
+    rebalance: Rebalance, impact: RebalanceImpact | None, deploys: Sequence[AlertSilence] = ()
+) -> RebalanceText:
+    """Return what there is to say of a rebalance; an impact of null: the diagnosis has told nothing yet.
+
+    `deploys` were announced for its time.
+    """
     return RebalanceText(
-        why=tuple(_why(rebalance)),
+        why=(*_why(rebalance), *_announced(deploys)),
         took=bounds(rebalance.duration_min_ms, rebalance.duration_max_ms),
         members=_members(rebalance),
         generations=f"{UNKNOWN if rebalance.generation_from is None else rebalance.generation_from}"
@@ -76,6 +90,15 @@ def _why(rebalance: Rebalance) -> Iterator[TextPart]:
             told = True
     if told:
         yield TextPart(")")
+
+
+def _announced(deploys: Sequence[AlertSilence]) -> Iterator[TextPart]:
+    """Name the deploys that somebody announced, the latest first: it is the one whose members moved."""
+    for place, each in enumerate(reversed(deploys[-_NAMED:])):
+        yield TextPart(", " if place else "; during an announced deploy: ")
+        yield TextPart(each.reason, is_name=True)
+        yield TextPart(" by ")
+        yield TextPart(each.created_by, is_name=True)
 
 
 def _names(ids: Sequence[str], members: dict[str, Member]) -> Iterator[TextPart]:

@@ -19,7 +19,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.registry import Collector
 
-from rebalance_contract import GroupLag, GroupSnapshot, GroupState, GroupTiming, GroupType
+from rebalance_contract import AlertSilence, GroupLag, GroupSnapshot, GroupState, GroupTiming, GroupType
 from rebalance_contract.api import Readiness
 from rebalance_exporters.formats import Style, Writer, render_header, render_labels
 from rebalance_exporters.health import ReadProgress, read_until_ms
@@ -32,6 +32,7 @@ from rebalance_exporters.metrics import (
     LAG_METRICS,
     MEMBER_METRICS,
     PARTITION_LAG,
+    SILENCE_METRICS,
     STATE_SECONDS,
     TIME_LAG,
     TIMING_METRICS,
@@ -44,6 +45,7 @@ from rebalance_exporters.metrics import (
 from rebalance_exporters.monitor_metrics import MONITOR_METRICS, MonitorState, Reload
 from rebalance_exporters.owners import Owners
 from rebalance_exporters.series import Metric
+from rebalance_exporters.silences import Muted
 from rebalance_exporters.state_times import StateTimes, seconds_by_state
 from rebalance_exporters.view import Picture
 
@@ -260,6 +262,8 @@ class Exposition:
         per_partition = (PARTITION_LAG,) if collect_partitions else ()
         self._lags = Pieces((*WINDOW_METRICS, *LAG_METRICS, *per_partition))
         self._findings = Pieces(FINDING_METRICS)
+        self._muted = Muted()
+        self._silences = Pieces(SILENCE_METRICS)
         self._timings = Pieces((*TIMING_METRICS, *MEMBER_METRICS) if collect_members else TIMING_METRICS)
         self._moments = MomentPieces()
         self._members = MemberLimit(limit_members_per_group) if collect_members else None
@@ -293,11 +297,12 @@ class Exposition:
             lags = list(self._present(lambda key: picture.live_lag(key, now_ms)))
             pieces = (
                 *self._lags.render(lags),
-                *self._findings.render(self._with_findings(picture.findings)),
+                *self._findings.render(self._with_findings(picture, now_ms)),
+                *self._silences.render(self._silenced(picture, now_ms)),
                 *self._timings.render(self._limited(picture.timings)),
                 *self._moments.render(picture.states, self._blocks, lags, now_ms),
             )
-            clocked = (self._lags, self._findings, self._timings, self._moments)
+            clocked = (self._lags, self._findings, self._silences, self._timings, self._moments)
             series = sum([block.series for block in self._blocks.values()]) + sum([each.series for each in clocked])
             self._state = MonitorState(
                 picture=picture,
@@ -321,6 +326,7 @@ class Exposition:
             *GROUP_METRICS,
             *self._lags.metrics,
             *self._findings.metrics,
+            *self._silences.metrics,
             *self._timings.metrics,
             *self._moments.metrics,
         )
@@ -385,13 +391,27 @@ class Exposition:
         for key, labels, timing in self._present(timings.get):
             yield key, labels, self._members.apply(key, timing)
 
-    def _with_findings(
-        self, findings: Mapping[GroupKey, GroupFindings]
-    ) -> Iterator[tuple[GroupKey, str, GroupFindings]]:
-        """Yield the findings of exported groups, and those of whole clusters, which have no group."""
-        for key in sorted(findings):
+    def _with_findings(self, picture: Picture, now_ms: int) -> Iterator[tuple[GroupKey, str, GroupFindings]]:
+        """Yield the findings of exported groups, and those of whole clusters, which have no group.
+
+        Of a silenced group none fires.
+        """
+        self._muted.forget(picture.findings)
+        for key in sorted(picture.findings):
             if key in self._blocks or not key[1]:
-                yield key, render_labels(GROUP_LABELS, key), findings[key]
+                silence = picture.silences.in_force(key, now_ms)
+                told = self._muted.findings(key, picture.findings[key], silence)
+                yield key, render_labels(GROUP_LABELS, key), told
+
+    def _silenced(self, picture: Picture, now_ms: int) -> Iterator[tuple[GroupKey, str, AlertSilence]]:
+        """Yield what silences exported groups, and clusters as a whole."""
+        if not picture.silences.by_name:
+            return
+        clusters = {(cluster, "") for cluster, _ in self._blocks}
+        for key in (*sorted(clusters - self._blocks.keys()), *self._blocks):
+            silence = picture.silences.in_force(key, now_ms)
+            if silence is not None:
+                yield key, render_labels(GROUP_LABELS, key), silence
 
     def _note_read_until(self, picture: Picture, now_ms: int) -> None:
         """Take up how far the log was read; totals that were shown never go back, so neither does this."""

@@ -23,21 +23,27 @@ from rebalance_contract.api import (
     OPENAPI_PATH,
     OVERVIEW_PATH,
     REPORT_PATH,
+    SILENCES_PATH,
     STREAM_PATH,
     Readiness,
 )
+from rebalance_contract.topics import SILENCES
 from rebalance_exporters.api import AnswerSources, RequestError, error_response, json_response, make_routes
 from rebalance_exporters.auth import BasicAuth
 from rebalance_exporters.config import ExportConfig
+from rebalance_exporters.connections import connection_limit
 from rebalance_exporters.consumer import TopicReader
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.formats import Style, accepts_gzip, choose_style
+from rebalance_exporters.headers import SafeHeaders
 from rebalance_exporters.health import Judge, ReadProgress
 from rebalance_exporters.own_pages import HEALTH_PATHS
 from rebalance_exporters.page import page_routes
 from rebalance_exporters.reloading import Settings
 from rebalance_exporters.render import Exposition
 from rebalance_exporters.scraping import SharedScrapes
+from rebalance_exporters.silence_api import WriteSilence, refuse_silence, silence_routes
+from rebalance_exporters.silence_writer import SilenceWriter
 from rebalance_exporters.stream_events import EventSource
 from rebalance_exporters.view import View
 from rebalance_exporters.web_server import Signals, listen, serve
@@ -53,6 +59,7 @@ _PATHS = (
     GROUPS_PATH,
     FINDINGS_PATH,
     REPORT_PATH,
+    SILENCES_PATH,
     STREAM_PATH,
     OPENAPI_PATH,
 )
@@ -87,8 +94,9 @@ def make_app(
     *,
     settings: Settings | None = None,
     stop: threading.Event | None = None,
+    write_silence: WriteSilence = refuse_silence,
 ) -> Starlette:
-    """Make the application; whoever reads Kafka stays outside and is asked for its progress.
+    """Make the application; whoever reads Kafka stays outside and is asked for its progress, and so does who writes.
 
     Raises ExporterError when a file that the settings name cannot be used.
     """
@@ -114,7 +122,9 @@ def make_app(
         )
 
     free_paths = HEALTH_PATHS if config.health_without_password else ()
-    followers = EventSource(view, judge, clock_ms, settings.read_owners, version, stopping.is_set)
+    # Whoever follows keeps a connection, and scrapes need some.
+    limit = connection_limit() // 2
+    followers = EventSource(view, judge, clock_ms, settings.read_owners, version, stopping.is_set, limit)
     sources = AnswerSources(view, judge, clock_ms, settings.read_owners, followers, version)
     return Starlette(
         routes=[
@@ -122,8 +132,12 @@ def make_app(
             _make_metrics_page(SharedScrapes(render)),
             *_make_health_pages(judge, read_progress),
             *make_routes(sources),
+            *silence_routes(view, clock_ms, write_silence),
         ],
-        middleware=[Middleware(BasicAuth, read_check=settings.read_passwords, free_paths=free_paths)],
+        middleware=[
+            Middleware(SafeHeaders),
+            Middleware(BasicAuth, read_check=settings.read_passwords, free_paths=free_paths),
+        ],
         exception_handlers={HTTPException: _answer_http_error, RequestError: _answer_request_error},
     )
 
@@ -182,7 +196,15 @@ def run(
         try:
             reader.check_reachable()
             reader.start()
-            app = make_app(config, view, lambda: reader.progress, settings=settings, stop=signals.stop)
+            writer = SilenceWriter(config.kafka, SILENCES.full_name(config.topic_prefix))
+            app = make_app(
+                config,
+                view,
+                lambda: reader.progress,
+                settings=settings,
+                stop=signals.stop,
+                write_silence=writer.write,
+            )
             serve(app, listener, settings, signals, on_listening)
         finally:
             reader.stop()

@@ -8,8 +8,9 @@ again. Ids are good for one run of the exporter: the changes of another run, or 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -68,9 +69,27 @@ class EventSource:
     read_owners: Callable[[], Owners]
     version: str
     is_stopping: Callable[[], bool] = lambda: False
+    #: How many may follow at once. Each is looked after twice a second and keeps a connection.
+    limit: int = 500
     run_id: str = field(default_factory=lambda: secrets.token_hex(4))
     #: The latest event of each group with its version, so that many followers cost little more than one.
     _rows: dict[Thing, tuple[int, bytes]] = field(default_factory=dict)
+    _following: set[object] = field(default_factory=set)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nobody more may follow."""
+        return len(self._following) >= self.limit
+
+    @contextlib.contextmanager
+    def counted(self) -> Iterator[None]:
+        """Count a follower while the block runs."""
+        follower = object()
+        self._following.add(follower)
+        try:
+            yield
+        finally:
+            self._following.discard(follower)
 
     async def follow(self, wanted: Filter, last_event_id: str | None = None) -> AsyncIterator[bytes]:
         """Yield events until the exporter stops, from the one after `last_event_id` on or, without it, from now on."""
@@ -107,7 +126,7 @@ class EventSource:
         key, event_id = (thing.cluster, thing.group), self._id(version)
         if thing.kind == "rebalance":
             kept = self.view.rebalance(key, thing.name)
-            return write_event(EventName.REBALANCE, kept.document, event_id) if kept else b""
+            return write_event(EventName.REBALANCE, picture.document(kept), event_id) if kept else b""
         if thing.kind == "finding":
             finding = self.view.finding(thing)
             return write_event(EventName.FINDING, contract.encode(finding), event_id) if finding else b""

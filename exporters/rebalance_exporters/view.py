@@ -40,6 +40,7 @@ from rebalance_exporters.rows import (
     read_row,
     reason_of,
 )
+from rebalance_exporters.silences import KeptSilences, Silences, covered
 from rebalance_exporters.state_times import StateTimes, fold_state
 
 GROUPS: Final = contract.topics.GROUPS.name
@@ -49,9 +50,10 @@ FINDINGS: Final = contract.topics.FINDINGS.name
 HEARTBEATS: Final = contract.topics.HEARTBEATS.name
 LAG: Final = contract.topics.LAG.name
 IMPACT: Final = contract.topics.IMPACT.name
+SILENCES: Final = contract.topics.SILENCES.name
 
 #: The topics read, without their prefix.
-TOPICS: Final = (GROUPS, REBALANCES, STATUS, FINDINGS, HEARTBEATS, LAG, IMPACT)
+TOPICS: Final = (GROUPS, REBALANCES, STATUS, FINDINGS, HEARTBEATS, LAG, IMPACT, SILENCES)
 #: Those whose rows may have been cut so that they fit.
 CUT_TOPICS: Final = (GROUPS, REBALANCES, LAG, IMPACT)
 
@@ -106,6 +108,7 @@ class Picture:
     queries: tuple[contract.QueryStatus, ...]
     diagnoses: Mapping[str, contract.DiagnosisStatus]
     caught_up_until: Mapping[tuple[str, str], int]
+    silences: Silences
     rows: Mapping[str, int]
     refused: Mapping[tuple[str, str], int]
     truncated: Mapping[str, int]
@@ -120,6 +123,11 @@ class Picture:
         if diagnosis is None or abs(now_ms - diagnosis.updated_at_ms) > self.stale_after_ms:
             return None
         return self.lags.get(key)
+
+    def document(self, kept: KeptRebalance) -> bytes:
+        """Return a rebalance as the API shows it, with the deploys that were announced for its time."""
+        ended_ms = kept.started_ms if kept.completed_ms is None else kept.completed_ms
+        return kept.document(self.silences.deploys(kept.group, kept.started_ms, ended_ms))
 
     def cost(self, key: GroupKey) -> contract.CountedImpact:
         """Return what rebalances cost a group in all, as far as the diagnosis told."""
@@ -170,6 +178,7 @@ class View:
         self._status: dict[bytes, contract.Status] = {}
         self._caught_up_until: dict[tuple[str, str], tuple[int, int]] = {}
         self._timings: dict[GroupKey, contract.GroupTiming] = {}
+        self._silences = KeptSilences()
         self._ages = Ages()
         self._changes = ChangeLog()
         #: Findings that were withdrawn, for whoever has been told of them.
@@ -184,6 +193,7 @@ class View:
             HEARTBEATS: self._apply_timing,
             LAG: self._apply_lag,
             IMPACT: self._apply_impact,
+            SILENCES: self._apply_silence,
         }
 
     # --- What is read ---
@@ -220,7 +230,7 @@ class View:
         self._refused[topic, reason] += 1
 
     def forget_expired(self, now_ms: int) -> None:
-        """Drop groups deleted, findings resolved and heartbeats told longer ago than the expiry.
+        """Drop groups deleted, findings resolved and heartbeats told longer ago than the expiry; note what is silenced.
 
         A time that lies ahead counts from when it was first looked at, so that nothing stays for ever.
         """
@@ -243,6 +253,8 @@ class View:
                 if age(("timing", key), timing.at_ms) <= horizon_ms:
                     self._forget_timing(key)
             self._rebalances.forget_examples(self._groups.keys())
+            for silence in self._silences.turned(now_ms):
+                self._note_silenced(silence)
 
     # --- What is known ---
 
@@ -267,6 +279,7 @@ class View:
                 queries=tuple(s for s in status if isinstance(s, contract.QueryStatus)),
                 diagnoses={s.cluster: s for s in status if isinstance(s, contract.DiagnosisStatus)},
                 caught_up_until={query: until for query, (_, until) in self._caught_up_until.items()},
+                silences=self._silences.now,
                 rows=dict(self._rows),
                 refused=dict(self._refused),
                 truncated=dict(self._truncated),
@@ -464,6 +477,25 @@ class View:
             self._weights.put((HEARTBEATS, identity), len(value))
             self._timings[identity] = timing
             self._note("group", identity)
+
+    def _apply_silence(self, key: bytes, value: bytes | None) -> None:
+        if value is None:
+            cluster, silence_id = _split(key)
+            gone = self._silences.drop(cluster, silence_id)
+            if gone is not None:
+                self._note_silenced(gone)
+            return
+        silence = read_row(value, contract.AlertSilence)
+        check_key(key, silence.cluster, silence.silence_id)
+        known = self._silences.put(silence)
+        if silence != known:
+            self._note_silenced(silence)
+            if known is not None and known.groups != silence.groups:
+                self._note_silenced(known)
+
+    def _note_silenced(self, silence: contract.AlertSilence) -> None:
+        for key in set(covered(silence, self._groups)):
+            self._note("group", key)
 
     def _apply_status(self, key: bytes, value: bytes | None) -> None:
         if value is None:

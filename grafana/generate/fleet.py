@@ -136,7 +136,8 @@ def _show_open() -> dashboard.Panel:
     return show_stat(
         "Open findings",
         About(
-            "Diagnoses that are open and ask for somebody: severity page or ticket.",
+            "Diagnoses that are open and ask for somebody: severity page or ticket. Those of silenced groups ask "
+            "nobody, and are on the live page.",
             "0.",
             "read What was found below: it says what to do.",
         ),

@@ -188,7 +188,8 @@ def _show_open() -> dashboard.Panel:
     return show_stat(
         "Open findings",
         About(
-            "Diagnoses that are open and ask for somebody: severity page or ticket.",
+            "Diagnoses that are open and ask for somebody: severity page or ticket. Those of silenced groups ask "
+            "nobody, and are on the live page.",
             "0.",
             "What was found says what to do.",
         ),

@@ -96,10 +96,12 @@ from rebalance_contract.sets import (
     RebalanceOutcome,
     RebalanceReason,
     Severity,
+    SilenceKind,
     StatusKind,
     gravity,
     read_state,
 )
+from rebalance_contract.silences import AlertSilence, silence_problems
 from rebalance_contract.simple import with_commits
 from rebalance_contract.status import (
     DecodeTotals,
@@ -142,6 +144,7 @@ __all__ = [
     "UNSETTLED_STATES",
     "WINDOWS_MS",
     "Advice",
+    "AlertSilence",
     "Alternative",
     "ClientActivity",
     "ClientConfig",
@@ -198,6 +201,7 @@ __all__ = [
     "Settlement",
     "Severity",
     "Silence",
+    "SilenceKind",
     "Status",
     "StatusKind",
     "Subject",
@@ -216,6 +220,7 @@ __all__ = [
     "gravity",
     "read_state",
     "settled",
+    "silence_problems",
     "status_key",
     "topics",
     "with_commits",

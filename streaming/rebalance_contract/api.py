@@ -14,13 +14,22 @@ from rebalance_contract.findings import Finding
 from rebalance_contract.groups import GroupSnapshot
 from rebalance_contract.impact import RebalanceImpact
 from rebalance_contract.rebalances import Rebalance
-from rebalance_contract.sets import AnyGroupState, AnyGroupType, AnySeverity, FindingState
+from rebalance_contract.sets import (
+    AnyGroupState,
+    AnyGroupType,
+    AnySeverity,
+    AnySilenceKind,
+    FindingState,
+    SilenceKind,
+)
+from rebalance_contract.silences import AlertSilence
 
 ROOT = "/api/v1"
 OVERVIEW_PATH = f"{ROOT}/overview"
 GROUPS_PATH = f"{ROOT}/groups"
 FINDINGS_PATH = f"{ROOT}/findings"
 STREAM_PATH = f"{ROOT}/stream"
+SILENCES_PATH = f"{ROOT}/silences"
 MESSAGES_PATH = f"{ROOT}/messages"
 REPORT_PATH = f"{ROOT}/report"
 OPENAPI_PATH = f"{ROOT}/openapi.json"
@@ -60,6 +69,17 @@ class FindingMark:
 
 
 @dataclass(frozen=True, slots=True)
+class SilenceMark:
+    """The silence that holds a group's alerts back now: enough to show it, and to end it."""
+
+    silence_id: str
+    kind: AnySilenceKind
+    ends_at_ms: int
+    created_by: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class OverviewRow:
     """One group now. Null means that it cannot be known, never zero.
 
@@ -68,7 +88,7 @@ class OverviewRow:
     known form. `coordinator` is a broker's id. `windows` are named 1m, 5m and 15m. Lag is in records, `lag_slope` in
     records per second over five minutes; both, the windows and the age of commits are absent while the diagnosis is
     silent. `heartbeat_headroom_ratio` (1 to 0) and `poll_gap_max_seconds` are the worst any member reported in five
-    minutes. `findings` are those that fire, gravest first.
+    minutes. `findings` are those that fire, gravest first. `silence` is null while nobody holds their alerts back.
     """
 
     cluster: str
@@ -94,6 +114,7 @@ class OverviewRow:
     heartbeat_headroom_ratio: float | None
     poll_gap_max_seconds: float | None
     findings: tuple[FindingMark, ...]
+    silence: SilenceMark | None = None
 
     def rebalances_in(self, window: str) -> int | None:
         """Return how often the group rebalanced in a window; null where that is not known."""
@@ -115,9 +136,13 @@ class Overview:
 
 @dataclass(frozen=True, slots=True)
 class GroupsAnswer:
-    """The present pictures of all groups, with the totals that are certain now."""
+    """The present pictures of groups, by cluster and name, with the totals that are certain now.
+
+    `next` is what to ask for with `after` to get those that come next; null where none do.
+    """
 
     groups: tuple[GroupSnapshot, ...]
+    next: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +190,11 @@ class RebalanceText:
 class RebalanceRow(Rebalance):
     """A rebalance, as docs/schemas/rebalances.schema.json describes it, what it cost, and all of that in words.
 
-    `impact` is null while the diagnosis has told nothing.
+    `impact` is null while the diagnosis has told nothing. `deploys` are those that were announced for its time.
     """
 
     impact: RebalanceImpact | None = None
+    deploys: tuple[AlertSilence, ...] = ()
     text: RebalanceText | None = None
 
 
@@ -306,6 +332,32 @@ class PeriodReport:
     unexplained: PeriodSums
     settings: tuple[PeriodSetting, ...]
     parts: tuple[PeriodPart, ...]
+
+
+# --- Silences ---
+
+
+@dataclass(frozen=True, slots=True)
+class SilencesAnswer:
+    """Silences that are in force or to come, and those that ended lately; those that end last come first."""
+
+    at_ms: int
+    silences: tuple[AlertSilence, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SilenceRequest:
+    """What is to be silenced, why, and for how long: the body of a POST.
+
+    `groups` as in a silence. `starts_at_ms` null: now. `cluster` may be left out where the exporter shows only one.
+    """
+
+    groups: tuple[str, ...]
+    reason: str
+    duration_ms: int
+    starts_at_ms: int | None = None
+    cluster: str | None = None
+    kind: SilenceKind = SilenceKind.SILENCE
 
 
 # --- Messages of logs ---

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rebalance_contract.sets import EvidenceSource, GroupState, Severity
+from rebalance_contract.sets import EvidenceSource, GroupState, Severity, SilenceKind
 
 
 class Tone(StrEnum):
@@ -64,6 +64,10 @@ SOURCES: Mapping[str, str] = {
     EvidenceSource.ZOOKEEPER: "ZooKeeper",
     EvidenceSource.BROKER_LOG: "broker log",
 }
+
+
+#: What is said of a group whose alerts are held back.
+SILENCES: Mapping[str, str] = {SilenceKind.SILENCE: "silenced", SilenceKind.DEPLOY: "deploy announced"}
 
 
 def listed(first: Sequence[str], of: int) -> str:

@@ -35,11 +35,13 @@ client-metrics ───────▶│            │       status, of all t
 broker-logs ··········▶│            │                                                │          │
                        └────────────┘                                                └──────────┘
 groups, activity ─▶ prober ─▶ probes        clients ─▶ client-metrics        brokers ··▶ broker-logs
+terminal, pipelines ─▶ exporter ─▶ silences ─▶ all exporters
 """
 
 _RULES = """
 Data flow one way: a query reads only what stands left of it. Whoever reads a topic that it writes itself does so once,
-at a start, to go on from there. The prober reads which groups and topics there are, so that it asks the brokers about
+at a start, to go on from there; exporters alone read theirs all the time, as silences that one of them was asked for
+are those of all. The prober reads which groups and topics there are, so that it asks the brokers about
 those. Every fact has one writer; delivery is at least once, and a row that arrives again replaces the earlier one of
 its key. The terminal reads no topic: it asks the exporter. What is dotted is there only where a setting asks for it
 ([broker-logs.md](broker-logs.md)).

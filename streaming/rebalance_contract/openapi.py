@@ -17,6 +17,7 @@ from rebalance_contract import api
 from rebalance_contract.groups import GroupSnapshot
 from rebalance_contract.schemas import write_json
 from rebalance_contract.sets import AnySeverity, FindingState
+from rebalance_contract.silences import AlertSilence
 
 JSON, EVENT_STREAM = "application/json", "text/event-stream"
 
@@ -40,10 +41,11 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """What GET of one path answers.
+    """What a method of one path takes and answers.
 
-    `answer` is the type of the answer, null where it is no row of the contract. `also` has further statuses with that
-    answer, `refusals` those with a `Refusal`, each with what it means. Parameters in the path stand there in braces.
+    `answer` is the type of the answer, null where it is no row of the contract; it comes with `status`. `also` has
+    further statuses with that answer, `refusals` those with a `Refusal`, each with what it means. `body` is the type of
+    the request's body, null without one. Parameters in the path stand there in braces.
     """
 
     name: str
@@ -54,12 +56,17 @@ class Operation:
     also: Mapping[int, str] = field(default_factory=dict)
     refusals: Mapping[int, str] = field(default_factory=dict)
     media_type: str = JSON
+    method: str = "get"
+    body: Any = None
+    status: int = 200
 
 
 _CLUSTER = Parameter("cluster", "Only of this cluster.")
 _GROUP = Parameter("group", "The group's id.")
 _OF_GROUP = (_GROUP, Parameter("cluster", "The group's cluster; needed where several have a group of that id."))
 _NO_GROUP = {404: "There is no such group.", 409: "Several clusters have a group of that id: say which."}
+_NO_USERS = {403: "The exporter has no users, so that nobody is known."}
+_NOT_WRITTEN = {503: "Kafka did not take it: the answer says why."}
 _ONE_GROUP = f"{api.GROUPS_PATH}/{{group}}"
 
 OPERATIONS = (
@@ -75,7 +82,12 @@ OPERATIONS = (
         path=api.GROUPS_PATH,
         summary="All groups in full: members, totals, panes of windows",
         answer=api.GroupsAnswer,
-        parameters=(_CLUSTER,),
+        parameters=(
+            _CLUSTER,
+            Parameter("limit", "At most so many.", _WHOLE_NUMBER),
+            Parameter("after", "Those that come after: `next` of the answer before."),
+        ),
+        refusals={400: "A number is none."},
     ),
     Operation(
         name="group",
@@ -137,6 +149,7 @@ OPERATIONS = (
         summary="What changes, as it changes: server-sent events, whose data `x-events` describes by name",
         answer=None,
         parameters=(_CLUSTER, Parameter("group", "Only of this group.")),
+        refusals={503: "As many follow as may: try again later."},
         media_type=EVENT_STREAM,
     ),
     Operation(
@@ -146,6 +159,40 @@ OPERATIONS = (
         answer=api.MessagesAnswer,
         parameters=(Parameter("text", "A line of a log, or a piece of one; at most 4,096 characters."),),
         refusals={400: "The text is missing or too long."},
+    ),
+    Operation(
+        name="silences",
+        path=api.SILENCES_PATH,
+        summary="Silences in force or to come, and those that ended lately",
+        answer=api.SilencesAnswer,
+        parameters=(_CLUSTER,),
+    ),
+    Operation(
+        name="silence",
+        path=api.SILENCES_PATH,
+        method="post",
+        summary="Hold the alerts of groups back for a time, or announce a deploy of them; only for users who log in",
+        answer=AlertSilence,
+        body=api.SilenceRequest,
+        status=201,
+        refusals={
+            400: "What is asked for cannot be: the answer says why.",
+            **_NO_USERS,
+            408: "The body did not come in time.",
+            409: "Too many silences are in force.",
+            413: "The body is too long.",
+            415: "The body is not said to be JSON.",
+            **_NOT_WRITTEN,
+        },
+    ),
+    Operation(
+        name="expire",
+        path=f"{api.SILENCES_PATH}/{{silence_id}}",
+        method="delete",
+        summary="End a silence now; only for users who log in",
+        answer=AlertSilence,
+        parameters=(Parameter("silence_id", "The silence's id."), _CLUSTER),
+        refusals={**_NO_USERS, 404: "There is no such silence.", **_NOT_WRITTEN},
     ),
     Operation(name="openapi", path=api.OPENAPI_PATH, summary="This document", answer=None),
     Operation(
@@ -162,7 +209,8 @@ def describe() -> dict[str, Any]:
     """Return the document."""
     answers = [each.answer for each in OPERATIONS if each.answer is not None]
     kinds = [parameter.kind for each in OPERATIONS for parameter in each.parameters]
-    types = list(dict.fromkeys([*answers, *kinds, *api.EVENTS.values(), api.Refusal]))
+    bodies = [each.body for each in OPERATIONS if each.body is not None]
+    types = list(dict.fromkeys([*answers, *kinds, *bodies, *api.EVENTS.values(), api.Refusal]))
     schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     schema_of = dict(zip(types, schemas, strict=True))
     return {
@@ -170,12 +218,19 @@ def describe() -> dict[str, Any]:
         "info": {"title": "rebalance-monitor", "version": api.ROOT.rpartition("/v")[2], "description": _DESCRIPTION},
         # Passwords are asked for where the web config has users.
         "security": [{}, {"basic": []}],
-        "paths": {each.path: {"get": _operation(each, schema_of)} for each in OPERATIONS},
+        "paths": _paths(schema_of),
         "components": {
             "schemas": dict(sorted(components.items())),
             "securitySchemes": {"basic": {"type": "http", "scheme": "basic"}},
         },
     }
+
+
+def _paths(schema_of: Mapping[Any, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    paths: dict[str, dict[str, Any]] = {}
+    for each in OPERATIONS:
+        paths.setdefault(each.path, {})[each.method] = _operation(each, schema_of)
+    return paths
 
 
 def render() -> str:
@@ -192,11 +247,13 @@ def _operation(of: Operation, schema_of: Mapping[Any, dict[str, Any]]) -> dict[s
         "summary": of.summary,
         "parameters": [_parameter(each, of, schema_of) for each in of.parameters],
         "responses": {
-            "200": {"description": "The answer.", "content": answer},
+            str(of.status): {"description": "The answer.", "content": answer},
             **{str(status): {"description": text, "content": answer} for status, text in of.also.items()},
             **{str(status): {"description": refusals[status], "content": refusal} for status in sorted(refusals)},
         },
     }
+    if of.body is not None:
+        described["requestBody"] = {"required": True, "content": {JSON: {"schema": schema_of[of.body]}}}
     if of.media_type == EVENT_STREAM:
         described["x-events"] = {name: schema_of[row] for name, row in api.EVENTS.items()}
     return described

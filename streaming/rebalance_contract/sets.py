@@ -203,6 +203,13 @@ class EvidenceStrength(StrEnum):
     DECISIVE = "decisive"
 
 
+class SilenceKind(StrEnum):
+    """Why nobody is to be called: somebody said so, or a pipeline announced that it deploys."""
+
+    SILENCE = "silence"
+    DEPLOY = "deploy"
+
+
 class Party(StrEnum):
     """Who writes and reads topics: the three queries of the stream, the other two processes, what is watched."""
 
@@ -242,6 +249,7 @@ AnyReason = Annotated[str, _known(RebalanceReason)]
 AnySeverity = Annotated[str, _known(Severity)]
 AnySource = Annotated[str, _known(EvidenceSource)]
 AnyStrength = Annotated[str, _known(EvidenceStrength)]
+AnySilenceKind = Annotated[str, _known(SilenceKind)]
 AnyAct = Annotated[str, _known(CoordinatorAct)]
 AnyTrigger = Annotated[str, _known(CoordinatorTrigger)]
 

@@ -32,6 +32,7 @@ from rebalance_contract.lag import GroupLag
 from rebalance_contract.probes import Probe
 from rebalance_contract.rebalances import Rebalance
 from rebalance_contract.sets import QUERIES, Party
+from rebalance_contract.silences import AlertSilence
 from rebalance_contract.status import (
     DecodeTotals,
     DiagnosisStatus,
@@ -223,7 +224,20 @@ STATUS = Topic(
     rows=(DecodeTotals, QueryStatus, ReportTotals, DiagnosisStatus, QuarantineTotals, LogTotals),
 )
 
+SILENCES = Topic(
+    name="silences",
+    content="groups that nobody is to be called for, until when, by whom and why; announced deploys",
+    key="cluster/silence_id",
+    writers=(Party.EXPORTER,),
+    readers=(Party.EXPORTER,),
+    cleanup_policy=COMPACT_DELETE,
+    # As far ahead as one may begin, as long as one may last, and a month in which its rebalances are looked at.
+    retention_ms=93 * _DAY_MS,
+    rows=(AlertSilence,),
+    foreign=True,
+)
+
 #: Every topic that a deployment has, in the order of the flow.
-TOPICS = (GROUPS, REBALANCES, ACTIVITY, PROBES, CLIENT_METRICS, FINDINGS, HEARTBEATS, LAG, IMPACT, STATUS)
+TOPICS = (GROUPS, REBALANCES, ACTIVITY, PROBES, CLIENT_METRICS, FINDINGS, HEARTBEATS, LAG, IMPACT, STATUS, SILENCES)
 #: Those that it has only where a setting names them (`stream.broker_log_topics`).
 OPTIONAL_TOPICS = (BROKER_LOGS,)

@@ -35,7 +35,8 @@ def send(broker: EmbeddedKafka, topic: str, values: list[bytes], **settings) -> 
     outcomes: list[KafkaError | None] = []
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 200, **settings})
     for value in values:
-        producer.produce(topic, value=value, on_delivery=lambda error, _: outcomes.append(error))
+        # A compacted topic takes nothing without a key.
+        producer.produce(topic, key=b"k", value=value, on_delivery=lambda error, _: outcomes.append(error))
     assert producer.flush(60) == 0
     return outcomes
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from rebalance_contract import (
+    AlertSilence,
     CountedImpact,
     Counters,
     DecodeTotals,
@@ -29,7 +30,7 @@ from rebalance_contract import (
     WatchedTopic,
     encode,
 )
-from rebalance_exporters.view import GROUPS, IMPACT, LAG, REBALANCES, STATUS, TOPICS, Row, View
+from rebalance_exporters.view import GROUPS, IMPACT, LAG, REBALANCES, SILENCES, STATUS, TOPICS, Row, View
 
 NOW_MS = 1_790_000_000_000
 
@@ -194,6 +195,25 @@ def rebalance_row(rebalance_id: str, completed_at_ms: int = NOW_MS, group: str =
         left=(),
     )
     return Row(REBALANCES, f"prod/{group}/{rebalance_id}".encode(), encode(rebalance))
+
+
+#: Somebody works on PAYMENTS for an hour.
+SILENCE = AlertSilence(
+    cluster="prod",
+    silence_id="5ilence",
+    groups=("payments",),
+    starts_at_ms=NOW_MS - 60_000,
+    ends_at_ms=NOW_MS + 3_540_000,
+    created_at_ms=NOW_MS - 60_000,
+    created_by="alice",
+    reason="database moves",
+)
+
+
+def silence_row(silence: AlertSilence = SILENCE, **changes: Any) -> Row:
+    """A silence with changes, under its key."""
+    silence = replace(silence, **changes)
+    return Row(SILENCES, f"{silence.cluster}/{silence.silence_id}".encode(), encode(silence))
 
 
 def refused(view: View) -> dict[str, int]:

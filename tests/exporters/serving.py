@@ -6,14 +6,16 @@ import itertools
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import bcrypt
+from starlette.applications import Starlette
 
-from exporters.contract_rows import NOW_MS
+from exporters.contract_rows import NOW_MS, silence_row
+from rebalance_contract import AlertSilence
 from rebalance_exporters.config import ExportConfig
 from rebalance_exporters.health import ReadProgress
 from rebalance_exporters.reloading import Settings
@@ -34,12 +36,28 @@ class Served:
 
 
 @contextmanager
-def serving(view: View, *, owners_file: str = "", web_config_file: str = "") -> Iterator[Served]:
-    """Serve a view while the block runs."""
+def serving(
+    view: View,
+    *,
+    owners_file: str = "",
+    web_config_file: str = "",
+    write_silence: Callable[[AlertSilence], None] | None = None,
+) -> Iterator[Served]:
+    """Serve a view while the block runs; a silence that somebody asks for is read at once, unless said otherwise."""
     config = ExportConfig(kafka={"bootstrap.servers": "unused:9092"})
     settings, signals = Settings(owners_file, web_config_file, itertools.count(NOW_MS).__next__), Signals()
     loaded = ReadProgress(loaded=True)
-    app = make_app(config, view, lambda: loaded, lambda: NOW_MS, settings=settings, stop=signals.stop)
+    write = write_silence or (lambda silence: view.apply([silence_row(silence)]))
+    app = make_app(
+        config, view, lambda: loaded, lambda: NOW_MS, settings=settings, stop=signals.stop, write_silence=write
+    )
+    with serving_app(app, settings, signals) as served:
+        yield served
+
+
+@contextmanager
+def serving_app(app: Starlette, settings: Settings, signals: Signals) -> Iterator[Served]:
+    """Serve any application while the block runs."""
     listening = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]

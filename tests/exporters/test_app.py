@@ -23,7 +23,9 @@ from exporters.contract_rows import (
 from exporters.test_overview import finding_row
 from rebalance_exporters.config import ExportConfig
 from rebalance_exporters.formats import Style, compress
+from rebalance_exporters.headers import SAFE_HEADERS
 from rebalance_exporters.health import ReadProgress
+from rebalance_exporters.page import CONTENT_SECURITY_POLICY
 from rebalance_exporters.scraping import SharedScrapes
 from rebalance_exporters.server import make_app
 from rebalance_exporters.view import View
@@ -132,6 +134,22 @@ def test_groups_are_listed() -> None:
         ("test", "payments"),
     ]
     assert [g["cluster"] for g in get("/api/v1/groups?cluster=test").json()["groups"]] == ["test"]
+
+
+def test_groups_come_in_pages() -> None:
+    """Page after page has each group once, whatever its name; a limit of 0 has none and a name to go on from."""
+    names = ["", "a", "a/b", "b", "ü&?"]
+    get = make_get(make_view(*(group_row(group=name, cluster=of) for name in names for of in ("prod", "test"))))
+    found, after = [], ""
+    while after is not None:
+        answer = get(f"/api/v1/groups?limit=3&after={quote(after)}").json()
+        assert len(answer["groups"]) <= 3
+        found += [(each["cluster"], each["group"]) for each in answer["groups"]]
+        after = answer["next"]
+    assert found == [(of, name) for of in ("prod", "test") for name in names]
+    assert get("/api/v1/groups?limit=99").json()["next"] is None
+    assert get("/api/v1/groups?limit=0&after=prod/a").json() == {"groups": [], "next": "prod/a"}
+    assert get("/api/v1/groups?limit=x").status_code == 400
 
 
 @pytest.mark.parametrize("name", ["payments", "with/slashes", "ümläut 🚀", 'quo"te', "100%"])
@@ -257,8 +275,20 @@ def test_no_name_is_ambiguous_when_it_is_encoded(name: str) -> None:
 def test_data_is_never_taken_for_a_page() -> None:
     """Names come from strangers: browsers are told not to guess what the API's answers are."""
     answer = make_get(make_view(group_row(group="<script>alert(1)</script>")))("/api/v1/groups")
-    assert answer.headers["x-content-type-options"] == "nosniff"
     assert answer.headers["content-type"] == "application/json"
+
+
+@pytest.mark.parametrize("path", ["/", "/page/page.js", "/metrics", "/-/ready", "/healthz", "/api/v1/groups", "/no"])
+def test_every_answer_has_safe_headers(path: str) -> None:
+    """The page has a policy of its own; nothing else may run or be framed, and nothing tells what serves it."""
+    headers = make_get(make_view(group_row()))(path).headers
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["x-frame-options"] == "DENY"
+    assert headers["referrer-policy"] == "no-referrer"
+    is_page = path in {"/", "/page/page.js"}
+    assert headers["content-security-policy"] == (
+        CONTENT_SECURITY_POLICY if is_page else SAFE_HEADERS["content-security-policy"]
+    )
 
 
 def test_scrapes_at_the_same_time_share_one_rendering() -> None:

@@ -19,6 +19,7 @@ from exporters.contract_rows import (
     query_row,
     rebalance_row,
     records_row,
+    silence_row,
     totals_row,
 )
 from exporters.test_overview import finding_row
@@ -48,6 +49,8 @@ ROWS = (
     finding_row(),
     finding_row("x", state="resolved", resolved_at_ms=NOW_MS),
     timing_row(3),
+    silence_row(groups=("payments", "pay*", "*")),
+    silence_row(silence_id="d", kind="deploy", expired_by="bob"),
 )
 VALUES = [
     *(0, -1, -5, 2**31 - 1, 2**53, 2**62, 2**63, 2**64 - 1, 2**64, -(2**63), 2**70, 10**400, 1.5, 1e308, -1e308),
@@ -106,7 +109,7 @@ def show_everything(view: View, exposition: Exposition, now_ms: int) -> None:
         exposition.render(picture, LOADED, ready, now_ms, style).decode()
     json.loads(encode(make_overview(picture, ready, now_ms, version="1", owners=Owners())))
     for kept in view.rebalances(("prod", "payments")):
-        json.loads(kept.document)
+        json.loads(picture.document(kept))
     encode([*picture.groups.values(), *(each for of in picture.findings.values() for each in of.findings)])
     view.forget_expired(now_ms)
 

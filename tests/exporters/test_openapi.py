@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
+from starlette.routing import Route
 
 from exporters.contract_rows import (
     NOW_MS,
@@ -17,6 +18,7 @@ from exporters.contract_rows import (
     make_view,
     probed_lag_row,
     rebalance_row,
+    silence_row,
     stream_rows,
     totals_row,
 )
@@ -51,13 +53,15 @@ ROWS = (
         "0-42", silences=(Silence("orders", 1, NOW_MS - 9_000, NOW_MS),), lag_before=3, lag_peak=9, expired=("c",)
     ),
     finding_row(rebalance_ids=("0-42",), rebalances=1, advice=(Advice("session.timeout.ms", None, "45000", "-"),)),
+    silence_row(),
+    silence_row(silence_id="deploy", kind="deploy"),
     finding_row("s", rule="member_crash", state="resolved", resolved_at_ms=NOW_MS),
 )
 
 #: What is asked of each operation that answers with a row of the contract.
 ASKED = {
     "overview": ("/api/v1/overview", "/api/v1/overview?cluster=dev"),
-    "groups": ("/api/v1/groups", "/api/v1/groups?cluster=none"),
+    "groups": ("/api/v1/groups", "/api/v1/groups?cluster=none", "/api/v1/groups?limit=1"),
     "group": ("/api/v1/groups/payments", "/api/v1/groups/audit?cluster=dev"),
     "rebalances": ("/api/v1/groups/payments/rebalances", "/api/v1/groups/payments/rebalances?limit=1&since_ms=0"),
     "rebalance": ("/api/v1/groups/payments/rebalances/0-42",),
@@ -67,9 +71,11 @@ ASKED = {
         "/api/v1/messages?text=Attempt+to+heartbeat+failed+since+group+is+rebalancing",
         "/api/v1/messages?text=no+such+thing",
     ),
+    "silences": ("/api/v1/silences", "/api/v1/silences?cluster=dev"),
     "ready": ("/-/ready",),
 }
 REFUSED = (
+    ("groups", "/api/v1/groups?limit=some", 400),
     ("group", "/api/v1/groups/nobody", 404),
     ("group", "/api/v1/groups/audit", 409),
     ("rebalances", "/api/v1/groups/nobody/rebalances", 404),
@@ -83,6 +89,13 @@ REFUSED = (
     ("report", "/api/v1/report?limit=1001", 400),
     ("messages", "/api/v1/messages", 400),
     ("messages", f"/api/v1/messages?text={'a' * 4097}", 400),
+)
+#: What `test_connections.py` provokes: nobody more may follow.
+CROWDED = ("stream", 503)
+#: What `test_silence_api.py` provokes.
+SILENCES_REFUSED = (
+    *(("silence", status) for status in (400, 403, 408, 409, 413, 415, 503)),
+    *(("expire", status) for status in (403, 404, 503)),
 )
 OPERATIONS = {each.name: each for each in openapi.OPERATIONS}
 
@@ -122,7 +135,8 @@ def test_every_reference_leads_somewhere() -> None:
 def test_parameters_of_paths_are_described(name: str) -> None:
     """What stands in braces is a required parameter, and every other one is in the query and may be left out."""
     path = OPERATIONS[name].path
-    told = {each["name"]: (each["in"], each["required"]) for each in DOCUMENT["paths"][path]["get"]["parameters"]}
+    described = DOCUMENT["paths"][path][OPERATIONS[name].method]["parameters"]
+    told = {each["name"]: (each["in"], each["required"]) for each in described}
     assert {each for each, where in told.items() if where == ("path", True)} == set(re.findall(r"{(\w+)}", path))
     assert set(told.values()) <= {("path", True), ("query", False)}
 
@@ -130,11 +144,20 @@ def test_parameters_of_paths_are_described(name: str) -> None:
 def test_every_path_of_the_api_is_described() -> None:
     """The server has no route of the API that the document does not have."""
     app = make_app(ExportConfig(), make_view(), lambda: ReadProgress(loaded=True))
-    routes = {getattr(each, "path", "") for each in app.routes}
+    routes = {
+        (each.path, method.lower())
+        for each in app.routes
+        if isinstance(each, Route)
+        for method in (each.methods or set()) - {"HEAD"}
+    }
     # Everything below a group is one route, because names may have slashes.
     below = "/api/v1/groups/{rest:name}"
-    described = {each.path if "{" not in each.path else below for each in openapi.OPERATIONS}
-    assert {path for path in routes if path.startswith(ROOT)} == {path for path in described if path.startswith(ROOT)}
+    described = {
+        (below if each.path.startswith("/api/v1/groups/") else each.path, each.method) for each in openapi.OPERATIONS
+    }
+    assert {each for each in routes if each[0].startswith(ROOT)} == {
+        each for each in described if each[0].startswith(ROOT)
+    }
     assert described <= routes
 
 
@@ -148,7 +171,7 @@ def test_an_answer_is_what_the_document_says(served: Served, name: str, path: st
 
 def test_every_row_that_is_described_is_asked_for() -> None:
     """No operation is left out above."""
-    assert set(ASKED) == {each.name for each in openapi.OPERATIONS if each.answer is not None}
+    assert set(ASKED) == {each.name for each in openapi.OPERATIONS if each.answer is not None and each.method == "get"}
 
 
 @pytest.mark.parametrize(("name", "path", "status"), REFUSED)
@@ -163,7 +186,22 @@ def test_a_refusal_is_what_the_document_says(served: Served, name: str, path: st
 def test_every_refusal_that_is_described_is_provoked() -> None:
     """No status is left out above."""
     described = {(each.name, status) for each in openapi.OPERATIONS for status in each.refusals}
-    assert described == {(name, status) for name, _, status in REFUSED}
+    assert described == {CROWDED, *SILENCES_REFUSED, *((name, status) for name, _, status in REFUSED)}
+
+
+@pytest.mark.parametrize("name", ["silence", "expire"])
+def test_a_silence_is_what_the_document_says(tmp_path: Path, name: str) -> None:
+    """Made and ended; the status is the one that is described."""
+    config = tmp_path / "web.yml"
+    config.write_text(f"basic_auth_users:\n  alice: {hash_password('secret')}\n")
+    with serving(make_view(group_row(), silence_row()), web_config_file=str(config)) as server:
+        path = OPERATIONS[name].path.replace("{silence_id}", "5ilence")
+        body = {"groups": ["a"], "reason": "b", "duration_ms": 1}
+        url = f"http://127.0.0.1:{server.port}{path}"
+        asked = {"json": body} if name == "silence" else {}
+        answer = httpx.request(OPERATIONS[name].method.upper(), url, auth=("alice", "secret"), timeout=30, **asked)
+    assert answer.status_code == OPERATIONS[name].status
+    hold(answer.content, OPERATIONS[name].answer)
 
 
 def test_readiness_that_is_not_is_described_too() -> None:

@@ -37,9 +37,9 @@ FINDING = Finding(
 
 
 def finding_row(subject: str = "", **changes: Any) -> Row:
-    """A finding about the group payments, with changes, under its key."""
+    """A finding, about the group payments unless changed, under its key."""
     finding = replace(FINDING, **changes)
-    return Row(FINDINGS, f"prod/payments/{finding.rule}/{subject}".encode(), encode(finding))
+    return Row(FINDINGS, f"{finding.cluster}/{finding.group}/{finding.rule}/{subject}".encode(), encode(finding))
 
 
 def overview(view: View, now_ms: int = NOW_MS, cluster: str | None = None) -> Overview:

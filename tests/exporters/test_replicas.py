@@ -83,7 +83,7 @@ def pages(views: Iterable[View]) -> list[tuple[bytes, bytes, bytes, bytes]]:
         picture = view.picture()
         text, rich = (exposition.render(picture, loaded, ready, NOW_MS + 999, style) for style in Style)
         rows = make_overview(picture, ready, NOW_MS + 999, version="1", owners=Owners())
-        kept = b",".join(each.document for each in view.rebalances(("prod", "payments")))
+        kept = b",".join(each.document() for each in view.rebalances(("prod", "payments")))
         found.append((text, rich, encode(rows), kept))
     return found
 

@@ -151,7 +151,7 @@ def test_lag_is_not_shown_while_the_diagnosis_is_silent() -> None:
 
 def documents(view: View) -> list[dict[str, Any]]:
     """The rebalances of PAYMENTS as the API shows them."""
-    return [json.loads(kept.document) for kept in view.rebalances(KEY)]
+    return [json.loads(kept.document()) for kept in view.rebalances(KEY)]
 
 
 def test_a_rebalance_is_shown_with_what_it_cost_in_whatever_order_they_come() -> None:

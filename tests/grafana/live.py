@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import gzip
 import itertools
-import socket
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +20,7 @@ import yaml
 
 from exporters.contract_rows import diagnosis_row, impact_row, log_row, query_row, records_row
 from exporters.replayed import topic_row
+from exporters.serving import serving_app
 from prometheus.rig import ask, prometheus
 from rebalance_contract import QuarantineCount, RecordCount, ReportCount, ReportTotals, WatchedTopic, encode
 from rebalance_deploy.observability import write_prometheus_config
@@ -30,7 +29,7 @@ from rebalance_exporters.health import ReadProgress
 from rebalance_exporters.reloading import Settings
 from rebalance_exporters.server import make_app
 from rebalance_exporters.view import FINDINGS, STATUS, Row, View
-from rebalance_exporters.web_server import Signals, serve
+from rebalance_exporters.web_server import Signals
 from rebalance_streaming.replay import RecordedLine, Replay, make_engine, read_lines
 from waiting import wait_for
 
@@ -200,18 +199,11 @@ def _serving(directory: Path, view: View, clock: Clock) -> Iterator[int]:
         collect_partitions=True,
         owners_file=str(owners),
     )
-    settings, signals, listening = Settings(str(owners), "", clock), Signals(), threading.Event()
+    settings, signals = Settings(str(owners), "", clock), Signals()
     loaded = ReadProgress(loaded=True)
     app = make_app(config, view, lambda: loaded, clock, settings=settings, stop=signals.stop)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=serve, args=(app, listener, settings, signals, lambda *_: listening.set()))
-        thread.start()
-        try:
-            assert listening.wait(_DEADLINE_SECONDS)
-            yield listener.getsockname()[1]
-        finally:
-            signals.stop.set()
-            thread.join(_DEADLINE_SECONDS)
+    with serving_app(app, settings, signals) as served:
+        yield served.port
 
 
 @contextmanager

@@ -51,11 +51,7 @@ _HEADERS: Mapping[str, str] = {
     "cache-control": "no-cache",
     "content-security-policy": CONTENT_SECURITY_POLICY,
     "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-    "referrer-policy": "no-referrer",
     "vary": "Accept-Encoding",
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
 }
 
 

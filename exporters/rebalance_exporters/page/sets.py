@@ -41,6 +41,7 @@ def render() -> str:
         "UNKNOWN_STATE_MARK": display.UNKNOWN_STATE.mark,
         "SEVERITY_MARKS": {severity: display.SEVERITIES[severity].mark for severity in Severity},
         "SOURCES": display.SOURCES,
+        "SILENCES": display.SILENCES,
         "NO_CAUSE": rebalance_text.NO_CAUSE,
         "JUDGED_AFTER_MS": rebalance_text.JUDGED_AFTER_MS,
         "ABORTED": rebalance_text.ABORTED,

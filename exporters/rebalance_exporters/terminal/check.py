@@ -103,7 +103,9 @@ def judge(
 
 
 def judge_group(row: OverviewRow, limits: Limits) -> GroupCheck:
-    """Judge one group by its firing findings and its number of rebalances."""
+    """Judge one group by its firing findings and its number of rebalances; a silenced one is well."""
+    if row.silence is not None:
+        return GroupCheck(row.cluster, row.group, Status.OK, ())
     beyond = [each for each in row.findings if gravity(each.severity) > gravity(limits.max_severity)]
     statuses = [_SEVERITY_STATUS.get(each.severity, Status.CRITICAL) for each in beyond]
     reasons = [_tell_finding(each) for each in beyond[:1]] + [f"{each.rule} ({each.severity})" for each in beyond[1:]]

@@ -14,13 +14,14 @@ from urllib.parse import quote
 
 import httpx
 
-from rebalance_contract import ContractError, Finding, GroupSnapshot, decode
+from rebalance_contract import AlertSilence, ContractError, Finding, GroupSnapshot, decode, encode
 from rebalance_contract.api import (
     FINDINGS_PATH,
     GROUPS_PATH,
     OVERVIEW_PATH,
     REBALANCES,
     REPORT_PATH,
+    SILENCES_PATH,
     STREAM_PATH,
     FindingsAnswer,
     Overview,
@@ -29,6 +30,8 @@ from rebalance_contract.api import (
     RebalanceRow,
     RebalancesAnswer,
     Refusal,
+    SilenceRequest,
+    SilencesAnswer,
 )
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.terminal.access import DEFAULT_URL, Access
@@ -123,6 +126,26 @@ class Api:
                 f"the exporter at {self._where} has no reports: it is older than this version, upgrade it"
             ) from error
 
+    def silences(self, cluster: str | None = None) -> SilencesAnswer:
+        """Return the silences in force or to come, and those that ended lately."""
+        return self._read(SILENCES_PATH, SilencesAnswer, cluster=cluster)
+
+    def silence(self, wanted: SilenceRequest) -> AlertSilence:
+        """Make a silence."""
+        headers = {"content-type": "application/json"}
+        with self._explained():
+            answer = self._http.post(SILENCES_PATH, content=encode(wanted), headers=headers)
+        return self._taken(answer, SILENCES_PATH, AlertSilence)
+
+    def expire(self, silence_id: str, cluster: str | None = None) -> AlertSilence:
+        """End a silence now."""
+        path = f"{SILENCES_PATH}/{quote(silence_id, safe='')}"
+        with self._explained():
+            answer = self._http.delete(path, params=_given(cluster=cluster))
+        if answer.status_code == _NOT_FOUND:
+            raise NotFoundError(f"there is no silence {safe(silence_id)}: see {self._access.suggest('silence list')}")
+        return self._taken(answer, path, AlertSilence)
+
     @contextlib.contextmanager
     def stream(
         self, cluster: str | None = None, group: str | None = None, last_event_id: str | None = None
@@ -145,7 +168,10 @@ class Api:
     def _read(self, path: str, kind: type[_T], **query: str | int | None) -> _T:
         with self._explained():
             answer = self._http.get(path, params=_given(**query))
-        if answer.status_code != httpx.codes.OK:
+        return self._taken(answer, path, kind)
+
+    def _taken(self, answer: httpx.Response, path: str, kind: type[_T]) -> _T:
+        if not answer.is_success:
             raise self._refusal(answer)
         try:
             return decode(answer.content, kind)

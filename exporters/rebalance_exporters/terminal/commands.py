@@ -1,4 +1,4 @@
-"""The commands `top`, `explain`, `why`, `history`, `report`, `tail`, `check` and `completion`: reads options, calls.
+"""The commands at the terminal, from `top` to `silence`: reads options, calls, writes.
 
 Imports what a command needs when it runs: the libraries are an extra, and help is instant without them.
 """
@@ -27,7 +27,7 @@ from rebalance_exporters.terminal.escaping import safe
 from rebalance_exporters.terminal.figures import Clock
 
 if TYPE_CHECKING:
-    from rebalance_contract import CoordinatorEvent
+    from rebalance_contract import AlertSilence, CoordinatorEvent
     from rebalance_exporters.terminal.client import Api
     from rebalance_exporters.terminal.explain import Facts
 
@@ -98,12 +98,19 @@ def _reads_exporter(command: F) -> F:
     @functools.wraps(command)
     def call(*, url: str, user: str | None, password_file: Path | None, ca_file: Path | None, **others: Any) -> Any:
         context = click.get_current_context()
-        access = Access(
-            context.info_name or "", url, user, password_file, ca_file, flags=tuple(_flags_to_repeat(context))
-        )
+        access = Access(_typed(context), url, user, password_file, ca_file, flags=tuple(_flags_to_repeat(context)))
         return command(where=_Where(access, others.pop("cluster")), **others)
 
     return functools.reduce(lambda made, option: option(made), reversed(_ACCESS_OPTIONS), cast("F", call))
+
+
+def _typed(context: click.Context) -> str:
+    """Return the command as it was typed, `silence add` for example."""
+    names = []
+    while context.parent is not None:
+        names.append(context.info_name or "")
+        context = context.parent
+    return " ".join(reversed(names)) or context.info_name or ""
 
 
 def _flags_to_repeat(context: click.Context) -> Iterator[str]:
@@ -474,6 +481,127 @@ def _tell_unknown(text: str, as_json: bool) -> str:
     return f"REBALANCES UNKNOWN - {safe(text)}"
 
 
+_GROUPS = click.argument("groups", nargs=-1, required=True, shell_complete=complete_groups)
+_LENGTH = click.option("--for", "length", required=True, metavar="TIME", help="How long: 30m, 2h, 1d.")
+_REASON = click.option("--reason", required=True, help="Why, for who wonders later.")
+
+
+@click.group(short_help="Hold alerts of groups back for a time.")
+def silence() -> None:
+    """Hold alerts of groups back for a time: their findings stay on the page, marked, and nobody is called.
+
+    Nothing that is counted changes. The exporter has to know who asks: add and expire need --user and --password-file,
+    as in its web config.
+    """
+
+
+@silence.command("add", short_help="Silence groups.")
+@_GROUPS
+@_LENGTH
+@_REASON
+@click.option("--from", "start", metavar="TIME", help="When it begins: 2026-03-01T22:00, 22:00, or 30m (from now).")
+@_JSON
+@_ZONE
+@_reads_exporter
+def add_silence(
+    *, where: _Where, groups: tuple[str, ...], length: str, reason: str, start: str | None, as_json: bool, utc: bool
+) -> None:
+    """Silence GROUPS from now, or a later time, on.
+
+    A name that ends with * stands for all names that begin like it; '*' alone for the whole cluster.
+    """
+    _silence(where, groups, _Wish("silence", reason, length, start), as_json=as_json, clock=_clock(utc))
+
+
+@silence.command("list", short_help="List silences in force and to come.")
+@click.option("--all", "ended", is_flag=True, help="Those that ended, too.")
+@_JSON
+@_ZONE
+@_reads_exporter
+def list_silences(*, where: _Where, ended: bool, as_json: bool, utc: bool) -> None:
+    """List silences: until when, who asked for them, and why."""
+    with _asking(where) as api:
+        from rebalance_exporters.terminal.escaping import safe_json  # noqa: PLC0415
+        from rebalance_exporters.terminal.screen import Screen  # noqa: PLC0415
+        from rebalance_exporters.terminal.silences import tell_all  # noqa: PLC0415
+
+        answer = api.silences(where.cluster)
+        if as_json:
+            click.echo(safe_json(answer, indent=2))
+            return
+        grid = tell_all(answer, _clock(utc), ended=ended)
+        if grid.rows:
+            Screen().grid(grid)
+        else:
+            Screen().line("no group is silenced")
+
+
+@silence.command("expire", short_help="End a silence now.")
+@click.argument("silence_id", metavar="ID")
+@_JSON
+@_ZONE
+@_reads_exporter
+def expire_silence(*, where: _Where, silence_id: str, as_json: bool, utc: bool) -> None:
+    """End the silence ID now; `silence list` shows ids."""
+    with _asking(where) as api:
+        _tell_silence(where, api.expire(silence_id, where.cluster), as_json=as_json, clock=_clock(utc))
+
+
+@click.command(short_help="Announce a deploy, for pipelines.")
+@_GROUPS
+@_LENGTH
+@_REASON
+@_JSON
+@_ZONE
+@_reads_exporter
+def announce(*, where: _Where, groups: tuple[str, ...], length: str, reason: str, as_json: bool, utc: bool) -> None:
+    """Announce a deploy of GROUPS, from the pipeline that makes it, before it begins.
+
+    Rebalances in that time show it as what explains them, and their alerts are held back as by a silence. Ended sooner:
+    `silence expire` with the id that --json prints.
+    """
+    _silence(where, groups, _Wish("deploy", reason, length, None), as_json=as_json, clock=_clock(utc))
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """What is to be silenced why and for how long, as it was typed."""
+
+    kind: str
+    reason: str
+    length: str
+    start: str | None
+
+
+def _silence(where: _Where, groups: Sequence[str], wish: _Wish, *, as_json: bool, clock: Clock) -> None:
+    with _asking(where) as api:
+        from rebalance_contract import SilenceKind  # noqa: PLC0415
+        from rebalance_exporters.terminal.silences import request  # noqa: PLC0415
+
+        wanted = request(
+            groups,
+            wish.reason,
+            length=wish.length,
+            start=wish.start,
+            cluster=where.cluster,
+            kind=SilenceKind(wish.kind),
+            now_ms=_now_ms(),
+            clock=clock,
+        )
+        _tell_silence(where, api.silence(wanted), as_json=as_json, clock=clock)
+
+
+def _tell_silence(where: _Where, made: AlertSilence, *, as_json: bool, clock: Clock) -> None:
+    from rebalance_exporters.terminal.escaping import safe_json  # noqa: PLC0415
+    from rebalance_exporters.terminal.silences import tell_made  # noqa: PLC0415
+
+    if as_json:
+        click.echo(safe_json(made, indent=2))
+        return
+    for line in tell_made(made, _now_ms(), clock, where.access):
+        click.echo(safe(line))
+
+
 @click.command(short_help="Print the completion script of a shell.")
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
@@ -490,7 +618,18 @@ def completion(shell: str) -> None:
 
 
 #: What the console script adds to its own.
-COMMANDS: tuple[click.Command, ...] = (top, explain, why, history, report, tail, check, completion)
+COMMANDS: tuple[click.Command, ...] = (
+    top,
+    explain,
+    why,
+    history,
+    report,
+    tail,
+    check,
+    silence,
+    announce,
+    completion,
+)
 
 
 def _clock(utc: bool) -> Clock:

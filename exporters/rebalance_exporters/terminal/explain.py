@@ -28,6 +28,7 @@ from rebalance_exporters.terminal.assignments import compare_assignments, list_m
 from rebalance_exporters.terminal.figures import Clock
 from rebalance_exporters.terminal.phases import tell_phases
 from rebalance_exporters.terminal.report import Grid, Hint, Passage, TextReport
+from rebalance_exporters.terminal.silences import tell_mark
 from rebalance_exporters.terminal.words import because, change, verdict, why, why_not
 
 _WINDOW, _WINDOW_MS = "15m", 900_000
@@ -84,6 +85,7 @@ def explain(facts: Facts, access: Access) -> TextReport:
     cause = _cause_of(facts)
     passages = (
         *_note(facts),
+        *_tell_silence(facts),
         *_tell_cause(facts, cause),
         *_tell_rebalance(facts),
         *_tell_lines(facts),
@@ -99,6 +101,12 @@ def explain(facts: Facts, access: Access) -> TextReport:
         tuple(_grids(facts)),
         tuple(_next_commands(facts, access)),
     )
+
+
+def _tell_silence(facts: Facts) -> Iterator[Passage]:
+    row = facts.row
+    if row is not None and row.silence is not None:
+        yield Passage("Silenced", (tell_mark(row.silence, facts.clock),))
 
 
 def _cause_of(facts: Facts) -> Finding | None:
@@ -154,7 +162,7 @@ def _tell_rebalance(facts: Facts) -> Iterator[Passage]:
     rebalance = facts.rebalance
     if rebalance is None:
         return
-    text = tell_rebalance(rebalance, rebalance.impact)
+    text = tell_rebalance(rebalance, rebalance.impact, rebalance.deploys)
     steps = "" if text.steps is None else f" ({text.steps})"
     since = f"{_since(rebalance, facts.clock)}: {why(text)}"
     yield Passage("Since", (since, f"members {text.members}; generation {text.generations}{steps}"))

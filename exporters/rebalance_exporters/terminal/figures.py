@@ -48,6 +48,18 @@ class Clock:
                 f"cannot read the time {text!r}: type it as 2026-03-01T14:05, 14:05, or 90m for 90 minutes ago"
             ) from error
 
+    def read_ahead(self, text: str, now_ms: int) -> int:
+        """Return the epoch time that `text` means: a date and time, a time of the next 24 h, or in how long.
+
+        Raises ValueError for anything else.
+        """
+        in_ms = span_ms(text)
+        if in_ms is not None:
+            return now_ms + in_ms
+        found_ms = self.read(text, now_ms)
+        is_of_day = ":" in text[:3]
+        return found_ms + _DAY if is_of_day and found_ms < now_ms else found_ms
+
     def _read_date(self, text: str) -> int:
         found = dt.datetime.fromisoformat(text)
         if found.tzinfo is None:

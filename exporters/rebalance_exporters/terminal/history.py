@@ -79,7 +79,7 @@ def _tell(rebalance: RebalanceRow, cause: Finding | None, clock: Clock) -> tuple
         text.took.replace("at least", ">="),
         text.generations,
         text.members,
-        rebalance.reason.replace("_", " "),
+        rebalance.reason.replace("_", " ") + (" (announced deploy)" if rebalance.deploys else ""),
         UNKNOWN if cause is None else f"{cause.rule}{'' if cause.variant is None else f' ({cause.variant})'}",
         rebalance.rebalance_id,
     )

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from rebalance_contract import ContractError, Finding, Rebalance, decode
-from rebalance_contract.api import EventName, Gone, OverviewRow, StatusNow
+from rebalance_contract import ContractError, Finding, decode
+from rebalance_contract.api import EventName, Gone, OverviewRow, RebalanceRow, StatusNow
 from rebalance_exporters.terminal.client import Api, ApiError, UnreachableError
 from rebalance_exporters.terminal.escaping import safe, safe_json
 from rebalance_exporters.terminal.figures import Clock
@@ -50,17 +50,17 @@ class EventTeller:
 
     def _kinds(self) -> Mapping[str, Callable[[bytes], str | None]]:
         return {
-            EventName.REBALANCE: lambda data: self._tell_rebalance(decode(data, Rebalance)),
+            EventName.REBALANCE: lambda data: self._tell_rebalance(decode(data, RebalanceRow)),
             EventName.FINDING: lambda data: self._tell_finding(decode(data, Finding)),
             EventName.GROUP: lambda data: self._tell_group(decode(data, OverviewRow)),
             EventName.GONE: lambda data: _tell_gone(decode(data, Gone)),
             EventName.STATUS: lambda data: self._tell_status(decode(data, StatusNow)),
         }
 
-    def _tell_rebalance(self, rebalance: Rebalance) -> str | None:
+    def _tell_rebalance(self, rebalance: RebalanceRow) -> str | None:
         key = ("rebalance", rebalance.cluster, rebalance.group, rebalance.rebalance_id)
         news = self._note(key, (rebalance.outcome, rebalance.generation_to))
-        return describe(rebalance, self.clock) if news else None
+        return describe(rebalance, self.clock, rebalance.deploys) if news else None
 
     def _tell_finding(self, finding: Finding) -> str | None:
         known = (finding.state, finding.severity, finding.rule, finding.primary)

@@ -76,10 +76,11 @@ def _state(row: OverviewRow, now_ms: int) -> str:
 
 def _finding(row: OverviewRow, _now_ms: int) -> str:
     if not row.findings:
-        return UNKNOWN
+        return UNKNOWN if row.silence is None else "silenced"
     gravest = _gravest(row)
     further = len(row.findings) - 1
-    return f"{gravest.severity}: {gravest.rule}{f' +{further}' if further else ''}"
+    silenced = "" if row.silence is None else "silenced, "
+    return f"{silenced}{gravest.severity}: {gravest.rule}{f' +{further}' if further else ''}"
 
 
 def _gravest(row: OverviewRow) -> FindingMark:
@@ -87,7 +88,9 @@ def _gravest(row: OverviewRow) -> FindingMark:
 
 
 def _finding_style(row: OverviewRow) -> str:
-    return style_of(severity_display(_gravest(row).severity)) if row.findings else ""
+    if not row.findings or row.silence is not None:
+        return ""
+    return style_of(severity_display(_gravest(row).severity))
 
 
 def _state_style(row: OverviewRow) -> str:
@@ -173,7 +176,8 @@ class TopOptions:
 
 def summary(overview: Overview, clock: Clock) -> str:
     """Say in one line how many groups there are and how they are."""
-    found = sum(any(gravity(each.severity) > 0 for each in row.findings) for row in overview.groups)
+    calling = [row for row in overview.groups if row.silence is None]
+    found = sum(any(gravity(each.severity) > 0 for each in row.findings) for row in calling)
     unsettled = sum(row.state is not None and row.state not in SETTLED_STATES for row in overview.groups)
     age = "" if overview.data_age_ms is None else f", data {span(overview.data_age_ms)} old"
     return (

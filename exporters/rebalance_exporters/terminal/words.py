@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from rebalance_contract import Advice, Alternative, Evidence, Finding, Rebalance
+from collections.abc import Sequence
+
+from rebalance_contract import Advice, AlertSilence, Alternative, Evidence, Finding, Rebalance
 from rebalance_contract.api import RebalanceText
 from rebalance_exporters.rebalance_text import tell_rebalance
 from rebalance_exporters.terminal.escaping import safe
@@ -11,9 +13,12 @@ from rebalance_exporters.terminal.figures import Clock
 UTC_CLOCK = Clock()
 
 
-def describe(rebalance: Rebalance, clock: Clock = UTC_CLOCK) -> str:
-    """Say when, who, from which generation to which, members before and after, why and how long."""
-    text = tell_rebalance(rebalance, None)
+def describe(rebalance: Rebalance, clock: Clock = UTC_CLOCK, deploys: Sequence[AlertSilence] = ()) -> str:
+    """Say when, who, from which generation to which, members before and after, why and how long.
+
+    `deploys` were announced for its time.
+    """
+    text = tell_rebalance(rebalance, None, deploys)
     took = text.took if rebalance.duration_min_ms is None else f"took {text.took}"
     unseen = " (the log does not show its start)" if text.took.startswith("at least") else ""
     parts = (

@@ -39,7 +39,6 @@ def test_every_file_is_served_as_what_it_is(name: str) -> None:
         assert answer.headers.get("content-encoding", "identity") == encoding
         assert answer.headers["content-type"] == TYPES.get(name.rpartition(".")[2], "image/svg+xml")
         assert answer.headers["content-security-policy"] == CONTENT_SECURITY_POLICY
-        assert answer.headers["x-content-type-options"] == "nosniff"
 
 
 def test_the_policy_allows_nothing_inline_and_nothing_from_elsewhere() -> None:

@@ -22,6 +22,7 @@ from exporters.contract_rows import (
     probed_lag_row,
     query_row,
     rebalance_row,
+    silence_row,
     stream_rows,
 )
 from exporters.page.browser import Browser, starting_browser
@@ -225,6 +226,27 @@ def test_a_group_is_explained_and_stays_live(browser: Browser) -> None:
         browser.wait(lambda: len(browser.find(".part-rebalances tbody tr")) == 2)
         view.apply([group_row(generation=8, members=PAYMENTS.members[:1])])
         browser.wait(lambda: len(browser.find(".part-members tbody tr")) == 1)
+        assert browser.complaints() == []
+
+
+def test_a_silenced_group_is_marked_and_keeps_its_findings(browser: Browser) -> None:
+    """In the table, which asks nobody to act on it, and on its page, which says until when, who and why; live."""
+    view = make_view(group_row(), put_finding())
+    with showing(browser, view):
+        assert browser.text("#verdict").startswith("1 of 1 group has a finding")
+        view.apply([silence_row()])
+        browser.wait(lambda: browser.shows("#groups .finding-cell", "silenced: "))
+        assert browser.shows("#groups .finding-cell", "crash loop")
+        assert browser.text("#verdict") == "None of 1 group has a finding to act on; none rebalancing now."
+    deploy = silence_row(kind="deploy", reason="<b>1.2</b>", created_by="ci & co")
+    view.apply([deploy, put(make_rebalance("1", started_before_ms=NOW_MS - 50_000, completed_at_ms=NOW_MS - 40_000))])
+    with showing(browser, view, "#/groups/prod/payments"):
+        told = browser.text(".silence")
+        assert told == "deploy announced until 2026-09-21 15:12:20 UTC by ci & co: <b>1.2</b>"
+        assert browser.shows(".finding", "crash loop")
+        assert browser.shows(".part-rebalances td", "during an announced deploy: <b>1.2</b> by ci & co")
+        view.apply([silence_row(ends_at_ms=NOW_MS, expired_by="alice")])
+        browser.wait(lambda: not browser.find(".silence"))
         assert browser.complaints() == []
 
 

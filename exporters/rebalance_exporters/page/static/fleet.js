@@ -7,7 +7,7 @@ import { UNKNOWN, amount, percent, plural, span } from "./figures.js";
 import { groupLink } from "./links.js";
 import { Severity } from "./sets.js";
 import { keyOf } from "./store.js";
-import { compare, gravity, isUnsettled, severityBadge, stateMark, stateText, words } from "./words.js";
+import { compare, gravity, isUnsettled, severityBadge, silenceText, stateMark, stateText, words } from "./words.js";
 
 const WINDOW = "15m";
 const FIRST_ROWS = 50;
@@ -62,12 +62,14 @@ function tellingOf(findings) {
 }
 
 function findingCell(row) {
-  if (!row.findings.length) return { text: UNKNOWN };
+  const held = row.silence ? silenceText(row.silence) : null;
+  if (!row.findings.length) return held === null ? { text: UNKNOWN } : { text: held, make: () => el("span", { class: "quiet" }, held) };
   const worst = tellingOf(row.findings);
   const further = row.findings.length - 1;
   return {
-    text: `${worst.severity}\n${worst.rule}\n${worst.summary}\n${further}`,
+    text: `${worst.severity}\n${worst.rule}\n${worst.summary}\n${further}\n${held}`,
     make: () => [
+      held === null ? null : el("span", { class: "quiet" }, `${held}: `),
       severityBadge(worst.severity), " ", words(worst.rule), further ? ` +${further}` : null,
       el("span", { class: "below" }, worst.summary),
     ],
@@ -244,7 +246,7 @@ function matches(row, wanted) {
 export function verdict(rows) {
   if (!rows.length) return "No consumer group has been seen yet.";
   const all = plural(rows.length, "group");
-  const acting = rows.filter((row) => row.findings.some((each) => gravity(each.severity) > 0));
+  const acting = rows.filter((row) => !row.silence && row.findings.some((each) => gravity(each.severity) > 0));
   const unsettled = rows.filter(isUnsettled).length;
   const now = unsettled ? `${unsettled} rebalancing now` : "none rebalancing now";
   if (!acting.length) return `None of ${all} has a finding to act on; ${now}.`;

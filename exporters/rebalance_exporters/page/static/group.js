@@ -7,7 +7,7 @@ import { ask, findingsApi, groupApi, groupLink, rebalanceLink, rebalancesApi } f
 import { EventName, FindingState } from "./sets.js";
 import { keyOf } from "./store.js";
 import { RANGES, drawTimeline } from "./timeline.js";
-import { causesOf, change, fact, gravity, markMs, orderFindings, severityBadge, stateMark, stateText, why, words } from "./words.js";
+import { causesOf, change, fact, gravity, markMs, orderFindings, severityBadge, silenceText, stateMark, stateText, why, words } from "./words.js";
 
 const LOADED = 200, FIRST_ROWS = 15;
 /** The timeline's right end moves with the time; a drawing is good for so long. */
@@ -107,7 +107,7 @@ export class GroupView {
     const rebalances = this.rebalances === null ? [] : [...this.rebalances.values()].sort((a, b) => markMs(b) - markMs(a));
     const causes = causesOf(findings);
     const { parts } = this;
-    refill(parts.head, `${base} ${row === null ? "" : `${row.state} ${row.owner} ${JSON.stringify(row.findings)}`}`, () => this.#head(row, findings));
+    refill(parts.head, `${base} ${row === null ? "" : `${row.state} ${row.owner} ${JSON.stringify([row.findings, row.silence])}`}`, () => this.#head(row, findings, clock));
     refill(parts.facts, JSON.stringify([base, facts(row, nowMs)]), () => el("dl", { class: "facts" }, facts(row, nowMs).map(([label, value]) => fact(label, value))));
     refill(parts.findings, base, () => this.#findingList(findings, clock, nowMs));
     this.#renderTimeline(base, rebalances, causes, clock, nowMs);
@@ -115,13 +115,14 @@ export class GroupView {
     refill(parts.members, base, () => this.#memberTable());
   }
 
-  #head(row, findings) {
+  #head(row, findings, clock) {
     const { cluster, group } = this.#target;
     const firing = findings.filter((each) => each.state === FindingState.FIRING && gravity(each.severity) > 0);
     return [
       el("p", { class: "crumbs" }, el("a", { href: "#/" }, "← All groups")),
       el("h1", { tabindex: "-1" }, named(group)),
       el("p", { class: "quiet" }, "cluster ", named(cluster), row?.owner ? [" · owner ", named(row.owner)] : null),
+      row?.silence ? el("p", { class: "silence", role: "note" }, `${silenceText(row.silence)} until `, timed(row.silence.ends_at_ms, clock.moment(row.silence.ends_at_ms)), " by ", named(row.silence.created_by), ": ", named(row.silence.reason)) : null,
       firing.length ? el("p", { class: "lead" }, severityBadge(firing[0].severity), " ", firing[0].summary) : null,
       this.error === null ? null : errorNote(this.error, cluster, row),
     ];

@@ -76,6 +76,11 @@ export const SOURCES = Object.freeze({
   "broker_log": "broker log"
 });
 
+export const SILENCES = Object.freeze({
+  "silence": "silenced",
+  "deploy": "deploy announced"
+});
+
 export const NO_CAUSE = Object.freeze({
   "not_ended": "not known yet: a rebalance is judged when it has ended",
   "young": "not judged yet: what happens in the seconds after it tells the cause",

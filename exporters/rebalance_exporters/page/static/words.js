@@ -2,7 +2,7 @@
 
 import { el, named } from "./dom.js";
 import { span } from "./figures.js";
-import { FindingState, GRAVITY, SETTLED_STATES, SEVERITY_MARKS, STATE_MARKS, Severity, TIGHT_MS, UNKNOWN_STATE_MARK } from "./sets.js";
+import { FindingState, GRAVITY, SETTLED_STATES, SEVERITY_MARKS, SILENCES, STATE_MARKS, Severity, TIGHT_MS, UNKNOWN_STATE_MARK } from "./sets.js";
 
 const SETTLED = new Set(SETTLED_STATES);
 
@@ -33,6 +33,11 @@ export function stateText(row, nowMs) {
   if (SETTLED.has(row.state) || row.state_since_ms === null) return row.state;
   const since = Math.max(0, nowMs - row.state_since_ms);
   return `${row.state} ${since < 60_000 ? `${Math.floor(since / 1000)} s` : span(since)}`;
+}
+
+/** Say that a group's alerts are held back. */
+export function silenceText(silence) {
+  return Object.hasOwn(SILENCES, silence.kind) ? SILENCES[silence.kind] : silence.kind;
 }
 
 /** Tell whether a group is between two assignments. */

@@ -1,0 +1,85 @@
+"""`silence` and `announce`: what a person or a pipeline typed becomes a request, and answers become lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rebalance_contract import AlertSilence, SilenceKind
+from rebalance_contract.api import SilenceMark, SilenceRequest, SilencesAnswer
+from rebalance_contract.display import SILENCES
+from rebalance_exporters.errors import ExporterError
+from rebalance_exporters.figures import span
+from rebalance_exporters.terminal.access import Access
+from rebalance_exporters.terminal.escaping import safe
+from rebalance_exporters.terminal.figures import Clock, span_ms
+from rebalance_exporters.terminal.report import Column, Grid
+
+
+def request(
+    groups: Sequence[str],
+    reason: str,
+    *,
+    length: str,
+    start: str | None,
+    cluster: str | None,
+    kind: SilenceKind,
+    now_ms: int,
+    clock: Clock,
+) -> SilenceRequest:
+    """Return what to ask the exporter for; a start of null is now. Raises ExporterError for times that are none."""
+    duration_ms = span_ms(length)
+    if not duration_ms:
+        raise ExporterError(f"cannot read --for {safe(length)}: type it as 30m, 2h or 1d")
+    try:
+        starts_at_ms = None if start is None else clock.read_ahead(start, now_ms)
+    except ValueError as error:
+        raise ExporterError(safe(str(error))) from error
+    return SilenceRequest(tuple(groups), reason, duration_ms, starts_at_ms, cluster, kind)
+
+
+def tell_made(silence: AlertSilence, now_ms: int, clock: Clock, access: Access) -> Iterator[str]:
+    """Yield what there is now, and how it is ended sooner."""
+    start = "" if silence.starts_at_ms <= now_ms else f"from {clock.moment(silence.starts_at_ms)} "
+    end = clock.moment(silence.ends_at_ms)
+    yield f"{_word(silence.kind)} {start}until {end}: {', '.join(silence.groups)} [cluster {silence.cluster}]"
+    if silence.ends_at_ms > now_ms:
+        yield f"end it sooner: {access.suggest('silence expire', silence.silence_id)}"
+
+
+def tell_all(answer: SilencesAnswer, clock: Clock, *, ended: bool) -> Grid:
+    """Return the table of silences in force and to come, and of those that ended if they are wanted, too."""
+    shown = [each for each in answer.silences if ended or each.ends_at_ms > answer.at_ms]
+    several = len({each.cluster for each in shown}) > 1
+    heads = ("ID", *(("CLUSTER",) if several else ()), "GROUPS", "WHEN", "WHAT", "WHO", "WHY")
+    rows = tuple(
+        (
+            each.silence_id,
+            *((each.cluster,) if several else ()),
+            ", ".join(each.groups),
+            _when(each, answer.at_ms, clock),
+            _word(each.kind),
+            each.created_by,
+            each.reason,
+        )
+        for each in shown
+    )
+    return Grid("", tuple(Column(head, may_shrink=head in {"GROUPS", "WHY"}) for head in heads), rows)
+
+
+def tell_mark(mark: SilenceMark, clock: Clock) -> str:
+    """Say in one line why nobody is called for a group."""
+    return f"{_word(mark.kind)} until {clock.moment(mark.ends_at_ms)} by {mark.created_by}: {mark.reason}"
+
+
+def _when(silence: AlertSilence, now_ms: int, clock: Clock) -> str:
+    if silence.ends_at_ms <= now_ms:
+        by = "" if silence.expired_by is None else f" by {silence.expired_by}"
+        return f"ended {clock.moment(silence.ends_at_ms)}{by}"
+    if silence.starts_at_ms > now_ms:
+        return f"from {clock.moment(silence.starts_at_ms)} for {span(silence.ends_at_ms - silence.starts_at_ms)}"
+    return f"until {clock.moment(silence.ends_at_ms)}"
+
+
+def _word(kind: str) -> str:
+    # A newer exporter may have more kinds.
+    return SILENCES.get(kind, kind)

@@ -1,0 +1,64 @@
+"""What a silence may be, and when it holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rebalance_contract import AlertSilence, silence_problems, topics
+from rebalance_contract.silences import MAX_AHEAD_MS, MAX_DURATION_MS
+
+T0 = 1_790_000_000_000
+HOUR_MS = 3_600_000
+ONE = AlertSilence("prod", "1", ("orders", "payments-*", "*"), T0, T0 + HOUR_MS, T0, "alice", "deploy 1.2")
+
+
+def test_a_plain_silence_has_no_problem():
+    """Names, beginnings of names, and everything; one that was ended before it began, and the longest one."""
+    for each in (ONE, replace(ONE, ends_at_ms=T0), replace(ONE, ends_at_ms=T0 + MAX_DURATION_MS)):
+        assert list(silence_problems(each)) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"groups": ()}, "1 to 50"),
+        ({"groups": ("a",) * 51}, "1 to 50"),
+        ({"groups": ("",)}, "1 to 1000"),
+        ({"groups": ("a" * 1_001,)}, "1 to 1000"),
+        ({"groups": ("a*b",)}, "at its end"),
+        ({"groups": ("**",)}, "at its end"),
+        ({"ends_at_ms": T0 - 1}, "after it begins"),
+        ({"ends_at_ms": T0 + MAX_DURATION_MS + 1}, "31 days"),
+        ({"starts_at_ms": T0 + 32 * 24 * HOUR_MS, "ends_at_ms": T0 + 33 * 24 * HOUR_MS}, "within 31 days"),
+        ({"reason": " "}, "reason"),
+        ({"reason": "x" * 501}, "reason"),
+        ({"created_by": ""}, "who"),
+        ({"created_by": "x" * 201}, "who"),
+        ({"expired_by": "x" * 201}, "who"),
+        ({"kind": "x" * 51}, "kind"),
+    ],
+)
+def test_what_no_silence_may_be(changes, told):
+    """Each problem is one sentence that says what is allowed."""
+    (problem,) = silence_problems(replace(ONE, **changes))
+    assert told in problem
+
+
+def test_it_holds_from_its_start_up_to_its_end():
+    """The moment of its end is over already, so two that follow each other never hold at once."""
+    assert [ONE.is_in_force(T0 + at) for at in (-1, 0, HOUR_MS - 1, HOUR_MS)] == [False, True, True, False]
+    assert not replace(ONE, ends_at_ms=T0).is_in_force(T0)
+
+
+def test_what_happened_while_it_held_overlaps_it():
+    """A rebalance that began before, or ended after, counts too."""
+    spans = [(-9, -1), (-9, 0), (5, 6), (HOUR_MS - 1, HOUR_MS + 9), (HOUR_MS, HOUR_MS + 9)]
+    assert [ONE.overlaps(T0 + a, T0 + b) for a, b in spans] == [False, True, True, True, False]
+
+
+def test_the_topic_keeps_a_silence_for_longer_than_it_can_last():
+    """One that is to begin as late as may be, and lasts as long as may be, is still there at its end."""
+    assert topics.SILENCES.retention_ms is not None
+    assert topics.SILENCES.retention_ms > MAX_AHEAD_MS + MAX_DURATION_MS
