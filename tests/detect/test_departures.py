@@ -68,8 +68,10 @@ def left(who: Member = B, **changes: Any) -> Rebalance:
         (47.0, {"session_timeout_ms": 45_000}, (SESSION_EXPIRED,), STRONG),
         (304.0, {"client_id": "sarama"}, (UNKNOWN,), HINT),
         (400.0, {"client_id": "kgo"}, (UNKNOWN,), HINT),
-        (10.0, AIOKAFKA, (POLL_TIMEOUT, SESSION_EXPIRED), PLAUSIBLE),
-        (12.5, AIOKAFKA, (SESSION_EXPIRED, POLL_TIMEOUT), PLAUSIBLE),
+        (10.0, AIOKAFKA, (SESSION_EXPIRED,), STRONG),
+        (12.5, AIOKAFKA, (SESSION_EXPIRED,), STRONG),
+        (10.0, {**AIOKAFKA, "client_id": "b"}, (SESSION_EXPIRED, POLL_TIMEOUT), PLAUSIBLE),
+        (9.0, {**AIOKAFKA, "client_id": "b"}, (POLL_TIMEOUT,), STRONG),
         (46.0, {"session_timeout_ms": None}, (SESSION_EXPIRED,), STRONG),
     ],
 )

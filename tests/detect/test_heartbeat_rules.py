@@ -93,7 +93,7 @@ def test_only_an_expired_session_is_their_matter(rule: Any, likely: str, livenes
         ("kafka-python-2.2.7", "lock_contention"),
         ("kafka-python-2.2.8", None),
         ("kafka-python-3.0.0", None),
-        ("aiokafka-0.8.1", None),
+        ("aiokafka-0.8.1", "event_loop_blocked"),
         ("consumer-g-1", None),
     ],
 )
@@ -147,6 +147,30 @@ def test_without_reports_version_idleness_and_return_tell(
     if found is not None:
         assert "member_crash" in {each.rule for each in found.alternatives}
         assert found.variant == "idle_lock"
+
+
+@pytest.mark.parametrize(
+    ("changes", "earlier", "expected"),
+    [
+        ({"arriving": 50, "back_s": 20}, False, ("heartbeat_starvation", PLAUSIBLE)),
+        ({"arriving": 50, "back_s": 20}, True, ("heartbeat_starvation", STRONG)),
+        ({"arriving": None, "back_s": 20}, False, ("heartbeat_starvation", PLAUSIBLE)),
+        ({"arriving": 0, "back_s": 20}, False, None),
+        ({"arriving": 50}, False, None),
+    ],
+    ids=["busy and back", "not for the first time", "no end offsets", "idle", "not back"],
+)
+@pytest.mark.parametrize("client_id", ["aiokafka-0.8.1", "billing"])
+def test_without_reports_work_and_return_tell_of_a_blocked_loop(
+    client_id: str, changes: dict[str, Any], earlier: bool, expected: tuple[str, float] | None
+):
+    """aiokafka, by its name or by a rebalance time-out as long as its session: what it works on blocks its loop."""
+    who = replace(B, client_id=client_id, session_timeout_ms=10_000, rebalance_timeout_ms=10_000)
+    of = gone(who, **changes)
+    past = departed(LOST_MS - 6 * MINUTE, who, SESSION_EXPIRED, rule="heartbeat_starvation")
+    found = starvation(episode(of, past=[past] if earlier else []), of)
+    assert said(found) == expected
+    assert found is None or found.variant == "event_loop_blocked"
 
 
 def test_a_version_without_the_fault_does_not_starve_unseen():

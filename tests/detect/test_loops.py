@@ -25,6 +25,7 @@ from rebalance_streaming.detect.departures import CLEAN, SESSION_EXPIRED
 from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.rules.loops import CONDITIONS, no_progress_loop, poison_record
+from rebalance_streaming.detect.rules.patterns import crash_loop
 from rebalance_streaming.detect.verdict import CERTAIN, PLAUSIBLE, STRONG
 
 CONSUMED = "fetch_manager_records_consumed_total"
@@ -177,6 +178,44 @@ def test_clients_of_one_name_and_host_are_told_apart_by_living_together():
     assert list(poison_record(look(known, T0 + 4 * MINUTE, past=deaths(*same)))) == []
     known.take_rebalance(rebalance(T0 + MINUTE, same, same[1:]))
     assert len(list(poison_record(look(known, T0 + 4 * MINUTE, past=deaths(*same))))) == 1
+
+
+def dying_at_once(*, spared: bool = True) -> tuple[GroupHistory, tuple[Past, ...]]:
+    """Tell of two members that die of record 42 before anything else of theirs is committed, each twice."""
+    known = poisoned(others_move=False)
+    lives = [member(f"{name}-{number}", [0, 1]) for number in (1, 2) for name in "ab"]
+    found = []
+    for minute, each in enumerate(lives, 1):
+        other = member(f"{'ba'[minute % 2 == 0]}-9", [2, 3])
+        began, gone = T0 + minute * MINUTE, T0 + minute * MINUTE + 20 * SECOND
+        known.take_rebalance(rebalance(began, [other], [other, each]))
+        known.take_rebalance(rebalance(gone, [each, other], [other] if spared else []))
+        found.append(past(gone, each, SESSION_EXPIRED, rule="member_crash", of=rebalance_id(gone)))
+    return known, tuple(found)
+
+
+def test_owners_that_die_at_once_are_told_by_those_that_live():
+    """Nothing else of theirs is committed either, but whoever does not have the partition lives on."""
+    known, gone = dying_at_once()
+    (found,) = poison_record(look(known, T0 + 6 * MINUTE, past=gone))
+    assert (found.confidence, found.subject.partitions) == (PLAUSIBLE, ("orders-0", "orders-1"))
+    assert set(found.rebalance_ids) == {each.rebalance_id for each in known.in_order()[1:]}
+    known, gone = dying_at_once(spared=False)
+    assert list(poison_record(look(known, T0 + 6 * MINUTE, past=gone))) == []
+
+
+def test_an_instance_that_dies_of_a_record_is_in_no_loop_of_its_own():
+    """The record explains its deaths and those of others."""
+    one = [member(f"a-{number}", [0, 1]) for number in range(3)]
+    gone = deaths(one[0], P[1], one[1], P[2], one[2])
+    known = poisoned()
+    for each in gone:
+        known.take_rebalance(rebalance(each.left_ms - 30 * SECOND, [P[2]], [P[2], each.member]))
+    seen = look(known, T0 + 6 * MINUTE, past=gone)
+    assert [each.rule for each in poison_record(seen)] == ["poison_record"]
+    assert list(crash_loop(seen)) == []
+    known.progress.take_commits(commits(T0 + 6 * MINUTE, {0: 43}))
+    assert [each.rule for each in crash_loop(look(known, T0 + 6 * MINUTE, past=gone))] == ["crash_loop"]
 
 
 @pytest.mark.parametrize(

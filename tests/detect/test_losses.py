@@ -11,7 +11,8 @@ import pytest
 from detect.histories import MINUTE, SECOND, T0, Event, commits, history, member, picture, probe, rebalance, report
 from detect.turnover import Run, joined, lost, pulse
 from rebalance_contract import Generation, Member, Rebalance
-from rebalance_contract.clients import HEARTBEAT_AGE
+from rebalance_contract.clients import ASSIGNED, HEARTBEAT_AGE
+from rebalance_contract.clients import HEARTBEAT_TOTAL as HEARTBEATS
 from rebalance_streaming.detect.departures import Departure
 from rebalance_streaming.detect.episode import Elsewhere, Episode, Known, look_at
 from rebalance_streaming.detect.rules.losses import explain_loss
@@ -313,9 +314,14 @@ def gone_reports(*, until_ms: int) -> list[Event]:
     ("who", "events", "expected"),
     [
         pytest.param(B, gone_reports(until_ms=LOST_MS - 9_000), ("member_crash", CERTAIN), id="its reports ended"),
-        pytest.param(B, [], ("member_crash", HINT), id="away for a minute"),
-        pytest.param(replace(B, client_id="sarama"), [], ("member_crash", PLAUSIBLE), id="cannot starve"),
-        pytest.param(replace(B, client_id="sarama"), [back()], ("member_crash", PLAUSIBLE), id="a new process later"),
+        pytest.param(B, [], ("member_crash", PLAUSIBLE), id="away for a minute"),
+        pytest.param(replace(B, client_id="sarama"), [], ("member_crash", STRONG), id="cannot starve"),
+        pytest.param(
+            replace(B, client_id="sarama"),
+            [back(replace(AGAIN, client_id="sarama"))],
+            ("member_crash", PLAUSIBLE),
+            id="a new process later",
+        ),
         pytest.param(
             replace(B, client_id="sarama"),
             [back(replace(AGAIN, client_id="sarama"), after_ms=SECOND)],
@@ -347,8 +353,43 @@ def test_an_expired_session_has_many_causes(who: Member, events: list[Event], ex
 
 
 def test_a_member_that_stays_away_crashed_rather_than_starved():
-    """What starved or stood still is back within minutes."""
-    assert said(explained(left(), *silent(), now_ms=LOST_MS + 3 * MINUTE)) == ("member_crash", PLAUSIBLE)
+    """What starved or stood still is back within a few sessions."""
+    assert said(explained(left(), *silent(), now_ms=LOST_MS + 20 * SECOND)) == ("member_crash", HINT)
+    assert said(explained(left(), *silent(), now_ms=LOST_MS + 30 * SECOND)) == ("member_crash", PLAUSIBLE)
+
+
+def turned_away(*, until_s: int = 30, **values: float) -> list[Event]:
+    """Let a client report on time until so long after its group removed it, as a member by its own word."""
+    told = {HEARTBEATS: 0.0, ASSIGNED: 2.0, **values}
+    times = range(LOST_MS - MINUTE, LOST_MS + until_s * SECOND, 5 * SECOND)
+    return [report(at, B, {**told, HEARTBEATS: (at - LOST_MS + MINUTE) / 3_000}, tick_late_ms=0, pid=1) for at in times]
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        (turned_away(), ("join_rejected", STRONG)),
+        (turned_away(until_s=10), ("undetermined", HINT)),
+        ([*turned_away(), back()], ("undetermined", HINT)),
+        (turned_away(**{ASSIGNED: 0.0}), ("undetermined", HINT)),
+    ],
+    ids=["goes on", "not known yet", "back", "closed its consumer"],
+)
+def test_who_beats_and_is_removed_and_not_let_in_was_turned_away(events: list[Event], expected: tuple[str, float]):
+    """A coordinator that takes its heartbeats keeps it, one that does not know it any more lets it join at once."""
+    assert said(explained(left(), *silent(), *events)) == expected
+
+
+@pytest.mark.parametrize(("ended_s", "expected"), [(6, ("member_crash", STRONG)), (2, None)])
+def test_who_beat_within_its_session_left_by_itself(ended_s: int, expected: tuple[str, float] | None):
+    """Commits farther apart than a session tell nothing; a process that reported a moment ago was not expired."""
+    who = replace(B, client_id="kgo", session_timeout_ms=6_000)
+    slow = [commits(at, {2: at // 100, 3: 7}) for at in range(LOST_MS - 97_000, LOST_MS - 6_000, 15 * SECOND)]
+    told = [
+        report(at, who, {"consumer_lag": 1.0}, interval_ms=1_000)
+        for at in range(LOST_MS - MINUTE, LOST_MS - ended_s * SECOND + 1, SECOND)
+    ]
+    assert said(explained(left(who), *slow, *told)) == expected
 
 
 def test_a_static_member_that_stopped_polling_keeps_its_partitions():
@@ -375,7 +416,7 @@ def test_one_host_of_several_groups_is_unreachable():
     wide = Known(elsewhere=Elsewhere(("other",), ("/host-b",), (1,)))
     assert said(explained(left(), *silent(), known=wide)) == ("network_partition", HINT)
     far = Known(elsewhere=Elsewhere(("other",), ("/host-z",), (1,)))
-    assert said(explained(left(), *silent(), known=far)) == ("member_crash", HINT)
+    assert said(explained(left(), *silent(), known=far)) == ("member_crash", PLAUSIBLE)
 
 
 def test_all_members_of_a_host_that_stood_still_together():

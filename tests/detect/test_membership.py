@@ -91,6 +91,8 @@ def named(*client_ids: str) -> list[Event]:
         pytest.param(("h1", "h2", "h3", "h4"), [], None, id="rescheduled thrice"),
         pytest.param(("h1", "h1", "h1"), [], None, id="two restarts in place"),
         pytest.param(("h1", "h1", "h1", "h1"), [], (HINT, Severity.TICKET), id="three in place"),
+        pytest.param(("h1",) * 4, named("m", "m", "m", "m"), None, id="each began when the one before was gone"),
+        pytest.param(("h1",) * 4, processes(1, 2, until=(40, 40)), (HINT, Severity.TICKET), id="in place, overlapping"),
         pytest.param((), processes(1, 2), (CERTAIN, Severity.TICKET), id="two processes report (KIP-848 logs nothing)"),
         pytest.param((), processes(1, 2, until=(58, 0)), None, id="one process after the other"),
         pytest.param(("h", "h"), named("m", "m", "m"), None, id="one program, started thrice"),
@@ -112,6 +114,14 @@ def test_two_processes_of_one_name_fence_each_other(
     assert all(each.severity == Severity.INFO for each in restarts)
     for each in (*found, *restarts):
         assert {m.group_instance_id for m in each.subject.members} == {"ia"}
+
+
+@pytest.mark.parametrize(("programs", "confidence"), [(4, STRONG), (2, PLAUSIBLE), (0, HINT)])
+def test_how_sure_restarts_on_one_host_are(programs: int, confidence: float):
+    """Reports of all processes, of some, or of none."""
+    known = history(picture(T0, SA, SB, replacements=swapped(*("h1",) * 4)), *named(*("m",) * programs))
+    (found,) = static_member_restart(look(known, NOW))
+    assert found.confidence == confidence
 
 
 def test_both_sides_of_a_conflict_are_named():

@@ -8,7 +8,20 @@ from typing import Any
 
 import pytest
 
-from detect.histories import MINUTE, SECOND, T0, Event, commits, history, look, member, picture, probe, rebalance
+from detect.histories import (
+    MINUTE,
+    SECOND,
+    T0,
+    Event,
+    commits,
+    history,
+    look,
+    member,
+    picture,
+    probe,
+    rebalance,
+    report,
+)
 from detect.standing_histories import departed
 from detect.turnover import joined, lost
 from rebalance_contract import UNDETERMINED, Rebalance, Severity
@@ -128,6 +141,43 @@ def test_a_growing_pause_between_orderly_exits_is_a_supervisors():
     assert (found.confidence, who(found)) == (PLAUSIBLE, ["b-4"])
     steady = lives((0, 20), (30, 50), (60, 80), (90, 110), likely=CLEAN, rule="rolling_deploy")
     assert judged(crash_loop, steady, START_MS + 5 * MINUTE) == []
+
+
+def in_vain(*, starts: bool = True, works: bool = False, waiting: bool = True) -> Story:
+    """Let a client that an error ends leave in order three times; its processes report when each began."""
+    story, past = lives((0, 20), (30, 50), (60, 80), likely=CLEAN, rule="rolling_deploy")
+    events: list[Event] = [*story, probe(START_MS - SECOND, ends={2: 90 if waiting else 42})]
+    events.append(commits(START_MS - MINUTE, {2: 42}))
+    begun = (-5, 25, 55, 85) if starts else (-5, -5, -5, -5)
+    for number, (at_s, began_s) in enumerate(zip((0, 30, 60, 90), begun, strict=True), 1):
+        who, at_ms = member(f"b-{number}", [2]), START_MS + at_s * SECOND
+        events.append(report(at_ms, who, process_start_ms=START_MS + began_s * SECOND, pid=number))
+        if works:
+            events.append(commits(at_ms + 5 * SECOND, {2: 42 + number}))
+    return events, past
+
+
+def test_processes_that_an_error_ends_may_say_good_bye():
+    """Each leaves in order, with nothing done of what waited, and another process begins: it dies all the same."""
+    (found,) = judged(crash_loop, in_vain(), START_MS + 5 * MINUTE)
+    assert (found.rule, found.confidence, who(found)) == ("crash_loop", STRONG, ["b-3"])
+
+
+@pytest.mark.parametrize("changes", [{"starts": False}, {"works": True}, {"waiting": False}])
+def test_who_leaves_in_order_and_did_its_work_does_not_die(changes: dict[str, bool]):
+    """One process makes its consumer anew, each run does something, or there is nothing to do."""
+    assert judged(crash_loop, in_vain(**changes), START_MS + 5 * MINUTE) == []
+
+
+def test_a_process_that_dies_before_its_first_report_is_told_by_the_next():
+    """Of lives that nothing was reported of, processes that began after them tell that they ended in deaths."""
+    story, past = lives(*DYING)
+    began = [
+        report(START_MS + at * SECOND, member("b-9"), process_start_ms=START_MS + at * SECOND, pid=at)
+        for at in (55, 125, 170)
+    ]
+    (found,) = judged(crash_loop, ([*story, *began], past), START_MS + 5 * MINUTE)
+    assert found.confidence == STRONG
 
 
 # --- Consumers per job ---

@@ -7,7 +7,7 @@ import math
 from rebalance_contract import Advice
 from rebalance_streaming.detect.clients import ClientHistory
 from rebalance_streaming.detect.departures import Departure
-from rebalance_streaming.detect.fingerprints import AIOKAFKA, JAVA, KAFKA_PYTHON, KAFKAJS, LIBRDKAFKA
+from rebalance_streaming.detect.fingerprints import JAVA, KAFKA_PYTHON, KAFKAJS, LIBRDKAFKA
 from rebalance_streaming.detect.wording import advise
 
 #: The default session of current clients, which a proposal is never below.
@@ -72,8 +72,7 @@ def poll_overrun_advice(departure: Departure, client: ClientHistory | None) -> t
 def poll_limit(departure: Departure, client: ClientHistory | None) -> int | None:
     """Return a member's max.poll.interval in milliseconds: by its records, else its own word; null: neither."""
     told = None if client is None else client.config.max_poll_interval_ms
-    # aiokafka's rebalance time-out is its session time-out.
-    return told if departure.client.library == AIOKAFKA else departure.poll_ms or told
+    return departure.poll_ms or told
 
 
 def _batch_ms(departure: Departure, limit: int) -> float:

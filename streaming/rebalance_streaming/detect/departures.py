@@ -25,7 +25,7 @@ from rebalance_streaming.detect.barriers import SAME_MS
 from rebalance_streaming.detect.clients import Stretch
 from rebalance_streaming.detect.coordinator_log import Exit
 from rebalance_streaming.detect.evidence import MODERATE, observe, strength_of, weigh
-from rebalance_streaming.detect.fingerprints import Fingerprint, fingerprint
+from rebalance_streaming.detect.fingerprints import Fingerprint, fingerprint, poll_limit_ms
 from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.liveness import (
     ALIVE,
@@ -132,8 +132,8 @@ class Departure:
 
     @property
     def poll_ms(self) -> int | None:
-        """Its rebalance time-out, which is max.poll.interval of clients that enforce one."""
-        return self.member.rebalance_timeout_ms
+        """Its rebalance time-out, which is max.poll.interval of clients that enforce one; null where it is not."""
+        return poll_limit_ms(self.member, self.client)
 
 
 def session_of(member: Member) -> int:
@@ -173,8 +173,7 @@ def _find(
     surely_ms = found.from_ms - _NOTICE_MS
     stretch = None if client is None else client.before(found.to_ms, session + 4_000, surely_ms)
     if client is not None and stretch is not None:
-        limit = member.rebalance_timeout_ms
-        lost = Lost(client, stretch, prints, session, limit, found.to_ms, now_ms, found.joined_ms)
+        lost = Lost(client, stretch, prints, session, found.poll_ms, found.to_ms, now_ms, found.joined_ms)
         found = replace(found, stretch=stretch, liveness=read_liveness(lost, history.clients))
     found = _classified(found, rebalance)
     back_as, back_ms = _return_of(history, rebalance, member)
@@ -332,8 +331,8 @@ _Classes = tuple[tuple[str, ...], float, tuple[Evidence, ...]]
 def _classified(of: Departure, rebalance: Rebalance) -> Departure:
     """Return a departure with the classes that fit, how sure the first is, and why.
 
-    What cannot be is struck out of what each source says. The first source that tells decides; those after it count for
-    or against that.
+    What cannot be is struck out of what each source says. The surest source decides, of several as sure the first;
+    the others count for or against that.
     """
     struck = dict(_impossible(of, rebalance))
     sources: tuple[_Classes | None, ...] = (_class_by_coordinator(of),)
@@ -341,7 +340,7 @@ def _classified(of: Departure, rebalance: Rebalance) -> Departure:
         by_records = (_class_by_epoch(of, rebalance), _class_by_reports(of), _class_by_silence(of), _class_by_end(of))
         sources = (*by_records, _class_by_own_leave(of))
     told = [kept for each in sources if each is not None and (kept := _possible(each, struck)) is not None]
-    told = [each for each in told if each[0][0] != UNKNOWN] or told
+    told = sorted([each for each in told if each[0][0] != UNKNOWN] or told, key=lambda each: -each[1])
     if not told:
         life = _class_by_life(of)
         told = [_possible(life, struck) or ((UNKNOWN,), HINT, life[2])]
@@ -363,6 +362,8 @@ def _possible(told: _Classes, struck: Mapping[str, str]) -> _Classes | None:
     left = tuple(each for each in classes if each not in struck)
     if not left:
         return None
+    if left[0] == UNKNOWN and len(left) == len(classes) - 1 == 2:
+        return left[1:], PLAUSIBLE, evidence  # of two that fit as well one is left
     return left, confidence if left[0] == classes[0] else one_down(confidence), evidence
 
 
@@ -394,6 +395,8 @@ def _impossible(of: Departure, rebalance: Rebalance) -> Iterator[tuple[str, str]
             yield POLL_TIMEOUT, f"in the group for {seconds(of.age_ms)}, max.poll.interval is {seconds(poll)}"
         elif unpolled is not None and unpolled < poll - POLL_SLACK_MS:
             yield POLL_TIMEOUT, f"polled {seconds(unpolled)} before it was gone, max.poll.interval is {seconds(poll)}"
+    if of.liveness in (GONE, RESTARTED) and (quiet := _unheard_ms(of)) is not None and quiet < session - _EXACT_MS:
+        yield SESSION_EXPIRED, f"sent heartbeats until {seconds(quiet)} before it was gone, session {seconds(session)}"
     # A commit renews a classic member's session, as a heartbeat does (OffsetMetadataManager, GroupCoordinator).
     committed = of.rhythm.last_ms if rebalance.type == GroupType.CLASSIC else None
     quiet = None if committed is None or committed < (of.joined_ms or committed + 1) else of.latest_ms - committed
@@ -404,6 +407,18 @@ def _impossible(of: Departure, rebalance: Rebalance) -> Iterator[tuple[str, str]
         yield SESSION_EXPIRED, f"rejoined {rejoined} before it was gone, its session is {seconds(session)}"
     elif of.age_ms is not None and of.member.session_timeout_ms and of.age_ms < session - _EXACT_MS:
         yield SESSION_EXPIRED, f"in the group for {seconds(of.age_ms)}, its session is {seconds(session)}"
+
+
+def _unheard_ms(of: Departure) -> float | None:
+    """Return for how long at most a process that ended had sent no heartbeat when it was gone; null: nothing tells."""
+    seen = of.stretch
+    if seen is None:
+        return None
+    if seen.beat_gap_ms is not None:
+        return seen.beat_gap_ms + of.latest_ms - of.to_ms
+    # Its heartbeats went on as long as it reported, the last one an interval before.
+    ended = of.latest_ms - seen.last_report_ms + of.client.heartbeat_ms
+    return ended if of.client.may_starve is False else None
 
 
 _CLASSES = (POLL_TIMEOUT, SESSION_EXPIRED, CLEAN, FENCED)
@@ -514,7 +529,8 @@ def _class_by_life(of: Departure) -> _Classes:
     past_poll = life - poll if poll and of.client.enforces_poll else None
     as_session = -500 <= life - session <= _LIFE_SLACK_MS
     as_poll = past_poll is not None and -500 <= past_poll <= _POLL_SLACK_MS
-    if as_poll and (not as_session or 0 <= (past_poll or 0) <= _POLL_TIGHT_MS):
+    tight = 0 <= (past_poll or 0) <= _POLL_TIGHT_MS and not of.client.is_guessed
+    if as_poll and (not as_session or tight):
         return (POLL_TIMEOUT,), PLAUSIBLE, (*evidence, _limit_evidence(of, life))
     if as_session:
         text = f"lost {seconds(life)} after it got its partitions, with a session of {seconds(session)}"
@@ -562,11 +578,12 @@ def _classes_of(of: Departure, silence: int) -> tuple[str, ...]:
     longest = silence + max(0, of.latest_ms - (of.from_ms + of.to_ms) // 2)
     as_session = longest >= expires and silence <= session + gap + 3_000 + slack
     if as_poll and as_session:
-        nearer_poll = poll is not None and abs(silence - poll) < abs(silence - session - gap // 2)
+        nearer = poll is not None and abs(silence - poll) < abs(silence - session - gap // 2)
+        nearer_poll = nearer and not of.client.is_guessed
         return (POLL_TIMEOUT, SESSION_EXPIRED) if nearer_poll else (SESSION_EXPIRED, POLL_TIMEOUT)
     if as_poll:
         return (POLL_TIMEOUT,)
-    clean = silence - slack < expires and silence <= max(2 * gap, 10_000)
+    clean = silence - slack < max(expires, gap) and silence <= max(2 * gap, 10_000)
     if as_session and clean:
         return _expired_or_left(of, silence, expires, gap)
     if as_session or clean:
@@ -582,7 +599,7 @@ def _expired_or_left(of: Departure, silence: int, expires: int, gap: int) -> tup
     expired = max(0, longest - max(expires, shortest))
     closed, late = max(0, min(_CLOSED_MS, longest) - shortest), max(0, min(gap, longest) - max(_CLOSED_MS, shortest))
     left = closed + late * _WITHOUT_LAST_COMMIT
-    if expired >= _CLEARLY * left:
+    if expired > _CLEARLY * left:
         return (SESSION_EXPIRED, CLEAN) if left else (SESSION_EXPIRED,)
     if left >= _CLEARLY * expired:
         return (CLEAN, SESSION_EXPIRED) if expired else (CLEAN,)

@@ -17,6 +17,8 @@ SARAMA, FRANZ_GO, KAFKAJS = "sarama", "franz-go", "kafkajs"
 
 _DEFAULT_HEARTBEAT_MS = 3_000
 _KIP848_HEARTBEAT_MS = 5_000
+#: Rebalance time-out of Sarama, franz-go and kafkajs, whatever their session.
+_GO_REBALANCE_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,8 @@ class Fingerprint:
 
     `enforces_poll`: it leaves by itself when max.poll.interval passes without a poll. `own_heartbeats`: heartbeats
     do not depend on the application's loop. `may_starve`: yet they can fail while the application is well, because
-    they share a lock, an interpreter or an event loop with it; null where the library is not known.
+    they share a lock, an interpreter or an event loop with it; null where the library is not known. `is_guessed`: the
+    library is the likeliest by the time-outs alone.
     """
 
     library: str | None
@@ -34,6 +37,7 @@ class Fingerprint:
     enforces_poll: bool
     own_heartbeats: bool
     may_starve: bool | None
+    is_guessed: bool = False
 
     @property
     def release(self) -> tuple[int, ...]:
@@ -84,6 +88,9 @@ def fingerprint(member: Member, client: ClientHistory | None = None) -> Fingerpr
         own_heartbeats=library != KAFKAJS,
         may_starve=None if library is None else library in (KAFKA_PYTHON, AIOKAFKA, KAFKAJS),
     )
+    if library is None and session is not None and session == poll and poll != _GO_REBALANCE_MS:
+        # aiokafka asks for it by default; of others somebody has set it so.
+        return replace(found, library=AIOKAFKA, may_starve=True, is_guessed=True)
     release = found.release
     if library == KAFKA_PYTHON and release and release < (1, 4):
         return replace(found, enforces_poll=False, own_heartbeats=False)
@@ -93,6 +100,11 @@ def fingerprint(member: Member, client: ClientHistory | None = None) -> Fingerpr
         # Before KIP-62 there was one time-out and no heartbeat thread.
         return replace(found, enforces_poll=False, own_heartbeats=False)
     return found
+
+
+def poll_limit_ms(member: Member, prints: Fingerprint) -> int | None:
+    """Return max.poll.interval as a member's records carry it; null for aiokafka, whose records repeat its session."""
+    return None if prints.library == AIOKAFKA and not prints.is_guessed else member.rebalance_timeout_ms
 
 
 def _library(member: Member, client: ClientHistory | None) -> tuple[str | None, str | None]:

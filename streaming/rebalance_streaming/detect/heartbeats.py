@@ -12,7 +12,7 @@ from rebalance_contract import WINDOWS_MS, GroupTiming, Member, MemberTiming, Ti
 from rebalance_contract.clients import RESPONSE_MAX
 from rebalance_streaming.detect.clients import ClientHistory, Sight
 from rebalance_streaming.detect.departures import session_of
-from rebalance_streaming.detect.fingerprints import AIOKAFKA, fingerprint
+from rebalance_streaming.detect.fingerprints import fingerprint, poll_limit_ms
 from rebalance_streaming.detect.history import GroupHistory
 
 #: A client that has not reported for this long is no longer shown.
@@ -72,9 +72,7 @@ def _session(member: Member, client: ClientHistory) -> int:
 
 
 def _poll(member: Member, client: ClientHistory) -> int | None:
-    # aiokafka's rebalance time-out is its session time-out.
-    by_record = None if fingerprint(member, client).library == AIOKAFKA else member.rebalance_timeout_ms
-    return client.config.max_poll_interval_ms or by_record
+    return client.config.max_poll_interval_ms or poll_limit_ms(member, fingerprint(member, client))
 
 
 def _headroom(age_ms: float | None, limit_ms: int | None) -> float | None:

@@ -307,7 +307,7 @@ def _rejected(look: Look, client: ClientHistory) -> Verdict:
     refused = session if session is not None and not _LOWEST_SESSION_MS <= session <= LONGEST_SESSION_MS else None
     seen = [each for each in client.sights if each.emitted_ms >= look.now_ms - _REJECTED_MS]
     return say(
-        "join_rejected",
+        "join_rejected.tries",
         seen[0].emitted_ms,
         Subject((SubjectMember(client.member_id, client.client_id, client.host, client.instance_id),)),
         confidence=PLAUSIBLE if refused is None else STRONG,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rebalance_contract import Evidence, EvidenceSource, GroupType
+from rebalance_contract.clients import JOIN_RATE
 from rebalance_streaming.detect.advice import (
     blocked_heartbeat_advice,
     graceful_stop_advice,
@@ -31,8 +32,13 @@ _STARVATION = (
     ((1, 4, 7), (2, 0, 2), "deadlock"),
     ((2, 0, 2), (2, 2, 8), "lock_contention"),
 )
+_BLOCKED_LOOP = "event_loop_blocked"
 #: Whoever was lost is taken for dead when it is away so many times longer than those that came back.
 _AWAY_AGAIN = 1.5
+#: Whoever is let in has joined again after so many heartbeat intervals.
+_REJOINS = 5
+#: Of pauses and cuts that outlast a session few last so many sessions more, or so long.
+_AWAY_SESSIONS, _AWAY_MS = 3, 30_000
 #: What a process reports that has not ended.
 _ALIVE = (STARVED, PAUSED, UNREACHABLE, HEALTHY, ALIVE)
 
@@ -43,14 +49,13 @@ def starvation(episode: Episode, departure: Departure) -> Verdict | None:
         return None
     variant = starvation_variant(departure)
     if departure.liveness == STARVED:
-        by_library = "event_loop_blocked" if departure.client.library == AIOKAFKA else "lock"
-        return _starved(episode, departure, variant or by_library, CERTAIN)
+        return _starved(episode, departure, variant or "lock", CERTAIN)
     if departure.liveness == PAUSED and _held_interpreter(departure):
         return _held(episode, departure)
     if (
         departure.liveness in (None, ALIVE)
         and variant is not None
-        and not is_busy(departure)
+        and _may_have_starved(departure, variant)
         and departure.back_as is not None
     ):
         again = any(past.member.client_id == departure.member.client_id for past in same_slot(episode, departure))
@@ -97,9 +102,16 @@ def _starved(
 def starvation_variant(departure: Departure) -> str | None:
     """Return by which mechanism heartbeats of this version starve; null where none is known."""
     release = departure.client.release
+    if departure.client.library == AIOKAFKA:
+        return _BLOCKED_LOOP  # heartbeats are a task of the loop that runs the application
     if departure.client.library != KAFKA_PYTHON or not release:
         return None
     return next((variant for low, high, variant in _STARVATION if low <= release < high), None)
+
+
+def _may_have_starved(departure: Departure, variant: str) -> bool:
+    """Whether a client that reports nothing may have starved: work blocks a loop, idleness holds a lock."""
+    return departure.arriving != 0 if variant == _BLOCKED_LOOP else not is_busy(departure)
 
 
 def _held_interpreter(departure: Departure) -> bool:
@@ -199,6 +211,32 @@ def unreachable(episode: Episode, departure: Departure) -> Verdict | None:
         subject=subject_of(departure.member, hosts=(departure.member.host,)),
         confidence=STRONG if departure.liveness == UNREACHABLE else HINT,
         advice=(longer,),
+    )
+
+
+def refused(episode: Episode, departure: Departure) -> Verdict | None:
+    """Its session ran out although it runs, and it is not let in again: it lost a permission, say.
+
+    The coordinator checks permissions before anything else (KafkaApis), so heartbeats that are sent renew nothing, and
+    nothing tells the client that it is no member any more. One that is let in is back a heartbeat after it was removed.
+    """
+    if departure.likely not in (SESSION_EXPIRED, UNKNOWN) or departure.liveness not in (HEALTHY, ALIVE):
+        return None
+    client, patience_ms = episode.history.clients.of(departure.member), _REJOINS * departure.client.heartbeat_ms
+    last = None if client is None else client.latest()
+    waited = episode.lasted(departure.to_ms, patience_ms)
+    if departure.back_as is not None or not waited or last is None or last.emitted_ms < departure.to_ms + patience_ms:
+        return None
+    if not last.assigned and last.join_state is None and not last.values.get(JOIN_RATE):
+        return None  # it may have closed its consumer
+    text, rule, span = "sent on time", "renewed nothing", (departure.to_ms - departure.session_ms, departure.to_ms)
+    beats = observe(EvidenceSource.CLIENT_METRICS, "heartbeats", text, rule, MODERATE, span=span)
+    return say_lost(
+        "join_rejected.lost",
+        departure,
+        clues=(beats,) if departure.liveness == HEALTHY else (),
+        missing=(),
+        away=last.emitted_ms - departure.to_ms,
     )
 
 
@@ -335,10 +373,8 @@ def crash(episode: Episode, departure: Departure) -> Verdict | None:
 
 def _crash_evidence(episode: Episode, departure: Departure) -> list[Evidence] | None:
     """Return what speaks for and against a death beside a session that ran out; null if something else fits as well."""
-    away_ms, patience_ms = (
-        (departure.back_ms or episode.now_ms) - departure.to_ms,
-        episode.thresholds.formation_window_ms,
-    )
+    away_ms = (departure.back_ms or episode.now_ms) - departure.to_ms
+    patience_ms = max(_AWAY_SESSIONS * departure.session_ms, _AWAY_MS)
     usual_ms = _usual_absence_ms(episode, departure)
     long_away = episode.lasted(departure.to_ms, patience_ms)
     waited = usual_ms is None or episode.lasted(departure.to_ms, max(_AWAY_AGAIN * usual_ms, patience_ms))
@@ -352,12 +388,18 @@ def _crash_evidence(episode: Episode, departure: Departure) -> list[Evidence] | 
     if not waited:
         return None
     found = [_cannot_starve(departure)] if known else []
-    if long_away:
+    if long_away and _successor_before_loss(episode, departure) is None:
         span = (departure.to_ms, episode.now_ms)
         text = f"for {seconds(away_ms)}"
         found.append(
             observe(EvidenceSource.LOG, "absence", text, "a frozen process is back sooner", MODERATE, span=span)
         )
+    if (others := [each for each in departure.classes[1:] if each != UNKNOWN]) and found:
+        text, rule = ", ".join(others), "its silence fits as well"
+        found.append(observe(EvidenceSource.COMMITS, "silence", text, rule, MODERATE, against=True))
+    if _whole_host_lost(episode, departure.member.host) and found:
+        text = ", ".join(episode.elsewhere.groups[:3])
+        found.append(observe(EvidenceSource.LOG, "other groups", text, "lost theirs as well", MODERATE, against=True))
     if usual_ms is not None and found:
         text = f"after {seconds(usual_ms)}"
         found.append(

@@ -202,7 +202,7 @@ def _growth(client: ClientHistory, since_ms: int) -> float:
 def poison_record(look: Look) -> Iterator[Verdict]:
     """One record takes down each owner of its partition (Walmart and Uber on poison pills)."""
     window = look.thresholds.poison_window_ms
-    deaths = [each for each in look.past if look.is_within(each.left_ms, window) and _may_be_poisoned(each)]
+    deaths = [each for each in look.past if look.is_within(each.left_ms, window) and _may_be_poisoned(look, each)]
     if len(deaths) < look.thresholds.poison_departures:
         return
     coverage = Counter(place for each in deaths for place in places(each.member.partitions))
@@ -216,8 +216,21 @@ def poison_record(look: Look) -> Iterator[Verdict]:
         yield _poison_verdict(look, sorted(found[max(found)], key=lambda each: each.place), deaths)
 
 
-def _may_be_poisoned(death: Past) -> bool:
-    return death.rule not in _ORDERLY and not (death.rule in _NOT_OF_RECORDS and death.confidence >= STRONG)
+def _may_be_poisoned(look: Look, death: Past) -> bool:
+    """Whether a record may have ended a member: what an error ends says good-bye, too, with nothing done."""
+    if death.rule in _ORDERLY:
+        joined_ms = death.departure.joined_ms
+        return joined_ms is not None and not death.departure.lived and did_nothing(look, death, joined_ms)
+    return not (death.rule in _NOT_OF_RECORDS and death.confidence >= STRONG)
+
+
+def did_nothing(look: Look, past: Past, joined_ms: int) -> bool:
+    """Whether a member committed nothing new in its life although records waited for it."""
+    progress, mine = look.history.progress, places(past.member.partitions)
+    if any(_advanced(look, place, joined_ms, past.left_ms) for place in mine):
+        return False
+    ends = [(progress.end_at(*place, past.left_ms), progress.committed_before(place, past.left_ms)) for place in mine]
+    return any(end is not None and end > (0 if known is None else known[1]) for end, known in ends)
 
 
 def _is_poisoned(look: Look, frozen: _Frozen, deaths: Sequence[Past]) -> bool:
@@ -226,7 +239,7 @@ def _is_poisoned(look: Look, frozen: _Frozen, deaths: Sequence[Past]) -> bool:
         len(victims) >= look.thresholds.poison_departures
         and bool(_waited(look, frozen, victims))
         and _are_several(look, victims)
-        and _others_advanced(look, frozen, victims)
+        and (_others_advanced(look, frozen, victims) or _others_survived(look, frozen, victims))
     )
 
 
@@ -250,6 +263,20 @@ def _others_advanced(look: Look, frozen: _Frozen, victims: Sequence[Past]) -> bo
     return bool(told) and 2 * sum(told) > len(told)
 
 
+def _others_survived(look: Look, frozen: _Frozen, victims: Sequence[Past]) -> bool:
+    """Whether members without the partition outlived most of its owners, which died too soon to commit anything."""
+    outlived, told = 0, 0
+    for victim in victims:
+        lost_in = look.history.rebalances.get(victim.rebalance_id)
+        if lost_in is None:
+            continue
+        stayed = {each.member_id for each in lost_in.members_after}
+        others = [m.member_id in stayed for m in lost_in.members_before if not _has(m, frozen.place)]
+        told += bool(others)
+        outlived += any(others)
+    return told > 1 and 2 * outlived > told
+
+
 def _advanced(look: Look, place: tuple[str, int], from_ms: int, to_ms: int) -> bool:
     before = look.history.progress.committed_before(place, from_ms)
     after = look.history.progress.committed_before(place, to_ms)
@@ -266,7 +293,7 @@ def _poison_verdict(look: Look, poisoned: Sequence[_Frozen], deaths: Sequence[Pa
         Subject(partitions=tuple(each.name for each in poisoned)),
         confidence=STRONG if clear else PLAUSIBLE,
         severity=Severity.PAGE if look.lasted(first.since_ms, look.thresholds.stalled_ms) else Severity.TICKET,
-        rebalance_ids=tuple(dict.fromkeys(each.rebalance_id for each in victims)),
+        rebalance_ids=_shaken_by(look, victims),
         next=[_at(each) for each in poisoned],
         departures=len(victims),
         deaths=len(deaths),
@@ -278,6 +305,20 @@ def _poison_verdict(look: Look, poisoned: Sequence[_Frozen], deaths: Sequence[Pa
         lag=first.lag,
         of_one=of_one,
     )
+
+
+def _shaken_by(look: Look, victims: Sequence[Past]) -> tuple[str, ...]:
+    """Return the rebalances in which victims were lost, and those since in which only their like came and went."""
+    ids, slots = {each.rebalance_id for each in victims}, {slot_of(each.member) for each in victims}
+    until_ms = max(each.departure.back_ms or each.left_ms for each in victims)
+    found = list(dict.fromkeys(each.rebalance_id for each in victims))
+    for each in look.history.since_ms(victims[0].left_ms):
+        known = {m.member_id: m for m in (*each.members_before, *each.members_after, *each.passing)}
+        moved = [known.get(name) for generation in each.generations for name in (*generation.joined, *generation.left)]
+        alike = bool(moved) and all(m is not None and slot_of(m) in slots for m in moved)
+        if alike and each.started_before_ms <= until_ms and each.rebalance_id not in ids:
+            found.append(each.rebalance_id)
+    return tuple(found)
 
 
 CONDITIONS: tuple[Condition, ...] = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -19,9 +19,11 @@ from rebalance_streaming.detect.departures import CLEAN, SESSION_EXPIRED, UNKNOW
 from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.liveness import GONE, RESTARTED
 from rebalance_streaming.detect.look import Condition, Look
+from rebalance_streaming.detect.rules import loops
 from rebalance_streaming.detect.rules.standing import widths
 from rebalance_streaming.detect.verdict import CLAIMED, HINT, MOST_MEMBERS, PLAUSIBLE, STRONG, Verdict, subject_of
 from rebalance_streaming.detect.wording import say
+from rebalance_streaming.groups.identity import client_stem
 
 Slot = tuple[str, str]
 
@@ -54,7 +56,8 @@ def crash_loop(look: Look) -> Iterator[Verdict]:
     """The same instance joins and dies again and again (Kubernetes: CrashLoopBackOff)."""
     window, cycles = look.thresholds.crash_loop_window_ms, look.thresholds.crash_loop_cycles
     for slot, lives in _lives_by_slot(look).items():
-        dead = _crowded([each for each in lives if _is_death(each.past)], cycles, window)
+        starts = _starts(look, slot) if len(lives) >= cycles else []
+        dead = _crowded([each for each in lives if _is_death(look, each, starts)], cycles, window)
         orderly = _crowded([each for each in lives if each.past.departure.likely == CLEAN], cycles, window)
         series = dead or (orderly if _gaps_grow(look, slot, orderly) else [])
         if 2 * sum(_is_known_otherwise(each.past) for each in lives if _is_among(each, series)) > len(series):
@@ -62,12 +65,15 @@ def crash_loop(look: Look) -> Iterator[Verdict]:
         lengths = [each.length_ms for each in series if each.length_ms is not None]
         if not lengths or median(lengths) > look.thresholds.short_life_ms:
             continue
+        deaths = {each.past.rebalance_id for each in series}
+        if any(deaths <= set(each.rebalance_ids) for each in loops.poison_record(look)):
+            continue  # it dies of a record, as others do
         member, first_ms = series[-1].member, series[0].past.left_ms
         yield say(
             "crash_loop",
             first_ms,
             subject_of(member),
-            confidence=_loop_confidence(series, surely_dead=bool(dead)),
+            confidence=_loop_confidence(look, series, starts, surely_dead=bool(dead)),
             rebalance_ids=_rebalances_of(look, slot, series),
             member=member,
             times=len(series),
@@ -85,17 +91,46 @@ def _is_among(life: Life, series: list[Life]) -> bool:
     return bool(series) and series[0].past.left_ms <= life.past.left_ms <= series[-1].past.left_ms
 
 
-def _loop_confidence(lives: list[Life], *, surely_dead: bool) -> float:
-    """A client whose heartbeats starve comes and goes as a dying one does; its library or its reports tell."""
-    told = all(
-        each.past.departure.liveness in (GONE, RESTARTED) or each.past.departure.client.may_starve is False
+def _loop_confidence(look: Look, lives: list[Life], starts: Sequence[int], *, surely_dead: bool) -> float:
+    """A client whose heartbeats starve comes and goes as a dying one does; its library or its reports tell.
+
+    A process that dies at once has told nothing of some of its lives.
+    """
+    told = [
+        each.past.departure.liveness in (GONE, RESTARTED)
+        or each.past.departure.client.may_starve is False
+        or _began_anew(each, starts, look.thresholds.short_life_ms)
         for each in lives
-    )
-    return (STRONG if told else HINT) if surely_dead else PLAUSIBLE
+    ]
+    sure = sum(told) >= look.thresholds.crash_loop_cycles
+    return (STRONG if sure else HINT) if surely_dead else PLAUSIBLE
 
 
-def _is_death(past: Past) -> bool:
-    return past.departure.likely == SESSION_EXPIRED and past.rule in ("member_crash", "ungraceful_shutdown")
+def _is_death(look: Look, life: Life, starts: Sequence[int]) -> bool:
+    """Whether a life ended in a death: by its session; or, as another process began, whatever it said on its way out.
+
+    A process that an error ends may close its client on the way: it leaves in order, with nothing done of what waited.
+    """
+    past, joined_ms = life.past, life.joined_ms
+    if past.departure.likely == SESSION_EXPIRED and past.rule in ("member_crash", "ungraceful_shutdown"):
+        return True
+    if joined_ms is None or past.departure.lived or (past.confidence >= CLAIMED and past.rule not in PARTS):
+        return False
+    return _began_anew(life, starts, look.thresholds.short_life_ms) and loops.did_nothing(look, past, joined_ms)
+
+
+def _began_anew(life: Life, starts: Sequence[int], within_ms: int) -> bool:
+    """Whether another process of the client began after a life did."""
+    return life.joined_ms is not None and any(life.joined_ms < each <= life.past.left_ms + within_ms for each in starts)
+
+
+def _starts(look: Look, slot: Slot) -> list[int]:
+    """Return when the processes of a client began, as far as they report, if it is one at a time."""
+    if sum(client_stem(each.client_id) == slot[0] for each in look.members) > 1:
+        return []
+    clients = [each for each in look.history.clients if client_stem(each.client_id or "") == slot[0]]
+    told = (each.process_start_ms for client in clients for each in client.sights)
+    return sorted({each for each in told if each is not None})
 
 
 def _gaps_grow(look: Look, slot: Slot, lives: list[Life]) -> bool:

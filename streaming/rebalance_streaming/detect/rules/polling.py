@@ -31,7 +31,7 @@ from rebalance_streaming.detect.departures import (
     awaited_evidence,
 )
 from rebalance_streaming.detect.episode import Episode
-from rebalance_streaming.detect.fingerprints import AIOKAFKA, LIBRDKAFKA, fingerprint
+from rebalance_streaming.detect.fingerprints import LIBRDKAFKA, fingerprint, poll_limit_ms
 from rebalance_streaming.detect.history import places
 from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.progress import KEPT
@@ -168,11 +168,8 @@ def longest_told_gap(look: Look, member: Member) -> float | None:
 def _limit_of(member: Member, client: ClientHistory | None) -> int | None:
     """Return a member's max.poll.interval in milliseconds; null where the client enforces none or does not tell it."""
     prints = fingerprint(member, client)
-    if client is not None and client.config.max_poll_interval_ms is not None:
-        limit: int | None = client.config.max_poll_interval_ms
-    else:
-        # aiokafka's rebalance time-out is its session time-out.
-        limit = member.rebalance_timeout_ms if prints.library != AIOKAFKA else None
+    told = None if client is None else client.config.max_poll_interval_ms
+    limit = poll_limit_ms(member, prints) if told is None else told
     # A join request may carry 0, which is no limit that a gap has a share of.
     return limit or None if prints.enforces_poll else None
 

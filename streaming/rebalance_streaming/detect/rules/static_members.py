@@ -278,7 +278,23 @@ def _processes(look: Look, instance: str) -> list[ClientHistory]:
 
 
 def _is_conflict(swaps: list[Replacement], rivals: list[ClientHistory], processes: list[ClientHistory]) -> bool:
-    return bool(rivals) or _is_in_place(swaps) or _alternations(swaps) > 0 or _returns(processes) > 0
+    shared = bool(rivals) or _alternations(swaps) > 0 or _returns(processes) > 0
+    return shared or (_is_in_place(swaps) and not _gaps_ms(processes))
+
+
+def _gaps_ms(processes: list[ClientHistory]) -> list[int]:
+    """Return by how much each process began after the last report of the one before; none if any began earlier.
+
+    Who is fenced lives until its next heartbeat, after another has joined: two that share a name overlap. Whoever is
+    started again begins when the one before is gone.
+    """
+    gaps = [_began_ms(after) - before.sights[-1].emitted_ms for before, after in pairwise(processes)]
+    return gaps if all(gap > 0 for gap in gaps) else []
+
+
+def _began_ms(process: ClientHistory) -> int:
+    first = process.sights[0]
+    return first.emitted_ms if first.process_start_ms is None else first.process_start_ms
 
 
 def _is_in_place(swaps: list[Replacement]) -> bool:
@@ -358,9 +374,11 @@ def static_member_restart(look: Look) -> Iterator[Verdict]:
         turns = bool(_rivals(look, instance)) or _alternations(swaps) > 0 or _returns(processes) > 0
         if not swaps or turns:
             continue
+        gaps = _gaps_ms(processes)
         # Many on one host may as well be two processes there: the log cannot tell, so both are hints.
-        doubt = HINT if _is_in_place(swaps) else PLAUSIBLE
-        last, label = swaps[-1], CERTAIN if len(swaps) == 1 else doubt
+        doubt = HINT if _is_in_place(swaps) and not gaps else PLAUSIBLE
+        seen = bool(gaps) and len(gaps) >= len(swaps) - 1 and max(gaps) >= processes[0].interval_ms
+        last, label = swaps[-1], CERTAIN if len(swaps) == 1 else STRONG if seen else doubt
         yield say(
             "static_member_restart",
             last.at_ms,
