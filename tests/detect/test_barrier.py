@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from detect.histories import MINUTE, SECOND, T0, Event, commits, history, member, picture, probe, report
+from detect.histories import MINUTE, SECOND, T0, TOPIC, Event, commits, history, member, picture, probe, report
 from detect.turnover import joined
-from rebalance_contract import Member
+from rebalance_contract import Generation, Member
 from rebalance_contract.clients import ASSIGNED_LATENCY, POLL_AGE, REVOKED_LATENCY
 from rebalance_streaming.detect.episode import Known, look_at
-from rebalance_streaming.detect.rules.barrier import explain_barrier, waiting_now
+from rebalance_streaming.detect.rules.barrier import explain_barrier, explain_late_round, waiting_now
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG, Verdict
 from rebalance_streaming.wire.metrics.report import ClientConfig
@@ -44,6 +44,53 @@ def polling(of: Member, age_s: float | None = 0.5, **changes: Any) -> list[Event
 def committed(last_ms: Mapping[int, int]) -> list[Event]:
     """Commit partitions on joining, each at its time."""
     return [commits(at, {p: 7}) for p, at in sorted(last_ms.items(), key=lambda each: each[1])]
+
+
+def second_round(*events: Event, late_s: int, owned: Mapping[str, list[int]]) -> Verdict | None:
+    """Let a newcomer get partitions in a second round, so late; `owned` is what the members had before, by name."""
+    assigned_ms = START_MS + 3_000
+    before = [member(f"{name}-1", numbers) for name, numbers in owned.items()]
+    after = [
+        replace(each, partitions={TOPIC: [places[0]]}) for each, places in zip(before, owned.values(), strict=True)
+    ]
+    of = joined(START_MS, NEW, before)
+    (first,) = of.generations
+    second = Generation(3, "cooperative_followup", join_ended_at_ms=assigned_ms + late_s * SECOND)
+    of = replace(of, generations=(first, second), members_after=(*after, NEW), protocol="cooperative-sticky")
+    return explain_late_round(look_at(history(*events, of), of, Thresholds(), RELEASED_MS + 2 * MINUTE, Known()))
+
+
+@pytest.mark.parametrize(
+    ("late_s", "owned", "expected"),
+    [
+        (15, {"a": [0, 3], "b": [1]}, (PLAUSIBLE, ["a"])),
+        (15, {"a": [0, 3], "b": [1, 2]}, (PLAUSIBLE, [])),
+        (15, {"a": [0], "b": [1]}, None),
+        (9, {"a": [0, 3], "b": [1]}, None),
+    ],
+    ids=["one gave", "two gave", "nobody gave", "a heartbeat or two"],
+)
+def test_a_late_second_round_waited_for_who_gives_partitions_up(
+    late_s: int, owned: dict[str, list[int]], expected: tuple[float, list[str]] | None
+):
+    """KIP-429: the second round begins when the revocation is done; the group is stable until then."""
+    found = second_round(late_s=late_s, owned=owned)
+    assert (None if found is None else (found.confidence, who(found))) == expected
+    assert found is None or found.rule == "slow_rebalance_callback"
+
+
+def test_of_those_that_gave_partitions_up_who_polled_was_not_late():
+    """Polls stand still in a callback."""
+    found = second_round(*polling(B), late_s=20, owned={"a": [0, 3], "b": [1, 2]})
+    assert who(found) == ["a"]
+
+
+def test_a_callback_that_is_reported_makes_a_late_round_certain():
+    """By the client's own latency."""
+    slow = report(START_MS + 25 * SECOND, A, {REVOKED_LATENCY: 18_000.0})
+    found = second_round(slow, late_s=18, owned={"a": [0, 3], "b": [1]})
+    assert found is not None
+    assert (found.confidence, who(found)) == (CERTAIN, ["a"])
 
 
 @pytest.mark.parametrize(("wait_s", "told"), [(9, False), (10, True), (240, True)])

@@ -23,6 +23,8 @@ LOST_MS = T0 + 20 * MINUTE
 STAYS = member("a-1", [0, 1])
 B, AGAIN = member("b-1", [2, 3]), member("b-2", [2, 3])
 
+STREAM, STREAM_AGAIN = (replace(each, client_id="app-StreamThread-1-consumer") for each in (B, AGAIN))
+
 
 def episode(
     rebalance: Rebalance, *events: Event, now_ms: int = LOST_MS + MINUTE, known: Known | None = None
@@ -409,6 +411,31 @@ def test_a_ghost_beside_its_successor_was_killed():
     assert "b-2 of the same client joined" in found.evidence[0].value
     sure = explained(gone, *silent(), *gone_reports(until_ms=LOST_MS - 9_000))
     assert said(sure) == ("ungraceful_shutdown", STRONG)
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        ([], ("member_crash", STRONG)),
+        ([back(STREAM_AGAIN)], ("ungraceful_shutdown", PLAUSIBLE)),
+        ([back(STREAM_AGAIN, after_ms=SECOND)], ("process_pause", PLAUSIBLE)),
+    ],
+    ids=["stays away", "comes back", "at once"],
+)
+def test_kafka_streams_closes_without_leaving(events: list[Event], expected: tuple[str, float]):
+    """Its restart looks as its death does, and is the likelier of the two."""
+    assert said(explained(left(STREAM), *silent(), *events)) == expected
+
+
+@pytest.mark.parametrize(("wait_s", "rule"), [(8, "ungraceful_shutdown"), (20, "stalled_member_join_barrier")])
+def test_a_ghost_that_never_committed_is_told_by_how_long_it_was_awaited(wait_s: int, rule: str):
+    """Beside its successor, for its session at most; whoever beats is awaited longer."""
+    start_ms = LOST_MS - wait_s * SECOND
+    probes = [probe(at, "PreparingRebalance", [STAYS, B, AGAIN]) for at in range(start_ms, LOST_MS, 2 * SECOND)]
+    gone = rebalance(start_ms, [STAYS, B], [STAYS, AGAIN], took_ms=wait_s * SECOND + 20)
+    found = explained(gone, *probes)
+    assert found is not None
+    assert found.rule == rule
 
 
 def test_one_host_of_several_groups_is_unreachable():

@@ -291,7 +291,35 @@ def test_every_instance_replaced_once_is_a_deploy():
 def test_how_sure_a_deploy_is(story: Story, confidence: float | None):
     """By how many left in order and came back; what most of them suffer from has its own name."""
     found = judged(rolling_deploy, story, START_MS + 30 * MINUTE)
-    assert [each.confidence for each in found] == ([] if confidence is None else [confidence])
+    assert [each.confidence for each in found if each.rule == "rolling_deploy"] == (
+        [] if confidence is None else [confidence]
+    )
+
+
+@pytest.mark.parametrize(
+    ("likely", "expected"),
+    [
+        ([SESSION_EXPIRED] * 4, PLAUSIBLE),
+        ([CLEAN, SESSION_EXPIRED, SESSION_EXPIRED, SESSION_EXPIRED], PLAUSIBLE),
+        ([CLEAN, CLEAN, SESSION_EXPIRED, SESSION_EXPIRED], None),
+    ],
+)
+@pytest.mark.parametrize("sure", [True, False])
+def test_instances_that_die_in_turn_are_stopped_without_being_closed(
+    likely: list[str], expected: float | None, sure: bool
+):
+    """Each died and came back, one after the other: a deploy that kills, where the deaths are more than hints."""
+    events, past = deploy(4, likely=likely)
+    known = [
+        replace(each, rule="member_crash", confidence=PLAUSIBLE if sure else HINT)
+        if each.departure.likely == SESSION_EXPIRED
+        else each
+        for each in past
+    ]
+    found = judged(rolling_deploy, (events, known), START_MS + 10 * MINUTE)
+    assert [each.confidence for each in found if each.rule == "ungraceful_shutdown"] == (
+        [expected] if expected and sure else []
+    )
 
 
 def test_small_groups_gain_little_by_static_membership():

@@ -417,6 +417,11 @@ def slow_revocation_of_java(play: Play) -> None:
     slow_revocation(play)
 
 
+def slow_revocation_of_cooperative_java(play: Play) -> None:
+    """A Java member takes 14 to 20 s to give up what a cooperative assignor wants of it for a newcomer."""
+    slow_revocation(play)
+
+
 def kip848_blocked(play: Play) -> None:
     """A KIP-848 member never returns from giving partitions up, until the broker fences it."""
     open_group(play, "slow", revoke_ms=600_000)
@@ -688,6 +693,12 @@ def _streams(parameters: Parameters) -> ClientSpec:
     return ClientSpec(STREAMS, settings)
 
 
+def cooperative_java(parameters: Parameters) -> ClientSpec:
+    """Return a form of Kafka's own client whose assignor moves partitions in two rounds."""
+    assignor = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
+    return java(parameters, **{"partition.assignment.strategy": assignor})
+
+
 def _connect(parameters: Parameters) -> ClientSpec:
     settings = {
         "session.timeout.ms": parameters["session_ms"],
@@ -762,6 +773,11 @@ FAMILIES = (
         slow_revocation_of_java,
         _of("slow_rebalance_callback", "slow", accepted=_BARRIER),
         form=java,
+    ),
+    _family(
+        slow_revocation_of_cooperative_java,
+        _of("slow_rebalance_callback", "slow", accepted=_BARRIER),
+        form=cooperative_java,
     ),
     _family(kip848_blocked, _of("reconciliation_stuck", "slow"), form=kip848(max_poll_interval_ms=45_000), **_NEW),
     _family(kip848_crash, _of("member_crash", "m2"), form=kip848(), **_NEW),

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from rebalance_contract import UNDETERMINED, Alternative, Subject, SubjectMember
 from rebalance_streaming.detect.episode import Episode
-from rebalance_streaming.detect.rules.barrier import explain_barrier
+from rebalance_streaming.detect.rules.barrier import explain_barrier, explain_late_round
 from rebalance_streaming.detect.rules.benign import BENIGN_RULES, called_within, unexplained
 from rebalance_streaming.detect.rules.coordinator import find_failover
 from rebalance_streaming.detect.rules.losses import explain_loss
@@ -25,7 +25,7 @@ def explain(episode: Episode) -> tuple[Verdict, ...]:
     failover = (
         find_failover(episode.history, episode.rebalance, episode.thresholds, episode.departures) if losses else None
     )
-    barrier = explain_barrier(episode) or next(iter(episode.held), None)
+    barrier = explain_barrier(episode) or next(iter(episode.held), None) or explain_late_round(episode)
     benign = next((verdict for rule in BENIGN_RULES if (verdict := rule(episode)) is not None), None)
     ranked = [failover] if failover is not None and not _is_sure(known) else []
     ranked += known

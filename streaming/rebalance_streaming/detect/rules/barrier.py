@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
-from rebalance_contract import GroupState, Member, Severity
+from rebalance_contract import GroupState, Member, Rebalance, RebalanceReason, Severity
 from rebalance_contract.clients import ASSIGNED_LATENCY, REVOKED_LATENCY
 from rebalance_streaming.detect.advice import stalled_barrier_advice
 from rebalance_streaming.detect.barriers import SAME_MS, preparing_since
 from rebalance_streaming.detect.clients import ClientHistory
 from rebalance_streaming.detect.episode import Episode, long_barrier_ms
-from rebalance_streaming.detect.history import GroupHistory
+from rebalance_streaming.detect.history import GroupHistory, places
 from rebalance_streaming.detect.verdict import PLAUSIBLE, STRONG, Verdict, seconds, subject_of
 from rebalance_streaming.detect.wording import say
 
@@ -44,12 +45,45 @@ def explain_barrier(episode: Episode) -> Verdict | None:
     )
 
 
+def explain_late_round(episode: Episode) -> Verdict | None:
+    """Return why a cooperative assignor's second round came late; null if none did.
+
+    It begins when a member that gives partitions up has done so and joins again (KIP-429). The group is stable until
+    then, and no barrier tells of it: partitions wait for the member that has them.
+    """
+    rounds = pairwise(episode.rebalance.generations)
+    due = [
+        (first.assigned_at_ms, second.join_ended_at_ms)
+        for first, second in rounds
+        if second.reason == RebalanceReason.COOPERATIVE_FOLLOWUP
+        if first.assigned_at_ms is not None and second.join_ended_at_ms is not None
+    ]
+    began, ended = max(due, key=lambda each: each[1] - each[0], default=(0, 0))
+    if ended - began < episode.long_barrier_ms:
+        return None
+    giving = _not_polling(episode.history, _giving_up(episode.rebalance), began, ended)
+    called = _in_callback(episode, giving, began, ended)
+    if called is not None or not giving:
+        return called
+    several = len(giving) > 1
+    subject = subject_of() if several else subject_of(*giving)
+    waited = ended - began
+    return say("slow_rebalance_callback.late_round", began, subject, members=giving, several=several, waited=waited)
+
+
+def _giving_up(rebalance: Rebalance) -> list[Member]:
+    """Return the members that stayed and have no longer all the partitions that they had."""
+    after = {each.member_id: places(each.partitions) for each in rebalance.members_after}
+    stayed = [each for each in rebalance.members_before if each.member_id in after]
+    return [each for each in stayed if places(each.partitions) - after[each.member_id]]
+
+
 def _in_callback(episode: Episode, members: Sequence[Member], from_ms: int, to_ms: int) -> Verdict | None:
     for member in members:
         client = episode.history.clients.of(member)
         text = None if client is None else _callback_text(client, from_ms, to_ms, episode.thresholds.callback_ms)
         if text is not None:
-            return say("slow_rebalance_callback", from_ms, subject_of(member), member=member, callback=text)
+            return say("slow_rebalance_callback.told", from_ms, subject_of(member), member=member, callback=text)
     return None
 
 

@@ -32,6 +32,8 @@ _STARVATION = (
     ((1, 4, 7), (2, 0, 2), "deadlock"),
     ((2, 0, 2), (2, 2, 8), "lock_contention"),
 )
+#: In the client ids that Kafka Streams gives its consumers (StreamThread.getConsumerClientId).
+_STREAM_THREAD = "-StreamThread-"
 _BLOCKED_LOOP = "event_loop_blocked"
 #: Whoever was lost is taken for dead when it is away so many times longer than those that came back.
 _AWAY_AGAIN = 1.5
@@ -277,21 +279,39 @@ def static_ghost(episode: Episode, departure: Departure) -> Verdict | None:
 
 def ungraceful(episode: Episode, departure: Departure) -> Verdict | None:
     """An instance was replaced without leaving: its ghost stayed until its session ended."""
-    if departure.likely != SESSION_EXPIRED or departure.member.group_instance_id:
+    if departure.member.group_instance_id or departure.liveness in (STARVED, HEALTHY, ALIVE):
         return None
-    if departure.liveness in (STARVED, HEALTHY, ALIVE):
+    if departure.likely != SESSION_EXPIRED and not _ended_with_barrier(episode, departure):
         return None
     successor = _successor_before_loss(episode, departure)
     if successor is None:
-        return None
+        return _closed_by_design(departure)
     return say_lost(
-        "ungraceful_shutdown",
+        "ungraceful_shutdown.ghost",
         departure,
         confidence=_ghost_confidence(departure),
         advice=graceful_stop_advice(departure),
         successor=successor,
         reported=departure.liveness is not None,
     )
+
+
+def _ended_with_barrier(episode: Episode, departure: Departure) -> bool:
+    """Whether a member of which no commit was due was awaited for no longer than its session: a ghost's may be over."""
+    barrier = episode.barrier_of(departure)
+    if departure.likely != UNKNOWN or not departure.in_barrier or barrier is None:
+        return False
+    return barrier.waited_ms <= departure.session_ms + departure.client.heartbeat_ms
+
+
+def _closed_by_design(departure: Departure) -> Verdict | None:
+    """Kafka Streams closes without leaving (internal.leave.group.on.close): what is back was started again."""
+    away_ms = None if departure.back_ms is None else departure.back_ms - departure.to_ms
+    if _STREAM_THREAD not in departure.member.client_id or departure.likely != SESSION_EXPIRED:
+        return None
+    if away_ms is None or away_ms <= THAW_MS or departure.liveness in _ALIVE:
+        return None
+    return say_lost("ungraceful_shutdown.by_design", departure, away=away_ms)
 
 
 def _ghost_confidence(departure: Departure) -> float:

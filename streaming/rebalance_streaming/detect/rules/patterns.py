@@ -29,6 +29,7 @@ Slot = tuple[str, str]
 
 #: Causes that a deploy may show besides orderly leaving: instances that are killed instead of stopped.
 _DEPLOY_RULES = with_trait("deploy")
+_DEATHS = frozenset({"member_crash", "ungraceful_shutdown"})
 _BENIGN = of_family("benign")
 _UNEXPLAINED = with_trait("leaves_open")
 _FORMATION = with_trait("formation")
@@ -112,7 +113,7 @@ def _is_death(look: Look, life: Life, starts: Sequence[int]) -> bool:
     A process that an error ends may close its client on the way: it leaves in order, with nothing done of what waited.
     """
     past, joined_ms = life.past, life.joined_ms
-    if past.departure.likely == SESSION_EXPIRED and past.rule in ("member_crash", "ungraceful_shutdown"):
+    if past.departure.likely == SESSION_EXPIRED and past.rule in _DEATHS:
         return True
     if joined_ms is None or past.departure.lived or (past.confidence >= CLAIMED and past.rule not in PARTS):
         return False
@@ -209,15 +210,30 @@ def _deploy(look: Look, left: list[Past]) -> Verdict | None:
     came = [m for each in rebalances for m in (*each.members_after, *each.passing) if _arrived(each, m)]
     size = len(rebalances[0].members_before) if rebalances else 0
     killed = sum(each.departure.likely == SESSION_EXPIRED for each in left)
-    # What most of them suffer from is worth more than that all of them do.
-    if size == 0 or killed * 2 > len(left) or not _replaced_once(left, came, widths(rebalances)):
+    if size == 0 or not _replaced_once(left, came, widths(rebalances)):
         return None
+    ids, subject = tuple(each.rebalance_id for each in rebalances), subject_of(*(each.member for each in left[:MOST_MEMBERS]))
+    # What most of them suffer from is worth more than that all of them do.
+    if killed * 2 > len(left):
+        if not _is_stopped_in_turn(left, size):
+            return None
+        return say(
+            "ungraceful_shutdown.deploy",
+            first_ms,
+            subject,
+            rebalance_ids=ids,
+            left=len(left),
+            came=len(came),
+            killed=killed,
+            size=size,
+            lasted=last_ms - first_ms,
+        )
     return say(
         "rolling_deploy.deploy",
         first_ms,
-        subject_of(*(each.member for each in left[:MOST_MEMBERS])),
+        subject,
         confidence=_deploy_confidence(left, size),
-        rebalance_ids=tuple(each.rebalance_id for each in rebalances),
+        rebalance_ids=ids,
         left=len(left),
         came=len(came),
         killed=killed,
@@ -226,6 +242,13 @@ def _deploy(look: Look, left: list[Past]) -> Verdict | None:
         lasted=last_ms - first_ms,
         rebalances=len(rebalances),
     )
+
+
+def _is_stopped_in_turn(left: list[Past], size: int) -> bool:
+    """Whether most of a group was killed, surely so, and one instance after the other: some hand did that."""
+    dead = [each for each in left if each.rule in _DEATHS and each.confidence >= CLAIMED]
+    in_turn = len({each.rebalance_id for each in dead}) == len(dead)
+    return in_turn and len(dead) > 1 and 4 * len(dead) >= 3 * size
 
 
 def _deploy_confidence(left: list[Past], size: int) -> float:
