@@ -85,6 +85,19 @@ def test_of_those_that_gave_partitions_up_who_polled_was_not_late():
     assert who(found) == ["a"]
 
 
+def test_a_callback_inside_poll_looks_like_polling():
+    """Whoever is in poll() at each report may be in a callback; who came back from it meanwhile is not."""
+    found = second_round(*polling(A, 0.0), *polling(B), late_s=20, owned={"a": [0, 3], "b": [1, 2]})
+    assert who(found) == ["a"]
+    assert who(second_round(*polling(A), late_s=20, owned={"a": [0, 3], "b": [1]})) == ["a"]
+    eager = explained(*polling(A, 0.0), *polling(B), members=(A, B))
+    assert eager is not None
+    assert (eager.rule, eager.confidence, who(eager)) == ("slow_rebalance_callback", PLAUSIBLE, ["a"])
+    several = explained(*polling(A, 0.0), *polling(B, 0.0), members=(A, B))
+    assert several is not None
+    assert (several.rule, several.confidence, who(several)) == ("slow_rebalance_callback", HINT, [])
+
+
 def test_a_callback_that_is_reported_makes_a_late_round_certain():
     """By the client's own latency."""
     slow = report(START_MS + 25 * SECOND, A, {REVOKED_LATENCY: 18_000.0})

@@ -189,6 +189,12 @@ def test_a_starved_client_joins_beside_its_old_id_as_well(
         (gone(), 30, PLAUSIBLE),
         (gone(replace(B, session_timeout_ms=45_000)), 134, HINT),
         (gone(replace(B, session_timeout_ms=45_000)), 135, PLAUSIBLE),
+        (gone(classes=(SESSION_EXPIRED, POLL_TIMEOUT)), 30, HINT),
+        (
+            gone(replace(B, client_id="b", rebalance_timeout_ms=10_000), classes=(SESSION_EXPIRED, POLL_TIMEOUT)),
+            30,
+            PLAUSIBLE,
+        ),
         (gone(replace(B, client_id="kgo")), 20, PLAUSIBLE),
         (gone(replace(B, client_id="kgo")), 30, STRONG),
         (gone(replace(B, client_id="kgo"), back_s=30), 60, PLAUSIBLE),

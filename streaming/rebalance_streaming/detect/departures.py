@@ -25,7 +25,7 @@ from rebalance_streaming.detect.barriers import SAME_MS
 from rebalance_streaming.detect.clients import Stretch
 from rebalance_streaming.detect.coordinator_log import Exit
 from rebalance_streaming.detect.evidence import MODERATE, observe, strength_of, weigh
-from rebalance_streaming.detect.fingerprints import Fingerprint, fingerprint, poll_limit_ms
+from rebalance_streaming.detect.fingerprints import LIBRDKAFKA, Fingerprint, fingerprint, poll_limit_ms
 from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.liveness import (
     ALIVE,
@@ -586,8 +586,13 @@ def _classes_of(of: Departure, silence: int) -> tuple[str, ...]:
     clean = silence - slack < max(expires, gap) and silence <= max(2 * gap, 10_000)
     if as_session and clean:
         return _expired_or_left(of, silence, expires, gap)
-    if as_session or clean:
-        return (SESSION_EXPIRED,) if as_session else (CLEAN,)
+    if as_session:
+        return (SESSION_EXPIRED,)
+    if clean:
+        # What was polled last is committed up to an interval later by clients that do it in a thread of their own.
+        aside = of.client.library in (None, LIBRDKAFKA) and poll is not None
+        stalled = aside and silence >= (poll or 0) - gap - _POLL_TIGHT_MS - slack
+        return (UNKNOWN, CLEAN, POLL_TIMEOUT) if stalled else (CLEAN,)
     # Its last commits were refused, or came before the last poll.
     return (POLL_TIMEOUT, UNKNOWN) if poll is not None and silence > poll else ()
 

@@ -12,7 +12,7 @@ from rebalance_streaming.detect.barriers import SAME_MS, preparing_since
 from rebalance_streaming.detect.clients import ClientHistory
 from rebalance_streaming.detect.episode import Episode, long_barrier_ms
 from rebalance_streaming.detect.history import GroupHistory, places
-from rebalance_streaming.detect.verdict import PLAUSIBLE, STRONG, Verdict, seconds, subject_of
+from rebalance_streaming.detect.verdict import HINT, PLAUSIBLE, STRONG, Verdict, seconds, subject_of
 from rebalance_streaming.detect.wording import say
 
 #: Whoever polls does so more often than this.
@@ -30,6 +30,18 @@ def explain_barrier(episode: Episode) -> Verdict | None:
     if callback is not None:
         return callback
     stayed, advice = _not_polling(episode.history, barrier.stayed, began, released), stalled_barrier_advice(None)
+    inside = [] if stayed else _inside_poll(episode.history, barrier.stayed, began, released)
+    if inside:
+        several = len(inside) > 1
+        return say(
+            "slow_rebalance_callback.inside_poll",
+            began,
+            subject_of() if several else subject_of(*inside),
+            confidence=HINT if several else PLAUSIBLE,
+            members=inside,
+            several=several,
+            waited=waited,
+        )
     culprit = _last_to_poll(episode.history, stayed, began, released)
     if culprit is None and len(stayed) != 1:
         return say("stalled_member_join_barrier.nobody_named", began, advice=advice, waited=waited)
@@ -61,7 +73,9 @@ def explain_late_round(episode: Episode) -> Verdict | None:
     began, ended = max(due, key=lambda each: each[1] - each[0], default=(0, 0))
     if ended - began < episode.long_barrier_ms:
         return None
-    giving = _not_polling(episode.history, _giving_up(episode.rebalance), began, ended)
+    giving = _giving_up(episode.rebalance)
+    late = _not_polling(episode.history, giving, began, ended) or _inside_poll(episode.history, giving, began, ended)
+    giving = late or giving
     called = _in_callback(episode, giving, began, ended)
     if called is not None or not giving:
         return called
@@ -104,6 +118,12 @@ def _not_polling(history: GroupHistory, members: Sequence[Member], from_ms: int,
     """Return the members that may have kept the others waiting: all but those that reported polls all the while."""
     ages = _poll_ages(history, members, from_ms, to_ms)
     return [each for each in members if ages.get(each.member_id, _POLLS_STOPPED_MS) >= _POLLS_STOPPED_MS]
+
+
+def _inside_poll(history: GroupHistory, members: Sequence[Member], from_ms: int, to_ms: int) -> list[Member]:
+    """Return the members that were in poll() whenever they reported: waiting for records, or in a callback it made."""
+    ages = _poll_ages(history, members, from_ms, to_ms)
+    return [each for each in members if ages.get(each.member_id) == 0]
 
 
 def _poll_ages(history: GroupHistory, members: Sequence[Member], from_ms: int, to_ms: int) -> dict[str, float]:

@@ -17,7 +17,7 @@ from rebalance_streaming.detect.advice import (
     starvation_advice,
 )
 from rebalance_streaming.detect.bugs import upgrade_advice
-from rebalance_streaming.detect.departures import SESSION_EXPIRED, UNKNOWN, Departure, slot_of
+from rebalance_streaming.detect.departures import POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure, slot_of
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.evidence import DECISIVE, MODERATE, observe
 from rebalance_streaming.detect.fingerprints import AIOKAFKA, KAFKA_PYTHON, KAFKAJS
@@ -414,7 +414,8 @@ def _crash_evidence(episode: Episode, departure: Departure) -> list[Evidence] | 
         found.append(
             observe(EvidenceSource.LOG, "absence", text, "a frozen process is back sooner", MODERATE, span=span)
         )
-    if (others := [each for each in departure.classes[1:] if each != UNKNOWN]) and found:
+    likelier = (UNKNOWN, POLL_TIMEOUT) if departure.client.is_guessed else (UNKNOWN,)
+    if (others := [each for each in departure.classes[1:] if each not in likelier]) and found:
         text, rule = ", ".join(others), "its silence fits as well"
         found.append(observe(EvidenceSource.COMMITS, "silence", text, rule, MODERATE, against=True))
     if _whole_host_lost(episode, departure.member.host) and found:

@@ -220,17 +220,18 @@ def _may_be_poisoned(look: Look, death: Past) -> bool:
     """Whether a record may have ended a member: what an error ends says good-bye, too, with nothing done."""
     if death.rule in _ORDERLY:
         joined_ms = death.departure.joined_ms
-        return joined_ms is not None and not death.departure.lived and did_nothing(look, death, joined_ms)
+        return joined_ms is not None and not death.departure.lived and did_nothing(look, death, joined_ms) is True
     return not (death.rule in _NOT_OF_RECORDS and death.confidence >= STRONG)
 
 
-def did_nothing(look: Look, past: Past, joined_ms: int) -> bool:
-    """Whether a member committed nothing new in its life although records waited for it."""
+def did_nothing(look: Look, past: Past, joined_ms: int) -> bool | None:
+    """Whether a member committed nothing new in its life although records waited for it; null: no end was probed."""
     progress, mine = look.history.progress, places(past.member.partitions)
     if any(_advanced(look, place, joined_ms, past.left_ms) for place in mine):
         return False
     ends = [(progress.end_at(*place, past.left_ms), progress.committed_before(place, past.left_ms)) for place in mine]
-    return any(end is not None and end > (0 if known is None else known[1]) for end, known in ends)
+    waited = [end > (0 if known is None else known[1]) for end, known in ends if end is not None]
+    return any(waited) if waited else None
 
 
 def _is_poisoned(look: Look, frozen: _Frozen, deaths: Sequence[Past]) -> bool:

@@ -117,7 +117,10 @@ def _is_death(look: Look, life: Life, starts: Sequence[int]) -> bool:
         return True
     if joined_ms is None or past.departure.lived or (past.confidence >= CLAIMED and past.rule not in PARTS):
         return False
-    return _began_anew(life, starts, look.thresholds.short_life_ms) and loops.did_nothing(look, past, joined_ms)
+    if not _began_anew(life, starts, look.thresholds.short_life_ms):
+        return False
+    nothing = loops.did_nothing(look, past, joined_ms)
+    return nothing is True or (nothing is None and past.departure.likely != CLEAN)
 
 
 def _began_anew(life: Life, starts: Sequence[int], within_ms: int) -> bool:
