@@ -31,6 +31,7 @@ from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG
 B = member("b-1", [2, 3])
 STAYS = member("a-1", [0, 1])
 LOST_MS = T0 + 10 * MINUTE
+SHORT = {"session_timeout_ms": 6_000, "rebalance_timeout_ms": 11_000}
 AIOKAFKA = {"client_id": "aiokafka-0.8.1", "rebalance_timeout_ms": 10_000}
 
 
@@ -68,6 +69,7 @@ def left(who: Member = B, **changes: Any) -> Rebalance:
         (47.0, {"session_timeout_ms": 45_000}, (SESSION_EXPIRED,), STRONG),
         (304.0, {"client_id": "sarama"}, (UNKNOWN,), HINT),
         (6.0, {"rebalance_timeout_ms": 11_000}, (UNKNOWN, CLEAN, POLL_TIMEOUT), PLAUSIBLE),
+        (5.5, SHORT, (UNKNOWN, CLEAN, POLL_TIMEOUT, SESSION_EXPIRED), PLAUSIBLE),
         (6.0, {"rebalance_timeout_ms": 11_000, "client_id": "consumer-1"}, (CLEAN,), STRONG),
         (4.5, {"rebalance_timeout_ms": 11_000}, (CLEAN,), STRONG),
         (400.0, {"client_id": "kgo"}, (UNKNOWN,), HINT),

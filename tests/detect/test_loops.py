@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from detect.histories import (
@@ -26,7 +28,7 @@ from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.rules.loops import CONDITIONS, no_progress_loop, poison_record
 from rebalance_streaming.detect.rules.patterns import crash_loop
-from rebalance_streaming.detect.verdict import CERTAIN, PLAUSIBLE, STRONG
+from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG
 
 CONSUMED = "fetch_manager_records_consumed_total"
 #: Story C in minutes: what began when, between whom; the partitions wander from member to member.
@@ -125,13 +127,14 @@ def test_other_series_of_departures_are_no_loop(known, departures, minutes):
 P = [member("a-1", [0, 1]), member("b-1", [0, 2]), member("c-1", [0, 3])]
 
 
-def poisoned(*, committed_again: bool = False, ends: int = 80, others_move: bool = True) -> GroupHistory:
+def poisoned(*, committed_again: bool = False, ends: int | None = 80, others_move: bool = True) -> GroupHistory:
     """Tell of three members that each got partition 0 and died of its record 42, a minute apart."""
     events: list[Event] = [
         picture(T0, *P),
         commits(T0 - 5 * SECOND, {0: 42, 1: 10, 2: 10, 3: 10}),
-        probe(T0, ends={0: ends, 1: 90, 2: 90, 3: 90}),
     ]
+    if ends is not None:
+        events.append(probe(T0, ends={0: ends, 1: 90, 2: 90, 3: 90}))
     if others_move:
         events.append(commits(T0 + 30 * SECOND, {1: 50, 2: 50, 3: 50}))
     if committed_again:
@@ -162,6 +165,15 @@ def test_a_poisoned_partition_that_stands_still_for_long_is_a_page():
     known = poisoned()
     assert [each.severity for each in poison_record(look(known, T0 + 6 * MINUTE, past=deaths(*P)))] == [Severity.PAGE]
     assert list(poison_record(look(known, T0 + 40 * MINUTE, past=deaths(*P)))) == []
+
+
+def test_without_end_offsets_only_sure_deaths_tell_of_a_record():
+    """Nobody knows whether records waited; members of an idle group whose heartbeats starve are lost like this, too."""
+    sure = deaths(*P)
+    (found,) = poison_record(look(poisoned(ends=None), T0 + 4 * MINUTE, past=sure))
+    assert (found.rule, found.confidence) == ("poison_record", PLAUSIBLE)
+    hints = tuple(replace(each, confidence=HINT) for each in sure)
+    assert list(poison_record(look(poisoned(ends=None), T0 + 4 * MINUTE, past=hints))) == []
 
 
 def test_two_instances_in_turn_leave_a_doubt():

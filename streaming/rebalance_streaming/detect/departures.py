@@ -584,15 +584,14 @@ def _classes_of(of: Departure, silence: int) -> tuple[str, ...]:
     if as_poll:
         return (POLL_TIMEOUT,)
     clean = silence - slack < max(expires, gap) and silence <= max(2 * gap, 10_000)
+    # What was polled last is committed up to an interval later by clients that do it in a thread of their own.
+    aside = of.client.library in (None, LIBRDKAFKA) and poll is not None
+    if clean and aside and silence >= (poll or 0) - gap - _POLL_TIGHT_MS - slack:
+        return (UNKNOWN, CLEAN, POLL_TIMEOUT, SESSION_EXPIRED) if as_session else (UNKNOWN, CLEAN, POLL_TIMEOUT)
     if as_session and clean:
         return _expired_or_left(of, silence, expires, gap)
-    if as_session:
-        return (SESSION_EXPIRED,)
-    if clean:
-        # What was polled last is committed up to an interval later by clients that do it in a thread of their own.
-        aside = of.client.library in (None, LIBRDKAFKA) and poll is not None
-        stalled = aside and silence >= (poll or 0) - gap - _POLL_TIGHT_MS - slack
-        return (UNKNOWN, CLEAN, POLL_TIMEOUT) if stalled else (CLEAN,)
+    if as_session or clean:
+        return (SESSION_EXPIRED,) if as_session else (CLEAN,)
     # Its last commits were refused, or came before the last poll.
     return (POLL_TIMEOUT, UNKNOWN) if poll is not None and silence > poll else ()
 

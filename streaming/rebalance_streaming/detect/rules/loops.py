@@ -21,7 +21,7 @@ from rebalance_streaming.detect.episode import Past
 from rebalance_streaming.detect.history import places
 from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.progress import Place
-from rebalance_streaming.detect.verdict import CERTAIN, PLAUSIBLE, STRONG, Verdict, name_of
+from rebalance_streaming.detect.verdict import CERTAIN, CLAIMED, PLAUSIBLE, STRONG, Verdict, name_of
 from rebalance_streaming.detect.wording import say
 
 #: Rebalances that are searched for a loop, and departures without which an owner change is no fault.
@@ -238,10 +238,16 @@ def _is_poisoned(look: Look, frozen: _Frozen, deaths: Sequence[Past]) -> bool:
     victims = _losses(frozen, deaths)
     return (
         len(victims) >= look.thresholds.poison_departures
-        and bool(_waited(look, frozen, victims))
+        and _had_records(look, frozen, victims)
         and _are_several(look, victims)
         and (_others_advanced(look, frozen, victims) or _others_survived(look, frozen, victims))
     )
+
+
+def _had_records(look: Look, frozen: _Frozen, victims: Sequence[Past]) -> bool:
+    """Whether records waited; where no end was probed, whether the owners surely died: what starves is idle."""
+    waited = _waited(look, frozen, victims)
+    return all(each.confidence >= CLAIMED for each in victims) if waited is None else waited
 
 
 def _are_several(look: Look, victims: Sequence[Past]) -> bool:
@@ -287,7 +293,7 @@ def _advanced(look: Look, place: tuple[str, int], from_ms: int, to_ms: int) -> b
 def _poison_verdict(look: Look, poisoned: Sequence[_Frozen], deaths: Sequence[Past]) -> Verdict:
     first, victims = poisoned[0], _losses(poisoned[0], deaths)
     of_one = max(Counter(slot_of(each.member) for each in deaths).values()) / len(deaths)
-    clear = len(victims) / len(deaths) >= 2 * of_one and len(poisoned) == 1
+    clear = len(victims) / len(deaths) >= 2 * of_one and len(poisoned) == 1 and first.lag is not None
     return say(
         "poison_record",
         victims[0].left_ms,
