@@ -71,7 +71,7 @@ def left(who: Member = B, **changes: Any) -> Rebalance:
         (6.0, {"rebalance_timeout_ms": 11_000}, (UNKNOWN, CLEAN, POLL_TIMEOUT), PLAUSIBLE),
         (5.5, SHORT, (UNKNOWN, CLEAN, POLL_TIMEOUT, SESSION_EXPIRED), PLAUSIBLE),
         (6.0, {"rebalance_timeout_ms": 11_000, "client_id": "consumer-1"}, (CLEAN,), STRONG),
-        (4.5, {"rebalance_timeout_ms": 11_000}, (CLEAN,), STRONG),
+        (4.0, {"rebalance_timeout_ms": 11_000}, (CLEAN,), STRONG),
         (400.0, {"client_id": "kgo"}, (UNKNOWN,), HINT),
         (10.0, AIOKAFKA, (SESSION_EXPIRED,), STRONG),
         (12.5, AIOKAFKA, (SESSION_EXPIRED,), STRONG),

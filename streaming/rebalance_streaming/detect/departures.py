@@ -586,7 +586,7 @@ def _classes_of(of: Departure, silence: int) -> tuple[str, ...]:
     clean = silence - slack < max(expires, gap) and silence <= max(2 * gap, 10_000)
     # What was polled last is committed up to an interval later by clients that do it in a thread of their own.
     aside = of.client.library in (None, LIBRDKAFKA) and poll is not None
-    if clean and aside and silence >= (poll or 0) - gap - _POLL_TIGHT_MS - slack:
+    if clean and aside and longest >= (poll or 0) - gap - _POLL_TIGHT_MS:
         return (UNKNOWN, CLEAN, POLL_TIMEOUT, SESSION_EXPIRED) if as_session else (UNKNOWN, CLEAN, POLL_TIMEOUT)
     if as_session and clean:
         return _expired_or_left(of, silence, expires, gap)
