@@ -75,8 +75,7 @@ def left(who: Member = B, **changes: Any) -> Rebalance:
         (400.0, {"client_id": "kgo"}, (UNKNOWN,), HINT),
         (10.0, AIOKAFKA, (SESSION_EXPIRED,), STRONG),
         (12.5, AIOKAFKA, (SESSION_EXPIRED,), STRONG),
-        (10.0, {**AIOKAFKA, "client_id": "b"}, (SESSION_EXPIRED, POLL_TIMEOUT), PLAUSIBLE),
-        (9.0, {**AIOKAFKA, "client_id": "b"}, (POLL_TIMEOUT,), STRONG),
+        (10.0, {"rebalance_timeout_ms": 10_000}, (POLL_TIMEOUT, SESSION_EXPIRED), PLAUSIBLE),
         (46.0, {"session_timeout_ms": None}, (SESSION_EXPIRED,), STRONG),
     ],
 )
@@ -90,6 +89,21 @@ def test_a_silence_is_compared_with_both_time_outs(
     assert (found.classes, round(found.confidence, 2)) == (classes, round(confidence, 2))
     assert (found.silence_ms, found.due) == (round(silence_s * SECOND), True)
     assert {each.source for each in found.evidence} == {EvidenceSource.COMMITS}
+
+
+@pytest.mark.parametrize(
+    ("silence_s", "assignor", "likely"),
+    [
+        (10.0, "roundrobin", SESSION_EXPIRED),
+        (10.0, "range", POLL_TIMEOUT),
+        (9.0, "roundrobin", POLL_TIMEOUT),
+    ],
+)
+def test_time_outs_and_assignor_of_aiokafka_stand_for_its_name(silence_s: float, assignor: str, likely: str):
+    """Its rebalance time-out is its session; what arithmetic rules out it cannot have done all the same."""
+    who, last_ms = replace(B, rebalance_timeout_ms=10_000), LOST_MS - round(silence_s * SECOND)
+    beats = pulse(last_ms - MINUTE, last_ms + 1, [2, 3])
+    assert judged(left(who, protocol=assignor), *beats).likely == likely
 
 
 @pytest.mark.parametrize(
@@ -112,6 +126,19 @@ def test_who_commits_to_the_end_may_still_have_stopped_polling(
     found = judged(emptied, formed, *beats)
     assert (found.classes, found.confidence) == (classes, confidence)
     assert ("rebalance_timeout" in {each.field for each in found.evidence}) == (POLL_TIMEOUT in classes)
+
+
+def test_a_limit_as_short_as_a_commit_interval_is_told_by_the_moment():
+    """Its last commit may have come after its last poll: left at its limit it stalled, later it may have left."""
+    who = replace(B, session_timeout_ms=6_000, rebalance_timeout_ms=8_000)
+
+    def gone(life_ms: int) -> Departure:
+        formed = rebalance(LOST_MS - life_ms - 3 * SECOND, [], [who], took_ms=3 * SECOND)
+        emptied = rebalance(LOST_MS, [who], [], took_ms=0, join_ended_at_ms=LOST_MS)
+        return judged(emptied, formed, *(commits(LOST_MS - at, {2: -at, 3: 7}) for at in (13_000, 8_000, 3_000)))
+
+    assert gone(8_300).classes == (POLL_TIMEOUT, CLEAN)
+    assert gone(14_000).classes == (UNKNOWN, CLEAN, POLL_TIMEOUT)
 
 
 def test_a_client_that_tells_of_its_polls_is_believed():

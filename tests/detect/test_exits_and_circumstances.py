@@ -14,6 +14,7 @@ from rebalance_contract import UNDETERMINED, Generation, Member, Rebalance, Seve
 from rebalance_contract.clients import HEARTBEAT_AGE
 from rebalance_streaming.detect.departures import CLEAN, FENCED, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure
 from rebalance_streaming.detect.episode import Episode, Known, Past, look_at
+from rebalance_streaming.detect.fingerprints import fingerprint
 from rebalance_streaming.detect.liveness import GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
 from rebalance_streaming.detect.progress import Rhythm
 from rebalance_streaming.detect.rules.benign import BENIGN_RULES, FOLLOWS, aftermath
@@ -32,6 +33,9 @@ from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG,
 LOST_MS = T0 + 20 * MINUTE
 A, B = member("a-1", [0, 1]), member("b-1", [2, 3])
 STATIC = replace(B, group_instance_id="i")
+
+
+GUESSED = fingerprint(replace(B, rebalance_timeout_ms=10_000), None, "roundrobin")
 
 
 def gone(who: Member = B, likely: str = SESSION_EXPIRED, **changes: Any) -> Departure:
@@ -190,11 +194,7 @@ def test_a_starved_client_joins_beside_its_old_id_as_well(
         (gone(replace(B, session_timeout_ms=45_000)), 134, HINT),
         (gone(replace(B, session_timeout_ms=45_000)), 135, PLAUSIBLE),
         (gone(classes=(SESSION_EXPIRED, POLL_TIMEOUT)), 30, HINT),
-        (
-            gone(replace(B, client_id="b", rebalance_timeout_ms=10_000), classes=(SESSION_EXPIRED, POLL_TIMEOUT)),
-            30,
-            PLAUSIBLE,
-        ),
+        (gone(client=GUESSED, classes=(SESSION_EXPIRED, POLL_TIMEOUT)), 30, PLAUSIBLE),
         (gone(replace(B, client_id="kgo")), 20, PLAUSIBLE),
         (gone(replace(B, client_id="kgo")), 30, STRONG),
         (gone(replace(B, client_id="kgo"), back_s=30), 60, PLAUSIBLE),

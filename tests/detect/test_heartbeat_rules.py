@@ -13,6 +13,7 @@ from rebalance_contract import Member
 from rebalance_streaming.detect.clients import Stretch
 from rebalance_streaming.detect.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, Departure
 from rebalance_streaming.detect.episode import Elsewhere, Episode, Known, look_at
+from rebalance_streaming.detect.fingerprints import fingerprint
 from rebalance_streaming.detect.liveness import GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
 from rebalance_streaming.detect.rules.heartbeats import (
     blocked_heartbeat,
@@ -166,11 +167,20 @@ def test_without_reports_work_and_return_tell_of_a_blocked_loop(
 ):
     """aiokafka, by its name or by a rebalance time-out as long as its session: what it works on blocks its loop."""
     who = replace(B, client_id=client_id, session_timeout_ms=10_000, rebalance_timeout_ms=10_000)
-    of = gone(who, **changes)
+    of = gone(who, client=fingerprint(who, None, "roundrobin"), **changes)
     past = departed(LOST_MS - 6 * MINUTE, who, SESSION_EXPIRED, rule="heartbeat_starvation")
     found = starvation(episode(of, past=[past] if earlier else []), of)
     assert said(found) == expected
     assert found is None or found.variant == "event_loop_blocked"
+
+
+def test_who_left_by_itself_before_is_no_aiokafka():
+    """librdkafka with its poll limit at the least that it allows: as long as its session."""
+    who = replace(B, session_timeout_ms=10_000, rebalance_timeout_ms=10_000)
+    of = gone(who, client=fingerprint(who, None, "roundrobin"), arriving=50, back_s=5)
+    earlier = departed(LOST_MS - MINUTE, who, POLL_TIMEOUT, rule="poll_overrun")
+    assert starvation(episode(of), of) is not None
+    assert starvation(episode(of, past=[earlier]), of) is None
 
 
 def test_a_version_without_the_fault_does_not_starve_unseen():

@@ -167,7 +167,8 @@ def _find(
     history: GroupHistory, rebalance: Rebalance, member: Member, known: Departure | None, *, now_ms: int
 ) -> Departure:
     client = history.clients.of(member)
-    prints, session = fingerprint(member, client), session_of(member)
+    assignor = rebalance.protocol or next((name for _, name in reversed(history.protocols)), None)
+    prints, session = fingerprint(member, client, assignor), session_of(member)
     found = _measure(history, rebalance, member, prints) if known is None else replace(known, client=prints)
     found = _as_told(found, _told_exit(history, rebalance, member))
     surely_ms = found.from_ms - _NOTICE_MS
@@ -511,9 +512,11 @@ def _class_by_silence(of: Departure) -> _Classes | None:
     # Of a client that commits changes only, none may have been due yet.
     expired = classes == (SESSION_EXPIRED,)
     open_still = expired and not of.due and of.silence_ms <= 2 * (of.rhythm.gap_ms or _COMMIT_GAP_MS)
-    if (open_still or classes == (CLEAN,)) and (at_limit := _left_at_its_limit(of)) is not None:
+    left = CLEAN in classes and classes[0] in (CLEAN, UNKNOWN)
+    if (open_still or left) and (at_limit := _left_at_its_limit(of)) is not None:
         # Commits need no poll: librdkafka sends them from a thread of its own, others one per record of a batch.
-        return (POLL_TIMEOUT, *classes), PLAUSIBLE, (*evidence, at_limit)
+        others = (each for each in classes if each not in (POLL_TIMEOUT, UNKNOWN))
+        return (POLL_TIMEOUT, *others), PLAUSIBLE, (*evidence, at_limit)
     if open_still:
         return (UNKNOWN,), HINT, evidence
     label = STRONG if of.due else PLAUSIBLE

@@ -17,8 +17,7 @@ SARAMA, FRANZ_GO, KAFKAJS = "sarama", "franz-go", "kafkajs"
 
 _DEFAULT_HEARTBEAT_MS = 3_000
 _KIP848_HEARTBEAT_MS = 5_000
-#: Rebalance time-out of Sarama, franz-go and kafkajs, whatever their session.
-_GO_REBALANCE_MS = 60_000
+_ROUND_ROBIN = "roundrobin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +27,7 @@ class Fingerprint:
     `enforces_poll`: it leaves by itself when max.poll.interval passes without a poll. `own_heartbeats`: heartbeats
     do not depend on the application's loop. `may_starve`: yet they can fail while the application is well, because
     they share a lock, an interpreter or an event loop with it; null where the library is not known. `is_guessed`: the
-    library is the likeliest by the time-outs alone.
+    library is the likeliest by time-outs and assignor alone.
     """
 
     library: str | None
@@ -75,8 +74,11 @@ _LIBRARY_NAMES = {
 _ENFORCES_SINCE = {LIBRDKAFKA: (1, 0), AIOKAFKA: (0, 5, 1)}
 
 
-def fingerprint(member: Member, client: ClientHistory | None = None) -> Fingerprint:
-    """Return what is known of a member's client, from its reports if there are any, else from its records."""
+def fingerprint(member: Member, client: ClientHistory | None = None, assignor: str | None = None) -> Fingerprint:
+    """Return what is known of a member's client, from its reports if there are any, else from its records.
+
+    `assignor` is that of its group, null where it is not known.
+    """
     library, version = _library(member, client)
     session, poll = member.session_timeout_ms, member.rebalance_timeout_ms
     heartbeat = client.config.heartbeat_interval_ms if client else None
@@ -88,8 +90,8 @@ def fingerprint(member: Member, client: ClientHistory | None = None) -> Fingerpr
         own_heartbeats=library != KAFKAJS,
         may_starve=None if library is None else library in (KAFKA_PYTHON, AIOKAFKA, KAFKAJS),
     )
-    if library is None and session is not None and session == poll and poll != _GO_REBALANCE_MS:
-        # aiokafka asks for it by default; of others somebody has set it so.
+    if library is None and session is not None and session == poll and assignor == _ROUND_ROBIN:
+        # Both are aiokafka's defaults; of Java, librdkafka and kafka-python neither is.
         return replace(found, library=AIOKAFKA, may_starve=True, is_guessed=True)
     release = found.release
     if library == KAFKA_PYTHON and release and release < (1, 4):

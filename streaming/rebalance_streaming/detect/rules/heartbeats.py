@@ -57,7 +57,7 @@ def starvation(episode: Episode, departure: Departure) -> Verdict | None:
     if (
         departure.liveness in (None, ALIVE)
         and variant is not None
-        and _may_have_starved(departure, variant)
+        and _may_have_starved(episode, departure, variant)
         and departure.back_as is not None
     ):
         again = any(past.member.client_id == departure.member.client_id for past in same_slot(episode, departure))
@@ -111,8 +111,10 @@ def starvation_variant(departure: Departure) -> str | None:
     return next((variant for low, high, variant in _STARVATION if low <= release < high), None)
 
 
-def _may_have_starved(departure: Departure, variant: str) -> bool:
+def _may_have_starved(episode: Episode, departure: Departure, variant: str) -> bool:
     """Whether a client that reports nothing may have starved: work blocks a loop, idleness holds a lock."""
+    if departure.client.is_guessed and any(past.likely == POLL_TIMEOUT for past in same_slot(episode, departure)):
+        return False  # aiokafka would not leave by itself so soon
     return departure.arriving != 0 if variant == _BLOCKED_LOOP else not is_busy(departure)
 
 
