@@ -202,7 +202,7 @@ def dying_at_once(*, spared: bool = True) -> tuple[GroupHistory, tuple[Past, ...
         began, gone = T0 + minute * MINUTE, T0 + minute * MINUTE + 20 * SECOND
         known.take_rebalance(rebalance(began, [other], [other, each]))
         known.take_rebalance(rebalance(gone, [each, other], [other] if spared else []))
-        found.append(past(gone, each, SESSION_EXPIRED, rule="member_crash", of=rebalance_id(gone)))
+        found.append(departed(gone, each, SESSION_EXPIRED, rule="member_crash", of=rebalance_id(gone)))
     return known, tuple(found)
 
 

@@ -29,7 +29,7 @@ Slot = tuple[str, str]
 
 #: Causes that a deploy may show besides orderly leaving: instances that are killed instead of stopped.
 _DEPLOY_RULES = with_trait("deploy")
-_DEATHS = frozenset({"member_crash", "ungraceful_shutdown"})
+_DEATHS = with_trait("death") & _DEPLOY_RULES
 _BENIGN = of_family("benign")
 _UNEXPLAINED = with_trait("leaves_open")
 _FORMATION = with_trait("formation")
@@ -115,7 +115,7 @@ def _is_death(look: Look, life: Life, starts: Sequence[int]) -> bool:
     past, joined_ms = life.past, life.joined_ms
     if past.departure.likely == SESSION_EXPIRED and past.rule in _DEATHS:
         return True
-    if joined_ms is None or past.departure.lived or (past.confidence >= CLAIMED and past.rule not in PARTS):
+    if joined_ms is None or past.departure.lived or _is_known_otherwise(past):
         return False
     if not _began_anew(life, starts, look.thresholds.short_life_ms):
         return False
@@ -215,7 +215,8 @@ def _deploy(look: Look, left: list[Past]) -> Verdict | None:
     killed = sum(each.departure.likely == SESSION_EXPIRED for each in left)
     if size == 0 or not _replaced_once(left, came, widths(rebalances)):
         return None
-    ids, subject = tuple(each.rebalance_id for each in rebalances), subject_of(*(each.member for each in left[:MOST_MEMBERS]))
+    ids = tuple(each.rebalance_id for each in rebalances)
+    subject = subject_of(*(each.member for each in left[:MOST_MEMBERS]))
     # What most of them suffer from is worth more than that all of them do.
     if killed * 2 > len(left):
         if not _is_stopped_in_turn(left, size):
