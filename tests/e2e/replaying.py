@@ -217,8 +217,12 @@ def differences(live: Rows, replayed: Rows, ignored: set[str]) -> dict[Any, Any]
 
 
 def _causes(findings: Rows, *states: str) -> dict[str, str]:
-    """Return the primary cause of each rebalance (group/id) by the findings that are in one of some states."""
+    """Return the primary cause of each rebalance (group/id) by the findings that are in one of some states.
+
+    A finding that a better explanation replaced is resolved, and its row still names the rebalances.
+    """
     primary = [each for each in findings.values() if each["primary"] and each["state"] in states]
+    primary.sort(key=lambda each: (each["state"] == "firing", each["updated_at_ms"]))
     return {f"{each['group']}/{name}": each["rule"] for each in primary for name in each["rebalance_ids"]}
 
 
