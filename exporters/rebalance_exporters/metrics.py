@@ -540,8 +540,8 @@ FINDING_METRICS: tuple[Metric[GroupFindings], ...] = (
     Metric(
         "finding_severity_code",
         "gauge",
-        "How grave the open findings of this diagnosis are, so that a table sorts sensibly: 3 page, 2 ticket, 1 info. A "
-        "severity that this version does not know is as grave as any. Absent while none is open.",
+        "How grave the open findings of this diagnosis are, so that a table sorts sensibly: 3 page, 2 ticket, 1 info. "
+        "A severity that this version does not know is as grave as any. Absent while none is open.",
         _FINDING,
         _per_open_finding(lambda finding: gravity(finding.severity) + 1, max),
     ),

@@ -223,7 +223,7 @@ DETAILS = ("severity_code", "confidence", "primary", "start_timestamp_seconds", 
 
 
 def test_details_of_findings_are_those_of_open_ones():
-    """Of several of one diagnosis: the surest, a cause if any is, since the oldest began. What is over tells nothing."""
+    """Of several of one diagnosis: the surest, a cause if any is, since the oldest began; nothing of what is over."""
     codes = {("page", 3), ("ticket", 2), ("info", 1), ("of the future", 3)}
     kinds = make_view(group_row(), *(finding_row(rule=each, severity=each) for each, _ in codes))
     assert samples(kinds, "finding_severity_code") == {("payments", each, each): code for each, code in codes}
