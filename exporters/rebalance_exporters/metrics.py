@@ -232,6 +232,15 @@ def _read_topic_lag(lag: GroupLag) -> Samples:
     return [((name,), total) for name in sorted(topics) if (total := topics[name].total) is not None]
 
 
+def _read_topic_committed(lag: GroupLag) -> Samples:
+    # Only what topic_lag counts too, or the two would not add up to what came in.
+    return [
+        ((name,), sum(at for at, lag in zip(topic.committed, topic.lags, strict=True) if lag is not None))
+        for name, topic in sorted(lag.topics.items())
+        if topic.total is not None and not topic.is_truncated
+    ]
+
+
 def _read_partition_lag(lag: GroupLag) -> Samples:
     return [
         ((name, str(partition)), records)
@@ -489,6 +498,15 @@ LAG_METRICS: tuple[Metric[GroupLag], ...] = (
         lambda lag: one_sample(lag.total),
     ),
     Metric("topic_lag", "gauge", "The group's lag per topic, in records.", ("topic",), _read_topic_lag),
+    Metric(
+        "topic_committed_offset",
+        "gauge",
+        "Offsets the group has committed, added up over the topic's partitions whose end is known. Its growth is what "
+        "the group gets done; with the growth of topic_lag it is what comes in. Take deriv(), not rate(): it falls "
+        "when offsets are reset. Absent where the row had no room for all partitions.",
+        ("topic",),
+        _read_topic_committed,
+    ),
     Metric(
         "window_commits",
         "gauge",

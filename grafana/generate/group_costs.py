@@ -15,7 +15,7 @@ from grafana.generate.panels import (
     show_lines,
     show_table,
 )
-from grafana.generate.queries import gauge, increase, of_groups, or_untold, per_group, rate, window
+from grafana.generate.queries import gauge, growth, increase, of_groups, or_untold, per_group, rate, window
 from grafana.generate.sdk import dashboard, units
 from grafana.generate.texts import ASSIGNORS, GROUP_NAME, NO_GROUP, NO_PROBE, NO_TIMING
 
@@ -26,7 +26,15 @@ def make_rows() -> tuple[BoardRow, ...]:
     """Return the rows that stand open."""
     return (
         BoardRow(
-            "What it costs", 8, ((12, _show_lag()), (12, _show_growth()), (12, _show_topics()), (12, _show_lost()))
+            "What it costs",
+            8,
+            (
+                (8, _show_throughput()),
+                (8, _show_lag()),
+                (8, _show_growth()),
+                (12, _show_topics()),
+                (12, _show_lost()),
+            ),
         ),
     )
 
@@ -55,6 +63,28 @@ def _show_lag() -> dashboard.Panel:
         ),
         unit=units.Short,
         empty=NO_PROBE,
+    )
+
+
+def _show_throughput() -> dashboard.Panel:
+    done = f"sum by (cluster, group) ({growth('topic_committed_offset', 'topic', where=_TOPIC)})"
+    grown = f"sum by (cluster, group) ({growth('topic_lag', 'topic', where=_TOPIC)})"
+    return show_lines(
+        "Records in and records done",
+        About(
+            "Records per second that producers write to the group's topics, and that the group commits, of the topics "
+            "chosen at the top.",
+            "the two lines on each other.",
+            "done below in: the group falls behind. Done at 0 during rebalances and above in afterwards: it catches "
+            "up. Done falls below 0 where somebody resets offsets.",
+        ),
+        (
+            Query(f"({done}) + ({grown})", f"{GROUP_NAME}: in", colours="blue"),
+            Query(done, f"{GROUP_NAME}: done", colours="green"),
+        ),
+        unit=PER_SECOND,
+        empty=NO_PROBE,
+        lowest=None,
     )
 
 

@@ -43,6 +43,11 @@ def increase(metric: str, *labels: str, over: str = "$__range") -> str:
     return per_group(f"increase({of_groups(metric)}[{over}])", *labels)
 
 
+def growth(metric: str, *labels: str, where: str = "") -> str:
+    """Return by how much a gauge of groups grows per second, below 0 where it falls."""
+    return per_group(f"deriv({of_groups(metric, where)}[$__rate_interval])", *labels)
+
+
 def gauge(metric: str, *labels: str, where: str = "") -> str:
     """Return a gauge of groups."""
     return per_group(of_groups(metric, where), *labels)
