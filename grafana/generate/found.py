@@ -20,15 +20,20 @@ from grafana.generate.texts import ACTIONS, NO_EXPORTER, NO_FINDING, SEVERITIES
 
 _Link = Mapping[str, object]
 
+#: What stands where no finding asks for anybody; those of severity info are in the table all the same.
+_CALM = "nothing to act on"
+
 #: Colours of the value of `leading`, in which severity comes first: ticket from 20 on, page from 30 on.
 _BY_SEVERITY: Steps = ((None, GOOD), (19, WORSE), (29, BAD))
 
 
 def show_leading(*links: _Link, group: bool) -> tuple[tuple[int, dashboard.Panel], ...]:
     """Return panels, with widths, of the one finding to read first; `group` names the group too."""
-    which = ((7, _show_group(*links)),) if group else ()
-    width = 6 if group else 7
-    return (*which, (width, _show_rule(*links)), (width, _show_who(*links)), (5 if group else 4, _show_since(*links)))
+    if group:
+        panels = (_show_group(*links), _show_rule("Why", *links), _show_who(*links), _show_since(*links))
+        return tuple(zip((7, 6, 6, 5), panels, strict=True))
+    panels_of_one = (_show_rule("What is wrong", *links), _show_who(*links), _show_since(*links))
+    return tuple(zip((7, 7, 4), panels_of_one, strict=True))
 
 
 def _show_group(*links: _Link) -> dashboard.Panel:
@@ -50,15 +55,15 @@ def _show_group(*links: _Link) -> dashboard.Panel:
     )
 
 
-def _show_rule(*links: _Link) -> dashboard.Panel:
+def _show_rule(title: str, *links: _Link) -> dashboard.Panel:
     return show_stat(
-        "Why",
+        title,
         About(
             "The diagnosis that is to be read first; docs/diagnoses.md explains it.",
-            NO_FINDING + ".",
+            _CALM + ".",
             "the table below has what to change, the live page the evidence.",
         ),
-        or_nobody(named(leading(), "rule", "-"), NO_FINDING),
+        or_nobody(named(leading(), "rule", "-"), _CALM),
         unit=units.Number,
         empty=NO_EXPORTER,
         steps=_BY_SEVERITY,
@@ -92,12 +97,12 @@ def _show_since(*links: _Link) -> dashboard.Panel:
         "Since",
         About(
             "Since when this finding is open.",
-            NO_FINDING + ".",
+            _CALM + ".",
             "what was deployed or changed just before?",
         ),
         f"1000 * ({start} and {leading()})",
         unit=units.DateTimeFromNow,
-        empty=NO_FINDING,
+        empty=_CALM,
         links=links,
     )
 

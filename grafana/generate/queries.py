@@ -81,14 +81,25 @@ def gravest() -> str:
     return f"10 * {severity_codes()} + {of_findings('primary')} + {of_findings('confidence')} - {since}"
 
 
+def asking() -> str:
+    """Return open findings that ask for somebody, as `gravest` orders them."""
+    return f"{gravest()} > {10 * (gravity(Severity.TICKET) + 1) - 1}"
+
+
 def leading() -> str:
-    """Return the one finding that is to be read first of those that ask for somebody, as `gravest` orders them."""
-    return f"topk(1, {gravest()} > {10 * (gravity(Severity.TICKET) + 1) - 1})"
+    """Return the one finding that is to be read first of those that ask for somebody."""
+    return f"topk(1, {asking()})"
 
 
 def leading_per_group() -> str:
-    """Return the finding to read first of every group, even if it asks for nobody; none of whole clusters."""
-    return f"topk by (cluster, group) (1, {gravest()}) and on (cluster, group) {per_group(of_groups('group_info'))}"
+    """Return the same of every group; where nothing asks for anybody the cause that was found last, such as a deploy.
+
+    Findings about a whole cluster are of no group.
+    """
+    lately = f"{of_findings('primary')} + {of_findings('start_timestamp_seconds')} / 1e12"
+    first = "topk by (cluster, group) (1, {})"
+    found = f"{first.format(asking())} or on (cluster, group) {first.format(lately)}"
+    return f"({found}) and on (cluster, group) {per_group(of_groups('group_info'))}"
 
 
 def with_details(findings: str, *labels: str) -> str:

@@ -134,7 +134,7 @@ def test_findings_are_in_the_order_to_read_them(here: Live) -> None:
         found = sorted(run(here, order), key=lambda series: -float(series["value"][1]))
         assert [(series["metric"]["group"], series["metric"]["rule"]) for series in found] == expected
         assert len(found) > 3
-        for title in ("Why", "Who", "Since"):
+        for title in ("Why" if board == "fleet" else "What is wrong", "Who", "Since"):
             [asked] = [each for each in queries() if (each.board, each.panel) == (order.board, title)]
             [series] = run(here, asked)
             assert (series["metric"]["group"], series["metric"]["rule"]) == expected[0]
@@ -144,7 +144,7 @@ def test_a_calm_fleet_is_named_so(here: Live) -> None:
     """Where no finding asks for anybody, the panels that name one say that there is none."""
     [asked] = [each for each in queries() if each.board.endswith("fleet") and each.panel == "Why"]
     [series] = run(here, asked, ALL | {"group": "nobody"})
-    assert (series["metric"], series["value"][1]) == ({"name": "nothing was found"}, "0")
+    assert (series["metric"], series["value"][1]) == ({"name": "nothing to act on"}, "0")
 
 
 def test_one_group_can_be_chosen(here: Live) -> None:
