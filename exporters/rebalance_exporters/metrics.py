@@ -55,8 +55,9 @@ _BOUNDS = (*((str(bound / 1000),) for bound in DURATION_BUCKETS_MS), ("+Inf",))
 _SUM, _COUNT = (SUM,), (COUNT,)
 _REASONS = {reason: (reason,) for reason in RebalanceReason}
 _ReadFindings = Callable[[GroupFindings], Samples]
-#: Names in the label `who`; of a disturbance that hits hundreds of members, none is the culprit.
-_MAX_NAMES = 3
+#: Names in the label `who`; of a disturbance that hits hundreds of members, none is the culprit. Whoever connects to
+#: Kafka chooses how long a name is.
+_MAX_NAMES, _MAX_NAME_LENGTH = 3, 120
 #: More reasons than a newer stream can know of; any beyond them count as one.
 _MAX_FOREIGN_REASONS = 16
 
@@ -286,7 +287,8 @@ def _name_subject(finding: Finding) -> str:
     ]
     names = list(dict.fromkeys(members or [host.removeprefix("/") for host in finding.subject.hosts]))
     more = len(names) - _MAX_NAMES
-    return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
+    shown = [name if len(name) <= _MAX_NAME_LENGTH else f"{name[:_MAX_NAME_LENGTH]}..." for name in names[:_MAX_NAMES]]
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
 
 
 def _first_change(finding: Finding) -> tuple[str, str, str]:

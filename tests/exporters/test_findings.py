@@ -253,8 +253,9 @@ def test_details_of_findings_are_those_of_open_ones():
             Subject(tuple(SubjectMember(None, f"c{n}", "h") for n in range(5))),
             "c0@h, c1@h, c2@h and 2 more",
         ),
+        (Subject((SubjectMember(None, "c" * 32_767, "h"),)), "c" * 120 + "..."),
     ],
-    ids=["the group", "hosts", "a member that came back", "a static member", "no name", "many"],
+    ids=["the group", "hosts", "a member that came back", "a static member", "no name", "many", "a name without end"],
 )
 def test_who_a_finding_is_about_is_named_by_what_lasts(subject: Subject, who: str):
     """Client or instance and host, a few at most, and never a member id."""
