@@ -18,6 +18,7 @@ from rebalance_contract import (
     AlertSilence,
     CountedImpact,
     Counters,
+    Finding,
     FindingState,
     GroupLag,
     GroupSnapshot,
@@ -29,6 +30,7 @@ from rebalance_contract import (
     RebalanceReason,
     TimingWindow,
     counters_at,
+    gravity,
 )
 from rebalance_exporters.kept import Example, Examples, GroupFindings
 from rebalance_exporters.series import COUNT, SUM, Exemplar, Metric, Sample, Samples, in_seconds, one_sample
@@ -52,6 +54,10 @@ STATE_CODES: Mapping[str, int] = {
 _BOUNDS = (*((str(bound / 1000),) for bound in DURATION_BUCKETS_MS), ("+Inf",))
 _SUM, _COUNT = (SUM,), (COUNT,)
 _REASONS = {reason: (reason,) for reason in RebalanceReason}
+_ReadFindings = Callable[[GroupFindings], Samples]
+#: Names in the label `who`; of a disturbance that hits hundreds of members, none is the culprit. Whoever connects to
+#: Kafka chooses how long a name is.
+_MAX_NAMES, _MAX_NAME_LENGTH = 3, 120
 #: More reasons than a newer stream can know of; any beyond them count as one.
 _MAX_FOREIGN_REASONS = 16
 
@@ -227,6 +233,15 @@ def _read_topic_lag(lag: GroupLag) -> Samples:
     return [((name,), total) for name in sorted(topics) if (total := topics[name].total) is not None]
 
 
+def _read_topic_committed(lag: GroupLag) -> Samples:
+    # Only what topic_lag counts too, or the two would not add up to what came in.
+    return [
+        ((name,), sum(at for at, lag in zip(topic.committed, topic.lags, strict=True) if lag is not None))
+        for name, topic in sorted(lag.topics.items())
+        if topic.total is not None and not topic.is_truncated
+    ]
+
+
 def _read_partition_lag(lag: GroupLag) -> Samples:
     return [
         ((name, str(partition)), records)
@@ -242,6 +257,44 @@ def _read_active(of: GroupFindings) -> Samples:
         kind = (finding.rule, finding.severity)
         active[kind] = max(active.get(kind, 0), int(finding.state == FindingState.FIRING))
     return sorted(active.items())
+
+
+def _per_open_finding(read: Callable[[Finding], float], choose: Callable[[float, float], float]) -> _ReadFindings:
+    """Make a reading of one finding a reading of the open ones; of several of one rule and severity, one counts."""
+
+    def read_all(of: GroupFindings) -> Samples:
+        values: dict[tuple[str, ...], float] = {}
+        for finding in of.firing():
+            kind, value = (finding.rule, finding.severity), read(finding)
+            values[kind] = choose(value, values.get(kind, value))
+        return sorted(values.items())
+
+    return read_all
+
+
+def _read_finding_info(of: GroupFindings) -> Samples:
+    told: dict[tuple[str, str], tuple[str, ...]] = {}
+    for finding in of.firing():
+        told.setdefault((finding.rule, finding.severity), (_name_subject(finding), *_first_change(finding)))
+    return [((*kind, *labels), 1) for kind, labels in sorted(told.items())]
+
+
+def _name_subject(finding: Finding) -> str:
+    """Return who a finding is about by names that outlive a member id; empty where it is the group as a whole."""
+    members = [
+        f"{each.group_instance_id or each.client_id or '?'}@{(each.host or '?').removeprefix('/')}"
+        for each in finding.subject.members
+    ]
+    names = list(dict.fromkeys(members or [host.removeprefix("/") for host in finding.subject.hosts]))
+    more = len(names) - _MAX_NAMES
+    shown = [name if len(name) <= _MAX_NAME_LENGTH else f"{name[:_MAX_NAME_LENGTH]}..." for name in names[:_MAX_NAMES]]
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+
+
+def _first_change(finding: Finding) -> tuple[str, str, str]:
+    """Return what to change, its value now and the proposed one: a setting before code, operation or an upgrade."""
+    advice = sorted(finding.advice, key=lambda each: (each.current is None, "." not in each.parameter))
+    return (advice[0].parameter, advice[0].current or "", advice[0].proposed) if advice else ("", "", "")
 
 
 def _per_timing_window(read: Callable[[TimingWindow], float | None]) -> Callable[[GroupTiming], Samples]:
@@ -448,6 +501,15 @@ LAG_METRICS: tuple[Metric[GroupLag], ...] = (
     ),
     Metric("topic_lag", "gauge", "The group's lag per topic, in records.", ("topic",), _read_topic_lag),
     Metric(
+        "topic_committed_offset",
+        "gauge",
+        "Offsets the group has committed, added up over the topic's partitions whose end is known. Its growth is what "
+        "the group gets done; with the growth of topic_lag it is what comes in. Take deriv(), not rate(): it falls "
+        "when offsets are reset. Absent where the row had no room for all partitions.",
+        ("topic",),
+        _read_topic_committed,
+    ),
+    Metric(
         "window_commits",
         "gauge",
         "Offset commits of the last 1, 5 and 15 minutes.",
@@ -494,6 +556,48 @@ FINDING_METRICS: tuple[Metric[GroupFindings], ...] = (
         "How often a finding of this diagnosis began to fire, as far as the exporter has read.",
         _FINDING,
         lambda of: sorted(of.fired.items()),
+    ),
+    Metric(
+        "finding_severity_code",
+        "gauge",
+        "How grave the open findings of this diagnosis are, so that a table sorts sensibly: 3 page, 2 ticket, 1 info. "
+        "A severity that this version does not know is as grave as any. Absent while none is open.",
+        _FINDING,
+        _per_open_finding(lambda finding: gravity(finding.severity) + 1, max),
+    ),
+    Metric(
+        "finding_confidence",
+        "gauge",
+        "Probability, 0 to 1, that the diagnosis is right; of several open findings of it, the largest. Absent while "
+        "none is open.",
+        _FINDING,
+        _per_open_finding(lambda finding: finding.confidence, max),
+    ),
+    Metric(
+        "finding_primary",
+        "gauge",
+        "1 if an open finding of this diagnosis is the cause given for rebalances, or of a trouble without one; 0 if "
+        "it follows from a cause, or is a setting worth changing. Absent while none is open.",
+        _FINDING,
+        _per_open_finding(lambda finding: int(finding.primary), max),
+    ),
+    Metric(
+        "finding_start_timestamp_seconds",
+        "gauge",
+        "Since when a finding of this diagnosis is open, in seconds since 1970: the oldest of several. Absent while "
+        "none is open.",
+        _FINDING,
+        _per_open_finding(lambda finding: finding.started_at_ms / 1000, min),
+    ),
+    Metric(
+        "finding_info",
+        "gauge",
+        "Always 1 while a finding of this diagnosis is open: join it on cluster, group, rule and severity to name who "
+        "it is about and what to change first. `who` has clients as name@host, three at most, and is empty where it is "
+        "the group; `parameter` is a setting, or code, operation or upgrade; `current` is empty where it is not known. "
+        "Of several findings the oldest, the cause first.",
+        (*_FINDING, "who", "parameter", "current", "proposed"),
+        _read_finding_info,
     ),
 )
 

@@ -8,16 +8,21 @@ from pathlib import Path
 
 from grafana.generate import fleet, group, monitor
 from grafana.generate.board import LIVE_PAGE, build
-from grafana.generate.sdk import JSONEncoder
+from grafana.generate.sdk import JSONEncoder, dashboard
 
 
 def render(live_page: str = LIVE_PAGE) -> Mapping[str, str]:
     """Return the JSON of every dashboard by its uid. `live_page` is the exporter's URL as browsers see it."""
     boards = (fleet.make(), group.make(), monitor.make())
-    return {
-        board.uid: json.dumps(build(board, live_page.rstrip("/")), cls=JSONEncoder, indent=2, sort_keys=True) + "\n"
-        for board in boards
-    }
+    return {board.uid: _encode(build(board, live_page.rstrip("/"))) for board in boards}
+
+
+def _encode(made: dashboard.Dashboard) -> str:
+    text = json.loads(json.dumps(made, cls=JSONEncoder))
+    # The SDK puts links and marks into a menu, where newer versions of Grafana hide them; without it they stand open.
+    for each in (*text["links"], *text["annotations"]["list"]):
+        del each["placement"]
+    return json.dumps(text, indent=2, sort_keys=True) + "\n"
 
 
 def write(directory: Path, live_page: str = LIVE_PAGE) -> None:

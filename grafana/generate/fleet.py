@@ -1,13 +1,15 @@
-"""The dashboard of all groups: how bad is it, which groups, since when, and do they share a coordinator."""
+"""The dashboard of all groups: which group, since when, why, who, what to change, and do groups share a coordinator."""
 
 from __future__ import annotations
 
-from grafana.generate.board import Board, BoardRow
-from grafana.generate.links import FLEET, GROUP, MONITOR, ROW, SERIES, to_board, to_group, to_live_page, to_readiness
+from grafana.generate import colours, found
+from grafana.generate.board import Board, BoardRow, choose_groups
+from grafana.generate.links import FLEET, MONITOR, ROW, SERIES, to_board, to_group, to_live_page, to_readiness
 from grafana.generate.panels import (
     BAD,
     CLEAR,
     GOOD,
+    PER_MINUTE,
     WORSE,
     About,
     Query,
@@ -20,6 +22,7 @@ from grafana.generate.panels import (
 from grafana.generate.queries import (
     gauge,
     increase,
+    leading_per_group,
     of_exporters,
     of_groups,
     or_none_known,
@@ -29,7 +32,7 @@ from grafana.generate.queries import (
     with_coordinator,
 )
 from grafana.generate.sdk import dashboard, units
-from grafana.generate.texts import ACTIONS, ASKING, NO_EXPORTER, NO_PROBE, SEVERITIES, STATES
+from grafana.generate.texts import ASKING, NO_EXPORTER, NO_PROBE, NO_REBALANCE, STATES
 
 _NOBODY = "no group is known: see the dashboard Monitor"
 
@@ -39,30 +42,31 @@ def make() -> Board:
     return Board(
         uid=FLEET,
         description=(
-            "All consumer groups: what rebalances, how much of the time that costs, and whether groups share a cause. "
+            "All consumer groups: which one is worst, why, who, what to change, and whether groups share a cause. "
             "Rebalances are counted by the monitor as they happen, not sampled."
         ),
         rows=(
-            BoardRow("Verdict", 4, tuple((3, panel) for panel in _show_verdict())),
-            BoardRow("Worst groups", 11, ((24, _show_worst()),)),
-            BoardRow("What was found", 9, ((24, _show_found()),)),
+            BoardRow("", 3, found.show_leading(to_group(*SERIES), to_live_page(*SERIES), group=True)),
+            BoardRow("", 7, ((24, found.show_open(to_group(*ROW), to_live_page(*ROW))),)),
+            BoardRow("", 3, tuple((3, panel) for panel in _show_counts())),
+            BoardRow("", 9, ((24, _show_worst()),)),
             BoardRow(
                 "Over time",
                 9,
                 ((12, _show_by_reason()), (12, _show_shares()), (12, _show_by_coordinator()), (12, _show_durations())),
             ),
         ),
-        by_group=True,
+        variables=(choose_groups(),),
     )
 
 
-def _show_verdict() -> tuple[dashboard.Panel, ...]:
+def _show_counts() -> tuple[dashboard.Panel, ...]:
     return (
         _show_ready(),
         _show_groups(),
         _show_storming(),
         _show_not_consuming(),
-        _show_open(),
+        _show_asking(),
         _show_lagging(),
         _show_lost(),
         _show_happened(),
@@ -113,6 +117,7 @@ def _show_storming() -> dashboard.Panel:
         unit=units.Short,
         empty=_NOBODY,
         steps=((None, GOOD), (1, WORSE), (5, BAD)),
+        trend=True,
     )
 
 
@@ -128,10 +133,11 @@ def _show_not_consuming() -> dashboard.Panel:
         unit=units.Short,
         empty=_NOBODY,
         steps=((None, GOOD), (1, BAD)),
+        trend=True,
     )
 
 
-def _show_open() -> dashboard.Panel:
+def _show_asking() -> dashboard.Panel:
     asking = gauge("finding_active", "rule", where=f'severity=~"{ASKING}"')
     return show_stat(
         "Open findings",
@@ -139,7 +145,7 @@ def _show_open() -> dashboard.Panel:
             "Diagnoses that are open and ask for somebody: severity page or ticket. Those of silenced groups ask "
             "nobody, and are on the live page.",
             "0.",
-            "read What was found below: it says what to do.",
+            "read the table above: it says what to do.",
         ),
         or_none_known(f"sum({asking})"),
         unit=units.Short,
@@ -162,6 +168,7 @@ def _show_lagging() -> dashboard.Panel:
         unit=units.Short,
         empty=NO_PROBE,
         steps=((None, GOOD), (1, BAD)),
+        trend=True,
     )
 
 
@@ -188,7 +195,7 @@ def _show_happened() -> dashboard.Panel:
             "about as many as deploys and scalings account for.",
             "see Rebalances by reason.",
         ),
-        f"sum({increase('rebalances_total', 'reason')})",
+        f"round(sum({increase('rebalances_total', 'reason')}))",
         unit=units.Short,
         empty=_NOBODY,
     )
@@ -200,62 +207,55 @@ def _show_worst() -> dashboard.Panel:
     return show_table(
         "Worst groups",
         About(
-            "Groups by partition time lost in the time shown. Click a name for its dashboard or the live page. The "
-            "state is decoration: it is sampled and misses most rebalances.",
+            "Groups by partition time lost in the time shown; rebalances and their share of the time are those of the "
+            "last 15 min. Why is the finding to read first. Click a name for its dashboard or the live page. The state "
+            "is decoration: it is sampled and misses most rebalances.",
             "white cells, and states Stable or Empty.",
             "open the first row. Several bad rows with one coordinator: look at that broker.",
         ),
         (
-            TableColumn("cluster", links=links),
-            TableColumn("group", links=links, width=260),
-            TableColumn("State", gauge("group_state_code"), texts=STATES),
-            TableColumn("Time lost", increase("lost_partition_seconds_total"), units.Seconds),
+            TableColumn("Group", label="group", links=links),
+            TableColumn("Why", label="rule", width=165),
+            TableColumn("Time lost", increase("lost_partition_seconds_total"), units.Seconds, width=80),
             TableColumn(
-                "Rebalances 15 min", window("rebalances", "15m"), units.Short, ((None, CLEAR), (3, WORSE), (6, BAD))
+                "Rebalances",
+                window("rebalances", "15m"),
+                units.Short,
+                steps=((None, CLEAR), (3, WORSE), (6, BAD)),
+                width=90,
             ),
-            TableColumn("Generations 15 min", window("generation_changes", "15m"), units.Short),
             TableColumn(
-                "Rebalancing 15 min",
+                "Of the time",
                 window("rebalancing_ratio", "15m"),
                 units.PercentUnit,
-                ((None, CLEAR), (0.1, WORSE), (0.25, BAD)),
+                steps=((None, CLEAR), (0.1, WORSE), (0.25, BAD)),
+                width=85,
             ),
-            TableColumn("Lag", gauge("group_lag"), units.Short),
             TableColumn(
-                "Behind", gauge("group_time_lag_seconds"), units.DurationSeconds, ((None, CLEAR), (300, WORSE))
+                "Behind",
+                f"ceil({gauge('group_time_lag_seconds')})",
+                units.Seconds,
+                steps=((None, CLEAR), (300, WORSE)),
+                width=70,
             ),
-            TableColumn("Members", gauge("group_members"), units.Short),
-            TableColumn("Last rebalance", f"1000 * {gauge('last_rebalance_timestamp_seconds')}", units.DateTimeFromNow),
-            TableColumn("coordinator"),
-            TableColumn("owner"),
-            # Only its labels are shown; the value is always 1.
-            TableColumn("Known", info, units.Number, width=70),
+            TableColumn("Lag", gauge("group_lag"), units.Short, width=70),
+            TableColumn("Members", gauge("group_members"), units.Short, width=75),
+            TableColumn(
+                "Last rebalance",
+                f"1000 * {gauge('last_rebalance_timestamp_seconds')}",
+                units.DateTimeFromNow,
+                width=110,
+            ),
+            TableColumn("State", gauge("group_state_code"), texts=STATES, width=100),
+            TableColumn("Broker", label="coordinator", width=60),
+            TableColumn("Owner", label="owner", width=75),
+            TableColumn("Cluster", label="cluster", links=links, width=75),
+            # Only their labels are shown.
+            TableColumn("Known", info, hidden=True),
+            TableColumn("First finding", leading_per_group(), hidden=True),
         ),
         empty=_NOBODY,
         sort="Time lost",
-    )
-
-
-def _show_found() -> dashboard.Panel:
-    active = gauge("finding_active", "rule", "severity") + " == 1"
-    advised = f'label_replace({active}, "what_to_do", "$1", "rule", "(.*)")'
-    return show_table(
-        "Open findings and what to do",
-        About(
-            "Diagnoses that are open. An empty group means the whole cluster. The evidence is on the live page.",
-            "nothing here, or severity info only.",
-            "do what the last column says; docs/diagnoses.md has the reasons.",
-        ),
-        (
-            TableColumn("severity", texts=SEVERITIES, width=90),
-            TableColumn("cluster", links=(to_group(*ROW), to_live_page(*ROW))),
-            TableColumn("group", links=(to_group(*ROW), to_live_page(*ROW)), width=260),
-            TableColumn("rule", width=240),
-            TableColumn("what_to_do", texts=ACTIONS, wrap=True),
-            TableColumn("Open", advised, units.Number, width=70),
-        ),
-        empty="nothing was found",
-        sort="severity",
     )
 
 
@@ -266,11 +266,17 @@ def _show_by_reason() -> dashboard.Panel:
             "Rebalances per minute by what set them off in the log.",
             "quiet, with bars of join and departure at deploys.",
             "departure again and again: members are lost, see the group. topic_metadata_change or leader_rejoin: the "
-            "client asks for it. Why a member came or went is in What was found.",
+            "client asks for it. Why a member came or went is in Open findings.",
         ),
-        (Query(f"60 * sum by (reason) ({rate('rebalances_total', 'reason')})", "{{reason}}"),),
-        unit=units.CountsPerMinute,
-        empty=_NOBODY,
+        (
+            Query(
+                f"60 * sum by (reason) ({rate('rebalances_total', 'reason')}) > 0",
+                "{{reason}}",
+                colours=colours.REASONS,
+            ),
+        ),
+        unit=PER_MINUTE,
+        empty=NO_REBALANCE,
         stacked=True,
     )
 
@@ -302,11 +308,14 @@ def _show_by_coordinator() -> dashboard.Panel:
             "brokers differ as the number of their groups does.",
             "one broker far above the others: look at its load, disk and network before any consumer.",
         ),
-        (Query(f"60 * sum by (cluster, coordinator) ({with_coordinator(rates)})", "{{cluster}} / {{coordinator}}"),),
-        unit=units.CountsPerMinute,
-        empty=NO_PROBE,
+        (
+            Query(
+                f"60 * sum by (cluster, coordinator) ({with_coordinator(rates)}) > 0", "{{cluster}} / {{coordinator}}"
+            ),
+        ),
+        unit=PER_MINUTE,
+        empty=f"{NO_REBALANCE}, or {NO_PROBE}",
         stacked=True,
-        links=(to_board(GROUP, "Groups of this choice"),),
     )
 
 
@@ -314,11 +323,12 @@ def _show_durations() -> dashboard.Panel:
     return show_heatmap(
         "Durations",
         About(
-            "How long rebalances took, start to stable; darker where there were more. Counted 20 s after their end.",
+            "How long rebalances took, start to stable; what stands out most from the background is where most were. "
+            "Counted 20 s after their end.",
             "seconds.",
             "a band at a minute or more: everybody waits for somebody, at most for max.poll.interval.ms.",
         ),
-        f"sum by (le) ({increase('duration_seconds_bucket', 'le', over='$__rate_interval')})",
+        f"sum by (le) ({increase('duration_seconds_bucket', 'le', over='$__interval')})",
         unit=units.Seconds,
         empty=_NOBODY,
     )

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-from grafana.generate import group_causes, group_costs
-from grafana.generate.board import Board, BoardRow, annotate_rebalances
+from grafana.generate import colours, found, group_causes, group_costs
+from grafana.generate.board import Board, BoardRow, choose_group, choose_topics
 from grafana.generate.links import GROUP, ROW, SERIES, to_live_page
 from grafana.generate.panels import (
     BAD,
     GOOD,
+    PER_MINUTE,
     WORSE,
     About,
     Query,
-    TableColumn,
     show_lines,
     show_stat,
-    show_table,
     show_timeline,
 )
-from grafana.generate.queries import gauge, of_groups, or_none_known, per_group, rate, window
+from grafana.generate.queries import gauge, increase, or_none_known, rate, severity_codes, window
 from grafana.generate.sdk import dashboard, units
-from grafana.generate.texts import ACTIONS, ASKING, GROUP_NAME, NO_EXPORTER, NO_GROUP, NO_PROBE, SEVERITIES, STATES
+from grafana.generate.texts import (
+    ASKING,
+    GROUP_NAME,
+    NO_EXPORTER,
+    NO_FINDING,
+    NO_GROUP,
+    NO_PROBE,
+    NO_REBALANCE,
+    SEVERITIES,
+    STATES,
+)
+
+_STATES, _SHARES = "State over time", "Share of time rebalancing"
 
 
 def make() -> Board:
@@ -27,36 +38,71 @@ def make() -> Board:
     return Board(
         uid=GROUP,
         description=(
-            "One consumer group: its rebalances, what set them off, who caused them, what they cost, what to change. "
-            "Purple marks are the exact moments of rebalances; the live page explains each of them."
+            "One consumer group: what is wrong, who, since when, what it costs, what to change. Purple marks stand at "
+            "the moments of rebalances, those within one step of the panel together; the live page explains each."
         ),
         rows=(
-            BoardRow("Verdict", 4, tuple((3, panel) for panel in _show_verdict())),
-            BoardRow("What was found", 8, ((24, _show_found()),)),
+            BoardRow(
+                "", 3, (*found.show_leading(to_live_page(*SERIES), group=False), (3, _show_share()), (3, _show_often()))
+            ),
+            BoardRow("", 3, tuple((3, panel) for panel in _show_costs())),
+            BoardRow("", 7, ((24, found.show_open(to_live_page(*ROW))),)),
             BoardRow(
                 "What happens",
                 8,
-                ((12, _show_states()), (12, _show_state_shares()), (12, _show_by_reason()), (12, _show_shares())),
+                ((12, _show_states()), (12, _show_shares()), (12, _show_by_reason()), (12, _show_findings())),
             ),
             *group_causes.make_rows(),
             *group_costs.make_rows(),
+            *group_causes.make_details(),
+            *group_costs.make_details(),
         ),
-        by_group=True,
+        variables=(choose_group(), choose_topics()),
         since="now-1h",
-        annotations=(annotate_rebalances(),),
+        marked=(_STATES, _SHARES),
     )
 
 
-def _show_verdict() -> tuple[dashboard.Panel, ...]:
+def _show_costs() -> tuple[dashboard.Panel, ...]:
     return (
-        _show_state(),
-        _show_last(),
-        _show_often(),
-        _show_share(),
-        _show_lag_now(),
+        _show_lost_time(),
         _show_behind(),
+        _show_lag_now(),
         _show_last_commit(),
-        _show_open(),
+        _show_members_now(),
+        _show_asking(),
+        _show_last(),
+        _show_state(),
+    )
+
+
+def _show_lost_time() -> dashboard.Panel:
+    return show_stat(
+        "Partition time lost",
+        About(
+            "Time that partitions went without a commit because of rebalances, added up over the group's partitions, "
+            "in the time shown. Gaps below 7.5 s do not count.",
+            "small beside the time shown, times the partitions.",
+            "see What it costs.",
+        ),
+        increase("lost_partition_seconds_total"),
+        unit=units.Seconds,
+        empty=NO_GROUP,
+        links=(to_live_page(*SERIES),),
+        legend="{{group}}",
+    )
+
+
+def _show_members_now() -> dashboard.Panel:
+    return show_stat(
+        "Members",
+        About("Members after the last rebalance.", "as many as you run.", "fewer: see Members that came and went."),
+        gauge("group_members"),
+        unit=units.Short,
+        empty=NO_GROUP,
+        links=(to_live_page(*SERIES),),
+        legend="{{group}}",
+        trend=True,
     )
 
 
@@ -102,7 +148,7 @@ def _show_often() -> dashboard.Panel:
         About(
             "Logical rebalances of the last 15 min, summed up by the stream.",
             "0.",
-            "more than 5 are a storm: What was found says of which kind.",
+            "more than 5 are a storm: the table below says of which kind.",
         ),
         window("rebalances", "15m"),
         unit=units.Short,
@@ -110,6 +156,7 @@ def _show_often() -> dashboard.Panel:
         steps=((None, GOOD), (3, WORSE), (6, BAD)),
         links=page,
         legend="{{group}}",
+        trend=True,
     )
 
 
@@ -120,7 +167,7 @@ def _show_share() -> dashboard.Panel:
         About(
             "Share of the last 15 min spent rebalancing.",
             "0 %.",
-            "above 25 % the group hardly consumes: act on What was found.",
+            "above 25 % the group hardly consumes: act on the table below.",
         ),
         window("rebalancing_ratio", "15m"),
         unit=units.PercentUnit,
@@ -128,6 +175,7 @@ def _show_share() -> dashboard.Panel:
         steps=((None, GOOD), (0.1, WORSE), (0.25, BAD)),
         links=page,
         legend="{{group}}",
+        trend=True,
     )
 
 
@@ -146,6 +194,7 @@ def _show_lag_now() -> dashboard.Panel:
         empty=NO_PROBE,
         links=page,
         legend="{{group}}",
+        trend=True,
     )
 
 
@@ -158,12 +207,13 @@ def _show_behind() -> dashboard.Panel:
             "seconds.",
             "minutes: somebody reads old data. Beside rebalances, they are why; without, the work is too slow.",
         ),
-        gauge("group_time_lag_seconds"),
-        unit=units.DurationSeconds,
+        f"ceil({gauge('group_time_lag_seconds')})",
+        unit=units.Seconds,
         empty=NO_PROBE,
         steps=((None, GOOD), (60, WORSE), (300, BAD)),
         links=page,
         legend="{{group}}",
+        trend=True,
     )
 
 
@@ -176,22 +226,22 @@ def _show_last_commit() -> dashboard.Panel:
             "its commit interval, while there is work.",
             "it grows with lag: nothing gets on. It grows without lag: there is nothing to do.",
         ),
-        gauge("group_commit_age_seconds"),
-        unit=units.DurationSeconds,
+        f"ceil({gauge('group_commit_age_seconds')})",
+        unit=units.Seconds,
         empty="no commit was read",
         links=page,
         legend="{{group}}",
     )
 
 
-def _show_open() -> dashboard.Panel:
+def _show_asking() -> dashboard.Panel:
     return show_stat(
         "Open findings",
         About(
             "Diagnoses that are open and ask for somebody: severity page or ticket. Those of silenced groups ask "
             "nobody, and are on the live page.",
             "0.",
-            "What was found says what to do.",
+            "the table below says what to do.",
         ),
         or_none_known("sum(" + gauge("finding_active", "rule", where=f'severity=~"{ASKING}"') + ")"),
         unit=units.Short,
@@ -200,36 +250,13 @@ def _show_open() -> dashboard.Panel:
     )
 
 
-def _show_found() -> dashboard.Panel:
-    advised = f'label_replace({gauge("finding_active", "rule", "severity")}, "what_to_do", "$1", "rule", "(.*)")'
-    return show_table(
-        "Findings and what to do",
-        About(
-            "Diagnoses that are open, and for a while those that were. Evidence, numbers and what was ruled out are on "
-            "the live page.",
-            "nothing here, or severity info only.",
-            "do what the last column says; docs/diagnoses.md has the reasons.",
-        ),
-        (
-            TableColumn("severity", texts=SEVERITIES, width=90),
-            TableColumn("cluster", links=(to_live_page(*ROW),), width=140),
-            TableColumn("group", links=(to_live_page(*ROW),), width=260),
-            TableColumn("rule", width=240),
-            TableColumn("what_to_do", texts=ACTIONS, wrap=True),
-            TableColumn("Open", advised, units.Number, texts={"0": "was", "1": ("open", WORSE)}, width=90),
-        ),
-        empty="nothing was found",
-        sort="Open",
-    )
-
-
 def _show_states() -> dashboard.Panel:
     return show_timeline(
-        "State over time",
+        _STATES,
         About(
-            "The last known state at each scrape. Short rebalances fall between scrapes: the purple marks are exact.",
+            "The last known state at each scrape. Short rebalances fall between scrapes; the purple marks have them.",
             "one green band.",
-            "long orange parts: everybody waits for one member. Hover the mark, then open the live page.",
+            "long parts of another colour: everybody waits for one member. Open the live page, which names it.",
         ),
         Query(gauge("group_state_code"), GROUP_NAME),
         empty=NO_GROUP,
@@ -238,22 +265,17 @@ def _show_states() -> dashboard.Panel:
     )
 
 
-def _show_state_shares() -> dashboard.Panel:
-    # Groups of other types have other states, so an average per state would add up to more than all.
-    groups = f"scalar(count({per_group(of_groups('group_info'), by='group')}))"
-    return show_lines(
-        "Time by state",
+def _show_findings() -> dashboard.Panel:
+    return show_timeline(
+        "Findings over time",
         About(
-            "Share of the time spent per state, added up at the source, so short states count too. Of a classic group "
-            "only a prober sees the states between Empty and Stable.",
-            "all Stable.",
-            "PreparingRebalance: members are waited for. CompletingRebalance: the leader computes. Reconciling: "
-            "somebody does not give partitions up.",
+            "When which diagnosis was open, coloured by its severity.",
+            "nothing here.",
+            "the one that begins with each rebalance is the cause to work on; others follow from it.",
         ),
-        (Query(f"sum by (state) ({rate('state_seconds_total', 'state')}) / {groups}", "{{state}}"),),
-        unit=units.PercentUnit,
-        empty=NO_GROUP,
-        stacked=True,
+        Query(f"max by (rule) ({severity_codes()})", "{{rule}}"),
+        empty=NO_FINDING,
+        texts=SEVERITIES,
     )
 
 
@@ -266,24 +288,32 @@ def _show_by_reason() -> dashboard.Panel:
             "departure: members are lost, see Who causes it. join without departure: somebody scales or restarts. "
             "subscription_change, topic_metadata_change, leader_rejoin: the client asks for it.",
         ),
-        (Query(f"60 * sum by (reason) ({rate('rebalances_total', 'reason')})", "{{reason}}", exemplars=True),),
-        unit=units.CountsPerMinute,
-        empty=NO_GROUP,
+        (
+            Query(
+                f"60 * sum by (reason) ({rate('rebalances_total', 'reason')}) > 0",
+                "{{reason}}",
+                exemplars=True,
+                colours=colours.REASONS,
+            ),
+        ),
+        unit=PER_MINUTE,
+        empty=NO_REBALANCE,
         stacked=True,
     )
 
 
 def _show_shares() -> dashboard.Panel:
     return show_lines(
-        "Share of time rebalancing",
+        _SHARES,
         About(
-            "Share of the last 5 min and of the last minute spent rebalancing, as the stream sums it up.",
+            "Share of the last 5 min and of the last minute spent rebalancing, from the first sign of it to the new "
+            "assignment, as the stream sums it up from the log. It needs no prober.",
             "0 with single peaks.",
             "above the line for more than minutes, the group hardly consumes.",
         ),
         (
-            Query(window("rebalancing_ratio", "5m"), f"{GROUP_NAME}: 5 min"),
-            Query(window("rebalancing_ratio", "1m"), f"{GROUP_NAME}: 1 min"),
+            Query(window("rebalancing_ratio", "5m"), f"{GROUP_NAME}: 5 min", colours="orange"),
+            Query(window("rebalancing_ratio", "1m"), f"{GROUP_NAME}: 1 min", colours="blue"),
         ),
         unit=units.PercentUnit,
         empty=NO_GROUP,

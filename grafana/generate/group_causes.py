@@ -1,11 +1,13 @@
-"""Rows of the dashboard of a group: how long rebalances take, who causes them, how partitions are shared out."""
+"""Rows of the dashboard of a group: who causes rebalances, how long they take, how partitions are shared out."""
 
 from __future__ import annotations
 
+from grafana.generate import colours
 from grafana.generate.board import BoardRow
 from grafana.generate.panels import (
     BAD,
     CLEAR,
+    PER_MINUTE,
     About,
     Query,
     TableColumn,
@@ -13,21 +15,21 @@ from grafana.generate.panels import (
     show_lines,
     show_table,
 )
-from grafana.generate.queries import gauge, increase, rate
+from grafana.generate.queries import gauge, increase, of_groups, per_group, rate
 from grafana.generate.sdk import dashboard, units
-from grafana.generate.texts import GROUP_NAME, NO_GROUP, NO_MEMBERS
+from grafana.generate.texts import GROUP_NAME, NO_GROUP, NO_MEMBERS, NO_REBALANCE
 
 
 def make_rows() -> tuple[BoardRow, ...]:
-    """Return the rows."""
+    """Return the rows that stand open."""
+    return (BoardRow("Who causes it", 8, ((8, _show_changes()), (8, _show_members()), (8, _show_late()))),)
+
+
+def make_details() -> tuple[BoardRow, ...]:
+    """Return the rows for whoever wants to know more."""
     return (
-        BoardRow("How long it takes", 8, ((12, _show_quantiles()), (12, _show_durations()))),
-        BoardRow(
-            "Who causes it",
-            8,
-            ((12, _show_members()), (12, _show_changes()), (12, _show_findings()), (12, _show_late())),
-        ),
-        BoardRow("Assignment", 8, ((8, _show_generations()), (8, _show_moved()), (8, _show_spread()))),
+        BoardRow("How long it takes", 8, ((8, _show_quantiles()), (8, _show_durations()), (8, _show_state_shares()))),
+        BoardRow("Assignment", 8, ((8, _show_generations()), (8, _show_moved()), (8, _show_spread())), collapsed=True),
     )
 
 
@@ -45,9 +47,9 @@ def _show_quantiles() -> dashboard.Panel:
             "for one that is gone.",
         ),
         (
-            Query(f"histogram_quantile(0.95, {buckets})", "p95", exemplars=True),
-            Query(f"histogram_quantile(0.5, {buckets})", "median"),
-            Query(f"{total} / {count}", "mean"),
+            Query(f"histogram_quantile(0.95, {buckets})", "p95", exemplars=True, colours="red"),
+            Query(f"histogram_quantile(0.5, {buckets})", "median", colours="green"),
+            Query(f"{total} / {count}", "mean", colours="blue"),
         ),
         unit=units.Seconds,
         empty="no rebalance in 30 min",
@@ -59,13 +61,40 @@ def _show_durations() -> dashboard.Panel:
     return show_heatmap(
         "Durations",
         About(
-            "How long rebalances took; darker where there were more. Counted 20 s after their end.",
+            "How long rebalances took; what stands out most is where most were. Counted 20 s after their end.",
             "seconds.",
             "bands tell causes: one at the session time-out, one at max.poll.interval.ms.",
         ),
-        f"sum by (le) ({increase('duration_seconds_bucket', 'le', over='$__rate_interval')})",
+        f"sum by (le) ({increase('duration_seconds_bucket', 'le', over='$__interval')})",
         unit=units.Seconds,
         empty=NO_GROUP,
+    )
+
+
+def _show_state_shares() -> dashboard.Panel:
+    # Groups of other types have other states, so an average per state would add up to more than all.
+    groups = f"scalar(count({per_group(of_groups('group_info'), by='group')}))"
+    return show_lines(
+        "Time by state, as probed",
+        About(
+            "Share of the time in each state that a prober saw. A state that begins and ends between two probes is not "
+            "in it, so it shows less than Share of time rebalancing, which counts from the log: take that one for how "
+            "much, this one for which phase.",
+            "all Stable.",
+            "PreparingRebalance: members are waited for. CompletingRebalance: the leader computes. Reconciling: "
+            "somebody does not give partitions up.",
+        ),
+        (
+            Query(
+                f"sum by (state) ({rate('state_seconds_total', 'state')}) / {groups} > 0",
+                "{{state}}",
+                colours=colours.STATES,
+            ),
+        ),
+        unit=units.PercentUnit,
+        empty=NO_GROUP,
+        stacked=True,
+        highest=1,
     )
 
 
@@ -78,8 +107,8 @@ def _show_members() -> dashboard.Panel:
             "a generation that climbs with members flat: the same ones come back. Saw-teeth: one is lost and returns.",
         ),
         (
-            Query(gauge("group_members"), f"{GROUP_NAME}: members"),
-            Query(gauge("group_generation"), f"{GROUP_NAME}: generation", unit=units.Short),
+            Query(gauge("group_members"), f"{GROUP_NAME}: members", colours="green"),
+            Query(gauge("group_generation"), f"{GROUP_NAME}: generation", unit=units.Short, colours="purple"),
         ),
         unit=units.Short,
         empty=NO_GROUP,
@@ -93,27 +122,17 @@ def _show_changes() -> dashboard.Panel:
             "Members per minute that joined, left or were replaced. Of the latter two, those whose session or poll "
             "limit was over are shown once more, as soon as the diagnosis knows.",
             "bars at deploys only.",
-            "left and joined in pairs: the same process returns under a new id. What was found tells why it went.",
+            "left and joined in pairs: the same process returns under a new id. Open findings tells why it went.",
         ),
-        (Query(f"60 * sum by (change) ({rate('member_changes_total', 'change')})", "{{change}}"),),
-        unit=units.CountsPerMinute,
-        empty=NO_GROUP,
-    )
-
-
-def _show_findings() -> dashboard.Panel:
-    # Not the rate of findings_total: a diagnosis has no series before its first finding, which no rate would show.
-    return show_lines(
-        "Findings over time",
-        About(
-            "Open findings by diagnosis.",
-            "nothing here.",
-            "the one that begins with each rebalance is the cause to work on; others follow from it.",
+        (
+            Query(
+                f"60 * sum by (change) ({rate('member_changes_total', 'change')}) > 0",
+                "{{change}}",
+                colours=colours.CHANGES,
+            ),
         ),
-        (Query(f"sum by (rule) ({gauge('finding_active', 'rule')})", "{{rule}}"),),
-        unit=units.Short,
-        empty="nothing was found",
-        stacked=True,
+        unit=PER_MINUTE,
+        empty="no member came or went in the time shown",
     )
 
 
@@ -128,21 +147,22 @@ def _show_late() -> dashboard.Panel:
             "one member far from the others: that process or its host. All alike: their settings or their work.",
         ),
         (
-            TableColumn("cluster"),
-            TableColumn("group"),
-            TableColumn("client_id", width=240),
-            TableColumn("host"),
-            TableColumn("Last heartbeat", gauge("member_heartbeat_age_seconds", *by_member), units.Seconds),
+            TableColumn("Client", label="client_id"),
+            TableColumn("Host", label="host", width=110),
+            TableColumn(
+                "Heartbeat", f"ceil({gauge('member_heartbeat_age_seconds', *by_member)})", units.Seconds, width=85
+            ),
             TableColumn(
                 "Session left",
                 gauge("member_heartbeat_headroom_ratio", *by_member),
                 units.PercentUnit,
-                ((None, BAD), (0.34, CLEAR)),
+                steps=((None, BAD), (0.34, CLEAR)),
+                width=95,
             ),
-            TableColumn("Last poll", gauge("member_poll_age_seconds", *by_member), units.Seconds),
+            TableColumn("Poll", f"ceil({gauge('member_poll_age_seconds', *by_member)})", units.Seconds, width=70),
         ),
         empty=NO_MEMBERS,
-        sort="Last heartbeat",
+        sort="Heartbeat",
     )
 
 
@@ -154,9 +174,15 @@ def _show_generations() -> dashboard.Panel:
             "one per rebalance, two with a cooperative assignor.",
             "aborted ones: members come or go faster than the group can settle.",
         ),
-        (Query(f"60 * sum by (outcome) ({rate('generations_total', 'outcome')})", "{{outcome}}"),),
-        unit=units.CountsPerMinute,
-        empty=NO_GROUP,
+        (
+            Query(
+                f"60 * sum by (outcome) ({rate('generations_total', 'outcome')}) > 0",
+                "{{outcome}}",
+                colours=colours.GENERATIONS,
+            ),
+        ),
+        unit=PER_MINUTE,
+        empty=NO_REBALANCE,
         stacked=True,
     )
 
@@ -169,9 +195,9 @@ def _show_moved() -> dashboard.Panel:
             "few, even when there are rebalances.",
             "all of them each time: take a sticky or cooperative assignor.",
         ),
-        (Query(f"60 * {rate('moved_partitions_total')}", GROUP_NAME),),
-        unit=units.CountsPerMinute,
-        empty=NO_GROUP,
+        (Query(f"60 * {rate('moved_partitions_total')} > 0", GROUP_NAME, colours="blue"),),
+        unit=PER_MINUTE,
+        empty="no partition moved in the time shown",
         stacked=True,
     )
 
@@ -185,9 +211,13 @@ def _show_spread() -> dashboard.Panel:
             "idle members: fewer members or more partitions. Most at twice the mean: another assignor.",
         ),
         (
-            Query(gauge("group_member_partitions_max"), f"{GROUP_NAME}: most"),
-            Query(f"{gauge('group_assigned_partitions')} / {gauge('group_members')}", f"{GROUP_NAME}: mean"),
-            Query(gauge("group_idle_members"), f"{GROUP_NAME}: idle members"),
+            Query(gauge("group_member_partitions_max"), f"{GROUP_NAME}: most", colours="orange"),
+            Query(
+                f"{gauge('group_assigned_partitions')} / {gauge('group_members')}",
+                f"{GROUP_NAME}: mean",
+                colours="green",
+            ),
+            Query(gauge("group_idle_members"), f"{GROUP_NAME}: idle members", colours="red"),
         ),
         unit=units.Short,
         empty="assignments cannot be read, or there are none",

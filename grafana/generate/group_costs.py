@@ -6,6 +6,8 @@ from grafana.generate.board import BoardRow
 from grafana.generate.panels import (
     BAD,
     CLEAR,
+    PER_MINUTE,
+    PER_SECOND,
     WORSE,
     About,
     Query,
@@ -13,20 +15,36 @@ from grafana.generate.panels import (
     show_lines,
     show_table,
 )
-from grafana.generate.queries import gauge, increase, of_groups, per_group, rate, window
+from grafana.generate.queries import gauge, growth, increase, of_groups, or_untold, per_group, rate, window
 from grafana.generate.sdk import dashboard, units
 from grafana.generate.texts import ASSIGNORS, GROUP_NAME, NO_GROUP, NO_PROBE, NO_TIMING
 
+_TOPIC = 'topic=~"$topic"'
+
 
 def make_rows() -> tuple[BoardRow, ...]:
-    """Return the rows."""
+    """Return the rows that stand open."""
     return (
         BoardRow(
-            "What it costs", 8, ((12, _show_lag()), (12, _show_growth()), (12, _show_topics()), (12, _show_lost()))
+            "What it costs",
+            8,
+            (
+                (8, _show_throughput()),
+                (8, _show_lag()),
+                (8, _show_growth()),
+                (12, _show_topics()),
+                (12, _show_lost()),
+            ),
         ),
-        BoardRow("Headroom", 8, ((12, _show_headroom()), (12, _show_ages()))),
-        BoardRow("Settings", 8, ((24, _show_settings()),)),
-        BoardRow("Partitions", 8, ((24, _show_partitions()),)),
+    )
+
+
+def make_details() -> tuple[BoardRow, ...]:
+    """Return the rows for whoever wants to know more."""
+    return (
+        BoardRow("Headroom", 8, ((12, _show_headroom()), (12, _show_ages())), collapsed=True),
+        BoardRow("Settings", 8, ((24, _show_settings()),), collapsed=True),
+        BoardRow("Partitions", 8, ((24, _show_partitions()),), collapsed=True),
     )
 
 
@@ -39,12 +57,34 @@ def _show_lag() -> dashboard.Panel:
             "commits stop while lag climbs: nothing gets on. They go on while lag climbs: too slow, not a rebalance.",
         ),
         (
-            Query(gauge("group_lag"), f"{GROUP_NAME}: lag"),
-            Query(window("lag_max", "5m"), f"{GROUP_NAME}: largest of 5 min"),
-            Query(window("commits", "1m"), f"{GROUP_NAME}: commits", unit=units.CountsPerMinute),
+            Query(gauge("group_lag"), f"{GROUP_NAME}: lag", colours="orange"),
+            Query(window("lag_max", "5m"), f"{GROUP_NAME}: largest of 5 min", colours="yellow"),
+            Query(window("commits", "1m"), f"{GROUP_NAME}: commits", unit=PER_MINUTE, colours="green"),
         ),
         unit=units.Short,
         empty=NO_PROBE,
+    )
+
+
+def _show_throughput() -> dashboard.Panel:
+    done = f"sum by (cluster, group) ({growth('topic_committed_offset', 'topic', where=_TOPIC)})"
+    grown = f"sum by (cluster, group) ({growth('topic_lag', 'topic', where=_TOPIC)})"
+    return show_lines(
+        "Records in and records done",
+        About(
+            "Records per second that producers write to the group's topics, and that the group commits, of the topics "
+            "chosen at the top.",
+            "the two lines on each other.",
+            "done below in: the group falls behind. Done at 0 during rebalances and above in afterwards: it catches "
+            "up. Done falls below 0 where somebody resets offsets.",
+        ),
+        (
+            Query(f"({done}) + ({grown})", f"{GROUP_NAME}: in", colours="blue"),
+            Query(done, f"{GROUP_NAME}: done", colours="green"),
+        ),
+        unit=PER_SECOND,
+        empty=NO_PROBE,
+        lowest=None,
     )
 
 
@@ -57,10 +97,10 @@ def _show_growth() -> dashboard.Panel:
             "above 0 over 15 min: the group falls behind. Members needed = members now x (rate in / rate done).",
         ),
         (
-            Query(window("lag_slope", "15m"), f"{GROUP_NAME}: 15 min"),
-            Query(window("lag_slope", "5m"), f"{GROUP_NAME}: 5 min"),
+            Query(window("lag_slope", "15m"), f"{GROUP_NAME}: 15 min", colours="orange"),
+            Query(window("lag_slope", "5m"), f"{GROUP_NAME}: 5 min", colours="blue"),
         ),
-        unit=units.CountsPerSecond,
+        unit=PER_SECOND,
         empty=NO_PROBE,
         lowest=None,
         limit=(0, WORSE),
@@ -71,11 +111,11 @@ def _show_topics() -> dashboard.Panel:
     return show_lines(
         "Lag by topic, largest ten",
         About(
-            "Lag of the ten topics that have most of it at each moment.",
+            "Lag of the ten topics that have most of it at each moment, among those chosen at the top.",
             "small everywhere.",
             "one topic only: its traffic, its partitions or one of its records, not the group.",
         ),
-        (Query(f"topk(10, {gauge('topic_lag', 'topic')})", f"{GROUP_NAME} / {{{{topic}}}}"),),
+        (Query(f"topk(10, {gauge('topic_lag', 'topic', where=_TOPIC)})", f"{GROUP_NAME} / {{{{topic}}}}"),),
         unit=units.Short,
         empty=NO_PROBE,
     )
@@ -106,8 +146,8 @@ def _show_headroom() -> dashboard.Panel:
             "batches (max.poll.records), or the next slow one costs a rebalance.",
         ),
         (
-            Query(window("heartbeat_headroom_ratio", "1m", by="min"), f"{GROUP_NAME}: session"),
-            Query(window("poll_headroom_ratio", "1m", by="min"), f"{GROUP_NAME}: poll interval"),
+            Query(window("heartbeat_headroom_ratio", "1m", by="min"), f"{GROUP_NAME}: session", colours="blue"),
+            Query(window("poll_headroom_ratio", "1m", by="min"), f"{GROUP_NAME}: poll interval", colours="purple"),
         ),
         unit=units.PercentUnit,
         empty=NO_TIMING,
@@ -125,8 +165,8 @@ def _show_ages() -> dashboard.Panel:
             "compare with session.timeout.ms and max.poll.interval.ms in the client's settings.",
         ),
         (
-            Query(window("heartbeat_age_max_seconds", "1m"), f"{GROUP_NAME}: heartbeat"),
-            Query(window("poll_gap_max_seconds", "1m"), f"{GROUP_NAME}: poll"),
+            Query(window("heartbeat_age_max_seconds", "1m"), f"{GROUP_NAME}: heartbeat", colours="blue"),
+            Query(window("poll_gap_max_seconds", "1m"), f"{GROUP_NAME}: poll", colours="purple"),
         ),
         unit=units.Seconds,
         empty=NO_TIMING,
@@ -146,41 +186,38 @@ def _show_settings() -> dashboard.Panel:
             "max.poll.interval.ms to twice the time of a batch (p99), or fewer max.poll.records.",
         ),
         (
-            TableColumn("cluster"),
-            TableColumn("group", width=240),
-            *(TableColumn(label) for label in labels),
+            TableColumn("Group", label="group", width=170),
+            TableColumn("Type", label="protocol_type", width=80),
+            TableColumn("Protocol", label="protocol", width=130),
+            TableColumn("Assignor", label="assignor", width=130),
+            TableColumn("Broker", label="coordinator", width=65),
+            TableColumn("Owner", label="owner", width=90),
             TableColumn(
                 "Session left",
-                window("heartbeat_headroom_ratio", "15m", by="min"),
+                or_untold(window("heartbeat_headroom_ratio", "15m", by="min")),
                 units.PercentUnit,
-                ((None, BAD), (0.34, WORSE), (0.67, CLEAR)),
+                steps=((None, BAD), (0.34, WORSE), (0.67, CLEAR)),
+                width=95,
             ),
             TableColumn(
-                "Poll interval left",
-                window("poll_headroom_ratio", "15m", by="min"),
+                "Poll left",
+                or_untold(window("poll_headroom_ratio", "15m", by="min")),
                 units.PercentUnit,
-                ((None, BAD), (0.2, WORSE), (0.5, CLEAR)),
+                steps=((None, BAD), (0.2, WORSE), (0.5, CLEAR)),
+                width=80,
             ),
             TableColumn(
-                "Slowest rebalance",
-                f"histogram_quantile(0.99, {increase('duration_seconds_bucket', 'le')})",
+                "Slowest",
+                or_untold(f"histogram_quantile(0.99, {increase('duration_seconds_bucket', 'le')})"),
                 units.Seconds,
+                width=80,
             ),
-            TableColumn(
-                "what_to_change",
-                texts=ASSIGNORS,
-                wrap=True,
-                width=420,
-            ),
-            TableColumn(
-                "Known",
-                f'label_replace({known}, "what_to_change", "$1", "assignor", "(.*)")',
-                units.Number,
-                width=70,
-            ),
+            TableColumn("What to change", label="what_to_change", texts=ASSIGNORS, wrap=True),
+            TableColumn("Cluster", label="cluster", width=80),
+            TableColumn("Known", f'label_replace({known}, "what_to_change", "$1", "assignor", "(.*)")', hidden=True),
         ),
         empty=NO_GROUP,
-        sort="group",
+        sort="Group",
     )
 
 
@@ -194,7 +231,7 @@ def _show_partitions() -> dashboard.Panel:
         ),
         (
             Query(
-                f"topk(10, {gauge('partition_lag', 'topic', 'partition')})",
+                f"topk(10, {gauge('partition_lag', 'topic', 'partition', where=_TOPIC)})",
                 f"{GROUP_NAME} / {{{{topic}}}}-{{{{partition}}}}",
             ),
         ),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from grafana.generate import colours
 from grafana.generate.board import Board, BoardRow
 from grafana.generate.links import MONITOR, to_readiness
 from grafana.generate.panels import (
     BAD,
     GOOD,
+    PER_SECOND,
     WORSE,
     About,
     Query,
@@ -63,7 +65,6 @@ def make() -> Board:
                 tuple((12, panel) for panel in (_show_state(), _show_memory(), _show_queries(), _show_exporters())),
             ),
         ),
-        by_group=False,
     )
 
 
@@ -160,7 +161,7 @@ def _show_undecoded() -> dashboard.Panel:
             "0.",
             "part of the log is not understood: the panel Records not decoded says which type and version.",
         ),
-        f"sum({undecodable}) or 0 * max({of_clusters('monitor_caught_up')})",
+        f"round(sum({undecodable})) or 0 * max({of_clusters('monitor_caught_up')})",
         unit=units.Short,
         empty=_NO_STREAM,
         steps=_ANY_IS_BAD,
@@ -175,7 +176,7 @@ def _show_left_out() -> dashboard.Panel:
             "0.",
             "update the exporter, or find what else writes to the topic.",
         ),
-        f"sum({_grown(of_exporters('monitor_contract_errors_total'), 'instance, topic, reason')})",
+        f"round(sum({_grown(of_exporters('monitor_contract_errors_total'), 'instance, topic, reason')}))",
         unit=units.Short,
         empty=NO_EXPORTER,
         steps=_ANY_IS_BAD,
@@ -190,7 +191,7 @@ def _show_dropped() -> dashboard.Panel:
             "0.",
             "something is not watched: raise export.limit_groups or export.limit_members_per_group.",
         ),
-        f"sum({_grown(of_exporters('monitor_dropped_series_total'), 'instance, limit')})",
+        f"round(sum({_grown(of_exporters('monitor_dropped_series_total'), 'instance, limit')}))",
         unit=units.Short,
         empty=NO_EXPORTER,
         steps=_ANY_IS_BAD,
@@ -205,7 +206,7 @@ def _show_complained() -> dashboard.Panel:
             "0, or a few while a broker restarts.",
             "/-/ready shows the latest one while the exporter is not ready.",
         ),
-        f"sum({_grown(of_exporters('monitor_kafka_errors_total'), 'instance')})",
+        f"round(sum({_grown(of_exporters('monitor_kafka_errors_total'), 'instance')}))",
         unit=units.Short,
         empty=NO_EXPORTER,
         steps=((None, GOOD), (1, WORSE)),
@@ -288,6 +289,7 @@ def _show_reading() -> dashboard.Panel:
         (Query(_of_query("read_ratio"), _QUERY),),
         unit=units.PercentUnit,
         empty="nothing was there",
+        highest=1,
     )
 
 
@@ -363,7 +365,13 @@ def _show_diagnosed() -> dashboard.Panel:
             "with_lag meets committing; nobody awaits ends for long.",
             "groups await ends: see the prober's log and its own metrics.",
         ),
-        (Query(f"max by (cluster, kind) ({of_clusters('monitor_diagnosis_groups')})", "{{cluster}}: {{kind}}"),),
+        (
+            Query(
+                f"max by (cluster, kind) ({of_clusters('monitor_diagnosis_groups')})",
+                "{{cluster}}: {{kind}}",
+                colours=colours.DIAGNOSED,
+            ),
+        ),
         unit=units.Short,
         empty=_NO_STREAM,
     )
@@ -399,8 +407,8 @@ def _show_records() -> dashboard.Panel:
             "decoded and tombstone only.",
             "unsupported: a newer Kafka, update the monitor. corrupt: report it with the type and version.",
         ),
-        (Query(f"sum by (outcome) ({everything})", "{{outcome}}"),),
-        unit=units.CountsPerSecond,
+        (Query(f"sum by (outcome) ({everything}) > 0", "{{outcome}}", colours=colours.DECODING),),
+        unit=PER_SECOND,
         empty=_NO_STREAM,
         stacked=True,
     )
@@ -415,8 +423,14 @@ def _show_not_decoded() -> dashboard.Panel:
             "nothing here.",
             "the type says which part of the picture is missing: report it, or update the monitor.",
         ),
-        (Query(f"sum by (type, version, outcome) ({undecoded})", "{{type}} v{{version}}: {{outcome}}"),),
-        unit=units.CountsPerSecond,
+        (
+            Query(
+                f"sum by (type, version, outcome) ({undecoded})",
+                "{{type}} v{{version}}: {{outcome}}",
+                colours=colours.DECODING,
+            ),
+        ),
+        unit=PER_SECOND,
         empty="all records were understood",
         stacked=True,
     )
@@ -435,9 +449,10 @@ def _show_client_metrics() -> dashboard.Panel:
             Query(
                 f"sum by (topic, outcome) ({_per_second('client_metrics_total', 'topic, outcome')})",
                 "{{topic}}: {{outcome}}",
+                colours=colours.CLIENT_METRICS,
             ),
         ),
-        unit=units.CountsPerSecond,
+        unit=PER_SECOND,
         empty="no client reports",
         stacked=True,
     )
@@ -460,7 +475,7 @@ def _show_rows() -> dashboard.Panel:
             ),
             Query(f"{_per_exporter('truncated_rows_total', 'topic')} > 0", "{{instance}}: {{topic}}, cut"),
         ),
-        unit=units.CountsPerSecond,
+        unit=PER_SECOND,
         empty=NO_EXPORTER,
     )
 
@@ -478,6 +493,7 @@ def _show_late() -> dashboard.Panel:
             Query(
                 f"max by (cluster, kind) (increase({of_clusters('monitor_late_events_total')}[$__rate_interval]))",
                 "{{cluster}}: {{kind}}",
+                colours=colours.LATE,
             ),
         ),
         unit=units.Short,
@@ -515,7 +531,7 @@ def _show_groups() -> dashboard.Panel:
             "none dropped.",
             "raise export.limit_groups.",
         ),
-        (Query(_of_exporter("groups", "outcome"), "{{instance}}: {{outcome}}"),),
+        (Query(_of_exporter("groups", "outcome"), "{{instance}}: {{outcome}}", colours=colours.EXPORTED),),
         unit=units.Short,
         empty=NO_EXPORTER,
     )
@@ -590,16 +606,18 @@ def _show_queries() -> dashboard.Panel:
             "restarts that grow: /-/ready and the stream's log say why it ends.",
         ),
         (
-            TableColumn("cluster"),
-            TableColumn("query"),
+            TableColumn("Cluster", label="cluster"),
+            TableColumn("Query", label="query"),
             TableColumn("Caught up", _of_query("caught_up"), texts={"0": ("no", WORSE), "1": ("yes", GOOD)}),
             TableColumn("Runs", _of_query("failed"), texts={"0": ("yes", GOOD), "1": ("no", BAD)}),
             TableColumn("Progress", _of_query("stalled"), texts={"0": ("yes", GOOD), "1": ("none", BAD)}),
-            TableColumn("Restarts", _grown(of_clusters("monitor_restarts_total"), "cluster, query"), units.Short),
+            TableColumn(
+                "Restarts", f"round({_grown(of_clusters('monitor_restarts_total'), 'cluster, query')})", units.Short
+            ),
             TableColumn("Started", f"1000 * {_of_query('start_timestamp_seconds')}", units.DateTimeFromNow),
         ),
         empty=_NO_STREAM,
-        sort="cluster",
+        sort="Cluster",
     )
 
 
@@ -613,9 +631,9 @@ def _show_exporters() -> dashboard.Panel:
             "reads it again.",
         ),
         (
-            TableColumn("instance"),
-            TableColumn("version"),
-            TableColumn("file"),
+            TableColumn("Exporter", label="instance"),
+            TableColumn("Version", label="version"),
+            TableColumn("File", label="file"),
             TableColumn(
                 "Understood",
                 _of_exporter("config_reload_successful", "file"),
@@ -626,8 +644,8 @@ def _show_exporters() -> dashboard.Panel:
                 f"1000 * {_of_exporter('config_reload_success_timestamp_seconds', 'file')}",
                 units.DateTimeFromNow,
             ),
-            TableColumn("Runs", _of_exporter("build_info", "version"), units.Number),
+            TableColumn("Runs", _of_exporter("build_info", "version"), hidden=True),
         ),
         empty=NO_EXPORTER,
-        sort="instance",
+        sort="Exporter",
     )

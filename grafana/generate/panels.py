@@ -6,11 +6,12 @@ What may not vary between panels is settled here, once.
 
 from __future__ import annotations
 
+import re
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from grafana.generate.sdk import common, dashboard, heatmap, prometheus, stat, statetimeline, table, timeseries
+from grafana.generate.sdk import common, dashboard, heatmap, prometheus, stat, statetimeline, table, timeseries, units
 
 #: The data source that is chosen at the top of the dashboard.
 DATASOURCE = common.DataSourceRef(type_val="prometheus", uid="${datasource}")
@@ -23,6 +24,11 @@ CLEAR = "transparent"
 Steps = Sequence[tuple[float | None, str]]
 Links = Sequence[Mapping[str, object]]
 NEUTRAL: Steps = ((None, PLAIN),)
+
+#: Grafana's own units for these print c/m and c/s.
+PER_MINUTE, PER_SECOND = "suffix:/min", "suffix:/s"
+#: Units whose axis ends at 1 at least, so that nothing but 0 is a line at the bottom of a small scale.
+_COUNTS = (units.Short, PER_MINUTE, PER_SECOND)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,24 +50,30 @@ class Query:
     """An expression, and the name of its series with labels as `{{label}}`.
 
     `exemplars` asks for the events behind the values. `unit` puts the series on an axis of its own, on the right.
+    `colours` is the colour of its series, or one per value of the last label in the legend; null where the names come
+    from outside, which take the palette's colours in turn.
     """
 
     expr: str
     legend: str = ""
     exemplars: bool = False
     unit: str | None = None
+    colours: str | Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """A column of a table that is filled by a query of its own; null `expr` stands for a label of another one.
+    """A column of a table that is filled by a query of its own, or by the label `label` of another one.
 
-    `texts` replaces values by texts, `steps` colours the cell from values on.
+    `texts` replaces values by texts, `steps` colours the cell from values on. `hidden` columns are there to sort by, or
+    for their labels. A column without `width` takes what is left.
     """
 
     title: str
     expr: str | None = None
     unit: str | None = None
+    label: str = ""
+    hidden: bool = False
     steps: Steps = ()
     texts: Mapping[str, str | tuple[str, str]] | None = None
     links: Links = ()
@@ -80,19 +92,25 @@ def show_stat(
     texts: Mapping[str, str | tuple[str, str]] | None = None,
     links: Links = (),
     legend: str = "",
+    named: bool = False,
+    trend: bool = False,
 ) -> dashboard.Panel:
-    """Return one number, or one per series, as of the end of the time shown."""
+    """Return one number, or one per series, as of the end of the time shown.
+
+    `named` shows the name of the series in the place of its value, which is left its colour. `trend` draws the values
+    over the time shown beneath the number.
+    """
     options = stat.Options(
-        graph_mode=common.BigValueGraphMode.NONE,
+        graph_mode=common.BigValueGraphMode.AREA if trend else common.BigValueGraphMode.NONE,
         color_mode=common.BigValueColorMode.BACKGROUND if len(steps) > 1 else common.BigValueColorMode.VALUE,
         justify_mode=common.BigValueJustifyMode.AUTO,
-        text_mode=common.BigValueTextMode.AUTO,
+        text_mode=common.BigValueTextMode.NAME if named else common.BigValueTextMode.AUTO,
         reduce_options=common.ReduceDataOptions(values=False, calcs=["lastNotNull"], fields=""),
         orientation=common.VizOrientation.AUTO,
     )
     panel = _panel("stat", title, about, unit=unit, empty=empty, steps=steps, texts=texts)
     panel.options = options
-    panel.targets = [_target(Query(expr, legend), "A", instant=True)]
+    panel.targets = [_target(Query(expr, legend), "A", instant=not trend)]
     return _linked(panel, links)
 
 
@@ -111,7 +129,7 @@ def show_lines(
 ) -> dashboard.Panel:
     """Return series over time: lines, or bars that add up. `limit` draws a line.
 
-    The axis ends at `lowest` and `highest`; null means wherever the values do.
+    The axis ends at `lowest` and `highest`; null means wherever the values do, or at 1 for counts that are 0.
     """
     steps = ((None, GOOD), limit) if limit else NEUTRAL
     panel = _panel("timeseries", title, about, unit=unit, empty=empty, steps=steps)
@@ -127,14 +145,32 @@ def show_lines(
         ),
     )
     defaults = _defaults(panel)
-    defaults.color = dashboard.FieldColor(mode=dashboard.FieldColorModeId.PALETTE_CLASSIC_BY_NAME)
+    # By name would look alike for no reason: among ten names, two of one colour are likelier than not.
+    defaults.color = dashboard.FieldColor(mode=dashboard.FieldColorModeId.PALETTE_CLASSIC)
     defaults.min_val, defaults.max_val = lowest, highest
     defaults.custom = _bars() if stacked else _lines(limited=limit is not None)
+    if highest is None and lowest == 0 and unit in _COUNTS:
+        defaults.custom.axis_soft_max = 1
     panel.targets = [_target(query, ref) for ref, query in zip(string.ascii_uppercase, queries, strict=False)]
     for target, query in zip(panel.targets, queries, strict=True):
         if query.unit is not None:
             _override(panel, "byFrameRefID", _ref(target), unit=query.unit, **{"custom.axisPlacement": "right"})
+        _colour(panel, _ref(target), query)
     return _linked(panel, links)
+
+
+def _colour(panel: dashboard.Panel, ref: str, query: Query) -> None:
+    if isinstance(query.colours, str):
+        _override(panel, "byFrameRefID", ref, color=fixed(query.colours))
+    for name, colour in (query.colours or {}).items() if not isinstance(query.colours, str) else ():
+        alone = re.fullmatch(r"\{\{\w+\}\}", query.legend)
+        matcher = ("byName", name) if alone else ("byRegexp", f"/ {re.escape(name)}$/")
+        _override(panel, *matcher, color=fixed(colour))
+
+
+def fixed(colour: str) -> dashboard.FieldColor:
+    """Return the setting of one colour."""
+    return dashboard.FieldColor(mode=dashboard.FieldColorModeId.FIXED, fixed_color=colour)
 
 
 def show_table(
@@ -142,7 +178,7 @@ def show_table(
 ) -> dashboard.Panel:
     """Return one row per set of labels, at most `rows` of them, largest first by the column titled `sort`.
 
-    Labels that no column names are left out. The title of a column without a query is its label's name.
+    Labels that no column names are left out.
     """
     panel = _panel("table", title, about, unit="short", empty=empty)
     asked = [column for column in columns if column.expr is not None]
@@ -155,28 +191,33 @@ def show_table(
         _target(Query(column.expr or ""), ref, instant=True, shape=prometheus.PromQueryFormat.TABLE)
         for ref, column in zip(string.ascii_uppercase, asked, strict=False)
     ]
-    fields = [names.get(column.title, column.title) for column in columns]
+    names |= {column.title: column.label for column in columns if column.expr is None}
+    shown = {names[column.title]: column for column in columns if not column.hidden}
     panel.transformations = [
         dashboard.DataTransformerConfig(id_val="merge", options={}),
-        dashboard.DataTransformerConfig(id_val="filterFieldsByName", options={"include": {"names": fields}}),
+        # Before columns are left out: what it sorts by may be one of them.
         dashboard.DataTransformerConfig(
-            id_val="organize", options={"indexByName": {name: index for index, name in enumerate(fields)}}
-        ),
-        dashboard.DataTransformerConfig(
-            id_val="sortBy", options={"fields": {}, "sort": [{"field": names.get(sort, sort), "desc": True}]}
+            id_val="sortBy", options={"fields": {}, "sort": [{"field": names[sort], "desc": True}]}
         ),
         dashboard.DataTransformerConfig(id_val="limit", options={"limitField": rows}),
+        dashboard.DataTransformerConfig(id_val="filterFieldsByName", options={"include": {"names": list(shown)}}),
+        dashboard.DataTransformerConfig(
+            id_val="organize", options={"indexByName": {name: index for index, name in enumerate(shown)}}
+        ),
     ]
     panel.options = table.Options(cell_height=common.TableCellHeight.SM, footer=common.TableFooterOptions(show=False))
-    _defaults(panel).custom = common.TableFieldOptions(filterable=True)
-    for name, column in zip(fields, columns, strict=True):
+    _defaults(panel).custom = common.TableFieldOptions(filterable=False)
+    for name, column in shown.items():
         _override(panel, "byName", name, **_properties(column, name))
     return panel
 
 
 def show_heatmap(title: str, about: About, expr: str, *, unit: str, empty: str) -> dashboard.Panel:
-    """Return the buckets of a histogram over time; `expr` has one series per `le`."""
+    """Return the buckets of a histogram over time; `expr` has one series per `le`, of what grew in `$__interval`."""
     panel = _panel("heatmap", title, about, unit="short", empty=empty)
+    # Steps of two scrapes at least, even where Prometheus scrapes once a minute: what grew within a step is known, and
+    # no two steps overlap, so that each event is counted once.
+    panel.interval = "2m"
     panel.options = heatmap.Options(
         calculate=False,
         color=heatmap.HeatmapColorOptions(
@@ -206,6 +247,8 @@ def show_timeline(
 ) -> dashboard.Panel:
     """Return one band per series, coloured by what its values stand for."""
     panel = _panel("state-timeline", title, about, unit="none", empty=empty, texts=texts)
+    # With colours by thresholds Grafana ignores those of the texts (grafana#71804).
+    _defaults(panel).color = fixed(PLAIN)
     panel.options = statetimeline.Options(
         show_value=common.VisibilityMode.AUTO,
         legend=common.VizLegendOptions(
@@ -230,6 +273,7 @@ def _panel(
 ) -> dashboard.Panel:
     defaults = dashboard.FieldConfig(
         unit=unit,
+        decimals=_decimals(unit, kind),
         no_value=empty,
         thresholds=_thresholds(steps),
         color=dashboard.FieldColor(mode=dashboard.FieldColorModeId.THRESHOLDS),
@@ -242,6 +286,13 @@ def _panel(
         datasource=DATASOURCE,
         field_config=dashboard.FieldConfigSource(defaults=defaults, overrides=[]),
     )
+
+
+def _decimals(unit: str, kind: str) -> int | None:
+    """Return how many decimals a single value has; null leaves it to Grafana, as on axes."""
+    if kind not in ("stat", "table"):
+        return None
+    return 1 if unit == units.PercentUnit else None
 
 
 def _target(
@@ -284,6 +335,14 @@ def _mappings(texts: Mapping[str, str | tuple[str, str]]) -> list[dashboard.Valu
     return [dashboard.ValueMap(options)]
 
 
+#: What is not a number stands where a column would vanish because nothing is known of any row.
+_UNTOLD = dashboard.SpecialValueMap(
+    dashboard.DashboardSpecialValueMapOptions(
+        dashboard.SpecialValueMatch.NULL_AND_NAN, dashboard.ValueMappingResult(text="-", color=CLEAR, index=0)
+    )
+)
+
+
 def _lines(*, limited: bool) -> common.GraphFieldConfig:
     return common.GraphFieldConfig(
         draw_style=common.GraphDrawStyle.LINE,
@@ -314,10 +373,16 @@ def _properties(column: TableColumn, name: str) -> dict[str, object]:
         found["displayName"] = column.title
     if column.unit is not None:
         found["unit"] = column.unit
+        decimals = _decimals(column.unit, "table")
+        found |= {} if decimals is None else {"decimals": decimals}
+    if column.expr is None and not column.texts:
+        found["custom.filterable"] = True
     if column.width is not None:
         found["custom.width"] = column.width
     if column.texts:
         found["mappings"] = _mappings(column.texts)
+    elif column.expr is not None:
+        found["mappings"] = [_UNTOLD]
     if column.steps:
         found["thresholds"] = _thresholds(column.steps)
         found["custom.cellOptions"] = common.TableColoredBackgroundCellOptions(
@@ -327,6 +392,8 @@ def _properties(column: TableColumn, name: str) -> dict[str, object]:
         found["custom.cellOptions"] = common.TableColorTextCellOptions()
     if column.wrap:
         found["custom.cellOptions"] = common.TableAutoCellOptions(wrap_text=True)
+        # Before Grafana 11.1 nothing wraps: the whole text is a click away.
+        found["custom.inspect"] = True
     if column.links:
         found["links"] = list(column.links)
     return found

@@ -6,6 +6,7 @@ then count as one. What is the exporter's own keeps its `instance`. No expressio
 
 from __future__ import annotations
 
+from rebalance_contract import Severity, gravity
 from rebalance_exporters.series import PREFIX
 
 _GROUPS = 'cluster=~"$cluster",group=~"$group"'
@@ -42,6 +43,11 @@ def increase(metric: str, *labels: str, over: str = "$__range") -> str:
     return per_group(f"increase({of_groups(metric)}[{over}])", *labels)
 
 
+def growth(metric: str, *labels: str, where: str = "") -> str:
+    """Return by how much a gauge of groups grows per second, below 0 where it falls."""
+    return per_group(f"deriv({of_groups(metric, where)}[$__rate_interval])", *labels)
+
+
 def gauge(metric: str, *labels: str, where: str = "") -> str:
     """Return a gauge of groups."""
     return per_group(of_groups(metric, where), *labels)
@@ -50,6 +56,72 @@ def gauge(metric: str, *labels: str, where: str = "") -> str:
 def window(metric: str, length: str, *, by: str = "max") -> str:
     """Return what one of the stream's sliding windows says: `length` is 1m, 5m or 15m."""
     return per_group(of_groups(f"window_{metric}", f'window="{length}"'), by=by)
+
+
+_FINDING = ("cluster", "group", "rule", "severity")
+
+
+def of_findings(metric: str, *labels: str, where: str = "") -> str:
+    """Return what is known of open findings: one series per cluster, group, rule, severity and further labels."""
+    return gauge(f"finding_{metric}", "rule", "severity", *labels, where=where)
+
+
+def severity_codes() -> str:
+    """Return how grave open findings are: 3 page, 2 ticket, 1 info."""
+    return of_findings("severity_code")
+
+
+def gravest() -> str:
+    """Return open findings by what to read first: by severity, then causes, then how sure they are, then oldest first.
+
+    10 times the severity, plus 1 for a cause, plus the confidence. The time since when it is open takes off less than
+    1 % of confidence, so that it only decides what is equal otherwise.
+    """
+    since = f"{of_findings('start_timestamp_seconds')} / 1e12"
+    return f"10 * {severity_codes()} + {of_findings('primary')} + {of_findings('confidence')} - {since}"
+
+
+def asking() -> str:
+    """Return open findings that ask for somebody, as `gravest` orders them."""
+    return f"{gravest()} > {10 * (gravity(Severity.TICKET) + 1) - 1}"
+
+
+def leading() -> str:
+    """Return the one finding that is to be read first of those that ask for somebody."""
+    return f"topk(1, {asking()})"
+
+
+def leading_per_group() -> str:
+    """Return the same of every group; where nothing asks for anybody the cause that was found last, such as a deploy.
+
+    Findings about a whole cluster are of no group.
+    """
+    lately = f"{of_findings('primary')} + {of_findings('start_timestamp_seconds')} / 1e12"
+    first = "topk by (cluster, group) (1, {})"
+    found = f"{first.format(asking())} or on (cluster, group) {first.format(lately)}"
+    return f"({found}) and on (cluster, group) {per_group(of_groups('group_info'))}"
+
+
+def with_details(findings: str, *labels: str) -> str:
+    """Add labels of `finding_info` to findings; of two exporters that say different things, one is taken."""
+    each = ", ".join(_FINDING)
+    info = f"topk by ({each}) (1, {of_findings('info', *labels)})"
+    return f"({findings}) * on ({each}) group_left ({', '.join(labels)}) {info}"
+
+
+def named(vector: str, label: str, otherwise: str) -> str:
+    """Add the label `name`: that of another one, or a text where that is empty."""
+    return f'label_replace(label_replace({vector}, "name", "{otherwise}", "", ""), "name", "$1", "{label}", "(.+)")'
+
+
+def or_nobody(vector: str, name: str) -> str:
+    """Make the absence of all series one with the value 0 and a name, but only while an exporter is there to say so."""
+    return f'{vector} or on () label_replace(0 * max({PREFIX}monitor_ready), "name", "{name}", "", "")'
+
+
+def or_untold(vector: str) -> str:
+    """Give groups of which nothing is known no number, so that a table keeps the column."""
+    return f"{vector} or NaN * {per_group(of_groups('group_info'))}"
 
 
 def or_none_known(count: str) -> str:

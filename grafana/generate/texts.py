@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from grafana.generate.panels import BAD, GOOD, OFF, PLAIN, WORSE
+from grafana.generate import colours
 
-from rebalance_contract import Severity, display, gravity
-from rebalance_contract.display import Tone
+from rebalance_contract import Severity, gravity
 from rebalance_exporters.metrics import STATE_CODES
 from rebalance_streaming.detect.catalogue import DIAGNOSES
 
-_COLOURS = {
-    Tone.GOOD: GOOD,
-    Tone.PLAIN: PLAIN,
-    Tone.OFF: OFF,
-    Tone.NOTE: PLAIN,
-    Tone.WORSE: WORSE,
-    Tone.BAD: BAD,
-}
-
 #: States of groups by the number they are exported as, with their colour.
-STATES = {str(code): (str(state), _COLOURS[display.STATES[state].tone]) for state, code in STATE_CODES.items()}
+STATES = {str(code): (str(state), colours.STATES[state]) for state, code in STATE_CODES.items()}
 
-#: What to do about each diagnosis, by its rule.
-ACTIONS = {rule: diagnosis.action for rule, diagnosis in DIAGNOSES.items()}
+#: What to do about each diagnosis, by its rule, on one line and without Markdown.
+ACTIONS = {rule: " ".join(diagnosis.action.replace("`", "").split()) for rule, diagnosis in DIAGNOSES.items()}
 
 #: What a change of the assignor would bring, by the name the group agreed on.
 ASSIGNORS = {
@@ -41,8 +31,8 @@ ASSIGNORS = {
     "uniform": "Nothing to gain here: the coordinator assigns, and only partitions that move stop.",
 }
 
-#: How urgent a finding is, with its colour.
-SEVERITIES = {each.value: (each.value, _COLOURS[display.SEVERITIES[each].tone]) for each in Severity}
+#: How urgent a finding is, by the number that `finding_severity_code` gives it, with its colour.
+SEVERITIES = {str(gravity(each) + 1): (each.value, colours.SEVERITIES[each]) for each in Severity}
 
 #: The severities that ask for somebody, as a pattern.
 ASKING = "|".join(each for each in Severity if gravity(each) > gravity(Severity.INFO))
@@ -53,6 +43,8 @@ NO_PROBE = "nobody probes: run `rebalance-monitor probe`"
 NO_TIMING = "no client of this group tells that: see docs/client-metrics.md"
 NO_MEMBERS = "off, or no client tells that: set export.collect_members"
 NO_EXPORTER = "no exporter is scraped"
+NO_REBALANCE = "no rebalance in the time shown"
+NO_FINDING = "nothing was found"
 
 #: The name of a series of one group.
 GROUP_NAME = "{{cluster}} / {{group}}"

@@ -219,11 +219,92 @@ def test_open_findings_are_one_and_those_over_are_zero():
     assert samples(view, "findings_total") == {("payments", "poll_overrun", "ticket"): 1}
 
 
+DETAILS = ("severity_code", "confidence", "primary", "start_timestamp_seconds", "info")
+
+
+def test_details_of_findings_are_those_of_open_ones():
+    """Of several of one diagnosis: the surest, a cause if any is, since the oldest began; nothing of what is over."""
+    codes = {("page", 3), ("ticket", 2), ("info", 1), ("of the future", 3)}
+    kinds = make_view(group_row(), *(finding_row(rule=each, severity=each) for each, _ in codes))
+    assert samples(kinds, "finding_severity_code") == {("payments", each, each): code for each, code in codes}
+    surer = finding_row(
+        key=b"prod/payments/poll_overrun/d@/10.0.0.2", confidence=0.95, primary=False, started_at_ms=NOW_MS - 500_000
+    )
+    follows = finding_row(rule="rebalance_storm", primary=False, confidence=0.5)
+    view = make_view(group_row(), surer, finding_row(), follows, over(rule="member_crash", confidence=1.0))
+    overrun, storm = ("payments", "poll_overrun", "ticket"), ("payments", "rebalance_storm", "ticket")
+    assert samples(view, "finding_confidence") == {overrun: 0.95, storm: 0.5}
+    assert samples(view, "finding_primary") == {overrun: 1, storm: 0}
+    started = samples(view, "finding_start_timestamp_seconds")
+    assert started == {overrun: (NOW_MS - 500_000) / 1000, storm: OVERRUN.started_at_ms / 1000}
+    view.apply([over(), over(rule="rebalance_storm"), finding_row(key=surer.key, state="resolved", resolved_at_ms=1)])
+    assert [samples(view, f"finding_{name}") for name in DETAILS] == [{}] * len(DETAILS)
+
+
+@pytest.mark.parametrize(
+    ("subject", "who"),
+    [
+        (Subject(), ""),
+        (Subject(hosts=("/10.0.0.1", "broker-2")), "10.0.0.1, broker-2"),
+        (Subject((SubjectMember("c-1", "c", "/10.0.0.1"), SubjectMember("c-2", "c", "/10.0.0.1"))), "c@10.0.0.1"),
+        (Subject((SubjectMember("c-1", "c", "h", "static-7"),), hosts=("h",)), "static-7@h"),
+        (Subject((SubjectMember("only-an-id"),)), "?@?"),
+        (
+            Subject(tuple(SubjectMember(None, f"c{n}", "h") for n in range(5))),
+            "c0@h, c1@h, c2@h and 2 more",
+        ),
+        (Subject((SubjectMember(None, "c" * 32_767, "h"),)), "c" * 120 + "..."),
+    ],
+    ids=["the group", "hosts", "a member that came back", "a static member", "no name", "many", "a name without end"],
+)
+def test_who_a_finding_is_about_is_named_by_what_lasts(subject: Subject, who: str):
+    """Client or instance and host, a few at most, and never a member id."""
+    view = make_view(group_row(), finding_row(subject=subject))
+    change = ("max.poll.records", "500", "at most 100")
+    assert samples(view, "finding_info") == {("payments", "poll_overrun", "ticket", who, *change): 1}
+
+
+@pytest.mark.parametrize(
+    ("advice", "change"),
+    [
+        ((), ("", "", "")),
+        ((Advice("code", None, "poll more often", "-"),), ("code", "", "poll more often")),
+        (
+            (Advice("code", None, "poll", "-"), Advice("a.b", None, "less", "-"), Advice("c.d", "5", "9", "-")),
+            ("c.d", "5", "9"),
+        ),
+        ((Advice("code", None, "poll", "-"), Advice("a.b", None, "less", "-")), ("a.b", "", "less")),
+        ((Advice("a.b", "1", "2", "-"), Advice("c.d", "5", "9", "-")), ("a.b", "1", "2")),
+    ],
+    ids=["none", "code", "a value that is known", "a setting before code", "the first of two"],
+)
+def test_what_to_change_is_a_setting_with_its_value_if_any(advice: tuple[Advice, ...], change: tuple[str, ...]):
+    """A number that somebody can set comes before work for a programmer; else the order of the advice counts."""
+    view = make_view(group_row(), finding_row(advice=advice))
+    assert list(samples(view, "finding_info")) == [("payments", "poll_overrun", "ticket", "c@10.0.0.1", *change)]
+
+
+def test_of_several_findings_the_oldest_cause_is_told_of():
+    """So that the series stays the same while others come and go."""
+    rows = [
+        finding_row(
+            key=f"prod/payments/poll_overrun/{n}".encode(),
+            primary=primary,
+            started_at_ms=NOW_MS - ago,
+            subject=Subject((SubjectMember(None, f"c{n}", "h"),)),
+        )
+        for n, (primary, ago) in enumerate([(True, 5), (True, 9), (False, 20)])
+    ]
+    [(_, _, _, who, *_)] = samples(make_view(group_row(), *rows), "finding_info")
+    assert who == "c1@h"
+
+
 def test_a_group_without_findings_has_no_series_of_them():
     """A hundred diagnoses times all groups would be far too many zeros."""
     view = make_view(group_row())
     assert samples(view, "finding_active") == {}
     assert samples(view, "findings_total") == {}
+    assert [samples(view, f"finding_{name}") for name in DETAILS] == [{}] * len(DETAILS)
 
 
 def test_findings_of_a_cluster_have_no_group():

@@ -35,6 +35,7 @@ from rebalance_contract import (
     RebalanceReason,
     RecordCount,
     Settlement,
+    TopicLag,
     WatchedTopic,
     encode,
 )
@@ -132,6 +133,7 @@ kafka_rebalance_window_rebalancing_ratio{cluster="prod",group="payments",window=
 kafka_rebalance_window_rebalancing_ratio{cluster="prod",group="payments",window="15m"} 0.01
 kafka_rebalance_group_lag{cluster="prod",group="payments"} 1000
 kafka_rebalance_topic_lag{cluster="prod",group="payments",topic="orders"} 1000
+kafka_rebalance_topic_committed_offset{cluster="prod",group="payments",topic="orders"} 5
 kafka_rebalance_window_commits{cluster="prod",group="payments",window="1m"} 4
 kafka_rebalance_window_commits{cluster="prod",group="payments",window="5m"} 10
 kafka_rebalance_window_commits{cluster="prod",group="payments",window="15m"} 10
@@ -149,7 +151,7 @@ kafka_rebalance_group_time_lag_seconds{cluster="prod",group="payments"} 30.0
 """
 
 #: Series of a group without a lag row: no window, no lag, no age of commits.
-SERIES = PAYMENTS_GOLDEN.count("\n") - 3 * len(WINDOW_METRICS) - 2 - 8 - 2
+SERIES = PAYMENTS_GOLDEN.count("\n") - 3 * len(WINDOW_METRICS) - 3 - 8 - 2
 
 HOSTILE_NAMES = [
     'quotes " and more ""',
@@ -276,9 +278,15 @@ def test_lag_is_shown_as_the_diagnosis_tells_it() -> None:
     assert value_of(text, "kafka_rebalance_topic_lag", topic="orders") == 1_000_002
     lags = [value_of(text, "kafka_rebalance_partition_lag", partition=str(p)) for p in (0, 1)]
     assert lags == [1_000_002, None], "the second partition's end is not known"
+    committed = "kafka_rebalance_topic_committed_offset"
+    assert value_of(text, committed, topic="orders") == 5, "nor is it counted in what was committed"
+    cut = TopicLag([0], [5], [7], 1_000_002, is_truncated=True)
+    shown = expose(make_view(group_row(), diagnosis_row(), probed_lag_row(topics={"orders": cut})))
+    assert value_of(shown, committed, topic="orders") is None, "some of its partitions are not in the row"
     view.apply([group_row(state="Deleted")])
     assert "_lag{" not in expose(view)
     unprobed = expose(make_view(group_row(), diagnosis_row(), lag_row()))
+    assert value_of(unprobed, "kafka_rebalance_topic_committed_offset", topic="orders") is None
     assert value_of(unprobed, "kafka_rebalance_group_lag") is None
     assert value_of(unprobed, "kafka_rebalance_group_time_lag_seconds") is None
     assert value_of(unprobed, "kafka_rebalance_group_commit_age_seconds") == 0

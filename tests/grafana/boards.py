@@ -19,7 +19,7 @@ UIDS = {"kafka-rebalance-fleet", "kafka-rebalance-group", "kafka-rebalance-monit
 
 #: What stands for Grafana's own macros, and for variables of which all values are chosen.
 MACROS = {"__rate_interval": "5m", "__range": "10m", "__interval": "15s"}
-ALL = {"cluster": ".*", "group": ".*"}
+ALL = {"cluster": ".*", "group": ".*", "topic": ".*"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,19 @@ def boards() -> Mapping[str, dict[str, Any]]:
 
 
 def panels(board: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the panels without headings."""
-    return [panel for panel in board["panels"] if panel["type"] != "row"]
+    """Return the panels without headings, those of collapsed rows included."""
+    found = [panel for each in board["panels"] for panel in (each, *each.get("panels", ()))]
+    return [panel for panel in found if panel["type"] != "row"]
+
+
+def overrides(panel: dict[str, Any], prefix: str) -> dict[tuple[str, str], Any]:
+    """Return what a panel sets for some of its fields: values of one property by (matcher, what it matches)."""
+    return {
+        (over["matcher"]["id"], over["matcher"]["options"]): each["value"]
+        for over in panel["fieldConfig"]["overrides"]
+        for each in over["properties"]
+        if each["id"] == prefix
+    }
 
 
 def all_panels() -> list[tuple[str, dict[str, Any]]]:
@@ -60,6 +71,13 @@ def queries() -> list[Asked]:
         for uid, panel in all_panels()
         for target in panel["targets"]
     ]
+
+
+def closed_label(expr: str, legend: str) -> str | None:
+    """Return the label that a legend ends in, if its values are a closed set, of which each has a colour; else null."""
+    found = re.fullmatch(r".*\{\{(reason|state|change|outcome|kind)\}\}", legend)
+    # What goes wrong in rows and rules is told by names that nobody knows beforehand.
+    return None if found is None or re.search("contract_errors|quarantined", expr) else found[1]
 
 
 def variables(board: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -12,12 +12,27 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 import yaml
+from grafana.generate import colours
 from grafana.generate.boards import render, write
 from grafana.generate.sdk import JSONEncoder, dashboard
 
-from grafana.boards import FILES, GRAFANA, UIDS, all_panels, boards, links, panels, read_list, variables
+from grafana.boards import (
+    FILES,
+    GRAFANA,
+    UIDS,
+    all_panels,
+    boards,
+    closed_label,
+    links,
+    overrides,
+    panels,
+    read_list,
+    variables,
+)
 from grafana.linter import RULES
+from rebalance_contract import GroupState, RebalanceReason, Severity
 from rebalance_exporters.config import ExportConfig
+from rebalance_streaming.wire.metrics.errors import Reason
 
 PROMETHEUS = GRAFANA.parent / "deploy" / "prometheus"
 #: Where the live page reads and makes its addresses.
@@ -46,15 +61,32 @@ def test_the_live_page_can_be_elsewhere(tmp_path: Path) -> None:
 @BOARD
 def test_round_trip(uid: str) -> None:
     """The SDK reads back every key of the JSON: none is mistyped."""
-    decoded = dashboard.Dashboard.from_json(copy.deepcopy(boards()[uid]))
-    assert json.loads(json.dumps(decoded, cls=JSONEncoder)) == boards()[uid]
+    assert _round_trip(boards()[uid]) == boards()[uid]
 
 
 def test_round_trip_finds_a_mistyped_key() -> None:
     """A key that the SDK does not know is lost on the way, which the test above would see."""
     board = copy.deepcopy(boards()["kafka-rebalance-fleet"])
     board["panels"][1]["options"]["colourMode"] = "value"
-    assert json.loads(json.dumps(dashboard.Dashboard.from_json(copy.deepcopy(board)), cls=JSONEncoder)) != board
+    assert _round_trip(board) != board
+
+
+def _round_trip(board: dict[str, Any]) -> dict[str, Any]:
+    read = dashboard.Dashboard.from_json(copy.deepcopy(board))
+    text: dict[str, Any] = json.loads(json.dumps(read, cls=JSONEncoder))
+    for each in (*text["links"], *text["annotations"]["list"]):
+        # The SDK adds it to whatever it writes.
+        assert each.pop("placement") == "inControlsMenu"
+    return text
+
+
+@BOARD
+def test_nothing_is_hidden_in_a_menu(uid: str) -> None:
+    """Links and marks stand at the top: newer versions of Grafana take a placement for a place in a menu."""
+    assert boards()[uid]["links"]
+    assert not [
+        each for each in (*boards()[uid]["links"], *boards()[uid]["annotations"]["list"]) if "placement" in each
+    ]
 
 
 @BOARD
@@ -85,15 +117,54 @@ def test_panels_explain_themselves(uid: str) -> None:
 def test_panels_have_a_place(uid: str) -> None:
     """Ids and titles are unique, and no panel lies on another or beyond the edge."""
     board = boards()[uid]
-    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+    rows = [each for each in board["panels"] if each["type"] == "row"]
+    everything = [*rows, *panels(board)]
+    assert len({panel["id"] for panel in everything}) == len(everything)
     assert len({panel["title"] for panel in panels(board)}) == len(panels(board))
-    taken: set[tuple[int, int]] = set()
-    for panel in board["panels"]:
-        at = panel["gridPos"]
-        cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
-        assert at["x"] + at["w"] <= 24
-        assert not cells & taken, panel["title"]
-        taken |= cells
+    # What is in a collapsed row lies below its heading, where other rows are until it is opened.
+    for shown in (board["panels"], *([row, *row["panels"]] for row in rows)):
+        taken: set[tuple[int, int]] = set()
+        for panel in shown:
+            at = panel["gridPos"]
+            cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+            assert at["x"] + at["w"] <= 24
+            assert not cells & taken, panel["title"]
+            taken |= cells
+    assert all(bool(row["panels"]) == row["collapsed"] for row in rows)
+
+
+#: Units of the grid that a window of 1280 x 720 shows: 38 pixels each, below about 150 of Grafana's own.
+FIRST_SCREEN = 15
+
+
+def _bottom(uid: str, title: str) -> int:
+    [at] = [panel["gridPos"] for panel in panels(boards()[uid]) if panel["title"] == title]
+    bottom: int = at["y"] + at["h"]
+    return bottom
+
+
+def test_the_first_screen_answers() -> None:
+    """Which group, why, who, since when and what to change are seen without scrolling, on a small screen too."""
+    shown = ("Who", "Since", "Open findings and what to change")
+    assert all(_bottom("kafka-rebalance-fleet", title) <= FIRST_SCREEN for title in ("Which group", "Why", *shown))
+    assert all(_bottom("kafka-rebalance-group", title) <= FIRST_SCREEN for title in ("What is wrong", *shown))
+
+
+def test_a_group_is_one_story() -> None:
+    """What is wrong, who, since when, what it costs, what to do, and only then the details."""
+    titles = [panel["title"] for panel in panels(boards()["kafka-rebalance-group"])]
+    story = [
+        "What is wrong",
+        "Who",
+        "Since",
+        "Partition time lost",
+        "Open findings and what to change",
+        "State over time",
+    ]
+    assert [titles.index(title) for title in story] == sorted(titles.index(title) for title in story)
+    assert titles.index("State") == max(titles.index(title) for title in titles[: titles.index(story[-2])])
+    collapsed = [each["title"] for each in boards()["kafka-rebalance-group"]["panels"] if each.get("collapsed")]
+    assert collapsed == ["Assignment", "Headroom", "Settings", "Partitions"]
 
 
 def test_no_pies() -> None:
@@ -106,14 +177,134 @@ def test_no_pies() -> None:
 def test_variables(uid: str) -> None:
     """Data source, cluster and, where groups are shown, group can be chosen; several, and all of them by `.*`."""
     found = variables(boards()[uid])
-    assert set(found) == {"datasource", "cluster", "monitor"} | (
-        {"group"} if uid != "kafka-rebalance-monitor" else set()
-    )
-    for name in found.keys() & {"cluster", "group"}:
-        assert found[name]["multi"]
+    own = {"fleet": {"group"}, "group": {"group", "topic"}, "monitor": set()}[uid.removeprefix("kafka-rebalance-")]
+    assert set(found) == {"datasource", "cluster", "monitor"} | own
+    assert all(found[name]["multi"] for name in {"cluster"} | own)
+    of_one = {"group"} if uid == "kafka-rebalance-group" else set()
+    for name in {"cluster"} | own - of_one:
         assert found[name]["includeAll"]
         assert found[name]["allValue"] == ".*"
         assert found[name]["current"]["value"] == ["$__all"]
+    for name in of_one:
+        # With neither a choice nor All, Grafana begins with the first value.
+        assert not found[name]["includeAll"]
+        assert "current" not in found[name]
+
+
+def _has_colour(panel: dict[str, Any], target: dict[str, Any]) -> bool:
+    fixed = overrides(panel, "color")
+    assert all(colour["mode"] == "fixed" for colour in fixed.values())
+    return ("byFrameRefID", target["refId"]) in fixed or any(how in ("byName", "byRegexp") for how, _ in fixed)
+
+
+def test_names_have_fixed_colours() -> None:
+    """What has a name in the product has one colour; the palette is for names from outside, in turn and not by name."""
+    for _, panel in all_panels():
+        mode = panel["fieldConfig"]["defaults"]["color"]["mode"]
+        expected = {"timeseries": "palette-classic", "state-timeline": "fixed"}.get(panel["type"], "thresholds")
+        assert mode == expected, panel["title"]
+        for target in panel["targets"] if panel["type"] == "timeseries" else ():
+            if "{{" not in target["legendFormat"] or closed_label(target["expr"], target["legendFormat"]):
+                assert _has_colour(panel, target), (panel["title"], target["legendFormat"])
+
+
+@pytest.mark.parametrize(
+    ("colours_of", "names"),
+    [
+        (colours.REASONS, set(RebalanceReason)),
+        (colours.STATES, set(GroupState)),
+        (colours.SEVERITIES, set(Severity)),
+        (colours.GENERATIONS, {"completed", "aborted"}),
+        (colours.CHANGES, {"joined", "left", "expired", "poll_timeout", "replaced"}),
+        (colours.CLIENT_METRICS, {"decoded", "too_slow", "failed", "dropped", *Reason}),
+        (colours.DECODING, {"decoded", "tombstone", "unsupported", "corrupt"}),
+    ],
+)
+def test_no_two_names_look_alike(colours_of: dict[str, str], names: set[str]) -> None:
+    """Every name of a closed set has a colour, and no other has the same."""
+    assert colours_of.keys() == names
+    assert len(set(colours_of.values())) == len(names)
+
+
+def test_state_timelines_show_what_values_stand_for() -> None:
+    """Grafana ignores the colours of texts in a timeline whose colours come from thresholds."""
+    found = [panel for _, panel in all_panels() if panel["type"] == "state-timeline"]
+    assert {panel["title"] for panel in found} == {"State over time", "Findings over time"}
+    for panel in found:
+        assert panel["fieldConfig"]["defaults"]["color"]["mode"] == "fixed"
+        [mapped] = panel["fieldConfig"]["defaults"]["mappings"]
+        assert all(each["color"] and each["text"] for each in mapped["options"].values())
+
+
+def test_units() -> None:
+    """Units are spelled out, shares have one decimal and end at 100 %, and no count has half an event."""
+    for _, panel in all_panels():
+        config = panel["fieldConfig"]
+        units_used = {config["defaults"]["unit"], *overrides(panel, "unit").values()}
+        assert units_used <= {"none", "short", "percentunit", "s", "dateTimeFromNow", "bytes", "suffix:/min"} | {
+            "suffix:/s",
+            "dtdurations",
+        }
+        if panel["type"] == "stat" and config["defaults"]["unit"] == "percentunit":
+            assert config["defaults"]["decimals"] == 1
+        shares = {field for field, unit in overrides(panel, "unit").items() if unit == "percentunit"}
+        assert panel["type"] != "table" or {overrides(panel, "decimals").get(field) for field in shares} <= {1}
+        if panel["type"] == "timeseries" and config["defaults"]["unit"] == "percentunit":
+            assert config["defaults"]["max"] == 1
+        if panel["type"] == "timeseries" and config["defaults"]["unit"] in ("short", "suffix:/min", "suffix:/s"):
+            assert config["defaults"].get("min") != 0 or config["defaults"]["custom"]["axisSoftMax"] == 1
+        for target in panel["targets"] if panel["type"] == "stat" else ():
+            if "increase(" in target["expr"] and config["defaults"]["unit"] == "short":
+                assert target["expr"].startswith("round("), "a count stretched to the range is no whole number"
+
+
+#: What a table has at 1280 pixels, without Grafana's frame around it.
+TABLE_PIXELS = 1230
+#: The least width that Grafana gives a column which has none.
+FREE_PIXELS = 150
+
+
+def test_tables_fit() -> None:
+    """On a small screen no column of a wide table lies beyond the edge, and the longest text gets the rest."""
+    for _, panel in all_panels():
+        if panel["type"] != "table" or not overrides(panel, "custom.width"):
+            continue
+        [shown] = [
+            each["options"]["include"]["names"]
+            for each in panel["transformations"]
+            if each["id"] == "filterFieldsByName"
+        ]
+        widths = {name: width for (_, name), width in overrides(panel, "custom.width").items()}
+        assert len(shown) - len(widths) == 1, panel["title"]
+        available = TABLE_PIXELS * panel["gridPos"]["w"] / 24
+        assert sum(widths.values()) + FREE_PIXELS <= available + (FREE_PIXELS if available < 500 else 0), panel["title"]
+
+
+def test_tables_sort_and_filter() -> None:
+    """Findings begin with what to read first, groups with the costliest; only texts from outside have a filter."""
+    sorted_by = {}
+    for uid, panel in all_panels():
+        if panel["type"] != "table":
+            continue
+        [sort] = [each["options"]["sort"] for each in panel["transformations"] if each["id"] == "sortBy"]
+        [column] = [each["field"] for each in sort]
+        asked = {f"Value #{target['refId']}": target["expr"] for target in panel["targets"]}
+        sorted_by[uid.rpartition("-")[2], panel["title"]] = asked.get(column, column)
+        assert sort[0]["desc"]
+        assert not panel["fieldConfig"]["defaults"]["custom"]["filterable"]
+        filtered = {name for (_, name), on in overrides(panel, "custom.filterable").items() if on}
+        assert not [name for name in filtered if name.startswith("Value")]
+    for board in ("fleet", "group"):
+        assert sorted_by[board, "Open findings and what to change"].startswith("10 * ")
+    assert "lost_partition_seconds_total" in sorted_by["fleet", "Worst groups"]
+
+
+def test_texts_of_cells_are_plain() -> None:
+    """A cell shows Markdown as it is written, and one line of it."""
+    for _, panel in all_panels():
+        for mapped in overrides(panel, "mappings").values():
+            texts = [each["text"] for each in mapped[0]["options"].values() if isinstance(each, dict)]
+            assert not [text for text in texts if "`" in text or "\n" in text]
 
 
 @pytest.mark.parametrize("rule", sorted(RULES))
@@ -177,8 +368,14 @@ def test_linter_sees(rule: str, break_it: Callable[[dict[str, Any]], None]) -> N
 
 
 def test_marks_are_exact() -> None:
-    """Rebalances are marked at the time that the series has as its value, not when it was scraped."""
+    """Rebalances are marked at the time that the series has as its value, and on two panels: a storm covers a panel."""
     [mark] = boards()["kafka-rebalance-group"]["annotations"]["list"]
+    assert not any(boards()[uid]["annotations"]["list"] for uid in UIDS - {"kafka-rebalance-group"})
+    marked = [
+        panel["title"] for panel in panels(boards()["kafka-rebalance-group"]) if panel["id"] in mark["filter"]["ids"]
+    ]
+    assert marked == ["State over time", "Share of time rebalancing"]
+    assert not mark["filter"]["exclude"]
     assert mark["useValueForTime"]
     assert "kafka_rebalance_last_rebalance_timestamp_seconds" in mark["expr"]
     assert mark["expr"].endswith("* 1000")
@@ -255,14 +452,15 @@ def test_columns_of_tables_exist() -> None:
         if panel["type"] != "table":
             continue
         steps = {each["id"]: each["options"] for each in panel["transformations"]}
-        assert list(steps) == ["merge", "filterFieldsByName", "organize", "sortBy", "limit"]
+        # Sorted before columns are left out: what it is sorted by may be one of them.
+        assert list(steps) == ["merge", "sortBy", "limit", "filterFieldsByName", "organize"]
         shown = set(steps["filterFieldsByName"]["include"]["names"])
         values = (
             {f"Value #{target['refId']}" for target in panel["targets"]} if len(panel["targets"]) > 1 else {"Value"}
         )
-        assert values <= shown
+        assert {name for name in shown if name.startswith("Value")} <= values
         assert set(steps["organize"]["indexByName"]) == shown
-        assert {each["field"] for each in steps["sortBy"]["sort"]} <= shown
+        assert {each["field"] for each in steps["sortBy"]["sort"]} <= shown | values
         assert {over["matcher"]["options"] for over in panel["fieldConfig"]["overrides"]} <= shown
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from grafana.boards import ALL, Asked, all_panels, boards, expand, queries, read_list
+from grafana.boards import ALL, Asked, all_panels, boards, closed_label, expand, overrides, queries, read_list
 from grafana.live import CLUSTER, Live, live
+from rebalance_contract import gravity
 
 pytestmark = pytest.mark.tools
 
@@ -54,9 +55,16 @@ def test_variables_offer_something(here: Live, uid: str, variable: str) -> None:
     [query] = [each["query"] for each in boards()[uid]["templating"]["list"] if each["name"] == variable]
     found = re.fullmatch(r"label_values\((.+), (\w+)\)", query)
     assert found
-    groups = {group for _, group in here.view.picture().groups}
-    values = here.values_of(found[2], expand(found[1]))
-    assert set(values) == ({CLUSTER} if variable == "cluster" else groups)
+    picture = here.view.picture()
+    there = {
+        "cluster": {CLUSTER},
+        "group": {group for _, group in picture.groups},
+        "topic": {
+            topic for lag in picture.lags.values() for topic, told in lag.topics.items() if told.total is not None
+        },
+    }
+    assert there[variable]
+    assert set(here.values_of(found[2], expand(found[1]))) == there[variable]
 
 
 def test_marks_are_at_the_very_millisecond(here: Live) -> None:
@@ -91,13 +99,57 @@ def test_columns_name_labels_that_are_there(here: Live) -> None:
             continue
         asked = [each for each in queries() if (each.board, each.panel) == (uid, panel["title"])]
         labels = {label for each in asked for series in run(here, each) for label in series["metric"]}
-        names = panel["transformations"][1]["options"]["include"]["names"]
+        [names] = [
+            each["options"]["include"]["names"]
+            for each in panel["transformations"]
+            if each["id"] == "filterFieldsByName"
+        ]
         assert {name for name in names if not name.startswith("Value")} <= labels, panel["title"]
+
+
+def test_names_of_closed_sets_have_their_colours(here: Live) -> None:
+    """Where some names of a label have fixed colours, all that are found have."""
+    for uid, panel in all_panels():
+        by_name = overrides(panel, "color")
+        for asked in queries():
+            label = closed_label(asked.expr, asked.legend)
+            if (asked.board, asked.panel) == (uid, panel["title"]) and label is not None:
+                coloured = {re.sub(r"^/ (.*)\$/$", r"\1", matched) for _, matched in by_name}
+                assert {series["metric"][label] for series in run(here, asked)} <= coloured, str(asked)
+
+
+def test_findings_are_in_the_order_to_read_them(here: Live) -> None:
+    """By severity, causes before what follows from them, the surest first, then the oldest; the first is told above."""
+    firing = [each for of in here.view.picture().findings.values() for each in of.firing()]
+    rank: dict[tuple[str, str], tuple[float, ...]] = {}
+    for each in firing:
+        place = (gravity(each.severity), each.primary, each.confidence, -each.started_at_ms)
+        rank[each.group, each.rule] = max(place, rank.get((each.group, each.rule), place))
+    expected = sorted(rank, key=lambda name: rank[name], reverse=True)
+    for board in ("fleet", "group"):
+        table = [
+            each for each in queries() if each.board.endswith(board) and each.panel.startswith("Open findings and")
+        ]
+        [order] = [each for each in table if each.expr.startswith("10 *")]
+        found = sorted(run(here, order), key=lambda series: -float(series["value"][1]))
+        assert [(series["metric"]["group"], series["metric"]["rule"]) for series in found] == expected
+        assert len(found) > 3
+        for title in ("Why" if board == "fleet" else "What is wrong", "Who", "Since"):
+            [asked] = [each for each in queries() if (each.board, each.panel) == (order.board, title)]
+            [series] = run(here, asked)
+            assert (series["metric"]["group"], series["metric"]["rule"]) == expected[0]
+
+
+def test_a_calm_fleet_is_named_so(here: Live) -> None:
+    """Where no finding asks for anybody, the panels that name one say that there is none."""
+    [asked] = [each for each in queries() if each.board.endswith("fleet") and each.panel == "Why"]
+    [series] = run(here, asked, ALL | {"group": "nobody"})
+    assert (series["metric"], series["value"][1]) == ({"name": "nothing to act on"}, "0")
 
 
 def test_one_group_can_be_chosen(here: Live) -> None:
     """With the choice that an alert's link makes, every panel of the dashboard of groups tells of that group only."""
-    chosen = {"cluster": CLUSTER, "group": "poll-overrun-played-1"}
+    chosen = ALL | {"cluster": CLUSTER, "group": "poll-overrun-played-1"}
     for asked in queries():
         if asked.board == "kafka-rebalance-group":
             found = {series["metric"].get("group", chosen["group"]) for series in run(here, asked, chosen)}

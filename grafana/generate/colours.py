@@ -1,0 +1,91 @@
+"""Fixed colours of names from closed sets, the same in every panel; names are those of Grafana's palette.
+
+Within a set no two names share a colour. What came from outside has none here: groups, topics and brokers take the
+palette's colours in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rebalance_contract import GroupState, RebalanceOutcome, RebalanceReason, Severity
+from rebalance_streaming.activity.clients import DECODED, DROPPED, FAILED, TOO_SLOW
+from rebalance_streaming.wire.metrics.errors import Reason
+
+#: Arrivals are blue, losses red, replacements orange, what a client asks for purple.
+REASONS: Mapping[str, str] = {
+    RebalanceReason.FIRST_JOIN: "light-blue",
+    RebalanceReason.JOIN: "blue",
+    RebalanceReason.DEPARTURE: "red",
+    RebalanceReason.GROUP_EMPTIED: "dark-red",
+    RebalanceReason.REPLACEMENT: "orange",
+    RebalanceReason.SWAP: "light-orange",
+    RebalanceReason.SUBSCRIPTION_CHANGE: "purple",
+    RebalanceReason.TOPIC_METADATA_CHANGE: "light-purple",
+    RebalanceReason.LEADER_REJOIN: "dark-purple",
+    RebalanceReason.COOPERATIVE_FOLLOWUP: "green",
+    RebalanceReason.RACK_CHANGE: "yellow",
+    RebalanceReason.STREAMS_INTERNAL: "dark-yellow",
+    RebalanceReason.CONNECT_INTERNAL: "dark-green",
+    RebalanceReason.OTHER: "#8e8e8e",
+}
+
+STATES: Mapping[str, str] = {
+    GroupState.STABLE: "green",
+    GroupState.EMPTY: "semi-dark-blue",
+    GroupState.PREPARING_REBALANCE: "orange",
+    GroupState.COMPLETING_REBALANCE: "yellow",
+    GroupState.ASSIGNING: "light-orange",
+    GroupState.RECONCILING: "purple",
+    GroupState.NOT_READY: "red",
+    GroupState.DELETED: "#8e8e8e",
+    GroupState.DEAD: "#6e6e6e",
+}
+
+SEVERITIES: Mapping[str, str] = {Severity.PAGE: "red", Severity.TICKET: "orange", Severity.INFO: "blue"}
+
+CHANGES: Mapping[str, str] = {
+    "joined": "blue",
+    "left": "orange",
+    "replaced": "green",
+    "expired": "red",
+    "poll_timeout": "purple",
+}
+
+GENERATIONS: Mapping[str, str] = {RebalanceOutcome.COMPLETED: "green", RebalanceOutcome.ABORTED: "red"}
+
+#: How decoding of the log's records ended.
+DECODING: Mapping[str, str] = {"decoded": "green", "tombstone": "blue", "unsupported": "orange", "corrupt": "red"}
+
+#: How decoding of client metrics ended: what is blue tells nothing of consumers, and is no fault.
+CLIENT_METRICS: Mapping[str, str] = {
+    DECODED: "green",
+    Reason.NO_VALUES: "blue",
+    Reason.PRODUCER: "light-blue",
+    Reason.EMPTY: "dark-blue",
+    Reason.MALFORMED: "red",
+    Reason.MISSING_FIELD: "dark-red",
+    Reason.UNKNOWN_FORMAT: "purple",
+    Reason.UNKNOWN_VERSION: "light-purple",
+    Reason.TOO_LARGE: "orange",
+    Reason.TOO_DEEP: "dark-orange",
+    Reason.TOO_MANY_POINTS: "light-orange",
+    Reason.INFLUX: "yellow",
+    Reason.CONFLUENT: "light-yellow",
+    Reason.METRICBEAT: "dark-yellow",
+    TOO_SLOW: "dark-purple",
+    FAILED: "light-red",
+    DROPPED: "#8e8e8e",
+}
+
+#: Events whose time is wrong.
+LATE: Mapping[str, str] = {"late": "orange", "future": "red"}
+
+DIAGNOSED: Mapping[str, str] = {
+    "known": "blue",
+    "committing": "green",
+    "with_lag": "purple",
+    "awaiting_ends": "orange",
+}
+
+EXPORTED: Mapping[str, str] = {"exported": "green", "dropped": "red"}

@@ -1,0 +1,143 @@
+"""What the diagnosis says, at the top of the dashboards of all groups and of one: what to read first, then the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from grafana.generate.panels import (
+    BAD,
+    GOOD,
+    WORSE,
+    About,
+    Steps,
+    TableColumn,
+    show_stat,
+    show_table,
+)
+from grafana.generate.queries import gravest, leading, named, of_findings, or_nobody, severity_codes, with_details
+from grafana.generate.sdk import dashboard, units
+from grafana.generate.texts import ACTIONS, NO_EXPORTER, NO_FINDING, SEVERITIES
+
+_Link = Mapping[str, object]
+
+#: What stands where no finding asks for anybody; those of severity info are in the table all the same.
+_CALM = "nothing to act on"
+
+#: Colours of the value of `leading`, in which severity comes first: ticket from 20 on, page from 30 on.
+_BY_SEVERITY: Steps = ((None, GOOD), (19, WORSE), (29, BAD))
+
+
+def show_leading(*links: _Link, group: bool) -> tuple[tuple[int, dashboard.Panel], ...]:
+    """Return panels, with widths, of the one finding to read first; `group` names the group too."""
+    if group:
+        panels = (_show_group(*links), _show_rule("Why", *links), _show_who(*links), _show_since(*links))
+        return tuple(zip((7, 6, 6, 5), panels, strict=True))
+    panels_of_one = (_show_rule("What is wrong", *links), _show_who(*links), _show_since(*links))
+    return tuple(zip((7, 7, 4), panels_of_one, strict=True))
+
+
+def _show_group(*links: _Link) -> dashboard.Panel:
+    return show_stat(
+        "Which group",
+        About(
+            "The group of the gravest open finding that asks for somebody: severity first, then causes, then how sure "
+            "the diagnosis is. Red is page, orange is ticket.",
+            "none.",
+            "read on to the right, then the first row below: it says what to change.",
+        ),
+        or_nobody(named(leading(), "group", "the whole cluster"), "none"),
+        unit=units.Number,
+        empty=NO_EXPORTER,
+        steps=_BY_SEVERITY,
+        links=links,
+        legend="{{name}}",
+        named=True,
+    )
+
+
+def _show_rule(title: str, *links: _Link) -> dashboard.Panel:
+    return show_stat(
+        title,
+        About(
+            "The diagnosis that is to be read first; docs/diagnoses.md explains it.",
+            _CALM + ".",
+            "the table below has what to change, the live page the evidence.",
+        ),
+        or_nobody(named(leading(), "rule", "-"), _CALM),
+        unit=units.Number,
+        empty=NO_EXPORTER,
+        steps=_BY_SEVERITY,
+        links=links,
+        legend="{{name}}",
+        named=True,
+    )
+
+
+def _show_who(*links: _Link) -> dashboard.Panel:
+    return show_stat(
+        "Who",
+        About(
+            "The client and host that this finding is about.",
+            "nobody.",
+            "look there first: its log, its settings, its host.",
+        ),
+        or_nobody(named(with_details(leading(), "who"), "who", "the group as a whole"), "nobody"),
+        unit=units.Number,
+        empty=NO_EXPORTER,
+        steps=_BY_SEVERITY,
+        links=links,
+        legend="{{name}}",
+        named=True,
+    )
+
+
+def _show_since(*links: _Link) -> dashboard.Panel:
+    start = of_findings("start_timestamp_seconds")
+    return show_stat(
+        "Since",
+        About(
+            "Since when this finding is open.",
+            _CALM + ".",
+            "what was deployed or changed just before?",
+        ),
+        f"1000 * ({start} and {leading()})",
+        unit=units.DateTimeFromNow,
+        empty=_CALM,
+        links=links,
+    )
+
+
+def show_open(*links: _Link) -> dashboard.Panel:
+    """Return the table of open findings with what to change, first what to read first."""
+    labels = ("who", "parameter", "current", "proposed")
+    told, untold = (of_findings("info", *labels, where=f'proposed{sign}""') for sign in ("!=", "="))
+    # Where a finding gives no advice of its own, its rule stands for what the catalogue says of it.
+    advised = f'{told} or label_replace({untold}, "proposed", "$1", "rule", "(.*)")'
+    return show_table(
+        "Open findings and what to change",
+        About(
+            "Diagnoses that are open, first what to read first: by severity, then causes before what follows from "
+            "them, then how sure the diagnosis is. An empty group means the whole cluster, nobody under Who the group "
+            "as a whole. Evidence and further advice are on the live page.",
+            "nothing here, or severity info only.",
+            "do what the last columns say; docs/diagnoses.md has the reasons.",
+        ),
+        (
+            TableColumn("Severity", severity_codes(), units.Number, texts=SEVERITIES, width=70),
+            TableColumn("Group", label="group", links=links, width=150),
+            TableColumn("Diagnosis", label="rule", width=175),
+            TableColumn("Cause", of_findings("primary"), units.Number, texts={"0": "", "1": "cause"}, width=55),
+            TableColumn("Sure", of_findings("confidence"), units.PercentUnit, width=55),
+            TableColumn("Since", f"1000 * {of_findings('start_timestamp_seconds')}", units.DateTimeFromNow, width=110),
+            TableColumn("Who", label="who", width=130),
+            TableColumn("Setting", label="parameter", width=155),
+            TableColumn("Now", label="current", width=65),
+            TableColumn("What to set or do", label="proposed", texts=ACTIONS, wrap=True),
+            TableColumn("Cluster", label="cluster", links=links, width=75),
+            # What it is sorted by, and what the labels come from.
+            TableColumn("Order", gravest(), hidden=True),
+            TableColumn("Known", advised, hidden=True),
+        ),
+        empty=NO_FINDING,
+        sort="Order",
+    )
