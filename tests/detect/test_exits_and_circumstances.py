@@ -382,6 +382,9 @@ def test_the_first_members_form_a_group():
     assert said(found) == ("initial_group_formation", CERTAIN)
     assert found is not None
     assert (who(found), found.summary) == (["a-1", "b-1"], "The group formed with 2 members.")
+    gone = benign(rebalance(LOST_MS, [], [], reason="first_join", passing=(A, B)))
+    assert gone is not None
+    assert (who(gone), gone.summary) == (["a-1", "b-1"], "The group formed with 2 members; all left at once.")
 
 
 @pytest.mark.parametrize(

@@ -62,8 +62,11 @@ def initial_formation(episode: Episode) -> Verdict | None:
     rebalance = episode.rebalance
     if rebalance.reason != RebalanceReason.FIRST_JOIN and rebalance.members_before:
         return None
-    subject, count = subject_of(*rebalance.members_after[:MOST_MEMBERS]), len(rebalance.members_after)
-    return say("initial_group_formation", rebalance.started_before_ms, subject, count=count)
+    # A group may empty before it was ever still; then those that passed through are all there were.
+    came = rebalance.members_after or rebalance.passing
+    left = None if rebalance.members_after or not came else "all"
+    subject = subject_of(*came[:MOST_MEMBERS])
+    return say("initial_group_formation", rebalance.started_before_ms, subject, count=len(came), left=left)
 
 
 def subscription_change(episode: Episode) -> Verdict | None:
