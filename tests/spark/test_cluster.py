@@ -16,6 +16,7 @@ def test_every_output_topic_has_a_clean_up_policy():
         "x.activity": "delete",
         "x.lag": "compact,delete",
         "x.impact": "compact,delete",
+        "x.silences": "compact,delete",
         "x.probes": "delete",
         "x.client-metrics": "delete",
         "x.status": "compact",
