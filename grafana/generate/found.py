@@ -23,8 +23,9 @@ _Link = Mapping[str, object]
 #: What stands where no finding asks for anybody; those of severity info are in the table all the same.
 _CALM = "nothing to act on"
 
-#: Colours of the value of `leading`, in which severity comes first: ticket from 20 on, page from 30 on.
-_BY_SEVERITY: Steps = ((None, GOOD), (19, WORSE), (29, BAD))
+#: Colours of the value of `leading`, in which severity comes first: ticket from 20 on, page from 30 on. Below 0 nobody
+#: says anything, see `queries.or_nobody`.
+_BY_SEVERITY: Steps = ((None, BAD), (0, GOOD), (19, WORSE), (29, BAD))
 
 
 def show_leading(*links: _Link, group: bool) -> tuple[tuple[int, dashboard.Panel], ...]:
@@ -123,10 +124,10 @@ def show_open(*links: _Link) -> dashboard.Panel:
             "do what the last columns say; docs/diagnoses.md has the reasons.",
         ),
         (
-            TableColumn("Severity", severity_codes(), units.Number, texts=SEVERITIES, width=70),
+            TableColumn("Severity", severity_codes(), units.Number, texts=SEVERITIES, width=75),
             TableColumn("Group", label="group", links=links, width=150),
             TableColumn("Diagnosis", label="rule", width=175),
-            TableColumn("Cause", of_findings("primary"), units.Number, texts={"0": "", "1": "cause"}, width=55),
+            TableColumn("Cause", of_findings("primary"), units.Number, texts={"0": "", "1": "cause"}, width=65),
             TableColumn("Sure", of_findings("confidence"), units.PercentUnit, width=55),
             TableColumn("Since", f"1000 * {of_findings('start_timestamp_seconds')}", units.DateTimeFromNow, width=110),
             TableColumn("Who", label="who", width=130),

@@ -22,7 +22,6 @@ from grafana.generate.texts import (
     ASKING,
     GROUP_NAME,
     NO_EXPORTER,
-    NO_FINDING,
     NO_GROUP,
     NO_PROBE,
     NO_REBALANCE,
@@ -259,7 +258,7 @@ def _show_states() -> dashboard.Panel:
             "long parts of another colour: everybody waits for one member. Open the live page, which names it.",
         ),
         Query(gauge("group_state_code"), GROUP_NAME),
-        empty=NO_GROUP,
+        empty="not known",
         texts=STATES,
         links=(to_live_page(*SERIES),),
     )
@@ -274,7 +273,7 @@ def _show_findings() -> dashboard.Panel:
             "the one that begins with each rebalance is the cause to work on; others follow from it.",
         ),
         Query(f"max by (rule) ({severity_codes()})", "{{rule}}"),
-        empty=NO_FINDING,
+        empty="none open",
         texts=SEVERITIES,
     )
 

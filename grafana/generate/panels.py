@@ -335,6 +335,9 @@ def _mappings(texts: Mapping[str, str | tuple[str, str]]) -> list[dashboard.Valu
     return [dashboard.ValueMap(options)]
 
 
+#: Below this width the icon of a filter leaves no room for the column's title.
+_FILTER_PIXELS = 120
+
 #: What is not a number stands where a column would vanish because nothing is known of any row.
 _UNTOLD = dashboard.SpecialValueMap(
     dashboard.DashboardSpecialValueMapOptions(
@@ -375,8 +378,11 @@ def _properties(column: TableColumn, name: str) -> dict[str, object]:
         found["unit"] = column.unit
         decimals = _decimals(column.unit, "table")
         found |= {} if decimals is None else {"decimals": decimals}
-    if column.expr is None and not column.texts:
-        found["custom.filterable"] = True
+    if column.expr is None:
+        # Text as it is: a label that looks like a number would get a unit, an empty one the text of an empty panel.
+        found |= {"unit": "string", "noValue": "-"}
+        if not column.texts and (column.width or _FILTER_PIXELS) >= _FILTER_PIXELS:
+            found["custom.filterable"] = True
     if column.width is not None:
         found["custom.width"] = column.width
     if column.texts:

@@ -115,8 +115,10 @@ def named(vector: str, label: str, otherwise: str) -> str:
 
 
 def or_nobody(vector: str, name: str) -> str:
-    """Make the absence of all series one with the value 0 and a name, but only while an exporter is there to say so."""
-    return f'{vector} or on () label_replace(0 * max({PREFIX}monitor_ready), "name", "{name}", "", "")'
+    """Make the absence of all series one with the value 0 and a name, and one with -1 where no exporter says so."""
+    nobody = f'label_replace(0 * max({PREFIX}monitor_ready), "name", "{name}", "", "")'
+    blind = 'label_replace(vector(-1), "name", "no exporter is scraped", "", "")'
+    return f"{vector} or on () {nobody} or on () {blind}"
 
 
 def or_untold(vector: str) -> str:

@@ -17,7 +17,20 @@ from grafana.boards import ALL, MACROS, expand, nodes, panels, selectors, variab
 Board = dict[str, Any]
 
 #: The units it knows, as far as they are of use here.
-_UNITS = {"none", "short", "percent", "percentunit", "bytes", "s", "ms", "dtdurations", "dateTimeFromNow", "cps", "cpm"}
+_UNITS = {
+    "none",
+    "short",
+    "percent",
+    "percentunit",
+    "bytes",
+    "s",
+    "string",
+    "ms",
+    "dtdurations",
+    "dateTimeFromNow",
+    "cps",
+    "cpm",
+}
 _GROWTH = ("rate", "irate", "increase")
 _LABEL_QUERY = re.compile(r"label_values\((.+), *([a-z_]+)\)")
 

@@ -241,7 +241,16 @@ def test_units() -> None:
     for _, panel in all_panels():
         config = panel["fieldConfig"]
         units_used = {config["defaults"]["unit"], *overrides(panel, "unit").values()}
-        assert units_used <= {"none", "short", "percentunit", "s", "dateTimeFromNow", "bytes", "suffix:/min"} | {
+        assert units_used <= {
+            "none",
+            "string",
+            "short",
+            "percentunit",
+            "s",
+            "dateTimeFromNow",
+            "bytes",
+            "suffix:/min",
+        } | {
             "suffix:/s",
             "dtdurations",
         }
