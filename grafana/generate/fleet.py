@@ -123,7 +123,7 @@ def _show_storming() -> dashboard.Panel:
 
 def _show_not_consuming() -> dashboard.Panel:
     return show_stat(
-        "Rebalancing > 25 %",
+        "Share > 25 %",
         About(
             "Groups that spent more than a quarter of the last 5 min in rebalances.",
             "0.",

@@ -89,15 +89,15 @@ class Clock:
 @contextmanager
 def live(directory: Path) -> Iterator[Live]:
     """Serve and scrape until the block ends; inside it, everything has been told and scraped a few times."""
-    lines = [_read(name) for name in RECORDINGS]
+    lines = [read_recording(name) for name in RECORDINGS]
     clock = Clock(max(line.timestamp_ms for each in lines for line in each))
     view = View(group_expiry_seconds=3600, keep_rebalances=100)
-    _tell(view, [row for each in lines for row in _rows(each[: len(each) // 2])], 1, clock.now_ms)
+    tell(view, [row for each in lines for row in rows_of(each[: len(each) // 2])], 1, clock.now_ms)
     with _serving(directory, view, clock) as port, _scraping(directory, port) as url:
         here = Live(url, view)
         _await_scrapes(here, "kafka_rebalance_monitor_rows_total")
         clock.now_ms += 1_000
-        _tell(view, [row for each in lines for row in _rows(each)], 2, clock.now_ms)
+        tell(view, [row for each in lines for row in rows_of(each)], 2, clock.now_ms)
         # What only the second part brought must have been seen often enough for a rate.
         _await_scrapes(here, 'kafka_rebalance_findings_total{rule="poll_overrun"}')
         _await_scrapes(here, 'kafka_rebalance_findings_total{rule="reconciliation_stuck"}')
@@ -113,7 +113,7 @@ def _await_scrapes(here: Live, selector: str) -> None:
     )
 
 
-def _tell(view: View, rows: Sequence[Row], part: int, now_ms: int) -> None:
+def tell(view: View, rows: Sequence[Row], part: int, now_ms: int) -> None:
     """Let the view take rows over, with what the stream says of itself by then; one row is broken on purpose."""
     counts = [
         RecordCount("membership", 2, 3, "decoded", 100 * part),
@@ -176,13 +176,13 @@ def _reports(part: int) -> Row:
     return Row(STATUS, f"{CLUSTER}/client_metrics".encode(), encode(totals))
 
 
-def _read(name: str) -> list[RecordedLine]:
+def read_recording(name: str) -> list[RecordedLine]:
     path = STORIES / name
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         return list(read_lines([file]))
 
 
-def _rows(lines: Sequence[RecordedLine]) -> list[Row]:
+def rows_of(lines: Sequence[RecordedLine]) -> list[Row]:
     """Return the rows that the stream would have written of a recording."""
     state = Replay(CLUSTER, engine=make_engine(CLUSTER))
     made = (topic_row(row) for row in itertools.chain(state.feed(lines), state.finish()))
