@@ -113,7 +113,7 @@ def test_very_many_partitions_that_resume_together(log: WrittenLog, figures: Fig
         for group, count in sizes.items():
             for partition in range(count):
                 key = fill.commit_key(group, "orders", partition)
-                yield log.partition_of(group), key, fill.commit_value(at_ms - ends, at_ms)
+                yield log.partition_of(group), key, fill.commit_value(at_ms - ends + 60_000, at_ms)
 
     def write() -> None:
         for seconds in (50, 45, 40):
