@@ -20,7 +20,9 @@ from rebalance_streaming.outputs import OUTPUTS
 
 if TYPE_CHECKING:
     from rebalance_contract import CoordinatorEvent
+    from rebalance_deploy.progress import Bar, Measure
     from rebalance_deploy.settings import Sources
+    from rebalance_streaming.replay import ReplayProgress
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -173,10 +175,25 @@ def record(
 ) -> None:
     """Write every record of the monitored topics to standard output, as JSON lines for `replay`."""
     from rebalance_deploy import components  # noqa: PLC0415
+    from rebalance_deploy.progress import Reading, shown  # noqa: PLC0415
+    from rebalance_streaming.record import RecordProgress  # noqa: PLC0415
 
-    sources = _sources(config, flags, bootstrap_server)
-    lines = components.record(sources, topics, from_beginning=not from_now, to_end=to_end, stop=_stop_event())
-    _write_lines(lines)
+    progress = RecordProgress()
+    lines = components.record(
+        _sources(config, flags, bootstrap_server),
+        topics,
+        from_beginning=not from_now,
+        to_end=to_end,
+        stop=_stop_event(),
+        progress=progress,
+    )
+
+    def measure() -> Reading:
+        # Without --to-end there is no end that could be near.
+        return Reading("recording", progress.records, "records", share=progress.share if to_end else None)
+
+    with shown(measure) as bar:
+        _write_lines(lines, bar)
 
 
 @cli.command()
@@ -205,24 +222,27 @@ def replay(
 ) -> None:
     """Decode, fold and diagnose recordings (JSON lines; `-` or nothing: standard input) as the stream would have."""
     from rebalance_deploy import components  # noqa: PLC0415
+    from rebalance_deploy.progress import shown  # noqa: PLC0415
     from rebalance_streaming.log_files import read_log_files, to_utc_of  # noqa: PLC0415
-    from rebalance_streaming.replay import CLUSTER, PANE_MS  # noqa: PLC0415
+    from rebalance_streaming.replay import CLUSTER, PANE_MS, ReplayProgress  # noqa: PLC0415
     from rebalance_streaming.replay import replay as run  # noqa: PLC0415
 
     if logs and not files:
         raise click.UsageError("--logs goes with a recording: name its file, or - for standard input")
     detect = components.detect_config(_sources(config, flags, None))
-    told = read_log_files(logs, cluster=CLUSTER, pane_ms=PANE_MS, time_zone=time_zone)
-    rows = run(
-        files or (sys.stdin.buffer,),
-        output=output,
-        until_ms=until_ms,
-        detect=detect,
-        logs=told,
-        to_utc=to_utc_of(time_zone),
-        notify=_say,
-    )
-    _write_lines(rows)
+    files, progress = files or (sys.stdin.buffer,), ReplayProgress()
+    with shown(_measure_replay((*logs, *files), progress)) as bar:
+        rows = run(
+            files,
+            output=output,
+            until_ms=until_ms,
+            detect=detect,
+            logs=read_log_files(logs, cluster=CLUSTER, pane_ms=PANE_MS, time_zone=time_zone),
+            to_utc=to_utc_of(time_zone),
+            notify=_say,
+            progress=progress,
+        )
+        _write_lines(rows, bar)
 
 
 @cli.command()
@@ -279,11 +299,31 @@ def _reload_event() -> threading.Event:
     return reload
 
 
-def _write_lines(lines: Iterable[bytes]) -> None:
+def _write_lines(lines: Iterable[bytes], bar: Bar) -> None:
+    """Write lines to standard output, meanwhile `bar` is shown unless it would be between them."""
+    is_terminal = sys.stdout.isatty()
     for line in lines:
+        if is_terminal:
+            bar.stop()
         sys.stdout.buffer.write(line + b"\n")
         # Somebody may be following a recording.
         sys.stdout.buffer.flush()
+
+
+def _measure_replay(files: Sequence[Any], progress: ReplayProgress) -> Measure:
+    """Return what says how far a replay is: bytes of its files, lines where one is a pipe, and then what is judged."""
+    from rebalance_deploy.progress import Reading, raw_positions, reading_of, reading_of_bytes  # noqa: PLC0415
+
+    positions = raw_positions(files)
+
+    def measure() -> Reading:
+        if progress.to_judge is not None:
+            return reading_of("judging", progress.judged, "records", progress.to_judge)
+        if positions is None:
+            return Reading("reading", progress.lines, "lines")
+        return reading_of_bytes("reading", *positions())
+
+    return measure
 
 
 def _say(line: str) -> None:

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from rebalance_deploy import jars
 from rebalance_deploy.errors import UserError
@@ -21,6 +21,9 @@ from rebalance_exporters.prober.config import ProbeConfig
 from rebalance_kafka.checks import refused_by_librdkafka
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.detect.config import DetectConfig
+
+if TYPE_CHECKING:
+    from rebalance_streaming.record import RecordProgress
 
 SECTIONS = {
     "stream": StreamConfig,
@@ -138,7 +141,13 @@ def _now_ms() -> int:
 
 
 def record(
-    sources: Sources, topics: Iterable[str], *, from_beginning: bool, to_end: bool, stop: threading.Event
+    sources: Sources,
+    topics: Iterable[str],
+    *,
+    from_beginning: bool,
+    to_end: bool,
+    stop: threading.Event,
+    progress: RecordProgress,
 ) -> Iterator[bytes]:
     """Yield the lines of a recording. Raises UserError or StreamError when it cannot be made."""
     config = stream_config(sources)
@@ -148,4 +157,12 @@ def record(
     from rebalance_streaming.record import record as run  # noqa: PLC0415
 
     others = dict.fromkeys((config.probes_topic, *config.foreign_topics, *topics))
-    return run(config.kafka, config.source_topic, others, from_beginning=from_beginning, to_end=to_end, stop=stop)
+    return run(
+        config.kafka,
+        config.source_topic,
+        others,
+        from_beginning=from_beginning,
+        to_end=to_end,
+        stop=stop,
+        progress=progress,
+    )

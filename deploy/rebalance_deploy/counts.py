@@ -54,10 +54,11 @@ def read_counts(url: str) -> dict[str, Counted]:
     }
 
 
-def fetch(url: str) -> tuple[int, str]:
+def fetch(url: str, *, accept: str = "*/*", timeout_seconds: float = 5.0) -> tuple[int, str]:
     """Return the status and text of a page; status 0 and the reason when nobody answers."""
+    request = urllib.request.Request(url, headers={"Accept": accept})  # noqa: S310  http to this machine
     try:
-        with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310  http to this machine
+        with urllib.request.urlopen(request, timeout=timeout_seconds) as answer:  # noqa: S310
             return answer.status, answer.read().decode().strip()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode().strip()

@@ -26,6 +26,7 @@ from xml.sax.saxutils import quoteattr
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.jdk import find_java
 from rebalance_deploy.processes import ChildProcess
+from rebalance_deploy.progress import reading_of_bytes, shown
 
 CACHE_VARIABLE = "REBALANCE_MONITOR_CACHE"
 IVY_SETTINGS_VARIABLE = "REBALANCE_MONITOR_IVY_SETTINGS"
@@ -33,6 +34,8 @@ LOCK = Path(__file__).with_name("jars.lock")
 
 _NO_CLASSIFIER = "-"
 _RETRIEVED = "[organisation]/[module]/[revision]/[artifact]-[revision](-[classifier]).[ext]"
+#: What Ivy adds to the name of a file while it comes.
+_PART = ".part"
 _NO_NETWORK = re.compile(
     r"UnknownHost|ConnectException|NoRouteToHost|SocketTimeout|SocketException|SSLException|SSLHandshake"
     r"|Connection (refused|timed out|reset)|Host .* not found|Network is unreachable"
@@ -238,16 +241,16 @@ def _fetch(set_name: str, jars: Sequence[LockedJar], directory: Path) -> None:
     Ivy's own cache outlives a failed or interrupted download, so that the next attempt goes on where this one
     stopped; it is dropped once its jars are installed. Runs under the cache's lock.
     """
-    size_mb = sum(jar.size_bytes for jar in jars) / 1e6
-    _say(f"fetching {len(jars)} jars for {_TITLES.get(set_name, set_name)} ({size_mb:.0f} MB) ...")
+    total_bytes = sum(jar.size_bytes for jar in jars)
+    _say(f"fetching {len(jars)} jars for {_TITLES.get(set_name, set_name)} ({total_bytes / 1e6:.0f} MB) ...")
     downloads, work = directory / ".ivy", directory / ".work"
     # Left by a process that was killed; the lock says that nobody uses it.
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
     try:
-        arrived = {
-            path.name: path for path in _run_ivy(render_ivy_xml(set_name, jars), work, downloads, use_poms=False)
-        }
+        with shown(lambda: reading_of_bytes("fetching", _arrived_bytes(jars, downloads), total_bytes)):
+            retrieved = _run_ivy(render_ivy_xml(set_name, jars), work, downloads, use_poms=False)
+        arrived = {path.name: path for path in retrieved}
         for jar in jars:
             _check(jar, arrived.get(jar.file_name), downloads)
         for jar in jars:
@@ -255,6 +258,17 @@ def _fetch(set_name: str, jars: Sequence[LockedJar], directory: Path) -> None:
     finally:
         shutil.rmtree(work, ignore_errors=True)
     shutil.rmtree(downloads, ignore_errors=True)
+
+
+def _arrived_bytes(jars: Iterable[LockedJar], downloads: Path) -> int:
+    """Return how much of `jars` Ivy has in its cache; of a jar that comes just now the part that is there."""
+    wanted = {name for jar in jars for name in (jar.file_name, f"{jar.file_name}{_PART}")}
+    arrived = 0
+    for path in downloads.rglob("*.jar*"):
+        # Ivy renames and deletes meanwhile.
+        with contextlib.suppress(FileNotFoundError):
+            arrived += path.stat().st_size if path.name in wanted else 0
+    return arrived
 
 
 def _check(jar: LockedJar, path: Path | None, downloads: Path) -> None:

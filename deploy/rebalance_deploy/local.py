@@ -16,12 +16,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rebalance_deploy import components
+import msgspec
+
+from rebalance_contract.api import Readiness
+from rebalance_deploy import components, jars
 from rebalance_deploy.counts import fetch
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.logs import Say, configure
 from rebalance_deploy.processes import ChildProcess
+from rebalance_deploy.progress import Pace, Reading, time_left
 from rebalance_deploy.settings import Sources
+from rebalance_exporters.config import ExportConfig
 
 PROCESSES = ("stream", "probe", "export")
 _RAN_WELL_SECONDS = 60.0
@@ -30,6 +35,10 @@ _LONGEST_PAUSE_SECONDS = 30.0
 _STOP_SECONDS = 45.0
 _READY_SECONDS = 120.0
 _OK = 200
+#: How often it is told how far the catch-up is, and how long the page is waited for meanwhile.
+_TELL_SECONDS, _ANSWER_SECONDS = 5.0, 1.0
+#: Where a server answers that listens on every interface.
+_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104
 #: In whatever form its log is.
 _ANNOUNCEMENT = re.compile(r"serving on (\S+)/metrics")
 
@@ -86,21 +95,74 @@ def run(sources: Sources, stop: threading.Event, reload: threading.Event) -> Non
     stream = components.stream_config(sources)
     log = configure(components.log_config(sources), "up", stream.kafka)
     components.probe_config(sources)
-    components.export_config(sources)
+    export = components.export_config(sources)
     from rebalance_streaming.cluster import Cluster  # noqa: PLC0415
 
     Cluster(stream).check_reachable()
     children = _start_all(sources, None)
+    catch_up = CatchUp(ready_url(export) if sys.stderr.isatty() else None)
     try:
         while not stop.wait(1):
             for child in children:
                 child.restart_if_ended(stop, log.warn)
+            catch_up.tell(log.say, time.monotonic())
             if reload.is_set():
                 reload.clear()
                 for child in children:
                     child.process.request_reload()
     finally:
         _stop_all(children)
+
+
+@dataclass(slots=True)
+class CatchUp:
+    """Tells a person who waits how far the monitor is, until it is ready: a line every few seconds.
+
+    It is no bar, as three other processes write to the same terminal. `url` is the readiness page; null: says nothing.
+    """
+
+    url: str | None
+    _pace: Pace = field(default_factory=Pace)
+    _next_seconds: float = 0.0
+
+    def tell(self, say: Say, now_seconds: float) -> None:
+        """Ask the page once, and say what it answers when it is time to."""
+        if self.url is None:
+            return
+        _, text = fetch(self.url, accept="application/json", timeout_seconds=_ANSWER_SECONDS)
+        verdict = _verdict(text)
+        if verdict is None:
+            return
+        if verdict.ready:
+            say(verdict.text)
+            self.url = None
+        elif verdict.share is not None:
+            step = verdict.text.partition(":")[0]
+            self._pace.take(Reading(step, 0, "", share=verdict.share), now_seconds)
+            if now_seconds >= self._next_seconds:
+                self._next_seconds = now_seconds + _TELL_SECONDS
+                say(f"{verdict.text}{_at_pace(self._pace)}")
+
+
+def _verdict(text: str) -> Readiness | None:
+    """Return what the readiness page answered; null when it did not."""
+    try:
+        return msgspec.json.decode(text, type=Readiness)
+    except msgspec.MsgspecError:
+        return None
+
+
+def _at_pace(pace: Pace) -> str:
+    rate, left = pace.share_rate, time_left(pace)
+    return f", {100 * rate:.2g} % a second, {left}" if rate is not None and left else ""
+
+
+def ready_url(export: ExportConfig) -> str | None:
+    """Return where an exporter on this machine says whether it is ready; null where that cannot be known, or asked."""
+    if export.listen_port == 0 or export.web_config_file:
+        return None
+    host = _LOOPBACK.get(export.listen_host, export.listen_host)
+    return f"http://{f'[{host}]' if ':' in host else host}:{export.listen_port}/-/ready"
 
 
 def loopback_sources(
@@ -184,6 +246,9 @@ class Monitor:
 
 
 def _start_all(sources: Sources, log_directory: Path | None) -> list[Supervised]:
+    # Here and not in the stream: the download is shown to who waits, and its time is not that of a start.
+    if components.stream_config(sources).master:
+        jars.resolve("connector")
     children = [Supervised(name, sources, log_directory) for name in PROCESSES]
     for child in children:
         child.start()

@@ -11,18 +11,30 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
+from dataclasses import dataclass
 
 import msgspec
 from confluent_kafka import KafkaError, KafkaException
 
 from rebalance_kafka.follower import Follower, Record
-from rebalance_kafka.positions import start_at_beginning, start_at_end
+from rebalance_kafka.positions import Positions, start_at_beginning, start_at_end
 from rebalance_kafka.properties import LIBRDKAFKA
 from rebalance_streaming.errors import StreamError
 from rebalance_streaming.wire.records import OFFSET_COMMIT_PREFIXES
 
 #: What stands for the time of a record that has none, as clients say it.
 _NO_TIME = -1
+
+
+@dataclass(slots=True)
+class RecordProgress:
+    """How far a recording is, for whoever watches it from another thread.
+
+    `share`: how much was read of what was there at the start, 0 to 1; null before that is known.
+    """
+
+    records: int = 0
+    share: float | None = None
 
 
 def record(
@@ -33,22 +45,26 @@ def record(
     from_beginning: bool,
     to_end: bool,
     stop: threading.Event,
+    progress: RecordProgress | None = None,
 ) -> Iterator[bytes]:
     """Yield one JSON line per record until `stop` is set or, with `to_end`, the ends found at the start are reached.
 
     Topics in `other_topics` that do not exist are recorded once they do. Raises StreamError when the cluster cannot be
-    read.
+    read. `progress` says meanwhile how far it is.
     """
+    progress = progress or RecordProgress()
     wanted = dict.fromkeys((offsets_topic, *other_topics))
     with closing(_follow(kafka, wanted, from_beginning, "read_uncommitted")) as groups:
         if offsets_topic in groups.missing:
             raise StreamError(f"there is no topic {offsets_topic} on this cluster yet: no group has ever committed")
         with closing(_follow(kafka, (offsets_topic,), from_beginning, "read_committed")) as commits:
             while not stop.is_set() and not (to_end and groups.at_end and commits.at_end):
-                yield from (
-                    _line(each) for each in groups.poll() if each.topic != offsets_topic or not _is_commit(each)
-                )
-                yield from (_line(each) for each in commits.poll() if _is_commit(each))
+                others = [each for each in groups.poll() if each.topic != offsets_topic or not _is_commit(each)]
+                yield from map(_line, others)
+                committed = [each for each in commits.poll() if _is_commit(each)]
+                yield from map(_line, committed)
+                progress.records += len(others) + len(committed)
+                progress.share = _share(groups.positions, commits.positions)
 
 
 def _follow(kafka: Mapping[str, str], topics: Iterable[str], from_beginning: bool, isolation: str) -> Follower:
@@ -68,6 +84,11 @@ def _refuse_lasting(error: KafkaError, topic: str | None) -> None:
     """Raise StreamError for what does not pass by itself; brokers that are away come back."""
     if topic is not None and not error.retriable():
         raise StreamError(f"cannot read {topic}: {error.str()}")
+
+
+def _share(*several: Positions) -> float:
+    wanted = sum(each.wanted for each in several)
+    return sum(each.read for each in several) / wanted if wanted else 1.0
 
 
 def _is_commit(record: Record) -> bool:

@@ -79,6 +79,18 @@ _line_decoder = msgspec.json.Decoder(RecordedLine)
 
 
 @dataclass(slots=True)
+class ReplayProgress:
+    """How far a replay is, for whoever watches it from another thread: lines read, then rows and records judged.
+
+    `to_judge` is null until all lines were read.
+    """
+
+    lines: int = 0
+    judged: int = 0
+    to_judge: int | None = None
+
+
+@dataclass(slots=True)
 class Replay:
     """Drives the folds and the engine from lines. `cluster` is the name the rows carry, `pane_ms` a commit row's width.
 
@@ -90,8 +102,8 @@ class Replay:
     pane_ms: int = PANE_MS
     engine: Engine | None = None
     to_utc: ToUtc = in_utc
+    progress: ReplayProgress = field(default_factory=ReplayProgress)
     states: dict[str, FoldState] = field(default_factory=dict)
-    lines: int = 0
     skipped: int = 0
     _rebalances: dict[tuple[str, str], contract.Rebalance] = field(default_factory=dict)
     _impacts: dict[tuple[str, str], contract.RebalanceImpact | contract.GroupImpact] = field(default_factory=dict)
@@ -109,7 +121,7 @@ class Replay:
         A recorder reads topics and partitions in turns, so that only all lines together tell what came first.
         """
         for chunk in _chunks(lines):
-            self.lines += len(chunk)
+            self.progress.lines += len(chunk)
             yield from self._pack([line for line in chunk if _is_commit(line)])
             for line in chunk:
                 if not line.control and not _is_commit(line) and not self._take_log_line(line):
@@ -123,10 +135,12 @@ class Replay:
         """Yield rebalances in the order of their end, groups, lag, impact and findings as they stand at the end."""
         self._commits.sort(key=lambda each: each.last_commit_ms, reverse=True)
         self._told.sort(key=_told_ms, reverse=True)
+        self.progress.to_judge = len(self._commits) + len(self._told) + sum(map(len, self._sources.values()))
         for line in heapq.merge(*self._sources.values(), key=lambda line: line.timestamp_ms):
             self._take_packed(line.timestamp_ms)
             self._judge_until(line.timestamp_ms)
             self._take(line)
+            self.progress.judged += 1
         self._take_packed(None)
         self._end()
         for rebalance in sorted(self._rebalances.values(), key=_end_of):
@@ -227,6 +241,7 @@ class Replay:
             row: Input = self._commits.pop() if at_ms == commits_ms else self._told.pop()
             self._judge_until(at_ms)
             self._tell(row, at_ms)
+            self.progress.judged += 1
             self._now_ms = max(self._now_ms, at_ms)
 
     def _report(self, line: RecordedLine, engine: Engine) -> None:
@@ -416,21 +431,23 @@ def replay(
     logs: Iterable[contract.CoordinatorActivity] = (),
     to_utc: ToUtc = in_utc,
     notify: Callable[[str], None] = lambda _: None,
+    progress: ReplayProgress | None = None,
 ) -> Iterator[bytes]:
     """Yield the rows of a replay as JSON lines without line ends. Raises ReplayError for what is no recording.
 
     `output` is a name of OUTPUTS. `logs` is what brokers' log files beside the recordings told. Findings come last,
-    each once, as it stood at the end.
+    each once, as it stood at the end. `progress` says meanwhile how far it is.
     """
     wanted = OUTPUTS[output]
-    state = Replay(to_utc=to_utc)
+    state = Replay(to_utc=to_utc, progress=progress or ReplayProgress())
     state.take_logs(logs if until_ms is None else (each for each in logs if _told_ms(each) <= until_ms))
     if {"finding", "lag", "rebalance_impact", "timing"} & set(wanted):
         state.engine = make_engine(state.cluster, detect)
     for row in itertools.chain(state.feed(read_lines(files, until_ms, notify)), state.finish()):
         if row["kind"] in wanted:
             yield msgspec.json.encode(row)
-    notify(f"replayed {state.lines} lines, {len(state.states)} groups, {state.skipped} lines that tell nothing here")
+    lines, groups = state.progress.lines, len(state.states)
+    notify(f"replayed {lines} lines, {groups} groups, {state.skipped} lines that tell nothing here")
 
 
 def make_engine(cluster: str, detect: DetectConfig | None = None) -> Engine:

@@ -248,6 +248,16 @@ def test_a_jar_that_is_not_served_is_named(workshop: Workshop) -> None:
     assert workshop.notes[-2:] == ["run", "download gamma"]
 
 
+def test_what_has_arrived_counts_whole_jars_and_parts(workshop: Workshop, tmp_path: Path) -> None:
+    """Of Ivy's cache what is asked for counts, also while it comes; not what an earlier run left, nor files beside."""
+    cached = tmp_path / "ivy" / "org.example"
+    cached.mkdir(parents=True)
+    for name, size in (("alpha-1.0.jar", 500), ("beta-1.0.jar.part", 30), ("other-1.0.jar", 7), ("alpha-1.0.jar.x", 9)):
+        (cached / name).write_bytes(bytes(size))
+    assert jars._arrived_bytes(workshop.pinned, tmp_path / "ivy") == 530
+    assert jars._arrived_bytes(workshop.pinned, tmp_path / "none yet") == 0
+
+
 def test_unknown_set_names_the_known_ones() -> None:
     """A misspelt set is answered with those there are."""
     with pytest.raises(UserError, match=r"no set of jars named broker: choose one of connector, broker-4.3.1"):

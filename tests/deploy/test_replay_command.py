@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 from exporters.terminal.running import run
 from rebalance_streaming.outputs import OUTPUTS
+from rebalance_streaming.replay import ReplayProgress, replay
 
 RECORDING = Path(__file__).parents[1] / "golden" / "stories" / "member_crash-1.jsonl.gz"
 
@@ -22,6 +24,18 @@ def test_every_output_can_be_asked_for(capsys: pytest.CaptureFixture[str], outpu
     outcome = run(capsys, "replay", str(RECORDING), "--output", output)
     assert outcome.code == 0, outcome.err
     assert {json.loads(line)["kind"] for line in outcome.out.splitlines()} == set(OUTPUTS[output])
+
+
+@pytest.mark.recordings
+@pytest.mark.parametrize("output", ["rebalances", "all"])
+def test_the_progress_of_a_replay_ends_where_it_was_to_end(output: str) -> None:
+    """All lines are read before anything is judged, and what is counted then adds up to what there was to judge."""
+    progress, lines = ReplayProgress(), gzip.decompress(RECORDING.read_bytes()).splitlines(keepends=True)
+    for row in replay([lines], output=output, progress=progress):
+        assert (progress.to_judge is None) == (json.loads(row)["kind"] == "commits")
+    assert progress.lines == len(lines)
+    assert progress.judged == progress.to_judge
+    assert progress.judged > 0
 
 
 def test_help_names_every_output(capsys: pytest.CaptureFixture[str]) -> None:

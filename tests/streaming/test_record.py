@@ -12,8 +12,10 @@ import pytest
 from confluent_kafka import Producer
 
 from rebalance_deploy.topics import create_topics
+from rebalance_kafka.follower import Record
+from rebalance_kafka.positions import Bounds, Positions
 from rebalance_streaming.errors import StreamError
-from rebalance_streaming.record import record
+from rebalance_streaming.record import RecordProgress, record
 from waiting import wait_for
 
 COMMIT, GROUP = b"\0\1commit", b"\0\2group"
@@ -125,3 +127,38 @@ def test_brokers_that_do_not_answer_are_told(monkeypatch):
     monkeypatch.setattr("rebalance_kafka.follower._REQUEST_SECONDS", 0.5)
     with pytest.raises(StreamError, match=r"cannot read from 127\.0\.0\.1:1: "):
         records("127.0.0.1:1", "log")
+
+
+class _Scripted:
+    """A follower of one partition with four offsets, of which each poll hands out one."""
+
+    missing = ()
+
+    def __init__(self, key: bytes) -> None:
+        self.positions, self._key, self._next = Positions(), key, 0
+        self.positions.update([("log", 0)], {("log", 0): Bounds(0, 4)})
+
+    @property
+    def at_end(self) -> bool:
+        return self.positions.at_end
+
+    def poll(self) -> list[Record]:
+        found = Record("log", 0, self._next, 7, self._key, b"", ())
+        self._next += 1
+        self.positions.pass_record(("log", 0), found.offset)
+        return [found]
+
+    def close(self) -> None:
+        pass
+
+
+def test_the_share_is_that_of_both_readings(monkeypatch):
+    """What is read twice, for groups and for commits, counts twice; records count once they are lines."""
+    followers = iter([_Scripted(GROUP), _Scripted(COMMIT)])
+    monkeypatch.setattr("rebalance_streaming.record._follow", lambda *_: next(followers))
+    progress, seen = RecordProgress(), []
+    recording = record({}, "log", (), from_beginning=True, to_end=True, stop=threading.Event(), progress=progress)
+    for _ in recording:
+        seen.append((progress.records, progress.share))
+    assert seen == [(0, None), (0, None), (2, 0.25), (2, 0.25), (4, 0.5), (4, 0.5), (6, 0.75), (6, 0.75)]
+    assert (progress.records, progress.share) == (8, 1.0)

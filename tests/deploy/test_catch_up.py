@@ -1,0 +1,65 @@
+"""What `up` tells at a terminal until the monitor is ready."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rebalance_deploy import local
+from rebalance_deploy.local import CatchUp, ready_url
+from rebalance_exporters.config import ExportConfig
+
+URL = "http://127.0.0.1:9642/-/ready"
+
+
+def answer(text: str, share: float | None, *, ready: bool = False) -> tuple[int, str]:
+    return (200 if ready else 503), json.dumps({"ready": ready, "text": text, "share": share})
+
+
+def test_share_rate_and_time_left_are_told_until_it_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line every five seconds, as far as a share is known; after `ready` nobody is asked any more."""
+    answers = {
+        0: (0, "connection refused"),
+        1: answer("no word from the stream yet", None),
+        2: answer("reading the picture: 5 of 10", 0.5),
+        3: answer("reading the log: 0 % of 100 records", 0.0),
+        7: answer("reading the log: 20 % of 100 records", 0.2),
+        11: (401, "a page for those with a password"),
+        12: answer("reading the log: 45 % of 100 records", 0.45),
+        13: answer("ready", 1.0, ready=True),
+    }
+    said: list[str] = []
+    catch_up = CatchUp(URL)
+    for at_seconds, each in answers.items():
+        monkeypatch.setattr(local, "fetch", lambda url, each=each, **_: each if url == URL else None)
+        catch_up.tell(said.append, at_seconds)
+    assert said == [
+        "reading the picture: 5 of 10",
+        "reading the log: 20 % of 100 records, 5 % a second, 16 s left",
+        "reading the log: 45 % of 100 records, 5 % a second, 11 s left",
+        "ready",
+    ]
+    monkeypatch.setattr(local, "fetch", lambda *_, **__: pytest.fail("asked again"))
+    catch_up.tell(said.append, 60.0)
+
+
+def test_without_a_page_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is anything said."""
+    monkeypatch.setattr(local, "fetch", lambda *_, **__: pytest.fail("asked"))
+    CatchUp(None).tell(pytest.fail, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "url"),
+    [
+        ({}, URL),
+        ({"listen_host": "::"}, "http://[::1]:9642/-/ready"),
+        ({"listen_host": "10.0.0.7", "listen_port": 80}, "http://10.0.0.7:80/-/ready"),
+        ({"listen_port": 0}, None),
+        ({"web_config_file": "web.yml"}, None),
+    ],
+)
+def test_the_page_that_is_asked(settings: dict[str, object], url: str | None) -> None:
+    """It is on this machine; any free port, TLS and passwords are known to the exporter only."""
+    assert ready_url(ExportConfig(kafka={}, **settings)) == url

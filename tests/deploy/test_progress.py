@@ -1,0 +1,200 @@
+"""How far long work is: what is told of it, where, and that it is told nowhere else."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from rebalance_deploy import progress
+from rebalance_deploy.progress import Pace, Reading, describe, draw, drawing, raw_positions, reading_of_bytes, shown
+from waiting import wait_for
+
+ERASE_LINE = "\x1b[2K"
+
+
+class Terminal(io.StringIO):
+    """Text that says of itself that it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """A terminal of 80 columns, to be made standard error in the test: before that, pytest puts its own there."""
+    for name, value in (("TERM", "xterm"), ("COLUMNS", "80"), ("NO_COLOR", "1")):
+        monkeypatch.setenv(name, value)
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(progress, "_SILENT_SECONDS", 0.0)
+    return Terminal()
+
+
+def paced(*readings: tuple[float, Reading]) -> tuple[Reading, Pace]:
+    """The last of readings at times in seconds, and the pace of all."""
+    pace = Pace()
+    for at_seconds, reading in readings:
+        pace.take(reading, at_seconds)
+    return readings[-1][1], pace
+
+
+MEGABYTE = 1_000_000
+
+
+def fetching(done: int, wanted: int) -> Reading:
+    return reading_of_bytes("fetching", done, wanted)
+
+
+@pytest.mark.parametrize(
+    ("readings", "told"),
+    [
+        pytest.param([(0, Reading("recording", 0, "records"))], "0 records", id="at the start"),
+        pytest.param(
+            [(0, Reading("recording", 100, "records")), (2, Reading("recording", 30_100, "records"))],
+            "30.1k records  15k records/s",
+            id="without an end there is a rate and no time left",
+        ),
+        pytest.param(
+            [(0, fetching(0, 60 * MEGABYTE)), (4, fetching(20 * MEGABYTE, 60 * MEGABYTE))],
+            "33 %  20.0 of 60.0 MB  5.0 MB/s  8 s left",
+            id="bytes",
+        ),
+        pytest.param(
+            [(0, fetching(0, 2 * MEGABYTE)), (0.5, fetching(512, 2 * MEGABYTE))],
+            "0 %  512 B of 2.0 MB",
+            id="no rate before a second has passed",
+        ),
+        pytest.param(
+            [(0, Reading("recording", 0, "records", share=0.0)), (10, Reading("recording", 500, "records", share=0.1))],
+            "10 %  500 records  50 records/s  1.5 min left",
+            id="the end is told by the share and not by what is counted",
+        ),
+        pytest.param(
+            [(0, reading_of_bytes("reading", 5, 10)), (3, reading_of_bytes("reading", 5, 10))],
+            "50 %  5 of 10 B  0 B/s",
+            id="what stands still has no time left",
+        ),
+        pytest.param(
+            [(0, reading_of_bytes("reading", 0, 10)), (5, reading_of_bytes("judging", 9, 10))],
+            "90 %  9 of 10 B",
+            id="another step begins anew",
+        ),
+        pytest.param(
+            [(0, reading_of_bytes("reading", 9, 10)), (5, reading_of_bytes("reading", 1, 10))],
+            "10 %  1 of 10 B",
+            id="what fell back begins anew",
+        ),
+        pytest.param(
+            [(0, fetching(0, 100)), (60, fetching(20, 100)), (80, fetching(60, 100))],
+            "60 %  60 of 100 B  2 B/s  20 s left",
+            id="the rate is that of late",
+        ),
+        pytest.param([(0, reading_of_bytes("reading", 999, 1_000))], "99 %  999 B of 1.0 kB", id="rounded down"),
+    ],
+)
+def test_what_is_told(readings: list[tuple[float, Reading]], told: str) -> None:
+    """Share, amount, rate and time left, each as far as it is known."""
+    assert describe(*paced(*readings)) == told
+
+
+def test_all_of_it_fits_into_a_line_of_80_columns(terminal: Terminal) -> None:
+    """Step, bar and text stand in one line, drawn over the one before."""
+    drawn = drawing(terminal)
+    assert drawn is not None
+    readings = (
+        (0, Reading("judging", 0, "records", 5_640, 0.0)),
+        (30, Reading("judging", 4_997, "records", 5_640, 0.886)),
+    )
+    with drawn:
+        draw(drawn, *paced(*readings[:1]))
+        draw(drawn, *paced(*readings))
+    before, *_, last = [each for each in terminal.getvalue().replace("\r", "").split(ERASE_LINE) if "judging" in each]
+    assert before.endswith("0 %  0 of 5640 records")
+    assert last.split("\n")[0].startswith("judging ━")
+    assert last.split("\n")[0].endswith("  88 %  4997 of 5640 records  167 records/s  4 s left")
+    assert len(last.split("\n")[0]) == 80
+
+
+def test_the_line_is_gone_when_the_work_is_done(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left on the terminal is what others wrote; messages meanwhile stand above the line."""
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with shown(lambda: Reading("recording", 7, "records")) as bar:
+        wait_for(lambda: "recording" in terminal.getvalue(), terminal.getvalue, 20)
+        sys.stderr.write("a message\n")
+        bar.stop()
+        written = terminal.getvalue()
+        assert "a message\n" in written
+        assert written.endswith(ERASE_LINE)
+    assert terminal.getvalue() == written
+    # The cursor is never hidden: who is killed could not show it again.
+    assert "\x1b[?25l" not in written
+
+
+def refuse() -> Reading:
+    raise AssertionError("nobody asks how far it is")
+
+
+def test_nothing_is_asked_or_written_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """A service, a pipe, a file: neither thread nor text."""
+    with shown(refuse):
+        pass
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("why", ["dumb", "no library"])
+def test_nothing_is_drawn_where_it_cannot_be(terminal: Terminal, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+    """On a terminal whose cursor cannot be moved, and where `rich` is not installed, which production needs not."""
+    if why == "dumb":
+        monkeypatch.setenv("TERM", "dumb")
+    else:
+        monkeypatch.setitem(sys.modules, "rich.console", None)
+    assert drawing(terminal) is None
+    monkeypatch.setattr(sys, "stderr", terminal)
+    asked: list[int] = []
+
+    def measure() -> Reading:
+        asked.append(1)
+        return Reading("recording", 7, "records")
+
+    with shown(measure):
+        wait_for(lambda: asked, "the first reading", 20)
+    assert terminal.getvalue() == ""
+
+
+def test_short_work_shows_nothing(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is done within a second leaves no flicker."""
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(progress, "_SILENT_SECONDS", 60.0)
+    with shown(lambda: Reading("recording", 7, "records")):
+        pass
+    assert terminal.getvalue() == ""
+
+
+def test_bytes_are_those_of_the_files_as_they_are_stored(tmp_path: Path) -> None:
+    """Of a compressed file its own bytes count, not what comes out of it; several files count together."""
+    packed, plain = tmp_path / "packed.gz", tmp_path / "plain"
+    packed.write_bytes(gzip.compress(os.urandom(100_000)))
+    plain.write_bytes(bytes(50_000))
+    size = packed.stat().st_size
+    with packed.open("rb") as first, plain.open("rb") as second:
+        positions = raw_positions([first, second])
+        assert positions is not None
+        assert positions() == (0, size + 50_000)
+        first.read()
+        assert positions() == (size, size + 50_000)
+        second.read()
+        assert positions() == (size + 50_000, size + 50_000)
+
+
+def test_of_a_pipe_there_is_no_size(tmp_path: Path) -> None:
+    """Nor of text in memory."""
+    reader, writer = os.pipe()
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        assert raw_positions([pipe]) is None
+    assert raw_positions([io.BytesIO()]) is None
