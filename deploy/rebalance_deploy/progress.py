@@ -227,7 +227,7 @@ def draw(progress: Progress, reading: Reading, pace: Pace) -> None:
     """Put a reading into the one line."""
     if not progress.task_ids:
         # Adding draws at once, when there is nothing to tell yet.
-        progress.add_task("", visible=False, told="")
+        progress.add_task("", total=None, visible=False, told="")
     progress.update(
         progress.task_ids[0],
         description=reading.step,
