@@ -119,7 +119,7 @@ def test_very_many_partitions_that_resume_together(log: WrittenLog, figures: Fig
         for seconds in (50, 45, 40):
             log.write(commits(ends - seconds * 1_000))
         log.write(log.generation(group) for group in sizes)
-        log.write(commits(ends))
+        log.write(commits(now_ms()))
 
     in_one_batch(log.rig, write)
 
