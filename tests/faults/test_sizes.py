@@ -117,7 +117,7 @@ def test_very_many_partitions_that_resume_together(log: WrittenLog, figures: Fig
 
     def write() -> None:
         for seconds in (50, 45, 40):
-            log.write(commits(ends - seconds * 1_000))
+            log.write(commits(ends - seconds * 1_000), at_ms=ends - seconds * 1_000)
         log.write(log.generation(group) for group in sizes)
         log.write(commits(now_ms()))
 

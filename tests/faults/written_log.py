@@ -75,8 +75,8 @@ class WrittenLog:
         """Let a group make generations."""
         self.write(self.generation(group) for _ in range(count))
 
-    def write(self, records: Iterable[Record], topic: str = WATCHED) -> None:
-        """Write records, and return when the broker has them."""
+    def write(self, records: Iterable[Record], topic: str = WATCHED, at_ms: int = 0) -> None:
+        """Write records of a time, 0: now, and return when the broker has them."""
         settings = {
             "bootstrap.servers": self.bootstrap,
             "linger.ms": 5,
@@ -86,7 +86,14 @@ class WrittenLog:
         }
         producer, refused = Producer(settings), list[object]()
         for partition, key, value in records:
-            producer.produce(topic, value, key, partition, on_delivery=lambda error, _: error and refused.append(error))
+            producer.produce(
+                topic,
+                value,
+                key,
+                partition,
+                on_delivery=lambda error, _: error and refused.append(error),
+                timestamp=at_ms,
+            )
             producer.poll(0)
         assert producer.flush(120) == 0
         assert not refused, refused[:3]
