@@ -29,8 +29,9 @@ def assert_replay_agrees(rig: Rig) -> None:
 
     def causes_differ(findings: Rows) -> dict[str, Any]:
         live, replayed = _causes(rows(rig, "findings", ("finding_id",)), "firing"), _causes(findings, "firing")
-        judged = {"/".join(each) for each in rows(rig, "rebalances", ("group", "rebalance_id"))}
-        brief = {"/".join(each) for each in _with_brief_members(rig)}
+        rebalances = _rebalances(rig)
+        judged = {"/".join(each) for each in rebalances}
+        brief = {"/".join(each) for each in _with_brief_members(rebalances)}
         unlike = {each for each in judged - brief if live.get(each) != replayed.get(each)}
         is_same = not unlike and live.keys() == replayed.keys() == judged
         return {} if is_same else {"live": live, "replayed": replayed}
@@ -38,13 +39,16 @@ def assert_replay_agrees(rig: Rig) -> None:
     _await_agreement(rig, ("rebalance", "group", "impact", "lag"), causes_differ)
 
 
-def _with_brief_members(rig: Rig) -> set[tuple[Any, ...]]:
-    """Return (group, rebalance id) of rebalances within which a member came and went in less than a pane.
+def _rebalances(rig: Rig) -> Rows:
+    return rows(rig, "rebalances", ("group", "rebalance_id"))
+
+
+def _with_brief_members(rebalances: Rows) -> set[tuple[Any, ...]]:
+    """Return (group, rebalance id) of those within which a member came and went in less than a pane.
 
     What it committed is packed per batch live and per pane in a replay, so that only one may tell that it committed,
     and with that how it left.
     """
-    rebalances = rows(rig, "rebalances", ("group", "rebalance_id"))
     return {key for key, row in rebalances.items() if _has_brief_member(row)}
 
 
@@ -68,7 +72,7 @@ def assert_facts_and_causes_agree(rig: Rig, judged: Callable[[str], bool]) -> No
         both = "firing", "resolved"
         live, replayed = _causes(rows(rig, "findings", ("finding_id",)), *both), _causes(findings, *both)
         told = {each for each in live.keys() | replayed.keys() if judged(each.rpartition("/")[0])}
-        told -= {"/".join(each) for each in _with_brief_members(rig)}
+        told -= {"/".join(each) for each in _with_brief_members(_rebalances(rig))}
         return {each: (live.get(each), replayed.get(each)) for each in told if live.get(each) != replayed.get(each)}
 
     _await_agreement(rig, ("rebalance", "group"), causes_differ)
@@ -96,7 +100,7 @@ _BOUNDS = {"started_after_ms", "started_before_ms", "duration_min_ms", "duration
 
 def rebalances_differ(rig: Rig, replayed: Rows) -> dict[Any, Any]:
     """Return the fields that differ, by rebalance."""
-    return differences(rows(rig, "rebalances", ("group", "rebalance_id")), replayed, _BOUNDS)
+    return differences(_rebalances(rig), replayed, _BOUNDS)
 
 
 def groups_differ(rig: Rig, replayed: Rows) -> dict[Any, Any]:
@@ -138,7 +142,7 @@ def impacts_differ(rig: Rig, replayed: Rows) -> dict[Any, Any]:
 
     How members left is not compared where brief ones did.
     """
-    live, brief = rows(rig, "impact", ("group", "rebalance_id")), _with_brief_members(rig)
+    live, brief = rows(rig, "impact", ("group", "rebalance_id")), _with_brief_members(_rebalances(rig))
     return differences(_costs(live, brief), _costs(replayed, brief), {"kind"})
 
 
