@@ -11,7 +11,8 @@ from rebalance_contract import TopicOffsets
 
 Ints = npt.NDArray[np.int64]
 UNKNOWN = -1
-_FEW = 16
+#: Up to so many partitions of a topic are taken one by one: a call of numpy costs as much as a dozen such turns.
+FEW = 16
 
 
 def as_array(offsets: Iterable[int | None]) -> Ints:
@@ -32,7 +33,7 @@ def grown(array: Ints, size: int) -> Ints:
 
 def put(offsets: Ints, told: TopicOffsets) -> tuple[bool, bool]:
     """Write offsets into their places; returns whether one is another than before, and whether one is lower."""
-    if len(told.partitions) <= _FEW:
+    if len(told.partitions) <= FEW:
         return _put_few(offsets, told)
     before, now = offsets[told.partitions], as_array(told.offsets)
     offsets[told.partitions] = now
@@ -40,7 +41,6 @@ def put(offsets: Ints, told: TopicOffsets) -> tuple[bool, bool]:
 
 
 def _put_few(offsets: Ints, told: TopicOffsets) -> tuple[bool, bool]:
-    # A call of numpy costs as much as a dozen of these turns, and most topics have few partitions.
     is_changed = is_lower = False
     for partition, offset in zip(told.partitions, told.offsets, strict=True):
         before, now = offsets[partition], UNKNOWN if offset is None else offset

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rebalance_contract import CommitActivity, Partitions, TopicCommits, TopicOffsets
-from rebalance_streaming.activity.offsets import UNKNOWN, Ints, as_array, filled, grown, put
+from rebalance_streaming.activity.offsets import FEW, UNKNOWN, Ints, as_array, filled, grown, put
 from rebalance_streaming.detect.plausible import LARGEST_OFFSET, MOST_TOPICS, may_grow
 
 Place = tuple[str, int]
@@ -27,6 +27,9 @@ KEPT = 12
 _SAME_REQUEST_MS = 50
 #: End offsets kept per topic, and how far apart at least.
 _KEPT_ENDS, _END_SPACING_MS = 90, 10_000
+#: A committed offset jumps ahead when it takes more records than this, and so many times its longest step before.
+_SMALLEST_JUMP, _UNUSUAL_STEP = 1_000, 10
+_KEPT_JUMPS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +169,32 @@ class Progress:
             self.first_commit_ms = min(self.first_commit_ms or newest, *commits.committed_at_ms)
 
     def _take_topic(self, name: str, commits: TopicCommits) -> None:
+        topic = self._topics[name] = _sized(self._topics.get(name), max(commits.partitions) + 1)
+        if len(commits.partitions) <= FEW:
+            self._take_few(name, topic, commits)
+        else:
+            self._take_many(name, topic, commits)
+        del self.jumps[:-_KEPT_JUMPS]
+
+    def _take_few(self, name: str, topic: _Topic, commits: TopicCommits) -> None:
+        for p, offset, at_ms in zip(commits.partitions, commits.offsets, commits.committed_at_ms, strict=True):
+            topic.deleted_ms[p] = UNKNOWN if offset is not None else at_ms
+            if offset is None:
+                continue
+            bounded = min(offset, LARGEST_OFFSET)
+            before = int(topic.offsets[-1, p])
+            if before != UNKNOWN and (bounded < before or _is_jump_ahead(topic.offsets[:, p], bounded)):
+                self.jumps.append(Jump(name, p, at_ms, before, bounded))
+            if bounded != before:
+                topic.advanced_ms[p] = at_ms
+            if topic.first_ms[p] == UNKNOWN:
+                topic.first_ms[p] = at_ms
+            for ring, newest in ((topic.times, at_ms), (topic.offsets, bounded)):
+                ring[:-1, p] = ring[1:, p]
+                ring[-1, p] = newest
+
+    def _take_many(self, name: str, topic: _Topic, commits: TopicCommits) -> None:
         partitions = np.asarray(commits.partitions, dtype=np.int64)
-        topic = self._topics[name] = _sized(self._topics.get(name), int(partitions.max()) + 1)
         times = np.asarray(commits.committed_at_ms, dtype=np.int64)
         deleted = np.array([offset is None for offset in commits.offsets])
         offsets = _bounded(as_array(commits.offsets))
@@ -182,15 +209,12 @@ class Progress:
         topic.times[-1, kept], topic.offsets[-1, kept] = times, offsets
 
     def _note_jumps(self, name: str, topic: _Topic, kept: Ints, times: Ints, offsets: Ints) -> None:
-        before, older = topic.offsets[-1, kept], topic.offsets[:, kept]
-        known = before != UNKNOWN
-        steps = np.abs(np.diff(np.where(older == UNKNOWN, before, older), axis=0))
-        usual = np.maximum(1, steps.max(axis=0))
-        back = known & (offsets < before)
-        ahead = known & (older[-3] != UNKNOWN) & (offsets - before > 10 * usual) & (offsets - before > 1_000)
-        for i in np.flatnonzero(back | ahead).tolist():
-            self.jumps.append(Jump(name, int(kept[i]), int(times[i]), int(before[i]), int(offsets[i])))
-        del self.jumps[:-200]
+        before = topic.offsets[-1, kept]
+        back = (before != UNKNOWN) & (offsets < before)
+        far = (before != UNKNOWN) & (offsets - before > _SMALLEST_JUMP)
+        for i in np.flatnonzero(back | far).tolist():
+            if back[i] or _is_jump_ahead(topic.offsets[:, kept[i]], int(offsets[i])):
+                self.jumps.append(Jump(name, int(kept[i]), int(times[i]), int(before[i]), int(offsets[i])))
 
     def take_ends(self, ends: Mapping[str, TopicOffsets], stable: Mapping[str, TopicOffsets], at_ms: int) -> bool:
         """Take up probed end offsets, of a topic only newer ones; returns whether any is another than before."""
@@ -493,6 +517,17 @@ def _ends_at(ends: _Ends, partitions: Ints, at_ms: Ints) -> Ints:
         here = (probe == each) & (partitions < len(row))
         found[here] = row[partitions[here]]
     return found
+
+
+def _is_jump_ahead(ring: Ints, offset: int) -> bool:
+    """Whether an offset lies ahead of a partition's remembered ones by far more than their usual steps."""
+    step = offset - int(ring[-1])
+    if step <= _SMALLEST_JUMP or ring[-3] == UNKNOWN:
+        return False
+    # With places to spare in the ring, all of the way that is remembered counts as a step.
+    known: list[int] = np.where(ring == UNKNOWN, ring[-1], ring).tolist()
+    usual = max(abs(later - earlier) for earlier, later in itertools.pairwise(known))
+    return step > _UNUSUAL_STEP * max(1, usual)
 
 
 def _bounded(offsets: Ints) -> Ints:

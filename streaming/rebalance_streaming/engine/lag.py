@@ -32,7 +32,7 @@ from rebalance_contract import (
     TopicLag,
     TopicOffsets,
 )
-from rebalance_streaming.activity.offsets import UNKNOWN, Ints, as_array, filled, grown, put
+from rebalance_streaming.activity.offsets import FEW, UNKNOWN, Ints, as_array, filled, grown, put
 from rebalance_streaming.detect.plausible import may_grow
 
 #: Where a row of commits ends: partition of the log, its era, offset.
@@ -342,6 +342,8 @@ def _learn_committed(topics: dict[str, _Positions], topic: str, committed: Topic
 
 def _with_commits(known: _Positions | None, commits: TopicCommits) -> _Positions:
     """Return the positions with a pane's last commits; a deleted offset removes its partition."""
+    if len(commits.partitions) <= FEW and (known is None or len(known.partitions) <= FEW):
+        return _with_few_commits(known, commits)
     new = np.asarray(commits.partitions, dtype=np.int64)
     offsets = as_array(commits.offsets)
     times = np.asarray(commits.committed_at_ms, dtype=np.int64)
@@ -357,6 +359,17 @@ def _with_commits(known: _Positions | None, commits: TopicCommits) -> _Positions
     order = np.argsort(merged.partitions, kind="stable")
     order = order[merged.committed[order] != UNKNOWN]
     return _Positions(merged.partitions[order], merged.committed[order], merged.committed_ms[order])
+
+
+def _with_few_commits(known: _Positions | None, commits: TopicCommits) -> _Positions:
+    merged: dict[int, tuple[int, int | None, int]] = {}
+    if known is not None:
+        before = zip(known.partitions.tolist(), known.committed.tolist(), known.committed_ms.tolist(), strict=True)
+        merged.update((row[0], row) for row in before)
+    rows = zip(commits.partitions, commits.offsets, commits.committed_at_ms, strict=True)
+    merged.update((row[0], row) for row in rows)
+    kept = sorted(row for row in merged.values() if row[1] is not None and row[1] != UNKNOWN)
+    return _Positions(*(np.array([row[i] for row in kept], dtype=np.int64) for i in range(3)))
 
 
 def _lags(positions: _Positions, ends: _Ends | None, *, stable: bool) -> Ints:

@@ -9,11 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from rebalance_contract import CommitActivity, Silence, TopicCommits
-
-Ints = npt.NDArray[np.int64]
+from rebalance_streaming.activity.offsets import FEW, Ints
 
 #: Half as long again as the usual commit interval of 5 s.
 SHORTEST_MS = 7_500
@@ -54,6 +52,37 @@ class CommitRhythm:
 
 def _take_topic(known: _Rhythm, commits: TopicCommits) -> list[tuple[int, int, int]]:
     """Return (partition, last commit, resumed at) of unusual gaps."""
+    return (_take_few if len(commits.partitions) <= FEW else _take_many)(known, commits)
+
+
+def _take_few(known: _Rhythm, commits: TopicCommits) -> list[tuple[int, int, int]]:
+    ended: list[tuple[int, int, int]] = []
+    rows = zip(
+        commits.partitions,
+        commits.offsets,
+        commits.first_at_ms,
+        commits.committed_at_ms,
+        commits.commits,
+        strict=True,
+    )
+    for partition, offset, first, last, records in rows:
+        if offset is None:
+            continue
+        at = known.partitions.searchsorted(partition)
+        before, gap_1, gap_2 = int(known.last_ms[at]), int(known.gap_ms[at]), int(known.gap_before_ms[at])
+        gap = _NEVER if before == _NEVER else max(0, first - before)
+        usual = gap_1 if gap_2 == _NEVER else min(gap_1, gap_2)
+        if gap >= SHORTEST_MS and gap_1 != _NEVER and gap >= _UNUSUAL * usual:
+            ended.append((partition, before, first))
+        # Several commits in one row were this far apart on average.
+        inside = (last - first) // (records - 1) if records > 1 else gap
+        known.last_ms[at] = max(last, before)
+        known.gap_before_ms[at] = inside if records > 2 else gap if records > 1 else gap_1
+        known.gap_ms[at] = inside
+    return ended
+
+
+def _take_many(known: _Rhythm, commits: TopicCommits) -> list[tuple[int, int, int]]:
     partitions = np.asarray(commits.partitions, dtype=np.int64)
     kept = np.array([offset is not None for offset in commits.offsets], dtype=np.bool_)
     partitions = partitions[kept]
@@ -74,6 +103,8 @@ def _take_topic(known: _Rhythm, commits: TopicCommits) -> list[tuple[int, int, i
 
 
 def _with_room(known: _Rhythm | None, partitions: list[int]) -> _Rhythm:
+    if known is not None and len(partitions) <= FEW and all(_has(known.partitions, each) for each in partitions):
+        return known
     wanted = np.unique(np.asarray(partitions, dtype=np.int64))
     if known is None:
         blank = np.full((3, len(wanted)), _NEVER, dtype=np.int64)
@@ -86,3 +117,8 @@ def _with_room(known: _Rhythm | None, partitions: list[int]) -> _Rhythm:
     columns = np.full((3, len(merged)), _NEVER, dtype=np.int64)
     columns[:, place] = known.last_ms, known.gap_ms, known.gap_before_ms
     return _Rhythm(merged, *columns)
+
+
+def _has(partitions: Ints, partition: int) -> bool:
+    at = partitions.searchsorted(partition)
+    return bool(at < len(partitions) and partitions[at] == partition)
