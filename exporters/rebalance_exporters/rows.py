@@ -9,8 +9,6 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
-import msgspec
-
 import rebalance_contract as contract
 
 #: Why a row was left out: the reasons by which they are counted. `failed` is a defect of the exporter itself.
@@ -38,7 +36,6 @@ _times: dict[type, tuple[str, ...]] = {}
 
 _T = TypeVar("_T")
 # Its integers end at 64 bits, where those of JSON do not: what it refuses overflows a float, or Prometheus, later.
-_sixty_four_bits = msgspec.msgpack.Encoder()
 
 
 class RefusedError(contract.ContractError):
@@ -117,10 +114,8 @@ def read_impact(value: bytes) -> contract.RebalanceImpact | contract.GroupImpact
 
 
 def _checked(row: _T) -> _T:
-    try:
-        _sixty_four_bits.encode(row)
-    except OverflowError as error:
-        raise RefusedError("number", "a number needs more than 64 bits") from error
+    if not contract.fits_64_bits(row):
+        raise RefusedError("number", "a number needs more than 64 bits")
     _check_times(row)
     if isinstance(row, contract.Rebalance):
         for generation in row.generations:

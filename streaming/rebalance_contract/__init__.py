@@ -27,6 +27,7 @@ from rebalance_contract.codec import (
     ContractError,
     decode,
     encode,
+    fits_64_bits,
 )
 from rebalance_contract.coordinator import CoordinatorActivity, CoordinatorEvent
 from rebalance_contract.findings import (
@@ -217,6 +218,7 @@ __all__ = [
     "decode_status",
     "display",
     "encode",
+    "fits_64_bits",
     "gravity",
     "read_state",
     "settled",

@@ -15,6 +15,7 @@ SCHEMA_VERSION = 1
 
 _T = TypeVar("_T")
 _encoder = msgspec.json.Encoder()
+_sixty_four_bits = msgspec.msgpack.Encoder()
 
 
 class ContractError(ValueError):
@@ -33,3 +34,12 @@ def decode(text: bytes, kind: type[_T]) -> _T:
     except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         # Text that is nested 100,000 deep is a row like any other that is none.
         raise ContractError(f"not a valid {kind.__name__}: {error}") from error
+
+
+def fits_64_bits(row: object) -> bool:
+    """Whether every whole number of a row has at most 64 bits. JSON has no limit; sums, divisions and arrays do."""
+    try:
+        _sixty_four_bits.encode(row)
+    except OverflowError:
+        return False
+    return True

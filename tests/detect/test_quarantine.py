@@ -15,7 +15,20 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
 
-from detect.histories import GROUP, MINUTE, SECOND, T0, commits, member, picture, probe, rebalance, rebalance_id
+from detect.histories import (
+    GROUP,
+    MINUTE,
+    SECOND,
+    T0,
+    commits,
+    member,
+    packed,
+    picture,
+    probe,
+    rebalance,
+    rebalance_id,
+    report,
+)
 from detect.turnover import Run, pulse, take
 from rebalance_contract import (
     CommitActivity,
@@ -26,6 +39,7 @@ from rebalance_contract import (
     TopicCommits,
     TopicOffsets,
 )
+from rebalance_contract.clients import POLL_AGE
 from rebalance_streaming.detect import answers
 from rebalance_streaming.detect.detector import Detector
 from rebalance_streaming.detect.look import Condition, Look
@@ -116,6 +130,24 @@ def test_a_rule_that_raises_is_set_aside_for_its_group(monkeypatch: pytest.Monke
     assert heard == [("stumbles", "odd")]
     assert dict(run.detector.quarantined) == {("stumbles", "ZeroDivisionError"): 1}
     assert {each.group for each in run.detector.book.findings() if each.rule == "eager_assignor"} == {"odd", "sound"}
+
+
+def test_timing_that_cannot_be_worked_out_is_set_aside_for_its_group():
+    """The heartbeat timing of other groups is told, and the call comes back."""
+    heard: list[tuple[str, str]] = []
+    detector = Detector("prod", on_quarantine=lambda stage, group, _: heard.append((stage, group)))
+    odd = packed(report(T0, A, group_id="odd"))
+    sample = replace(odd.samples[0], poll_age_ms=10**400)
+    for group, row in (
+        ("odd", replace(odd, samples=(sample,))),
+        ("sound", packed(report(T0, A, {POLL_AGE: 1}, group_id="sound"))),
+    ):
+        detector.take_group(replace(picture(T0, A), group=group))
+        detector.take_clients(row)
+    for turn in range(3):
+        assert [each.group for each in detector.timings(T0 + turn * 5 * SECOND)] == ["sound"]
+    assert heard == [("timing", "odd")]
+    assert dict(detector.quarantined) == {("timing", "OverflowError"): 1}
 
 
 def test_a_rebalance_that_cannot_be_judged_has_a_cause_nobody_can_tell():

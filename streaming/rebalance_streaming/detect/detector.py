@@ -13,6 +13,7 @@ import zlib
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from rebalance_contract import (
     UNDETERMINED,
@@ -340,9 +341,11 @@ class Detector:
 
     def timings(self, now_ms: int) -> Iterator[GroupTiming]:
         """Yield the heartbeat timing of every group whose clients report."""
-        for case in self._cases.values():
-            if case.history.clients.known and (timing := time_group(case.history, now_ms)) is not None:
-                yield timing
+        for group, case in self._cases.items():
+            if case.history.clients.known:
+                timing = self._quarantine.ask("timing", group, now_ms, partial(time_group, case.history, now_ms), None)
+                if timing is not None:
+                    yield timing
 
     def causes(self, group: str) -> Mapping[str, str]:
         """Return the primary cause of every judged rebalance of a group, by rebalance id."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -27,6 +27,7 @@ from rebalance_contract import (
     ReportTotals,
     decode,
     encode,
+    fits_64_bits,
     status_key,
     topics,
 )
@@ -57,6 +58,7 @@ Output = (
     Finding | GroupLag | GroupTiming | RebalanceImpact | GroupImpact | DecodeTotals | ReportTotals | DiagnosisStatus
 )
 
+_Row = TypeVar("_Row")
 _LARGEST_INT32 = 2**31 - 1
 _KINDS: dict[str, type[Activity]] = {
     "commits": CommitActivity,
@@ -82,7 +84,7 @@ def decode_input(topic: str, key: bytes | None, value: bytes | None) -> Input | 
     if value is None:
         return None
     if topic == topics.REBALANCES.name:
-        return decode(value, Rebalance)
+        return _decode_bounded(value, Rebalance)
     try:
         kind = _tag_decoder.decode(value).kind
     except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -112,6 +114,9 @@ def check_activity(row: Activity) -> None:
                     _check_lists(MAX_PARTITION, offsets.partitions, offsets.offsets)
         case ProbeActivity():
             _check_numbers(row.probe.probed_at_ms)
+            _check_bits(row)
+        case ClientActivity():
+            _check_bits(row)
         case CountActivity():
             _check_numbers(row.last_offset, row.log_era, *(count for *_, count in row.counts))
         case CoordinatorActivity():
@@ -132,9 +137,20 @@ def _check_numbers(*numbers: int) -> None:
         raise ContractError("an offset, a time or a count is beyond 2^62")
 
 
+def _decode_bounded(value: bytes, kind: type[_Row]) -> _Row:
+    row = decode(value, kind)
+    _check_bits(row)
+    return row
+
+
+def _check_bits(row: object) -> None:
+    if not fits_64_bits(row):
+        raise ContractError("a number needs more than 64 bits")
+
+
 def _decode_group(key: bytes | None, value: bytes | None) -> GroupSnapshot | GroupGone:
     if value is not None:
-        return decode(value, GroupSnapshot)
+        return _decode_bounded(value, GroupSnapshot)
     cluster, _, group = (key or b"").decode(errors="replace").partition("/")
     return GroupGone(cluster, group)
 

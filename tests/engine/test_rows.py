@@ -1,0 +1,43 @@
+"""Rows of the diagnosis's topics as it reads them: what no writer of the monitor writes is refused by name."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from detect.histories import GROUP, T0, member, packed, picture, probe, rebalance, report
+from rebalance_contract import ContractError, ProbeActivity, encode
+from rebalance_contract.clients import POLL_AGE
+from rebalance_streaming.engine.rows import decode_input
+
+A = member("a-1", [0, 1])
+FAR = 10**400
+
+#: Topic, a right row, and where in it a number gets too many digits.
+TOO_LARGE: dict[str, tuple[str, object, tuple[str | int, ...]]] = {
+    "the age of a last poll": (
+        "activity",
+        packed(report(T0, A, {POLL_AGE: 1})),
+        ("samples", 0, "poll_age_ms"),
+    ),
+    "a client's session time-out": ("activity", packed(report(T0, A)), ("config", "session_timeout_ms")),
+    "a probe's time": ("activity", ProbeActivity(probe(T0, "Stable")), ("probe", "probed_at_ms")),
+    "a member's session time-out": ("groups", picture(T0, A), ("members", 0, "session_timeout_ms")),
+    "a rebalance's end": ("rebalances", rebalance(T0, [A], [A]), ("completed_at_ms",)),
+}
+
+
+@pytest.mark.parametrize("what", TOO_LARGE)
+def test_a_number_that_needs_more_than_64_bits_is_refused(what: str):
+    """JSON has no largest number; rules divide, and arrays hold 64 bits."""
+    topic, row, (*way, last) = TOO_LARGE[what]
+    document: Any = json.loads(encode(row))
+    place = document
+    for step in way:
+        place = place[step]
+    assert decode_input(topic, GROUP.encode(), json.dumps(document).encode()) == row
+    place[last] = FAR
+    with pytest.raises(ContractError, match=r"2\^62|64 bits"):
+        decode_input(topic, GROUP.encode(), json.dumps(document).encode())
