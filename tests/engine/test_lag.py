@@ -1,5 +1,7 @@
 """Lag in offsets and in time, as stories of probes and commits."""
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -85,6 +87,22 @@ def test_groups_that_read_committed_are_measured_to_the_last_stable_offset():
         commit(table, {0: 10})
         probe(table, {0: 20}, stable={0: 12})
         assert lag_of(table).total == expected
+
+
+def test_a_commit_of_a_partition_that_does_not_exist_costs_nothing():
+    """It has no lag, and takes no memory up to its number; the lag of those that the prober knows is told."""
+    table = LagTable()
+    far = 2**31 - 1
+    tracemalloc.start()
+    try:
+        commit(table, {0: 5, far: 5})
+        probe(table, {0: 7, 1: 7})
+        lag = lag_of(table)
+        _, highest = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (lag.topics["orders"].partitions, lag.topics["orders"].lags, lag.total) == ([0, far], [2, None], 2)
+    assert highest < 1_000_000
 
 
 def test_a_deleted_offset_leaves_and_a_grown_topic_joins():

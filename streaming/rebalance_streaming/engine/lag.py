@@ -377,9 +377,10 @@ def _lags(positions: _Positions, ends: _Ends | None, *, stable: bool) -> Ints:
     if ends is None:
         return filled(len(positions.partitions))
     source = ends.stable if stable else ends.end
-    # Partitions are sorted: without one, or with a last one that is inside, all are.
-    inside = not len(positions.partitions) or positions.partitions[-1] < len(source)
-    end = (source if inside else grown(source, int(positions.partitions[-1]) + 1))[positions.partitions]
+    # A commit may name a partition up to 2^31 - 1 that does not exist. Partitions are sorted: so many of them have an end.
+    known = int(positions.partitions.searchsorted(len(source)))
+    end = filled(len(positions.partitions))
+    end[:known] = source[positions.partitions[:known]]
     return np.where(end == UNKNOWN, UNKNOWN, np.maximum(0, end - positions.committed))
 
 
