@@ -377,7 +377,7 @@ def _lags(positions: _Positions, ends: _Ends | None, *, stable: bool) -> Ints:
     if ends is None:
         return filled(len(positions.partitions))
     source = ends.stable if stable else ends.end
-    # A commit may name a partition up to 2^31 - 1 that does not exist. Partitions are sorted: so many of them have an end.
+    # A commit may name a partition up to 2^31 - 1 that does not exist. Partitions are sorted: the first ones do.
     known = int(positions.partitions.searchsorted(len(source)))
     end = filled(len(positions.partitions))
     end[:known] = source[positions.partitions[:known]]
