@@ -20,6 +20,7 @@ from waiting import wait_for
         ("2026-11-23 05:00:00 WARN Utils: hm\n", logging.WARNING, "Utils: hm"),
         ("WARNING: Using incubator modules: jdk.incubator.vector\n", logging.DEBUG, None),
         ("Starting Streaming TransformWithStateInPandas Python worker.\n", logging.DEBUG, None),
+        (" Dynamic dump to file /c/classes-1.22\n", logging.DEBUG, " Dynamic dump to file /c/classes-1.22"),
         (
             "java.lang.OutOfMemoryError: Java heap space\n",
             logging.WARNING,

@@ -12,13 +12,15 @@ from contextlib import contextmanager
 #: A line in the form of `log4j2.properties`.
 _LOGGED = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ([A-Z]+) (\S+?): (.*)")
 _LEVELS = {"FATAL": logging.CRITICAL, "ERROR": logging.ERROR, "WARN": logging.WARNING, "INFO": logging.INFO}
-#: What is printed at every start and by every worker, whatever the level.
+#: What is printed at every start and by every worker, whatever the level, and by the JDK (jdk.internal.misc.CDS) when
+#: a first start has written its archive of classes.
 _CHATTER = (
     "TransformWithStateInPandas Python worker",
     "Using incubator modules",
     "Using Spark's default log4j profile",
     "Setting default log level to",
     "To adjust logging level use",
+    "Dynamic dump to file",
 )
 
 _log = logging.getLogger("spark")
