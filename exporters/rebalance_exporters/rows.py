@@ -35,7 +35,6 @@ _MOMENTS = (
 _times: dict[type, tuple[str, ...]] = {}
 
 _T = TypeVar("_T")
-# Its integers end at 64 bits, where those of JSON do not: what it refuses overflows a float, or Prometheus, later.
 
 
 class RefusedError(contract.ContractError):

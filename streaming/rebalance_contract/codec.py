@@ -15,6 +15,7 @@ SCHEMA_VERSION = 1
 
 _T = TypeVar("_T")
 _encoder = msgspec.json.Encoder()
+# Its integers end at 64 bits, where those of JSON do not: what it refuses overflows a float, or Prometheus, later.
 _sixty_four_bits = msgspec.msgpack.Encoder()
 
 

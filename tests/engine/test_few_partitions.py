@@ -81,7 +81,7 @@ class Known:
 
     @property
     def remembered(self) -> list[object]:
-        """The whole ring of each watched partition."""
+        """What the ring of each watched partition tells."""
         whole = START_MS * 2
         return [self._progress.rhythm({TOPIC: [each]}, whole) for each in range(WATCHED)]
 

@@ -209,10 +209,12 @@ class Progress:
         topic.times[-1, kept], topic.offsets[-1, kept] = times, offsets
 
     def _note_jumps(self, name: str, topic: _Topic, kept: Ints, times: Ints, offsets: Ints) -> None:
-        before = topic.offsets[-1, kept]
-        back = (before != UNKNOWN) & (offsets < before)
-        far = (before != UNKNOWN) & (offsets - before > _SMALLEST_JUMP)
-        for i in np.flatnonzero(back | far).tolist():
+        third, second, before = topic.offsets[-3:, kept]
+        step = offsets - before
+        back = (before != UNKNOWN) & (step < 0)
+        # A jump is many times longer than every step before it, so than the last one: few are looked at one by one.
+        ahead = (third != UNKNOWN) & (step > _SMALLEST_JUMP) & (step > _UNUSUAL_STEP * np.abs(before - second))
+        for i in np.flatnonzero(back | ahead).tolist():
             if back[i] or _is_jump_ahead(topic.offsets[:, kept[i]], int(offsets[i])):
                 self.jumps.append(Jump(name, int(kept[i]), int(times[i]), int(before[i]), int(offsets[i])))
 
