@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -27,7 +28,7 @@ from detect.histories import (
     take,
 )
 from detect.standing_histories import departed
-from rebalance_contract import Probe, Severity, TopicOffsets
+from rebalance_contract import CommitActivity, Probe, Severity, TopicCommits, TopicOffsets
 from rebalance_streaming.detect.answers import Clocks, hold
 from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.look import ConditionRule
@@ -680,3 +681,35 @@ def test_a_probe_costs_what_it_tells():
     assert known.partition_counts() == {}
     assert known.take_ends({"whole": TopicOffsets([0, 1], [5, 5])}, {"whole": TopicOffsets([0], [5])}, T0)
     assert known.partition_counts() == {"whole": 2}
+
+
+def test_a_commit_costs_what_it_tells():
+    """So does one of partition 19,999: what is kept is as long as what was committed."""
+    far = {f"t-{number}": TopicCommits([19_999], [5], [T0], [T0], [1], [1]) for number in range(1_000)}
+    tracemalloc.start()
+    known = Progress()
+    known.take_commits(CommitActivity("c", "g", 0, 1, 1, 5_000, ((T0, 1),), far))
+    used = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert used < 10_000 * len(far)
+    assert known.position("t-7", 19_999).committed == 5
+    assert known.position("t-7", 0).committed is None
+
+
+def test_partitions_come_in_any_order():
+    """Columns stay those of their partitions when others come between them."""
+    known = progress(
+        commits(T0, {5: 50}),
+        commits(T0 + SECOND, {9: 90, 2: 20}),
+        commits(T0 + 2 * SECOND, {5: 55, 2: 22, 7: 70}),
+        probe(T0 + 3 * SECOND, ends=dict.fromkeys(range(9), 100)),
+    )
+    assert {at.partition: (at.committed, at.lag) for at in known.positions()} == {
+        2: (22, 78),
+        5: (55, 45),
+        7: (70, 30),
+        9: (90, None),
+    }
+    assert known.committed_before(("orders", 5), T0 + SECOND) == (T0, 50)
+    assert known.commits_between({"orders": [2, 3, 9]}, T0, T0 + MINUTE) == 3
+    assert [at.partition for at in known.lagging(45)] == [2]

@@ -1,4 +1,9 @@
-"""Offsets of one topic by partition, as an array: the place is the partition, -1 stands for "not known"."""
+"""Offsets of one topic by partition, as arrays; -1 stands for "not known".
+
+What a probe tells of a topic, it tells of all its partitions: the place in the array is the partition. What groups
+commit may be of any partition, so that those arrays are as long as there are partitions, beside an array of their
+numbers, sorted.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +34,23 @@ def grown(array: Ints, size: int) -> Ints:
     """Return an array with at least so many partitions, of which nothing is known; itself where it has them."""
     missing = size - array.shape[-1]
     return array if missing <= 0 else np.concatenate((array, filled(*array.shape[:-1], missing)), axis=-1)
+
+
+def places(known: Ints, partitions: Ints) -> Ints | None:
+    """Return where each partition stands among the known ones, sorted; null when one of them is not known."""
+    if not len(known):
+        return None
+    at = known.searchsorted(partitions)
+    if (at == len(known)).any() or (known[at] != partitions).any():
+        return None
+    return at
+
+
+def widened(columns: Ints, known: Ints, partitions: Ints) -> Ints:
+    """Return columns of the known partitions as columns of more partitions; both are sorted."""
+    wider = filled(*columns.shape[:-1], len(partitions))
+    wider[..., partitions.searchsorted(known)] = columns
+    return wider
 
 
 def put(offsets: Ints, told: TopicOffsets) -> tuple[bool, bool]:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rebalance_contract import CommitActivity, Partitions, TopicCommits, TopicOffsets
-from rebalance_streaming.activity.offsets import FEW, UNKNOWN, Ints, as_array, filled, grown, put
+from rebalance_streaming.activity.offsets import FEW, UNKNOWN, Ints, as_array, filled, grown, places, put, widened
 from rebalance_streaming.detect.plausible import LARGEST_OFFSET, MOST_TOPICS, may_grow
 
 Place = tuple[str, int]
@@ -46,16 +46,17 @@ class _Advances:
 
 @dataclass(slots=True)
 class _Topic:
-    """Rings of one topic: rows are commits, newest last; columns are partitions. -1: none yet."""
+    """Rings of one topic: rows are commits, newest last; columns are `partitions`, sorted. -1: none yet."""
 
-    times: Ints
-    offsets: Ints
+    partitions: Ints = field(default_factory=lambda: filled(0))
+    times: Ints = field(default_factory=lambda: filled(KEPT, 0))
+    offsets: Ints = field(default_factory=lambda: filled(KEPT, 0))
     #: When the committed offset last changed, and since when it is watched.
-    advanced_ms: Ints
-    first_ms: Ints
+    advanced_ms: Ints = field(default_factory=lambda: filled(0))
+    first_ms: Ints = field(default_factory=lambda: filled(0))
     #: Deleted by a tombstone at this time, -1: not.
-    deleted_ms: Ints
-    #: Worked out when they are first asked for; commits make a new topic of it. Lags belong to a row of ends.
+    deleted_ms: Ints = field(default_factory=lambda: filled(0))
+    #: Worked out when they are first asked for, and forgotten with the next commit. Lags belong to a row of ends.
     _advances: _Advances | None = None
     _lags: tuple[Ints, Ints] | None = None
 
@@ -66,19 +67,42 @@ class _Topic:
         return self._advances
 
     def lags(self, ends: Ints) -> Ints:
-        """Return the lag of every partition; -1 where its end is not known or nothing is committed."""
+        """Return the lag of each of `partitions`; -1 where its end is not known or nothing is committed."""
         if self._lags is None or self._lags[0] is not ends:
-            size = min(len(self.first_ms), len(ends))
-            lags = filled(len(self.first_ms))
-            known = (ends[:size] != UNKNOWN) & self.is_committed()[:size]
-            lags[:size] = np.where(known, np.maximum(0, ends[:size] - self.offsets[-1, :size]), UNKNOWN)
-            self._lags = ends, lags
+            # Partitions are sorted: those that were probed come first.
+            size = int(self.partitions.searchsorted(len(ends)))
+            end = filled(len(self.partitions))
+            end[:size] = ends[self.partitions[:size]]
+            known = (end != UNKNOWN) & self.is_committed()
+            self._lags = ends, np.where(known, np.maximum(0, end - self.offsets[-1]), UNKNOWN)
         return self._lags[1]
 
     def is_committed(self) -> npt.NDArray[np.bool_]:
         """Return, per partition, whether its offset was committed and not deleted."""
         committed: npt.NDArray[np.bool_] = (self.times[-1] != UNKNOWN) & (self.deleted_ms == UNKNOWN)
         return committed
+
+    def columns(self, numbers: Iterable[int]) -> Ints:
+        """Return the places of those of some partitions that were ever committed, in their order."""
+        wanted = np.fromiter(numbers, dtype=np.int64)
+        at: Ints = np.minimum(self.partitions.searchsorted(wanted), len(self.partitions) - 1)
+        return at[self.partitions[at] == wanted] if len(self.partitions) else at[:0]
+
+    def with_partitions(self, partitions: Ints) -> _Topic:
+        """Return the topic with columns for more partitions."""
+        known, wider = self.partitions, np.union1d(self.partitions, partitions)
+        return _Topic(
+            wider,
+            widened(self.times, known, wider),
+            widened(self.offsets, known, wider),
+            widened(self.advanced_ms, known, wider),
+            widened(self.first_ms, known, wider),
+            widened(self.deleted_ms, known, wider),
+        )
+
+    def forget_answers(self) -> None:
+        """Drop what was worked out from the columns: they change."""
+        self._advances = self._lags = None
 
 
 @dataclass(slots=True)
@@ -169,37 +193,43 @@ class Progress:
             self.first_commit_ms = min(self.first_commit_ms or newest, *commits.committed_at_ms)
 
     def _take_topic(self, name: str, commits: TopicCommits) -> None:
-        topic = self._topics[name] = _sized(self._topics.get(name), max(commits.partitions) + 1)
-        if len(commits.partitions) <= FEW:
-            self._take_few(name, topic, commits)
+        partitions = np.asarray(commits.partitions, dtype=np.int64)
+        topic = self._topics.get(name) or _Topic()
+        at = places(topic.partitions, partitions)
+        if at is None:
+            topic = self._topics[name] = topic.with_partitions(partitions)
+            at = topic.partitions.searchsorted(partitions)
+        topic.forget_answers()
+        if len(partitions) <= FEW:
+            self._take_few(name, topic, at, commits)
         else:
-            self._take_many(name, topic, commits)
+            self._take_many(name, topic, at, commits)
         del self.jumps[:-_KEPT_JUMPS]
 
-    def _take_few(self, name: str, topic: _Topic, commits: TopicCommits) -> None:
-        for p, offset, at_ms in zip(commits.partitions, commits.offsets, commits.committed_at_ms, strict=True):
-            topic.deleted_ms[p] = UNKNOWN if offset is not None else at_ms
+    def _take_few(self, name: str, topic: _Topic, at: Ints, commits: TopicCommits) -> None:
+        rows = zip(at.tolist(), commits.partitions, commits.offsets, commits.committed_at_ms, strict=True)
+        for place, partition, offset, at_ms in rows:
+            topic.deleted_ms[place] = UNKNOWN if offset is not None else at_ms
             if offset is None:
                 continue
             bounded = min(offset, LARGEST_OFFSET)
-            before = int(topic.offsets[-1, p])
-            if before != UNKNOWN and (bounded < before or _is_jump_ahead(topic.offsets[:, p], bounded)):
-                self.jumps.append(Jump(name, p, at_ms, before, bounded))
+            before = int(topic.offsets[-1, place])
+            if before != UNKNOWN and (bounded < before or _is_jump_ahead(topic.offsets[:, place], bounded)):
+                self.jumps.append(Jump(name, partition, at_ms, before, bounded))
             if bounded != before:
-                topic.advanced_ms[p] = at_ms
-            if topic.first_ms[p] == UNKNOWN:
-                topic.first_ms[p] = at_ms
+                topic.advanced_ms[place] = at_ms
+            if topic.first_ms[place] == UNKNOWN:
+                topic.first_ms[place] = at_ms
             for ring, newest in ((topic.times, at_ms), (topic.offsets, bounded)):
-                ring[:-1, p] = ring[1:, p]
-                ring[-1, p] = newest
+                ring[:-1, place] = ring[1:, place]
+                ring[-1, place] = newest
 
-    def _take_many(self, name: str, topic: _Topic, commits: TopicCommits) -> None:
-        partitions = np.asarray(commits.partitions, dtype=np.int64)
+    def _take_many(self, name: str, topic: _Topic, at: Ints, commits: TopicCommits) -> None:
         times = np.asarray(commits.committed_at_ms, dtype=np.int64)
         deleted = np.array([offset is None for offset in commits.offsets])
         offsets = _bounded(as_array(commits.offsets))
-        topic.deleted_ms[partitions] = np.where(deleted, times, UNKNOWN)
-        kept = partitions[~deleted]
+        topic.deleted_ms[at] = np.where(deleted, times, UNKNOWN)
+        kept = at[~deleted]
         times, offsets = times[~deleted], offsets[~deleted]
         moved = topic.offsets[-1, kept] != offsets
         self._note_jumps(name, topic, kept, times, offsets)
@@ -216,7 +246,8 @@ class Progress:
         ahead = (third != UNKNOWN) & (step > _SMALLEST_JUMP) & (step > _UNUSUAL_STEP * np.abs(before - second))
         for i in np.flatnonzero(back | ahead).tolist():
             if back[i] or _is_jump_ahead(topic.offsets[:, kept[i]], int(offsets[i])):
-                self.jumps.append(Jump(name, int(kept[i]), int(times[i]), int(before[i]), int(offsets[i])))
+                partition = int(topic.partitions[kept[i]])
+                self.jumps.append(Jump(name, partition, int(times[i]), int(before[i]), int(offsets[i])))
 
     def take_ends(self, ends: Mapping[str, TopicOffsets], stable: Mapping[str, TopicOffsets], at_ms: int) -> bool:
         """Take up probed end offsets, of a topic only newer ones; returns whether any is another than before."""
@@ -267,34 +298,33 @@ class Progress:
     def positions(self) -> Iterator[Position]:
         """Yield every partition that was ever committed and is not deleted."""
         for name, topic in self._topics.items():
-            for p in np.flatnonzero(topic.is_committed()).tolist():
-                yield self._position(name, topic, p)
+            for place in np.flatnonzero(topic.is_committed()).tolist():
+                yield self._position(name, topic, place)
 
-    def lagging(self) -> Iterator[Position]:
-        """Yield those of them that end after the committed offset, as far as ends are known."""
-        for name, lags in self.lags():
-            for p in np.flatnonzero(lags > 0).tolist():
-                yield self._position(name, self._topics[name], p)
+    def lagging(self, records: float = 0) -> Iterator[Position]:
+        """Yield those of them with more lag than so many records, as far as ends are known."""
+        for name, topic, lags in self._lags():
+            for place in np.flatnonzero(lags > records).tolist():
+                yield self._position(name, topic, place)
 
-    def lags(self) -> Iterator[tuple[str, Ints]]:
-        """Yield topics that are committed and probed, with the lag of each partition; -1: nobody knows it."""
+    def _lags(self) -> Iterator[tuple[str, _Topic, Ints]]:
+        """Yield topics that are committed and probed, with the lag of each of their partitions; -1: nobody knows it."""
         for name, topic in self._topics.items():
             ends = self._ends.get(name)
             if ends is not None and ends.ends:
-                yield name, topic.lags(ends.ends[-1])
+                yield name, topic, topic.lags(ends.ends[-1])
 
     def falls_behind(self, since_ms: int) -> Iterator[Position]:
         """Yield those of them with lag whose committed offset has not moved since a moment."""
-        for name, lags in self.lags():
-            for p in np.flatnonzero((lags > 0) & (self._topics[name].advanced_ms <= since_ms)).tolist():
-                yield self._position(name, self._topics[name], p)
+        for name, topic, lags in self._lags():
+            for place in np.flatnonzero((lags > 0) & (topic.advanced_ms <= since_ms)).tolist():
+                yield self._position(name, topic, place)
 
     def next_to_fall_behind(self, since_ms: int) -> int | None:
         """Return the earliest advance after a moment of a partition that has lag; null when there is none."""
         found = []
-        for name, lags in self.lags():
-            advanced = self._topics[name].advanced_ms
-            after = advanced[(lags > 0) & (advanced > since_ms)]
+        for _, topic, lags in self._lags():
+            after = topic.advanced_ms[(lags > 0) & (topic.advanced_ms > since_ms)]
             if len(after):
                 found.append(int(after.min()))
         return min(found, default=None)
@@ -324,22 +354,24 @@ class Progress:
 
     def position(self, name: str, partition: int) -> Position:
         """Return one partition, whatever is known of it."""
-        topic = self._topics.get(name)
-        if topic is None or partition >= topic.times.shape[1] or topic.times[-1, partition] == UNKNOWN:
-            end, stable = self._end(name, partition)
-            return Position(name, partition, None, end, stable, None, None)
-        return self._position(name, topic, partition)
+        topic = self._topics.get(name) or _Topic()
+        for place in topic.columns([partition]).tolist():
+            if topic.times[-1, place] != UNKNOWN:
+                return self._position(name, topic, place)
+        end, stable = self._end(name, partition)
+        return Position(name, partition, None, end, stable, None, None)
 
-    def _position(self, name: str, topic: _Topic, p: int) -> Position:
-        end, stable = self._end(name, p)
+    def _position(self, name: str, topic: _Topic, place: int) -> Position:
+        partition = int(topic.partitions[place])
+        end, stable = self._end(name, partition)
         return Position(
             name,
-            p,
-            int(topic.offsets[-1, p]),
+            partition,
+            int(topic.offsets[-1, place]),
             end,
             stable,
-            int(topic.times[-1, p]),
-            int(topic.advanced_ms[p]),
+            int(topic.times[-1, place]),
+            int(topic.advanced_ms[place]),
         )
 
     def _end(self, name: str, partition: int) -> tuple[int | None, int | None]:
@@ -404,7 +436,7 @@ class Progress:
     def total_lag(self) -> int | None:
         """Return the lag over all partitions of which both offsets are known; null when there is none."""
         total, found = 0, False
-        for _, lags in self.lags():
+        for _, _, lags in self._lags():
             known = lags[lags != UNKNOWN]
             found, total = found or bool(len(known)), total + int(known.sum())
         return total if found else None
@@ -466,16 +498,14 @@ class Progress:
     def deleted(self) -> list[tuple[str, int, int]]:
         """Return (topic, partition, time) of committed offsets that were deleted and not committed again."""
         return [
-            (name, p, int(topic.deleted_ms[p]))
+            (name, int(topic.partitions[place]), int(topic.deleted_ms[place]))
             for name, topic in self._topics.items()
-            for p in np.flatnonzero(topic.deleted_ms != UNKNOWN).tolist()
+            for place in np.flatnonzero(topic.deleted_ms != UNKNOWN).tolist()
         ]
 
     def _rings(self, name: str, numbers: Iterable[int]) -> tuple[Ints, Ints]:
-        topic = self._topics.get(name)
-        if topic is None:
-            return filled(KEPT, 0), filled(KEPT, 0)
-        columns = [p for p in numbers if p < topic.times.shape[1]]
+        topic = self._topics.get(name) or _Topic()
+        columns = topic.columns(numbers)
         return topic.times[:, columns], topic.offsets[:, columns]
 
 
@@ -493,19 +523,19 @@ def _look_at_advances(times: Ints, offsets: Ints) -> _Advances:
     return _Advances(longest, int(at_ms[moved].min()), int(first.max()))
 
 
-def _rates(topic: _Topic, ends: _Ends, partitions: Ints, apart_ms: int) -> tuple[float, float]:
-    """Return records per second (produced, committed) of partitions between two commits whose ends are known."""
-    times, offsets = topic.times[:, partitions], topic.offsets[:, partitions]
+def _rates(topic: _Topic, ends: _Ends, columns: Ints, apart_ms: int) -> tuple[float, float]:
+    """Return records per second (produced, committed) of some columns between two commits whose ends are known."""
+    times, offsets = topic.times[:, columns], topic.offsets[:, columns]
     earlier = (times != UNKNOWN) & (times <= times[-1] - apart_ms)
     # The last one in the order of the log.
     place = len(times) - 1 - earlier[::-1].argmax(axis=0)
-    columns = np.arange(len(partitions))
-    before_ms = times[place, columns]
+    partitions, each = topic.partitions[columns], np.arange(len(columns))
+    before_ms = times[place, each]
     first, last = _ends_at(ends, partitions, before_ms), _ends_at(ends, partitions, times[-1])
     known = np.flatnonzero(earlier.any(axis=0) & (first != UNKNOWN) & (last != UNKNOWN))
     seconds = (times[-1] - before_ms)[known] / 1000
     produced = (last - first)[known] / seconds
-    consumed = (offsets[-1] - offsets[place, columns])[known] / seconds
+    consumed = (offsets[-1] - offsets[place, each])[known] / seconds
     return float(produced.sum()), float(consumed.sum())
 
 
@@ -539,19 +569,6 @@ def _bounded(offsets: Ints) -> Ints:
 
 def _known(offset: np.int64) -> int | None:
     return None if offset == UNKNOWN else int(offset)
-
-
-def _sized(topic: _Topic | None, size: int) -> _Topic:
-    if topic is None:
-        ring, row = filled(KEPT, size), filled(size)
-        return _Topic(ring, ring.copy(), row, row.copy(), row.copy())
-    return _Topic(
-        grown(topic.times, size),
-        grown(topic.offsets, size),
-        grown(topic.advanced_ms, size),
-        grown(topic.first_ms, size),
-        grown(topic.deleted_ms, size),
-    )
 
 
 def _with_offsets(known: Ints, told: TopicOffsets) -> Ints:

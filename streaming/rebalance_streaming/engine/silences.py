@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rebalance_contract import CommitActivity, Silence, TopicCommits
-from rebalance_streaming.activity.offsets import FEW, Ints
+from rebalance_streaming.activity.offsets import FEW, Ints, places, widened
 
 #: Half as long again as the usual commit interval of 5 s.
 SHORTEST_MS = 7_500
@@ -43,21 +43,26 @@ class CommitRhythm:
         """Take up packed commits in log order; returns the unusual gaps that ended with them."""
         found: list[Silence] = []
         for name, commits in row.topics.items():
-            known = self._topics[name] = _with_room(self._topics.get(name), commits.partitions)
-            ended = _take_topic(known, commits)
+            ended = self._take_topic(name, commits)
             if not row.is_history:
                 found += [Silence(name, *each) for each in ended]
         return found
 
+    def _take_topic(self, name: str, commits: TopicCommits) -> list[tuple[int, int, int]]:
+        """Return (partition, last commit, resumed at) of unusual gaps."""
+        partitions = np.asarray(commits.partitions, dtype=np.int64)
+        known = self._topics.get(name) or _Rhythm(*np.empty((4, 0), dtype=np.int64))
+        at = places(known.partitions, partitions)
+        if at is None:
+            known = self._topics[name] = _with_room(known, partitions)
+            at = known.partitions.searchsorted(partitions)
+        return _take_few(known, at, commits) if len(partitions) <= FEW else _take_many(known, at, commits)
 
-def _take_topic(known: _Rhythm, commits: TopicCommits) -> list[tuple[int, int, int]]:
-    """Return (partition, last commit, resumed at) of unusual gaps."""
-    return (_take_few if len(commits.partitions) <= FEW else _take_many)(known, commits)
 
-
-def _take_few(known: _Rhythm, commits: TopicCommits) -> list[tuple[int, int, int]]:
+def _take_few(known: _Rhythm, at: Ints, commits: TopicCommits) -> list[tuple[int, int, int]]:
     ended: list[tuple[int, int, int]] = []
     rows = zip(
+        at.tolist(),
         commits.partitions,
         commits.offsets,
         commits.first_at_ms,
@@ -65,30 +70,27 @@ def _take_few(known: _Rhythm, commits: TopicCommits) -> list[tuple[int, int, int
         commits.commits,
         strict=True,
     )
-    for partition, offset, first, last, records in rows:
+    for place, partition, offset, first, last, records in rows:
         if offset is None:
             continue
-        at = known.partitions.searchsorted(partition)
-        before, gap_1, gap_2 = int(known.last_ms[at]), int(known.gap_ms[at]), int(known.gap_before_ms[at])
+        before, gap_1, gap_2 = int(known.last_ms[place]), int(known.gap_ms[place]), int(known.gap_before_ms[place])
         gap = _NEVER if before == _NEVER else max(0, first - before)
         usual = gap_1 if gap_2 == _NEVER else min(gap_1, gap_2)
         if gap >= SHORTEST_MS and gap_1 != _NEVER and gap >= _UNUSUAL * usual:
             ended.append((partition, before, first))
         # Several commits in one row were this far apart on average.
         inside = (last - first) // (records - 1) if records > 1 else gap
-        known.last_ms[at] = max(last, before)
-        known.gap_before_ms[at] = inside if records > 2 else gap if records > 1 else gap_1
-        known.gap_ms[at] = inside
+        known.last_ms[place] = max(last, before)
+        known.gap_before_ms[place] = inside if records > 2 else gap if records > 1 else gap_1
+        known.gap_ms[place] = inside
     return ended
 
 
-def _take_many(known: _Rhythm, commits: TopicCommits) -> list[tuple[int, int, int]]:
-    partitions = np.asarray(commits.partitions, dtype=np.int64)
+def _take_many(known: _Rhythm, at: Ints, commits: TopicCommits) -> list[tuple[int, int, int]]:
     kept = np.array([offset is not None for offset in commits.offsets], dtype=np.bool_)
-    partitions = partitions[kept]
+    at = at[kept]
     first, last = (np.asarray(each, dtype=np.int64)[kept] for each in (commits.first_at_ms, commits.committed_at_ms))
     records = np.asarray(commits.commits, dtype=np.int64)[kept]
-    at = np.searchsorted(known.partitions, partitions)
     before, gap_1, gap_2 = known.last_ms[at], known.gap_ms[at], known.gap_before_ms[at]
     gap = np.where(before == _NEVER, _NEVER, np.maximum(0, first - before))
     usual = np.where(gap_2 == _NEVER, gap_1, np.minimum(gap_1, gap_2))
@@ -98,27 +100,12 @@ def _take_many(known: _Rhythm, commits: TopicCommits) -> list[tuple[int, int, in
     known.last_ms[at] = np.maximum(last, before)
     known.gap_before_ms[at] = np.where(records > 2, inside, np.where(records > 1, gap, gap_1))
     known.gap_ms[at] = inside
-    rows = zip(partitions[unusual].tolist(), before[unusual].tolist(), first[unusual].tolist(), strict=True)
+    ended = known.partitions[at[unusual]]
+    rows = zip(ended.tolist(), before[unusual].tolist(), first[unusual].tolist(), strict=True)
     return list(rows)
 
 
-def _with_room(known: _Rhythm | None, partitions: list[int]) -> _Rhythm:
-    if known is not None and len(partitions) <= FEW and all(_has(known.partitions, each) for each in partitions):
-        return known
-    wanted = np.unique(np.asarray(partitions, dtype=np.int64))
-    if known is None:
-        blank = np.full((3, len(wanted)), _NEVER, dtype=np.int64)
-        return _Rhythm(wanted, *blank)
-    at = np.minimum(np.searchsorted(known.partitions, wanted), max(0, len(known.partitions) - 1))
-    if len(known.partitions) and bool((known.partitions[at] == wanted).all()):
-        return known
-    merged = np.union1d(known.partitions, wanted)
-    place = np.searchsorted(merged, known.partitions)
-    columns = np.full((3, len(merged)), _NEVER, dtype=np.int64)
-    columns[:, place] = known.last_ms, known.gap_ms, known.gap_before_ms
-    return _Rhythm(merged, *columns)
-
-
-def _has(partitions: Ints, partition: int) -> bool:
-    at = partitions.searchsorted(partition)
-    return bool(at < len(partitions) and partitions[at] == partition)
+def _with_room(known: _Rhythm, partitions: Ints) -> _Rhythm:
+    wider = np.union1d(known.partitions, partitions)
+    columns = (known.last_ms, known.gap_ms, known.gap_before_ms)
+    return _Rhythm(wider, *(widened(each, known.partitions, wider) for each in columns))

@@ -12,8 +12,6 @@ from itertools import pairwise
 from math import ceil
 from statistics import median
 
-import numpy as np
-
 from rebalance_contract import Member, Partitions, Rebalance, Subject
 from rebalance_contract.clients import COMMIT_RATE, COMMIT_TOTAL, CONSUMED_RATE, CONSUMED_TOTAL
 from rebalance_streaming.detect import inputs
@@ -245,13 +243,10 @@ def _flow(look: Look) -> Flow | None:
 
 def partition_skew(look: Look) -> Iterator[Verdict]:
     """One partition gets most of the records: members added do not help."""
-    if not look.is_settled or look.history.progress.ends_since() is None:
-        return
-    lags = dict(look.history.progress.lags())
-    total = sum(int(each[each > 0].sum()) for each in lags.values())
-    for topic, each in lags.items() if total else ():
-        for partition in np.flatnonzero(each > look.thresholds.skew_share * total).tolist():
-            yield from _skew(look, look.history.progress.position(topic, partition), total)
+    progress = look.history.progress
+    total = (progress.total_lag() if look.is_settled else None) or 0
+    for position in progress.lagging(look.thresholds.skew_share * total) if total else ():
+        yield from _skew(look, position, total)
 
 
 def _skew(look: Look, position: Position, total: int) -> Iterator[Verdict]:
