@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
@@ -15,13 +16,14 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from rebalance_contract import Finding, GroupImpact, GroupSnapshot, Rebalance
+from rebalance_contract import CoordinatorActivity, Finding, GroupImpact, GroupSnapshot, Rebalance
 from rebalance_devtools.stories.play import StoryRun
 from rebalance_devtools.stories.programme import find_story
 from rebalance_devtools.stories.script import Expected
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.engine.engine import Engine, EngineConfig
-from rebalance_streaming.replay import OFFSETS_TOPIC, Replay, read_lines
+from rebalance_streaming.log_files import read_log_files
+from rebalance_streaming.replay import CLUSTER, OFFSETS_TOPIC, PANE_MS, Replay, read_lines
 
 _T = TypeVar("_T")
 
@@ -33,15 +35,28 @@ FAMILIES = GOLDEN / "families"
 #: Which of them rules may be tuned to.
 DECLARED = Path(__file__).with_name("families.toml")
 
+#: Whose line it is: a broker of 3.x writes `[GroupCoordinator 1]`, one of 4.x `[GroupCoordinator id=1 …]`.
+_COORDINATOR = re.compile(r"\[GroupCoordinator (?:id=)?(\d+)")
+
 Split = Literal["known", "kept back"]
 SPLITS: tuple[Split, ...] = ("known", "kept back")
 
-#: Which lines of a recording a monitor with those sources would have.
-SOURCES: dict[str, tuple[str, ...]] = {
-    "all": (),
-    "no client metrics": ("client-metrics",),
-    "no prober": ("probes",),
-    "log only": ("client-metrics", "probes"),
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What a monitor is given: a recording without some topics, by the ends of their names, and brokers' log lines."""
+
+    left_out: tuple[str, ...] = ()
+    broker_logs: bool = False
+
+
+SOURCES: dict[str, Sources] = {
+    "all": Sources(),
+    "all with broker logs": Sources(broker_logs=True),
+    "no client metrics": Sources(("client-metrics",)),
+    "no prober": Sources(("probes",)),
+    "log and broker logs": Sources(("client-metrics", "probes"), broker_logs=True),
+    "log only": Sources(("client-metrics", "probes")),
 }
 
 
@@ -117,6 +132,17 @@ class Recording:
             if not any(f'{topic}"'.encode() in line for topic in left_out):
                 yield line
 
+    def broker_rows(self) -> list[CoordinatorActivity]:
+        """Return what the group's coordinators wrote in their brokers' logs; nothing of a group of ZooKeeper's.
+
+        Brokers and recorders ran in UTC. Raises LogFileError where no line of a log is read.
+        """
+        logs = defaultdict[str, list[bytes]](list)
+        for line in self.run.broker_lines:
+            broker = _COORDINATOR.search(line)
+            logs["" if broker is None else broker[1]].append(line.encode() + b"\n")
+        return read_log_files(logs.values(), cluster=CLUSTER, pane_ms=PANE_MS)
+
     def groups(self) -> list[GroupSnapshot]:
         """Return the groups as a replay leaves them."""
         return self._rows("group", GroupSnapshot)
@@ -142,18 +168,20 @@ class Recording:
     def watched(self, sources: str) -> Watched:
         """Return what a replay with these sources found. One replay serves all questions, because it takes longest."""
         if sources not in self._found_with:
-            self._found_with[sources] = self._replayed(sources)
+            self._found_with[sources] = self._replayed(SOURCES[sources])
         return self._found_with[sources]
 
     def _rows(self, kind: str, of: type[_T], sources: str = "all") -> list[_T]:
         return [msgspec.json.decode(row, type=of) for row in self.watched(sources).rows[kind]]
 
-    def _replayed(self, sources: str) -> Watched:
+    def _replayed(self, sources: Sources) -> Watched:
         config = DetectConfig(window_scale=self.window_scale)
-        engine = WatchedEngine(EngineConfig(cluster="default", source_topic=OFFSETS_TOPIC, detect=config))
+        engine = WatchedEngine(EngineConfig(cluster=CLUSTER, source_topic=OFFSETS_TOPIC, detect=config))
         engine.group = self.run.group
         state, rows = Replay(engine=engine), defaultdict[str, list[bytes]](list)
-        for row in chain(state.feed(read_lines([self.lines(SOURCES[sources])])), state.finish()):
+        if sources.broker_logs:
+            state.take_logs(self.broker_rows())
+        for row in chain(state.feed(read_lines([self.lines(sources.left_out)])), state.finish()):
             rows[row["kind"]].append(msgspec.json.encode(row))
         return Watched(rows, engine.first_ms, frozenset(engine.revised))
 

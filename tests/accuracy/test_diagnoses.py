@@ -8,7 +8,7 @@ import pytest
 
 from accuracy.outcomes import WRONG, mistakes, outcome_of
 from accuracy.recordings import SOURCES, Recording, recordings
-from rebalance_contract import CountedImpact
+from rebalance_contract import CountedImpact, EvidenceSource
 
 pytestmark = pytest.mark.recordings
 
@@ -28,6 +28,17 @@ def test_a_recording_is_explained(recording: Recording) -> None:
 def test_fewer_sources_make_no_wrong_cause(recording: Recording, sources: str) -> None:
     """What cannot be told apart comes out as undetermined or a hint that names what is missing."""
     assert outcome_of(recording, sources).verdict != WRONG
+
+
+def test_the_coordinators_words_are_evidence_where_they_are_given() -> None:
+    """They tell who left by its own request, of which a recording without them knows nothing."""
+    recording = next(each for each in RECORDINGS if each.name == "poll_overrun-1")
+    sources = {
+        chosen: {evidence.source for each in recording.judge(chosen) for evidence in each.evidence}
+        for chosen in ("log and broker logs", "log only")
+    }
+    assert EvidenceSource.BROKER_LOG in sources["log and broker logs"]
+    assert EvidenceSource.BROKER_LOG not in sources["log only"]
 
 
 @pytest.mark.parametrize("recording", RECORDINGS, ids=lambda each: each.name)

@@ -12,10 +12,20 @@ import pytest
 from accuracy import freshness
 from accuracy.calibration import calibration_error, quantile, reliability, say_share, wilson
 from accuracy.outcomes import ABSTAINED, BESIDE, HINTED, RIGHT, WRONG, Claim, outcome_of
-from accuracy.recordings import FAMILIES, FOLDER, Recording, Watched, declared, recordings
-from rebalance_contract import Finding, FindingState, Rebalance, RebalanceOutcome, Subject, SubjectMember
+from accuracy.recordings import FAMILIES, FOLDER, SOURCES, Recording, Watched, declared, recordings
+from accuracy.report import judge, render
+from rebalance_contract import (
+    CoordinatorAct,
+    Finding,
+    FindingState,
+    Rebalance,
+    RebalanceOutcome,
+    Subject,
+    SubjectMember,
+)
 from rebalance_devtools.stories import families
 from rebalance_devtools.stories.play import StoryRun
+from rebalance_streaming.log_files import LogFileError
 
 _FAULT_MS, _END_MS = 10_000, 20_000
 
@@ -71,19 +81,20 @@ def rebalance(name: str, ended_ms: int) -> Rebalance:
     )
 
 
-def recording(story: str, *found: Finding) -> Recording:
-    """A recording of a story in which m2 was killed, and what a replay found in it."""
+def recording(story: str, *found: Finding, broker_lines: tuple[str, ...] = ()) -> Recording:
+    """A recording of a story in which m2 was killed, and what a replay found in it, with whichever sources."""
     events = (
         {"t_ms": 1_000, "name": "m1", "process": "m1/1", "event": "assigned", "member_id": "m1-x"},
         {"t_ms": 1_000, "name": "m2", "process": "m2/1", "event": "assigned", "member_id": "m2-x"},
         {"t_ms": _FAULT_MS, "name": "m2", "process": "", "event": "killed"},
     )
-    run = StoryRun(story, False, 1, "4.3.1", "java", {}, "g", "t-g", 0, 60_000, 0, events, ())
+    run = StoryRun(story, False, 1, "4.3.1", "java", {}, "g", "t-g", 0, 60_000, 0, events, broker_lines)
     rows = {
         "finding": [msgspec.json.encode(each) for each in found],
         "rebalance": [msgspec.json.encode(rebalance(name, at)) for name, at in (("r1", _END_MS), ("r2", 30_000))],
     }
-    return Recording("x", run, _found_with={"all": Watched(rows, {"r1": _END_MS + 5_000}, frozenset())})
+    watched = Watched(rows, {"r1": _END_MS + 5_000}, frozenset())
+    return Recording("x", run, _found_with=dict.fromkeys(SOURCES, watched))
 
 
 @pytest.mark.parametrize(
@@ -166,6 +177,39 @@ def test_what_is_given_as_a_cause_is_what_is_calibrated():
 def test_the_delay_is_from_the_end_of_a_rebalance_to_its_first_cause():
     """A rebalance that was judged when no more records came has none."""
     assert recording("crash_of_java").delays_ms("all") == [5_000]
+
+
+def test_lines_of_several_brokers_are_those_of_the_group():
+    """Each layout is read; of a group that no coordinator wrote of there is nothing."""
+    lines = (
+        "[2026-03-01 14:05:00,123] INFO [GroupCoordinator 1]: Member m2-x in group g has failed, removing it from the "
+        "group (kafka.coordinator.group.GroupCoordinator)",
+        "[2026-03-01 14:05:09,000] INFO [GroupCoordinator id=2 topic=__consumer_offsets partition=7] Stabilized group "
+        "g generation 4 with 1 members. (org.apache.kafka.coordinator.group.GroupMetadataManager)",
+    )
+    rows = recording("crash_of_java", broker_lines=lines).broker_rows()
+    acts = [(row.group, event.act, event.at_ms % 60_000) for row in rows for event in row.events]
+    assert acts == [("g", CoordinatorAct.EXPIRED, 123), ("g", CoordinatorAct.STABILISED, 9_000)]
+    assert recording("crash_of_java").broker_rows() == []
+
+
+def test_lines_that_no_coordinator_wrote_are_no_broker_log():
+    """A recording whose lines cannot be read is noticed, and not judged as if it had none."""
+    with pytest.raises(LogFileError, match="no line of the input"):
+        recording("crash_of_java", broker_lines=("[2026-03-01 14:05:00,123] INFO started (kafka.Kafka)",)).broker_rows()
+
+
+def test_the_report_has_a_row_or_a_column_for_each_choice_of_sources():
+    """Shares, accusations, delays and calibration by row, families and recordings by column."""
+    text = render([judge(recording("crash_of_java", finding("member_crash", 0.9)))], "today", "0")
+    for sources in SOURCES:
+        assert f"| known | {sources} | 1 of 1 (21-100 %) |" in text
+        assert f"| known | {sources} | 0 | - |" in text
+        assert f"| known | {sources} | 1 | 5.0 s |" in text
+        assert f"| known | {sources} | 1 | 0.90 | 1 of 1 (21-100 %) | |" in text
+    columns = " | ".join(SOURCES)
+    assert f"| family | | runs | should be | {columns} |" in text
+    assert f"| recording | broker | client | session, heartbeat, commit | should be | {columns} |" in text
 
 
 def test_a_share_of_few_runs_is_wide():
