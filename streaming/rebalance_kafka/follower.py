@@ -30,6 +30,21 @@ _LOOK_FOR_GROWTH_SECONDS = 30.0
 _BRIEFLY_SECONDS = 0.1
 _SILENT_SECONDS = 10.0
 
+#: A partition whose bounds a broker refuses with one of these has no leader that it knows of just now: one is elected,
+#: or the client's metadata are of before an election or the topic's creation.
+_LEADER_IS_AWAITED = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+    }
+)
+
 _log = logging.getLogger(__name__)
 
 #: Gets what the client complains of, with the topic where it is about one.
@@ -150,7 +165,8 @@ class Follower:
         # A topic that cannot be told of just now is not gone: taken up again, it would be read twice.
         found |= {place: False for place in here if place[0] in known and known[place[0]].error is not None}
         new = sorted(place for place, has_leader in found.items() if has_leader and place not in here)
-        positions = self._positions.update(found, {place: self._bounds(place, timeout_seconds) for place in new})
+        bounds = {place: self._bounds(place, timeout_seconds) for place in new}
+        positions = self._positions.update(found, {place: each for place, each in bounds.items() if each is not None})
         if positions.keys() != here:
             self._consumer.assign([TopicPartition(*place, offset) for place, offset in positions.items()])
         topics = {topic for topic, _ in found}
@@ -158,8 +174,14 @@ class Follower:
         self._has_all = self._positions.places == found.keys()
         return self._has_all and not self._missing
 
-    def _bounds(self, place: Place, timeout_seconds: float) -> Bounds:
-        marks = self._consumer.get_watermark_offsets(TopicPartition(*place), timeout=timeout_seconds)
+    def _bounds(self, place: Place, timeout_seconds: float) -> Bounds | None:
+        """Return where a partition begins and ends, null while it has no leader. Raises KafkaException otherwise."""
+        try:
+            marks = self._consumer.get_watermark_offsets(TopicPartition(*place), timeout=timeout_seconds)
+        except KafkaException as problem:
+            if problem.args[0].code() in _LEADER_IS_AWAITED:
+                return None
+            raise
         if marks is None:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         return Bounds(*marks)

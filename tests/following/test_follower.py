@@ -152,6 +152,25 @@ def test_a_look_that_fails_is_repeated(monkeypatch):
     assert follower.at_end
 
 
+def test_a_partition_whose_leader_is_just_elected_is_awaited(monkeypatch):
+    """A broker refuses the bounds of one partition: the others are read, and it is taken up at a later look."""
+    client = ScriptedClient({"a": [1, 1]})
+    bounds = client.get_watermark_offsets
+
+    def refuse(place: TopicPartition, **options: Any) -> tuple[int, int] | None:
+        if place.partition == 1:
+            raise KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION))
+        return bounds(place, **options)
+
+    monkeypatch.setattr(client, "get_watermark_offsets", refuse)
+    follower = scripted(monkeypatch, client)
+    follower.look()
+    assert (client.assigned, follower.at_end) == ({("a", 0): 0}, False)
+    monkeypatch.setattr(client, "get_watermark_offsets", bounds)
+    follower.look()
+    assert client.assigned == {("a", 0): 0, ("a", 1): 0}
+
+
 def test_what_makes_it_leave_traces_cannot_be_set(monkeypatch):
     """Whatever the settings say, nothing is committed; the group's name, which is nobody's, is left to them."""
     client = ScriptedClient({})
