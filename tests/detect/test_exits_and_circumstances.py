@@ -194,10 +194,12 @@ def test_a_starved_client_joins_beside_its_old_id_as_well(
         (gone(replace(B, session_timeout_ms=45_000)), 134, HINT),
         (gone(replace(B, session_timeout_ms=45_000)), 135, PLAUSIBLE),
         (gone(classes=(SESSION_EXPIRED, POLL_TIMEOUT)), 30, HINT),
+        (gone(replace(B, client_id="rdkafka"), classes=(SESSION_EXPIRED, POLL_TIMEOUT)), 30, HINT),
+        (gone(replace(B, client_id="rdkafka"), classes=(SESSION_EXPIRED, CLEAN)), 30, PLAUSIBLE),
         (gone(client=GUESSED, classes=(SESSION_EXPIRED, POLL_TIMEOUT)), 30, PLAUSIBLE),
         (gone(replace(B, client_id="kgo")), 20, PLAUSIBLE),
         (gone(replace(B, client_id="kgo")), 30, STRONG),
-        (gone(replace(B, client_id="kgo"), back_s=30), 60, PLAUSIBLE),
+        (gone(replace(B, client_id="kgo"), back_s=30), 60, HINT),
         (gone(replace(B, client_id="kgo"), back_s=5), 60, None),
         (gone(back_s=30), 60, None),
         (gone(back_s=30, arriving=100), 60, HINT),
@@ -206,7 +208,10 @@ def test_a_starved_client_joins_beside_its_old_id_as_well(
     ],
 )
 def test_how_sure_a_crash_is(of: Departure, after_s: int, expected: float | None):
-    """Certain by its reports; else the longer it stays away the surer, and no claim where it may have starved."""
+    """Certain by its reports; else the longer it stays away the surer, and no claim where it may have starved.
+
+    Nor where it is back, as who was cut off is, too; nor where its poll limit may have sent it away.
+    """
     found = crash(losing(of, after_s=after_s), of)
     assert said(found) == (None if expected is None else ("member_crash", expected))
     if found is not None:
@@ -243,7 +248,8 @@ def test_a_client_that_ran_and_beat_did_not_crash():
 @pytest.mark.parametrize(
     ("of", "expected"),
     [
-        (gone(replace(B, client_id="kgo"), back_s=2, silence_ms=40_000), ("process_pause", PLAUSIBLE)),
+        (gone(replace(B, client_id="kgo"), back_s=2, silence_ms=40_000), ("process_pause", HINT)),
+        (gone(replace(B, client_id="kgo", host=A.host), back_s=2, silence_ms=40_000), ("process_pause", PLAUSIBLE)),
         (gone(replace(B, client_id="kafka-python-2.3.0"), back_s=2), (UNDETERMINED, 0.4)),
         (gone(back_s=2), (UNDETERMINED, 0.4)),
         (gone(), (UNDETERMINED, 0.4)),
@@ -251,7 +257,10 @@ def test_a_client_that_ran_and_beat_did_not_crash():
     ],
 )
 def test_what_came_back_at_once_stood_still_if_it_cannot_starve(of: Departure, expected: tuple[str, float] | None):
-    """Of the rest three causes stay possible, and what would separate them is named."""
+    """Of the rest three causes stay possible, and what would separate them is named.
+
+    Alone on its host it may have been cut off; where another member of the host went on, the way was open.
+    """
     found = frozen_or_starved(losing(of), of)
     assert said(found) == expected
     if found is not None and found.rule == UNDETERMINED:

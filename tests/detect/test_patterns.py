@@ -103,15 +103,15 @@ def test_an_instance_that_dies_again_and_again_is_in_a_loop():
 @pytest.mark.parametrize(
     ("changes", "confidence"),
     [
-        ({"liveness": GONE}, STRONG),
-        ({"member": {"client_id": "kgo"}}, STRONG),
-        ({}, HINT),
-        ({"member": {"client_id": "kafka-python-1.4.6"}}, HINT),
+        ({"liveness": GONE, "sure": HINT}, STRONG),
+        ({"rule": "ungraceful_shutdown"}, STRONG),
+        ({"member": {"client_id": "kgo"}, "sure": HINT}, HINT),
+        ({"sure": HINT}, HINT),
     ],
-    ids=["reports ended", "cannot starve", "unknown client", "may starve"],
+    ids=["reports ended", "beside their ghosts", "cannot starve", "unknown client"],
 )
-def test_a_starved_client_comes_and_goes_like_a_dying_one(changes: dict[str, Any], confidence: float):
-    """Its reports or its library separate the two."""
+def test_who_is_cut_off_comes_and_goes_like_a_dying_one(changes: dict[str, Any], confidence: float):
+    """Reports or a successor beside the ghost separate the two; that it cannot starve does not."""
     (found,) = judged(crash_loop, lives(*DYING, **changes), START_MS + 5 * MINUTE)
     assert found.confidence == confidence
 

@@ -93,13 +93,13 @@ def _is_among(life: Life, series: list[Life]) -> bool:
 
 
 def _loop_confidence(look: Look, lives: list[Life], starts: Sequence[int], *, surely_dead: bool) -> float:
-    """A client whose heartbeats starve comes and goes as a dying one does; its library or its reports tell.
+    """A client that starves, stands still or is cut off comes and goes as a dying one does.
 
-    A process that dies at once has told nothing of some of its lives.
+    Its reports tell, or a successor beside its ghost. A process that dies at once has told nothing of some lives.
     """
     told = [
         each.past.departure.liveness in (GONE, RESTARTED)
-        or each.past.departure.client.may_starve is False
+        or (each.past.rule in _DEATHS and each.past.confidence >= CLAIMED)
         or _began_anew(each, starts, look.thresholds.short_life_ms)
         for each in lives
     ]
