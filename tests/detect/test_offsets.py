@@ -26,13 +26,14 @@ from detect.histories import (
 )
 from detect.standing_histories import departed
 from rebalance_contract import Severity
-from rebalance_streaming.detect.departures import CLEAN
-from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.look import ConditionRule, Look
 from rebalance_streaming.detect.rules.duplicates import duplicate_processing, estimate_duplicates
 from rebalance_streaming.detect.rules.offsets import CONDITIONS, offset_rewind, offset_skip, offsets_expired
 from rebalance_streaming.detect.thresholds import Thresholds
-from rebalance_streaming.detect.verdict import CERTAIN, PLAUSIBLE, STRONG, Verdict
+from rebalance_streaming.detect.verdict import Verdict
+from rebalance_streaming.observed.confidence import CERTAIN, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.departures import CLEAN
+from rebalance_streaming.observed.history import GroupHistory
 
 DAY = 24 * HOUR
 A, B = member("a-1", [0, 1]), member("b-1", [2, 3])

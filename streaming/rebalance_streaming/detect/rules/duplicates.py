@@ -11,16 +11,17 @@ from dataclasses import dataclass, replace
 
 from rebalance_contract import EvidenceSource, Partitions, Rebalance
 from rebalance_contract.clients import CONSUMED_TOTAL
-from rebalance_streaming.detect.clients import ClientHistory
-from rebalance_streaming.detect.departures import FENCED, POLL_TIMEOUT, SESSION_EXPIRED
 from rebalance_streaming.detect.episode import Past
-from rebalance_streaming.detect.history import GroupHistory, by_topic, places
-from rebalance_streaming.detect.liveness import PAUSED, STARVED
 from rebalance_streaming.detect.look import Look
 from rebalance_streaming.detect.memory import Duplicates, Memory
-from rebalance_streaming.detect.progress import Place, Progress
-from rebalance_streaming.detect.verdict import CERTAIN, PLAUSIBLE, STRONG, Verdict, name_of
+from rebalance_streaming.detect.verdict import Verdict, name_of
 from rebalance_streaming.detect.wording import say
+from rebalance_streaming.observed.clients import ClientHistory
+from rebalance_streaming.observed.confidence import CERTAIN, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.departures import FENCED, POLL_TIMEOUT, SESSION_EXPIRED
+from rebalance_streaming.observed.history import GroupHistory, by_topic, places
+from rebalance_streaming.observed.liveness import PAUSED, STARVED
+from rebalance_streaming.observed.progress import Place, Progress
 
 #: How soon after a rebalance its duplicates must be counted.
 _COUNTABLE_MS = 120_000
