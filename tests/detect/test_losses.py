@@ -447,14 +447,19 @@ def test_one_host_of_several_groups_is_unreachable():
     assert said(explained(left(), *silent(), known=far)) == ("member_crash", PLAUSIBLE)
 
 
-def test_all_members_of_a_host_that_stood_still_together():
-    """Two members of one host lost and back at once, of a library whose heartbeats cannot starve: the host paused."""
+@pytest.mark.parametrize(("host", "sure"), [("/h", PLAUSIBLE), ("/elsewhere", HINT)])
+def test_members_of_a_host_that_stood_still_together(host: str, sure: float):
+    """Two members of one host lost and back at once, of a library whose heartbeats cannot starve: they paused.
+
+    Unless another member of the host went on, the host may have been cut off.
+    """
     one, two = (member(f"{n}-1", [i], client_id="kgo", host="/h") for i, n in ((2, "b"), (3, "c")))
-    gone = rebalance(LOST_MS, [STAYS, one, two], [STAYS])
-    again = rebalance(LOST_MS + SECOND, [STAYS], [STAYS, replace(one, member_id="b-2"), replace(two, member_id="c-2")])
+    stays = replace(STAYS, host=host)
+    gone = rebalance(LOST_MS, [stays, one, two], [stays])
+    again = rebalance(LOST_MS + SECOND, [stays], [stays, replace(one, member_id="b-2"), replace(two, member_id="c-2")])
     of = episode(gone, *silent(), again)
     found = [explain_loss(of, each) for each in of.departures]
-    assert [said(each) for each in found] == [("process_pause", PLAUSIBLE)] * 2
+    assert [said(each) for each in found] == [("process_pause", sure)] * 2
     assert found[0] is not None
     assert found[0].subject.hosts == ("/h",)
 

@@ -113,8 +113,11 @@ def fingerprint(member: Member, client: ClientHistory | None = None, assignor: s
 
 
 def _guessed(found: Fingerprint, member: Member, assignor: str | None) -> Fingerprint:
-    """Return what a member's records make likely of a library that nothing names."""
-    if (member.subscription_version or 0) >= _WITH_GENERATION:
+    """Return what a member's records make likely of a library that nothing names.
+
+    KIP-848 is spoken by Java, librdkafka with what is built on it, and franz-go.
+    """
+    if member.epoch is not None or (member.subscription_version or 0) >= _WITH_GENERATION:
         return replace(found, may_starve=False)
     session, poll = member.session_timeout_ms, member.rebalance_timeout_ms
     if session is None:

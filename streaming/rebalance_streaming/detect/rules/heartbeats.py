@@ -184,13 +184,16 @@ def pause(episode: Episode, departure: Departure) -> Verdict | None:
         return None
     session, host = departure.session_ms, departure.member.host
     silence = max((each.silence_ms or session) for each in together)
+    sure = STRONG if departure.liveness == PAUSED else PLAUSIBLE
+    if not any(each.liveness == PAUSED for each in together) and not _spared_on_host(episode, departure):
+        sure = HINT  # the host may have been cut off, or stood still as a whole
     stood_still = max(silence, *(each.stretch.stood_still_ms for each in together if each.stretch is not None), 0)
     return say_lost(
         "process_pause.told",
         departure,
         departure.to_ms - silence,
         subject=subject_of(*(each.member for each in together), hosts=(host,)),
-        confidence=STRONG if departure.liveness == PAUSED else PLAUSIBLE,
+        confidence=sure,
         advice=(longer_session(session, departure.client.heartbeat_ms, pause_ms=stood_still),),
         stood_still=stood_still,
     )
@@ -452,6 +455,9 @@ def _crash_evidence(episode: Episode, departure: Departure) -> list[Evidence] | 
         # Whoever overran its poll limit stays away as long as the dead, and its library says nothing about that.
         weight = STRONG_EVIDENCE if POLL_TIMEOUT in others else MODERATE
         found.append(observe(EvidenceSource.COMMITS, "silence", text, rule, weight, against=True))
+    if found and _nobody_was_spared(episode):
+        text, rule = f"all {len(episode.departures)} were lost", "what they have in common is no process"
+        found.append(observe(EvidenceSource.LOG, "members", text, rule, STRONG_EVIDENCE, against=True))
     if _whole_host_lost(episode, departure.member.host) and found:
         text = ", ".join(episode.elsewhere.groups[:3])
         found.append(observe(EvidenceSource.LOG, "other groups", text, "lost theirs as well", MODERATE, against=True))
@@ -461,6 +467,13 @@ def _crash_evidence(episode: Episode, departure: Departure) -> list[Evidence] | 
             observe(EvidenceSource.LOG, "returns", text, "it, or others like it, came back", MODERATE, against=True)
         )
     return found
+
+
+def _nobody_was_spared(episode: Episode) -> bool:
+    """Whether a rebalance lost several clients at once, all that its group had, by their sessions."""
+    lost = {each.member.member_id for each in episode.departures if each.likely == SESSION_EXPIRED}
+    several = len({slot_of(each.member) for each in episode.departures}) > 1
+    return several and all(each.member_id in lost for each in episode.rebalance.members_before)
 
 
 def _reports_ended(departure: Departure) -> Evidence:
@@ -506,12 +519,10 @@ def frozen_or_starved(episode: Episode, departure: Departure) -> Verdict | None:
     returned = departure.back_ms is not None
     soon = departure.back_ms is not None and departure.back_ms - departure.to_ms <= THAW_MS
     if departure.client.may_starve is False and soon:
-        confidence = PLAUSIBLE if _spared_on_host(episode, departure) else HINT
         pause_ms, heartbeat_ms = departure.silence_ms or departure.session_ms, departure.client.heartbeat_ms
         return say_lost(
             "process_pause.back_soon",
             departure,
-            confidence=confidence,
             subject=subject_of(departure.member, hosts=(departure.member.host,)),
             advice=(longer_session(departure.session_ms, heartbeat_ms, pause_ms=pause_ms),),
         )
