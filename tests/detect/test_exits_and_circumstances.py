@@ -220,6 +220,33 @@ def test_how_sure_a_crash_is(of: Departure, after_s: int, expected: float | None
         assert (found.missing == ()) == (of.liveness is not None or of.confidence >= STRONG)
 
 
+@pytest.mark.parametrize(
+    ("rule", "sure", "of", "expected"),
+    [
+        ("ungraceful_shutdown", PLAUSIBLE, {"back_s": 2}, ("member_crash", PLAUSIBLE)),
+        ("ungraceful_shutdown", PLAUSIBLE, {}, ("member_crash", PLAUSIBLE)),
+        ("ungraceful_shutdown", HINT, {"back_s": 2}, None),
+        (UNDETERMINED, PLAUSIBLE, {"back_s": 2}, None),
+    ],
+    ids=["back", "away", "a hint", "not a death"],
+)
+def test_who_died_before_dies_again(rule: str, sure: float, of: dict[str, Any], expected: tuple[str, float] | None):
+    """One death that is claimed makes the next loss of the same client another, even where it is back at once."""
+    who = replace(B, client_id="kgo")
+    earlier = departed(LOST_MS - 5 * MINUTE, replace(who, member_id="b-0"), SESSION_EXPIRED, rule=rule, sure=sure)
+    lost_now = gone(who, **of)
+    assert said(crash(losing(lost_now, past=[earlier], after_s=10), lost_now)) == expected
+
+
+def test_a_group_that_is_lost_as_a_whole_shares_a_cause():
+    """One client that stays away crashed; where all of a group's clients go at once, something else took them."""
+    one, two = gone(replace(B, client_id="kgo")), gone(member("c-1", [4], client_id="kgo", host="/c"))
+    spared, whole = losing(one, two), losing(one, two)
+    whole = replace(whole, rebalance=replace(whole.rebalance, members_before=(one.member, two.member)))
+    assert said(crash(spared, one)) == ("member_crash", STRONG)
+    assert said(crash(whole, one)) == ("member_crash", HINT)
+
+
 @pytest.mark.parametrize(("liveness", "sure"), [(None, HINT), (GONE, CERTAIN)])
 def test_who_came_back_before_may_come_back_again(liveness: str | None, sure: float):
     """It was lost and back earlier: that it is away now is no crash yet, reports or not, and later a guess without."""

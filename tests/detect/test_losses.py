@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from detect.histories import MINUTE, SECOND, T0, Event, commits, history, member, picture, probe, rebalance, report
+from detect.standing_histories import departed
 from detect.turnover import Run, joined, lost, pulse
-from rebalance_contract import Generation, Member, Rebalance
+from rebalance_contract import CoordinatorAct as Act
+from rebalance_contract import CoordinatorEvent, Generation, Member, Rebalance
 from rebalance_contract.clients import ASSIGNED, HEARTBEAT_AGE
 from rebalance_contract.clients import HEARTBEAT_TOTAL as HEARTBEATS
 from rebalance_streaming.detect.episode import Elsewhere, Episode, Known, look_at
@@ -18,7 +20,8 @@ from rebalance_streaming.detect.rules.losses import explain_loss
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
-from rebalance_streaming.observed.departures import Departure
+from rebalance_streaming.observed.departures import SESSION_EXPIRED, Departure
+from rebalance_streaming.observed.fingerprints import fingerprint
 
 LOST_MS = T0 + 20 * MINUTE
 STAYS = member("a-1", [0, 1])
@@ -305,6 +308,34 @@ def test_a_held_interpreter_switches_and_a_frozen_process_does_not(
 ):
     """Both silence everything; threads that wait for the interpreter's lock ask for it all the time."""
     assert said(explained(left(), *stalled_reports(tick_late_ms=11_000, switches=switches, **library))) == expected
+
+
+PLAIN = {"subscription_version": 0, "user_data_bytes": 0}
+
+
+@pytest.mark.parametrize(
+    ("acts", "again", "expected"),
+    [
+        ((), False, ("heartbeat_starvation", HINT)),
+        ((Act.JOINED,), False, ("heartbeat_starvation", PLAUSIBLE)),
+        ((Act.NAMED, Act.JOINED), False, ("heartbeat_starvation", HINT)),
+        ((), True, ("heartbeat_starvation", PLAUSIBLE)),
+    ],
+    ids=["nothing else", "joins the old way", "joins the new way", "lost before"],
+)
+def test_what_looks_like_kafka_python_and_is_back_starved(
+    acts: tuple[Act, ...], again: bool, expected: tuple[str, float]
+):
+    """Its subscription tells the library, its version shows in how it joins; what dies seldom comes back twice."""
+    who, successor = replace(B, **PLAIN), replace(AGAIN, **PLAIN)
+    first = departed(LOST_MS - 5 * MINUTE, replace(who, member_id="b-0"), SESSION_EXPIRED, rule="undetermined")
+    of_kind = replace(first.departure, client=fingerprint(who, None, "range"), back_as=who)
+    past = (replace(first, departure=of_kind),) if again else ()
+    gone = left(who, protocol="range")
+    known = history(*silent(who), gone, back(successor))
+    known.coordinator_log.take([CoordinatorEvent(T0 + at, act, member_id="b-1") for at, act in enumerate(acts)])
+    of = look_at(known, gone, Thresholds(), LOST_MS + MINUTE, Known(past=past))
+    assert said(explain_loss(of, of.departures[0])) == expected
 
 
 def gone_reports(*, until_ms: int) -> list[Event]:

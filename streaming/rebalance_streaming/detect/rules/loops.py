@@ -217,25 +217,6 @@ def poison_record(look: Look) -> Iterator[Verdict]:
         yield _poison_verdict(look, sorted(found[max(found)], key=lambda each: each.place), deaths)
 
 
-def may_be_poison(look: Look, deaths: Sequence[Past]) -> bool:
-    """Whether a record may end all of these: each had a partition that nobody commits any further, as far as known.
-
-    What one process suffers from spares whoever has its partitions in between; others of the topic do go on.
-    """
-    shared = set.intersection(*(set(places(each.member.partitions)) for each in deaths))
-    first_ms, last_ms = deaths[0].left_ms, deaths[-1].left_ms
-    stuck = {each.place for each in (_frozen(look, place) for place in shared) if _is_stuck(each, first_ms)}
-    topics = {topic for topic, _ in stuck}
-    others = {
-        place for m in look.members for place in places(m.partitions) if place[0] in topics and place not in stuck
-    }
-    return any(_advanced(look, place, first_ms, last_ms) for place in others)
-
-
-def _is_stuck(frozen: _Frozen, since_ms: int) -> bool:
-    return frozen.offset is not None and frozen.since_ms <= since_ms and frozen.lag != 0
-
-
 def _may_be_poisoned(look: Look, death: Past) -> bool:
     """Whether a record may have ended a member: what an error ends says good-bye, too, with nothing done."""
     if death.rule in _ORDERLY:

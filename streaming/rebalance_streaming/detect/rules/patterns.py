@@ -76,9 +76,7 @@ def crash_loop(look: Look) -> Iterator[Verdict]:
             "crash_loop",
             first_ms,
             subject_of(member),
-            confidence=HINT
-            if _others_die(look, series) or loops.may_be_poison(look, [each.past for each in series])
-            else _loop_confidence(look, series, starts, surely_dead=bool(dead)),
+            confidence=_loop_confidence(look, series, starts, surely_dead=bool(dead)),
             rebalance_ids=_rebalances_of(look, slot, series),
             member=member,
             times=len(series),
@@ -120,6 +118,8 @@ def _loop_confidence(look: Look, lives: list[Life], starts: Sequence[int], *, su
         or _began_anew(each, starts, look.thresholds.short_life_ms)
         for each in lives
     ]
+    if _others_die(look, lives):
+        return HINT
     if sum(told) >= look.thresholds.crash_loop_cycles:
         return STRONG if surely_dead else PLAUSIBLE
     return PLAUSIBLE if any(told) or not surely_dead else HINT
