@@ -6,6 +6,7 @@ new member id, so it is found again by its client id and host.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -112,23 +113,64 @@ class _Gone(NamedTuple):
     at_ms: Bounds
 
 
+class _Back(NamedTuple):
+    place: int
+    member_id: str
+    at_ms: Bounds
+
+
+class _Waiting:
+    """Those who went and have not come back, found again in constant time; who went first comes first."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, _Gone] = {}
+        self._by_place: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+        self._by_client: dict[str, dict[str, None]] = defaultdict(dict)
+
+    def add(self, gone: _Gone) -> None:
+        """Take up one who went."""
+        member = gone.member
+        self._by_id[member.member_id] = gone
+        self._by_place[member.client_id, member.host][member.member_id] = None
+        self._by_client[member.client_id][member.member_id] = None
+
+    def take(self, newcomer: Member, named: str | None, *, is_same: bool) -> _Gone | None:
+        """Hand out who a newcomer was before: the one named, else one of its client id and, if `is_same`, its host."""
+        alike = self._by_place.get((newcomer.client_id, newcomer.host)) if is_same else None
+        if named is None and not is_same:
+            alike = self._by_client.get(newcomer.client_id)
+        member_id = named if named is not None else next(iter(alike or ()), None)
+        gone = None if member_id is None else self._by_id.pop(member_id, None)
+        if gone is not None:
+            self._by_place[gone.member.client_id, gone.member.host].pop(gone.member.member_id)
+            self._by_client[gone.member.client_id].pop(gone.member.member_id)
+        return gone
+
+    def rest(self) -> Iterable[_Gone]:
+        """Return those who are left."""
+        return self._by_id.values()
+
+
 def find_absences(seen: Sequence[Seen], until_ms: int) -> list[Absence]:
     """Return the absences in rebalances that are sorted by their start; those that last are told as of `until_ms`."""
     found: list[Absence] = []
-    waiting: list[_Gone] = []
+    waiting = _Waiting()
     for place, each in enumerate(seen):
-        members_after = {member.member_id: member for member in each.rebalance.members_after}
-        newcomers = [members_after[name] for name in each.rebalance.joined if name in members_after]
-        waiting += _gone(each, place)
+        joined, named = frozenset(each.rebalance.joined), {new: old for old, new in each.rebalance.replaced}
+        newcomers = [member for member in each.rebalance.members_after if member.member_id in joined]
+        for gone in _gone(each, place):
+            waiting.add(gone)
         for is_same in (True, False):
-            for newcomer in list(newcomers):
-                gone = _earlier_self(newcomer, waiting, each.rebalance, is_same=is_same)
-                if gone is not None:
-                    waiting.remove(gone)
-                    newcomers.remove(newcomer)
-                    back_ms = _when_in(each.rebalance, newcomer.member_id)
-                    found.append(_absence(seen, gone, back_ms, place, newcomer.member_id, is_same=is_same))
-    found += [_absence(seen, gone, None, None, None, is_same=True, until_ms=until_ms) for gone in waiting]
+            strangers = []
+            for newcomer in newcomers:
+                before = waiting.take(newcomer, named.get(newcomer.member_id), is_same=is_same)
+                if before is None:
+                    strangers.append(newcomer)
+                    continue
+                back = _Back(place, newcomer.member_id, _when_in(each.rebalance, newcomer.member_id))
+                found.append(_absence(seen, before, back, is_same=newcomer.host == before.member.host))
+            newcomers = strangers
+    found += [_absence(seen, gone, None, is_same=True, until_ms=until_ms) for gone in waiting.rest()]
     return found
 
 
@@ -151,38 +193,37 @@ def _way(each: Seen, name: str) -> Way:
     return Way.LEFT if is_judged else Way.UNKNOWN
 
 
-def _earlier_self(newcomer: Member, waiting: Iterable[_Gone], of: Rebalance, *, is_same: bool) -> _Gone | None:
-    """Return who a newcomer was before: whom the rebalance names, else who went first under its name."""
-    named = {new: old for old, new in of.replaced}.get(newcomer.member_id)
-    for gone in waiting:
-        if named is not None and gone.member.member_id == named:
-            return gone
-    for gone in waiting:
-        alike = gone.member.client_id == newcomer.client_id
-        if alike and (gone.member.host == newcomer.host) is is_same and named is None:
-            return gone
-    return None
+def when_begun(rebalance: Rebalance) -> Bounds:
+    """Return when a rebalance began: no more than a heartbeat before it was first seen.
+
+    A member learns of it with its next heartbeat, and joins; one that is slower makes this too narrow. The first member
+    of an empty group waits for others, so that of its start nothing more is known than the row tells.
+    """
+    high = rebalance.started_before_ms
+    low = high if rebalance.started_after_ms is None else rebalance.started_after_ms
+    return Bounds(max(low, high - _heartbeat_ms(rebalance)) if rebalance.members_before else low, high)
+
+
+def when_last_joined(rebalance: Rebalance) -> Bounds:
+    """Return when the last of a rebalance's newcomers came, as far as its generations tell."""
+    last = next((each for each in reversed(rebalance.generations) if each.joined), None)
+    began_it = last is None or (last is rebalance.generations[0] and len(last.joined) == 1 and not last.left)
+    return when_begun(rebalance) if began_it else _when(rebalance, lambda generation: generation is last)
+
+
+def _heartbeat_ms(rebalance: Rebalance) -> int:
+    members = (*rebalance.members_before, *rebalance.members_after)
+    sessions = [each.session_timeout_ms for each in members if each.session_timeout_ms is not None]
+    return max(sessions, default=_USUAL_SESSION_MS) // _HEARTBEATS_OF_SESSION
 
 
 def _when_gone(each: Seen, name: str) -> Bounds:
-    """Return when a member went: no earlier than the one before the rebalance, or a heartbeat before it was seen."""
-    rebalance = each.rebalance
-    if each.impact is not None and each.impact.prepared_at_ms is not None and _first(rebalance, name):
+    """Return when a member went: what set the rebalance off did so at its beginning, others in their generation."""
+    if any(name in generation.left for generation in each.rebalance.generations[1:]):
+        return _when(each.rebalance, lambda generation: name in generation.left)
+    if each.impact is not None and each.impact.prepared_at_ms is not None:
         return Bounds(each.impact.prepared_at_ms, each.impact.prepared_at_ms)
-    high = rebalance.started_before_ms
-    if not _first(rebalance, name):
-        # It went in a later generation: between that and the one before.
-        return _when(rebalance, lambda generation: name in generation.left)
-    sessions = [each.session_timeout_ms for each in rebalance.members_before if each.session_timeout_ms is not None]
-    heartbeat_ms = max(sessions, default=_USUAL_SESSION_MS) // _HEARTBEATS_OF_SESSION
-    low = high if rebalance.started_after_ms is None else max(rebalance.started_after_ms, high - heartbeat_ms)
-    return Bounds(low, high)
-
-
-def _first(rebalance: Rebalance, name: str) -> bool:
-    """Whether a member went at the beginning, as far as generations tell."""
-    later = (generation.left for generation in rebalance.generations[1:])
-    return not any(name in left for left in later)
+    return when_begun(each.rebalance)
 
 
 def _when_in(rebalance: Rebalance, name: str) -> Bounds:
@@ -191,63 +232,54 @@ def _when_in(rebalance: Rebalance, name: str) -> Bounds:
 
 
 def _when(rebalance: Rebalance, is_it: _Test) -> Bounds:
-    low = rebalance.started_before_ms if rebalance.started_after_ms is None else rebalance.started_after_ms
-    for generation in rebalance.generations:
+    """Return between which times what a generation tells happened: a heartbeat, or the join phase, before its end."""
+    begun, heartbeat_ms = when_begun(rebalance), _heartbeat_ms(rebalance)
+    low = begun.low
+    for number, generation in enumerate(rebalance.generations):
         end_ms = generation.join_ended_at_ms or generation.assigned_at_ms or rebalance.completed_at_ms
-        high = end_ms if end_ms is not None else max(low, rebalance.started_before_ms)
+        high = max(low, begun.high if end_ms is None else end_ms)
         if is_it(generation):
-            return Bounds(min(low, high), high)
+            return Bounds(low if number == 0 else max(low, high - heartbeat_ms), high)
         low = high
-    end = rebalance.completed_at_ms or low
-    return Bounds(min(low, end), end)
+    return Bounds(low, max(low, rebalance.completed_at_ms or low))
 
 
-def _absence(
-    seen: Sequence[Seen],
-    gone: _Gone,
-    back_ms: Bounds | None,
-    back_in: int | None,
-    new_id: str | None,
-    *,
-    is_same: bool,
-    until_ms: int = 0,
-) -> Absence:
-    left_in, member = seen[gone.place], gone.member
-    if back_ms is None:
-        away: tuple[int, int | None] = (max(0, until_ms - gone.at_ms.high), None)
+def _absence(seen: Sequence[Seen], gone: _Gone, back: _Back | None, *, is_same: bool, until_ms: int = 0) -> Absence:
+    left_in, at_ms = seen[gone.place], gone.at_ms
+    if back is None:
+        away: tuple[int, int | None] = (max(0, until_ms - at_ms.high), None)
     else:
-        away = (max(0, back_ms.low - gone.at_ms.high), max(0, back_ms.high - gone.at_ms.low))
+        away = (max(0, back.at_ms.low - at_ms.high), max(0, back.at_ms.high - at_ms.low))
     return Absence(
-        member=member,
+        member=gone.member,
         way=gone.way,
         rule=left_in.rule,
         left_in=gone.place,
-        back_in=back_in,
-        new_id=new_id,
+        back_in=None if back is None else back.place,
+        new_id=None if back is None else back.member_id,
         is_same=is_same,
         away_ms=away,
-        silent_ms=_silent(left_in, gone, back_ms, away, is_same_rebalance=back_in == gone.place),
+        silent_ms=_silent(left_in, gone, back, away),
     )
 
 
-def _silent(
-    left_in: Seen, gone: _Gone, back_ms: Bounds | None, away: tuple[int, int | None], *, is_same_rebalance: bool
-) -> tuple[int, int | None]:
+def _silent(left_in: Seen, gone: _Gone, back: _Back | None, away: tuple[int, int | None]) -> tuple[int, int | None]:
     """Return how long a member was silent altogether: the limit that it passed, and the time until it came back."""
     if gone.way in (Way.LEFT, Way.UNKNOWN):
         return away
     limit = gone.member.rebalance_timeout_ms if gone.way is Way.POLL_LIMIT else gone.member.session_timeout_ms
     low, high = away
-    if gone.way is Way.EXPIRED and left_in.rule == _BEFORE_EXPIRY and is_same_rebalance and limit is not None:
+    waited_for = back is not None and back.place == gone.place and left_in.rule == _BEFORE_EXPIRY
+    if gone.way is Way.EXPIRED and waited_for and limit is not None:
         # The newcomer was there before the session of its predecessor ended: the group waited for that.
         return 0, limit - 1
     if limit is None:
         return low, None
     committed_ms = _last_commit(left_in, gone.member)
     longest = None if high is None else limit + high
-    if back_ms is not None and committed_ms is not None and longest is not None:
+    if back is not None and committed_ms is not None and longest is not None:
         # Whoever commits is alive, and has polled.
-        longest = max(limit + low, min(longest, back_ms.high - committed_ms))
+        longest = max(limit + low, min(longest, back.at_ms.high - committed_ms))
     return limit + low, longest
 
 

@@ -15,7 +15,17 @@ from typing import NamedTuple
 
 from rebalance_contract import COORDINATED_TYPES, GroupType, Member, Rebalance, RebalanceImpact, Silence
 from rebalance_contract.api import Avoided, Bounds, PeriodSums, SettingEstimate
-from rebalance_exporters.absences import DID_NOT_POLL, NO_CAUSE, STOOD_STILL, Absence, Seen, Way, find_absences
+from rebalance_exporters.absences import (
+    DID_NOT_POLL,
+    NO_CAUSE,
+    STOOD_STILL,
+    Absence,
+    Seen,
+    Way,
+    find_absences,
+    when_begun,
+    when_last_joined,
+)
 from rebalance_exporters.figures import plural, span
 
 #: The rebalances before a period that are needed to find who came back in it.
@@ -137,14 +147,12 @@ def estimate(past: Past, values: Mapping[Setting, int] | None = None) -> list[Se
     `values` are to be taken instead of those that the past speaks for: milliseconds or, of max.poll.records, percent.
     """
     given = values or {}
-    order = list(Setting)
-    found = [_ESTIMATES[setting](past, given.get(setting)) for setting in order]
-    return sorted(found, key=worth)
+    found = [_ESTIMATES[setting](past, given.get(setting)) for setting in Setting]
+    return sorted(found, key=lambda each: worth_of(each.avoided))
 
 
-def worth(of: SettingEstimate) -> tuple[int, ...]:
-    """Return what estimates are sorted by, the most first: what is certain, then what may be."""
-    avoided = of.avoided
+def worth_of(avoided: Avoided) -> tuple[int, ...]:
+    """Return what settings are sorted by, the most first: what is certain, then what may be."""
     measures = (avoided.lost_partition_ms, avoided.rebalances, avoided.rebalancing_ms)
     return (*(-each.low for each in measures), *(-each.high for each in measures))
 
@@ -460,18 +468,17 @@ def _arrivals_at_start(past: Past) -> Iterator[tuple[Seen, str, tuple[int, int]]
     back = {(each.back_in, each.new_id) for each in past.absences}
     for place, each in enumerate(past.seen):
         rebalance = each.rebalance
-        low = rebalance.started_before_ms if rebalance.started_after_ms is None else rebalance.started_after_ms
-        began = Bounds(low, rebalance.started_before_ms)
         if _is_start(rebalance):
-            start, before = rebalance.rebalance_id, began
+            start, before = rebalance.rebalance_id, when_last_joined(rebalance)
             continue
         came = bool(rebalance.joined) and not rebalance.left and not rebalance.passing
         if not start or not came or any((place, name) in back for name in rebalance.joined):
             start = ""
             continue
+        begun = when_begun(rebalance)
         if place in counted:
-            yield each, start, (max(0, began.low - before.high), max(0, began.high - before.low))
-        before = began
+            yield each, start, (max(0, begun.low - before.high), max(0, begun.high - before.low))
+        before = when_last_joined(rebalance)
 
 
 def _heartbeat(past: Past, _: int | None) -> SettingEstimate:

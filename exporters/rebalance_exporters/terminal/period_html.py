@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import resources
 from urllib.parse import quote
 
-from rebalance_contract.api import PeriodGroup, PeriodReport, PeriodSetting, PeriodSums
-from rebalance_exporters.figures import UNKNOWN, amount, plural, span
+from rebalance_contract.api import PeriodGroup, PeriodReport, PeriodSetting, PeriodSums, PeriodWorth
+from rebalance_exporters.figures import UNKNOWN, amount, length, plural, span
 from rebalance_exporters.terminal.access import Access
+from rebalance_exporters.terminal.advise import saved
 from rebalance_exporters.terminal.figures import Clock
 from rebalance_exporters.terminal.markup import Markup, element, join, name_of
 from rebalance_exporters.terminal.period import (
@@ -16,6 +17,7 @@ from rebalance_exporters.terminal.period import (
     SHOWN_CHANGES,
     SHOWN_GROUPS,
     SHOWN_SETTINGS,
+    SHOWN_WORTH,
     causes_of,
     change,
     change_of_count,
@@ -24,10 +26,11 @@ from rebalance_exporters.terminal.period import (
     explained_by,
     gravest_change,
     groups_of,
-    length,
     lost,
     notes,
     verdict,
+    worth_groups,
+    worth_title,
 )
 
 _STYLE = "report.css"
@@ -81,9 +84,13 @@ def _sections(report: PeriodReport, clock: Clock, name_group: _Linker) -> Iterat
         _section("When it was lost", _chart(report, clock)),
         _section("What changed most", *_changes(report, name_group)),
     )
+    set_to = (
+        _section("What to set, by what it would have avoided", *_worth(report)),
+        _section("What findings advise, by the time lost that it explains", *_settings(report)),
+    )
     yield element(
         "div",
-        _section("What to set, by the time lost that it explains", *_settings(report)),
+        element("div", *set_to, class_="stack"),
         element("div", *beside, class_="stack"),
         class_="pair",
     )
@@ -137,6 +144,35 @@ def _tile(title: str, figure: str, what: str, before: tuple[str, str] | None) ->
 
 def _tone(changed: str) -> str:
     return {"+": "worse", "-": "better"}.get(changed[0], "")
+
+
+def _worth(report: PeriodReport) -> Iterator[Markup]:
+    if not report.worth:
+        yield element("p", "No setting would have avoided any of these rebalances, by what is known.", class_="quiet")
+        return
+    shown = report.worth[:SHOWN_WORTH]
+    by_time = any(each.avoided.lost_partition_ms.high for each in shown)
+    sizes = [_size(each, by_time=by_time) for each in shown]
+    items = (_worth_item(each, size, max(sizes)) for each, size in zip(shown, sizes, strict=True))
+    yield element("ol", *items, class_="settings")
+    said = (
+        "A range is from what the rebalances' own rows show to what they leave open. Several settings may avoid the "
+        "same rebalance: do not add them up. What each costs: rebalance-monitor advise."
+    )
+    yield element("p", said, class_="quiet small")
+
+
+def _size(worth: PeriodWorth, *, by_time: bool) -> int:
+    return worth.avoided.lost_partition_ms.high if by_time else worth.avoided.rebalances.high
+
+
+def _worth_item(worth: PeriodWorth, size: int, most: int) -> Markup:
+    return element(
+        "li",
+        element("code", worth_title(worth)),
+        _bar(size, most),
+        element("p", element("strong", saved(worth.avoided)), " in ", name_of(worth_groups(worth)), class_="small"),
+    )
 
 
 def _settings(report: PeriodReport) -> Iterator[Markup]:
