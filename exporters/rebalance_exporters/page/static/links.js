@@ -1,6 +1,6 @@
 // Addresses: of the page's views, which alerts link to, and of the API. Names are percent-encoded in both.
 
-const GROUPS = "groups", REBALANCES = "rebalances", WHY = "why";
+const GROUPS = "groups", REBALANCES = "rebalances", ADVICE = "advice", WHY = "why";
 
 const LONGEST_LINE = 4_096;
 
@@ -54,6 +54,11 @@ export function rebalanceApi(cluster, group, rebalanceId) {
 /** Return the API's address of the rebalances of a group, newest first. */
 export function rebalancesApi(cluster, group, limit) {
   return groupApi(cluster, group, `/${REBALANCES}`, `&limit=${limit}`);
+}
+
+/** Return the API's address of what settings would have avoided in a group in the last day. */
+export function adviceApi(cluster, group) {
+  return groupApi(cluster, group, `/${ADVICE}`);
 }
 
 /** Return the API's address of the findings of a group; an empty name: of whole clusters. */
