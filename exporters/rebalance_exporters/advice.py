@@ -8,6 +8,7 @@ where the row leaves that open. What a value would have caused (a death that is 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -57,7 +58,10 @@ _RECORD_SHARES = (50, 33, 25, 20, 10, 5, 2, 1)
 #: A value is proposed that would have covered absences this much longer than those seen, and as many of them.
 _MARGIN, _ENOUGH = 1.25, 0.8
 _NAMED_REBALANCES = 10
-#: What two of the assignors do: partitions that stay with their owner are not taken from it meanwhile.
+#: A number of milliseconds at the beginning of what is proposed: no share, and no beginning of a word.
+_NUMBER = re.compile(r"(\d{1,9})(?![\d.]|\s*%)\b")
+
+#: The assignor that leaves partitions with their owner meanwhile.
 _COOPERATIVE = "cooperative-sticky"
 
 
@@ -178,14 +182,15 @@ def _session(past: Past, value: int | None) -> SettingEstimate:
         return _within(absence, session_ms, agreed=agreed)
 
     current = _limit(past, lambda member: member.session_timeout_ms)
-    chosen, tally = _best(past, covers, _above(_SESSIONS_MS, current), value)
-    deaths = [each for each in past.in_period() if each.way is Way.EXPIRED and each.back_in is None]
     of_group = any(each.rebalance.type in COORDINATED_TYPES for each in past.seen)
+    name = SESSION_OF_GROUP if of_group else Setting.SESSION
+    chosen, tally = _best(past, covers, _above(_SESSIONS_MS, current), value, advised=_advised(past, name))
+    deaths = [each for each in past.in_period() if each.way is Way.EXPIRED and each.back_in is None]
     cost = f"a member that dies is noticed after {_from(current, chosen)}, and its partitions wait as long"
     if deaths:
         cost = f"{cost}; {plural(len(deaths), 'member')} died, or stayed away, in this time"
     return _tell(
-        (SESSION_OF_GROUP if of_group else Setting.SESSION, _ms(current), _ms(chosen) or "", chosen),
+        (name, _ms(current), _ms(chosen) or "", chosen),
         tally.avoided(),
         cost,
         "members whose session ran out and that came back as the same process: session, and time until they were back",
@@ -201,7 +206,8 @@ def _max_poll_interval(past: Past, value: int | None) -> SettingEstimate:
         return _within(absence, interval_ms, agreed=agreed)
 
     current = _poll_limit(past)
-    chosen, tally = _best(past, covers, _above(_POLL_INTERVALS_MS, current), value)
+    advised = _advised(past, Setting.MAX_POLL_INTERVAL)
+    chosen, tally = _best(past, covers, _above(_POLL_INTERVALS_MS, current), value, advised=advised)
     return _tell(
         (Setting.MAX_POLL_INTERVAL, _ms(current), _ms(chosen) or "", chosen),
         tally.avoided(),
@@ -272,9 +278,18 @@ _Covers = Callable[[Absence, float], Cover]
 
 
 def _best(
-    past: Past, covers: _Covers, ladder: Sequence[int], value: int | None, *, is_share: bool = False
+    past: Past,
+    covers: _Covers,
+    ladder: Sequence[int],
+    value: int | None,
+    *,
+    advised: Iterable[int] = (),
+    is_share: bool = False,
 ) -> tuple[int | None, _Tally]:
-    """Return the smallest change that avoids nearly all that any would, and what it would have avoided."""
+    """Return the smallest change that avoids nearly all that any would, and what it would have avoided.
+
+    One of the values that findings advise is taken instead where it avoids as much: there is one advice, not two.
+    """
     if value is not None:
         return value, _avoided(past, covers, value)
     margin = _MARGIN if is_share else 1 / _MARGIN
@@ -282,8 +297,16 @@ def _best(
     best = max(((count.low, count.high) for _, count in counts), default=(0, 0))
     for each, count in counts:
         if (count.low and count.low >= _ENOUGH * best[0]) or (not best[0] and count.high >= _ENOUGH * best[1] > 0):
-            return each, _avoided(past, covers, each)
+            chosen = min((one for one in advised if one > each), default=each)
+            return chosen, _avoided(past, covers, chosen)
     return None, _Tally()
+
+
+def _advised(past: Past, setting: str) -> set[int]:
+    """Return the numbers that findings about the rebalances of the period advise for a setting."""
+    advice = (one for _, each in past.counted() for one in each.advice if one.parameter.startswith(setting))
+    numbers = (_NUMBER.match(one.proposed) for one in advice)
+    return {int(found[1]) for found in numbers if found is not None}
 
 
 def _avoided(past: Past, covers: _Covers, value: float) -> _Tally:
@@ -448,7 +471,7 @@ def _initial_delay(past: Past, value: int | None) -> SettingEstimate:
         (Setting.INITIAL_DELAY, None, _ms(chosen) or "", chosen),
         tally.avoided(),
         f"set on the brokers, for all groups: each start of a group takes {span(chosen)} at least; "
-        f"of this one there were {plural(starts, 'start')}",
+        f"this one started empty {plural(starts, 'time')}",
         "members that joined a group soon after it had started empty",
         tally,
     )

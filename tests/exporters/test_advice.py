@@ -324,6 +324,19 @@ def test_a_value_is_proposed_for_most_and_not_for_the_worst():
     assert counts(seen, "session.timeout.ms") == (10, 10)
 
 
+def test_a_value_that_a_finding_advises_is_taken_where_it_is_enough():
+    """So that nobody reads two values for one setting; one that is too small is not, nor a share or a sentence."""
+    advised = [
+        ("45000", 45_000),
+        ("60000, which is also the longest", 60_000),
+        ("15000", 30_000),
+        ("25% of it", 30_000),
+    ]
+    for proposed, value in advised:
+        advice = (Advice("session.timeout.ms", "10000", proposed, "-"),)
+        assert told([each._replace(advice=advice) for each in pause()], "session.timeout.ms").value == value
+
+
 def test_a_calm_group_has_nothing_to_gain():
     """Every setting is there, and none avoids anything."""
     past = look_back([], NOW_MS, NOW_MS + 1)

@@ -69,9 +69,14 @@ function section({ estimates, sums, useless }) {
 function cells(estimate) {
   const { rebalances, lost_partition_ms: lost } = estimate.avoided;
   return [
-    el("code", {}, estimate.setting), estimate.current ?? UNKNOWN, el("strong", {}, estimate.proposed),
+    el("code", {}, breakable(estimate.setting)), estimate.current ?? UNKNOWN, el("strong", {}, estimate.proposed),
     between(rebalances, amount), between(lost, length), [estimate.cost, el("span", { class: "below" }, `From: ${estimate.basis}`)],
   ];
+}
+
+/** Let a setting's name be broken before its dots where it is too long. */
+function breakable(name) {
+  return name.split(".").map((each, place) => (place ? [el("wbr", {}), `.${each}`] : each));
 }
 
 /** Write a number that lies between two others, as the terminal does. */
