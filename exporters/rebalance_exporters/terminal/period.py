@@ -39,7 +39,7 @@ _CHANGE = (
     Column("REBALANCES", right=True),
 )
 _BEFORE = "BEFORE"
-_NAMED_CAUSES, _NAMED_GROUPS = 3, 3
+_NAMED_CAUSES, _NAMED_GROUPS, _NAMED_WITH_VALUE = 3, 3, 2
 
 
 def tell_period(report: PeriodReport, clock: Clock, access: Access) -> TextReport:
@@ -137,6 +137,12 @@ def notes(report: PeriodReport, clock: Clock) -> Iterator[str]:
         yield f"of {plural(report.sums.uncosted, 'rebalance')} it is not told what was lost"
 
 
+def other_settings(report: PeriodReport) -> tuple[PeriodSetting, ...]:
+    """Return what findings advise beside the settings that are shown with what they would have avoided."""
+    shown = {each.setting for each in report.worth[:SHOWN_WORTH]}
+    return tuple(each for each in report.settings if each.parameter not in shown)[:SHOWN_SETTINGS]
+
+
 def setting_title(setting: PeriodSetting) -> str:
     """Say what to set to what."""
     return f"{setting.parameter}: {'' if setting.current is None else f'{setting.current} -> '}{setting.proposed}"
@@ -168,9 +174,9 @@ def _passages(report: PeriodReport, clock: Clock) -> Iterator[Passage]:
         yield Passage("Worst", (f"{lost(busiest.sums)} lost in {at}",))
     if report.worth:
         yield Passage("Set", tuple(map(_tell_worth, report.worth[:SHOWN_WORTH])), numbered=True)
-    if report.settings:
-        shown = report.settings[:SHOWN_SETTINGS]
-        lines = (f"{setting_title(each)}; in {groups_of(each)} ({explained_by(each)})" for each in shown)
+    others = other_settings(report)
+    if others:
+        lines = (f"{setting_title(each)}; in {groups_of(each)} ({explained_by(each)})" for each in others)
         yield Passage("Advised", tuple(lines), numbered=True)
     found = tuple(notes(report, clock))
     if found:
@@ -185,7 +191,7 @@ def worth_title(worth: PeriodWorth) -> str:
 
 def worth_groups(worth: PeriodWorth) -> str:
     """Name the groups that a setting is worth something in, each with its value where there are several."""
-    shown = worth.groups[:_NAMED_GROUPS]
+    shown = worth.groups[:_NAMED_WITH_VALUE]
     more = worth.group_count - len(shown)
     names = [each.group if worth.group_count == 1 else f"{each.group} ({each.proposed})" for each in shown]
     return f"{', '.join(names)}{f' and {more} more' if more else ''}"

@@ -16,7 +16,6 @@ from rebalance_exporters.terminal.period import (
     SHOWN_CAUSES,
     SHOWN_CHANGES,
     SHOWN_GROUPS,
-    SHOWN_SETTINGS,
     SHOWN_WORTH,
     causes_of,
     change,
@@ -28,6 +27,7 @@ from rebalance_exporters.terminal.period import (
     groups_of,
     lost,
     notes,
+    other_settings,
     verdict,
     worth_groups,
     worth_title,
@@ -80,20 +80,15 @@ def _sections(report: PeriodReport, clock: Clock, name_group: _Linker) -> Iterat
     yield element("p", f"Rebalances, {dates(report, clock)}", class_="eyebrow")
     yield element("h1", verdict(report))
     yield element("div", *_tiles(report), class_="tiles")
-    beside = (
+    left = (
+        _section("What to set, by what it would have avoided", *_worth(report)),
         _section("When it was lost", _chart(report, clock)),
+    )
+    right = (
+        _section("What else findings advise, by the time lost that it explains", *_settings(report)),
         _section("What changed most", *_changes(report, name_group)),
     )
-    set_to = (
-        _section("What to set, by what it would have avoided", *_worth(report)),
-        _section("What findings advise, by the time lost that it explains", *_settings(report)),
-    )
-    yield element(
-        "div",
-        element("div", *set_to, class_="stack"),
-        element("div", *beside, class_="stack"),
-        class_="pair",
-    )
+    yield element("div", element("div", *left, class_="stack"), element("div", *right, class_="stack"), class_="pair")
     yield _section("Groups by time lost", *_groups(report, name_group))
     yield _section("Causes", *_causes(report))
     said = (f"{each[0].upper()}{each[1:]}." for each in notes(report, clock))
@@ -155,10 +150,7 @@ def _worth(report: PeriodReport) -> Iterator[Markup]:
     sizes = [_size(each, by_time=by_time) for each in shown]
     items = (_worth_item(each, size, max(sizes)) for each, size in zip(shown, sizes, strict=True))
     yield element("ol", *items, class_="settings")
-    said = (
-        "A range is from what the rebalances' own rows show to what they leave open. Several settings may avoid the "
-        "same rebalance: do not add them up. What each costs: rebalance-monitor advise."
-    )
+    said = "From what the rebalances show to what they leave open; not to be added up. Costs: rebalance-monitor advise."
     yield element("p", said, class_="quiet small")
 
 
@@ -176,11 +168,12 @@ def _worth_item(worth: PeriodWorth, size: int, most: int) -> Markup:
 
 
 def _settings(report: PeriodReport) -> Iterator[Markup]:
-    if not report.settings:
-        yield element("p", "No finding about these rebalances advises a setting.", class_="quiet")
+    others = other_settings(report)
+    if not others:
+        yield element("p", "No finding about these rebalances advises another setting.", class_="quiet")
         return
-    most = max(each.sums.lost_partition_ms for each in report.settings)
-    yield element("ol", *(_setting(each, most) for each in report.settings[:SHOWN_SETTINGS]), class_="settings")
+    most = max(each.sums.lost_partition_ms for each in others)
+    yield element("ol", *(_setting(each, most) for each in others), class_="settings")
     yield element("p", "Several may be advised against the same rebalances: do not add them up.", class_="quiet small")
 
 
