@@ -15,16 +15,10 @@ from typing import NamedTuple
 from rebalance_contract import UNDETERMINED, Advice, Generation, Member, Rebalance, RebalanceImpact
 from rebalance_contract.api import Bounds
 
+#: Diagnoses by which heartbeats stopped in a process that went on.
+STARVED = frozenset({"heartbeat_starvation", "processing_blocks_heartbeat"})
 #: Diagnoses by which a member that came back was one and the same process, whose heartbeats had stopped.
-STOOD_STILL = frozenset(
-    {
-        "heartbeat_starvation",
-        "network_partition",
-        "process_pause",
-        "processing_blocks_heartbeat",
-        "session_timeout_too_short",
-    }
-)
+STOOD_STILL = STARVED | {"network_partition", "process_pause", "session_timeout_too_short"}
 #: Diagnoses by which a member that came back was started anew.
 RESTARTED = frozenset(
     {
@@ -42,8 +36,12 @@ RESTARTED = frozenset(
 DID_NOT_POLL = frozenset(
     {"no_progress_loop", "poison_record", "poll_overrun", "stalled_member_join_barrier", "static_stalled_member"}
 )
+#: Diagnoses by which the others waited for a member.
+HELD_UP = DID_NOT_POLL | {"slow_rebalance_callback"}
 #: What stands in the place of a cause: nobody told one.
 NO_CAUSE = frozenset({None, UNDETERMINED})
+#: Findings that are less sure are hints.
+_MORE_THAN_A_HINT = 0.5
 #: That of instances that are started while the session of the one before them still goes on.
 _BEFORE_EXPIRY = "ungraceful_shutdown"
 #: Members learn of a rebalance with their next heartbeat, and Kafka advises at least three of them in a session.
@@ -52,12 +50,22 @@ _USUAL_SESSION_MS = 45_000
 
 
 class Seen(NamedTuple):
-    """A rebalance with what is known of it: `rule` is its cause and `advice` what that advises; null: not known."""
+    """A rebalance with what is known of it: `rule` is its cause, null where none is known or it is a hint only.
+
+    `advice` is what the cause advises, or the hint.
+    """
 
     rebalance: Rebalance
     impact: RebalanceImpact | None = None
     rule: str | None = None
     advice: tuple[Advice, ...] = ()
+
+
+def see(
+    rebalance: Rebalance, impact: RebalanceImpact | None, rule: str, confidence: float, advice: tuple[Advice, ...]
+) -> Seen:
+    """Return a rebalance with the finding that is its cause, as sure as that is."""
+    return Seen(rebalance, impact, rule if confidence >= _MORE_THAN_A_HINT else None, advice)
 
 
 class Way(Enum):
@@ -128,8 +136,9 @@ class _Waiting:
         self._by_client: dict[str, dict[str, None]] = defaultdict(dict)
 
     def add(self, gone: _Gone) -> None:
-        """Take up one who went."""
+        """Take up one who went; whoever may write to the topic may write of one that went twice."""
         member = gone.member
+        self._pop(member.member_id)
         self._by_id[member.member_id] = gone
         self._by_place[member.client_id, member.host][member.member_id] = None
         self._by_client[member.client_id][member.member_id] = None
@@ -140,10 +149,13 @@ class _Waiting:
         if named is None and not is_same:
             alike = self._by_client.get(newcomer.client_id)
         member_id = named if named is not None else next(iter(alike or ()), None)
-        gone = None if member_id is None else self._by_id.pop(member_id, None)
+        return None if member_id is None else self._pop(member_id)
+
+    def _pop(self, member_id: str) -> _Gone | None:
+        gone = self._by_id.pop(member_id, None)
         if gone is not None:
-            self._by_place[gone.member.client_id, gone.member.host].pop(gone.member.member_id)
-            self._by_client[gone.member.client_id].pop(gone.member.member_id)
+            del self._by_place[gone.member.client_id, gone.member.host][member_id]
+            del self._by_client[gone.member.client_id][member_id]
         return gone
 
     def rest(self) -> Iterable[_Gone]:

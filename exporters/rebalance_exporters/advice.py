@@ -9,6 +9,7 @@ where the row leaves that open. What a value would have caused (a death that is 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -18,7 +19,9 @@ from rebalance_contract import COORDINATED_TYPES, GroupType, Member, Rebalance, 
 from rebalance_contract.api import Avoided, Bounds, PeriodSums, SettingEstimate
 from rebalance_exporters.absences import (
     DID_NOT_POLL,
+    HELD_UP,
     NO_CAUSE,
+    STARVED,
     STOOD_STILL,
     Absence,
     Seen,
@@ -52,7 +55,7 @@ SESSION_OF_GROUP = "consumer.session.timeout.ms"
 _SECOND = 1_000
 _SESSIONS_MS = tuple(_SECOND * each for each in (10, 15, 20, 30, 45, 60, 90, 120, 180, 300))
 _POLL_INTERVALS_MS = tuple(_SECOND * each for each in (15, 20, 30, 45, 60, 90, 120, 180, 300, 600, 900, 1_800))
-_INITIAL_DELAYS_MS = tuple(_SECOND * each for each in (5, 10, 15, 30, 60))
+_INITIAL_DELAYS_MS = tuple(_SECOND * each for each in (5, 10, 15, 30))
 #: What max.poll.records could be, in percent of what it is.
 _RECORD_SHARES = (50, 33, 25, 20, 10, 5, 2, 1)
 #: A value is proposed that would have covered absences this much longer than those seen, and as many of them.
@@ -187,6 +190,8 @@ def _session(past: Past, value: int | None) -> SettingEstimate:
     chosen, tally = _best(past, covers, _above(_SESSIONS_MS, current), value, advised=_advised(past, name))
     deaths = [each for each in past.in_period() if each.way is Way.EXPIRED and each.back_in is None]
     cost = f"a member that dies is noticed after {_from(current, chosen)}, and its partitions wait as long"
+    if any(each.rule in STARVED for each in past.in_period()):
+        cost = f"{cost}; what starves the heartbeats stays, see the findings"
     if deaths:
         cost = f"{cost}; {plural(len(deaths), 'member')} died, or stayed away, in this time"
     return _tell(
@@ -226,7 +231,13 @@ def _max_poll_records(past: Past, value: int | None) -> SettingEstimate:
         advised = any(each.parameter == Setting.MAX_POLL_RECORDS for each in past.seen[absence.left_in].advice)
         if not advised and absence.rule not in NO_CAUSE:
             return _NOT
-        certain = advised and absence.is_same and high is not None and high * share < 100 * limit
+        certain = (
+            advised
+            and absence.rule not in NO_CAUSE
+            and absence.is_same
+            and high is not None
+            and high * share < 100 * limit
+        )
         return Cover(certain, low * share < 100 * limit)
 
     chosen, tally = _best(past, covers, _RECORD_SHARES, value, is_share=True)
@@ -293,10 +304,11 @@ def _best(
     if value is not None:
         return value, _avoided(past, covers, value)
     margin = _MARGIN if is_share else 1 / _MARGIN
-    counts = [(each, _avoided(past, covers, each * margin).counts) for each in ladder]
-    best = max(((count.low, count.high) for _, count in counts), default=(0, 0))
-    for each, count in counts:
-        if (count.low and count.low >= _ENOUGH * best[0]) or (not best[0] and count.high >= _ENOUGH * best[1] > 0):
+    # More of a change avoids no less.
+    best = _avoided(past, covers, ladder[-1] * margin).counts if ladder else Bounds()
+    for each in ladder if best.high else ():
+        count = _avoided(past, covers, each * margin).counts
+        if count.low >= _ENOUGH * best.low if best.low else count.high >= _ENOUGH * best.high:
             chosen = min((one for one in advised if one > each), default=each)
             return chosen, _avoided(past, covers, chosen)
     return None, _Tally()
@@ -338,17 +350,12 @@ def _cover(rebalance: Rebalance, covers: Sequence[Cover]) -> Cover:
 
 
 def _lost_of_others(seen: Seen) -> Bounds:
-    """Return the time lost that would not have been lost: that of a member's own partitions only perhaps."""
+    """Return the time lost that would not have been lost: of members that were away, and their partitions, perhaps."""
     if seen.impact is None:
         return Bounds()
-    gone = set(seen.rebalance.left)
-    own = {
-        (topic, number)
-        for member in seen.rebalance.members_before
-        if member.member_id in gone
-        for topic, numbers in (member.partitions or {}).items()
-        for number in numbers
-    }
+    changed = {*seen.rebalance.left, *seen.rebalance.joined}
+    members = (*seen.rebalance.members_before, *seen.rebalance.members_after)
+    own = _owners(member for member in members if member.member_id in changed).keys()
     start_ms = seen.rebalance.started_before_ms
     others = sum(_length(each, start_ms) for each in seen.impact.silences if (each.topic, each.partition) not in own)
     return Bounds(min(others, seen.impact.lost_partition_ms), seen.impact.lost_partition_ms)
@@ -373,7 +380,8 @@ def _assignor(past: Past, _: int | None) -> SettingEstimate:
         proposed=_COOPERATIVE,
         value=None,
         avoided=Avoided(lost_partition_ms=lost_ms),
-        cost="a second, short round of each rebalance that moves partitions; two rolling restarts to change over",
+        cost="a second, short round of each rebalance that moves partitions; all clients must know it, and two rolling "
+        "restarts change over",
         basis="partitions that kept their owner and stood still all the same; at least as long as the rebalance took",
         rebalance_ids=names,
     )
@@ -410,27 +418,29 @@ def _kept_working(past: Past, helps: Callable[[Rebalance], bool]) -> tuple[Bound
     for _, each in past.counted():
         if each.impact is None or not helps(each.rebalance):
             continue
-        at_least, at_most = _lost_of_kept(each.rebalance, each.impact)
+        at_least, at_most = _lost_of_kept(each.rebalance, each.impact, each.rule)
         if at_most:
             names.append(each.rebalance.rebalance_id)
         low, high = low + at_least, high + at_most
     return Bounds(low, high), tuple(reversed(names))[:_NAMED_REBALANCES]
 
 
-def _lost_of_kept(rebalance: Rebalance, impact: RebalanceImpact) -> tuple[int, int]:
+def _lost_of_kept(rebalance: Rebalance, impact: RebalanceImpact, rule: str | None) -> tuple[int, int]:
     """Return how long partitions stood still that had the same member before and after, at least and at most.
 
     A member of an eager group has no partitions while the rebalance lasts; what is longer may be a pause of commits.
+    Where a member held the others up, its own stand still whatever the assignor: at least, the one with most is it.
     """
     before, after = _owners(rebalance.members_before), _owners(rebalance.members_after)
     took_ms = rebalance.duration_min_ms or 0
-    lengths = [
-        _length(each, rebalance.started_before_ms)
-        for each in impact.silences
-        if (each.topic, each.partition) in before
-        and before[each.topic, each.partition] == after.get((each.topic, each.partition))
-    ]
-    return sum(min(each, took_ms) for each in lengths), sum(lengths)
+    lengths: dict[str, list[int]] = defaultdict(list)
+    for each in impact.silences:
+        owner = before.get((each.topic, each.partition))
+        if owner is not None and owner == after.get((each.topic, each.partition)):
+            lengths[owner].append(_length(each, rebalance.started_before_ms))
+    least = [sum(min(each, took_ms) for each in of_owner) for of_owner in lengths.values()]
+    held_up = max(least, default=0) if rule in HELD_UP else 0
+    return sum(least) - held_up, sum(map(sum, lengths.values()))
 
 
 def _owners(members: Iterable[Member]) -> dict[tuple[str, int], str]:

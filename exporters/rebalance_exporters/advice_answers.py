@@ -17,7 +17,7 @@ from rebalance_contract.api import (
     Readiness,
     SettingEstimate,
 )
-from rebalance_exporters.absences import Seen
+from rebalance_exporters.absences import Seen, see
 from rebalance_exporters.advice import CONTEXT_MS, add_up, avoids_something, estimate, look_back, worth_of
 from rebalance_exporters.causes import Cause
 from rebalance_exporters.kept import GroupKey, KeptRebalance
@@ -66,7 +66,9 @@ def find_worth(
 
 def _read(kept: KeptRebalance, cause: Cause | None) -> Seen:
     rebalance, impact = kept.read()
-    return Seen(rebalance, impact, *((None, ()) if cause is None else (cause.rule, cause.advice)))
+    if cause is None:
+        return Seen(rebalance, impact)
+    return see(rebalance, impact, cause.rule, cause.confidence, cause.advice)
 
 
 def _tell(setting: str, of_groups: Mapping[GroupKey, SettingEstimate]) -> PeriodWorth:

@@ -13,10 +13,10 @@ from functools import cache
 from pathlib import Path
 
 from accuracy.recordings import FOLDER, GOLDEN, Recording, read_recording
-from rebalance_contract import Advice, Finding, Rebalance, RebalanceImpact, decode
+from rebalance_contract import Finding, Rebalance, RebalanceImpact, decode
 from rebalance_contract.api import Bounds, SettingEstimate
 from rebalance_devtools.stories import advised
-from rebalance_exporters.absences import Seen
+from rebalance_exporters.absences import Seen, see
 from rebalance_exporters.advice import Setting, estimate, look_back
 
 ADVICE = GOLDEN / "advice"
@@ -126,13 +126,14 @@ def read_seen(path: Path) -> list[Seen]:
         if finding.primary:
             causes |= dict.fromkeys(finding.rebalance_ids, finding)
     return [
-        Seen(each, impacts.get(each.rebalance_id), *_cause(causes.get(each.rebalance_id)))
-        for each in recording.rebalances()
+        _see(each, impacts.get(each.rebalance_id), causes.get(each.rebalance_id)) for each in recording.rebalances()
     ]
 
 
-def _cause(finding: Finding | None) -> tuple[str | None, tuple[Advice, ...]]:
-    return (None, ()) if finding is None else (finding.rule, finding.advice)
+def _see(rebalance: Rebalance, impact: RebalanceImpact | None, cause: Finding | None) -> Seen:
+    if cause is None:
+        return Seen(rebalance, impact)
+    return see(rebalance, impact, cause.rule, cause.confidence, cause.advice)
 
 
 def render() -> str:

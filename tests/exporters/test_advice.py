@@ -250,6 +250,11 @@ def test_time_of_the_own_partitions_is_lost_all_the_same():
     second = rebalance(8, (a,), (a, member("b", 2)), rule="process_pause")
     avoided = told([first, second], "session.timeout.ms", 30_000).avoided
     assert (avoided.lost_partition_ms, avoided.rebalancing_ms) == (Bounds(2_000, 10_000), Bounds(2_000, 2_000))
+    back = member("b", 2, partitions={"t": [1]})
+    second = rebalance(8, (a,), (a, back), rule="process_pause", lost={0: 1_000, 1: 9_000})
+    assert told([second], "session.timeout.ms", 30_000).avoided.lost_partition_ms == Bounds()
+    avoided = told([first, second], "session.timeout.ms", 30_000).avoided
+    assert avoided.lost_partition_ms == Bounds(3_000, 20_000)
 
 
 def test_partitions_that_stay_need_not_stand_still():
@@ -259,6 +264,8 @@ def test_partitions_that_stay_need_not_stand_still():
     seen = [rebalance(0, before, after, lost={0: 400, 1: 7_000, 2: 8_000}, joined=("c-1",))]
     for setting in ("partition.assignment.strategy", "group.protocol"):
         assert told(seen, setting).avoided.lost_partition_ms == Bounds(1_400, 8_400)
+    held_up = [seen[0]._replace(rule="slow_rebalance_callback")]
+    assert told(held_up, "partition.assignment.strategy").avoided.lost_partition_ms == Bounds(400, 8_400)
     changed = [seen[0]._replace(rebalance=replace(seen[0].rebalance, protocol="cooperative-sticky"))]
     assert not avoids_something(told(changed, "partition.assignment.strategy"))
     newer = [seen[0]._replace(rebalance=replace(seen[0].rebalance, type="consumer"))]

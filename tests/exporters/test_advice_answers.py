@@ -69,6 +69,15 @@ def test_the_cause_of_a_rebalance_makes_its_estimate_certain() -> None:
     assert found["session.timeout.ms"] == Bounds(0, 2)
 
 
+def test_a_hint_leaves_it_open() -> None:
+    """A cause that is a guess is none, for the session and for records alike."""
+    seen = pause(rule=None)
+    names = [each.rebalance.rebalance_id for each in seen]
+    hint = cause_row(*names, rule="process_pause", group="payments", cluster="prod", confidence=0.4, advice=(RECORDS,))
+    (session, *_) = answer(view_of(*rows_of(seen), hint)).estimates
+    assert (session.setting, session.avoided.rebalances) == ("session.timeout.ms", Bounds(0, 2))
+
+
 def test_only_what_began_since_then_counts() -> None:
     """The loss was before, the return after."""
     told = answer(view_of(*paused()), since_ms=NOW_MS + 1)
