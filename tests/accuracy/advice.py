@@ -63,6 +63,8 @@ PAIRS = (
     _pair(Setting.SESSION, "advised_session", "2-4.3.1"),
     _pair(Setting.SESSION, "advised_session_partly", "3"),
     _pair(Setting.SESSION, "advised_session_partly", "4-4.3.1"),
+    _pair(Setting.SESSION, "advised_session_java", "5"),
+    _pair(Setting.SESSION, "advised_session_python", "5"),
     _pair(Setting.MAX_POLL_INTERVAL, "advised_poll_interval", "1"),
     _pair(Setting.MAX_POLL_INTERVAL, "advised_poll_interval", "2-4.3.1"),
     _pair(Setting.MAX_POLL_INTERVAL, "advised_poll_interval_partly", "3"),
@@ -72,6 +74,8 @@ PAIRS = (
     _pair(Setting.STATIC, "advised_names_deploy", "2-4.3.1"),
     _pair(Setting.STATIC, "advised_names_partly", "3"),
     _pair(Setting.STATIC, "advised_names_partly", "4-4.3.1"),
+    _pair(Setting.STATIC, "advised_names_deploy_java", "5"),
+    _pair(Setting.STATIC, "advised_names_deploy_java_session", "5"),
     _pair(Setting.INITIAL_DELAY, "advised_initial_delay", "1", cured="advised_initial_delay_set"),
     _pair(Setting.INITIAL_DELAY, "advised_initial_delay", "2-4.3.1", cured="advised_initial_delay_set"),
     _pair(Setting.MAX_POLL_RECORDS, "long_batches", "1", folder=FOLDER),
@@ -103,8 +107,8 @@ def value_of(pair: Pair, sick: Recording) -> int:
         Setting.SESSION: advised.SESSION_MS,
         Setting.MAX_POLL_INTERVAL: advised.POLL_INTERVAL_MS,
         Setting.INITIAL_DELAY: advised.INITIAL_DELAY_MS,
-        # Names alone: the session stays.
-        Setting.STATIC: parameters["session_ms"],
+        # Names alone, unless the session is changed too.
+        Setting.STATIC: advised.SESSION_MS if sick.run.story.endswith("_session") else parameters["session_ms"],
         Setting.MAX_POLL_RECORDS: round(100 * parameters.get("healthy_batch", 0) / parameters.get("batch", 1)),
     }[pair.setting]
 

@@ -13,15 +13,20 @@ DOCS = Path(__file__).parents[2] / "docs"
 #: Of how many pairs the prediction has to be close.
 SHARE = 0.8
 
+#: A session of 10 s is too short for a start of Java beside other plays: nothing was predicted. Two were avoided, as
+#: the session ended while the next process was starting, so that loss and return were one rebalance instead of two.
+OUTSIDE = {"advised_names_deploy_java-sick-5"}
+
 pytestmark = pytest.mark.recordings
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=str)
 def test_what_is_certain_was_avoided_and_no_more_than_possible(pair: Pair):
-    """What was played lies between the bounds, and something was at stake."""
+    """What was played lies between the bounds, but for what is named above, and something was at stake."""
     compared = compare(pair)
     assert compared.happened > 0
-    assert compared.predicted.low <= compared.played <= compared.predicted.high
+    within = compared.predicted.low <= compared.played <= compared.predicted.high
+    assert within == (str(pair) not in OUTSIDE)
 
 
 def test_predictions_are_near_what_was_played():

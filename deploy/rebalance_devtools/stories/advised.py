@@ -11,12 +11,13 @@ import random
 import signal
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from rebalance_devtools.stories.acting import calm, join, open_group
-from rebalance_devtools.stories.families import confluent, overrunning
+from rebalance_devtools.stories.families import confluent, java, overrunning, python
 from rebalance_devtools.stories.play import Play
-from rebalance_devtools.stories.script import ClientSpec, Expected, Parameters
+from rebalance_devtools.stories.script import KAFKA_PYTHON, ClientSpec, Expected, Parameters
 from rebalance_devtools.stories.story import Story
 
 #: The values of the cured forms.
@@ -47,6 +48,10 @@ def draw(generator: random.Random) -> Parameters:
 
 def _longer_session(parameters: Parameters) -> ClientSpec:
     return confluent(session_timeout_ms=SESSION_MS)(parameters)
+
+
+def _longer_python_session(parameters: Parameters) -> ClientSpec:
+    return python(KAFKA_PYTHON)({**parameters, "session_ms": SESSION_MS})
 
 
 def _longer_poll_interval(parameters: Parameters) -> ClientSpec:
@@ -145,9 +150,10 @@ def advised_initial_delay(play: Play) -> None:
 
 def _pair(perform: Callable[[Play], None], cured: Callable[[Parameters], ClientSpec], **more: Any) -> Story:
     """Return the story of a performance: its name, and what happens in it, are those of the function."""
+    name = f"{perform.__name__}{more.pop('suffix', '')}"
     return Story(
-        id=perform.__name__,
-        title=perform.__name__.replace("_", " "),
+        id=name,
+        title=name.replace("_", " "),
         what=(perform.__doc__ or "").removesuffix("."),
         draw=draw,
         perform=perform,
@@ -169,6 +175,11 @@ PAIRS = (
     _pair(advised_names, confluent()),
     _pair(advised_names_partly, confluent()),
     _pair(advised_names_deploy, confluent()),
+    # The same with other clients, which learn of a rebalance later.
+    _pair(advised_session, partial(java, **{"session.timeout.ms": SESSION_MS}), sick=java, suffix="_java"),
+    _pair(advised_names_deploy, java, sick=java, suffix="_java"),
+    _pair(advised_names_deploy, partial(java, **{"session.timeout.ms": SESSION_MS}), sick=java, suffix="_java_session"),
+    _pair(advised_session, _longer_python_session, sick=python(KAFKA_PYTHON), suffix="_python"),
     _FORMATION,
     # The delay is the broker's setting: the cured form plays on one that has it.
     replace(
