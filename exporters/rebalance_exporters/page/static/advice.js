@@ -13,8 +13,8 @@ export class AdvicePart {
   #timer = null;
   #target = null;
 
-  constructor(root) {
-    this.root = root;
+  constructor() {
+    this.root = el("div", { class: "part-advice" });
     this.answer = null;
   }
 

@@ -23,9 +23,10 @@ export class GroupView {
     this.root = root;
     this.store = store;
     this.readClock = readClock;
-    this.parts = Object.fromEntries(["head", "facts", "timeline", "findings", "advice", "rebalances", "members"].map((name) => [name, el("div", { class: `part-${name}` })]));
+    this.parts = Object.fromEntries(["head", "facts", "timeline", "findings", "rebalances", "members"].map((name) => [name, el("div", { class: `part-${name}` })]));
     this.root.append(...Object.values(this.parts));
-    this.advice = new AdvicePart(this.parts.advice);
+    this.advice = new AdvicePart();
+    this.parts.findings.after(this.advice.root);
     this.observer = new ResizeObserver(() => this.render());
     this.observer.observe(this.parts.timeline);
   }

@@ -1,6 +1,6 @@
 // Addresses: of the page's views, which alerts link to, and of the API. Names are percent-encoded in both.
 
-const GROUPS = "groups", REBALANCES = "rebalances", ADVICE = "advice", WHY = "why";
+const GROUPS = "groups", REBALANCES = "rebalances", WHY = "why";
 
 const LONGEST_LINE = 4_096;
 
@@ -58,7 +58,7 @@ export function rebalancesApi(cluster, group, limit) {
 
 /** Return the API's address of what settings would have avoided in a group in the last day. */
 export function adviceApi(cluster, group) {
-  return groupApi(cluster, group, `/${ADVICE}`);
+  return groupApi(cluster, group, "/advice");
 }
 
 /** Return the API's address of the findings of a group; an empty name: of whole clusters. */
