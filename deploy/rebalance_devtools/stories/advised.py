@@ -11,7 +11,6 @@ import random
 import signal
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from rebalance_devtools.stories.acting import calm, join, open_group
@@ -48,6 +47,10 @@ def draw(generator: random.Random) -> Parameters:
 
 def _longer_session(parameters: Parameters) -> ClientSpec:
     return confluent(session_timeout_ms=SESSION_MS)(parameters)
+
+
+def _longer_java_session(parameters: Parameters) -> ClientSpec:
+    return java(parameters, **{"session.timeout.ms": SESSION_MS})
 
 
 def _longer_python_session(parameters: Parameters) -> ClientSpec:
@@ -176,9 +179,9 @@ PAIRS = (
     _pair(advised_names_partly, confluent()),
     _pair(advised_names_deploy, confluent()),
     # The same with other clients, which learn of a rebalance later.
-    _pair(advised_session, partial(java, **{"session.timeout.ms": SESSION_MS}), sick=java, suffix="_java"),
+    _pair(advised_session, _longer_java_session, sick=java, suffix="_java"),
     _pair(advised_names_deploy, java, sick=java, suffix="_java"),
-    _pair(advised_names_deploy, partial(java, **{"session.timeout.ms": SESSION_MS}), sick=java, suffix="_java_session"),
+    _pair(advised_names_deploy, _longer_java_session, sick=java, suffix="_java_session"),
     _pair(advised_session, _longer_python_session, sick=python(KAFKA_PYTHON), suffix="_python"),
     _FORMATION,
     # The delay is the broker's setting: the cured form plays on one that has it.
