@@ -56,6 +56,11 @@ export function rebalancesApi(cluster, group, limit) {
   return groupApi(cluster, group, `/${REBALANCES}`, `&limit=${limit}`);
 }
 
+/** Return the API's address of what settings would have avoided in a group in the last day. */
+export function adviceApi(cluster, group) {
+  return groupApi(cluster, group, "/advice");
+}
+
 /** Return the API's address of the findings of a group; an empty name: of whole clusters. */
 export function findingsApi(cluster, group) {
   return `api/v1/findings?group=${part(group)}${cluster === null ? "" : `&cluster=${part(cluster)}`}`;
