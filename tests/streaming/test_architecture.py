@@ -61,3 +61,10 @@ def test_it_draws_the_layers_that_are_held():
         if each["type"] == "layers"
     )
     assert " ▶ ".join(each.rpartition(".")[2] for each in layers) in PAGE
+
+
+def test_few_terms_are_the_projects_own():
+    """Who knows Kafka, Spark and Prometheus has twenty words to learn at most."""
+    terms = re.findall(r"^\| ([a-z][^|]*) \|", (ROOT / "docs/glossary.md").read_text(), re.MULTILINE)
+    assert terms[0] == "term"
+    assert 10 <= len(terms[1:]) <= 20

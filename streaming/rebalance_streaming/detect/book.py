@@ -11,11 +11,14 @@ import hashlib
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from rebalance_contract import Finding, FindingState, Severity, Subject, SubjectMember
 from rebalance_streaming.detect.catalogue import diagnosis, with_trait
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict
 from rebalance_streaming.groups.identity import client_stem
+
+_T = TypeVar("_T")
 
 _KEPT_IDS = 200
 #: Of these one finding per group is enough, whoever comes or goes.
@@ -176,7 +179,7 @@ def _latest_subject(several: Sequence[Verdict]) -> Subject:
     return Subject(tuple(kept), latest.partitions, latest.hosts)
 
 
-def _distinct(*lists: Sequence[object]) -> tuple:  # type: ignore[type-arg]
+def _distinct(*lists: Sequence[_T]) -> tuple[_T, ...]:
     return tuple(dict.fromkeys(each for several in lists for each in several))
 
 

@@ -16,14 +16,12 @@ from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.confidence import CLAIMED
 from rebalance_streaming.observed.departures import Departure
-from rebalance_streaming.observed.history import GroupHistory
+from rebalance_streaming.observed.history import SEEN_FOR_MS, GroupHistory
 from rebalance_streaming.observed.inputs import EVERYTHING, NOTHING
 
 #: Things this close happened together, as far as anybody can tell.
 SAME_TIME_MS = 5_000
 _KEPT_HELD = 20
-#: Probes see a state until so long after them.
-_BLIND_MS = 90_000
 
 
 @dataclass(slots=True)
@@ -107,7 +105,9 @@ class Case:
     def is_waiting(self, now_ms: int) -> bool:
         """Whether probes lately saw the group in its join phase."""
         seen = self.history.sightings
-        return bool(seen) and seen[-1].state == GroupState.PREPARING_REBALANCE and now_ms - seen[-1].at_ms <= _BLIND_MS
+        return (
+            bool(seen) and seen[-1].state == GroupState.PREPARING_REBALANCE and now_ms - seen[-1].at_ms <= SEEN_FOR_MS
+        )
 
     def put(self, judged: Judged) -> list[Past]:
         """Take up the verdicts of a rebalance in the place of earlier ones; returns how its members left."""
