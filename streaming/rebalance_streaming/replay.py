@@ -155,7 +155,7 @@ class Replay:
         if self.engine is not None:
             for timing in self.engine.detector.timings(self._now_ms):
                 yield _row("timing", timing)
-            for finding in self.engine.detector.book.findings():
+            for finding in self.engine.detector.findings.all():
                 yield _row("finding", finding)
 
     def _group(self, group: str) -> contract.GroupSnapshot:

@@ -147,7 +147,7 @@ def check_judging(chance: random.Random, messages: int = 12) -> None:
         detector.advance(at_ms)
         list(detector.timings(at_ms))
     detector.finish()
-    for finding in detector.book.findings():
+    for finding in detector.findings.all():
         encode(finding)
 
 

@@ -24,7 +24,7 @@ from rebalance_contract import (
 )
 from rebalance_contract.clients import RESPONSE_MAX
 from rebalance_streaming.detect.advice import USUAL_SESSION_MS
-from rebalance_streaming.detect.episode import Past
+from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.rules import leader
 from rebalance_streaming.detect.rules.standing import is_reporting
@@ -291,7 +291,7 @@ def _hops(run: list[Sighting]) -> int:
 
 
 def cluster_wide(
-    losses: Iterable[tuple[str, Past]],
+    losses: Iterable[tuple[str, ExplainedDeparture]],
     coordinator_of: Callable[[str], int | None],
     thresholds: Thresholds,
     now_ms: int,

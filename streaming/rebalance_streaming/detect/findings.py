@@ -46,7 +46,7 @@ def _member_key(member: SubjectMember) -> str:
     return f"{client_stem(member.client_id or member.member_id or '')}@{member.host or ''}"
 
 
-class Book:
+class Findings:
     """All findings of one cluster."""
 
     def __init__(self, cluster: str) -> None:
@@ -57,7 +57,7 @@ class Book:
         """Take up a finding that an earlier run published."""
         self._groups.setdefault(finding.group, {}).setdefault(_key_of(finding), finding)
 
-    def findings(self) -> list[Finding]:
+    def all(self) -> list[Finding]:
         """Return every finding that was not withdrawn, oldest first."""
         found = [finding for group in self._groups.values() for finding in group.values()]
         return sorted(found, key=lambda each: (each.started_at_ms, each.finding_id))
