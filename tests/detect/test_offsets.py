@@ -272,6 +272,16 @@ def test_duplicates_above_a_thousandth_are_told_with_their_cause():
     assert later.rebalance_ids == found.rebalance_ids
 
 
+def test_duplicates_are_over_when_there_were_none_for_a_while():
+    """A cured group is calm as long after its last duplicates as after anything that recurs."""
+    here = losing([departed(AT, A)])
+    assert list(duplicate_processing(here))
+    ended = here.history.rebalances[rebalance_id(AT)].completed_at_ms
+    for passed_ms, is_told in ((9 * MINUTE, True), (11 * MINUTE, False)):
+        later = look(here.history, ended + passed_ms, past=here.past, causes=here.causes)
+        assert bool(list(duplicate_processing(later))) is is_told
+
+
 @pytest.mark.parametrize(
     "here",
     [

@@ -6,7 +6,7 @@ rebalance, because commits are forgotten within a minute; the counts are remembe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from rebalance_contract import EvidenceSource, Partitions, Rebalance
@@ -175,7 +175,7 @@ def duplicate_processing(look: Look) -> Iterator[Verdict]:
     since = look.history.progress.ends_since()
     counts = _counted(look, since) if since is not None else {}
     total = sum(each.records for each in counts.values())
-    if since is None or not total:
+    if since is None or not total or not _is_recent(look, counts):
         return
     growths = (look.history.progress.end_growth(p.topic, p.partition, since) for p in look.history.progress.positions())
     volume = sum(each for each in growths if each is not None)
@@ -227,6 +227,12 @@ def _counted(look: Look, since_ms: int) -> dict[str, Duplicates]:
         if rebalance is not None and rebalance.started_before_ms >= since_ms and each.records:
             found[name] = each
     return found
+
+
+def _is_recent(look: Look, counts: Iterable[str]) -> bool:
+    rebalances = [look.history.rebalances[each] for each in counts]
+    latest_ms = max(each.completed_at_ms or each.started_before_ms for each in rebalances)
+    return look.is_within(latest_ms, look.thresholds.resolve_after_ms)
 
 
 def _duplicates_verdict(look: Look, counts: dict[str, Duplicates], total: int, volume: int, since_ms: int) -> Verdict:
