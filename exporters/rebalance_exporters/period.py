@@ -23,7 +23,7 @@ from rebalance_contract.api import (
     PeriodSums,
     Readiness,
 )
-from rebalance_exporters.causes import Cause
+from rebalance_exporters.causes import PrimaryCause
 from rebalance_exporters.kept import GroupKey, KeptRebalance
 from rebalance_exporters.owners import Owners
 from rebalance_exporters.view import Past, Picture
@@ -151,7 +151,7 @@ def make_report(
 
 
 def _add_up(
-    rebalances: Iterable[tuple[KeptRebalance, Cause | None]], period: Period
+    rebalances: Iterable[tuple[KeptRebalance, PrimaryCause | None]], period: Period
 ) -> tuple[Mapping[GroupKey, _OfGroup], list[tuple[int, _Sums]], _Sums]:
     """Return the sums by group, those by part of the period with its start, and those without a cause."""
     groups: dict[GroupKey, _OfGroup] = defaultdict(_OfGroup)
@@ -173,7 +173,7 @@ def _add_up(
     return groups, parts, unexplained
 
 
-def _add(of_group: _OfGroup, kept: KeptRebalance, cause: Cause | None) -> None:
+def _add(of_group: _OfGroup, kept: KeptRebalance, cause: PrimaryCause | None) -> None:
     of_group.now.add(kept)
     if of_group.slowest is None or _length(kept) > _length(of_group.slowest):
         of_group.slowest = kept

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -68,3 +69,16 @@ def test_few_terms_are_the_projects_own():
     terms = re.findall(r"^\| ([a-z][^|]*) \|", (ROOT / "docs/glossary.md").read_text(), re.MULTILINE)
     assert terms[0] == "term"
     assert 10 <= len(terms[1:]) <= 20
+
+
+def test_a_name_means_one_thing():
+    """No two public classes share a name, so that a name can be looked up; programs of stories run alone."""
+    paths = (path for root in ("streaming", "exporters", "deploy") for path in (ROOT / root).rglob("*.py"))
+    defined = Counter(
+        node.name
+        for path in paths
+        if "programs" not in path.parts
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert [name for name, count in defined.items() if count > 1] == []
