@@ -182,7 +182,7 @@ def record(
 ) -> None:
     """Write every record of the monitored topics to standard output, as JSON lines for `replay`."""
     from rebalance_deploy import components  # noqa: PLC0415
-    from rebalance_deploy.progress import Reading, shown  # noqa: PLC0415
+    from rebalance_deploy.progress import StepProgress, shown  # noqa: PLC0415
     from rebalance_streaming.record import RecordProgress  # noqa: PLC0415
 
     progress = RecordProgress()
@@ -195,9 +195,9 @@ def record(
         progress=progress,
     )
 
-    def measure() -> Reading:
+    def measure() -> StepProgress:
         # Without --to-end there is no end that could be near.
-        return Reading("recording", progress.records, "records", share=progress.share if to_end else None)
+        return StepProgress("recording", progress.records, "records", share=progress.share if to_end else None)
 
     with shown(measure) as bar:
         _write_lines(lines, bar)
@@ -319,15 +319,15 @@ def _write_lines(lines: Iterable[bytes], bar: Bar) -> None:
 
 def _measure_replay(files: Sequence[Any], progress: ReplayProgress) -> Measure:
     """Return what says how far a replay is: bytes of its files, lines where one is a pipe, and then what is judged."""
-    from rebalance_deploy.progress import Reading, raw_positions, reading_of, reading_of_bytes  # noqa: PLC0415
+    from rebalance_deploy.progress import StepProgress, raw_positions, reading_of, reading_of_bytes  # noqa: PLC0415
 
     positions = raw_positions(files)
 
-    def measure() -> Reading:
+    def measure() -> StepProgress:
         if progress.to_judge is not None:
             return reading_of("judging", progress.judged, "records", progress.to_judge)
         if positions is None:
-            return Reading("reading", progress.lines, "lines")
+            return StepProgress("reading", progress.lines, "lines")
         return reading_of_bytes("reading", *positions())
 
     return measure

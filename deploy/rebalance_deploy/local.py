@@ -24,7 +24,7 @@ from rebalance_deploy.counts import fetch
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.logs import Say, configure
 from rebalance_deploy.processes import ChildProcess
-from rebalance_deploy.progress import Pace, Reading, time_left
+from rebalance_deploy.progress import Pace, StepProgress, time_left
 from rebalance_deploy.settings import Sources
 from rebalance_exporters.config import ExportConfig
 
@@ -100,7 +100,7 @@ def run(sources: Sources, stop: threading.Event, reload: threading.Event) -> Non
 
     Cluster(stream).check_reachable()
     children = _start_all(sources, None)
-    catch_up = CatchUp(ready_url(export) if sys.stderr.isatty() else None)
+    catch_up = CatchUpReport(ready_url(export) if sys.stderr.isatty() else None)
     try:
         while not stop.wait(1):
             for child in children:
@@ -115,7 +115,7 @@ def run(sources: Sources, stop: threading.Event, reload: threading.Event) -> Non
 
 
 @dataclass(slots=True)
-class CatchUp:
+class CatchUpReport:
     """Tells a person who waits how far the monitor is, until it is ready: a line every few seconds.
 
     It is no bar, as three other processes write to the same terminal. `url` is the readiness page; null: says nothing.
@@ -138,7 +138,7 @@ class CatchUp:
             self.url = None
         elif verdict.share is not None:
             step = verdict.text.partition(":")[0]
-            self._pace.take(Reading(step, 0, "", share=verdict.share), now_seconds)
+            self._pace.take(StepProgress(step, 0, "", share=verdict.share), now_seconds)
             if now_seconds >= self._next_seconds:
                 self._next_seconds = now_seconds + _TELL_SECONDS
                 say(f"{verdict.text}{_at_pace(self._pace)}")

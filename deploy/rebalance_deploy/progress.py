@@ -32,7 +32,7 @@ _PACE_SECONDS, _SHORTEST_SECONDS = 20.0, 1.0
 _BYTES = "bytes"
 
 
-class Reading(NamedTuple):
+class StepProgress(NamedTuple):
     """How far a step is. `share`, 0 to 1, is null where there is no end, or none that is known."""
 
     step: str
@@ -42,15 +42,15 @@ class Reading(NamedTuple):
     share: float | None = None
 
 
-Measure = Callable[[], Reading]
+Measure = Callable[[], StepProgress]
 
 
-def reading_of(step: str, done: int, unit: str, wanted: int | None) -> Reading:
+def reading_of(step: str, done: int, unit: str, wanted: int | None) -> StepProgress:
     """Return the reading of a step whose share is `done` of `wanted`."""
-    return Reading(step, done, unit, wanted, min(1.0, done / wanted) if wanted else None)
+    return StepProgress(step, done, unit, wanted, min(1.0, done / wanted) if wanted else None)
 
 
-def reading_of_bytes(step: str, done: int, wanted: int) -> Reading:
+def reading_of_bytes(step: str, done: int, wanted: int) -> StepProgress:
     """Return the reading of a step that is measured in bytes."""
     return reading_of(step, done, _BYTES, wanted)
 
@@ -59,9 +59,9 @@ def reading_of_bytes(step: str, done: int, wanted: int) -> Reading:
 class Pace:
     """How fast a step goes, from its latest readings; a step of another name, or that fell back, begins anew."""
 
-    _seen: deque[tuple[float, Reading]] = field(default_factory=deque)
+    _seen: deque[tuple[float, StepProgress]] = field(default_factory=deque)
 
-    def take(self, reading: Reading, now_seconds: float) -> None:
+    def take(self, reading: StepProgress, now_seconds: float) -> None:
         """Take up a reading, in the order of a clock that never goes back."""
         if self._seen and (reading.step != self._seen[-1][1].step or _is_behind(reading, self._seen[-1][1])):
             self._seen.clear()
@@ -86,7 +86,7 @@ class Pace:
         share = self._seen[-1][1].share if self._seen else None
         return None if not rate or share is None else (1 - share) / rate
 
-    def _per_second(self, figure: Callable[[Reading], float | None]) -> float | None:
+    def _per_second(self, figure: Callable[[StepProgress], float | None]) -> float | None:
         if not self._seen:
             return None
         (first_seconds, first), (last_seconds, last) = self._seen[0], self._seen[-1]
@@ -94,13 +94,13 @@ class Pace:
         return None if before is None or now is None or seconds < _SHORTEST_SECONDS else (now - before) / seconds
 
 
-def _is_behind(reading: Reading, before: Reading) -> bool:
+def _is_behind(reading: StepProgress, before: StepProgress) -> bool:
     if reading.share is None or before.share is None:
         return reading.share is not before.share
     return reading.share < before.share
 
 
-def describe(reading: Reading, pace: Pace) -> str:
+def describe(reading: StepProgress, pace: Pace) -> str:
     """Return what stands beside the bar: `45 %  57.0 of 127.0 MB  8.1 MB/s  9 s left`, as far as it is known."""
     rate = pace.rate
     parts = (
@@ -119,7 +119,7 @@ def time_left(pace: Pace) -> str:
     return "" if left_seconds is None else f"{span(1000 * math.ceil(round(left_seconds, 3)))} left"
 
 
-def _count(reading: Reading) -> str:
+def _count(reading: StepProgress) -> str:
     done, unit = _figure(reading.done, reading.unit)
     if reading.wanted is None:
         return f"{done} {unit}"
@@ -173,7 +173,7 @@ class Bar:
                     return
                 reading = self._take()
 
-    def _take(self) -> Reading:
+    def _take(self) -> StepProgress:
         reading = self._measure()
         self._pace.take(reading, time.monotonic())
         return reading
@@ -223,7 +223,7 @@ def drawing(stream: IO[str]) -> Progress | None:
     )
 
 
-def draw(progress: Progress, reading: Reading, pace: Pace) -> None:
+def draw(progress: Progress, reading: StepProgress, pace: Pace) -> None:
     """Put a reading into the one line."""
     if not progress.task_ids:
         # Adding draws at once, when there is nothing to tell yet.

@@ -109,7 +109,7 @@ class _Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class LookBack:
     """The rebalances of one group in the order of their start, with who was away; `since_ms`: those that count."""
 
     seen: tuple[Seen, ...]
@@ -129,14 +129,14 @@ class Past:
         return [each for each in self.absences if each.left_in in places]
 
 
-def look_back(seen: Iterable[Seen], since_ms: int, until_ms: int) -> Past:
+def look_back(seen: Iterable[Seen], since_ms: int, until_ms: int) -> LookBack:
     """Return the past of a group as `estimate` reads it."""
     ordered = sorted(seen, key=lambda each: (each.rebalance.started_before_ms, each.rebalance.rebalance_id))
     begun = tuple(each for each in ordered if each.rebalance.started_before_ms < until_ms)
-    return Past(begun, tuple(find_absences(begun, until_ms)), since_ms, until_ms)
+    return LookBack(begun, tuple(find_absences(begun, until_ms)), since_ms, until_ms)
 
 
-def add_up(past: Past) -> PeriodSums:
+def add_up(past: LookBack) -> PeriodSums:
     """Return what the rebalances of the period come to."""
     seen = [each for _, each in past.counted()]
     impacts = [each.impact for each in seen if each.impact is not None]
@@ -148,7 +148,7 @@ def add_up(past: Past) -> PeriodSums:
     )
 
 
-def estimate(past: Past, values: Mapping[Setting, int] | None = None) -> list[SettingEstimate]:
+def estimate(past: LookBack, values: Mapping[Setting, int] | None = None) -> list[SettingEstimate]:
     """Return, for each setting, what it would have avoided, the most first; those that avoid nothing too.
 
     `values` are to be taken instead of those that the past speaks for: milliseconds or, of max.poll.records, percent.
@@ -173,7 +173,7 @@ def avoids_something(of: SettingEstimate) -> bool:
 # --- Settings that cover absences ---
 
 
-def _session(past: Past, value: int | None) -> SettingEstimate:
+def _session(past: LookBack, value: int | None) -> SettingEstimate:
     def covers(absence: Absence, session_ms: float) -> Cover:
         if absence.way not in (Way.EXPIRED, Way.UNKNOWN) or absence.rule in DID_NOT_POLL:
             return _NOT
@@ -203,7 +203,7 @@ def _session(past: Past, value: int | None) -> SettingEstimate:
     )
 
 
-def _max_poll_interval(past: Past, value: int | None) -> SettingEstimate:
+def _max_poll_interval(past: LookBack, value: int | None) -> SettingEstimate:
     def covers(absence: Absence, interval_ms: float) -> Cover:
         if absence.way not in (Way.POLL_LIMIT, Way.UNKNOWN) or absence.is_restart or absence.rule in STOOD_STILL:
             return _NOT
@@ -223,7 +223,7 @@ def _max_poll_interval(past: Past, value: int | None) -> SettingEstimate:
     )
 
 
-def _max_poll_records(past: Past, value: int | None) -> SettingEstimate:
+def _max_poll_records(past: LookBack, value: int | None) -> SettingEstimate:
     def covers(absence: Absence, share: float) -> Cover:
         limit, (low, high) = absence.limit_ms, absence.silent_ms
         if absence.way is not Way.POLL_LIMIT or limit is None or absence.back_in is None:
@@ -250,7 +250,7 @@ def _max_poll_records(past: Past, value: int | None) -> SettingEstimate:
     )
 
 
-def _static(past: Past, value: int | None) -> SettingEstimate:
+def _static(past: LookBack, value: int | None) -> SettingEstimate:
     def covers(absence: Absence, session_ms: float) -> Cover:
         is_dynamic = absence.member.group_instance_id is None
         unexplained = absence.rule in NO_CAUSE
@@ -289,7 +289,7 @@ _Covers = Callable[[Absence, float], Cover]
 
 
 def _best(
-    past: Past,
+    past: LookBack,
     covers: _Covers,
     ladder: Sequence[int],
     value: int | None,
@@ -314,14 +314,14 @@ def _best(
     return None, _Tally()
 
 
-def _advised(past: Past, setting: str) -> set[int]:
+def _advised(past: LookBack, setting: str) -> set[int]:
     """Return the numbers that findings about the rebalances of the period advise for a setting."""
     advice = (one for _, each in past.counted() for one in each.advice if one.parameter.startswith(setting))
     numbers = (_NUMBER.match(one.proposed) for one in advice)
     return {int(found[1]) for found in numbers if found is not None}
 
 
-def _avoided(past: Past, covers: _Covers, value: float) -> _Tally:
+def _avoided(past: LookBack, covers: _Covers, value: float) -> _Tally:
     """Add up the rebalances all of whose changes a value would have covered."""
     cover_of: dict[tuple[int, str], Cover] = {}
     for absence in past.absences:
@@ -368,7 +368,7 @@ def _length(silence: Silence, start_ms: int) -> int:
 # --- Settings that make rebalances cheaper ---
 
 
-def _assignor(past: Past, _: int | None) -> SettingEstimate:
+def _assignor(past: LookBack, _: int | None) -> SettingEstimate:
     def helps(each: Rebalance) -> bool:
         return each.type == GroupType.CLASSIC and each.protocol not in (_COOPERATIVE, "stream", "connect", "compatible")
 
@@ -387,7 +387,7 @@ def _assignor(past: Past, _: int | None) -> SettingEstimate:
     )
 
 
-def _protocol(past: Past, _: int | None) -> SettingEstimate:
+def _protocol(past: LookBack, _: int | None) -> SettingEstimate:
     def helps(each: Rebalance) -> bool:
         return each.type == GroupType.CLASSIC and each.protocol not in ("stream", "connect", "compatible")
 
@@ -411,7 +411,7 @@ def _protocol(past: Past, _: int | None) -> SettingEstimate:
     )
 
 
-def _kept_working(past: Past, helps: Callable[[Rebalance], bool]) -> tuple[Bounds, tuple[str, ...]]:
+def _kept_working(past: LookBack, helps: Callable[[Rebalance], bool]) -> tuple[Bounds, tuple[str, ...]]:
     """Return the time lost of partitions that kept their owner, and the rebalances in which it was lost."""
     low = high = 0
     names: list[str] = []
@@ -455,7 +455,7 @@ def _owners(members: Iterable[Member]) -> dict[tuple[str, int], str]:
 # --- A group that starts, and heartbeats ---
 
 
-def _initial_delay(past: Past, value: int | None) -> SettingEstimate:
+def _initial_delay(past: LookBack, value: int | None) -> SettingEstimate:
     arrivals = list(_arrivals_at_start(past))
     starts = sum(_is_start(each.rebalance) for _, each in past.counted())
 
@@ -491,7 +491,7 @@ def _is_start(rebalance: Rebalance) -> bool:
     return rebalance.type == GroupType.CLASSIC and not rebalance.members_before and bool(rebalance.joined)
 
 
-def _arrivals_at_start(past: Past) -> Iterator[tuple[Seen, str, tuple[int, int]]]:
+def _arrivals_at_start(past: LookBack) -> Iterator[tuple[Seen, str, tuple[int, int]]]:
     """Yield rebalances in which members joined a group that had just started, its start, and the time between.
 
     The time is bounded, and counts from the arrival before.
@@ -514,7 +514,7 @@ def _arrivals_at_start(past: Past) -> Iterator[tuple[Seen, str, tuple[int, int]]
         before = when_last_joined(rebalance)
 
 
-def _heartbeat(past: Past, _: int | None) -> SettingEstimate:
+def _heartbeat(past: LookBack, _: int | None) -> SettingEstimate:
     tally, proposed, current = _Tally(), "", None
     for _place, each in past.counted():
         advice = next((one for one in each.advice if one.parameter == Setting.HEARTBEAT), None)
@@ -540,13 +540,13 @@ def _tell(
     return SettingEstimate(setting, current, proposed, value, avoided, cost, basis, tally.names)
 
 
-def _limit(past: Past, read: Callable[[Member], int | None]) -> int | None:
+def _limit(past: LookBack, read: Callable[[Member], int | None]) -> int | None:
     """Return the largest of a setting that members had in the period; null where none tells it."""
     members = (member for _, each in past.counted() for member in each.rebalance.members_before)
     return max((told for told in map(read, members) if told is not None), default=None)
 
 
-def _poll_limit(past: Past) -> int | None:
+def _poll_limit(past: LookBack) -> int | None:
     """Return the max.poll.interval.ms of those that missed it, else the largest that any has; null: not told."""
     missed = [each.limit_ms for each in past.in_period() if each.way is Way.POLL_LIMIT and each.limit_ms is not None]
     return max(missed, default=None) or _limit(past, lambda member: member.rebalance_timeout_ms)
@@ -566,7 +566,7 @@ def _from(current: int | None, value: int | None) -> str:
     return now if value is None else f"{span(value)} instead of {now}"
 
 
-_ESTIMATES: Mapping[Setting, Callable[[Past, int | None], SettingEstimate]] = {
+_ESTIMATES: Mapping[Setting, Callable[[LookBack, int | None], SettingEstimate]] = {
     Setting.MAX_POLL_RECORDS: _max_poll_records,
     Setting.MAX_POLL_INTERVAL: _max_poll_interval,
     Setting.SESSION: _session,

@@ -19,7 +19,7 @@ from rebalance_contract.api import (
 )
 from rebalance_exporters.absences import Seen, see
 from rebalance_exporters.advice import CONTEXT_MS, add_up, avoids_something, estimate, look_back, worth_of
-from rebalance_exporters.causes import Cause
+from rebalance_exporters.causes import PrimaryCause
 from rebalance_exporters.kept import GroupKey, KeptRebalance
 from rebalance_exporters.view import Past
 
@@ -48,7 +48,7 @@ def make_answer(past: Past, key: GroupKey, readiness: Readiness, since_ms: int, 
 
 
 def find_worth(
-    rebalances: Iterable[tuple[KeptRebalance, Cause | None]], since_ms: int, until_ms: int, limit: int
+    rebalances: Iterable[tuple[KeptRebalance, PrimaryCause | None]], since_ms: int, until_ms: int, limit: int
 ) -> tuple[PeriodWorth, ...]:
     """Return the settings that would have avoided most in a period, over all groups, the most first."""
     groups: dict[GroupKey, list[Seen]] = defaultdict(list)
@@ -64,7 +64,7 @@ def find_worth(
     return tuple(sorted(told, key=lambda each: (worth_of(each.avoided), each.setting))[:limit])
 
 
-def _read(kept: KeptRebalance, cause: Cause | None) -> Seen:
+def _read(kept: KeptRebalance, cause: PrimaryCause | None) -> Seen:
     rebalance, impact = kept.read()
     if cause is None:
         return Seen(rebalance, impact)

@@ -16,7 +16,7 @@ _MAX_ADVICE, _MAX_TEXT = 8, 300
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class PrimaryCause:
     """What is kept of a primary finding. `advice` is in the order in which it is to be tried."""
 
     finding_id: str
@@ -36,7 +36,7 @@ class Causes:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._causes: dict[tuple[GroupKey, str], Cause] = {}
+        self._causes: dict[tuple[GroupKey, str], PrimaryCause] = {}
 
     def note(self, finding: Finding) -> None:
         """Take up the cause of the rebalances that a finding names; one that is not primary is the cause of none."""
@@ -60,14 +60,14 @@ class Causes:
             if known is not None and known.finding_id == finding_id:
                 del self._causes[key]
 
-    def of(self, group: GroupKey, rebalance_id: str) -> Cause | None:
+    def of(self, group: GroupKey, rebalance_id: str) -> PrimaryCause | None:
         """Return the cause of a rebalance, null when none is known."""
         return self._causes.get((group, rebalance_id))
 
 
-def _make_cause(finding: Finding) -> Cause:
+def _make_cause(finding: Finding) -> PrimaryCause:
     advice = tuple(map(_shorten, finding.advice[:_MAX_ADVICE]))
-    return Cause(_cut(finding.finding_id), _cut(finding.rule), finding.updated_at_ms, finding.confidence, advice)
+    return PrimaryCause(_cut(finding.finding_id), _cut(finding.rule), finding.updated_at_ms, finding.confidence, advice)
 
 
 def _shorten(advice: Advice) -> Advice:

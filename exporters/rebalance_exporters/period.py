@@ -25,7 +25,7 @@ from rebalance_contract.api import (
     Readiness,
 )
 from rebalance_exporters.advice_answers import find_worth
-from rebalance_exporters.causes import Cause
+from rebalance_exporters.causes import PrimaryCause
 from rebalance_exporters.kept import GroupKey, KeptRebalance
 from rebalance_exporters.owners import Owners
 from rebalance_exporters.view import Past, Picture
@@ -153,12 +153,12 @@ def make_report(
     )
 
 
-def _of_cluster(past: Past, cluster: str | None) -> Iterable[tuple[KeptRebalance, Cause | None]]:
+def _of_cluster(past: Past, cluster: str | None) -> Iterable[tuple[KeptRebalance, PrimaryCause | None]]:
     return (each for each in past.rebalances if cluster in {None, each[0].group[0]})
 
 
 def _add_up(
-    rebalances: Iterable[tuple[KeptRebalance, Cause | None]], period: Period
+    rebalances: Iterable[tuple[KeptRebalance, PrimaryCause | None]], period: Period
 ) -> tuple[Mapping[GroupKey, _OfGroup], list[tuple[int, _Sums]], _Sums]:
     """Return the sums by group, those by part of the period with its start, and those without a cause."""
     groups: dict[GroupKey, _OfGroup] = defaultdict(_OfGroup)
@@ -180,7 +180,7 @@ def _add_up(
     return groups, parts, unexplained
 
 
-def _add(of_group: _OfGroup, kept: KeptRebalance, cause: Cause | None) -> None:
+def _add(of_group: _OfGroup, kept: KeptRebalance, cause: PrimaryCause | None) -> None:
     of_group.now.add(kept)
     if of_group.slowest is None or _length(kept) > _length(of_group.slowest):
         of_group.slowest = kept

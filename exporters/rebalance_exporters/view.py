@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import rebalance_contract as contract
 from rebalance_exporters.ages import Ages
-from rebalance_exporters.causes import Cause, Causes
+from rebalance_exporters.causes import Causes, PrimaryCause
 from rebalance_exporters.changes import ChangeLog, Kind, Thing
 from rebalance_exporters.kept import (
     Examples,
@@ -137,7 +137,7 @@ class Picture:
 class Past(NamedTuple):
     """Rebalances that are kept, in no order, each with its cause; `dropped_until_ms` as in PeriodReport."""
 
-    rebalances: list[tuple[KeptRebalance, Cause | None]]
+    rebalances: list[tuple[KeptRebalance, PrimaryCause | None]]
     dropped_until_ms: int | None
 
 

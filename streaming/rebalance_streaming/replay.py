@@ -23,7 +23,7 @@ import pyarrow as pa
 import rebalance_contract as contract
 from rebalance_contract import QUERIES, bounds, topics
 from rebalance_streaming.activity.broker_logs import LogPacking
-from rebalance_streaming.activity.clients import Message, pack_messages
+from rebalance_streaming.activity.clients import MetricRecord, pack_messages
 from rebalance_streaming.activity.commits import LogColumns, pack_commits
 from rebalance_streaming.activity.probes import unpack_probe
 from rebalance_streaming.compressed import uncompressed
@@ -155,7 +155,7 @@ class Replay:
         if self.engine is not None:
             for timing in self.engine.detector.timings(self._now_ms):
                 yield _row("timing", timing)
-            for finding in self.engine.detector.book.findings():
+            for finding in self.engine.detector.findings.all():
                 yield _row("finding", finding)
 
     def _group(self, group: str) -> contract.GroupSnapshot:
@@ -245,7 +245,9 @@ class Replay:
             self._now_ms = max(self._now_ms, at_ms)
 
     def _report(self, line: RecordedLine, engine: Engine) -> None:
-        message = Message(line.topic, _bytes(line.key_hex), _bytes(line.value_hex), line.timestamp_ms, _headers(line))
+        message = MetricRecord(
+            line.topic, _bytes(line.key_hex), _bytes(line.value_hex), line.timestamp_ms, _headers(line)
+        )
         packed = pack_messages([message], {}, cluster=self.cluster, pane_ms=self.pane_ms, seconds=None)
         self.skipped += not packed.rows
         for _, row in packed.rows:

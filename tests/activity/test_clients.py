@@ -18,7 +18,7 @@ from rebalance_streaming.activity import clients
 from rebalance_streaming.activity.clients import (
     MAX_MOMENTS,
     MAX_ROW_BYTES,
-    Message,
+    MetricRecord,
     MetricsTopic,
     Packed,
     pack_batch,
@@ -43,7 +43,7 @@ def native(at_ms: int = T0, **client: Any) -> bytes:
 
 
 def packed(*values: bytes | None, **changes: Any) -> Packed:
-    messages = [Message("metrics", None, value, T0) for value in values]
+    messages = [MetricRecord("metrics", None, value, T0) for value in values]
     return pack_messages(messages, {}, **{"cluster": "prod", "pane_ms": PANE, **changes})
 
 
@@ -212,7 +212,7 @@ def test_many_messages_of_one_client_are_sampled():
 @pytest.mark.parametrize("at_ms", [-1, 0, T0 + 10**9, 200 * T0])
 def test_a_time_that_cannot_be_is_now(at_ms: int):
     """Producers set the time of a record; one far in the future would hide what comes later."""
-    message = Message("metrics", None, native(at_ms if at_ms > 0 else T0), at_ms)
+    message = MetricRecord("metrics", None, native(at_ms if at_ms > 0 else T0), at_ms)
     found = pack_messages([message], {}, cluster="prod", pane_ms=PANE, now_ms=T0)
     ((_, row),) = found.rows
     assert (row.samples[0].observed_ms, row.samples[0].emitted_ms) == (T0, T0)
@@ -222,10 +222,10 @@ def test_settings_of_a_topic_hold():
     """Its format is pinned, and its defaults fill in."""
     value = native(group_id=None)
     topic = {"metrics": MetricsTopic("native", {"group_id": "other"})}
-    found = pack_messages([Message("metrics", None, value, T0)], topic, cluster="prod", pane_ms=PANE)
+    found = pack_messages([MetricRecord("metrics", None, value, T0)], topic, cluster="prod", pane_ms=PANE)
     assert [key for key, _ in found.rows] == ["other"]
     pinned = {"metrics": MetricsTopic("otlp_json")}
-    counts = pack_messages([Message("metrics", None, value, T0)], pinned, cluster="prod", pane_ms=PANE).counts
+    counts = pack_messages([MetricRecord("metrics", None, value, T0)], pinned, cluster="prod", pane_ms=PANE).counts
     assert counts == {("metrics", "unknown_format"): 1}
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from rebalance_deploy import local
-from rebalance_deploy.local import CatchUp, ready_url
+from rebalance_deploy.local import CatchUpReport, ready_url
 from rebalance_exporters.config import ExportConfig
 
 URL = "http://127.0.0.1:9642/-/ready"
@@ -30,7 +30,7 @@ def test_share_rate_and_time_left_are_told_until_it_is_ready(monkeypatch: pytest
         13: answer("ready", 1.0, ready=True),
     }
     said: list[str] = []
-    catch_up = CatchUp(URL)
+    catch_up = CatchUpReport(URL)
     for at_seconds, each in answers.items():
         monkeypatch.setattr(local, "fetch", lambda url, each=each, **_: each if url == URL else None)
         catch_up.tell(said.append, at_seconds)
@@ -47,7 +47,7 @@ def test_share_rate_and_time_left_are_told_until_it_is_ready(monkeypatch: pytest
 def test_without_a_page_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor is anything said."""
     monkeypatch.setattr(local, "fetch", lambda *_, **__: pytest.fail("asked"))
-    CatchUp(None).tell(pytest.fail, 0.0)
+    CatchUpReport(None).tell(pytest.fail, 0.0)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,16 @@ from pathlib import Path
 import pytest
 
 from rebalance_deploy import progress
-from rebalance_deploy.progress import Pace, Reading, describe, draw, drawing, raw_positions, reading_of_bytes, shown
+from rebalance_deploy.progress import (
+    Pace,
+    StepProgress,
+    describe,
+    draw,
+    drawing,
+    raw_positions,
+    reading_of_bytes,
+    shown,
+)
 from waiting import wait_for
 
 ERASE_LINE = "\x1b[2K"
@@ -35,7 +44,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     return Terminal()
 
 
-def paced(*readings: tuple[float, Reading]) -> tuple[Reading, Pace]:
+def paced(*readings: tuple[float, StepProgress]) -> tuple[StepProgress, Pace]:
     """The last of readings at times in seconds, and the pace of all."""
     pace = Pace()
     for at_seconds, reading in readings:
@@ -46,16 +55,16 @@ def paced(*readings: tuple[float, Reading]) -> tuple[Reading, Pace]:
 MEGABYTE = 1_000_000
 
 
-def fetching(done: int, wanted: int) -> Reading:
+def fetching(done: int, wanted: int) -> StepProgress:
     return reading_of_bytes("fetching", done, wanted)
 
 
 @pytest.mark.parametrize(
     ("readings", "told"),
     [
-        pytest.param([(0, Reading("recording", 0, "records"))], "0 records", id="at the start"),
+        pytest.param([(0, StepProgress("recording", 0, "records"))], "0 records", id="at the start"),
         pytest.param(
-            [(0, Reading("recording", 100, "records")), (2, Reading("recording", 30_100, "records"))],
+            [(0, StepProgress("recording", 100, "records")), (2, StepProgress("recording", 30_100, "records"))],
             "30.1k records  15k records/s",
             id="without an end there is a rate and no time left",
         ),
@@ -70,7 +79,10 @@ def fetching(done: int, wanted: int) -> Reading:
             id="no rate before a second has passed",
         ),
         pytest.param(
-            [(0, Reading("recording", 0, "records", share=0.0)), (10, Reading("recording", 500, "records", share=0.1))],
+            [
+                (0, StepProgress("recording", 0, "records", share=0.0)),
+                (10, StepProgress("recording", 500, "records", share=0.1)),
+            ],
             "10 %  500 records  50 records/s  1.5 min left",
             id="the end is told by the share and not by what is counted",
         ),
@@ -97,7 +109,7 @@ def fetching(done: int, wanted: int) -> Reading:
         pytest.param([(0, reading_of_bytes("reading", 999, 1_000))], "99 %  999 B of 1.0 kB", id="rounded down"),
     ],
 )
-def test_what_is_told(readings: list[tuple[float, Reading]], told: str) -> None:
+def test_what_is_told(readings: list[tuple[float, StepProgress]], told: str) -> None:
     """Share, amount, rate and time left, each as far as it is known."""
     assert describe(*paced(*readings)) == told
 
@@ -107,8 +119,8 @@ def test_all_of_it_fits_into_a_line_of_80_columns(terminal: Terminal) -> None:
     drawn = drawing(terminal)
     assert drawn is not None
     readings = (
-        (0, Reading("judging", 0, "records", 5_640, 0.0)),
-        (30, Reading("judging", 4_997, "records", 5_640, 0.886)),
+        (0, StepProgress("judging", 0, "records", 5_640, 0.0)),
+        (30, StepProgress("judging", 4_997, "records", 5_640, 0.886)),
     )
     with drawn:
         draw(drawn, *paced(*readings[:1]))
@@ -123,7 +135,7 @@ def test_all_of_it_fits_into_a_line_of_80_columns(terminal: Terminal) -> None:
 def test_the_line_is_gone_when_the_work_is_done(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is left on the terminal is what others wrote; messages meanwhile stand above the line."""
     monkeypatch.setattr(sys, "stderr", terminal)
-    with shown(lambda: Reading("recording", 7, "records")) as bar:
+    with shown(lambda: StepProgress("recording", 7, "records")) as bar:
         wait_for(lambda: "recording" in terminal.getvalue(), terminal.getvalue, 20)
         sys.stderr.write("a message\n")
         bar.stop()
@@ -135,7 +147,7 @@ def test_the_line_is_gone_when_the_work_is_done(terminal: Terminal, monkeypatch:
     assert "\x1b[?25l" not in written
 
 
-def refuse() -> Reading:
+def refuse() -> StepProgress:
     raise AssertionError("nobody asks how far it is")
 
 
@@ -157,9 +169,9 @@ def test_nothing_is_drawn_where_it_cannot_be(terminal: Terminal, monkeypatch: py
     monkeypatch.setattr(sys, "stderr", terminal)
     asked: list[int] = []
 
-    def measure() -> Reading:
+    def measure() -> StepProgress:
         asked.append(1)
-        return Reading("recording", 7, "records")
+        return StepProgress("recording", 7, "records")
 
     with shown(measure):
         wait_for(lambda: asked, "the first reading", 20)
@@ -170,7 +182,7 @@ def test_short_work_shows_nothing(terminal: Terminal, monkeypatch: pytest.Monkey
     """What is done within a second leaves no flicker."""
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setattr(progress, "_SILENT_SECONDS", 60.0)
-    with shown(lambda: Reading("recording", 7, "records")):
+    with shown(lambda: StepProgress("recording", 7, "records")):
         pass
     assert terminal.getvalue() == ""
 

@@ -11,7 +11,7 @@ import msgspec
 from detect.histories import rebalance_id, take
 from goldens import data_records
 from rebalance_contract import CommitActivity, GroupSnapshot, Member, Rebalance
-from rebalance_streaming.detect.episode import Past
+from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.observed.departures import POLL_TIMEOUT, Departure
 from rebalance_streaming.observed.fingerprints import fingerprint
 from rebalance_streaming.observed.history import GroupHistory
@@ -28,7 +28,7 @@ def departed(
     of: str | None = None,
     sure: float = 0.9,
     **changes: Any,
-) -> Past:
+) -> ExplainedDeparture:
     """Make a departure of a class that a rule explained so surely, in the rebalance `of` (null: that of `left_ms`).
 
     What is not given is not known.
@@ -48,7 +48,7 @@ def departed(
         "struck": (),
     }
     departure = Departure(**{**described, **changes})
-    return Past(
+    return ExplainedDeparture(
         rule=rule,
         confidence=sure,
         left_ms=left_ms,

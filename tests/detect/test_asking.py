@@ -33,7 +33,7 @@ class Restless(Detector):
 
 def standing(detector: Detector) -> set[tuple[str, ...]]:
     """Return what fires, as far as it does not tell of passing time."""
-    firing = [each for each in detector.book.findings() if each.state == "firing"]
+    firing = [each for each in detector.findings.all() if each.state == "firing"]
     return {(each.group, each.rule, each.severity, each.variant or "") for each in firing}
 
 

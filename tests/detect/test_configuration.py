@@ -34,7 +34,7 @@ from rebalance_contract.clients import (
     POLL_GAP_MAX,
     POLL_IDLE,
 )
-from rebalance_streaming.detect.episode import Past
+from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.rules.configuration import (
     CONDITIONS,
     initial_delay_too_short,
@@ -108,7 +108,9 @@ def test_counted_heartbeats_are_as_good_as_a_rate():
     assert "every 6.0 s" in found.summary
 
 
-def evicted(minute: int, who: Member, *, back_after_ms: int | None = 5_000, liveness: str | None = None) -> Past:
+def evicted(
+    minute: int, who: Member, *, back_after_ms: int | None = 5_000, liveness: str | None = None
+) -> ExplainedDeparture:
     left_ms = NOW - minute * MINUTE
     back_ms = None if back_after_ms is None else left_ms + back_after_ms
     return departed(left_ms, who, SESSION_EXPIRED, rule=UNDETERMINED, back_ms=back_ms, liveness=liveness)
@@ -131,7 +133,7 @@ def evicted(minute: int, who: Member, *, back_after_ms: int | None = 5_000, live
         ),
     ],
 )
-def test_a_session_is_too_short_if_it_ends_for_a_moment(departures: list[Past], expected: bool):
+def test_a_session_is_too_short_if_it_ends_for_a_moment(departures: list[ExplainedDeparture], expected: bool):
     """Only repeated losses that a longer session outlasts count, never a poll time-out, a crash or a starved client."""
     found = list(session_timeout_too_short(look(history(picture(T0, A, B)), NOW, past=tuple(departures))))
     assert [(each.severity, each.confidence) for each in found] == ([(Severity.INFO, HINT)] if expected else [])

@@ -46,7 +46,7 @@ def test_live_every_rebalance_has_one_primary_at_any_time(name: str):
             hear(detector, event)
             continue
         detector.advance(at_ms)
-        firing = [each for each in detector.book.findings() if each.primary]
+        firing = [each for each in detector.findings.all() if each.primary]
         assert max(Counter(each for of in firing for each in of.rebalance_ids).values(), default=1) == 1
 
 
@@ -60,7 +60,7 @@ def judged(tape: Tape) -> list[Finding]:
         else:
             hear(detector, event)
     detector.finish()
-    return detector.book.findings()
+    return detector.findings.all()
 
 
 @cache

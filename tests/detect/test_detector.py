@@ -138,10 +138,10 @@ def test_a_pattern_claims_the_rebalances_it_explains():
     run = Run().live(T0 + 10 * MINUTE, *events)
     ids = {each.rebalance_id for each in events if isinstance(each, Rebalance)}
     assert run.causes() == dict.fromkeys(ids, "rolling_deploy")
-    (deployed,) = [each for each in run.detector.book.findings() if each.primary]
+    (deployed,) = [each for each in run.detector.findings.all() if each.primary]
     assert deployed.rebalances == len(ids)
     assert "3 of 3 instances were replaced once each" in deployed.summary
-    assert not [each for each in run.detector.book.findings() if each.rule in ("scale_in", "scale_out")]
+    assert not [each for each in run.detector.findings.all() if each.rule in ("scale_in", "scale_out")]
 
 
 def test_a_round_that_follows_has_the_cause_of_the_one_before():
@@ -166,7 +166,7 @@ def test_what_nothing_explains_is_a_ticket_when_it_recurs(times: int, severity: 
     """Three within a day."""
     rounds = [unexplained(T0 + (1 + n) * 10 * MINUTE) for n in range(times)]
     run = Run().live(T0 + 45 * MINUTE, picture(T0, A, B), *rounds, step_ms=5 * SECOND)
-    assert {each.severity for each in run.detector.book.findings() if each.rule == "undetermined"} == {severity}
+    assert {each.severity for each in run.detector.findings.all() if each.rule == "undetermined"} == {severity}
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_what_nothing_explains_is_a_ticket_where_rebalances_cost_much(
     run = Run().live(
         T0 + 22 * MINUTE, picture(T0, A), picture(T0 + 19 * MINUTE, A, B), costly, silenced(costly, *gaps), after
     )
-    found = {each.severity for each in run.detector.book.findings() if after.rebalance_id in each.rebalance_ids}
+    found = {each.severity for each in run.detector.findings.all() if after.rebalance_id in each.rebalance_ids}
     assert (run.causes()[after.rebalance_id], found) == ("undetermined", {severity})
 
 
@@ -273,23 +273,23 @@ def test_a_silenced_finding_is_kept_and_notifies_nobody():
     """It stays, as information; another group's is a ticket, and so is this one's once the silence ends."""
     silence = Quiet(group="noisy.*", rule="poll_.*", until_ms=T0 + 5 * MINUTE)
     run = Run(DetectConfig(silences=(silence,))).live(T0 + 4 * MINUTE, *overrun("noisy-1"), *overrun("other"))
-    found = {each.group: each for each in run.detector.book.findings() if each.rule == "poll_overrun"}
+    found = {each.group: each for each in run.detector.findings.all() if each.rule == "poll_overrun"}
     assert {name: each.severity for name, each in found.items()} == {"noisy-1": Severity.INFO, "other": Severity.TICKET}
     run.live(T0 + 6 * MINUTE)
-    assert {each.severity for each in run.detector.book.findings() if each.rule == "poll_overrun"} == {Severity.TICKET}
+    assert {each.severity for each in run.detector.findings.all() if each.rule == "poll_overrun"} == {Severity.TICKET}
 
 
 def test_ignored_groups_are_not_judged():
     """Console consumers come and go as people please."""
     run = Run().live(T0 + 3 * MINUTE, *overrun("console-consumer-12"), *overrun())
-    assert {each.group for each in run.detector.book.findings()} == {GROUP}
+    assert {each.group for each in run.detector.findings.all()} == {GROUP}
 
 
 def test_overrides_change_one_groups_thresholds():
     """A group with an override is done with a finding sooner than the others."""
     override = Override("quick", {"resolve_after_ms": MINUTE})
     run = Run(DetectConfig(overrides=(override,))).live(T0 + 4 * MINUTE, *overrun("quick"), *overrun("slow"))
-    states = {each.group: each.state for each in run.detector.book.findings() if each.rule == "poll_overrun"}
+    states = {each.group: each.state for each in run.detector.findings.all() if each.rule == "poll_overrun"}
     assert states == {"quick": "resolved", "slow": "firing"}
 
 
@@ -326,7 +326,7 @@ def test_a_group_that_is_gone_has_no_open_findings():
     assert run.finding("poll_overrun").state == "firing"
     run.detector.forget_group(GROUP)
     run.live(T0 + 4 * MINUTE)
-    assert run.detector.book.firing(GROUP) == []
+    assert run.detector.findings.firing(GROUP) == []
     assert {(each.rule, each.state) for each in run.withdrawn} >= {("poll_overrun", "resolved")}
     assert run.detector.causes(GROUP) == {}
 
@@ -338,7 +338,7 @@ def test_a_restart_goes_on_with_the_findings_that_were_open():
     seen_ms = published.started_at_ms + SECOND
     published = replace(published, finding_id="0123456789abcdef", detected_at_ms=seen_ms)
     after = Run()
-    after.detector.book.restore(published)
+    after.detector.findings.restore(published)
     after.live(T0 + 6 * MINUTE, *overrun())
     found = after.finding("poll_overrun")
     assert (found.finding_id, found.detected_at_ms) == ("0123456789abcdef", seen_ms)
@@ -350,9 +350,9 @@ def test_a_restart_ends_what_does_not_hold_any_more():
     """A finding that is not found again once its time is reached is over."""
     stale = replace(Run().live(T0 + 4 * MINUTE, *overrun()).finding("poll_overrun"), rebalance_ids=("long-ago",))
     after = Run()
-    after.detector.book.restore(replace(stale, updated_at_ms=T0 + MINUTE))
+    after.detector.findings.restore(replace(stale, updated_at_ms=T0 + MINUTE))
     after.live(T0 + 3 * MINUTE, picture(T0, A))
-    assert after.detector.book.firing(GROUP) == []
+    assert after.detector.findings.firing(GROUP) == []
     assert [each.finding_id for each in after.withdrawn] == [stale.finding_id]
 
 

@@ -12,7 +12,7 @@ from detect.standing_histories import departed
 from detect.turnover import joined, lost, pulse
 from rebalance_contract import UNDETERMINED, Generation, Member, Rebalance, Severity
 from rebalance_contract.clients import HEARTBEAT_AGE
-from rebalance_streaming.detect.episode import Episode, Known, Past, look_at
+from rebalance_streaming.detect.episode import Episode, EpisodeContext, ExplainedDeparture, look_at
 from rebalance_streaming.detect.rules.benign import BENIGN_RULES, FOLLOWS, aftermath
 from rebalance_streaming.detect.rules.circumstances import is_busy, missing_reports, same_slot, say_lost
 from rebalance_streaming.detect.rules.heartbeats import (
@@ -48,7 +48,7 @@ def gone(who: Member = B, likely: str = SESSION_EXPIRED, **changes: Any) -> Depa
 
 
 def episode(of: Rebalance, *events: Event, now_ms: int = LOST_MS + MINUTE, **known: Any) -> Episode:
-    return look_at(history(*events, of), of, Thresholds(), now_ms, Known(**known))
+    return look_at(history(*events, of), of, Thresholds(), now_ms, EpisodeContext(**known))
 
 
 def losing(*departures: Departure, events: tuple[Event, ...] = (), after_s: int = 60, **known: Any) -> Episode:
@@ -349,7 +349,9 @@ def test_what_is_said_of_a_loss_tells_how_the_member_left():
 # --- Rebalances that somebody wanted ---
 
 
-def benign(of: Rebalance, *events: Event, after_s: int = 60, past: tuple[Past, ...] = ()) -> Verdict | None:
+def benign(
+    of: Rebalance, *events: Event, after_s: int = 60, past: tuple[ExplainedDeparture, ...] = ()
+) -> Verdict | None:
     """Return what the first benign rule says that speaks."""
     looked = episode(of, *events, now_ms=LOST_MS + after_s * SECOND, past=past)
     return next((found for rule in BENIGN_RULES if (found := rule(looked)) is not None), None)

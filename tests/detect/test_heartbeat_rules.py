@@ -10,7 +10,7 @@ import pytest
 from detect.histories import MINUTE, SECOND, T0, Event, history, member, rebalance, report
 from detect.standing_histories import departed
 from rebalance_contract import Member
-from rebalance_streaming.detect.episode import Elsewhere, Episode, Known, look_at
+from rebalance_streaming.detect.episode import Episode, EpisodeContext, OtherGroups, look_at
 from rebalance_streaming.detect.rules.heartbeats import (
     blocked_heartbeat,
     pause,
@@ -59,7 +59,7 @@ def stretch(**changes: Any) -> Stretch:
 def episode(*departures: Departure, events: tuple[Event, ...] = (), spared: Member = A, **known: Any) -> Episode:
     """Make a rebalance that lost these members while `spared` stayed."""
     of = rebalance(LOST_MS, [spared, *(each.member for each in departures)], [spared])
-    found = look_at(history(*events, of), of, Thresholds(), LOST_MS + MINUTE, Known(**known))
+    found = look_at(history(*events, of), of, Thresholds(), LOST_MS + MINUTE, EpisodeContext(**known))
     return replace(found, departures=departures)
 
 
@@ -77,7 +77,7 @@ def kafka_python(version: str, **changes: Any) -> Member:
 def test_only_an_expired_session_is_their_matter(rule: Any, likely: str, liveness: str | None):
     """Who left by its poll time-out or in order was not thrown out for its heartbeats."""
     of = gone(replace(B, client_id="kafkajs"), likely, liveness=liveness)
-    assert rule(episode(of, elsewhere=Elsewhere(("other",), ("/host-b",))), of) is None
+    assert rule(episode(of, elsewhere=OtherGroups(("other",), ("/host-b",))), of) is None
 
 
 # --- Starvation ---
@@ -363,17 +363,17 @@ def test_a_session_outlasts_one_unanswered_request(request_ms: int | None, expec
 @pytest.mark.parametrize(
     ("elsewhere", "spared_host", "liveness", "expected"),
     [
-        (Elsewhere(("other",), ("/host-b",)), "/host-a", None, HINT),
-        (Elsewhere(("other",), ("/host-b",)), "/host-b", None, None),
-        (Elsewhere(("other",), ("/host-z",)), "/host-a", None, None),
-        (Elsewhere(), "/host-a", None, None),
-        (Elsewhere(("other",), ("/host-b",)), "/host-a", STARVED, None),
-        (Elsewhere(("other",), ("/host-b",)), "/host-a", GONE, None),
+        (OtherGroups(("other",), ("/host-b",)), "/host-a", None, HINT),
+        (OtherGroups(("other",), ("/host-b",)), "/host-b", None, None),
+        (OtherGroups(("other",), ("/host-z",)), "/host-a", None, None),
+        (OtherGroups(), "/host-a", None, None),
+        (OtherGroups(("other",), ("/host-b",)), "/host-a", STARVED, None),
+        (OtherGroups(("other",), ("/host-b",)), "/host-a", GONE, None),
     ],
     ids=["whole host", "somebody spared", "another host", "nobody else", "starved", "ended"],
 )
 def test_a_host_is_cut_off_as_a_whole(
-    elsewhere: Elsewhere, spared_host: str, liveness: str | None, expected: float | None
+    elsewhere: OtherGroups, spared_host: str, liveness: str | None, expected: float | None
 ):
     """Other groups lost members of this host, and nobody on it was spared: a hint, unless reports say otherwise."""
     of = gone(liveness=liveness)

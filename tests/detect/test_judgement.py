@@ -33,8 +33,8 @@ from rebalance_contract.clients import (
     POLL_AGE,
     RESPONSE_MAX,
 )
-from rebalance_streaming.detect.case import Judged
-from rebalance_streaming.detect.episode import Episode, Known, look_at
+from rebalance_streaming.detect.case import JudgedRebalance
+from rebalance_streaming.detect.episode import Episode, EpisodeContext, look_at
 from rebalance_streaming.detect.rules.loops import poison_record
 from rebalance_streaming.detect.rules.losses import explain_loss
 from rebalance_streaming.detect.rules.patterns import crash_loop, rebalance_storm
@@ -54,8 +54,10 @@ STAYS = member("a-1", [0, 1])
 JAVA = member("b-1", [2, 3], client_id="consumer-g-1", host="/host-b")
 
 
-def episode(of: Rebalance, *events: Event, now_ms: int = LOST_MS + 5 * MINUTE, known: Known | None = None) -> Episode:
-    return look_at(history(*events, of), of, Thresholds(), now_ms, known or Known())
+def episode(
+    of: Rebalance, *events: Event, now_ms: int = LOST_MS + 5 * MINUTE, known: EpisodeContext | None = None
+) -> Episode:
+    return look_at(history(*events, of), of, Thresholds(), now_ms, known or EpisodeContext())
 
 
 def explained(of: Rebalance, *events: Event, **changes: Any) -> Verdict | None:
@@ -315,7 +317,7 @@ def sibling(lost_s: int, back_s: int, host: str = "/host-c") -> Any:
 )
 def test_that_others_came_back_speaks_against_a_death(siblings: list[Any], after_s: int, expected: tuple[str, float]):
     """A pause or a network cut ends for all; who is away no longer than they were may come back as well."""
-    known = Known(past=siblings)
+    known = EpisodeContext(past=siblings)
     found = explained(left(), *silent(), now_ms=LOST_MS + after_s * SECOND, known=known)
     assert found is not None
     assert (found.rule, found.confidence) == expected
@@ -401,7 +403,7 @@ def verdict(rule: str, confidence: float, *ids: str, claims: bool = False) -> Ve
 def test_a_rebalance_with_evidence_of_its_own_resists_a_pattern(own: str, confidence: float, claim: str, resists: bool):
     """What is known to have another mechanism keeps its cause; parts of the pattern, and what nobody knows, go."""
     of = left()
-    judged = Judged(of, (verdict(own, confidence),), {})
+    judged = JudgedRebalance(of, (verdict(own, confidence),), {})
     assert judged.resists(verdict(claim, STRONG, of.rebalance_id, claims=True)) == resists
 
 

@@ -23,7 +23,7 @@ from detect.histories import (
 )
 from detect.standing_histories import departed
 from rebalance_contract import Member, Severity
-from rebalance_streaming.detect.episode import Past
+from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.rules.loops import CONDITIONS, no_progress_loop, poison_record
 from rebalance_streaming.detect.rules.patterns import crash_loop
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
@@ -50,7 +50,7 @@ def loop_events(*, ends: bool = True, committed: int | None = 100) -> list[Event
     return events
 
 
-def lost(likely: str = "poll_timeout_leave") -> tuple[Past, ...]:
+def lost(likely: str = "poll_timeout_leave") -> tuple[ExplainedDeparture, ...]:
     times = {id(B1): 5}
     return tuple(
         departed(T0 + minute * MINUTE, who, likely, of=rebalance_id(T0 + times.get(id(who), minute) * MINUTE))
@@ -142,7 +142,7 @@ def poisoned(*, committed_again: bool = False, ends: int | None = 80, others_mov
     return history(*events)
 
 
-def deaths(*who: Member, likely: str = SESSION_EXPIRED, rule: str = "member_crash") -> tuple[Past, ...]:
+def deaths(*who: Member, likely: str = SESSION_EXPIRED, rule: str = "member_crash") -> tuple[ExplainedDeparture, ...]:
     return tuple(departed(T0 + minute * MINUTE, each, likely, rule=rule) for minute, each in enumerate(who, 1))
 
 
@@ -192,7 +192,7 @@ def test_clients_of_one_name_and_host_are_told_apart_by_living_together():
     assert len(list(poison_record(look(known, T0 + 4 * MINUTE, past=deaths(*same))))) == 1
 
 
-def dying_at_once(*, spared: bool = True) -> tuple[GroupHistory, tuple[Past, ...]]:
+def dying_at_once(*, spared: bool = True) -> tuple[GroupHistory, tuple[ExplainedDeparture, ...]]:
     """Tell of two members that die of record 42 before anything else of theirs is committed, each twice."""
     known = poisoned(others_move=False)
     lives = [member(f"{name}-{number}", [0, 1]) for number in (1, 2) for name in "ab"]

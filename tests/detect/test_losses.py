@@ -15,7 +15,7 @@ from rebalance_contract import CoordinatorAct as Act
 from rebalance_contract import CoordinatorEvent, Generation, Member, Rebalance
 from rebalance_contract.clients import ASSIGNED, HEARTBEAT_AGE
 from rebalance_contract.clients import HEARTBEAT_TOTAL as HEARTBEATS
-from rebalance_streaming.detect.episode import Elsewhere, Episode, Known, look_at
+from rebalance_streaming.detect.episode import Episode, EpisodeContext, OtherGroups, look_at
 from rebalance_streaming.detect.rules.losses import explain_loss
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict
@@ -31,10 +31,10 @@ STREAM, STREAM_AGAIN = (replace(each, client_id="app-StreamThread-1-consumer") f
 
 
 def episode(
-    rebalance: Rebalance, *events: Event, now_ms: int = LOST_MS + MINUTE, known: Known | None = None
+    rebalance: Rebalance, *events: Event, now_ms: int = LOST_MS + MINUTE, known: EpisodeContext | None = None
 ) -> Episode:
     """Look at a rebalance after these events."""
-    return look_at(history(*events, rebalance), rebalance, Thresholds(), now_ms, known or Known())
+    return look_at(history(*events, rebalance), rebalance, Thresholds(), now_ms, known or EpisodeContext())
 
 
 def explained(rebalance: Rebalance, *events: Event, **changes: Any) -> Verdict | None:
@@ -196,9 +196,7 @@ def test_story_c_names_both_members_and_how_many_records_to_take():
     assert overrun.primary
     assert {each.client_id for each in overrun.subject.members} >= {"m1"}
     assert overrun.advice[0].parameter == "max.poll.records"
-    assert not [
-        each for each in run.detector.book.findings() for advice in each.advice if "session" in advice.parameter
-    ]
+    assert not [each for each in run.detector.findings.all() for advice in each.advice if "session" in advice.parameter]
     assert "heartbeat_starvation" not in run.rules()
     assert "process_pause" not in run.rules()
 
@@ -334,7 +332,7 @@ def test_what_looks_like_kafka_python_and_is_back_starved(
     gone = left(who, protocol="range")
     known = history(*silent(who), gone, back(successor))
     known.coordinator_log.take([CoordinatorEvent(T0 + at, act, member_id="b-1") for at, act in enumerate(acts)])
-    of = look_at(known, gone, Thresholds(), LOST_MS + MINUTE, Known(past=past))
+    of = look_at(known, gone, Thresholds(), LOST_MS + MINUTE, EpisodeContext(past=past))
     assert said(explain_loss(of, of.departures[0])) == expected
 
 
@@ -472,9 +470,9 @@ def test_a_ghost_that_never_committed_is_told_by_how_long_it_was_awaited(wait_s:
 
 def test_one_host_of_several_groups_is_unreachable():
     """Other groups lost members of the same host at the same time: a hint at the network, no more."""
-    wide = Known(elsewhere=Elsewhere(("other",), ("/host-b",), (1,)))
+    wide = EpisodeContext(elsewhere=OtherGroups(("other",), ("/host-b",), (1,)))
     assert said(explained(left(), *silent(), known=wide)) == ("network_partition", HINT)
-    far = Known(elsewhere=Elsewhere(("other",), ("/host-z",), (1,)))
+    far = EpisodeContext(elsewhere=OtherGroups(("other",), ("/host-z",), (1,)))
     assert said(explained(left(), *silent(), known=far)) == ("member_crash", PLAUSIBLE)
 
 

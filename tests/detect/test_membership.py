@@ -28,7 +28,7 @@ from detect.histories import (
 from detect.standing_histories import departed, replayed
 from rebalance_contract import Member, Replacement, Severity
 from rebalance_contract.clients import POLL_AGE
-from rebalance_streaming.detect.episode import Past
+from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.rules.membership import (
     CONDITIONS,
     autoscaler_flapping,
@@ -158,7 +158,7 @@ def test_a_new_name_at_each_start_is_a_ghost_factory():
 # --- Away for longer than the session ---
 
 
-def away(for_s: int | None, who: Member = SA, likely: str = SESSION_EXPIRED, **changes: Any) -> Past:
+def away(for_s: int | None, who: Member = SA, likely: str = SESSION_EXPIRED, **changes: Any) -> ExplainedDeparture:
     left_ms = NOW - 15 * MINUTE
     back_ms = None if for_s is None else left_ms + for_s * SECOND
     return departed(left_ms, who, likely, rule="undetermined", back_ms=back_ms, **changes)
@@ -178,7 +178,7 @@ def away(for_s: int | None, who: Member = SA, likely: str = SESSION_EXPIRED, **c
         pytest.param(away(30, likely=UNKNOWN), None, id="no commit was due"),
     ],
 )
-def test_a_static_member_away_for_longer_than_its_session(gone: Past, proposed: str | None):
+def test_a_static_member_away_for_longer_than_its_session(gone: ExplainedDeparture, proposed: str | None):
     """The session should be half as long again as the absence; only expiry and return prove it."""
     found = list(static_session_too_short(look(history(picture(T0, SA, SB)), NOW, past=(gone,))))
     assert [each.advice[0].proposed for each in found] == ([] if proposed is None else [proposed])
@@ -269,7 +269,7 @@ def test_a_ghost_with_a_long_session_is_harm():
     ],
     ids=["removed after its session", "came back", "dynamic", "removed by hand"],
 )
-def test_a_ghost_is_known_for_sure_when_nobody_comes_back(gone: Past, fires: bool):
+def test_a_ghost_is_known_for_sure_when_nobody_comes_back(gone: ExplainedDeparture, fires: bool):
     """Ten minutes after its session ended nothing has replaced it."""
     assert bool(list(static_member_ghost(look(history(picture(T0, SB)), NOW, past=(gone,))))) == fires
 
@@ -312,7 +312,9 @@ def test_a_barrier_that_ran_out_leaves_a_static_member_in_place(took_s: int, who
 # --- Restarts ---
 
 
-def restarted(count: int, *, back_s: int | None = 20, who: Member = A) -> tuple[list[Event], tuple[Past, ...]]:
+def restarted(
+    count: int, *, back_s: int | None = 20, who: Member = A
+) -> tuple[list[Event], tuple[ExplainedDeparture, ...]]:
     events: list[Event] = [picture(NOW, who, B)]
     gone = []
     for i in range(count):
@@ -335,7 +337,7 @@ def restarted(count: int, *, back_s: int | None = 20, who: Member = A) -> tuple[
     ],
     ids=["24 in a day", "20", "away for minutes", "static already"],
 )
-def test_many_restarts_want_static_membership(story: tuple[list[Event], tuple[Past, ...]], fires: bool):
+def test_many_restarts_want_static_membership(story: tuple[list[Event], tuple[ExplainedDeparture, ...]], fires: bool):
     """More than twenty rebalances a week by restarts, and everybody back at once."""
     events, gone = story
     causes = {each.rebalance_id: "rolling_deploy" for each in gone}
@@ -354,7 +356,9 @@ def test_restarts_that_are_faults_do_not_count():
 # --- Scaling ---
 
 
-def scaled(*sizes: int, every_ms: int = 5 * MINUTE, likely: str = CLEAN) -> tuple[list[Event], tuple[Past, ...]]:
+def scaled(
+    *sizes: int, every_ms: int = 5 * MINUTE, likely: str = CLEAN
+) -> tuple[list[Event], tuple[ExplainedDeparture, ...]]:
     """Change the number of members in steps: newcomers have new names, and the newest leave first."""
     members = [member(f"m{i}-1", [i]) for i in range(sizes[0])]
     events, gone, born = [], [], sizes[0]
@@ -382,7 +386,7 @@ def scaled(*sizes: int, every_ms: int = 5 * MINUTE, likely: str = CLEAN) -> tupl
         pytest.param(scaled(3, 6, 3, 6, 3, every_ms=HOUR), False, id="once in an hour"),
     ],
 )
-def test_a_scaler_that_cannot_decide(story: tuple[list[Event], tuple[Past, ...]], fires: bool):
+def test_a_scaler_that_cannot_decide(story: tuple[list[Event], tuple[ExplainedDeparture, ...]], fires: bool):
     """Three changes of direction within an hour, in order, by instances that come and go."""
     events, gone = story
     found = list(autoscaler_flapping(look(history(*events), NOW + MINUTE + SECOND, past=gone)))

@@ -25,7 +25,7 @@ from detect.histories import (
 from detect.standing_histories import departed
 from detect.turnover import joined, lost
 from rebalance_contract import UNDETERMINED, Rebalance, Severity
-from rebalance_streaming.detect.episode import Past
+from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.look import Look
 from rebalance_streaming.detect.rules.patterns import (
     AGGREGATES,
@@ -44,7 +44,7 @@ from rebalance_streaming.observed.liveness import GONE
 
 START_MS = T0 + 20 * MINUTE
 A = member("a-1", [0, 1])
-Story = tuple[list[Event], list[Past]]
+Story = tuple[list[Event], list[ExplainedDeparture]]
 
 
 def who(found: Verdict) -> list[str | None]:
@@ -69,7 +69,7 @@ def lives(
     `others`: each spell is that of another client.
     """
     events: list[Event] = []
-    past: list[Past] = []
+    past: list[ExplainedDeparture] = []
     members = [
         member(f"{name}{number if others else ''}-{number}", [2], **changes.get("member", {}))
         for number in range(1, len(spells) + 1)

@@ -11,7 +11,7 @@ from detect.histories import MINUTE, SECOND, T0, Event, history, look, member, p
 from detect.standing_histories import departed
 from rebalance_contract import Evidence, EvidenceSource, Member
 from rebalance_contract.clients import POLL_GAP_MAX
-from rebalance_streaming.detect.episode import Episode, Known, look_at
+from rebalance_streaming.detect.episode import Episode, EpisodeContext, look_at
 from rebalance_streaming.detect.rules.polling import (
     barrier_holder,
     longest_told_gap,
@@ -42,7 +42,9 @@ def episode(*departures: Departure, events: tuple[Event, ...] = (), wait_s: int 
     """Make a rebalance that `joins` set off and that lost these members after a wait."""
     start_ms = LOST_MS - wait_s * SECOND
     of = rebalance(start_ms, [A, *(each.member for each in departures)], [A, joins], took_ms=wait_s * SECOND + 20)
-    return replace(look_at(history(*events, of), of, Thresholds(), LOST_MS + MINUTE, Known()), departures=departures)
+    return replace(
+        look_at(history(*events, of), of, Thresholds(), LOST_MS + MINUTE, EpisodeContext()), departures=departures
+    )
 
 
 def said(found: Verdict | None) -> tuple[str, float] | None:
@@ -209,7 +211,7 @@ def test_without_probes_a_newcomer_makes_it_plausible():
     assert found.missing == ("probes of the group's state while it rebalanced",)
     assert "the others waited until it was out" in found.summary
     unmoved = rebalance(LOST_MS, [A, B], [A])
-    alone = look_at(history(unmoved), unmoved, Thresholds(), LOST_MS + MINUTE, Known())
+    alone = look_at(history(unmoved), unmoved, Thresholds(), LOST_MS + MINUTE, EpisodeContext())
     assert barrier_holder(replace(alone, departures=(of,)), of) is None
 
 

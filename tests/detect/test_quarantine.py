@@ -129,7 +129,7 @@ def test_a_rule_that_raises_is_set_aside_for_its_group(monkeypatch: pytest.Monke
     answers._rules.cache_clear()
     assert heard == [("stumbles", "odd")]
     assert dict(run.detector.quarantined) == {("stumbles", "ZeroDivisionError"): 1}
-    assert {each.group for each in run.detector.book.findings() if each.rule == "eager_assignor"} == {"odd", "sound"}
+    assert {each.group for each in run.detector.findings.all() if each.rule == "eager_assignor"} == {"odd", "sound"}
 
 
 def test_timing_that_cannot_be_worked_out_is_set_aside_for_its_group():

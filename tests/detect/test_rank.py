@@ -10,7 +10,7 @@ from detect.histories import MINUTE, SECOND, T0, Event, commits, history, member
 from detect.turnover import joined, lost
 from rebalance_contract import UNDETERMINED, Generation, Member, Rebalance
 from rebalance_contract.clients import HEARTBEAT_AGE
-from rebalance_streaming.detect.episode import Episode, Known, look_at
+from rebalance_streaming.detect.episode import Episode, EpisodeContext, look_at
 from rebalance_streaming.detect.rank import explain
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict, subject_of
@@ -22,8 +22,10 @@ A, B, C = member("a-1", [0, 1]), member("b-1", [2, 3]), member("c-1", [4])
 NEW = member("n-1", [4])
 
 
-def episode(of: Rebalance, *events: Event, known: Known | None = None, now_ms: int = LOST_MS + MINUTE) -> Episode:
-    return look_at(history(*events, of), of, Thresholds(), now_ms, known or Known())
+def episode(
+    of: Rebalance, *events: Event, known: EpisodeContext | None = None, now_ms: int = LOST_MS + MINUTE
+) -> Episode:
+    return look_at(history(*events, of), of, Thresholds(), now_ms, known or EpisodeContext())
 
 
 def rules(found: tuple[Verdict, ...]) -> list[str]:
@@ -109,7 +111,7 @@ def test_a_failover_explains_losses_that_nobody_else_does():
 # --- Waits ---
 
 
-def grown(wait_s: int, *events: Event, known: Known | None = None) -> tuple[Verdict, ...]:
+def grown(wait_s: int, *events: Event, known: EpisodeContext | None = None) -> tuple[Verdict, ...]:
     """Explain a join that made the one old member's group wait so long."""
     of = joined(LOST_MS - wait_s * SECOND, NEW, [B], took_ms=wait_s * SECOND + 20)
     return explain(episode(of, *events, known=known))
@@ -140,7 +142,7 @@ def test_what_was_seen_while_it_lasted_counts():
         started_at_ms=LOST_MS - 9 * SECOND,
         subject=subject_of(B),
     )
-    found = grown(5, known=Known(held=(held,)))
+    found = grown(5, known=EpisodeContext(held=(held,)))
     assert rules(found) == ["stalled_member_join_barrier", "scale_out"]
     assert found[0].summary == "seen waiting"
 

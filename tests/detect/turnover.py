@@ -90,17 +90,17 @@ class Run:
 
     def finding(self, rule: str) -> Finding:
         """Return the one finding of a rule."""
-        (found,) = [each for each in self.detector.book.findings() if each.rule == rule]
+        (found,) = [each for each in self.detector.findings.all() if each.rule == rule]
         return found
 
     def rules(self) -> set[str]:
         """Return the rules of all findings."""
-        return {each.rule for each in self.detector.book.findings()}
+        return {each.rule for each in self.detector.findings.all()}
 
     def causes(self) -> dict[str, str]:
         """Return the rule of the primary finding of every rebalance; none may have two."""
         named = [
-            (name, each.rule) for each in self.detector.book.findings() if each.primary for name in each.rebalance_ids
+            (name, each.rule) for each in self.detector.findings.all() if each.primary for name in each.rebalance_ids
         ]
         assert len(named) == len(dict(named)), named
         return dict(named)

@@ -13,7 +13,7 @@ from rebalance_deploy.embedded.kafka import EmbeddedKafka
 from rebalance_deploy.errors import UserError
 from rebalance_devtools.bench import commit_load
 from rebalance_devtools.bench.cluster_log import Shape, Truth, filled_broker
-from rebalance_devtools.bench.cold_start import Options, Reading, _lag_age, make_options, measure
+from rebalance_devtools.bench.cold_start import LagReading, Options, _lag_age, make_options, measure
 from rebalance_devtools.bench.cold_start_table import Result, lines
 from rebalance_devtools.bench.commit_load import Commit, Load
 from rebalance_devtools.bench.process_trees import read_cpu, read_memory
@@ -102,9 +102,9 @@ def test_the_age_of_lag_is_the_time_until_it_was_shown():
     """A commit that a later one overtook was shown with it; one that never was shown is counted apart."""
     commits = [Commit("a", 9, 10.0), Commit("a", 8, 11.0), Commit("b", 5, 11.0)]
     shown = [
-        Reading(10.25, 10.5, {"a": 10, "b": 6}),
-        Reading(11.5, 12.0, {"a": 8, "b": 6}),
-        Reading(12.5, 13.0, {"a": 8}),
+        LagReading(10.25, 10.5, {"a": 10, "b": 6}),
+        LagReading(11.5, 12.0, {"a": 8, "b": 6}),
+        LagReading(12.5, 13.0, {"a": 8}),
     ]
     age = _lag_age(commits, shown, partitions=3)
     assert (age.p50, age.highest) == (1.5, 2.0)

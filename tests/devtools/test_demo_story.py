@@ -26,7 +26,7 @@ from rebalance_devtools.demo.story import (
 )
 from rebalance_devtools.stories.play import StoryRun
 from rebalance_devtools.stories.programme import FOUNDING
-from rebalance_devtools.stories.script import JAVA, Advice, ClientSpec, Expected
+from rebalance_devtools.stories.script import JAVA, ClientSpec, Expected, ExpectedAdvice
 from rebalance_streaming.groups.fold import fold
 from rebalance_streaming.groups.model import new_state
 from waiting import wait_for
@@ -134,7 +134,9 @@ def test_what_was_to_be_said_is_told_in_one_line():
     """Cause, culprits, what to change."""
     bare = Expected("poll_overrun")
     assert describe_expected(bare) == "poll_overrun"
-    full = Expected("zk", culprits=("a", "b"), variant="v", advice=(Advice("t_ms"),), upgrade_of="x", upgrade_to="2")
+    full = Expected(
+        "zk", culprits=("a", "b"), variant="v", advice=(ExpectedAdvice("t_ms"),), upgrade_of="x", upgrade_to="2"
+    )
     assert describe_expected(full) == "zk (v), by a and b; to change: t_ms or an upgrade of x"
 
 

@@ -21,7 +21,7 @@ from fuzz.timing import share_of_time, unless_busy
 from goldens import FOLDER
 from rebalance_contract import ClientActivity, decode, encode
 from rebalance_contract.clients import CLIENT_VALUES
-from rebalance_streaming.activity.clients import FAILED, MAX_ROW_BYTES, TOO_SLOW, Message, pack_messages
+from rebalance_streaming.activity.clients import FAILED, MAX_ROW_BYTES, TOO_SLOW, MetricRecord, pack_messages
 from rebalance_streaming.detect.detector import Detector
 from rebalance_streaming.wire.metrics.errors import UndecodableError
 from rebalance_streaming.wire.metrics.formats import FORMATS, decode_metrics
@@ -147,14 +147,14 @@ def check_judging(chance: random.Random, messages: int = 12) -> None:
         detector.advance(at_ms)
         list(detector.timings(at_ms))
     detector.finish()
-    for finding in detector.book.findings():
+    for finding in detector.findings.all():
         encode(finding)
 
 
 def _rows(chance: random.Random, at_ms: int) -> Iterator[ClientActivity]:
     values = [report(chance, at_ms, who) for who in range(len(MEMBERS))]
     values.append(any_value(chance))
-    sent = [Message("m", None, value, chance.choice((at_ms, at_ms, -1, 2**62))) for value in values]
+    sent = [MetricRecord("m", None, value, chance.choice((at_ms, at_ms, -1, 2**62))) for value in values]
     packed = pack_messages(sent, {}, cluster=CLUSTER, pane_ms=5 * SECOND, now_ms=at_ms)
     assert sum(packed.counts.values()) == len(values)
     assert not {outcome for _, outcome in packed.counts} & {FAILED, TOO_SLOW}, packed.counts

@@ -69,13 +69,13 @@ class Store:
         self._arguments = arguments
         self.buckets: dict[int, Bucket] = {}
 
-    def batch(self, envelopes: Iterable[tuple[Any, ...]], names: tuple[str, ...]) -> list[Output]:
+    def batch(self, rows: Iterable[tuple[Any, ...]], names: tuple[str, ...]) -> list[Output]:
         """Let a batch be folded; returns the rows it led to."""
         by_bucket: dict[int, list[Row]] = {}
-        for envelope in envelopes:
-            row = Row(**dict(zip(names, envelope, strict=True)))
+        for values in rows:
+            row = Row(**dict(zip(names, values, strict=True)))
             by_bucket.setdefault(row["bucket"], []).append(row)
-        return [each for bucket, rows in by_bucket.items() for each in self._fold(bucket, rows)]
+        return [each for bucket, kept in by_bucket.items() for each in self._fold(bucket, kept)]
 
     def _fold(self, bucket: int, rows: list[Row]) -> Iterator[Output]:
         processor = GroupProcessor(*self._arguments)

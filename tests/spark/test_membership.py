@@ -1,4 +1,4 @@
-"""The membership query without Spark: rows of the log into envelopes, envelopes into groups and rebalances."""
+"""The membership query without Spark: rows of the log addressed to groups, and folded into groups and rebalances."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ from rebalance_devtools.bench import fill
 from rebalance_streaming.activity.commits import LogEra
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.spark import membership
-from rebalance_streaming.spark.membership import BUCKETS, COUNTS, PROBE, TOTALS
+from rebalance_streaming.spark.membership import BUCKETS, TOTALS
 from spark.state import Output, Store
 
 CONFIG = StreamConfig(cluster="prod")
 DAY_MS = 86_400_000
 GROUP = "v39-kp3-group-expiry"
 NAMES = tuple(field.name for field in membership._ARROW_SCHEMA)
-COLUMNS = ("topic", "partition", "offset", "timestamp_ms", "key", "value")
+#: As Spark's source has it.
+SOURCE = pa.schema(list(membership._ARROW_SCHEMA)[2:])
 
 #: As Spark's source has it: topic, partition, offset, timestamp, key, value.
 LogRow = tuple[str, int, int, int, bytes | None, bytes | None]
@@ -45,12 +46,11 @@ def golden_rows(scenario: str = GROUP) -> list[LogRow]:
     ]
 
 
-def envelopes(rows: Iterable[LogRow], eras: dict[int, LogEra] | None = None) -> list[dict[str, Any]]:
-    """Decode rows as a task does."""
-    columns = zip(*rows, strict=True)
-    batch = pa.RecordBatch.from_arrays([pa.array(list(column)) for column in columns], names=list(COLUMNS))
-    decoded = membership._make_decoder(CONFIG, eras or {})(iter([batch]))
-    return [row for part in decoded for row in part.to_pylist()]
+def addressed(rows: Iterable[LogRow], eras: dict[int, LogEra] | None = None) -> list[dict[str, Any]]:
+    """Address rows as a task does."""
+    batch = pa.RecordBatch.from_pylist([dict(zip(SOURCE.names, row, strict=True)) for row in rows], SOURCE)
+    parts = membership._make_addressing(CONFIG, eras or {})(iter([batch]))
+    return [row for part in parts for row in part.to_pylist()]
 
 
 class Query:
@@ -63,10 +63,10 @@ class Query:
 
     def take(self, rows: Iterable[LogRow]) -> list[Output]:
         """Let a batch be read; returns the rows it led to."""
-        return self.fold(envelopes(rows, self._eras))
+        return self.fold(addressed(rows, self._eras))
 
     def fold(self, found: Iterable[dict[str, Any]]) -> list[Output]:
-        """Let envelopes be folded."""
+        """Let addressed rows be folded."""
         new = self.store.batch([tuple(each.values()) for each in found], NAMES)
         self.outputs += new
         return new
@@ -130,12 +130,19 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
 def test_records_are_addressed_to_their_groups_bucket():
     """Same group, same bucket, whatever the record; what was counted goes to a key of its own."""
-    found = envelopes([*golden_rows(), probe_row(GROUP, "Stable")])
+    found = addressed([*golden_rows(), probe_row(GROUP, "Stable")])
     of_groups = [each for each in found if each["bucket"] != TOTALS]
     assert all(each["bucket"] == membership._bucket_of(each["name"]) for each in of_groups)
     assert all(0 <= each["bucket"] < BUCKETS for each in of_groups)
-    assert {each["type"] for each in of_groups} == {2, PROBE}
-    assert [each["type"] for each in found if each["bucket"] == TOTALS] == [COUNTS]
+    assert {each["topic"] for each in of_groups} == {CONFIG.source_topic, CONFIG.probes_topic}
+    assert [each["topic"] for each in found if each["bucket"] == TOTALS] == [CONFIG.source_topic]
+
+
+def test_rows_stay_as_the_source_has_them():
+    """What is handed to a group's fold is its records, byte for byte, with nothing but its address before them."""
+    rows = golden_rows()
+    of_groups = [each for each in addressed([*rows, (CONFIG.source_topic, 3, 9, 0, b"x", None)]) if each["bucket"] >= 0]
+    assert [tuple(each[name] for name in SOURCE.names) for each in of_groups] == rows
 
 
 def test_what_is_no_record_of_a_group_is_counted_and_goes_no_further():
@@ -209,7 +216,7 @@ def test_records_of_one_batch_are_folded_in_the_logs_order(clock: dict[str, int]
     """Spark hands a key's rows over in any order; probes come last, for they tell of the present."""
     rows, in_order, shuffled = golden_rows("classic-rdk-range-join-leave"), Query(), Query()
     in_order.take(rows)
-    shuffled.fold(reversed(envelopes(rows)))
+    shuffled.fold(reversed(addressed(rows)))
     assert in_order.latest() == shuffled.latest()
 
 
@@ -261,7 +268,7 @@ def test_a_group_that_is_gone_is_dropped_after_a_day(clock: dict[str, int]):
     query = Query()
     query.take(golden_rows())
     (name,) = query.groups()
-    (bucket,) = (each["bucket"] for each in envelopes(golden_rows())[:1])
+    (bucket,) = (each["bucket"] for each in addressed(golden_rows())[:1])
     neighbour = neighbour_in(bucket)
     gone_ms = golden_rows()[-1][3]
     assert query.group(name).state == "Deleted"

@@ -7,8 +7,8 @@ import pytest
 from rebalance_streaming.wire.assignment import (
     Assignment,
     Opaque,
+    ProtocolTopicPartitions,
     Subscription,
-    TopicPartitions,
     Versioned,
     decode_assignment,
     decode_subscription,
@@ -17,7 +17,7 @@ from rebalance_streaming.wire.assignment import (
 )
 from wire.encoding import encode_versioned
 
-OWNED = (TopicPartitions("orders", (0, 1)),)
+OWNED = (ProtocolTopicPartitions("orders", (0, 1)),)
 FULL = Subscription(("orders",), b"u", OWNED, 4, "r1")
 
 

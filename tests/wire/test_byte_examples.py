@@ -220,7 +220,7 @@ def test_every_record_type_has_an_example() -> None:
     assert r.RECORD_TYPES[9].value is r.RECORD_TYPES[4].value
 
 
-ORDERS_0_1 = (embedded.TopicPartitions("orders", (0, 1)),)
+ORDERS_0_1 = (embedded.ProtocolTopicPartitions("orders", (0, 1)),)
 
 
 @pytest.mark.parametrize(

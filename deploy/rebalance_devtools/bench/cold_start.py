@@ -122,7 +122,7 @@ def _files(name: str, options: Options) -> Iterator[Path]:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class LagReading:
     """The lag that was shown of each group, and when it was asked for and told, in seconds of the steady clock."""
 
     asked: float
@@ -175,7 +175,7 @@ class _Run:
         """Measure how old lag is while groups commit. Raises UserError if commits are refused."""
         load = self.options.load(bootstrap)
         output = str(directory / "commits.json")
-        shown: list[Reading] = []
+        shown: list[LagReading] = []
         meter = CpuMeter(self.subject.roots, self.broker)
         with commit_load.start(load, output) as process:
             while process.is_running:
@@ -193,11 +193,11 @@ class _Run:
             return self.subject.read_lags()
         return {}
 
-    def _watch_lags(self) -> Reading:
+    def _watch_lags(self) -> LagReading:
         """Read all lag, then wait for the next time to ask."""
         self.subject.check()
         asked = time.monotonic()
-        reading = Reading(asked, lags=self._read_lags(), answered=time.monotonic())
+        reading = LagReading(asked, lags=self._read_lags(), answered=time.monotonic())
         time.sleep(_LAG_PAUSE_SECONDS)
         return reading
 
@@ -216,7 +216,7 @@ def _shows_all(shown: Mapping[str, int], commits: Sequence[Commit]) -> bool:
     return all(commit.lag >= shown.get(commit.group, commit.lag + 1) for commit in commits)
 
 
-def _lag_age(commits: Sequence[Commit], shown: Sequence[Reading], partitions: int) -> LagAge:
+def _lag_age(commits: Sequence[Commit], shown: Sequence[LagReading], partitions: int) -> LagAge:
     """Return how long after each commit lag was first read that was no higher than after it.
 
     That is at most a second and a reading more than it took to be shown.

@@ -12,6 +12,7 @@ import random
 import signal
 import urllib.request
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
@@ -264,7 +265,7 @@ def full_disk_dies(play: Play) -> None:
     for _ in range(5):
         play.start("m3", output=disk, disk_bytes=2_500_000)
         play.expect_end("m3")
-        play.wait(lambda: not play.is_running("m3"), "m3 to die", _session(play) + _PATIENCE_SECONDS)
+        play.await_end("m3", "to die", _session(play) + _PATIENCE_SECONDS)
         play.await_seconds(_extra(play))
     _afterwards(play)
 
@@ -397,7 +398,7 @@ def fenced_on_hosts(play: Play) -> None:
         fenced, newcomer = names[number % 2], names[(number + 1) % 2]
         play.expect_end(fenced)
         play.start(newcomer, shared, host=hosts[newcomer])
-        play.wait(lambda fenced=fenced: not play.is_running(fenced), f"{fenced} to be fenced")  # type: ignore[misc]
+        play.await_end(fenced, "to be fenced")
         play.await_seconds(_extra(play) + 2)
     _afterwards(play)
 
@@ -612,7 +613,7 @@ def connect_worker_lost(play: Play) -> None:
             "topic": play.topic,
         }
         wanted = {"name": f"source-{number}", "config": config}
-        play.wait(lambda wanted=wanted: _ask_connect(play, "/connectors", wanted), "Connect to take it", 120)  # type: ignore[misc]
+        play.wait(partial(_ask_connect, play, "/connectors", wanted), "Connect to take it", 120)
 
     def running() -> bool:
         found = [_ask_connect(play, f"/connectors/source-{number}/status") for number in range(3)]

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from rebalance_devtools.stories.play import Play
-from rebalance_devtools.stories.script import Advice, ClientSpec, Expected, Parameters, returns_under_new_ids
+from rebalance_devtools.stories.script import ClientSpec, Expected, ExpectedAdvice, Parameters, returns_under_new_ids
 from rebalance_devtools.stories.story import Story
 
 _SICK, _FIXED = "kafka-python-1.4.6", "kafka-python-1.4.7"
@@ -79,7 +79,7 @@ def expect(parameters: Parameters) -> Expected:
     return Expected(
         "heartbeat_starvation",
         variant="idle_lock",
-        advice=(Advice("metadata_max_age_ms", heartbeat_ms, heartbeat_ms),),
+        advice=(ExpectedAdvice("metadata_max_age_ms", heartbeat_ms, heartbeat_ms),),
         upgrade_of="kafka-python",
         upgrade_to="1.4.7",
         forbidden_diagnoses=("poll_overrun", "member_crash", "process_pause"),

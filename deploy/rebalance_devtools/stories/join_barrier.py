@@ -10,7 +10,7 @@ import random
 from collections.abc import Sequence
 
 from rebalance_devtools.stories.play import Play
-from rebalance_devtools.stories.script import JAVA, Advice, ClientSpec, Event, Expected, Parameters
+from rebalance_devtools.stories.script import JAVA, ClientSpec, Event, Expected, ExpectedAdvice, Parameters
 from rebalance_devtools.stories.story import Story
 
 CULPRIT, NEWCOMER = "c1", "c2"
@@ -44,7 +44,7 @@ def expect(_: Parameters) -> Expected:
     return Expected(
         "stalled_member_join_barrier",
         culprits=(CULPRIT,),
-        advice=(Advice("max.poll.interval.ms"),),
+        advice=(ExpectedAdvice("max.poll.interval.ms"),),
         forbidden_diagnoses=("rebalance_storm", "coordinator_overload", "coordinator_stuck_rebalance", "member_crash"),
         forbidden_advice=("session.timeout.ms",),
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from rebalance_contract import Finding
 from rebalance_devtools.stories.play import StoryRun
-from rebalance_devtools.stories.script import Advice, Expected
+from rebalance_devtools.stories.script import Expected, ExpectedAdvice
 from rebalance_streaming.detect.catalogue import diagnosis
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
@@ -68,7 +68,7 @@ def _others(run: StoryRun, expected: Expected) -> set[str]:
     return {event["name"] for event in run.events} - set(expected.culprits)
 
 
-def _fits(proposed: str, wanted: Advice) -> bool:
+def _fits(proposed: str, wanted: ExpectedAdvice) -> bool:
     if wanted.low is None and wanted.high is None:
         return True
     number = _NUMBER.search(proposed)

@@ -10,9 +10,9 @@ import random
 from rebalance_devtools.stories.play import Play
 from rebalance_devtools.stories.script import (
     JAVA,
-    Advice,
     ClientSpec,
     Expected,
+    ExpectedAdvice,
     Parameters,
     failed_commits,
     processed_twice,
@@ -75,7 +75,7 @@ def expect(parameters: Parameters) -> Expected:
         culprits=_NAMES,
         secondary=("duplicate_processing", "no_progress_loop"),
         # Java clients tell nobody their settings: what is advised is a share, in percent, of whatever it is.
-        advice=(Advice("max.poll.records", 1, 100 * (parameters["healthy_batch"] + 1) / parameters["batch"]),),
+        advice=(ExpectedAdvice("max.poll.records", 1, 100 * (parameters["healthy_batch"] + 1) / parameters["batch"]),),
         forbidden_diagnoses=("heartbeat_starvation", "member_crash", "session_timeout_too_short"),
         forbidden_advice=("session.timeout.ms",),
     )

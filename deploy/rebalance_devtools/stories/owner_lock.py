@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rebalance_devtools.stories.play import Play
-from rebalance_devtools.stories.script import Advice, ClientSpec, Event, Expected, Parameters
+from rebalance_devtools.stories.script import ClientSpec, Event, Expected, ExpectedAdvice, Parameters
 from rebalance_devtools.stories.story import Story
 
 CULPRIT = "consumer1"
@@ -61,7 +61,7 @@ def expect(_: Parameters) -> Expected:
     return Expected(
         "zk_partition_owner_conflict",
         culprits=(CULPRIT,),
-        advice=(Advice("consumer_timeout_ms", 1, 5_000),),
+        advice=(ExpectedAdvice("consumer_timeout_ms", 1, 5_000),),
         upgrade_of="pykafka",
         upgrade_to="2.7.0",
         forbidden_diagnoses=("idle_members", "zk_session_flap", "crash_loop"),

@@ -408,6 +408,10 @@ class Play:
         """Return a client's events of one kind that were heard."""
         return [each for each in self.events if each["name"] == name and each["event"] == event]
 
+    def await_end(self, name: str, what: str, seconds: float = 60) -> None:
+        """Wait until a client's process has ended; `what` says why it is to end."""
+        self.wait(lambda: not self.is_running(name), f"{name} {what}", seconds)
+
     def await_told(self, name: str, event: str, *, times: int = 1, seconds: float = 60) -> None:
         """Wait until a client told an event so often."""
         self.wait(lambda: len(self.told(name, event)) >= times, f"{name} to tell {event} x{times}", seconds)

@@ -151,8 +151,8 @@ def crash_loop(play: Play) -> None:
         before = len(play.told("m3", "assigned"))
         play.start("m3", exit_after_ms=11_000)
         play.expect_end("m3")
-        play.wait(lambda before=before: len(play.told("m3", "assigned")) > before, "m3 to be in")  # type: ignore[misc]
-        play.wait(lambda: not play.is_running("m3"), "m3 to die")
+        play.await_told("m3", "assigned", times=before + 1)
+        play.await_end("m3", "to die")
         play.await_seconds(pause_seconds)
     calm(play)
 
@@ -180,7 +180,7 @@ def static_id_conflict(play: Play) -> None:
         fenced, newcomer = names[number % 2], names[(number + 1) % 2]
         play.expect_end(fenced)
         play.start(newcomer, shared)
-        play.wait(lambda fenced=fenced: not play.is_running(fenced), f"{fenced} to be fenced")  # type: ignore[misc]
+        play.await_end(fenced, "to be fenced")
         play.await_seconds(4)
     calm(play)
 
@@ -205,7 +205,7 @@ def poll_overrun(play: Play) -> None:
     for _ in range(2):
         before = len(play.told("m2", "assigned"))
         play.signal("m2", signal.SIGUSR1)
-        play.wait(lambda before=before: len(play.told("m2", "assigned")) > before, "m2 to be back", 90)  # type: ignore[misc]
+        play.await_told("m2", "assigned", times=before + 1, seconds=90)
         calm(play)
 
 

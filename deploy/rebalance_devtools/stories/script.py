@@ -42,7 +42,7 @@ class ClientSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Advice:
+class ExpectedAdvice:
     """A setting that must be advised, inside a tolerance; without bounds any value will do."""
 
     parameter: str
@@ -68,7 +68,7 @@ class Expected:
     also: tuple[str, ...] = ()
     accepted: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
-    advice: tuple[Advice, ...] = ()
+    advice: tuple[ExpectedAdvice, ...] = ()
     upgrade_of: str | None = None
     upgrade_to: str | None = None
     forbidden_diagnoses: tuple[str, ...] = ()

@@ -29,7 +29,7 @@ class Client:
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class PossibleCause:
     """A diagnosis that a message may stand for, and how it is told from the others."""
 
     diagnosis: str
@@ -44,7 +44,7 @@ class Meaning:
     title: str
     meaning: str
     ordinary: bool
-    causes: tuple[Cause, ...]
+    causes: tuple[PossibleCause, ...]
     look_at: tuple[str, ...]
     settings: Mapping[str, str]
 
@@ -125,7 +125,7 @@ def _meaning(name: str, entry: Mapping[str, Any]) -> Meaning:
         title=entry["title"],
         meaning=" ".join(entry["meaning"].split()),
         ordinary=entry.get("ordinary", False),
-        causes=tuple(Cause(**cause) for cause in entry["causes"]),
+        causes=tuple(PossibleCause(**cause) for cause in entry["causes"]),
         look_at=tuple(entry["look_at"]),
         settings=entry.get("settings", {}),
     )

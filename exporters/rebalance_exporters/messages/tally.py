@@ -41,7 +41,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class LineTally:
     """What was counted. `is_merged`: there were more clients or groups than are told apart."""
 
     lines: int
@@ -49,7 +49,7 @@ class Tally:
     is_merged: bool
 
 
-def tally(lines: Iterable[str], matcher: Matcher) -> Tally:
+def tally(lines: Iterable[str], matcher: Matcher) -> LineTally:
     """Count the messages of a log; a line with several counts for the longest."""
     entries: dict[tuple[str, str | None, str | None], Entry] = {}
     number, is_merged = 0, False
@@ -69,7 +69,7 @@ def tally(lines: Iterable[str], matcher: Matcher) -> Tally:
             entry.last_line, entry.last_at = number, origin.at or entry.last_at
             entry.first_at = entry.first_at or origin.at
     ranked = sorted(entries.values(), key=lambda each: (each.message.meaning.ordinary, -each.count, each.first_line))
-    return Tally(number, tuple(ranked), is_merged)
+    return LineTally(number, tuple(ranked), is_merged)
 
 
 def read_lines(path: Path) -> Iterator[str]:

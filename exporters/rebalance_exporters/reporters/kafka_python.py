@@ -258,14 +258,14 @@ def _watch(consumer: Any, book: PollBook, reporter: Reporter) -> None:
     weakref.finalize(consumer, reporter.abandon).atexit = False
 
 
-def _make_watched(base: type) -> type:
+def _make_watched(base: Any) -> type:
     """Return a subclass that tells its instance's watch of every poll and of the close."""
 
     def poll(self: Any, *args: Any, **kwargs: Any) -> Any:
         book, found = self.__dict__[_WATCH].book, 0
         book.enter_poll()
         try:
-            records = base.poll(self, *args, **kwargs)  # type: ignore[attr-defined]
+            records = base.poll(self, *args, **kwargs)
             found = count_records(records)
         finally:
             book.leave_poll(found)
@@ -275,7 +275,7 @@ def _make_watched(base: type) -> type:
         book, found = self.__dict__[_WATCH].book, False
         book.enter_next()
         try:
-            record = base.__next__(self)  # type: ignore[attr-defined]
+            record = base.__next__(self)
             found = True
         finally:
             book.leave_next(found=found)
@@ -285,7 +285,7 @@ def _make_watched(base: type) -> type:
         reporter = self.__dict__[_WATCH].reporter
         reporter.announce_close()
         try:
-            return base.close(self, *args, **kwargs)  # type: ignore[attr-defined]
+            return base.close(self, *args, **kwargs)
         finally:
             reporter.await_end()
 

@@ -34,7 +34,7 @@ _STANDARD_INPUT = "-"
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class WhyQuestion:
     """What is asked beside the text: the monitor, a cluster and a group where they are known, and the form."""
 
     access: Access
@@ -44,7 +44,7 @@ class Question:
     as_json: bool
 
 
-def answer(question: Question, text: str) -> bool:
+def answer(question: WhyQuestion, text: str) -> bool:
     """Write what one text means; return whether it is known."""
     found = look_up(text, read_matcher())
     group = question.group or (None if found.match is MessageMatch.NONE else found.group)
@@ -56,7 +56,7 @@ def answer(question: Question, text: str) -> bool:
     return found.match is not MessageMatch.NONE
 
 
-def read(question: Question, path: Path | None) -> bool:
+def read(question: WhyQuestion, path: Path | None) -> bool:
     """Write which messages are in a log, or what the one line of it means; return whether any is known."""
     lines = _lines(path)
     first = list(itertools.islice(lines, 2))
@@ -82,7 +82,7 @@ def _lines(path: Path | None) -> Iterator[str]:
     return read_lines(path)
 
 
-def _ask(question: Question, groups: Sequence[str]) -> list[Known]:
+def _ask(question: WhyQuestion, groups: Sequence[str]) -> list[Known]:
     """Ask the monitor about groups, and no more after it did not answer once."""
     knowns: list[Known] = []
     if not groups:

@@ -272,7 +272,7 @@ def why(*, where: _Where, message: str | None, path: Path | None, group: str | N
     with _needing_libraries():
         from rebalance_exporters.terminal import asking_why  # noqa: PLC0415
 
-        question = asking_why.Question(where.access, where.cluster, group, _clock(utc), as_json)
+        question = asking_why.WhyQuestion(where.access, where.cluster, group, _clock(utc), as_json)
         is_known = asking_why.answer(question, message) if message is not None else asking_why.read(question, path)
     sys.exit(0 if is_known else 1)
 

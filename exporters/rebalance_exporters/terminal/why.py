@@ -13,7 +13,7 @@ from rebalance_contract.api import MessageMatch, MessageRow, MessagesAnswer
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.figures import UNKNOWN, amount, plural
 from rebalance_exporters.messages.index import Meaning
-from rebalance_exporters.messages.tally import Entry, Tally
+from rebalance_exporters.messages.tally import Entry, LineTally
 from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.client import Api, NotFoundError
 from rebalance_exporters.terminal.figures import Clock
@@ -140,7 +140,7 @@ def _hints(known: Known | None, access: Access) -> Iterator[Hint]:
         yield Hint("why it rebalanced last", access.command_line("explain", known.group))
 
 
-def list_messages(tally: Tally) -> TextReport:
+def list_messages(tally: LineTally) -> TextReport:
     """Make the report that lists the messages of a log."""
     count = sum(each.count for each in tally.entries)
     if not count:
@@ -149,7 +149,7 @@ def list_messages(tally: Tally) -> TextReport:
     return TextReport(title, None, (), (_table(tally),))
 
 
-def explain_log(tally: Tally, knowns: Sequence[Known], access: Access) -> TextReport:
+def explain_log(tally: LineTally, knowns: Sequence[Known], access: Access) -> TextReport:
     """Make the report that says what the messages of a log mean, those that matter first."""
     meanings = _meanings(tally.entries)
     told = [each for each in meanings if not each[0].ordinary][:_EXPLAINED] or meanings[:1]
@@ -160,7 +160,7 @@ def explain_log(tally: Tally, knowns: Sequence[Known], access: Access) -> TextRe
     return TextReport("What they mean", None, tuple(passages), hints=tuple(hints))
 
 
-def groups_of(tally: Tally) -> list[str]:
+def groups_of(tally: LineTally) -> list[str]:
     """Return the groups of a log that are worth asking about: those with most of what matters."""
     counts: dict[str, int] = {}
     for entry in tally.entries:
@@ -169,7 +169,7 @@ def groups_of(tally: Tally) -> list[str]:
     return sorted(counts, key=lambda each: (-counts[each], each))[:_GROUPS]
 
 
-def log_json(tally: Tally, knowns: Sequence[Known]) -> dict[str, object]:
+def log_json(tally: LineTally, knowns: Sequence[Known]) -> dict[str, object]:
     """Return the same for programs."""
     messages = [
         {
@@ -216,7 +216,7 @@ def _tell_meaning(meaning: Meaning) -> Iterator[str]:
     yield f"Look at: {' '.join(meaning.look_at)}"
 
 
-def _table(tally: Tally) -> Grid:
+def _table(tally: LineTally) -> Grid:
     columns = (
         Column("COUNT", right=True),
         Column("MESSAGE", may_shrink=True),

@@ -47,7 +47,7 @@ class MetricsTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class MetricRecord:
     """One record of a client metric topic. `timestamp_ms` is its own time; a value that is `too_large` is not here."""
 
     topic: str
@@ -218,7 +218,7 @@ def pack_batch(
 
 
 def pack_messages(
-    messages: Iterable[Message],
+    messages: Iterable[MetricRecord],
     topics: Mapping[str, MetricsTopic],
     *,
     cluster: str,
@@ -240,7 +240,7 @@ def pack_messages(
     return Packed(packing.rows(cluster), {each: count for each, count in packing.counts.items() if count})
 
 
-def _take(packing: _Packing, message: Message, topic: MetricsTopic, now_ms: int | None, limit: TimeLimit) -> str:
+def _take(packing: _Packing, message: MetricRecord, topic: MetricsTopic, now_ms: int | None, limit: TimeLimit) -> str:
     """Decode a message and take up its reports; returns its outcome."""
     if message.too_large:
         return str(Reason.TOO_LARGE)
@@ -285,13 +285,13 @@ def _headers(text: str | None) -> dict[str, bytes | None]:
     return {} if text is None else {each.key: each.value for each in _header_decoder.decode(text)}
 
 
-def _messages(batch: pa.RecordBatch) -> Iterator[Message]:
+def _messages(batch: pa.RecordBatch) -> Iterator[MetricRecord]:
     names = ("topic", "key", "value", "timestamp_ms", "headers")
     topics, keys, values, times, headers = (batch.column(batch.schema.get_field_index(name)) for name in names)
     for row in range(batch.num_rows):
         value = values[row]
         too_large = value.is_valid and len(value.as_buffer()) > MAX_BYTES
-        yield Message(
+        yield MetricRecord(
             topics[row].as_py(),
             keys[row].as_py(),
             None if too_large else value.as_py(),

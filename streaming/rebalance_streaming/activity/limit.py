@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
+from typing import Any
+
+_Handler = Callable[[int, FrameType | None], Any] | int | None
 
 
 class TooSlow(BaseException):
@@ -27,7 +30,7 @@ class TimeLimit:
         in_main_thread = threading.current_thread() is threading.main_thread()
         self._seconds = seconds if in_main_thread else None
         self._armed = False
-        self._before: object = None
+        self._before: _Handler = None
 
     def __enter__(self) -> TimeLimit:
         if self._seconds is not None:
@@ -38,7 +41,7 @@ class TimeLimit:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._seconds is not None:
-            signal.signal(signal.SIGVTALRM, self._before or signal.SIG_DFL)  # type: ignore[arg-type]
+            signal.signal(signal.SIGVTALRM, self._before or signal.SIG_DFL)
 
     def _end(self, number: int, frame: FrameType | None) -> None:
         # A signal may arrive when the work has just ended.

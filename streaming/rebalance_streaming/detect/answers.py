@@ -11,9 +11,9 @@ from dataclasses import replace
 from functools import cache
 
 from rebalance_contract import Severity
-from rebalance_streaming.detect.book import subject_key
 from rebalance_streaming.detect.catalogue import diagnosis
 from rebalance_streaming.detect.episode import Deadline
+from rebalance_streaming.detect.findings import subject_key
 from rebalance_streaming.detect.look import Look
 from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.quarantine import Quarantine

@@ -11,23 +11,21 @@ from dataclasses import dataclass, field, replace
 from rebalance_contract import UNDETERMINED, GroupState, Rebalance
 from rebalance_streaming.detect.answers import Answers
 from rebalance_streaming.detect.catalogue import CALLED, PARTS, diagnosis
-from rebalance_streaming.detect.episode import Past
+from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.confidence import CLAIMED
 from rebalance_streaming.observed.departures import Departure
-from rebalance_streaming.observed.history import GroupHistory
+from rebalance_streaming.observed.history import SEEN_FOR_MS, GroupHistory
 from rebalance_streaming.observed.inputs import EVERYTHING, NOTHING
 
 #: Things this close happened together, as far as anybody can tell.
 SAME_TIME_MS = 5_000
 _KEPT_HELD = 20
-#: Probes see a state until so long after them.
-_BLIND_MS = 90_000
 
 
 @dataclass(slots=True)
-class Judged:
+class JudgedRebalance:
     """A rebalance's verdicts, the primary first, and how its members left, by member id.
 
     `told` are the departures that were told to be a time-out's.
@@ -48,15 +46,17 @@ class Judged:
         known = own.confidence >= CLAIMED and own.rule not in PARTS
         return moved and known and own.rule not in (claim.rule, *diagnosis(claim.rule).takes_over)
 
-    def past(self) -> list[Past]:
+    def past(self) -> list[ExplainedDeparture]:
         """Return how its members left, each with the verdict that is about it, else with the primary one."""
         return [self._past(each) for each in self.departures.values()]
 
-    def _past(self, departure: Departure) -> Past:
+    def _past(self, departure: Departure) -> ExplainedDeparture:
         member = departure.member
         about = (each for each in self.verdicts if any(m.member_id == member.member_id for m in each.subject.members))
         cause = next(about, self.verdicts[0])
-        return Past(cause.rule, cause.confidence, departure.to_ms, member, departure, self.rebalance.rebalance_id)
+        return ExplainedDeparture(
+            cause.rule, cause.confidence, departure.to_ms, member, departure, self.rebalance.rebalance_id
+        )
 
 
 @dataclass(slots=True)
@@ -69,9 +69,9 @@ class Case:
 
     history: GroupHistory
     thresholds: Thresholds
-    judged: dict[str, Judged] = field(default_factory=dict)
+    judged: dict[str, JudgedRebalance] = field(default_factory=dict)
     waiting: dict[str, int] = field(default_factory=dict)
-    past: list[Past] = field(default_factory=list)
+    past: list[ExplainedDeparture] = field(default_factory=list)
     held: list[tuple[Verdict, int]] = field(default_factory=list)
     answers: Answers = field(default_factory=Answers)
     #: Which inputs changed since the group was judged, and when that was.
@@ -107,9 +107,11 @@ class Case:
     def is_waiting(self, now_ms: int) -> bool:
         """Whether probes lately saw the group in its join phase."""
         seen = self.history.sightings
-        return bool(seen) and seen[-1].state == GroupState.PREPARING_REBALANCE and now_ms - seen[-1].at_ms <= _BLIND_MS
+        return (
+            bool(seen) and seen[-1].state == GroupState.PREPARING_REBALANCE and now_ms - seen[-1].at_ms <= SEEN_FOR_MS
+        )
 
-    def put(self, judged: Judged) -> list[Past]:
+    def put(self, judged: JudgedRebalance) -> list[ExplainedDeparture]:
         """Take up the verdicts of a rebalance in the place of earlier ones; returns how its members left."""
         name, left = judged.rebalance.rebalance_id, judged.past()
         self.judged[name] = judged

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import heapq
 import zlib
-from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -31,24 +30,24 @@ from rebalance_contract import (
     RebalanceOutcome,
     Severity,
 )
-from rebalance_streaming.detect.book import Book, subject_key
-from rebalance_streaming.detect.case import SAME_TIME_MS, Case, Judged
+from rebalance_streaming.detect.case import SAME_TIME_MS, Case, JudgedRebalance
 from rebalance_streaming.detect.catalogue import diagnosis
 from rebalance_streaming.detect.config import DetectConfig
-from rebalance_streaming.detect.episode import Elsewhere, Known, Past, look_at
+from rebalance_streaming.detect.episode import EpisodeContext, look_at
+from rebalance_streaming.detect.findings import Findings, subject_key
 from rebalance_streaming.detect.look import DAY_MS, Look
 from rebalance_streaming.detect.quarantine import OnQuarantine, Quarantine
 from rebalance_streaming.detect.rank import explain
 from rebalance_streaming.detect.rules.barrier import waiting_now
 from rebalance_streaming.detect.rules.benign import FOLLOWS, not_understood
-from rebalance_streaming.detect.rules.coordinator import cluster_wide
 from rebalance_streaming.detect.rules.kip848 import held_up
 from rebalance_streaming.detect.rules.patterns import lag_grows
 from rebalance_streaming.detect.rules.registry import AGGREGATES
+from rebalance_streaming.detect.shared_losses import SharedLosses
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.confidence import CLAIMED, HINT
-from rebalance_streaming.observed.coordinator_log import Start
+from rebalance_streaming.observed.coordinator_log import RebalanceStart
 from rebalance_streaming.observed.departures import POLL_TIMEOUT, SESSION_EXPIRED, Departure
 from rebalance_streaming.observed.heartbeats import time_group
 from rebalance_streaming.observed.history import GroupHistory
@@ -125,10 +124,7 @@ class Detector:
         self._cases: dict[str, Case] = {}
         self._dirty: set[str] = set()
         self._routing = Routing()
-        #: Groups by the hosts on which they have members now.
-        self._on_host: dict[str, set[str]] = {}
-        self._losses: deque[tuple[str, Past]] = deque(maxlen=1_000)
-        self._latest_loss_ms = 0
+        self._losses = SharedLosses(self._coordinator_of)
         #: Groups whose members were lost in what the whole cluster suffered.
         self._disturbed: set[str] = set()
         self._withdrawn: list[Finding] = []
@@ -140,7 +136,7 @@ class Detector:
         self._timed_out: list[TimedOut] = []
         self._committing: set[str] = set()
         self._last_commit_ms = 0
-        self.book = Book(cluster)
+        self.findings = Findings(cluster)
         self.now_ms = 0
 
     # --- What happens ---
@@ -165,19 +161,9 @@ class Detector:
         if case is None or (before := case.history.picture) == picture:
             return
         case.history.take_group(picture, self.now_ms)
-        self._settle_on_hosts(picture.group, before, case.history.picture)
+        self._losses.take_group(picture.group, before, case.history.picture)
         self._note_members(case, picture.members)
         self._touch(case, inputs.GROUP)
-
-    def _settle_on_hosts(self, group: str, before: GroupSnapshot | None, after: GroupSnapshot | None) -> None:
-        """Keep the index of groups by host up to date with a group's picture; null: it is not known, or gone."""
-        left, there = ({each.host for each in picture.members} if picture else set() for picture in (before, after))
-        for host in left - there:
-            self._on_host[host].discard(group)
-            if not self._on_host[host]:
-                del self._on_host[host]
-        for host in there - left:
-            self._on_host.setdefault(host, set()).add(group)
 
     def take_rebalance(self, rebalance: Rebalance) -> None:
         """Take up a version of a rebalance."""
@@ -269,7 +255,7 @@ class Detector:
         if case is not None and case.history.coordinator_log.take(row.events):
             self._touch(case, inputs.STATES)
 
-    def starts(self, group: str) -> Iterator[tuple[str, Start]]:
+    def starts(self, group: str) -> Iterator[tuple[str, RebalanceStart]]:
         """Yield when coordinators began to prepare a group's latest rebalances, by the ids of these."""
         case = self._cases.get(group)
         if case is None or case.history.coordinator_log.is_empty():
@@ -298,10 +284,10 @@ class Detector:
         self._held_back.pop(group, None)
         self._committing.discard(group)
         self._quarantine.forget(group)
-        self._settle_on_hosts(group, case.history.picture, None)
-        ended, withdrawn = self.book.update(group, (), self.now_ms, 0)
+        self._losses.take_group(group, case.history.picture, None)
+        ended, withdrawn = self.findings.update(group, (), self.now_ms, 0)
         self._withdrawn += [*ended, *withdrawn]
-        self.book.forget_group(group)
+        self.findings.forget_group(group)
 
     # --- What it means ---
 
@@ -522,7 +508,7 @@ class Detector:
             "explain", group, self.now_ms, lambda: self._explain_one(case, rebalance), False, about=name
         )
         if not explained and name not in case.judged:
-            case.put(Judged(rebalance, (not_understood(rebalance),), {}))
+            case.put(JudgedRebalance(rebalance, (not_understood(rebalance),), {}))
 
     def _explain_one(self, case: Case, rebalance: Rebalance) -> bool:
         known = case.judged.get(rebalance.rebalance_id)
@@ -533,11 +519,11 @@ class Detector:
             rebalance,
             case.thresholds,
             self.now_ms,
-            Known(
+            EpisodeContext(
                 earlier,
                 {} if known is None else known.departures,
                 (*case.held_during(rebalance), *held_up(self._look(case), rebalance)),
-                self._elsewhere(case.history.group, rebalance),
+                self._losses.elsewhere(case.history.group, rebalance),
             ),
         )
         verdicts = tuple(self._followed(case, rebalance, each) for each in explain(episode))
@@ -546,22 +532,16 @@ class Detector:
             case.explain_ms[rebalance.rebalance_id] = episode.deadline.at_ms
         departures = {each.member.member_id: each for each in episode.departures}
         told = self._tell_timed_out(rebalance, departures, frozenset() if known is None else known.told)
-        left = case.put(Judged(rebalance, verdicts, departures, told))
+        left = case.put(JudgedRebalance(rebalance, verdicts, departures, told))
         if first_time:
-            group = case.history.group
-            lost = [(group, each) for each in left if each.departure.likely == SESSION_EXPIRED]
-            self._losses.extend(lost)
-            self._latest_loss_ms = max([self._latest_loss_ms, *(each.left_ms for _, each in lost)])
-            self._shed_light(group, [each.left_ms for _, each in lost])
+            self._shed_light(self._losses.take(case.history.group, left))
         return True
 
-    def _shed_light(self, group: str, lost_ms: Sequence[int]) -> None:
-        """Have groups judged again that lost members at the same time as this one."""
-        for other in {
-            name for name, past in self._losses if any(abs(past.left_ms - at) <= SAME_TIME_MS for at in lost_ms)
-        }:
-            case = self._cases.get(other)
-            if case is not None and other != group:
+    def _shed_light(self, groups: Iterable[str]) -> None:
+        """Have groups judged again that lost members at the same time as another one."""
+        for group in groups:
+            case = self._cases.get(group)
+            if case is not None:
                 self._schedule(case, self.now_ms + 1)
 
     def _tell_timed_out(
@@ -595,21 +575,6 @@ class Detector:
             rebalance_ids=verdict.rebalance_ids,
         )
 
-    def _elsewhere(self, group: str, rebalance: Rebalance) -> Elsewhere:
-        at_ms = rebalance.started_before_ms
-        near = [
-            (name, past) for name, past in self._losses if name != group and abs(past.left_ms - at_ms) <= SAME_TIME_MS
-        ]
-        together = {group, *(name for name, _ in near)}
-        # A host on which some other group lost nobody is not the reason.
-        hosts = {past.member.host for _, past in near if self._on_host.get(past.member.host, set()) <= together}
-        coordinators = {broker for name, _ in near if (broker := self._coordinator_of(name)) is not None}
-        return Elsewhere(
-            tuple(sorted({name for name, _ in near})),
-            tuple(sorted(hosts)),
-            tuple(sorted(coordinators)),
-        )
-
     def _look(self, case: Case) -> Look:
         past, probe_ms = tuple(case.past), self._config.probe_interval_ms
         return Look(case.history, case.thresholds, self.now_ms, past, case.causes(), probe_ms)
@@ -625,7 +590,7 @@ class Detector:
             sure[key] = max(each.confidence, sure.get(key, 0.0))
         claimed = {key for key, confidence in sure.items() if confidence >= CLAIMED}
         weighed = [self._weigh(group, each, claimed, harmed=harmed, recurs=recurs) for each in stated]
-        changed, withdrawn = self.book.update(group, weighed, self.now_ms, case.thresholds.resolve_after_ms)
+        changed, withdrawn = self.findings.update(group, weighed, self.now_ms, case.thresholds.resolve_after_ms)
         self._withdrawn += withdrawn
         case.minds_harm = any(each.primary or "gathers" in diagnosis(each.rule).traits for each in weighed)
         case.restate_ms = self._restate_ms(case, look, weighed)
@@ -636,7 +601,7 @@ class Detector:
         ends = [each.last_ms for each in stated if each.last_ms is not None]
         times = [at_ms + lasts_ms for at_ms in ends for lasts_ms in (case.thresholds.resolve_after_ms, DAY_MS + 1)]
         times += [each.until_ms for each in self._config.silences if each.until_ms is not None]
-        times += [each.updated_at_ms for each in self.book.firing(case.history.group)]
+        times += [each.updated_at_ms for each in self.findings.firing(case.history.group)]
         if look.deadline.at_ms is not None:
             times.append(look.deadline.at_ms)
         if case.waiting and case.held:
@@ -669,13 +634,13 @@ class Detector:
     def _disturbances(self) -> list[Finding]:
         """Judge what groups suffered together; returns findings of the whole cluster that changed."""
         limits = self._limits
-        if not self._disturbed and self._latest_loss_ms < self.now_ms - limits.resolve_after_ms:
+        if not self._disturbed and self._losses.latest_ms < self.now_ms - limits.resolve_after_ms:
             return []
-        verdicts = list(cluster_wide(self._losses, self._coordinator_of, limits, self.now_ms))
-        changed, withdrawn = self.book.update("", verdicts, self.now_ms, limits.resolve_after_ms)
+        verdicts = self._losses.disturbances(limits, self.now_ms)
+        changed, withdrawn = self.findings.update("", verdicts, self.now_ms, limits.resolve_after_ms)
         self._withdrawn += withdrawn
         named = {name for each in verdicts for name in each.rebalance_ids}
-        concerned = {group for group, past in self._losses if past.rebalance_id in named} if named else set()
+        concerned = self._losses.groups_of(named)
         if changed:
             # A part names what it is a part of.
             self._dirty |= concerned | self._disturbed

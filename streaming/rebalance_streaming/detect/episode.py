@@ -34,7 +34,7 @@ class Deadline:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class ExplainedDeparture:
     """How an earlier departure was explained: by which rule, how surely, when, of whom, in which rebalance."""
 
     rule: str
@@ -50,11 +50,11 @@ class Arrival:
     """A member that joined. `returned_from` is the departure it comes back from, null for a newcomer."""
 
     member: Member
-    returned_from: Past | None
+    returned_from: ExplainedDeparture | None
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere:
+class OtherGroups:
     """What other groups saw about the same time: how many lost members, on how many hosts and coordinators."""
 
     groups: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ class Episode:
     earlier: tuple[Departure, ...] = ()
     died: frozenset[tuple[str, str]] = frozenset()
     held: tuple[Verdict, ...] = ()
-    elsewhere: Elsewhere = Elsewhere()
+    elsewhere: OtherGroups = OtherGroups()
     deadline: Deadline = field(default_factory=Deadline, compare=False)
 
     def lasted(self, since_ms: int, for_ms: float) -> bool:
@@ -181,20 +181,22 @@ def runs_of_own(rebalance: Rebalance) -> list[Rebalance]:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class EpisodeContext:
     """What was found out before about a rebalance and about those before it, and about other groups meanwhile.
 
     `past`: departures explained so far, oldest first; `departures`: this one's as they were found at first; `held`:
     what was seen holding the group up while it went on.
     """
 
-    past: Sequence[Past] = ()
+    past: Sequence[ExplainedDeparture] = ()
     departures: Mapping[str, Departure] = field(default_factory=dict)
     held: tuple[Verdict, ...] = ()
-    elsewhere: Elsewhere = Elsewhere()
+    elsewhere: OtherGroups = OtherGroups()
 
 
-def look_at(history: GroupHistory, rebalance: Rebalance, thresholds: Thresholds, now_ms: int, known: Known) -> Episode:
+def look_at(
+    history: GroupHistory, rebalance: Rebalance, thresholds: Thresholds, now_ms: int, known: EpisodeContext
+) -> Episode:
     """Put together what rules need of one rebalance."""
     before = {member.member_id for member in rebalance.members_before}
     joined = [member for member in rebalance.members_after if member.member_id not in before]
@@ -219,13 +221,15 @@ def look_at(history: GroupHistory, rebalance: Rebalance, thresholds: Thresholds,
     )
 
 
-def _is_death(past: Past, rebalance: Rebalance) -> bool:
+def _is_death(past: ExplainedDeparture, rebalance: Rebalance) -> bool:
     """Whether an earlier departure is claimed to be the end of a process."""
     earlier = past.rebalance_id != rebalance.rebalance_id and past.left_ms < rebalance.started_before_ms
     return earlier and past.rule in _DEATHS and past.confidence >= CLAIMED
 
 
-def _returned_from(history: GroupHistory, member: Member, rebalance: Rebalance, past: Sequence[Past]) -> Past | None:
+def _returned_from(
+    history: GroupHistory, member: Member, rebalance: Rebalance, past: Sequence[ExplainedDeparture]
+) -> ExplainedDeparture | None:
     for each in reversed(past):
         if each.rebalance_id == rebalance.rebalance_id or each.left_ms > (rebalance.completed_at_ms or each.left_ms):
             continue

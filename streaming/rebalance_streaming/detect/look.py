@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import ceil, floor
 
 from rebalance_contract import GroupState, Member, Rebalance, Silence
-from rebalance_streaming.detect.episode import Deadline, Past
+from rebalance_streaming.detect.episode import Deadline, ExplainedDeparture
 from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict
@@ -31,7 +31,7 @@ class Look:
     history: GroupHistory
     thresholds: Thresholds
     now_ms: int
-    past: tuple[Past, ...] = ()
+    past: tuple[ExplainedDeparture, ...] = ()
     causes: dict[str, str] = field(default_factory=dict)
     probe_ms: int = 5_000
     memory: Memory = field(default_factory=Memory)

@@ -35,9 +35,9 @@ from rebalance_contract import (
     topics,
 )
 from rebalance_contract.clients import ClientActivity
-from rebalance_streaming.detect.book import topic_key
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.detect.detector import Detector, Judgement
+from rebalance_streaming.detect.findings import topic_key
 from rebalance_streaming.engine.impact import ImpactTracker
 from rebalance_streaming.engine.lag import LagTable, LagWindow
 from rebalance_streaming.engine.rows import GroupGone, Input, Output
@@ -110,7 +110,7 @@ class Engine:
             case RebalanceImpact() | GroupImpact():
                 self._impact.restore(row)
             case Finding():
-                self.detector.book.restore(row)
+                self.detector.findings.restore(row)
             case DecodeTotals():
                 self._totals = _added(self._totals, counts.restore(row, None, self._config.source_topic))
             case ReportTotals():

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from rebalance_contract import CountedImpact, GroupImpact, Rebalance, RebalanceImpact, Silence
 from rebalance_streaming.engine.lag_around import LagAround, lag_around
-from rebalance_streaming.observed.coordinator_log import Start
+from rebalance_streaming.observed.coordinator_log import RebalanceStart
 
 #: Rebalances of a group that may still cost something, and those whose share of the totals may still change.
 _KEPT_REBALANCES, _COUNTED = 30, 100
@@ -118,7 +118,7 @@ class ImpactTracker:
             told = replace(known.impact, expired=tuple(sorted(expired)), poll_timeout=tuple(sorted(poll_timeout)))
             self._put(costs, known, told)
 
-    def take_start(self, group: str, rebalance_id: str, start: Start) -> None:
+    def take_start(self, group: str, rebalance_id: str, start: RebalanceStart) -> None:
         """Take up when, and why, the coordinator began to prepare a rebalance."""
         costs = self._of(group)
         known = costs.rebalances.get(rebalance_id)

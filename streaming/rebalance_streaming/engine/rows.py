@@ -39,7 +39,7 @@ from rebalance_contract.bounds import (
 )
 from rebalance_contract.clients import ClientActivity
 from rebalance_streaming.activity.probes import MAX_OFFSET, MAX_PARTITION
-from rebalance_streaming.detect.book import topic_key
+from rebalance_streaming.detect.findings import topic_key
 
 
 @dataclass(frozen=True, slots=True)

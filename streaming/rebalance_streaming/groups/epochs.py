@@ -241,11 +241,11 @@ def _on_metadata(state: FoldState, record: GroupRecord, kind: _Kind) -> None:
     state.picture = replace(state.picture, type=kind.type, protocol_type=None, leader=None, generation=epoch)
     converting = _converting(state, record, epoch) and not state.changes.arrived
     if record.live and epoch != known and not converting:
-        _step(state, record, kind, hash_changed=former_hash != metadata_hash or metadata_hash == 0)
+        _step(state, record, hash_changed=former_hash != metadata_hash or metadata_hash == 0)
     state.changes, state.last_generation = MemberChanges(), epoch
 
 
-def _step(state: FoldState, record: GroupRecord, kind: _Kind, *, hash_changed: bool) -> None:
+def _step(state: FoldState, record: GroupRecord, *, hash_changed: bool) -> None:
     """Take up a new group epoch: it is the beginning of a rebalance."""
     if state.last_generation is not None and record.value.epoch < state.last_generation:
         state.picture = replace(state.picture, counters=episodes.count_reset(state.picture.counters))

@@ -30,7 +30,7 @@ _POLL_TIMEOUT = "poll timeout has expired"
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class RebalanceStart:
     """That a coordinator began to prepare a rebalance, as its `preparing` tells."""
 
     at_ms: int
@@ -105,7 +105,7 @@ class CoordinatorLog:
         """Whether no line of this group was ever shipped."""
         return not self._events
 
-    def start_of(self, rebalance: Rebalance) -> Start | None:
+    def start_of(self, rebalance: Rebalance) -> RebalanceStart | None:
         """Return when a coordinator began to prepare a classic rebalance, and why; null where no line tells.
 
         A rebalance whose first generation was made by several attempts began with the first of them.
@@ -117,7 +117,7 @@ class CoordinatorLog:
             return None
         # What a coordinator prepared without success before, its successor prepares again.
         first = begun[-1] if earliest is None else begun[0]
-        return Start(first.at_ms, first.trigger or "", first.member_id, first.reason)
+        return RebalanceStart(first.at_ms, first.trigger or "", first.member_id, first.reason)
 
     def prepared_before(self, released_ms: int, not_before_ms: int | None = None) -> int | None:
         """Return when the coordinator began what it ended with the release of a join barrier; null: no line tells."""

@@ -32,6 +32,8 @@ from rebalance_streaming.observed.coordinator_log import CoordinatorLog
 from rebalance_streaming.observed.progress import Progress
 
 _KEPT_REBALANCES, _KEPT_PROBES, _KEPT_OWNERSHIP = 300, 400, 120
+#: A probe shows a state for so long: two that are further apart do not show one and the same.
+SEEN_FOR_MS = 90_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +234,7 @@ class GroupHistory:
 
     def probed(self, from_ms: int, to_ms: int) -> bool:
         """Whether probes looked at the group's state around a stretch of time."""
-        return any(each.state is not None and from_ms - 90_000 <= each.at_ms <= to_ms for each in self.sightings)
+        return any(each.state is not None and from_ms - SEEN_FOR_MS <= each.at_ms <= to_ms for each in self.sightings)
 
     def seen_together(self, one: str, other: str) -> bool:
         """Whether some probe listed both members: then neither is the other come back."""

@@ -26,7 +26,7 @@ KEPT = 12
 #: Commits of one request reach the log within milliseconds of each other.
 _SAME_REQUEST_MS = 50
 #: End offsets kept per topic, and how far apart at least.
-_KEPT_ENDS, _END_SPACING_MS = 90, 10_000
+_KEPT_ENDS, END_SPACING_MS = 90, 10_000
 #: A committed offset jumps ahead when it takes more records than this, and so many times its longest step before.
 _SMALLEST_JUMP, _UNUSUAL_STEP = 1_000, 10
 _KEPT_JUMPS = 200
@@ -276,7 +276,7 @@ class Progress:
         last = known.ends[-1] if known.ends else filled(0)
         row = _with_offsets(last, told)
         # The newest sample moves on until it is far enough from the one before.
-        if len(known.times) > 1 and known.times[-1] - known.times[-2] < _END_SPACING_MS:
+        if len(known.times) > 1 and known.times[-1] - known.times[-2] < END_SPACING_MS:
             known.times[-1], known.ends[-1] = at_ms, row
         else:
             known.times.append(at_ms)

@@ -1,8 +1,9 @@
 """The membership query: group records and probed states in, groups and rebalances out.
 
-Receives every row of the log that is not an offset commit, and probes. A stateless front decodes them and addresses
-each to its group; the state of a group is one blob, and groups share buckets, because Spark's cost is per touched key.
-A record, a probe or a group that fails is set aside and counted; the rest of the batch goes on.
+Receives every row of the log that is not an offset commit, and probes. A stateless front counts them and adds to each
+the name and bucket of its group, by which Spark hands them on; the state of a group is one blob, and groups share
+buckets, because Spark's cost is per touched key. A record, a probe or a group that fails is set aside and counted; the
+rest of the batch goes on.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
@@ -41,7 +43,7 @@ from rebalance_streaming.groups.fold import FOLDED_TYPES, GROUP_METADATA, fold
 from rebalance_streaming.groups.model import FoldState, GroupRecord, dump_state, load_state, new_state
 from rebalance_streaming.groups.probing import observe
 from rebalance_streaming.spark.source import is_offset_commit
-from rebalance_streaming.wire.decode import Outcome, decode_record
+from rebalance_streaming.wire.decode import DecodedRecord, Outcome, decode_record
 from rebalance_streaming.wire.partitioner import partition_for_group
 
 MEMBERSHIP = Party.MEMBERSHIP.value
@@ -50,15 +52,16 @@ BUCKETS = 32
 #: In place of a bucket: the query's own totals.
 TOTALS = -1
 
-#: In place of a record type: the envelope holds a probe, or what a task counted.
-PROBE, COUNTS = -1, -2
-
-SCHEMA = "bucket int, name string, type int, partition int, offset long, timestamp_ms long, key binary, value binary"
+#: A row as Spark's source has it, behind the bucket and the name of its group. Rows of the probes topic are split into
+#: one for each group; in the bucket `TOTALS` are counts, which each task writes of the partitions that it read.
+SCHEMA = (
+    "bucket int, name string, topic string, partition int, offset long, timestamp_ms long, key binary, value binary"
+)
 _ARROW_SCHEMA = pa.schema(
     [
         ("bucket", pa.int32()),
         ("name", pa.string()),
-        ("type", pa.int32()),
+        ("topic", pa.string()),
         ("partition", pa.int32()),
         ("offset", pa.int64()),
         ("timestamp_ms", pa.int64()),
@@ -69,7 +72,7 @@ _ARROW_SCHEMA = pa.schema(
 OUTPUT_SCHEMA = "topic string, key binary, value binary"
 
 #: As in SCHEMA.
-Envelope = tuple[int, str, int, int, int, int, bytes | None, bytes | None]
+Addressed = tuple[int, str, str, int, int, int, bytes | None, bytes | None]
 #: Topic, key, and value; null is a tombstone.
 Output = tuple[str, str, bytes | None]
 
@@ -77,7 +80,7 @@ Output = tuple[str, str, bytes | None]
 def fold_groups(log: DataFrame, config: StreamConfig, eras: Mapping[int, LogEra]) -> DataFrame:
     """Fold the rows of the log and of the probes topic into rows for the output topics (topic, key, value)."""
     return (
-        _to_envelopes(log, config, eras)
+        _address(log, config, eras)
         .groupBy("bucket")
         .transformWithState(
             statefulProcessor=GroupProcessor(config.without_secrets(), dict(eras)),
@@ -89,7 +92,7 @@ def fold_groups(log: DataFrame, config: StreamConfig, eras: Mapping[int, LogEra]
     )
 
 
-def _to_envelopes(log: DataFrame, config: StreamConfig, eras: Mapping[int, LogEra]) -> DataFrame:
+def _address(log: DataFrame, config: StreamConfig, eras: Mapping[int, LogEra]) -> DataFrame:
     is_log = F.col("topic") == config.source_topic
     # Most probes bring offsets only, which are not worth a touched group.
     tells_of_group = F.col("value").cast("string").rlike('"(state|topic_ids|coordinator_id)":')
@@ -97,71 +100,74 @@ def _to_envelopes(log: DataFrame, config: StreamConfig, eras: Mapping[int, LogEr
         log.where((is_log & ~is_offset_commit()) | (~is_log & tells_of_group))
         .select("topic", "partition", "offset", F.unix_millis("timestamp").alias("timestamp_ms"), "key", "value")
         .coalesce(config.source_tasks)
-        .mapInArrow(_make_decoder(config.without_secrets(), dict(eras)), SCHEMA)
+        .mapInArrow(_make_addressing(config.without_secrets(), dict(eras)), SCHEMA)
     )
 
 
-def _make_decoder(
+def _make_addressing(
     config: StreamConfig, eras: Mapping[int, LogEra]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def address(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tally = Tally()
         for batch in batches:
-            columns = (batch.column(i).to_pylist() for i in range(batch.num_columns))
-            rows = zip(*columns, strict=True)
-            yield _to_arrow([each for row in rows for each in _address(row, config, tally)])
+            is_probe = pc.equal(batch.column("topic"), config.probes_topic)
+            yield _address_records(batch.filter(pc.invert(is_probe)), tally)
+            yield _to_arrow(_address_probes(batch.filter(is_probe), config.cluster))
         # A task without rows still runs this far; Arrow refuses to build a batch from nothing at all.
-        yield _to_arrow([_count_envelope(config, eras, tally, *place) for place in tally.partitions()])
+        yield _to_arrow(_count_row(config, eras, tally, *place) for place in tally.partitions())
 
-    return decode
+    return address
 
 
-def _address(
-    row: tuple[str, int, int, int, bytes | None, bytes | None], config: StreamConfig, tally: Tally
-) -> Iterable[Envelope]:
-    topic, partition, offset, timestamp_ms, key, value = row
-    if topic == config.probes_topic:
-        return _address_probe(partition, offset, timestamp_ms, value or b"", config.cluster)
-    record = decode_record(key, value)
-    kind = (record.record_type, record.value_version, record.outcome.name.lower())
-    tally.add(topic, partition, offset, kind)
+def _address_records(log: pa.RecordBatch, tally: Tally) -> pa.RecordBatch:
+    """Count rows of the log, and put the group before each that is folded; the others are left out."""
+    columns = (log.column(name).to_pylist() for name in ("topic", "partition", "offset", "key", "value"))
+    groups: list[str | None] = []
+    for topic, partition, offset, key, value in zip(*columns, strict=True):
+        record = decode_record(key, value)
+        tally.add(topic, partition, offset, (record.record_type, record.value_version, record.outcome.name.lower()))
+        groups.append(_group_of(record))
+    names = pa.array(groups, pa.string())
+    kept, known = log.filter(names.is_valid()), names.drop_null()
+    buckets = pa.array(map(_bucket_of, known.to_pylist()), pa.int32())
+    return pa.RecordBatch.from_arrays([buckets, known, *kept.columns], schema=_ARROW_SCHEMA)
+
+
+def _group_of(record: DecodedRecord) -> str | None:
+    """Return the group that a record is about; null for what is not folded."""
     if record.record_type not in FOLDED_TYPES or record.outcome not in (Outcome.DECODED, Outcome.TOMBSTONE):
-        return ()
-    group = record.key.group if record.record_type == GROUP_METADATA else record.key.group_id
-    return ((_bucket_of(group), group, record.record_type, partition, offset, timestamp_ms, key, value),)
+        return None
+    group: str = record.key.group if record.record_type == GROUP_METADATA else record.key.group_id
+    return group
 
 
-def _address_probe(partition: int, offset: int, timestamp_ms: int, value: bytes, cluster: str) -> Iterable[Envelope]:
-    """Pass on the part of a probe that is about the group; the activity query counts probes that are none."""
-    try:
-        parts = list(unpack_probe(value, cluster, timestamp_ms))
-    except ContractError:
-        return ()
-    return tuple(
-        (_bucket_of(group), group, PROBE, partition, offset, timestamp_ms, None, encode(part.probe))
-        for group, part in parts
-        if isinstance(part, ProbeActivity)
-    )
+def _address_probes(probes: pa.RecordBatch, cluster: str) -> Iterator[Addressed]:
+    """Yield the parts of probes that are about a group; the activity query counts probes that are none."""
+    for row in probes.to_pylist():
+        try:
+            parts = list(unpack_probe(row["value"] or b"", cluster, row["timestamp_ms"]))
+        except ContractError:
+            continue
+        place = (row["topic"], row["partition"], row["offset"], row["timestamp_ms"])
+        for group, part in parts:
+            if isinstance(part, ProbeActivity):
+                yield _bucket_of(group), group, *place, None, encode(part.probe)
 
 
 def _bucket_of(group: str) -> int:
     return partition_for_group(group, BUCKETS)
 
 
-def _count_envelope(
-    config: StreamConfig, eras: Mapping[int, LogEra], tally: Tally, topic: str, partition: int
-) -> Envelope:
+def _count_row(config: StreamConfig, eras: Mapping[int, LogEra], tally: Tally, topic: str, partition: int) -> Addressed:
     last, era = tally.last_offset(topic, partition), eras.get(partition)
     counted = CountActivity(
         config.cluster, topic, partition, last, tally.counts(topic, partition), 0 if era is None else era.number
     )
-    return (TOTALS, topic, COUNTS, partition, last, 0, None, encode(counted))
+    return TOTALS, topic, topic, partition, last, 0, None, encode(counted)
 
 
-def _to_arrow(envelopes: list[Envelope]) -> pa.RecordBatch:
-    columns = zip(*envelopes, strict=True) if envelopes else ([] for _ in _ARROW_SCHEMA)
-    arrays = [pa.array(column, type=field.type) for column, field in zip(columns, _ARROW_SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW_SCHEMA)
+def _to_arrow(rows: Iterable[Addressed]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([dict(zip(_ARROW_SCHEMA.names, row, strict=True)) for row in rows], _ARROW_SCHEMA)
 
 
 class GroupProcessor(StatefulProcessor):
@@ -180,7 +186,7 @@ class GroupProcessor(StatefulProcessor):
         self._own = handle.getValueState("own", "blob binary")
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
-        """Fold one bucket's envelopes of this batch; `rows` is an iterator of Row."""
+        """Fold one bucket's rows of this batch; `rows` is an iterator of Row."""
         (bucket,) = key
         outputs = self._fold_counts(rows) if bucket == TOTALS else self._fold_bucket(bucket, rows)
         return iter([Row(topic=topic, key=name.encode(), value=value) for topic, name, value in outputs])
@@ -214,11 +220,11 @@ class GroupProcessor(StatefulProcessor):
         return outputs
 
     def _fold_group(self, group: str, rows: list[Row], bucket: _Bucket) -> tuple[FoldState | None, list[Output]]:
-        """Fold one group's envelopes; returns its state, null for one of which there still is nothing to know."""
+        """Fold one group's rows; returns its state, null for one of which there still is nothing to know."""
         kept = self._groups.getValue((group,))
         before = new_state(self._config.cluster, group) if kept is None else load_state(bytes(kept[0]))
         # Spark hands on a key's rows in no particular order; the log's order is what they mean.
-        rows.sort(key=lambda row: (row["type"] == PROBE, row["partition"], row["offset"]))
+        rows.sort(key=lambda row: (self._is_probe(row), row["partition"], row["offset"]))
         state = before
         changed: dict[str, Rebalance] = {}
         for row in rows:
@@ -227,7 +233,7 @@ class GroupProcessor(StatefulProcessor):
                 state, rebalances = observe(state, each) if isinstance(each, Probe) else fold(state, each)
             except Exception as error:
                 # A record that nobody foresaw changes nothing.
-                bucket.set_aside("probe" if row["type"] == PROBE else "record", error)
+                bucket.set_aside("probe" if self._is_probe(row) else "record", error)
                 continue
             changed |= {one.rebalance_id: one for one in rebalances}
         if kept is None and state == before:
@@ -238,18 +244,22 @@ class GroupProcessor(StatefulProcessor):
             outputs.append(self._group_row(state.picture))
         return state, outputs
 
+    def _is_probe(self, row: Row) -> bool:
+        return bool(row["topic"] == self._config.probes_topic)
+
     def _to_input(self, row: Row) -> GroupRecord | Probe:
-        if row["type"] == PROBE:
+        if self._is_probe(row):
             return msgspec.json.decode(bytes(row["value"]), type=Probe)
         value = None if row["value"] is None else bytes(row["value"])
         record, era = decode_record(bytes(row["key"]), value), self._eras.get(row["partition"])
+        assert record.record_type is not None  # it has a group
         return GroupRecord(
             partition=row["partition"],
             offset=row["offset"],
             timestamp_ms=row["timestamp_ms"],
             live=era is None or row["offset"] >= era.first_live,
             value=record.value,
-            record_type=row["type"],
+            record_type=record.record_type,
             member_id=getattr(record.key, "member_id", None),
             received_at_ms=_now_ms(),
             log_era=0 if era is None else era.number,

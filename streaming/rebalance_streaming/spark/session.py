@@ -151,4 +151,4 @@ def _start_jvm(options: Mapping[str, str]) -> None:
         conf = SparkConf(loadDefaults=False).setAll(list(options.items()))
         with logging_pipe() as output:
             started = {"start_new_session": True, "stdout": output, "stderr": output}
-            SparkContext._ensure_initialized(gateway=launch_gateway(conf, started))  # type: ignore[no-untyped-call]
+            SparkContext._ensure_initialized(gateway=launch_gateway(conf, started))

@@ -26,8 +26,8 @@ class Opaque:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicPartitions:
-    """Partitions of one topic."""
+class ProtocolTopicPartitions:
+    """Partitions of one topic, by its name, as the consumer protocol has them."""
 
     topic: str = wire(STRING)
     partitions: tuple[int, ...] = wire(array(INT32))
@@ -43,7 +43,9 @@ class Subscription:
 
     topics: tuple[str, ...] = wire(array(STRING))
     user_data: bytes | None = wire(BYTES, nullable=True, default=None)
-    owned_partitions: tuple[TopicPartitions, ...] = wire(array(struct(TopicPartitions)), since=1, default=())
+    owned_partitions: tuple[ProtocolTopicPartitions, ...] = wire(
+        array(struct(ProtocolTopicPartitions)), since=1, default=()
+    )
     generation_id: int = wire(INT32, since=2, default=-1)
     rack_id: str | None = wire(STRING, since=3, nullable=True, default=None)
 
@@ -52,7 +54,7 @@ class Subscription:
 class Assignment:
     """What the leader gave a member."""
 
-    assigned_partitions: tuple[TopicPartitions, ...] = wire(array(struct(TopicPartitions)), default=())
+    assigned_partitions: tuple[ProtocolTopicPartitions, ...] = wire(array(struct(ProtocolTopicPartitions)), default=())
     user_data: bytes | None = wire(BYTES, nullable=True, default=None)
 
 

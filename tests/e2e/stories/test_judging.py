@@ -11,14 +11,14 @@ import rebalance_contract as contract
 from rebalance_contract import Finding, Subject, SubjectMember
 from rebalance_devtools.stories.judging import mistakes_of_cured, mistakes_of_sick
 from rebalance_devtools.stories.play import StoryRun
-from rebalance_devtools.stories.script import Advice, Expected
+from rebalance_devtools.stories.script import Expected, ExpectedAdvice
 
 EXPECTED = Expected(
     "poll_overrun",
     culprits=("a",),
     variant="long",
     secondary=("duplicate_processing",),
-    advice=(Advice("max.poll.records", 1, 10),),
+    advice=(ExpectedAdvice("max.poll.records", 1, 10),),
     upgrade_of="x",
     upgrade_to="2",
     forbidden_diagnoses=("member_crash",),

@@ -25,7 +25,7 @@ from rebalance_contract import (
 from rebalance_contract.clients import FAILED_REBALANCES, JOIN_RATE
 from rebalance_streaming.detect.advice import LONGEST_SESSION_MS, USUAL_SESSION_MS, longer_session
 from rebalance_streaming.detect.catalogue import with_trait
-from rebalance_streaming.detect.episode import Past
+from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.look import DAY_MS, Condition, Look
 from rebalance_streaming.detect.rules import assignors, polling
 from rebalance_streaming.detect.rules.standing import (
@@ -123,12 +123,12 @@ def session_timeout_too_short(look: Look) -> Iterator[Verdict]:
         yield _short_by_setting(look, short)
 
 
-def _may_starve(evicted: list[Past]) -> bool:
+def _may_starve(evicted: list[ExplainedDeparture]) -> bool:
     """Whether clients were lost unseen whose heartbeats may fail by themselves, which a longer session only hides."""
     return any(each.departure.liveness is None and each.departure.client.may_starve is not False for each in evicted)
 
 
-def _evicted_for_a_moment(look: Look) -> list[Past]:
+def _evicted_for_a_moment(look: Look) -> list[ExplainedDeparture]:
     """Return departures by session expiry, of members that were back within two sessions, that a longer one saves."""
     found = []
     for past in recent_past(look, DAY_MS):
@@ -145,7 +145,7 @@ def _evicted_for_a_moment(look: Look) -> list[Past]:
     return found
 
 
-def _lost_for_a_moment(look: Look, evicted: list[Past]) -> Verdict:
+def _lost_for_a_moment(look: Look, evicted: list[ExplainedDeparture]) -> Verdict:
     last, starving = evicted[-1].departure, _may_starve(evicted)
     slots = {slot_of(each.member) for each in evicted}
     blind = {each.member.host or "the member" for each in evicted if each.departure.liveness is None}

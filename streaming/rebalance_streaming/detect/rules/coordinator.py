@@ -24,7 +24,7 @@ from rebalance_contract import (
 )
 from rebalance_contract.clients import RESPONSE_MAX
 from rebalance_streaming.detect.advice import USUAL_SESSION_MS
-from rebalance_streaming.detect.episode import Past
+from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.rules import leader
 from rebalance_streaming.detect.rules.standing import is_reporting
@@ -36,10 +36,8 @@ from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import SESSION_EXPIRED, UNKNOWN, Departure, find_departures, session_of
-from rebalance_streaming.observed.history import GroupHistory, Sighting
+from rebalance_streaming.observed.history import SEEN_FOR_MS, GroupHistory, Sighting
 
-#: Two probes further apart than this do not show one and the same state.
-_BLIND_MS = 90_000
 #: A failover is over at most this long before a probe sees the new coordinator (AWS quotes 2 min of client errors).
 _UNSEEN_MS = 150_000
 _AFTER_FAILOVER = frozenset(
@@ -104,7 +102,7 @@ def _trailing_run(look: Look) -> list[Sighting]:
     for each in reversed(look.history.sightings):
         if each.state is None:
             continue
-        near = not run or (run[0].at_ms - each.at_ms <= _BLIND_MS and each.state == run[0].state)
+        near = not run or (run[0].at_ms - each.at_ms <= SEEN_FOR_MS and each.state == run[0].state)
         if (
             each.state not in (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
             or not near
@@ -112,7 +110,7 @@ def _trailing_run(look: Look) -> list[Sighting]:
         ):
             break
         run.insert(0, each)
-    return run if run and look.is_within(run[-1].at_ms, _BLIND_MS) else []
+    return run if run and look.is_within(run[-1].at_ms, SEEN_FOR_MS) else []
 
 
 def coordinator_failover(look: Look) -> Iterator[Verdict]:
@@ -278,7 +276,7 @@ def _hopping(look: Look) -> list[Sighting]:
             break
         if each.state is not None:
             run.insert(0, each)
-    fresh = bool(run) and look.is_within(run[-1].at_ms, _BLIND_MS)
+    fresh = bool(run) and look.is_within(run[-1].at_ms, SEEN_FOR_MS)
     return run if fresh and _hops(run) >= _HOPS and run[-1].at_ms - run[0].at_ms >= _HOPPING_MS else []
 
 
@@ -293,7 +291,7 @@ def _hops(run: list[Sighting]) -> int:
 
 
 def cluster_wide(
-    losses: Iterable[tuple[str, Past]],
+    losses: Iterable[tuple[str, ExplainedDeparture]],
     coordinator_of: Callable[[str], int | None],
     thresholds: Thresholds,
     now_ms: int,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from rebalance_contract import EvidenceSource, Partitions, Rebalance
 from rebalance_contract.clients import CONSUMED_TOTAL
-from rebalance_streaming.detect.episode import Past
+from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.look import Look
 from rebalance_streaming.detect.memory import Duplicates, Memory
 from rebalance_streaming.detect.verdict import Verdict, name_of
@@ -204,7 +204,7 @@ def recollect_duplicates(look: Look) -> Memory:
     return replace(look.memory, duplicates=known)
 
 
-def _refused(history: GroupHistory, past: Past) -> int:
+def _refused(history: GroupHistory, past: ExplainedDeparture) -> int:
     """Return how many partitions a member lost in the middle of work that it went on with: a record each at least.
 
     Its commit comes too late and is refused, so the next owner begins where it began.

@@ -62,7 +62,7 @@ def leader_rejoin_loop(look: Look) -> Iterator[Verdict]:
         mine = [each for each in pure if each.rebalance.leader == leader]
         looping = _looping(look, mine)
         if looping:
-            yield _rejoins(look, leader, looping)
+            yield _rejoins(leader, looping)
 
 
 def _pure_rejoins(rebalance: Rebalance, least: int) -> list[_Rejoin]:
@@ -114,7 +114,7 @@ def _is_refresh(one: _Rejoin, other: _Rejoin) -> bool:
     return abs(other.at_ms - one.at_ms - _REFRESH_MS) <= _REFRESH_SLACK * _REFRESH_MS
 
 
-def _rejoins(look: Look, leader: str, looping: list[_Rejoin]) -> Verdict:
+def _rejoins(leader: str, looping: list[_Rejoin]) -> Verdict:
     first, last = looping[0], looping[-1]
     rounds, spread = sum(each.rounds for each in looping), last.at_ms - first.at_ms
     frantic = rounds > _FRANTIC * max(1.0, spread / _MINUTE_MS)

@@ -14,7 +14,7 @@ from itertools import pairwise
 from rebalance_contract import Member, Rebalance, Severity, Subject
 from rebalance_contract.clients import CONSUMED_TOTAL
 from rebalance_streaming.detect.catalogue import with_trait
-from rebalance_streaming.detect.episode import Past
+from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.verdict import Verdict, name_of
 from rebalance_streaming.detect.wording import say
@@ -79,7 +79,7 @@ def no_progress_loop(look: Look) -> Iterator[Verdict]:
         yield _loop_verdict(look, loops, lost)
 
 
-def _was_too_long(past: Past) -> bool:
+def _was_too_long(past: ExplainedDeparture) -> bool:
     """Whether a member was lost over its work; one that starved, stood still or died would be so with any batch."""
     expired = past.departure.likely == SESSION_EXPIRED
     return past.departure.likely == POLL_TIMEOUT or (expired and past.rule in _OVER_WORK)
@@ -122,7 +122,7 @@ def _has(member: Member, place: Place) -> bool:
     return partition in (member.partitions or {}).get(topic, ())
 
 
-def _is_loop(look: Look, frozen: _Frozen, lost: Sequence[Past], changes: Sequence[str]) -> bool:
+def _is_loop(look: Look, frozen: _Frozen, lost: Sequence[ExplainedDeparture], changes: Sequence[str]) -> bool:
     """Whether owners were lost while records waited.
 
     Where that is not known, or nothing was ever committed (offsets may be kept elsewhere), only poll time-outs count:
@@ -136,12 +136,12 @@ def _is_loop(look: Look, frozen: _Frozen, lost: Sequence[Past], changes: Sequenc
     return sure or all(each.departure.likely == POLL_TIMEOUT for each in losses)
 
 
-def _losses(frozen: _Frozen, lost: Sequence[Past]) -> list[Past]:
+def _losses(frozen: _Frozen, lost: Sequence[ExplainedDeparture]) -> list[ExplainedDeparture]:
     """Return the departures of owners of a partition since it froze."""
     return [d for d in lost if d.left_ms >= frozen.since_ms and _has(d.member, frozen.place)]
 
 
-def _waited(look: Look, frozen: _Frozen, losses: Sequence[Past]) -> bool | None:
+def _waited(look: Look, frozen: _Frozen, losses: Sequence[ExplainedDeparture]) -> bool | None:
     """Whether the partition had records to read whenever an owner was lost; null when its end was never probed.
 
     An end before what is committed was told before that: it says nothing.
@@ -151,7 +151,9 @@ def _waited(look: Look, frozen: _Frozen, losses: Sequence[Past]) -> bool | None:
     return all(end > (frozen.offset or 0) for end in known) if known else None
 
 
-def _loop_verdict(look: Look, loops: dict[tuple[str, ...], list[_Frozen]], lost: Sequence[Past]) -> Verdict:
+def _loop_verdict(
+    look: Look, loops: dict[tuple[str, ...], list[_Frozen]], lost: Sequence[ExplainedDeparture]
+) -> Verdict:
     stuck = sorted((each for group in loops.values() for each in group), key=lambda each: each.place)
     ids = tuple(dict.fromkeys(each for changes in loops for each in changes))
     since = max(each.since_ms for each in stuck)
@@ -181,7 +183,7 @@ def _at(frozen: _Frozen) -> str:
     return f"{frozen.name} @ {'its start' if frozen.offset is None else frozen.offset}"
 
 
-def _consumed_since(look: Look, lost: Sequence[Past], since_ms: int) -> float:
+def _consumed_since(look: Look, lost: Sequence[ExplainedDeparture], since_ms: int) -> float:
     """Return how many records the clients of lost members say they got since; 0 when none tells."""
     clients: dict[int, ClientHistory] = {}
     for each in lost:
@@ -217,7 +219,7 @@ def poison_record(look: Look) -> Iterator[Verdict]:
         yield _poison_verdict(look, sorted(found[max(found)], key=lambda each: each.place), deaths)
 
 
-def _may_be_poisoned(look: Look, death: Past) -> bool:
+def _may_be_poisoned(look: Look, death: ExplainedDeparture) -> bool:
     """Whether a record may have ended a member: what an error ends says good-bye, too, with nothing done."""
     if death.rule in _ORDERLY:
         joined_ms = death.departure.joined_ms
@@ -225,7 +227,7 @@ def _may_be_poisoned(look: Look, death: Past) -> bool:
     return not (death.rule in _NOT_OF_RECORDS and death.confidence >= STRONG)
 
 
-def did_nothing(look: Look, past: Past, joined_ms: int) -> bool | None:
+def did_nothing(look: Look, past: ExplainedDeparture, joined_ms: int) -> bool | None:
     """Whether a member committed nothing new in its life although records waited for it; null: no end was probed."""
     progress, mine = look.history.progress, places(past.member.partitions)
     if any(_advanced(look, place, joined_ms, past.left_ms) for place in mine):
@@ -235,7 +237,7 @@ def did_nothing(look: Look, past: Past, joined_ms: int) -> bool | None:
     return any(waited) if waited else None
 
 
-def _is_poisoned(look: Look, frozen: _Frozen, deaths: Sequence[Past]) -> bool:
+def _is_poisoned(look: Look, frozen: _Frozen, deaths: Sequence[ExplainedDeparture]) -> bool:
     victims = _losses(frozen, deaths)
     return (
         len(victims) >= look.thresholds.poison_departures
@@ -245,13 +247,13 @@ def _is_poisoned(look: Look, frozen: _Frozen, deaths: Sequence[Past]) -> bool:
     )
 
 
-def _had_records(look: Look, frozen: _Frozen, victims: Sequence[Past]) -> bool:
+def _had_records(look: Look, frozen: _Frozen, victims: Sequence[ExplainedDeparture]) -> bool:
     """Whether records waited; where no end was probed, whether the owners surely died: what starves is idle."""
     waited = _waited(look, frozen, victims)
     return all(each.confidence >= CLAIMED for each in victims) if waited is None else waited
 
 
-def _are_several(look: Look, victims: Sequence[Past]) -> bool:
+def _are_several(look: Look, victims: Sequence[ExplainedDeparture]) -> bool:
     """Whether more than one instance died: other clients or hosts, or two that lived at the same time."""
     if len({slot_of(each.member) for each in victims}) > 1:
         return True
@@ -260,7 +262,7 @@ def _are_several(look: Look, victims: Sequence[Past]) -> bool:
     return any(len(each) > 1 for each in together)
 
 
-def _others_advanced(look: Look, frozen: _Frozen, victims: Sequence[Past]) -> bool:
+def _others_advanced(look: Look, frozen: _Frozen, victims: Sequence[ExplainedDeparture]) -> bool:
     """Whether most victims that had other partitions went on with one of those while they lived."""
     told = []
     for victim in victims:
@@ -271,7 +273,7 @@ def _others_advanced(look: Look, frozen: _Frozen, victims: Sequence[Past]) -> bo
     return bool(told) and 2 * sum(told) > len(told)
 
 
-def _others_survived(look: Look, frozen: _Frozen, victims: Sequence[Past]) -> bool:
+def _others_survived(look: Look, frozen: _Frozen, victims: Sequence[ExplainedDeparture]) -> bool:
     """Whether members without the partition outlived most of its owners, which died too soon to commit anything."""
     outlived, told = 0, 0
     for victim in victims:
@@ -291,7 +293,7 @@ def _advanced(look: Look, place: tuple[str, int], from_ms: int, to_ms: int) -> b
     return after is not None and after[0] > from_ms and (before is None or after[1] > before[1])
 
 
-def _poison_verdict(look: Look, poisoned: Sequence[_Frozen], deaths: Sequence[Past]) -> Verdict:
+def _poison_verdict(look: Look, poisoned: Sequence[_Frozen], deaths: Sequence[ExplainedDeparture]) -> Verdict:
     first, victims = poisoned[0], _losses(poisoned[0], deaths)
     of_one = max(Counter(slot_of(each.member) for each in deaths).values()) / len(deaths)
     clear = len(victims) / len(deaths) >= 2 * of_one and len(poisoned) == 1 and first.lag is not None
@@ -315,7 +317,7 @@ def _poison_verdict(look: Look, poisoned: Sequence[_Frozen], deaths: Sequence[Pa
     )
 
 
-def _shaken_by(look: Look, victims: Sequence[Past]) -> tuple[str, ...]:
+def _shaken_by(look: Look, victims: Sequence[ExplainedDeparture]) -> tuple[str, ...]:
     """Return the rebalances in which victims were lost, and those since in which only their like came and went."""
     ids, slots = {each.rebalance_id for each in victims}, {slot_of(each.member) for each in victims}
     until_ms = max(each.departure.back_ms or each.left_ms for each in victims)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from rebalance_contract import UNDETERMINED, Member, Rebalance, RebalanceReason
 from rebalance_streaming.detect.advice import session_for_absence
 from rebalance_streaming.detect.catalogue import with_trait
-from rebalance_streaming.detect.episode import Past
+from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.look import DAY_MS, Condition, Look
 from rebalance_streaming.detect.rules import static_members
 from rebalance_streaming.detect.rules.standing import came_back_ms, client_of, positions_of, recent_past
@@ -65,7 +65,7 @@ def _is_restart(look: Look, rebalance: Rebalance) -> bool:
     return cause in _RESTARTS or (cause == UNDETERMINED and rebalance.reason == RebalanceReason.REPLACEMENT)
 
 
-def _absence(look: Look, past: Past) -> int | None:
+def _absence(look: Look, past: ExplainedDeparture) -> int | None:
     back_ms = came_back_ms(look, past)
     return None if back_ms is None else max(0, back_ms - past.left_ms)
 
@@ -105,7 +105,9 @@ def _turns(look: Look, moves: list[Rebalance]) -> list[int]:
     return [counts[0], *inner, counts[-1]]
 
 
-def _flapping(look: Look, moves: list[Rebalance], turns: list[int], left: list[Past], came: list[Member]) -> Verdict:
+def _flapping(
+    look: Look, moves: list[Rebalance], turns: list[int], left: list[ExplainedDeparture], came: list[Member]
+) -> Verdict:
     known = {slot_of(each) for each in moves[0].members_before} | {slot_of(each.member) for each in left}
     hosts = {each.host for each in moves[0].members_before}
     fresh = sum(slot_of(each) not in known or each.host not in hosts for each in came)

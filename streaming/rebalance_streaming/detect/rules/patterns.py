@@ -14,7 +14,7 @@ from statistics import median
 
 from rebalance_contract import UNDETERMINED, Member, Rebalance, Severity
 from rebalance_streaming.detect.catalogue import PARTS, of_family, with_trait
-from rebalance_streaming.detect.episode import Past
+from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.rules import loops
 from rebalance_streaming.detect.rules.standing import widths
@@ -46,7 +46,7 @@ class Life:
 
     member: Member
     joined_ms: int | None
-    past: Past
+    past: ExplainedDeparture
 
     @property
     def length_ms(self) -> int | None:
@@ -85,7 +85,7 @@ def crash_loop(look: Look) -> Iterator[Verdict]:
         )
 
 
-def _is_known_otherwise(past: Past) -> bool:
+def _is_known_otherwise(past: ExplainedDeparture) -> bool:
     """Whether a departure has a cause of its own: one that overruns its poll limit again and again does not die."""
     return past.confidence >= CLAIMED and past.rule not in PARTS
 
@@ -125,7 +125,7 @@ def _loop_confidence(look: Look, lives: list[Life], starts: Sequence[int], *, su
     return PLAUSIBLE if any(told) or not surely_dead else HINT
 
 
-def _is_claimed_death(past: Past) -> bool:
+def _is_claimed_death(past: ExplainedDeparture) -> bool:
     return past.rule in _DEATHS and past.confidence >= CLAIMED
 
 
@@ -210,9 +210,9 @@ def rolling_deploy(look: Look) -> list[Verdict]:
     return [verdict for run in _runs_of_departures(look) if (verdict := _deploy(look, run)) is not None]
 
 
-def _runs_of_departures(look: Look) -> list[list[Past]]:
+def _runs_of_departures(look: Look) -> list[list[ExplainedDeparture]]:
     """Return departures that follow each other as those of one deploy do."""
-    runs: list[list[Past]] = []
+    runs: list[list[ExplainedDeparture]] = []
     for past in look.past:
         if runs and past.left_ms - runs[-1][-1].left_ms <= look.thresholds.deploy_per_member_ms:
             runs[-1].append(past)
@@ -221,7 +221,7 @@ def _runs_of_departures(look: Look) -> list[list[Past]]:
     return [run for run in runs if len(run) > 1]
 
 
-def _deploy(look: Look, left: list[Past]) -> Verdict | None:
+def _deploy(look: Look, left: list[ExplainedDeparture]) -> Verdict | None:
     window = max(look.thresholds.deploy_window_ms, look.thresholds.deploy_per_member_ms * len(left))
     first_ms, last_ms = left[0].left_ms, left[-1].left_ms
     if last_ms - first_ms > window or any(each.rule not in _DEPLOY_RULES for each in left):
@@ -271,21 +271,21 @@ def _deploy(look: Look, left: list[Past]) -> Verdict | None:
     )
 
 
-def _is_stopped_in_turn(left: list[Past], size: int) -> bool:
+def _is_stopped_in_turn(left: list[ExplainedDeparture], size: int) -> bool:
     """Whether most of a group was killed, surely so, and one instance after the other: some hand did that."""
     dead = [each for each in left if each.rule in _DEATHS and each.confidence >= CLAIMED]
     in_turn = len({each.rebalance_id for each in dead}) == len(dead)
     return in_turn and len(dead) > 1 and 4 * len(dead) >= 3 * size
 
 
-def _deploy_confidence(left: list[Past], size: int) -> float:
+def _deploy_confidence(left: list[ExplainedDeparture], size: int) -> float:
     orderly = sum(each.departure.likely == CLEAN for each in left)
     if orderly * 2 < len(left):
         return HINT
     return STRONG if len(left) / size >= 0.75 and orderly == len(left) else PLAUSIBLE
 
 
-def _replaced_once(left: list[Past], came: list[Member], width: dict[Slot, int]) -> bool:
+def _replaced_once(left: list[ExplainedDeparture], came: list[Member], width: dict[Slot, int]) -> bool:
     """Whether as many of the same kind came as left, and nobody went twice."""
     slots = Counter(slot_of(each.member) for each in left)
     again = {each.member.member_id for each in left} & {member.member_id for member in came}
@@ -297,7 +297,7 @@ def _arrived(rebalance: Rebalance, member: Member) -> bool:
     return any(member.member_id in generation.joined for generation in rebalance.generations)
 
 
-def _same_clients(left: list[Past], came: list[Member]) -> bool:
+def _same_clients(left: list[ExplainedDeparture], came: list[Member]) -> bool:
     """Whether those that came are of the same kind as those that left: equal topics."""
     return {each.member.topics for each in left} == {member.topics for member in came}
 

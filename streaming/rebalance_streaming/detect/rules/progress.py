@@ -25,7 +25,7 @@ from rebalance_streaming.observed.clients import ClientHistory, Sight
 from rebalance_streaming.observed.confidence import CERTAIN, STRONG
 from rebalance_streaming.observed.fingerprints import fingerprint
 from rebalance_streaming.observed.history import by_topic, places
-from rebalance_streaming.observed.progress import Flow, Position
+from rebalance_streaming.observed.progress import END_SPACING_MS, Flow, Position
 
 #: A max.poll.interval this long says that there is none.
 _UNLIMITED_MS = 24 * 3_600_000
@@ -36,8 +36,6 @@ _RATE_MS = 30_000
 #: A group that is less behind than this share of the window is not behind.
 _BEHIND = 1 / 15
 _FRESH_MS = 60_000
-#: End offsets are remembered this far apart.
-_END_SPACING_MS = 10_000
 #: Rates look back two windows of 30 s: what they say is about the time before that as well.
 _RATE_WINDOW_MS = 60_000
 #: A client learns late that it is out, and clocks differ.
@@ -135,7 +133,7 @@ def _waits_for(look: Look, position: Position, wait_ms: int) -> bool:
     seen_then = before is not None and position.committed is not None and position.committed < before
     if not (seen_then or look.lasted(began, wait_ms)) or not look.lasted(position.advanced_ms or since, wait_ms):
         # A probe remembered until then may tell sooner than having looked for so long.
-        look.deadline.note(look.now_ms + _END_SPACING_MS)
+        look.deadline.note(look.now_ms + END_SPACING_MS)
         return False
     settle = 2 * look.probe_ms if position.stable_end is not None else 0
     return look.lasted(began, settle)

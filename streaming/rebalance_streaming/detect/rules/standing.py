@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from rebalance_contract import Advice, Generation, GroupType, Member, Partitions, Rebalance, Subject
 from rebalance_streaming.detect.bugs import upgrade_advice
-from rebalance_streaming.detect.episode import Past
+from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.look import Look
 from rebalance_streaming.detect.verdict import subject_of
 from rebalance_streaming.observed.clients import ClientHistory
@@ -97,12 +97,12 @@ def standing_since(look: Look, stands: Callable[[tuple[Member, ...]], bool]) -> 
     return since if since is not None else look.stable_since_ms()
 
 
-def recent_past(look: Look, window_ms: int) -> list[Past]:
+def recent_past(look: Look, window_ms: int) -> list[ExplainedDeparture]:
     """Return the departures within a window that ends now, oldest first."""
     return [each for each in look.past if look.is_within(each.left_ms, window_ms)]
 
 
-def came_back_ms(look: Look, past: Past) -> int | None:
+def came_back_ms(look: Look, past: ExplainedDeparture) -> int | None:
     """Return when a member that left was in the group again, under whatever id; null when it has not come back."""
     if past.departure.back_ms is not None:
         return past.departure.back_ms

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from rebalance_contract import Member, Replacement, Severity, Subject, SubjectMember
 from rebalance_streaming.detect.advice import LONGEST_SESSION_MS, session_for_absence
-from rebalance_streaming.detect.episode import Past
+from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.look import DAY_MS, Condition, Look
 from rebalance_streaming.detect.rules.standing import (
     came_back_ms,
@@ -45,7 +45,7 @@ _NAMES_PER_MEMBER, _LEAST_NAMES = 3, 6
 # --- Away for longer than the session ---
 def static_session_too_short(look: Look) -> Iterator[Verdict]:
     """A static member was away for longer than its session, so that its restart cost two rebalances (KIP-345)."""
-    absences: dict[str, list[tuple[int, Past]]] = {}
+    absences: dict[str, list[tuple[int, ExplainedDeparture]]] = {}
     for past in recent_past(look, DAY_MS):
         away = _absence(look, past)
         if away is not None and past.member.group_instance_id is not None:
@@ -58,7 +58,7 @@ def static_session_too_short(look: Look) -> Iterator[Verdict]:
             yield _too_short(look, instance, longest, [past for _, past in several])
 
 
-def _absence(look: Look, past: Past) -> int | None:
+def _absence(look: Look, past: ExplainedDeparture) -> int | None:
     """Return how long a static member was away that expired and returned, in milliseconds; null for all others.
 
     Of one that was not seen to expire nothing tells whether it was away or stood still.
@@ -75,7 +75,7 @@ def _absence(look: Look, past: Past) -> int | None:
     return away if departure.session_ms < away <= LONGEST_SESSION_MS else None
 
 
-def _too_short(look: Look, instance: str, longest: int, several: list[Past]) -> Verdict:
+def _too_short(look: Look, instance: str, longest: int, several: list[ExplainedDeparture]) -> Verdict:
     last = several[-1].departure
     longer = session_for_absence(last.session_ms, longest, of_client=last.member.session_timeout_ms is not None)
     return say(
@@ -149,7 +149,7 @@ def _silence_with_work(look: Look, member: Member) -> int | None:
     return look.now_ms - since if working and others else None
 
 
-def _gone_for_good(past: Past) -> Verdict:
+def _gone_for_good(past: ExplainedDeparture) -> Verdict:
     session = past.departure.session_ms
     return say(
         "static_member_ghost.gone",
@@ -176,7 +176,7 @@ def static_stalled_member(look: Look) -> Iterator[Verdict]:
             yield verdict
 
 
-def _is_stall(past: Past) -> bool:
+def _is_stall(past: ExplainedDeparture) -> bool:
     """Whether a static member was silent for its poll interval and its session: it stood still before it was lost."""
     silence, poll = past.departure.silence_ms, past.departure.poll_ms
     return silence is not None and poll is not None and silence >= poll + past.departure.session_ms - _SLACK_MS

@@ -15,7 +15,7 @@ from rebalance_contract.sets import CoordinatorAct, CoordinatorTrigger, GroupSta
 from rebalance_streaming.wire.broker_logs.envelopes import LogText, open_record
 from rebalance_streaming.wire.broker_logs.outcomes import LineOutcome, UnreadableError
 from rebalance_streaming.wire.broker_logs.reasons import client_reason, read_members, read_reason
-from rebalance_streaming.wire.broker_logs.texts import SILENT, SILENT_OF_GROUP, TEXTS, Text
+from rebalance_streaming.wire.broker_logs.texts import SILENT, SILENT_OF_GROUP, TEXTS, CoordinatorText
 from rebalance_streaming.wire.broker_logs.times import read_time
 
 #: The longest line that is looked at, and the longest name in one: a member id is a client id and 37 characters.
@@ -135,7 +135,7 @@ def _time(line: LogText, head: str, observed_ms: int | None, to_utc: ToUtc) -> t
 
 
 def _events(
-    text: Text, values: Mapping[str, str], time: tuple[int, bool] | None, observed_ms: int | None
+    text: CoordinatorText, values: Mapping[str, str], time: tuple[int, bool] | None, observed_ms: int | None
 ) -> list[tuple[str, CoordinatorEvent]] | LineOutcome:
     if time is None:
         return LineOutcome.OTHER

@@ -18,7 +18,7 @@ LONGEST_REASON = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class StatedReason:
     """`member_id`: the member named, null where several are, or none. `text`: see `CoordinatorEvent.reason`."""
 
     trigger: CoordinatorTrigger
@@ -62,7 +62,7 @@ _REASONS: tuple[tuple[CoordinatorTrigger, Template], ...] = tuple(
 )
 
 
-def read_reason(text: str) -> Reason:
+def read_reason(text: str) -> StatedReason:
     """Return what a coordinator's reason says."""
     own, asked, told = text.partition(_CLIENT_REASON)
     lowered = own[:1].lower() + own[1:]
@@ -70,8 +70,8 @@ def read_reason(text: str) -> Reason:
         values = words.match(lowered)
         if values is not None:
             member = values.get("member") or _only(values.get("members"))
-            return Reason(trigger, member, client_reason(told) if asked else None)
-    return Reason(CoordinatorTrigger.OTHER, None, text[:LONGEST_REASON])
+            return StatedReason(trigger, member, client_reason(told) if asked else None)
+    return StatedReason(CoordinatorTrigger.OTHER, None, text[:LONGEST_REASON])
 
 
 def client_reason(text: str) -> str | None:

@@ -17,7 +17,7 @@ from rebalance_streaming.wire.broker_logs.templates import Template, template
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class CoordinatorText:
     """A text of a coordinator. `fixed` are values that the text implies."""
 
     act: Act
@@ -25,12 +25,12 @@ class Text:
     fixed: Mapping[str, str]
 
 
-def _text(act: Act, words: str, **fixed: str) -> Text:
-    return Text(act, template(words), fixed)
+def _text(act: Act, words: str, **fixed: str) -> CoordinatorText:
+    return CoordinatorText(act, template(words), fixed)
 
 
 #: In this order: where one text begins like another, the longer stands first.
-TEXTS: tuple[Text, ...] = (
+TEXTS: tuple[CoordinatorText, ...] = (
     # prepareRebalance; up to 2.1 without state and reason
     _text(
         Act.PREPARING,

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rebalance_streaming.wire.metrics.report import Report
 from rebalance_streaming.wire.metrics.values import as_text
@@ -87,11 +87,11 @@ def _decoded(raw: bytes | None) -> str | None:
 
 def complete(report: Report, headers: Identity, defaults: Identity) -> Report:
     """Fill in what the payload does not say: from headers, then from what is known already, then from defaults."""
-    found: dict[str, str] = {}
+    found: dict[str, Any] = {}
     _add_missing(report, found, headers)
     _add_missing(report, found, _told_by_ids(report, found))
     _add_missing(report, found, defaults)
-    return replace(report, **found) if found else report  # type: ignore[arg-type]
+    return replace(report, **found) if found else report
 
 
 def _add_missing(report: Report, found: dict[str, str], source: Identity) -> None:

@@ -11,11 +11,14 @@ import hashlib
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from rebalance_contract import Finding, FindingState, Severity, Subject, SubjectMember
 from rebalance_streaming.detect.catalogue import diagnosis, with_trait
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict
 from rebalance_streaming.groups.identity import client_stem
+
+_T = TypeVar("_T")
 
 _KEPT_IDS = 200
 #: Of these one finding per group is enough, whoever comes or goes.
@@ -43,7 +46,7 @@ def _member_key(member: SubjectMember) -> str:
     return f"{client_stem(member.client_id or member.member_id or '')}@{member.host or ''}"
 
 
-class Book:
+class Findings:
     """All findings of one cluster."""
 
     def __init__(self, cluster: str) -> None:
@@ -54,7 +57,7 @@ class Book:
         """Take up a finding that an earlier run published."""
         self._groups.setdefault(finding.group, {}).setdefault(_key_of(finding), finding)
 
-    def findings(self) -> list[Finding]:
+    def all(self) -> list[Finding]:
         """Return every finding that was not withdrawn, oldest first."""
         found = [finding for group in self._groups.values() for finding in group.values()]
         return sorted(found, key=lambda each: (each.started_at_ms, each.finding_id))
@@ -176,7 +179,7 @@ def _latest_subject(several: Sequence[Verdict]) -> Subject:
     return Subject(tuple(kept), latest.partitions, latest.hosts)
 
 
-def _distinct(*lists: Sequence[object]) -> tuple:  # type: ignore[type-arg]
+def _distinct(*lists: Sequence[_T]) -> tuple[_T, ...]:
     return tuple(dict.fromkeys(each for several in lists for each in several))
 
 

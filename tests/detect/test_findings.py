@@ -8,7 +8,7 @@ import pytest
 
 from detect.histories import CLUSTER, MINUTE, SECOND, T0, member
 from rebalance_contract import Advice, Evidence, EvidenceSource, Finding, Member, Severity, Subject, decode, encode
-from rebalance_streaming.detect.book import Book, subject_key, topic_key
+from rebalance_streaming.detect.findings import Findings, subject_key, topic_key
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 
 A, B = member("a-1"), member("b-1")
@@ -31,9 +31,9 @@ def stands(*who: Member, rule: str = "stalled_consumer", **changes: Any) -> Verd
     return verdict(rule, *who, **changes)
 
 
-def told(book: Book, now_ms: int, *verdicts: Verdict, group: str = "g") -> list[Finding]:
-    """Let a book take up what holds; returns what changed."""
-    return book.update(group, verdicts, now_ms, AFTER_MS)[0]
+def told(findings: Findings, now_ms: int, *verdicts: Verdict, group: str = "g") -> list[Finding]:
+    """Let findings take up what holds; returns what changed."""
+    return findings.update(group, verdicts, now_ms, AFTER_MS)[0]
 
 
 # --- One per subject ---
@@ -41,10 +41,10 @@ def told(book: Book, now_ms: int, *verdicts: Verdict, group: str = "g") -> list[
 
 def test_one_finding_per_group_rule_and_subject():
     """Two overruns of one client are one finding; of another client, or in another group, they are others."""
-    book = Book(CLUSTER)
-    told(book, T0, happened(T0 - SECOND, A), happened(T0, member("a-2")), happened(T0, B))
-    told(book, T0, happened(T0, A), group="other")
-    found = [(each.group, [m.client_id for m in each.subject.members], each.rebalances) for each in book.findings()]
+    findings = Findings(CLUSTER)
+    told(findings, T0, happened(T0 - SECOND, A), happened(T0, member("a-2")), happened(T0, B))
+    told(findings, T0, happened(T0, A), group="other")
+    found = [(each.group, [m.client_id for m in each.subject.members], each.rebalances) for each in findings.all()]
     assert sorted(found) == [("g", ["a", "a"], 2), ("g", ["b"], 1), ("other", ["a"], 1)]
 
 
@@ -99,16 +99,16 @@ def test_hosts_tell_findings_apart_only_without_members():
 
 def test_names_of_topics_are_the_keys_of_findings():
     """cluster/group/rule/subject: what is published again replaces what was published before."""
-    book = Book(CLUSTER)
-    (found,) = told(book, T0, happened(T0, A))
+    findings = Findings(CLUSTER)
+    (found,) = told(findings, T0, happened(T0, A))
     assert topic_key(found) == "prod/g/poll_overrun/a@/host-a"
 
 
 def test_a_large_subject_keeps_its_key():
     """A finding about forty members is found again by what was published of it."""
-    book, many = Book(CLUSTER), [member(f"m{n:02}-1") for n in range(40)]
-    (found,) = told(book, T0, happened(T0, *many))
-    again = Book(CLUSTER)
+    findings, many = Findings(CLUSTER), [member(f"m{n:02}-1") for n in range(40)]
+    (found,) = told(findings, T0, happened(T0, *many))
+    again = Findings(CLUSTER)
     again.restore(decode(encode(found), Finding))
     assert again.update("g", [happened(T0, *many)], T0 + SECOND, AFTER_MS) == ([], [])
     assert len(found.subject.members) == 40
@@ -116,7 +116,7 @@ def test_a_large_subject_keeps_its_key():
 
 def test_a_member_that_came_back_often_is_named_by_its_latest_ids():
     """One name takes no more room than twenty ids."""
-    (found,) = told(Book(CLUSTER), T0 + 50, *(happened(T0 + n, member(f"a-{n}")) for n in range(50)))
+    (found,) = told(Findings(CLUSTER), T0 + 50, *(happened(T0 + n, member(f"a-{n}")) for n in range(50)))
     assert [each.member_id for each in found.subject.members] == [f"a-{n}" for n in range(30, 50)]
 
 
@@ -125,46 +125,46 @@ def test_a_member_that_came_back_often_is_named_by_its_latest_ids():
 
 def test_a_finding_is_told_when_it_changes():
     """The same statement again changes nothing; a further rebalance does."""
-    book = Book(CLUSTER)
-    assert len(told(book, T0, happened(T0, A))) == 1
-    assert told(book, T0 + SECOND, happened(T0, A)) == []
-    (more,) = told(book, T0 + MINUTE, happened(T0, A), happened(T0 + MINUTE, A))
+    findings = Findings(CLUSTER)
+    assert len(told(findings, T0, happened(T0, A))) == 1
+    assert told(findings, T0 + SECOND, happened(T0, A)) == []
+    (more,) = told(findings, T0 + MINUTE, happened(T0, A), happened(T0 + MINUTE, A))
     assert (more.rebalances, more.rebalance_ids) == (2, ("r0", "r60000"))
     assert (more.started_at_ms, more.detected_at_ms, more.updated_at_ms) == (T0 - MINUTE, T0, T0 + MINUTE)
 
 
 def test_a_finding_about_rebalances_is_over_when_none_follows():
     """Resolved as of ten minutes after the last; said once; and it keeps its place in the history."""
-    book = Book(CLUSTER)
-    told(book, T0, happened(T0, A))
-    assert told(book, T0 + AFTER_MS - 1, happened(T0, A)) == []
-    (over,) = told(book, T0 + AFTER_MS + SECOND, happened(T0, A))
+    findings = Findings(CLUSTER)
+    told(findings, T0, happened(T0, A))
+    assert told(findings, T0 + AFTER_MS - 1, happened(T0, A)) == []
+    (over,) = told(findings, T0 + AFTER_MS + SECOND, happened(T0, A))
     assert (over.state, over.resolved_at_ms) == ("resolved", T0 + AFTER_MS)
-    assert told(book, T0 + AFTER_MS + MINUTE, happened(T0, A)) == []
-    assert book.findings() == [over]
-    assert book.firing("g") == []
+    assert told(findings, T0 + AFTER_MS + MINUTE, happened(T0, A)) == []
+    assert findings.all() == [over]
+    assert findings.firing("g") == []
 
 
 def test_a_finding_opens_again_under_its_id():
     """The same thing once more within what is remembered is the same finding."""
-    book = Book(CLUSTER)
-    (first,) = told(book, T0, happened(T0, A))
-    told(book, T0 + AFTER_MS, happened(T0, A))
-    (again,) = told(book, T0 + 2 * AFTER_MS, happened(T0, A), happened(T0 + 2 * AFTER_MS, A))
+    findings = Findings(CLUSTER)
+    (first,) = told(findings, T0, happened(T0, A))
+    told(findings, T0 + AFTER_MS, happened(T0, A))
+    (again,) = told(findings, T0 + 2 * AFTER_MS, happened(T0, A), happened(T0 + 2 * AFTER_MS, A))
     assert (again.state, again.resolved_at_ms, again.finding_id) == ("firing", None, first.finding_id)
     assert again.rebalances == 2
 
 
 def test_a_condition_is_over_when_it_does_not_hold():
     """No time passes in between; back again it is the same finding, begun and detected anew."""
-    book = Book(CLUSTER)
-    (first,) = told(book, T0, stands(A))
-    assert told(book, T0 + HOUR_MS, stands(A)) == []
-    (over,) = told(book, T0 + HOUR_MS + SECOND)
+    findings = Findings(CLUSTER)
+    (first,) = told(findings, T0, stands(A))
+    assert told(findings, T0 + HOUR_MS, stands(A)) == []
+    (over,) = told(findings, T0 + HOUR_MS + SECOND)
     assert (over.state, over.resolved_at_ms) == ("resolved", T0 + HOUR_MS + SECOND)
-    assert told(book, T0 + HOUR_MS + MINUTE) == []
+    assert told(findings, T0 + HOUR_MS + MINUTE) == []
     began_ms = T0 + 2 * HOUR_MS
-    (again,) = told(book, began_ms + MINUTE, stands(A, started_at_ms=began_ms))
+    (again,) = told(findings, began_ms + MINUTE, stands(A, started_at_ms=began_ms))
     assert (again.state, again.finding_id, again.started_at_ms) == ("firing", first.finding_id, began_ms)
     assert again.detected_at_ms == began_ms + MINUTE
 
@@ -174,39 +174,39 @@ HOUR_MS = 60 * MINUTE
 
 def test_a_condition_began_when_it_was_first_said_to():
     """A rule that looks back less far than the condition lasts does not make it younger."""
-    book = Book(CLUSTER)
-    told(book, T0, stands(A, started_at_ms=T0 - MINUTE))
-    told(book, T0 + HOUR_MS, stands(A, started_at_ms=T0 + MINUTE, severity=Severity.PAGE))
-    assert [each.started_at_ms for each in book.findings()] == [T0 - MINUTE]
+    findings = Findings(CLUSTER)
+    told(findings, T0, stands(A, started_at_ms=T0 - MINUTE))
+    told(findings, T0 + HOUR_MS, stands(A, started_at_ms=T0 + MINUTE, severity=Severity.PAGE))
+    assert [each.started_at_ms for each in findings.all()] == [T0 - MINUTE]
 
 
 def test_a_better_explanation_withdraws_the_old_one():
     """What was given as a cause and is not any more is told as resolved and forgotten."""
-    book = Book(CLUSTER)
-    told(book, T0, happened(T0, A, rule="scale_in"))
-    changed, withdrawn = book.update("g", [happened(T0, A, rule="rolling_deploy")], T0 + SECOND, AFTER_MS)
+    findings = Findings(CLUSTER)
+    told(findings, T0, happened(T0, A, rule="scale_in"))
+    changed, withdrawn = findings.update("g", [happened(T0, A, rule="rolling_deploy")], T0 + SECOND, AFTER_MS)
     assert [(each.rule, each.state) for each in changed] == [("rolling_deploy", "firing")]
     assert [(each.rule, each.state, each.resolved_at_ms) for each in withdrawn] == [
         ("scale_in", "resolved", T0 + SECOND)
     ]
-    assert [each.rule for each in book.findings()] == ["rolling_deploy"]
+    assert [each.rule for each in findings.all()] == ["rolling_deploy"]
 
 
 def test_a_cause_that_is_forgotten_after_its_end_stays_in_the_history():
     """A group that rebalances for days drops old rebalances; what was resolved is not withdrawn."""
-    book = Book(CLUSTER)
-    told(book, T0, happened(T0, A))
-    told(book, T0 + AFTER_MS, happened(T0, A))
-    assert book.update("g", [], T0 + 2 * AFTER_MS, AFTER_MS) == ([], [])
-    assert [each.state for each in book.findings()] == ["resolved"]
+    findings = Findings(CLUSTER)
+    told(findings, T0, happened(T0, A))
+    told(findings, T0 + AFTER_MS, happened(T0, A))
+    assert findings.update("g", [], T0 + 2 * AFTER_MS, AFTER_MS) == ([], [])
+    assert [each.state for each in findings.all()] == ["resolved"]
 
 
 def test_groups_do_not_touch_each_other():
     """What holds of one group says nothing of another's findings."""
-    book = Book(CLUSTER)
-    told(book, T0, stands(A))
-    assert book.update("other", [], T0 + SECOND, AFTER_MS) == ([], [])
-    assert len(book.firing("g")) == 1
+    findings = Findings(CLUSTER)
+    told(findings, T0, stands(A))
+    assert findings.update("other", [], T0 + SECOND, AFTER_MS) == ([], [])
+    assert len(findings.firing("g")) == 1
 
 
 # --- What it says ---
@@ -224,7 +224,7 @@ def test_the_surest_statement_speaks_and_the_latest_names():
         advice=(Advice("x", None, "1", "-"),),
         missing=("reports",),
     )
-    (found,) = told(Book(CLUSTER), T0 + MINUTE, late, early)
+    (found,) = told(Findings(CLUSTER), T0 + MINUTE, late, early)
     assert (found.confidence, found.summary, found.missing) == (0.97, "sure", ("reports",))
     assert [each.source for each in found.evidence] == [EvidenceSource.PROBES, EvidenceSource.LOG]
     assert [each.parameter for each in found.advice] == ["x"]
@@ -233,21 +233,21 @@ def test_the_surest_statement_speaks_and_the_latest_names():
 
 def test_severity_is_the_catalogues_unless_the_rule_says_otherwise():
     """Harm makes a page of a ticket."""
-    book = Book(CLUSTER)
-    assert [each.severity for each in told(book, T0, happened(T0, A))] == [Severity.TICKET]
-    assert [each.severity for each in told(book, T0, happened(T0, A, severity=Severity.PAGE))] == [Severity.PAGE]
+    findings = Findings(CLUSTER)
+    assert [each.severity for each in told(findings, T0, happened(T0, A))] == [Severity.TICKET]
+    assert [each.severity for each in told(findings, T0, happened(T0, A, severity=Severity.PAGE))] == [Severity.PAGE]
 
 
 def test_a_subject_stated_with_and_without_a_cause_is_primary():
     """The same finding may stand beside the cause of a rebalance; it counts what it caused."""
-    (found,) = told(Book(CLUSTER), T0, happened(T0, A), happened(T0, A, primary=False, rebalance_ids=("other",)))
+    (found,) = told(Findings(CLUSTER), T0, happened(T0, A), happened(T0, A, primary=False, rebalance_ids=("other",)))
     assert (found.primary, found.rebalance_ids) == (True, ("r0",))
 
 
 def test_rebalances_are_counted_and_the_latest_named():
     """A storm of hundreds names two hundred."""
     storm = [happened(T0 + n, A) for n in range(300)]
-    (found,) = told(Book(CLUSTER), T0 + 300, *storm)
+    (found,) = told(Findings(CLUSTER), T0 + 300, *storm)
     assert (found.rebalances, len(found.rebalance_ids), found.rebalance_ids[-1]) == (300, 200, "r299")
 
 
@@ -256,24 +256,24 @@ def test_rebalances_are_counted_and_the_latest_named():
 
 def test_ids_are_stable():
     """They follow from cluster, group, rule, subject and beginning: every run finds the same one, others differ."""
-    first, second = (told(Book(CLUSTER), T0 + n, happened(T0, A))[0] for n in (0, 1))
+    first, second = (told(Findings(CLUSTER), T0 + n, happened(T0, A))[0] for n in (0, 1))
     assert first.finding_id == second.finding_id
     others = [
-        told(Book("test"), T0, happened(T0, A))[0],
-        told(Book(CLUSTER), T0, happened(T0, A), group="h")[0],
-        told(Book(CLUSTER), T0, happened(T0, B))[0],
-        told(Book(CLUSTER), T0, happened(T0, A, rule="member_crash"))[0],
-        told(Book(CLUSTER), T0, happened(T0, A, started_at_ms=T0))[0],
+        told(Findings("test"), T0, happened(T0, A))[0],
+        told(Findings(CLUSTER), T0, happened(T0, A), group="h")[0],
+        told(Findings(CLUSTER), T0, happened(T0, B))[0],
+        told(Findings(CLUSTER), T0, happened(T0, A, rule="member_crash"))[0],
+        told(Findings(CLUSTER), T0, happened(T0, A, started_at_ms=T0))[0],
     ]
     assert len({each.finding_id for each in (first, *others)}) == len(others) + 1
 
 
 def test_a_restored_finding_goes_on():
     """Its id and first sight stay although less of the past is known; nothing is told that was told before."""
-    book = Book(CLUSTER)
-    told(book, T0, happened(T0 - 5 * MINUTE, A), happened(T0, A))
-    (published,) = book.findings()
-    again = Book(CLUSTER)
+    findings = Findings(CLUSTER)
+    told(findings, T0, happened(T0 - 5 * MINUTE, A), happened(T0, A))
+    (published,) = findings.all()
+    again = Findings(CLUSTER)
     again.restore(decode(encode(published), Finding))
     (found,) = told(again, T0 + MINUTE, happened(T0, A, started_at_ms=T0 - SECOND))
     assert (found.finding_id, found.detected_at_ms) == (published.finding_id, T0)
@@ -282,37 +282,37 @@ def test_a_restored_finding_goes_on():
 
 def test_a_restored_finding_does_not_replace_what_is_known():
     """It comes from the past: what was found since stays."""
-    book = Book(CLUSTER)
-    (known,) = told(book, T0, happened(T0, A))
-    (older,) = told(Book(CLUSTER), T0 - MINUTE, happened(T0 - MINUTE, A))
-    book.restore(older)
-    assert book.findings() == [known]
+    findings = Findings(CLUSTER)
+    (known,) = told(findings, T0, happened(T0, A))
+    (older,) = told(Findings(CLUSTER), T0 - MINUTE, happened(T0 - MINUTE, A))
+    findings.restore(older)
+    assert findings.all() == [known]
 
 
 @pytest.mark.parametrize("primary", [True, False])
 def test_while_the_past_is_read_again_a_restored_finding_stays_open(primary: bool):
     """An earlier run knew more at its time than this one does before it: only from then on its absence tells."""
-    (published,) = told(Book(CLUSTER), T0, happened(T0, A, primary=primary))
-    book = Book(CLUSTER)
-    book.restore(published)
-    assert book.update("g", [], T0 - MINUTE, AFTER_MS) == ([], [])
-    changed, withdrawn = book.update("g", [], T0 + SECOND, AFTER_MS)
+    (published,) = told(Findings(CLUSTER), T0, happened(T0, A, primary=primary))
+    findings = Findings(CLUSTER)
+    findings.restore(published)
+    assert findings.update("g", [], T0 - MINUTE, AFTER_MS) == ([], [])
+    changed, withdrawn = findings.update("g", [], T0 + SECOND, AFTER_MS)
     assert [each.state for each in (*changed, *withdrawn)] == ["resolved"]
 
 
 def test_findings_are_listed_oldest_first():
     """By their beginning."""
-    book = Book(CLUSTER)
-    told(book, T0, happened(T0, B), happened(T0 - MINUTE, A))
-    assert [each.subject.members[0].client_id for each in book.findings()] == ["a", "b"]
+    findings = Findings(CLUSTER)
+    told(findings, T0, happened(T0, B), happened(T0 - MINUTE, A))
+    assert [each.subject.members[0].client_id for each in findings.all()] == ["a", "b"]
 
 
 def test_parts_of_a_storm_name_it_and_leave_the_page_to_it():
     """The storm pages once; its cause is its child, and a child that has nothing to do with it stays on its own."""
-    book = Book(CLUSTER)
+    findings = Findings(CLUSTER)
     storm = happened(T0, rule="rebalance_storm", primary=False, severity=Severity.PAGE)
     child, other = happened(T0, A, severity=Severity.PAGE), happened(T0 - MINUTE, B, severity=Severity.PAGE)
-    found = {each.finding_id: each for each in told(book, T0, child, other, storm)}
+    found = {each.finding_id: each for each in told(findings, T0, child, other, storm)}
     (parent,) = [each for each in found.values() if each.rule == "rebalance_storm"]
     by_member = {each.subject.members[0].client_id: each for each in found.values() if each.subject.members}
     assert (by_member["a"].parent, by_member["a"].severity) == (parent.finding_id, Severity.TICKET)
@@ -322,13 +322,13 @@ def test_parts_of_a_storm_name_it_and_leave_the_page_to_it():
 
 def test_a_cluster_wide_disturbance_is_the_parent_of_what_groups_suffer():
     """It is the same finding for all groups, and goes before a group's own storm."""
-    book = Book(CLUSTER)
-    (wide,) = told(book, T0, happened(T0, rule="cluster_wide_disturbance", primary=False), group="")
+    findings = Findings(CLUSTER)
+    (wide,) = told(findings, T0, happened(T0, rule="cluster_wide_disturbance", primary=False), group="")
     storm, child = (
         happened(T0, rule="rebalance_storm", primary=False, severity=Severity.PAGE),
         happened(T0, A, severity=Severity.PAGE),
     )
-    found = told(book, T0, storm, child)
+    found = told(findings, T0, storm, child)
     assert {(each.rule, each.parent, each.severity) for each in found} == {
         ("rebalance_storm", wide.finding_id, Severity.TICKET),
         ("poll_overrun", wide.finding_id, Severity.TICKET),

@@ -1,0 +1,48 @@
+"""Who else lost members at the same time, and on which hosts and coordinators."""
+
+from __future__ import annotations
+
+from detect.histories import MINUTE, SECOND, T0, member, picture, rebalance
+from detect.standing_histories import departed
+from rebalance_contract import Member
+from rebalance_streaming.detect.episode import OtherGroups
+from rebalance_streaming.detect.shared_losses import SharedLosses
+from rebalance_streaming.observed.departures import POLL_TIMEOUT, SESSION_EXPIRED
+
+A, B, C = member("a-1", [0], host="h1"), member("b-1", [0], host="h1"), member("c-1", [0], host="h2")
+BROKERS = {"one": 1, "two": 2}
+
+
+def lost(of: SharedLosses, group: str, at_ms: int, who: Member, likely: str = SESSION_EXPIRED) -> set[str]:
+    return of.take(group, [departed(at_ms, who, likely)])
+
+
+def test_groups_that_lose_members_at_the_same_time_shed_light_on_each_other():
+    """Within seconds, not minutes, and only where sessions ended: a poll time-out is the member's own doing."""
+    losses = SharedLosses(BROKERS.get)
+    assert not losses
+    assert lost(losses, "one", T0, A) == set()
+    assert lost(losses, "two", T0 + MINUTE, B, POLL_TIMEOUT) == set()
+    assert lost(losses, "two", T0 + 4 * SECOND, B) == {"one"}
+    assert lost(losses, "two", T0 + MINUTE, C) == set()
+    assert (bool(losses), losses.latest_ms) == (True, T0 + MINUTE)
+
+
+def test_a_host_on_which_another_group_lost_nobody_is_not_the_reason():
+    """Until that group is gone from the host."""
+    losses, of, bystander = SharedLosses(BROKERS.get), rebalance(T0, [A], []), picture(T0, B)
+    losses.take_group("bystander", None, bystander)
+    lost(losses, "two", T0 + SECOND, B)
+    assert losses.elsewhere("one", of) == OtherGroups(("two",), (), (2,))
+    assert losses.elsewhere("two", of) == OtherGroups()
+    losses.take_group("bystander", bystander, None)
+    assert losses.elsewhere("one", of) == OtherGroups(("two",), ("h1",), (2,))
+
+
+def test_it_tells_whose_losses_a_rebalance_had():
+    """What the cluster suffered names rebalances, and these their groups."""
+    losses = SharedLosses(BROKERS.get)
+    losses.take("one", [departed(T0, A, SESSION_EXPIRED, of="r1")])
+    losses.take("two", [departed(T0, B, SESSION_EXPIRED, of="r2")])
+    assert losses.groups_of({"r2", "r3"}) == {"two"}
+    assert losses.groups_of(()) == set()

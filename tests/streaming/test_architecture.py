@@ -1,0 +1,84 @@
+"""docs/architecture.md says what the code does: its steps are as many as it counts, and what it names is there."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/architecture.md").read_text()
+WALKS = {
+    title: (int(count), [int(number) for number in re.findall(r"^\| (\d+) \|", body, re.MULTILINE)])
+    for title, count, body in re.findall(r"^## ([^\n]+): (\d+) steps\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+}
+#: A module, and what of it the page names behind it.
+NAMED = re.findall(r"`([\w/]+\.py)`((?:: `[\w.]+`)?(?:,? (?:or )?`[A-Za-z_][\w.]*`(?!:))*)", PAGE)
+#: Where paths are relative to, by how they begin.
+PLACES = {"rebalance_exporters": "exporters", "rebalance_contract": "streaming", "rebalance_deploy": "deploy"}
+
+
+@cache
+def names_in(path: Path) -> set[str]:
+    """Return the functions, classes and methods of a module; methods with their class and without."""
+    found = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            methods = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
+            found |= methods | {f"{node.name}.{each}" for each in methods}
+    return found
+
+
+def test_a_group_record_takes_eight_steps_at_most():
+    """Up to a figure and up to a finding; each step is one row, and the second walk goes on where the first stands."""
+    (figure, to_figure), (finding, to_finding), (commit, to_commit) = WALKS.values()
+    assert max(figure, finding) <= 8
+    assert to_figure == [*range(1, figure + 1)]
+    assert to_finding == [*range(to_finding[0], finding + 1)]
+    assert f"Steps 1 to {to_finding[0] - 1} as above" in PAGE
+    assert to_commit == [*range(1, commit + 1)]
+
+
+@pytest.mark.parametrize(("module", "names"), NAMED, ids=lambda value: value.replace("`", ""))
+def test_what_it_names_is_there(module, names):
+    """A module that moved, or a function that is called otherwise by now, is found here."""
+    path = ROOT / PLACES.get(module.partition("/")[0], "streaming/rebalance_streaming") / module
+    assert path.exists()
+    assert set(re.findall(r"`([\w.]+)`", names.partition(":")[2])) <= names_in(path)
+
+
+def test_it_draws_the_layers_that_are_held():
+    """The order of packages is the one that import-linter is told."""
+    layers = next(
+        each["layers"]
+        for each in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+        if each["type"] == "layers"
+    )
+    assert " ▶ ".join(each.rpartition(".")[2] for each in layers) in PAGE
+
+
+def test_few_terms_are_the_projects_own():
+    """Who knows Kafka, Spark and Prometheus has twenty words to learn at most."""
+    terms = re.findall(r"^\| ([a-z][^|]*) \|", (ROOT / "docs/glossary.md").read_text(), re.MULTILINE)
+    assert terms[0] == "term"
+    assert 10 <= len(terms[1:]) <= 20
+
+
+def test_a_name_means_one_thing():
+    """No two public classes share a name, so that a name can be looked up; programs of stories run alone."""
+    paths = (path for root in ("streaming", "exporters", "deploy") for path in (ROOT / root).rglob("*.py"))
+    defined = Counter(
+        node.name
+        for path in paths
+        if "programs" not in path.parts
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert [name for name, count in defined.items() if count > 1] == []
