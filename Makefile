@@ -126,6 +126,7 @@ docs: setup ## Write what is generated from the code: schemas, API, data flow, d
 	$(BIN)/python -m rebalance_exporters.metrics_docs docs/metrics.md
 	$(BIN)/python -m rebalance_deploy.settings_docs docs/configuration.md
 	$(BIN)/python -m rebalance_exporters.page.sets exporters/rebalance_exporters/page/static/sets.js
+	$(BIN)/python -m rebalance_exporters.page.colours exporters/rebalance_exporters/page/static/colours.css
 	$(BIN)/python -m grafana.generate grafana/dashboards
 	PYTHONPATH="tests:$$PYTHONPATH" $(BIN)/python -m prometheus.examples
 
