@@ -12,6 +12,8 @@ import { compare, gravity, isUnsettled, severityBadge, silenceText, stateMark, s
 
 const WINDOW = "15m";
 const FIRST_ROWS = 50;
+/** So many more rows are drawn per frame until all are there that were asked for. */
+const ROWS_PER_FRAME = 50;
 
 const lostOf = (row) => row.windows[WINDOW]?.lost_partition_seconds ?? 0;
 const rebalancesOf = (row) => row.windows[WINDOW]?.rebalances ?? 0;
@@ -110,6 +112,8 @@ const COLUMNS = [
 export class FleetView {
   #rows = new Map();
   #all = false;
+  #limit = FIRST_ROWS;
+  #growing = null;
   #sort = "lost";
   #cluster = null;
 
@@ -164,6 +168,8 @@ export class FleetView {
   }
 
   #sortBy(sort) {
+    // In another order every row is out of place: they come back as they came.
+    this.#limit = FIRST_ROWS;
     this.#sort = sort;
     this.select.value = sort;
     this.render();
@@ -171,7 +177,18 @@ export class FleetView {
 
   #toggleAll() {
     this.#all = !this.#all;
+    this.#limit = FIRST_ROWS;
     this.render();
+  }
+
+  /** Draw more rows in the next frame, if there are more that were asked for. */
+  #drawMore(matching) {
+    if (!this.#all || this.#limit >= matching || this.#growing !== null) return;
+    this.#growing = requestAnimationFrame(() => {
+      this.#growing = null;
+      this.#limit += ROWS_PER_FRAME;
+      if (!this.root.hidden) this.render();
+    });
   }
 
   /** Let the arrow keys walk from group to group. */
@@ -194,8 +211,8 @@ export class FleetView {
     const matching = wanted ? rows.filter((row) => matches(row, wanted)) : rows;
     const read = SORTS[this.#sort][1];
     const sorted = matching.map((row) => [read(row), row]).sort((a, b) => compare(a[0], b[0])).map((pair) => pair[1]);
-    const shown = this.#all ? sorted : sorted.slice(0, FIRST_ROWS);
-    this.#showRows(shown, several);
+    this.#showRows(sorted.slice(0, this.#limit), several);
+    this.#drawMore(matching.length);
     this.#showAround(rows, matching.length, wanted !== "");
   }
 
