@@ -15,7 +15,7 @@ JVM_FILES = $(call TEST_FILES,$(JVM),l,mark)
 COMPONENT_FILES = $(call TEST_FILES,$(COSTLY),l,mark)
 UNIT_FILES = $(call TEST_FILES,$(COSTLY),L,^pytestmark = .*)
 # Those of Spark are with the others, so that both parts of `make unit` take as long.
-STREAMING_TESTS := $(addprefix tests/,$(addsuffix /%,wire groups activity detect engine diagnosis following streaming))
+STREAMING_TESTS := $(addprefix tests/,$(addsuffix /%,wire groups activity observed detect engine diagnosis following streaming))
 # Without its cache pytest rewrites the assertions of every file anew in every process.
 unexport PYTHONDONTWRITEBYTECODE
 DURATION ?=

@@ -129,6 +129,12 @@ def up(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | None
 @cli.command()
 @click.option("--duration", type=click.FloatRange(min=20), metavar="SECONDS", help="End by itself and check the count.")
 @click.option(
+    "--cure-after",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="When the sick consumer gets the value that the monitor advises. Without it after 120.",
+)
+@click.option(
     "--kafka-version",
     type=click.Choice(["4.3.1", "3.9.2"]),
     help="Without it 4.3.1.",
@@ -140,12 +146,13 @@ def up(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | None
     show_default=True,
     help="Port of the exporter; 0 picks a free one.",
 )
-def demo(duration: float | None, kafka_version: str | None, port: int) -> None:
+def demo(duration: float | None, cure_after: float | None, kafka_version: str | None, port: int) -> None:
     """Start a real Kafka, a workload with one sick consumer, and the monitor."""
     from rebalance_deploy.demo import show  # noqa: PLC0415
 
-    version = {} if kafka_version is None else {"kafka_version": kafka_version}
-    options = show.DemoOptions(duration_seconds=duration, port=port, **version)
+    chosen = {"cure_after_seconds": cure_after, "kafka_version": kafka_version}
+    given: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
+    options = show.DemoOptions(duration_seconds=duration, port=port, **given)
     sys.exit(show.run(options, _stop_event(), _say))
 
 

@@ -83,9 +83,11 @@ def with_stories(demo: click.Command) -> click.Command:
     return click.Command(demo.name, params=[*demo.params, _STORY], callback=run, help=f"{demo.help}\n{_STORIES}")
 
 
-def _play(letter: str, *, duration: float | None, kafka_version: str | None, port: int) -> NoReturn:
-    if duration is not None:
-        raise click.UsageError("a story ends by itself: --duration and --story do not go together")
+def _play(
+    letter: str, *, duration: float | None, cure_after: float | None, kafka_version: str | None, port: int
+) -> NoReturn:
+    if duration is not None or cure_after is not None:
+        raise click.UsageError("a story ends by itself: neither --duration nor --cure-after goes with --story")
     from rebalance_devtools.demo import story  # noqa: PLC0415
 
     _interrupt_on_signals()

@@ -19,8 +19,10 @@ REPORT, README = ROOT / "docs" / "accuracy.md", ROOT / "README.md"
 _STATED = re.compile(r"^<!-- digest: ([0-9a-f]{64}) -->$", re.MULTILINE)
 #: Its first table: how many faults had the right cause alone, the right one beside a wrong one, a wrong one.
 _SHARES = re.compile(r"^\| (known|kept back) \| all \| (\d+ of \d+) [^|]*\|[^|]*\| (\d+ of \d+) ", re.MULTILINE)
-#: What a verdict follows from: the rules, the recordings with their truths, and who holds one against the other.
+#: What a verdict follows from: the history it is about, the rules, the recordings with their truths, and who holds one
+#: against the other.
 _JUDGED_BY = (
+    "streaming/rebalance_streaming/observed/*.py",
     "streaming/rebalance_streaming/detect/**/*.py",
     "streaming/rebalance_streaming/detect/**/*.toml",
     "streaming/rebalance_streaming/engine/*.py",

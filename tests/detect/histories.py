@@ -31,11 +31,11 @@ from rebalance_contract import (
 )
 from rebalance_streaming.activity.clients import pack_reports
 from rebalance_streaming.activity.probes import unpack_probe
-from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.look import Look
 from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.rules.registry import RECOLLECTIONS
 from rebalance_streaming.detect.thresholds import Thresholds
+from rebalance_streaming.observed.history import GroupHistory
 from rebalance_streaming.wire.metrics.report import Point, Report
 
 T0 = 1_000_000_000_000

@@ -11,11 +11,11 @@ import msgspec
 from detect.histories import rebalance_id, take
 from goldens import data_records
 from rebalance_contract import CommitActivity, GroupSnapshot, Member, Rebalance
-from rebalance_streaming.detect.departures import POLL_TIMEOUT, Departure
 from rebalance_streaming.detect.episode import Past
-from rebalance_streaming.detect.fingerprints import fingerprint
-from rebalance_streaming.detect.history import GroupHistory
-from rebalance_streaming.detect.progress import Rhythm
+from rebalance_streaming.observed.departures import POLL_TIMEOUT, Departure
+from rebalance_streaming.observed.fingerprints import fingerprint
+from rebalance_streaming.observed.history import GroupHistory
+from rebalance_streaming.observed.progress import Rhythm
 from rebalance_streaming.replay import Replay, read_lines
 
 

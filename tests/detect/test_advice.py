@@ -22,8 +22,8 @@ from rebalance_streaming.detect.advice import (
     stalled_barrier_advice,
     starvation_advice,
 )
-from rebalance_streaming.detect.clients import ClientHistory
-from rebalance_streaming.detect.departures import POLL_TIMEOUT, SESSION_EXPIRED, Departure
+from rebalance_streaming.observed.clients import ClientHistory
+from rebalance_streaming.observed.departures import POLL_TIMEOUT, SESSION_EXPIRED, Departure
 from rebalance_streaming.wire.metrics.report import ClientConfig
 
 LEFT_MS = T0 + 600 * SECOND

@@ -14,8 +14,8 @@ from detect.tapes import Tape, taped
 from detect.turnover import hear
 from rebalance_contract import Member
 from rebalance_contract.clients import CONSUMED_RATE, HEARTBEAT_AGE, POLL_AGE, POLL_GAP_MAX, RESPONSE_MAX
-from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.detector import Detector
+from rebalance_streaming.observed import inputs
 
 #: Bulky rows count half a minute after they came; the clock of the lives ticks every ten seconds.
 _LATE_MS = 40 * SECOND

@@ -31,7 +31,7 @@ from rebalance_streaming.detect.rules.assignors import (
     idle_members,
     shared_group_id,
 )
-from rebalance_streaming.detect.verdict import CERTAIN, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.confidence import CERTAIN, PLAUSIBLE, STRONG
 
 NOW = T0 + 2 * HOUR
 

@@ -15,7 +15,8 @@ from rebalance_contract.clients import ASSIGNED_LATENCY, POLL_AGE, REVOKED_LATEN
 from rebalance_streaming.detect.episode import Known, look_at
 from rebalance_streaming.detect.rules.barrier import explain_barrier, explain_late_round, waiting_now
 from rebalance_streaming.detect.thresholds import Thresholds
-from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG, Verdict
+from rebalance_streaming.detect.verdict import Verdict
+from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.wire.metrics.report import ClientConfig
 
 START_MS = T0 + 20 * MINUTE

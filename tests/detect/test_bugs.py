@@ -3,10 +3,10 @@
 import pytest
 
 from rebalance_contract import Advice
-from rebalance_streaming.detect import fingerprints
 from rebalance_streaming.detect.bugs import KNOWN_BUGS, STREAMS, KnownBug, known_bugs, upgrade_advice
 from rebalance_streaming.detect.catalogue import DIAGNOSES
-from rebalance_streaming.detect.fingerprints import JAVA, KAFKA_PYTHON, LIBRDKAFKA, SARAMA, parse_version
+from rebalance_streaming.observed import fingerprints
+from rebalance_streaming.observed.fingerprints import JAVA, KAFKA_PYTHON, LIBRDKAFKA, SARAMA, parse_version
 
 CLIENTS = {"broker", "kafka-connect", "pykafka", "ruby-kafka", STREAMS} | {
     *(fingerprints.JAVA, fingerprints.LIBRDKAFKA, fingerprints.KAFKA_PYTHON, fingerprints.AIOKAFKA),

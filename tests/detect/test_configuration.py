@@ -34,9 +34,7 @@ from rebalance_contract.clients import (
     POLL_GAP_MAX,
     POLL_IDLE,
 )
-from rebalance_streaming.detect.departures import POLL_TIMEOUT, SESSION_EXPIRED
 from rebalance_streaming.detect.episode import Past
-from rebalance_streaming.detect.liveness import GONE, PAUSED
 from rebalance_streaming.detect.rules.configuration import (
     CONDITIONS,
     initial_delay_too_short,
@@ -46,7 +44,9 @@ from rebalance_streaming.detect.rules.configuration import (
     session_timeout_too_short,
 )
 from rebalance_streaming.detect.rules.polling import poll_overrun_risk
-from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.departures import POLL_TIMEOUT, SESSION_EXPIRED
+from rebalance_streaming.observed.liveness import GONE, PAUSED
 from rebalance_streaming.wire.metrics.report import ClientConfig
 
 A, B = member("a-1", [0, 1]), member("b-1", [2, 3])

@@ -26,8 +26,6 @@ from detect.histories import (
 from detect.standing_histories import departed, replayed
 from rebalance_contract import Generation, Member, Moves, Rebalance, Severity
 from rebalance_contract.clients import RESPONSE_MAX
-from rebalance_streaming.detect.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN
-from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.rules.coordinator import (
     CONDITIONS,
     coordinator_failover,
@@ -38,7 +36,9 @@ from rebalance_streaming.detect.rules.coordinator import (
 )
 from rebalance_streaming.detect.rules.leader import assignor_slow_or_failing, leader_rejoin_loop
 from rebalance_streaming.detect.thresholds import Thresholds
-from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN
+from rebalance_streaming.observed.history import GroupHistory
 
 A, B, C = member("a-1", [0, 1]), member("b-1", [2, 3]), member("c-1", [4])
 NOW = T0 + HOUR

@@ -12,11 +12,7 @@ from detect.standing_histories import departed
 from detect.turnover import joined, lost, pulse
 from rebalance_contract import UNDETERMINED, Generation, Member, Rebalance, Severity
 from rebalance_contract.clients import HEARTBEAT_AGE
-from rebalance_streaming.detect.departures import CLEAN, FENCED, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure
 from rebalance_streaming.detect.episode import Episode, Known, Past, look_at
-from rebalance_streaming.detect.fingerprints import fingerprint
-from rebalance_streaming.detect.liveness import GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
-from rebalance_streaming.detect.progress import Rhythm
 from rebalance_streaming.detect.rules.benign import BENIGN_RULES, FOLLOWS, aftermath
 from rebalance_streaming.detect.rules.circumstances import is_busy, missing_reports, same_slot, say_lost
 from rebalance_streaming.detect.rules.heartbeats import (
@@ -28,7 +24,12 @@ from rebalance_streaming.detect.rules.heartbeats import (
     unknown_loss,
 )
 from rebalance_streaming.detect.thresholds import Thresholds
-from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG, Verdict
+from rebalance_streaming.detect.verdict import Verdict
+from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.departures import CLEAN, FENCED, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure
+from rebalance_streaming.observed.fingerprints import fingerprint
+from rebalance_streaming.observed.liveness import GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
+from rebalance_streaming.observed.progress import Rhythm
 
 LOST_MS = T0 + 20 * MINUTE
 A, B = member("a-1", [0, 1]), member("b-1", [2, 3])

@@ -9,9 +9,9 @@ import pytest
 from detect.histories import MINUTE, SECOND, T0, Event, history, look, member, picture, rebalance
 from detect.standing_histories import replayed
 from rebalance_contract import Generation, Rebalance, Severity
-from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.rules.benign import CONDITIONS, connect_scheduled_rebalance, streams_probing_rebalance
-from rebalance_streaming.detect.verdict import PLAUSIBLE, STRONG
+from rebalance_streaming.observed.confidence import PLAUSIBLE, STRONG
+from rebalance_streaming.observed.history import GroupHistory
 
 A, B = member("a-StreamThread-1", [0]), member("b-StreamThread-1", [1])
 

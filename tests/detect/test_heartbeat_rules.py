@@ -10,11 +10,7 @@ import pytest
 from detect.histories import MINUTE, SECOND, T0, Event, history, member, rebalance, report
 from detect.standing_histories import departed
 from rebalance_contract import Member
-from rebalance_streaming.detect.clients import Stretch
-from rebalance_streaming.detect.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, Departure
 from rebalance_streaming.detect.episode import Elsewhere, Episode, Known, look_at
-from rebalance_streaming.detect.fingerprints import fingerprint
-from rebalance_streaming.detect.liveness import GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
 from rebalance_streaming.detect.rules.heartbeats import (
     blocked_heartbeat,
     pause,
@@ -24,7 +20,12 @@ from rebalance_streaming.detect.rules.heartbeats import (
 )
 from rebalance_streaming.detect.rules.losses import explain_loss
 from rebalance_streaming.detect.thresholds import Thresholds
-from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG, Verdict
+from rebalance_streaming.detect.verdict import Verdict
+from rebalance_streaming.observed.clients import Stretch
+from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, Departure
+from rebalance_streaming.observed.fingerprints import fingerprint
+from rebalance_streaming.observed.liveness import GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
 from rebalance_streaming.wire.metrics.report import ClientConfig
 
 LOST_MS = T0 + 20 * MINUTE

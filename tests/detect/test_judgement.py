@@ -34,17 +34,18 @@ from rebalance_contract.clients import (
     RESPONSE_MAX,
 )
 from rebalance_streaming.detect.case import Judged
-from rebalance_streaming.detect.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED
 from rebalance_streaming.detect.episode import Episode, Known, look_at
-from rebalance_streaming.detect.evidence import DECISIVE, MODERATE, WEAK, weigh
-from rebalance_streaming.detect.evidence import STRONG as STRONG_EVIDENCE
-from rebalance_streaming.detect.liveness import ALIVE, HEALTHY, STARVED
 from rebalance_streaming.detect.rules.loops import poison_record
 from rebalance_streaming.detect.rules.losses import explain_loss
 from rebalance_streaming.detect.rules.patterns import crash_loop, rebalance_storm
 from rebalance_streaming.detect.rules.static_members import static_id_conflict, static_member_restart
 from rebalance_streaming.detect.thresholds import Thresholds
-from rebalance_streaming.detect.verdict import CERTAIN, CLAIMED, HINT, PLAUSIBLE, STRONG, Verdict
+from rebalance_streaming.detect.verdict import Verdict
+from rebalance_streaming.observed.confidence import CERTAIN, CLAIMED, HINT, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED
+from rebalance_streaming.observed.evidence import DECISIVE, MODERATE, WEAK, weigh
+from rebalance_streaming.observed.evidence import STRONG as STRONG_EVIDENCE
+from rebalance_streaming.observed.liveness import ALIVE, HEALTHY, STARVED
 from rebalance_streaming.wire.metrics.report import Point
 
 LOST_MS = T0 + 20 * MINUTE

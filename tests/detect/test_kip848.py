@@ -26,7 +26,6 @@ from detect.histories import (
 from detect.standing_histories import replayed
 from rebalance_contract import Generation, GroupSnapshot, Member, Rebalance, Severity
 from rebalance_contract.clients import POLL_AGE
-from rebalance_streaming.detect.departures import FENCED, find_departures
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.rules.kip848 import (
     CONDITIONS,
@@ -38,7 +37,8 @@ from rebalance_streaming.detect.rules.kip848 import (
 )
 from rebalance_streaming.detect.rules.leader import cooperative_livelock
 from rebalance_streaming.detect.thresholds import Thresholds
-from rebalance_streaming.detect.verdict import CERTAIN, STRONG
+from rebalance_streaming.observed.confidence import CERTAIN, STRONG
+from rebalance_streaming.observed.departures import FENCED, find_departures
 
 NOW = T0 + HOUR
 NEW = {"session_timeout_ms": None, "epoch": 3}

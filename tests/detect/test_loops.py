@@ -23,12 +23,12 @@ from detect.histories import (
 )
 from detect.standing_histories import departed
 from rebalance_contract import Member, Severity
-from rebalance_streaming.detect.departures import CLEAN, SESSION_EXPIRED
 from rebalance_streaming.detect.episode import Past
-from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.rules.loops import CONDITIONS, no_progress_loop, poison_record
 from rebalance_streaming.detect.rules.patterns import crash_loop
-from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.departures import CLEAN, SESSION_EXPIRED
+from rebalance_streaming.observed.history import GroupHistory
 
 CONSUMED = "fetch_manager_records_consumed_total"
 #: Story C in minutes: what began when, between whom; the partitions wander from member to member.

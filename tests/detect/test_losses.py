@@ -13,11 +13,12 @@ from detect.turnover import Run, joined, lost, pulse
 from rebalance_contract import Generation, Member, Rebalance
 from rebalance_contract.clients import ASSIGNED, HEARTBEAT_AGE
 from rebalance_contract.clients import HEARTBEAT_TOTAL as HEARTBEATS
-from rebalance_streaming.detect.departures import Departure
 from rebalance_streaming.detect.episode import Elsewhere, Episode, Known, look_at
 from rebalance_streaming.detect.rules.losses import explain_loss
 from rebalance_streaming.detect.thresholds import Thresholds
-from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG, Verdict
+from rebalance_streaming.detect.verdict import Verdict
+from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.departures import Departure
 
 LOST_MS = T0 + 20 * MINUTE
 STAYS = member("a-1", [0, 1])

@@ -28,9 +28,7 @@ from detect.histories import (
 from detect.standing_histories import departed, replayed
 from rebalance_contract import Member, Replacement, Severity
 from rebalance_contract.clients import POLL_AGE
-from rebalance_streaming.detect.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN
 from rebalance_streaming.detect.episode import Past
-from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.rules.membership import (
     CONDITIONS,
     autoscaler_flapping,
@@ -45,7 +43,9 @@ from rebalance_streaming.detect.rules.static_members import (
     static_session_too_short,
     static_stalled_member,
 )
-from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN
+from rebalance_streaming.observed.history import GroupHistory
 
 A, B = member("a-1", [0, 1]), member("b-1", [2, 3])
 SA, SB = replace(A, group_instance_id="ia"), replace(B, group_instance_id="ib")

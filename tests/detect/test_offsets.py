@@ -26,13 +26,14 @@ from detect.histories import (
 )
 from detect.standing_histories import departed
 from rebalance_contract import Severity
-from rebalance_streaming.detect.departures import CLEAN
-from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.look import ConditionRule, Look
 from rebalance_streaming.detect.rules.duplicates import duplicate_processing, estimate_duplicates
 from rebalance_streaming.detect.rules.offsets import CONDITIONS, offset_rewind, offset_skip, offsets_expired
 from rebalance_streaming.detect.thresholds import Thresholds
-from rebalance_streaming.detect.verdict import CERTAIN, PLAUSIBLE, STRONG, Verdict
+from rebalance_streaming.detect.verdict import Verdict
+from rebalance_streaming.observed.confidence import CERTAIN, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.departures import CLEAN
+from rebalance_streaming.observed.history import GroupHistory
 
 DAY = 24 * HOUR
 A, B = member("a-1", [0, 1]), member("b-1", [2, 3])
@@ -269,6 +270,16 @@ def test_duplicates_above_a_thousandth_are_told_with_their_cause():
         take(here.history, commits(AT + (turn + 6) * 5 * SECOND, dict.fromkeys(range(4), 20_000 + turn)))
     (later,) = duplicate_processing(look(here.history, AT + 5 * MINUTE, past=here.past, causes=here.causes))
     assert later.rebalance_ids == found.rebalance_ids
+
+
+def test_duplicates_are_over_when_there_were_none_for_a_while():
+    """A cured group is calm as long after its last duplicates as after anything that recurs."""
+    here = losing([departed(AT, A)])
+    assert list(duplicate_processing(here))
+    ended = here.history.rebalances[rebalance_id(AT)].completed_at_ms
+    for passed_ms, is_told in ((9 * MINUTE, True), (11 * MINUTE, False)):
+        later = look(here.history, ended + passed_ms, past=here.past, causes=here.causes)
+        assert bool(list(duplicate_processing(later))) is is_told
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,7 @@ from detect.histories import (
 from detect.standing_histories import departed
 from detect.turnover import joined, lost
 from rebalance_contract import UNDETERMINED, Rebalance, Severity
-from rebalance_streaming.detect.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN
 from rebalance_streaming.detect.episode import Past
-from rebalance_streaming.detect.liveness import GONE
 from rebalance_streaming.detect.look import Look
 from rebalance_streaming.detect.rules.patterns import (
     AGGREGATES,
@@ -39,7 +37,10 @@ from rebalance_streaming.detect.rules.patterns import (
     rolling_deploy,
     short_lived_consumers,
 )
-from rebalance_streaming.detect.verdict import HINT, PLAUSIBLE, STRONG, Verdict
+from rebalance_streaming.detect.verdict import Verdict
+from rebalance_streaming.observed.confidence import HINT, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN
+from rebalance_streaming.observed.liveness import GONE
 
 START_MS = T0 + 20 * MINUTE
 A = member("a-1", [0, 1])

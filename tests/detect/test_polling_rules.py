@@ -11,7 +11,6 @@ from detect.histories import MINUTE, SECOND, T0, Event, history, look, member, p
 from detect.standing_histories import departed
 from rebalance_contract import Evidence, EvidenceSource, Member
 from rebalance_contract.clients import POLL_GAP_MAX
-from rebalance_streaming.detect.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure
 from rebalance_streaming.detect.episode import Episode, Known, look_at
 from rebalance_streaming.detect.rules.polling import (
     barrier_holder,
@@ -21,7 +20,9 @@ from rebalance_streaming.detect.rules.polling import (
     static_stall,
 )
 from rebalance_streaming.detect.thresholds import Thresholds
-from rebalance_streaming.detect.verdict import CERTAIN, PLAUSIBLE, STRONG, Verdict
+from rebalance_streaming.detect.verdict import Verdict
+from rebalance_streaming.observed.confidence import CERTAIN, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure
 from rebalance_streaming.wire.metrics.report import ClientConfig
 
 LOST_MS = T0 + 20 * MINUTE

@@ -13,7 +13,8 @@ from rebalance_contract.clients import HEARTBEAT_AGE
 from rebalance_streaming.detect.episode import Episode, Known, look_at
 from rebalance_streaming.detect.rank import explain
 from rebalance_streaming.detect.thresholds import Thresholds
-from rebalance_streaming.detect.verdict import CERTAIN, Verdict, subject_of
+from rebalance_streaming.detect.verdict import Verdict, subject_of
+from rebalance_streaming.observed.confidence import CERTAIN
 from rebalance_streaming.wire.metrics.report import ClientConfig
 
 LOST_MS = T0 + 20 * MINUTE

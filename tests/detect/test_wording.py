@@ -15,8 +15,8 @@ from detect.histories import member
 from rebalance_contract import Advice, Alternative, Evidence, Subject
 from rebalance_streaming.detect import wording
 from rebalance_streaming.detect.catalogue import DIAGNOSES
-from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, SCALE, STRONG, one_down
 from rebalance_streaming.detect.wording import ADVICE, WORDINGS, Line, Text, advise, say
+from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, SCALE, STRONG, one_down
 
 PACKAGE = Path(wording.__file__).parent
 #: Texts for a cause that is named later.

@@ -14,7 +14,8 @@ from rebalance_streaming.detect.rules.zookeeper import (
     zk_partition_owner_conflict,
     zk_session_flap,
 )
-from rebalance_streaming.detect.verdict import CERTAIN, PLAUSIBLE, STRONG, Verdict
+from rebalance_streaming.detect.verdict import Verdict
+from rebalance_streaming.observed.confidence import CERTAIN, PLAUSIBLE, STRONG
 
 A, B, C, D, E = (f"node-{number}:{letter * 8}" for number, letter in enumerate("abcde", 1))
 

@@ -37,11 +37,11 @@ def url_of(log: Path) -> str:
 def test_the_demo_shows_every_metric_tells_of_its_sick_consumer_and_counts_every_rebalance(tmp_path: Path) -> None:
     """Exit code 0, the sick consumer explained, every metric of the table on /metrics, nothing for promtool to mend.
 
-    A Prometheus and an Alertmanager that watch it tell of the sick consumer, with cause, impact, what to do and links;
-    once the demo is over they tell of their blindness only.
+    The sick consumer gets the value that the monitor advises. A Prometheus and an Alertmanager that watch the demo tell
+    of that consumer, with cause, impact, what to do and links; once the demo is over they tell of their blindness only.
     """
     log, text = tmp_path / "demo.log", ""
-    with demo(log, "--duration", str(_SECONDS)) as running:
+    with demo(log, "--duration", str(_SECONDS), "--cure-after", str(_SECONDS / 2)) as running:
         url = wait_for(lambda: url_of(log), log.read_text, 240)
         with paged(tmp_path, url) as (inbox, pager_url):
             wait_for(lambda: "client processes started" in log.read_text(), log.read_text, 120)
@@ -63,10 +63,23 @@ def test_the_demo_shows_every_metric_tells_of_its_sick_consumer_and_counts_every
             wait_for(lambda: heard(pager_url) == {DOWN, WATCHDOG}, lambda: heard(pager_url), 60)
     said = log.read_text()
     assert re.search(r"FIRING (ticket|page): poll_overrun", said)
+    assert re.search(r"the advice is followed: enricher-2 starts again with max.poll.interval.ms=(?!6000 )\d+", said)
     assert (count := re.search(r"counted (\d+) of (\d+) rebalances", said))
     assert count[1] == count[2]
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
     hold_page_is_whole(told[0], url, SICK.group)
+
+
+@pytest.mark.slow
+def test_the_group_is_calm_once_the_advice_is_followed(tmp_path: Path) -> None:
+    """Nothing is left to say of it within two minutes, and nobody leaves it again."""
+    log = tmp_path / "demo.log"
+    with demo(log, "--cure-after", "60"):
+        wait_for(lambda: "the advice is followed" in log.read_text(), log.read_text, 360)
+        wait_for(lambda: "calm: nothing is left to say" in log.read_text(), log.read_text, 240)
+        calm = log.read_text()
+        assert not re.search(r"FIRING (ticket|page): (?!rebalance_storm)", calm.partition("the advice is followed")[2])
+    assert re.search(r"was stopped and started: [12]\b", calm)
 
 
 def told_of(inbox: Inbox, group: str) -> list[dict[str, Any]]:

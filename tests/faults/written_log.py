@@ -113,7 +113,7 @@ def large_group(group: str, members: int, topics: int) -> Record:
     """Return the first generation of a group in which each member subscribes to and has a partition of every topic."""
     names = [f"a-topic-with-a-name-of-usual-length-{number:04d}" for number in range(topics)]
     subscription = struct.pack(">hi", 0, topics) + b"".join(map(_text, names)) + struct.pack(">i", -1)
-    value = struct.pack(">h", 3) + _text("consumer") + struct.pack(">i", 1) + _text("range")
+    value = bytearray(struct.pack(">h", 3) + _text("consumer") + struct.pack(">i", 1) + _text("range"))
     value += _text("member-0") + struct.pack(">qi", now_ms(), members)
     for number in range(members):
         own = b"".join(_text(name) + struct.pack(">ii", 1, number) for name in names)
@@ -121,7 +121,7 @@ def large_group(group: str, members: int, topics: int) -> Record:
         value += _text(f"member-{number}") + struct.pack(">h", -1) + _text("client") + _text("/10.0.0.1")
         value += struct.pack(">iii", 300_000, 45_000, len(subscription)) + subscription
         value += struct.pack(">i", len(assignment)) + assignment
-    return zlib.crc32(group.encode()) % PARTITIONS, fill.group_key(group), value
+    return zlib.crc32(group.encode()) % PARTITIONS, fill.group_key(group), bytes(value)
 
 
 def _text(value: str) -> bytes:

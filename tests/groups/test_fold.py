@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,6 +38,17 @@ def counted(state: FoldState) -> dict[str, int]:
     found |= found.pop("rebalances")
     del found["durations"], found["duration_ms"]
     return {name: count for name, count in found.items() if count}
+
+
+def test_the_state_of_a_large_group_is_compressed_and_what_older_versions_stored_is_read():
+    """Every value that Spark's state server hands on stands several times in the heap of its JVM."""
+    crowd = [member(f"c-{number:05d}", client_id="crowd") for number in range(2_000)]
+    state, _ = run(Log().write(1, *crowd).write(2, *crowd[1:]).records)
+    stored, blob = msgspec.msgpack.encode(state), dump_state(state)
+    assert load_state(blob) == load_state(stored) == state
+    assert len(blob) < len(stored) / 10
+    small, _ = run(Log().write(1, A).records)
+    assert dump_state(small) == msgspec.msgpack.encode(small)
 
 
 def test_a_group_is_born_grows_shrinks_and_empties():

@@ -1,6 +1,7 @@
 """The demo: a real Kafka, a real workload with one sick consumer, the monitor, and what it says as it happens.
 
-At the end the monitor's counts are held against the broker's own log.
+After two minutes the sick consumer gets the value that the monitor advises, and its group is calm. At the end the
+monitor's counts are held against the broker's own log.
 """
 
 from __future__ import annotations
@@ -10,17 +11,18 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from rebalance_contract import Finding, Rebalance, Severity, decode
+from rebalance_contract import Finding, FindingState, Rebalance, Severity, decode
 from rebalance_deploy import local
 from rebalance_deploy.broker_log import read_truth
 from rebalance_deploy.counts import Counted, expected, read_counts
 from rebalance_deploy.demo import workload
 from rebalance_deploy.demo.alerting import pages_told
+from rebalance_deploy.demo.cure import SETTING, Cure
 from rebalance_deploy.embedded.kafka import DEFAULT_VERSION, EmbeddedKafka
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.observability import Alerting
@@ -45,15 +47,25 @@ team = "payments"
 group = ".*"
 team = "shop"
 """
-#: A demo has few groups and shows every metric there is.
-_EVERYTHING = ("export.collect_partitions=true", "export.collect_members=true")
+#: A demo has few groups and shows every metric there is; somebody watches, and sees a finding end within two minutes.
+_SETTINGS = (
+    "export.collect_partitions=true",
+    "export.collect_members=true",
+    "detect.thresholds.resolve_after_ms=60000",
+    "detect.thresholds.storm_window_ms=120000",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoOptions:
-    """What may be chosen of a demo; without a duration it runs until it is told to stop."""
+    """What may be chosen of a demo; without a duration it runs until it is told to stop.
+
+    `cure_after_seconds`: when the sick consumer gets the value advised, from the start of the workload, or later, once
+    there is one.
+    """
 
     duration_seconds: float | None = None
+    cure_after_seconds: float = 120.0
     kafka_version: str = DEFAULT_VERSION
     port: int = 9642
 
@@ -64,7 +76,9 @@ class _Show:
 
     broker: EmbeddedKafka
     monitor: local.Monitor
-    clients: list[ChildProcess]
+    directory: Path
+    clients: dict[str, ChildProcess]
+    stack: ExitStack
     stop: threading.Event
     say: Say
 
@@ -92,7 +106,7 @@ def _perform(options: DemoOptions, directory: Path, stop: threading.Event, say: 
         settings = local.loopback_sources(
             broker.bootstrap,
             directory,
-            *_EVERYTHING,
+            *_SETTINGS,
             f"export.owners_file={owners}",
             port=options.port,
             environment=dict(os.environ),
@@ -101,22 +115,23 @@ def _perform(options: DemoOptions, directory: Path, stop: threading.Event, say: 
         if not monitor.wait_until_ready(stop, say):
             return 0
         servers = stack.enter_context(pages_told(directory, monitor.url, say))
-        show = _Show(broker, monitor, _start_workload(broker.bootstrap, directory, stack), stop, say)
+        show = _Show(broker, monitor, directory, {}, stack, stop, say)
+        _start_workload(show)
         _say_what_to_try(monitor.url, servers, say)
-        return _play(show, options.duration_seconds)
+        return _play(show, options)
 
 
-def _play(show: _Show, duration_seconds: float | None) -> int:
+def _play(show: _Show, options: DemoOptions) -> int:
     sick = workload.SICK
     show.say(
         f"{len(show.clients)} client processes started. {sick.client_id} of group {sick.group} is sick: it works "
-        f"{sick.seconds_per_poll:.0f} s on each poll with max.poll.interval.ms={sick.max_poll_interval_ms}"
+        f"{sick.seconds_per_poll:.0f} s on each poll with {SETTING}={sick.max_poll_interval_ms}"
     )
-    _show_news(show, None if duration_seconds is None else time.monotonic() + duration_seconds)
-    if duration_seconds is None or show.stop.is_set():
+    _show_news(show, options)
+    if options.duration_seconds is None or show.stop.is_set():
         return 0
     show.say("the workload stops; every group empties, which is a rebalance too")
-    _stop_workload(show.clients)
+    _stop_workload(show.clients.values())
     return _compare(show)
 
 
@@ -132,33 +147,51 @@ def _say_what_to_try(url: str, servers: Alerting | None, say: Say) -> None:
     say(f"  3. rebalance-monitor top --url {url}")
 
 
-def _start_workload(bootstrap: str, directory: Path, stack: ExitStack) -> list[ChildProcess]:
-    commands = {"producer": workload.producer_command(bootstrap)}
-    commands |= {spec.client_id: workload.command(bootstrap, spec) for spec in workload.CONSUMERS}
-    return [
-        stack.enter_context(ChildProcess(command, log_path=directory / f"{name}.log"))
-        for name, command in commands.items()
-    ]
+def _start_workload(show: _Show) -> None:
+    _start_client(show, "producer", workload.producer_command(show.broker.bootstrap))
+    for spec in workload.CONSUMERS:
+        _start_client(show, spec.client_id, workload.command(show.broker.bootstrap, spec))
 
 
-def _stop_workload(clients: list[ChildProcess]) -> None:
+def _start_client(show: _Show, name: str, command: list[str]) -> None:
+    """Start a client, in the place of one of that name."""
+    log = show.directory / f"{name}{'-again' * (name in show.clients)}.log"
+    show.clients[name] = show.stack.enter_context(ChildProcess(command, log_path=log))
+
+
+def _stop_workload(clients: Collection[ChildProcess]) -> None:
     for client in clients:
         client.request_stop()
     for client in clients:
         client.terminate(_LEAVE_SECONDS)
 
 
-def _show_news(show: _Show, deadline: float | None) -> None:
-    """Say every rebalance as it is published, with the page that counts it, and every diagnosis that matters."""
+def _show_news(show: _Show, options: DemoOptions) -> None:
+    """Say every rebalance as it is published, with the page that counts it, and every diagnosis that matters.
+
+    The sick consumer is cured on the way.
+    """
     said: set[tuple[str, ...]] = set()
+    cure = Cure(workload.SICK, show.say)
+    began = time.monotonic()
+    deadline = None if options.duration_seconds is None else began + options.duration_seconds
     for row in _follow(show.broker.bootstrap, show.stop, deadline):
         news = None if row is None else _news(row)
         if news is not None and news[0] not in said:
             said.add(news[0])
             show.say(f"{news[1]}  {show.monitor.url}/metrics" if isinstance(row, Rebalance) else news[1])
+        if row is not None:
+            cure.hear(row)
+        elif cure.is_advised and not cure.is_applied and time.monotonic() >= began + options.cure_after_seconds:
+            _restart(show, cure.apply())
         show.monitor.check()
-        if any(not client.is_running for client in show.clients):
+        if any(not client.is_running for client in show.clients.values()):
             raise UserError("a client of the workload ended by itself; see its log in the demo's directory")
+
+
+def _restart(show: _Show, spec: workload.ConsumerSpec) -> None:
+    show.clients[spec.client_id].terminate(_LEAVE_SECONDS)
+    _start_client(show, spec.client_id, workload.command(show.broker.bootstrap, spec))
 
 
 def _news(row: Rebalance | Finding) -> tuple[tuple[str, ...], str] | None:
@@ -169,7 +202,10 @@ def _news(row: Rebalance | Finding) -> tuple[tuple[str, ...], str] | None:
         return (row.group, row.rebalance_id, str(row.generation_to)), describe(row)
     if row.severity == Severity.INFO:
         return None
-    return (row.finding_id, row.severity, row.state), describe_finding(row)
+    words = describe_finding(row)
+    if row.state == FindingState.RESOLVED:
+        words = words.partition("\n")[0]  # who and why was said before
+    return (row.finding_id, row.severity, row.state), words
 
 
 def _follow(bootstrap: str, stop: threading.Event, deadline: float | None) -> Iterator[Rebalance | Finding | None]:

@@ -39,8 +39,8 @@ class ConsumerSpec:
     reports: bool = False
 
 
-#: The consumer the demo is about: it processes longer than its max.poll.interval, is removed from its group, comes
-#: back at its next poll, and is removed again.
+#: The consumer the demo is about: it processes longer than its max.poll.interval, leaves its group, comes back at its
+#: next poll, and leaves again.
 SICK = ConsumerSpec(
     "confluent-kafka",
     "payments-enricher",
@@ -49,6 +49,7 @@ SICK = ConsumerSpec(
     session_timeout_ms=6_000,
     max_poll_interval_ms=6_000,
     seconds_per_poll=11.0,
+    reports=True,
 )
 
 CONSUMERS = (

@@ -49,15 +49,15 @@ def group_value(
     session_timeout_ms: int = 45_000,
 ) -> bytes:
     """Return a stable group's value (version 3) whose members subscribe to one topic and share its partitions."""
-    head = struct.pack(">h", 3) + _text("consumer") + struct.pack(">i", generation) + _text("range")
-    head += _text("member-0") + struct.pack(">qi", timestamp_ms, members)
+    value = bytearray(struct.pack(">h", 3) + _text("consumer") + struct.pack(">i", generation) + _text("range"))
+    value += _text("member-0") + struct.pack(">qi", timestamp_ms, members)
     subscription = struct.pack(">hi", 0, 1) + _text(topic) + struct.pack(">i", -1)
     for number in range(members):
         assignment = _assignment(topic, range(number, partitions, members))
-        head += _text(f"member-{number}") + struct.pack(">h", -1) + _text("client") + _text("/10.0.0.1")
-        head += struct.pack(">iii", 300_000, session_timeout_ms, len(subscription)) + subscription
-        head += struct.pack(">i", len(assignment)) + assignment
-    return head
+        value += _text(f"member-{number}") + struct.pack(">h", -1) + _text("client") + _text("/10.0.0.1")
+        value += struct.pack(">iii", 300_000, session_timeout_ms, len(subscription)) + subscription
+        value += struct.pack(">i", len(assignment)) + assignment
+    return bytes(value)
 
 
 def _assignment(topic: str, partitions: range) -> bytes:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from rebalance_contract import Advice
-from rebalance_streaming.detect.clients import ClientHistory
-from rebalance_streaming.detect.departures import Departure
-from rebalance_streaming.detect.fingerprints import JAVA, KAFKA_PYTHON, KAFKAJS, LIBRDKAFKA
 from rebalance_streaming.detect.wording import advise
+from rebalance_streaming.observed.clients import ClientHistory
+from rebalance_streaming.observed.departures import Departure
+from rebalance_streaming.observed.fingerprints import JAVA, KAFKA_PYTHON, KAFKAJS, LIBRDKAFKA
 
 #: The default session of current clients, which a proposal is never below.
 USUAL_SESSION_MS = 45_000

@@ -14,12 +14,12 @@ from rebalance_contract import Severity
 from rebalance_streaming.detect.book import subject_key
 from rebalance_streaming.detect.catalogue import diagnosis
 from rebalance_streaming.detect.episode import Deadline
-from rebalance_streaming.detect.inputs import GROUP, NOTHING
 from rebalance_streaming.detect.look import Look
 from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.quarantine import Quarantine
 from rebalance_streaming.detect.rules.registry import CONDITIONS, RECOLLECTIONS
 from rebalance_streaming.detect.verdict import Verdict
+from rebalance_streaming.observed.inputs import GROUP, NOTHING
 
 #: Since when a condition has held, by its diagnosis and subject.
 Clocks = dict[tuple[str, str], int]

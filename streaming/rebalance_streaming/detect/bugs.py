@@ -12,7 +12,7 @@ from importlib import resources
 from typing import Any
 
 from rebalance_contract import Advice
-from rebalance_streaming.detect.fingerprints import parse_version
+from rebalance_streaming.observed.fingerprints import parse_version
 
 #: A name beside those of the libraries in fingerprints.py; the table has further ones.
 STREAMS = "kafka-streams"

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field, replace
 from rebalance_contract import UNDETERMINED, GroupState, Rebalance
 from rebalance_streaming.detect.answers import Answers
 from rebalance_streaming.detect.catalogue import CALLED, PARTS, diagnosis
-from rebalance_streaming.detect.departures import Departure
 from rebalance_streaming.detect.episode import Past
-from rebalance_streaming.detect.history import GroupHistory
-from rebalance_streaming.detect.inputs import EVERYTHING, NOTHING
 from rebalance_streaming.detect.thresholds import Thresholds
-from rebalance_streaming.detect.verdict import CLAIMED, Verdict
+from rebalance_streaming.detect.verdict import Verdict
+from rebalance_streaming.observed.confidence import CLAIMED
+from rebalance_streaming.observed.departures import Departure
+from rebalance_streaming.observed.history import GroupHistory
+from rebalance_streaming.observed.inputs import EVERYTHING, NOTHING
 
 #: Things this close happened together, as far as anybody can tell.
 SAME_TIME_MS = 5_000

@@ -31,18 +31,29 @@ from rebalance_contract import (
     RebalanceOutcome,
     Severity,
 )
-from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.book import Book, subject_key
 from rebalance_streaming.detect.case import SAME_TIME_MS, Case, Judged
 from rebalance_streaming.detect.catalogue import diagnosis
 from rebalance_streaming.detect.config import DetectConfig
-from rebalance_streaming.detect.coordinator_log import Start
-from rebalance_streaming.detect.departures import POLL_TIMEOUT, SESSION_EXPIRED, Departure
 from rebalance_streaming.detect.episode import Elsewhere, Known, Past, look_at
-from rebalance_streaming.detect.heartbeats import time_group
-from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.look import DAY_MS, Look
-from rebalance_streaming.detect.plausible import (
+from rebalance_streaming.detect.quarantine import OnQuarantine, Quarantine
+from rebalance_streaming.detect.rank import explain
+from rebalance_streaming.detect.rules.barrier import waiting_now
+from rebalance_streaming.detect.rules.benign import FOLLOWS, not_understood
+from rebalance_streaming.detect.rules.coordinator import cluster_wide
+from rebalance_streaming.detect.rules.kip848 import held_up
+from rebalance_streaming.detect.rules.patterns import lag_grows
+from rebalance_streaming.detect.rules.registry import AGGREGATES
+from rebalance_streaming.detect.verdict import Verdict
+from rebalance_streaming.observed import inputs
+from rebalance_streaming.observed.confidence import CLAIMED, HINT
+from rebalance_streaming.observed.coordinator_log import Start
+from rebalance_streaming.observed.departures import POLL_TIMEOUT, SESSION_EXPIRED, Departure
+from rebalance_streaming.observed.heartbeats import time_group
+from rebalance_streaming.observed.history import GroupHistory
+from rebalance_streaming.observed.plausible import (
+    ImplausibleError,
     check_commits,
     check_ends,
     check_events,
@@ -50,16 +61,7 @@ from rebalance_streaming.detect.plausible import (
     check_probe,
     check_rebalance,
 )
-from rebalance_streaming.detect.quarantine import ImplausibleError, OnQuarantine, Quarantine
-from rebalance_streaming.detect.rank import explain
-from rebalance_streaming.detect.routing import Routing
-from rebalance_streaming.detect.rules.barrier import waiting_now
-from rebalance_streaming.detect.rules.benign import FOLLOWS, not_understood
-from rebalance_streaming.detect.rules.coordinator import cluster_wide
-from rebalance_streaming.detect.rules.kip848 import held_up
-from rebalance_streaming.detect.rules.patterns import lag_grows
-from rebalance_streaming.detect.rules.registry import AGGREGATES
-from rebalance_streaming.detect.verdict import CLAIMED, HINT, Verdict
+from rebalance_streaming.observed.routing import Routing
 
 #: How long after the first bulky row a group is judged, and where a standing finding rests on such rows.
 _BULK_MS, _BULK_STANDING_MS = 30_000, 5_000

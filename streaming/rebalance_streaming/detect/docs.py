@@ -22,7 +22,7 @@ from rebalance_streaming.detect.catalogue import (
 )
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.detect.thresholds import Thresholds
-from rebalance_streaming.detect.verdict import SCALE
+from rebalance_streaming.observed.confidence import SCALE
 
 _FILES = resources.files(__package__)
 #: What a settings file may hold about the diagnosis; shown on the page and read by its test.

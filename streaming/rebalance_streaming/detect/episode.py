@@ -8,12 +8,12 @@ from functools import cached_property
 from math import ceil
 
 from rebalance_contract import Member, Rebalance, RebalanceReason
-from rebalance_streaming.detect.barriers import Barrier, barriers, longest_of
-from rebalance_streaming.detect.departures import Departure, find_departures, slot_of
-from rebalance_streaming.detect.history import GroupHistory
-from rebalance_streaming.detect.liveness import reports_end_ms
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict
+from rebalance_streaming.observed.barriers import Barrier, barriers, longest_of
+from rebalance_streaming.observed.departures import Departure, find_departures, slot_of
+from rebalance_streaming.observed.history import GroupHistory
+from rebalance_streaming.observed.liveness import reports_end_ms
 
 
 @dataclass(slots=True)

@@ -8,11 +8,11 @@ from math import ceil, floor
 
 from rebalance_contract import GroupState, Member, Rebalance, Silence
 from rebalance_streaming.detect.episode import Deadline, Past
-from rebalance_streaming.detect.history import GroupHistory
-from rebalance_streaming.detect.inputs import GROUP
 from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict
+from rebalance_streaming.observed.history import GroupHistory
+from rebalance_streaming.observed.inputs import GROUP
 
 DAY_MS = 24 * 3_600_000
 #: After a rebalance whoever has work commits within this: three intervals of auto-commit.

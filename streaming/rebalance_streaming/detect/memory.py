@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rebalance_streaming.detect.progress import Jump
+from rebalance_streaming.observed.progress import Jump
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,6 @@ OnQuarantine = Callable[[str, str, Exception], None]
 SET_ASIDE_MS = 3_600_000
 
 
-class ImplausibleError(ValueError):
-    """A row whose values cannot be true, or would cost more than any true ones."""
-
-
 class Quarantine:
     """Calls what may raise. `counts` is by stage (a rule's or a step's name) and reason (the exception's class)."""
 

@@ -15,7 +15,8 @@ from rebalance_streaming.detect.rules.barrier import explain_barrier, explain_la
 from rebalance_streaming.detect.rules.benign import BENIGN_RULES, called_within, unexplained
 from rebalance_streaming.detect.rules.coordinator import find_failover
 from rebalance_streaming.detect.rules.losses import explain_loss
-from rebalance_streaming.detect.verdict import CERTAIN, Verdict
+from rebalance_streaming.detect.verdict import Verdict
+from rebalance_streaming.observed.confidence import CERTAIN
 
 
 def explain(episode: Episode) -> tuple[Verdict, ...]:

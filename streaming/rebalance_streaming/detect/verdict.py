@@ -6,18 +6,8 @@ from dataclasses import dataclass, field
 
 from rebalance_contract import Advice, Alternative, Evidence, Member, Severity, Subject, SubjectMember
 
-#: How sure the catalogue's labels are: certain, strong inference, plausible, hint.
-CERTAIN, STRONG, PLAUSIBLE, HINT = 0.97, 0.9, 0.75, 0.4
-#: From here on a confidence is a claim; below it a hint, which wakes nobody and takes over nothing.
-CLAIMED = 0.55
 #: Members that a subject of many names.
 MOST_MEMBERS = 20
-SCALE = {"certain": CERTAIN, "strong": STRONG, "plausible": PLAUSIBLE, "hint": HINT}
-
-
-def one_down(confidence: float) -> float:
-    """Return the next lower step of the scale: where a source is missing, or an effect stands for its cause."""
-    return max((each for each in SCALE.values() if each < confidence), default=HINT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +49,3 @@ def subject_of(*members: Member, partitions: tuple[str, ...] = (), hosts: tuple[
 def name_of(member: Member) -> str:
     """Return how people call a member: its static id or client id, and its host."""
     return f"{member.group_instance_id or member.client_id or member.member_id} ({member.host or 'unknown host'})"
-
-
-def seconds(milliseconds: float) -> str:
-    """Return a duration for people."""
-    return f"{milliseconds / 1000:.1f} s" if milliseconds < 100_000 else f"{milliseconds / 1000:.0f} s"

@@ -23,8 +23,9 @@ from typing import Any, Generic, TypeVar
 
 from rebalance_contract import Advice, Alternative, Evidence, Member, Severity, Subject
 from rebalance_contract.display import listed
-from rebalance_streaming.detect.evidence import weigh
-from rebalance_streaming.detect.verdict import SCALE, Verdict, name_of, seconds
+from rebalance_streaming.detect.verdict import Verdict, name_of
+from rebalance_streaming.observed.confidence import SCALE
+from rebalance_streaming.observed.evidence import seconds, weigh
 
 Facts = Mapping[str, object]
 T = TypeVar("T")

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from rebalance_contract import CountedImpact, GroupImpact, Rebalance, RebalanceImpact, Silence
-from rebalance_streaming.detect.coordinator_log import Start
 from rebalance_streaming.engine.lag_around import LagAround, lag_around
+from rebalance_streaming.observed.coordinator_log import Start
 
 #: Rebalances of a group that may still cost something, and those whose share of the totals may still change.
 _KEPT_REBALANCES, _COUNTED = 30, 100

@@ -33,7 +33,7 @@ from rebalance_contract import (
     TopicOffsets,
 )
 from rebalance_streaming.activity.offsets import FEW, UNKNOWN, Ints, as_array, filled, grown, put
-from rebalance_streaming.detect.plausible import may_grow
+from rebalance_streaming.observed.plausible import may_grow
 
 #: Where a row of commits ends: partition of the log, its era, offset.
 Position = tuple[int, int, int]

@@ -5,6 +5,7 @@ Receives what `wire` decoded, hands the fold values. Knows neither Spark nor the
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -145,14 +146,22 @@ def new_state(cluster: str, group: str) -> FoldState:
     return FoldState(picture=GroupSnapshot(cluster=cluster, group=group))
 
 
+#: What is longer is compressed: a group of 90,000 members has 45 MB of state, in which every member stands up to five
+#: times, and Spark's state server has each value several times in its heap while it hands it on.
+_COMPRESSED_FROM_BYTES = 65_536
+#: Of what zlib writes; msgpack writes a map of that many fields as 0x8b.
+_ZLIB_HEADER = b"\x78"
+
+
 def dump_state(state: FoldState) -> bytes:
     """Serialise for the state store. Fields may be added with a default; older blobs then still load."""
-    return _encoder.encode(state)
+    packed = _encoder.encode(state)
+    return packed if len(packed) < _COMPRESSED_FROM_BYTES else zlib.compress(packed, level=1)
 
 
 def load_state(blob: bytes) -> FoldState:
-    """Read a state back. Raises msgspec.MsgspecError for bytes that are none."""
-    return _decoder.decode(blob)
+    """Read a state back. Raises msgspec.MsgspecError or zlib.error for bytes that are none."""
+    return _decoder.decode(zlib.decompress(blob) if blob.startswith(_ZLIB_HEADER) else blob)
 
 
 _encoder = msgspec.msgpack.Encoder()

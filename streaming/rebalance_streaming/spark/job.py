@@ -127,8 +127,8 @@ def run(
         raise
     except _NO_JVM:
         raise StreamError(
-            "Spark's JVM ended or does not answer: see what it said last, and whether the machine ran out of memory; "
-            "started again, the stream goes on where it was"
+            "Spark's JVM ended or does not answer: see what it said last, and whether the machine ran out of memory or "
+            "its heap was too small (stream.driver_memory); started again, the stream goes on where it was"
         ) from None
     finally:
         with suppress(*_NO_JVM):

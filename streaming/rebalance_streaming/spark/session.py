@@ -17,8 +17,14 @@ from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.spark.jvm_output import logging_pipe
 
 #: Half of the processor time of a start goes into compiling code that runs once, and a heap of this size needs no
-#: collector with threads and tables of its own.
-_SMALL_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:MaxDirectMemorySize=256m")
+#: collector with threads and tables of its own. Without the last one Spark goes on when a thread that others wait for
+#: ended for lack of memory, and its batch never does.
+_SMALL_JVM = (
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-XX:MaxDirectMemorySize=256m",
+    "-XX:+ExitOnOutOfMemoryError",
+)
 #: Whether code is generated for projections. The Kafka source makes one per partition and batch: generating code for it
 #: costs more than a live batch's few rows take (115 of 286 ms of processor time with 50 partitions), and without it a
 #: million rows take 6 s more.

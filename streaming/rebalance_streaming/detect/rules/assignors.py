@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterator, Sequence
 
 from rebalance_contract import GroupType, Member, Severity
-from rebalance_streaming.detect.fingerprints import JAVA, LIBRDKAFKA, fingerprint
 from rebalance_streaming.detect.look import DAY_MS, Condition, Look
 from rebalance_streaming.detect.rules.standing import (
     STREAMS_ASSIGNOR,
@@ -19,9 +18,11 @@ from rebalance_streaming.detect.rules.standing import (
     standing_since,
     subject_among,
 )
-from rebalance_streaming.detect.verdict import PLAUSIBLE, STRONG, Verdict, subject_of
+from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import plain, say
 from rebalance_streaming.groups.identity import client_stem
+from rebalance_streaming.observed.confidence import PLAUSIBLE, STRONG
+from rebalance_streaming.observed.fingerprints import JAVA, LIBRDKAFKA, fingerprint
 
 _EAGER = frozenset({"range", "roundrobin", "sticky"})
 #: How far the largest share may exceed the fair one before somebody should look at it.

@@ -8,12 +8,14 @@ from itertools import pairwise
 from rebalance_contract import GroupState, Member, Rebalance, RebalanceReason, Severity
 from rebalance_contract.clients import ASSIGNED_LATENCY, REVOKED_LATENCY
 from rebalance_streaming.detect.advice import stalled_barrier_advice
-from rebalance_streaming.detect.barriers import SAME_MS, preparing_since
-from rebalance_streaming.detect.clients import ClientHistory
 from rebalance_streaming.detect.episode import Episode, long_barrier_ms
-from rebalance_streaming.detect.history import GroupHistory, places
-from rebalance_streaming.detect.verdict import HINT, PLAUSIBLE, STRONG, Verdict, seconds, subject_of
+from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
+from rebalance_streaming.observed.barriers import SAME_MS, preparing_since
+from rebalance_streaming.observed.clients import ClientHistory
+from rebalance_streaming.observed.confidence import HINT, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.evidence import seconds
+from rebalance_streaming.observed.history import GroupHistory, places
 
 #: Whoever polls does so more often than this.
 _POLLS_STOPPED_MS = 5_000

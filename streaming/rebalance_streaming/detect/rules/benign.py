@@ -11,21 +11,14 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from rebalance_contract import Evidence, EvidenceSource, GroupType, Member, Rebalance, RebalanceReason, Severity
-from rebalance_streaming.detect.departures import CLEAN
 from rebalance_streaming.detect.episode import Episode, runs_of_own
 from rebalance_streaming.detect.look import DAY_MS, Condition, Look
 from rebalance_streaming.detect.rules.standing import CONNECT_PROTOCOL, STREAMS_ASSIGNOR
-from rebalance_streaming.detect.verdict import (
-    CERTAIN,
-    MOST_MEMBERS,
-    PLAUSIBLE,
-    STRONG,
-    Verdict,
-    one_down,
-    seconds,
-    subject_of,
-)
+from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
 from rebalance_streaming.detect.wording import say
+from rebalance_streaming.observed.confidence import CERTAIN, PLAUSIBLE, STRONG, one_down
+from rebalance_streaming.observed.departures import CLEAN
+from rebalance_streaming.observed.evidence import seconds
 
 BenignRule = Callable[[Episode], Verdict | None]
 #: How long after a partition was added clients notice: metadata.max.age (5 min) and one heartbeat.

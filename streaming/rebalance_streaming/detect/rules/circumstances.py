@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from rebalance_contract import Advice, Evidence, Subject
-from rebalance_streaming.detect.departures import Departure, slot_of
 from rebalance_streaming.detect.episode import Episode
-from rebalance_streaming.detect.verdict import STRONG, Verdict, subject_of
+from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
+from rebalance_streaming.observed.confidence import STRONG
+from rebalance_streaming.observed.departures import Departure, slot_of
 
 #: How soon a frozen process is back after its session ended; a new process takes longer to start and join.
 THAW_MS = 5_000

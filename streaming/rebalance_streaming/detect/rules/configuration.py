@@ -23,14 +23,9 @@ from rebalance_contract import (
     SubjectMember,
 )
 from rebalance_contract.clients import FAILED_REBALANCES, JOIN_RATE
-from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.advice import LONGEST_SESSION_MS, USUAL_SESSION_MS, longer_session
 from rebalance_streaming.detect.catalogue import with_trait
-from rebalance_streaming.detect.clients import ClientHistory
-from rebalance_streaming.detect.departures import SESSION_EXPIRED, slot_of
 from rebalance_streaming.detect.episode import Past
-from rebalance_streaming.detect.fingerprints import fingerprint
-from rebalance_streaming.detect.liveness import GONE, RESTARTED
 from rebalance_streaming.detect.look import DAY_MS, Condition, Look
 from rebalance_streaming.detect.rules import assignors, polling
 from rebalance_streaming.detect.rules.standing import (
@@ -41,8 +36,14 @@ from rebalance_streaming.detect.rules.standing import (
     recent_past,
     subject_among,
 )
-from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG, Verdict, subject_of
+from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
+from rebalance_streaming.observed import inputs
+from rebalance_streaming.observed.clients import ClientHistory
+from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.departures import SESSION_EXPIRED, slot_of
+from rebalance_streaming.observed.fingerprints import fingerprint
+from rebalance_streaming.observed.liveness import GONE, RESTARTED
 
 _USUAL_HEARTBEAT_MS = 3_000
 #: Kafka's windowed rates cover a minute, and count late by the answers' travel time: only a clear excess counts.

@@ -23,19 +23,20 @@ from rebalance_contract import (
     Subject,
 )
 from rebalance_contract.clients import RESPONSE_MAX
-from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.advice import USUAL_SESSION_MS
-from rebalance_streaming.detect.clients import ClientHistory
-from rebalance_streaming.detect.departures import SESSION_EXPIRED, UNKNOWN, Departure, find_departures, session_of
 from rebalance_streaming.detect.episode import Past
-from rebalance_streaming.detect.history import GroupHistory, Sighting
 from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.rules import leader
 from rebalance_streaming.detect.rules.standing import is_reporting
 from rebalance_streaming.detect.thresholds import Thresholds
-from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG, Verdict
+from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.groups.identity import client_stem
+from rebalance_streaming.observed import inputs
+from rebalance_streaming.observed.clients import ClientHistory
+from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.departures import SESSION_EXPIRED, UNKNOWN, Departure, find_departures, session_of
+from rebalance_streaming.observed.history import GroupHistory, Sighting
 
 #: Two probes further apart than this do not show one and the same state.
 _BLIND_MS = 90_000

@@ -6,21 +6,22 @@ rebalance, because commits are forgotten within a minute; the counts are remembe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from rebalance_contract import EvidenceSource, Partitions, Rebalance
 from rebalance_contract.clients import CONSUMED_TOTAL
-from rebalance_streaming.detect.clients import ClientHistory
-from rebalance_streaming.detect.departures import FENCED, POLL_TIMEOUT, SESSION_EXPIRED
 from rebalance_streaming.detect.episode import Past
-from rebalance_streaming.detect.history import GroupHistory, by_topic, places
-from rebalance_streaming.detect.liveness import PAUSED, STARVED
 from rebalance_streaming.detect.look import Look
 from rebalance_streaming.detect.memory import Duplicates, Memory
-from rebalance_streaming.detect.progress import Place, Progress
-from rebalance_streaming.detect.verdict import CERTAIN, PLAUSIBLE, STRONG, Verdict, name_of
+from rebalance_streaming.detect.verdict import Verdict, name_of
 from rebalance_streaming.detect.wording import say
+from rebalance_streaming.observed.clients import ClientHistory
+from rebalance_streaming.observed.confidence import CERTAIN, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.departures import FENCED, POLL_TIMEOUT, SESSION_EXPIRED
+from rebalance_streaming.observed.history import GroupHistory, by_topic, places
+from rebalance_streaming.observed.liveness import PAUSED, STARVED
+from rebalance_streaming.observed.progress import Place, Progress
 
 #: How soon after a rebalance its duplicates must be counted.
 _COUNTABLE_MS = 120_000
@@ -174,7 +175,7 @@ def duplicate_processing(look: Look) -> Iterator[Verdict]:
     since = look.history.progress.ends_since()
     counts = _counted(look, since) if since is not None else {}
     total = sum(each.records for each in counts.values())
-    if since is None or not total:
+    if since is None or not total or not _is_recent(look, counts):
         return
     growths = (look.history.progress.end_growth(p.topic, p.partition, since) for p in look.history.progress.positions())
     volume = sum(each for each in growths if each is not None)
@@ -226,6 +227,12 @@ def _counted(look: Look, since_ms: int) -> dict[str, Duplicates]:
         if rebalance is not None and rebalance.started_before_ms >= since_ms and each.records:
             found[name] = each
     return found
+
+
+def _is_recent(look: Look, counts: Iterable[str]) -> bool:
+    rebalances = [look.history.rebalances[each] for each in counts]
+    latest_ms = max(each.completed_at_ms or each.started_before_ms for each in rebalances)
+    return look.is_within(latest_ms, look.thresholds.resolve_after_ms)
 
 
 def _duplicates_verdict(look: Look, counts: dict[str, Duplicates], total: int, volume: int, since_ms: int) -> Verdict:

@@ -17,14 +17,15 @@ from rebalance_streaming.detect.advice import (
     starvation_advice,
 )
 from rebalance_streaming.detect.bugs import upgrade_advice
-from rebalance_streaming.detect.departures import POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure, slot_of
 from rebalance_streaming.detect.episode import Episode
-from rebalance_streaming.detect.evidence import DECISIVE, MODERATE, observe
-from rebalance_streaming.detect.fingerprints import AIOKAFKA, KAFKA_PYTHON, KAFKAJS
-from rebalance_streaming.detect.history import GroupHistory, partition_names
-from rebalance_streaming.detect.liveness import ALIVE, GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
 from rebalance_streaming.detect.rules.circumstances import THAW_MS, is_busy, same_slot, say_lost
-from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG, Verdict, seconds, subject_of
+from rebalance_streaming.detect.verdict import Verdict, subject_of
+from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.departures import POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure, slot_of
+from rebalance_streaming.observed.evidence import DECISIVE, MODERATE, observe, seconds
+from rebalance_streaming.observed.fingerprints import AIOKAFKA, KAFKA_PYTHON, KAFKAJS
+from rebalance_streaming.observed.history import GroupHistory, partition_names
+from rebalance_streaming.observed.liveness import ALIVE, GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
 
 #: kafka-python versions whose heartbeats starve: behind an idle poll, after a dead-lock, behind a busy loop.
 _STARVATION = (

@@ -10,18 +10,18 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from rebalance_contract import Advice, Generation, GroupType, Member, MemberState, Rebalance, RebalanceReason, Severity
-from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.bugs import upgrade_advice
 from rebalance_streaming.detect.catalogue import of_family, with_trait
-from rebalance_streaming.detect.clients import ClientHistory
-from rebalance_streaming.detect.departures import Departure, slot_of
 from rebalance_streaming.detect.episode import Episode
-from rebalance_streaming.detect.fingerprints import fingerprint
-from rebalance_streaming.detect.history import partition_names, places
 from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.rules.standing import client_of, is_harmed, size_of, widths
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
+from rebalance_streaming.observed import inputs
+from rebalance_streaming.observed.clients import ClientHistory
+from rebalance_streaming.observed.departures import Departure, slot_of
+from rebalance_streaming.observed.fingerprints import fingerprint
+from rebalance_streaming.observed.history import partition_names, places
 
 #: What a heartbeat of the newer protocol takes at most to carry a revocation to the member and back.
 _HEARTBEATS, _HEARTBEAT_MS = 3, 5_000

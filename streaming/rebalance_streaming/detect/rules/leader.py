@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 
 from rebalance_contract import Advice, Generation, GroupType, Member, Rebalance, RebalanceReason, Severity, Subject
-from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.bugs import STREAMS
-from rebalance_streaming.detect.fingerprints import fingerprint
 from rebalance_streaming.detect.look import DAY_MS, Condition, Look
 from rebalance_streaming.detect.rules.standing import (
     STREAMS_ASSIGNOR,
@@ -28,6 +26,8 @@ from rebalance_streaming.detect.rules.standing import (
 )
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
+from rebalance_streaming.observed import inputs
+from rebalance_streaming.observed.fingerprints import fingerprint
 
 _MINUTE_MS = 60_000
 #: Generations per minute above which a loop leaves no time for work.

@@ -13,16 +13,17 @@ from itertools import pairwise
 
 from rebalance_contract import Member, Rebalance, Severity, Subject
 from rebalance_contract.clients import CONSUMED_TOTAL
-from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.catalogue import with_trait
-from rebalance_streaming.detect.clients import ClientHistory
-from rebalance_streaming.detect.departures import POLL_TIMEOUT, SESSION_EXPIRED, slot_of
 from rebalance_streaming.detect.episode import Past
-from rebalance_streaming.detect.history import places
 from rebalance_streaming.detect.look import Condition, Look
-from rebalance_streaming.detect.progress import Place
-from rebalance_streaming.detect.verdict import CERTAIN, CLAIMED, PLAUSIBLE, STRONG, Verdict, name_of
+from rebalance_streaming.detect.verdict import Verdict, name_of
 from rebalance_streaming.detect.wording import say
+from rebalance_streaming.observed import inputs
+from rebalance_streaming.observed.clients import ClientHistory
+from rebalance_streaming.observed.confidence import CERTAIN, CLAIMED, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.departures import POLL_TIMEOUT, SESSION_EXPIRED, slot_of
+from rebalance_streaming.observed.history import places
+from rebalance_streaming.observed.progress import Place
 
 #: Rebalances that are searched for a loop, and departures without which an owner change is no fault.
 _SEARCHED, _LOSSES = 20, 2

@@ -13,7 +13,6 @@ from dataclasses import replace
 
 from rebalance_contract import Alternative
 from rebalance_streaming.detect.catalogue import with_trait
-from rebalance_streaming.detect.departures import CLEAN, FENCED, POLL_TIMEOUT, SESSION_EXPIRED, Departure
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.rules.heartbeats import (
     blocked_heartbeat,
@@ -30,7 +29,9 @@ from rebalance_streaming.detect.rules.heartbeats import (
 )
 from rebalance_streaming.detect.rules.kip848 import explain_fenced
 from rebalance_streaming.detect.rules.polling import barrier_holder, poll_overrun, static_stall
-from rebalance_streaming.detect.verdict import HINT, Verdict
+from rebalance_streaming.detect.verdict import Verdict
+from rebalance_streaming.observed.confidence import HINT
+from rebalance_streaming.observed.departures import CLEAN, FENCED, POLL_TIMEOUT, SESSION_EXPIRED, Departure
 
 LossRule = Callable[[Episode, Departure], Verdict | None]
 

@@ -9,18 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebalance_contract import UNDETERMINED, Member, Rebalance, RebalanceReason
-from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.advice import session_for_absence
 from rebalance_streaming.detect.catalogue import with_trait
-from rebalance_streaming.detect.departures import CLEAN, slot_of
 from rebalance_streaming.detect.episode import Past
-from rebalance_streaming.detect.fingerprints import fingerprint
-from rebalance_streaming.detect.history import partition_names
 from rebalance_streaming.detect.look import DAY_MS, Condition, Look
 from rebalance_streaming.detect.rules import static_members
 from rebalance_streaming.detect.rules.standing import came_back_ms, client_of, positions_of, recent_past
-from rebalance_streaming.detect.verdict import PLAUSIBLE, STRONG, Verdict, subject_of
+from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
+from rebalance_streaming.observed import inputs
+from rebalance_streaming.observed.confidence import PLAUSIBLE, STRONG
+from rebalance_streaming.observed.departures import CLEAN, slot_of
+from rebalance_streaming.observed.fingerprints import fingerprint
+from rebalance_streaming.observed.history import partition_names
 
 _WEEK_MS = 7 * DAY_MS
 _RESTARTS = with_trait("restart")

@@ -11,14 +11,15 @@ from dataclasses import replace
 from itertools import pairwise
 
 from rebalance_contract import GroupState, GroupType, Severity, Subject
-from rebalance_streaming.detect import inputs
-from rebalance_streaming.detect.history import GroupHistory
 from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.memory import Memory
-from rebalance_streaming.detect.progress import Jump, Place, Progress
 from rebalance_streaming.detect.rules.duplicates import duplicate_processing, estimate_duplicates
-from rebalance_streaming.detect.verdict import PLAUSIBLE, STRONG, Verdict
+from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.detect.wording import say
+from rebalance_streaming.observed import inputs
+from rebalance_streaming.observed.confidence import PLAUSIBLE, STRONG
+from rebalance_streaming.observed.history import GroupHistory
+from rebalance_streaming.observed.progress import Jump, Place, Progress
 
 __all__ = ["CONDITIONS", "estimate_duplicates", "offset_rewind", "offset_skip", "offsets_expired"]
 

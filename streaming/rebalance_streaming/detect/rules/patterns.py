@@ -13,17 +13,18 @@ from dataclasses import dataclass
 from statistics import median
 
 from rebalance_contract import UNDETERMINED, Member, Rebalance, Severity
-from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.catalogue import PARTS, of_family, with_trait
-from rebalance_streaming.detect.departures import CLEAN, SESSION_EXPIRED, UNKNOWN, slot_of
 from rebalance_streaming.detect.episode import Past
-from rebalance_streaming.detect.liveness import GONE, RESTARTED
 from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.rules import loops
 from rebalance_streaming.detect.rules.standing import widths
-from rebalance_streaming.detect.verdict import CLAIMED, HINT, MOST_MEMBERS, PLAUSIBLE, STRONG, Verdict, subject_of
+from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.groups.identity import client_stem
+from rebalance_streaming.observed import inputs
+from rebalance_streaming.observed.confidence import CLAIMED, HINT, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.departures import CLEAN, SESSION_EXPIRED, UNKNOWN, slot_of
+from rebalance_streaming.observed.liveness import GONE, RESTARTED
 
 Slot = tuple[str, str]
 

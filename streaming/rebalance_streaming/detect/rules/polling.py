@@ -12,7 +12,6 @@ from itertools import pairwise
 
 from rebalance_contract import Advice, Member, Severity
 from rebalance_contract.clients import POLL_AGE, POLL_GAP_MAX, POLL_IDLE
-from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.advice import (
     longer_poll_interval,
     poll_limit,
@@ -20,9 +19,17 @@ from rebalance_streaming.detect.advice import (
     shorter_batches,
     stalled_barrier_advice,
 )
-from rebalance_streaming.detect.barriers import Barrier
-from rebalance_streaming.detect.clients import ClientHistory
-from rebalance_streaming.detect.departures import (
+from rebalance_streaming.detect.episode import Episode
+from rebalance_streaming.detect.look import Condition, Look
+from rebalance_streaming.detect.rules.circumstances import say_lost
+from rebalance_streaming.detect.rules.standing import client_of, is_consumer_group, positions_of
+from rebalance_streaming.detect.verdict import Verdict, subject_of
+from rebalance_streaming.detect.wording import advise, say
+from rebalance_streaming.observed import inputs
+from rebalance_streaming.observed.barriers import Barrier
+from rebalance_streaming.observed.clients import ClientHistory
+from rebalance_streaming.observed.confidence import PLAUSIBLE, STRONG
+from rebalance_streaming.observed.departures import (
     CLEAN,
     POLL_TIMEOUT,
     SESSION_EXPIRED,
@@ -30,15 +37,9 @@ from rebalance_streaming.detect.departures import (
     Departure,
     awaited_evidence,
 )
-from rebalance_streaming.detect.episode import Episode
-from rebalance_streaming.detect.fingerprints import LIBRDKAFKA, fingerprint, poll_limit_ms
-from rebalance_streaming.detect.history import places
-from rebalance_streaming.detect.look import Condition, Look
-from rebalance_streaming.detect.progress import KEPT
-from rebalance_streaming.detect.rules.circumstances import say_lost
-from rebalance_streaming.detect.rules.standing import client_of, is_consumer_group, positions_of
-from rebalance_streaming.detect.verdict import PLAUSIBLE, STRONG, Verdict, subject_of
-from rebalance_streaming.detect.wording import advise, say
+from rebalance_streaming.observed.fingerprints import LIBRDKAFKA, fingerprint, poll_limit_ms
+from rebalance_streaming.observed.history import places
+from rebalance_streaming.observed.progress import KEPT
 
 #: A client that usually commits this often does so inside poll(), every auto.commit.interval (5 s).
 _AUTO_COMMIT_MS = 10_000

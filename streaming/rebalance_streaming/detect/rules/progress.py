@@ -14,17 +14,18 @@ from statistics import median
 
 from rebalance_contract import Member, Partitions, Rebalance, Subject
 from rebalance_contract.clients import COMMIT_RATE, COMMIT_TOTAL, CONSUMED_RATE, CONSUMED_TOTAL
-from rebalance_streaming.detect import inputs
-from rebalance_streaming.detect.clients import ClientHistory, Sight
-from rebalance_streaming.detect.fingerprints import fingerprint
-from rebalance_streaming.detect.history import by_topic, places
 from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.memory import Memory
-from rebalance_streaming.detect.progress import Flow, Position
 from rebalance_streaming.detect.rules.standing import client_of, positions_of
 from rebalance_streaming.detect.rules.unread import commit_only_group, empty_group_with_lag, orphan_partition
-from rebalance_streaming.detect.verdict import CERTAIN, STRONG, Verdict, subject_of
+from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
+from rebalance_streaming.observed import inputs
+from rebalance_streaming.observed.clients import ClientHistory, Sight
+from rebalance_streaming.observed.confidence import CERTAIN, STRONG
+from rebalance_streaming.observed.fingerprints import fingerprint
+from rebalance_streaming.observed.history import by_topic, places
+from rebalance_streaming.observed.progress import Flow, Position
 
 #: A max.poll.interval this long says that there is none.
 _UNLIMITED_MS = 24 * 3_600_000

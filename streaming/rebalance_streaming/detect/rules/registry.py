@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.look import Condition, Recollection
 from rebalance_streaming.detect.rules import (
     benign,
@@ -19,6 +18,7 @@ from rebalance_streaming.detect.rules import (
 from rebalance_streaming.detect.rules.duplicates import recollect_duplicates
 from rebalance_streaming.detect.rules.offsets import recollect_jumps
 from rebalance_streaming.detect.rules.progress import recollect_waiting
+from rebalance_streaming.observed import inputs
 
 #: What is to be remembered before rules are asked.
 RECOLLECTIONS: tuple[Recollection, ...] = (

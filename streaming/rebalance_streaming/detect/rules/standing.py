@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Sequence
 
 from rebalance_contract import Advice, Generation, GroupType, Member, Partitions, Rebalance, Subject
 from rebalance_streaming.detect.bugs import upgrade_advice
-from rebalance_streaming.detect.clients import ClientHistory
-from rebalance_streaming.detect.departures import slot_of
 from rebalance_streaming.detect.episode import Past
-from rebalance_streaming.detect.fingerprints import Fingerprint
-from rebalance_streaming.detect.history import places
 from rebalance_streaming.detect.look import Look
-from rebalance_streaming.detect.progress import Position
 from rebalance_streaming.detect.verdict import subject_of
+from rebalance_streaming.observed.clients import ClientHistory
+from rebalance_streaming.observed.departures import slot_of
+from rebalance_streaming.observed.fingerprints import Fingerprint
+from rebalance_streaming.observed.history import places
+from rebalance_streaming.observed.progress import Position
 
 CONSUMER_PROTOCOL, CONNECT_PROTOCOL, STREAMS_ASSIGNOR = "consumer", "connect", "stream"
 

@@ -11,13 +11,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from rebalance_contract import Member, Replacement, Severity, Subject, SubjectMember
-from rebalance_streaming.detect import inputs
 from rebalance_streaming.detect.advice import LONGEST_SESSION_MS, session_for_absence
-from rebalance_streaming.detect.barriers import Barrier, longest_barrier
-from rebalance_streaming.detect.clients import ClientHistory
-from rebalance_streaming.detect.departures import SESSION_EXPIRED, session_of
 from rebalance_streaming.detect.episode import Past
-from rebalance_streaming.detect.history import partition_names, places
 from rebalance_streaming.detect.look import DAY_MS, Condition, Look
 from rebalance_streaming.detect.rules.standing import (
     came_back_ms,
@@ -27,8 +22,14 @@ from rebalance_streaming.detect.rules.standing import (
     positions_of,
     recent_past,
 )
-from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG, Verdict, subject_of
+from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
+from rebalance_streaming.observed import inputs
+from rebalance_streaming.observed.barriers import Barrier, longest_barrier
+from rebalance_streaming.observed.clients import ClientHistory
+from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.departures import SESSION_EXPIRED, session_of
+from rebalance_streaming.observed.history import partition_names, places
 
 #: The earliest that a member without commits is asked about, while the others go on.
 _SILENT_MS = 60_000

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from rebalance_contract import GroupState, GroupType, Partitions, Severity, Subject
-from rebalance_streaming.detect.history import by_topic
 from rebalance_streaming.detect.look import Look
-from rebalance_streaming.detect.progress import Position
-from rebalance_streaming.detect.verdict import Verdict, name_of, seconds
+from rebalance_streaming.detect.verdict import Verdict, name_of
 from rebalance_streaming.detect.wording import say
+from rebalance_streaming.observed.evidence import seconds
+from rebalance_streaming.observed.history import by_topic
+from rebalance_streaming.observed.progress import Position
 
 #: An absence is like earlier ones up to this factor, if there were so many.
 _LONGER, _ABSENCES = 1.5, 2

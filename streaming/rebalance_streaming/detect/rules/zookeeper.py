@@ -13,11 +13,12 @@ from itertools import pairwise
 from math import ceil
 
 from rebalance_contract import ProbedMember, Severity, Subject, SubjectMember
-from rebalance_streaming.detect import inputs
-from rebalance_streaming.detect.history import Ownership
 from rebalance_streaming.detect.look import Condition, Look
-from rebalance_streaming.detect.verdict import CERTAIN, PLAUSIBLE, STRONG, Verdict
+from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.detect.wording import advise, say
+from rebalance_streaming.observed import inputs
+from rebalance_streaming.observed.confidence import CERTAIN, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.history import Ownership
 
 #: Everything is told again after a minute; without a word for longer than this nobody looks any more.
 _STALE_MS = 90_000

@@ -26,10 +26,10 @@ from rebalance_contract import (
     Silence,
     read_state,
 )
-from rebalance_streaming.detect import inputs
-from rebalance_streaming.detect.clients import Clients
-from rebalance_streaming.detect.coordinator_log import CoordinatorLog
-from rebalance_streaming.detect.progress import Progress
+from rebalance_streaming.observed import inputs
+from rebalance_streaming.observed.clients import Clients
+from rebalance_streaming.observed.coordinator_log import CoordinatorLog
+from rebalance_streaming.observed.progress import Progress
 
 _KEPT_REBALANCES, _KEPT_PROBES, _KEPT_OWNERSHIP = 300, 400, 120
 

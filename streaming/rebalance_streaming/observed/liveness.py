@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rebalance_streaming.detect.clients import ClientHistory, Clients, Stretch
-from rebalance_streaming.detect.fingerprints import Fingerprint
+from rebalance_streaming.observed.clients import ClientHistory, Clients, Stretch
+from rebalance_streaming.observed.fingerprints import Fingerprint
 
 STARVED, PAUSED, UNREACHABLE, GONE, RESTARTED, NOT_POLLING, HEALTHY, ALIVE = (
     "starved",

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from detect.histories import T0, member, packed, report
-from rebalance_streaming.detect.clients import ClientHistory
-from rebalance_streaming.detect.fingerprints import (
+from rebalance_streaming.observed.clients import ClientHistory
+from rebalance_streaming.observed.fingerprints import (
     AIOKAFKA,
     FRANZ_GO,
     JAVA,

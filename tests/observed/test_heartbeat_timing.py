@@ -10,7 +10,7 @@ import pytest
 from detect.histories import CLUSTER, GROUP, MINUTE, SECOND, T0, Event, history, member, picture, report
 from rebalance_contract import GroupTiming, Member, MemberTiming
 from rebalance_contract.clients import ASSIGNED, HEARTBEAT_AGE, HEARTBEAT_RATE, POLL_AGE, RESPONSE_MAX
-from rebalance_streaming.detect.heartbeats import time_group
+from rebalance_streaming.observed.heartbeats import time_group
 from rebalance_streaming.wire.metrics.report import ClientConfig, Point
 
 NOW = T0 + 20 * MINUTE

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rebalance_contract import GroupState, Member, Rebalance
-from rebalance_streaming.detect.history import GroupHistory
+from rebalance_streaming.observed.history import GroupHistory
 
 #: A probe's clock and the coordinator's are not the same.
 SAME_MS = 500

@@ -21,13 +21,15 @@ from rebalance_contract import (
     Rebalance,
     RebalanceReason,
 )
-from rebalance_streaming.detect.barriers import SAME_MS
-from rebalance_streaming.detect.clients import Stretch
-from rebalance_streaming.detect.coordinator_log import Exit
-from rebalance_streaming.detect.evidence import MODERATE, observe, strength_of, weigh
-from rebalance_streaming.detect.fingerprints import LIBRDKAFKA, Fingerprint, fingerprint, poll_limit_ms
-from rebalance_streaming.detect.history import GroupHistory
-from rebalance_streaming.detect.liveness import (
+from rebalance_streaming.groups.identity import client_stem
+from rebalance_streaming.observed.barriers import SAME_MS
+from rebalance_streaming.observed.clients import Stretch
+from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG, one_down
+from rebalance_streaming.observed.coordinator_log import Exit
+from rebalance_streaming.observed.evidence import MODERATE, observe, seconds, strength_of, weigh
+from rebalance_streaming.observed.fingerprints import LIBRDKAFKA, Fingerprint, fingerprint, poll_limit_ms
+from rebalance_streaming.observed.history import GroupHistory
+from rebalance_streaming.observed.liveness import (
     ALIVE,
     GONE,
     HEALTHY,
@@ -41,9 +43,7 @@ from rebalance_streaming.detect.liveness import (
     is_poll_reason,
     read_liveness,
 )
-from rebalance_streaming.detect.progress import Rhythm
-from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG, one_down, seconds
-from rebalance_streaming.groups.identity import client_stem
+from rebalance_streaming.observed.progress import Rhythm
 
 POLL_TIMEOUT, SESSION_EXPIRED, CLEAN, FENCED, UNKNOWN = (
     "poll_timeout_leave",

@@ -10,8 +10,8 @@ import pytest
 from detect.histories import MINUTE, SECOND, T0, member, packed, report
 from rebalance_contract import Member
 from rebalance_contract.clients import ASSIGNED, COMMIT_TOTAL, HEARTBEAT_AGE, HEARTBEAT_TOTAL, POLL_AGE
-from rebalance_streaming.detect import clients as clients_module
-from rebalance_streaming.detect.clients import ClientHistory, Clients, Stretch
+from rebalance_streaming.observed import clients as clients_module
+from rebalance_streaming.observed.clients import ClientHistory, Clients, Stretch
 from rebalance_streaming.wire.metrics.report import ClientConfig, Point, Report, Temporality
 
 WHO = member("b-1", [0, 1])

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, replace
 
 from rebalance_contract import Member
-from rebalance_streaming.detect.clients import ClientHistory
+from rebalance_streaming.observed.clients import ClientHistory
 
 JAVA, LIBRDKAFKA, KAFKA_PYTHON, AIOKAFKA = "java", "librdkafka", "kafka-python", "aiokafka"
 SARAMA, FRANZ_GO, KAFKAJS = "sarama", "franz-go", "kafkajs"

@@ -9,10 +9,10 @@ import pytest
 from detect.histories import MINUTE, SECOND, T0, history, member, picture, probe, rebalance, report
 from rebalance_contract import Generation, Member, Probe, Rebalance
 from rebalance_contract.clients import POLL_AGE
-from rebalance_streaming.detect.barriers import Barrier, barriers, longest_barrier
 from rebalance_streaming.detect.episode import Known, look_at
 from rebalance_streaming.detect.rank import explain
 from rebalance_streaming.detect.thresholds import Thresholds
+from rebalance_streaming.observed.barriers import Barrier, barriers, longest_barrier
 
 FORMED_MS = T0 + MINUTE
 PREPARES = "PreparingRebalance"

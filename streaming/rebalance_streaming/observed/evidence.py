@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from rebalance_contract import Evidence, EvidenceSource, EvidenceStrength
-from rebalance_streaming.detect.verdict import SCALE
+from rebalance_streaming.observed.confidence import SCALE
 
 WEAK, MODERATE, STRONG, DECISIVE = EvidenceStrength
 
@@ -57,3 +57,8 @@ def observe(
 ) -> Evidence:
     """Return an observation, with its span in epoch milliseconds."""
     return Evidence(source, field, value, rule, *span, strength, against)
+
+
+def seconds(milliseconds: float) -> str:
+    """Return a duration for people."""
+    return f"{milliseconds / 1000:.1f} s" if milliseconds < 100_000 else f"{milliseconds / 1000:.0f} s"

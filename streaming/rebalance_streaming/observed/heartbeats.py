@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 from rebalance_contract import WINDOWS_MS, GroupTiming, Member, MemberTiming, TimingWindow
 from rebalance_contract.clients import RESPONSE_MAX
-from rebalance_streaming.detect.clients import ClientHistory, Sight
-from rebalance_streaming.detect.departures import session_of
-from rebalance_streaming.detect.fingerprints import fingerprint, poll_limit_ms
-from rebalance_streaming.detect.history import GroupHistory
+from rebalance_streaming.observed.clients import ClientHistory, Sight
+from rebalance_streaming.observed.departures import session_of
+from rebalance_streaming.observed.fingerprints import fingerprint, poll_limit_ms
+from rebalance_streaming.observed.history import GroupHistory
 
 #: A client that has not reported for this long is no longer shown.
 _SILENT_MS = 900_000

@@ -12,10 +12,16 @@ from detect.turnover import joined, lost, pulse
 from rebalance_contract import CoordinatorAct as Act
 from rebalance_contract import CoordinatorActivity, CoordinatorEvent, EvidenceSource, Rebalance
 from rebalance_contract import CoordinatorTrigger as Trigger
-from rebalance_streaming.detect.barriers import longest_barrier
 from rebalance_streaming.detect.config import DetectConfig
-from rebalance_streaming.detect.coordinator_log import CoordinatorLog
-from rebalance_streaming.detect.departures import (
+from rebalance_streaming.detect.detector import Detector
+from rebalance_streaming.detect.episode import Known, look_at
+from rebalance_streaming.detect.rank import explain
+from rebalance_streaming.detect.thresholds import Thresholds
+from rebalance_streaming.engine.engine import Engine, EngineConfig
+from rebalance_streaming.observed.barriers import longest_barrier
+from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.coordinator_log import CoordinatorLog
+from rebalance_streaming.observed.departures import (
     CLEAN,
     POLL_TIMEOUT,
     SESSION_EXPIRED,
@@ -23,13 +29,7 @@ from rebalance_streaming.detect.departures import (
     Departure,
     find_departures,
 )
-from rebalance_streaming.detect.detector import Detector
-from rebalance_streaming.detect.episode import Known, look_at
-from rebalance_streaming.detect.history import GroupHistory
-from rebalance_streaming.detect.rank import explain
-from rebalance_streaming.detect.thresholds import Thresholds
-from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG
-from rebalance_streaming.engine.engine import Engine, EngineConfig
+from rebalance_streaming.observed.history import GroupHistory
 
 B, STAYS = member("b-1", [2, 3]), member("a-1", [0, 1])
 LOST_MS = T0 + 10 * MINUTE

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from rebalance_contract import CommitActivity, Partitions, TopicCommits, TopicOffsets
 from rebalance_streaming.activity.offsets import FEW, UNKNOWN, Ints, as_array, filled, grown, places, put, widened
-from rebalance_streaming.detect.plausible import LARGEST_OFFSET, MOST_TOPICS, may_grow
+from rebalance_streaming.observed.plausible import LARGEST_OFFSET, MOST_TOPICS, may_grow
 
 Place = tuple[str, int]
 

@@ -12,7 +12,8 @@ from detect.histories import MINUTE, SECOND, T0, Event, commits, history, member
 from detect.turnover import joined, lost, pulse
 from rebalance_contract import EvidenceSource, Generation, Member, Rebalance
 from rebalance_contract.clients import HEARTBEAT_AGE, POLL_AGE
-from rebalance_streaming.detect.departures import (
+from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.departures import (
     CLEAN,
     FENCED,
     POLL_TIMEOUT,
@@ -24,8 +25,7 @@ from rebalance_streaming.detect.departures import (
     session_of,
     slot_of,
 )
-from rebalance_streaming.detect.liveness import GONE, STARVED
-from rebalance_streaming.detect.verdict import CERTAIN, HINT, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.liveness import GONE, STARVED
 
 #: The member whose departure is looked at, and one that stays; the loss is seen ten minutes into the story.
 B = member("b-1", [2, 3])

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from rebalance_contract import CommitActivity, CoordinatorActivity, GroupSnapshot, OffsetActivity, Probe, Rebalance
-from rebalance_streaming.detect.quarantine import ImplausibleError
 
 #: More partitions than any topic has that a group is known to read.
 MOST_PARTITIONS = 20_000
@@ -21,6 +20,10 @@ _AHEAD_MS = 24 * 3_600_000
 _LARGEST_LOG_OFFSET = 2**62
 #: How far beyond what is known of a topic the partitions may lie that a probe tells of.
 _ALWAYS_PARTITIONS, _AHEAD_FACTOR = 64, 4
+
+
+class ImplausibleError(ValueError):
+    """A row whose values cannot be true, or would cost more than any true ones."""
 
 
 def check_group(picture: GroupSnapshot, now_ms: int) -> None:

@@ -10,10 +10,10 @@ import pytest
 from detect.histories import CLUSTER, SECOND, T0, member, packed, picture, probe, report
 from rebalance_contract import ClientActivity
 from rebalance_contract.clients import HEARTBEAT_AGE
-from rebalance_streaming.detect import routing as routing_module
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.detect.detector import Detector
-from rebalance_streaming.detect.routing import Routing
+from rebalance_streaming.observed import routing as routing_module
+from rebalance_streaming.observed.routing import Routing
 
 A = member("a-1")
 

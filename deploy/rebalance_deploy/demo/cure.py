@@ -1,0 +1,69 @@
+"""The demo's second act: the sick consumer starts again with the value that the monitor advises, and the group is calm.
+
+Receives what the stream publishes of rebalances and findings, in order; the value comes from the finding itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+from rebalance_contract import Finding, FindingState, Rebalance, Severity
+from rebalance_deploy.demo.workload import ConsumerSpec
+
+Say = Callable[[str], None]
+
+SETTING = "max.poll.interval.ms"
+_DIAGNOSIS = "poll_overrun"
+_LEADING_NUMBER = re.compile(r"\d+")
+
+
+class Cure:
+    """What the demo knows of the sick consumer: the value advised, and whether anything is still said of its group."""
+
+    def __init__(self, sick: ConsumerSpec, say: Say) -> None:
+        """Say what happens to `say`."""
+        self._sick, self._say = sick, say
+        self._advised_ms: int | None = None
+        self._firing: set[str] = set()
+        self._rebalances: set[str] = set()
+        self.is_applied = self.is_calm = False
+
+    def hear(self, row: Rebalance | Finding) -> None:
+        """Take up a row as the stream published it, of any group; say so when nothing is left to complain of."""
+        if row.group != self._sick.group:
+            return
+        if isinstance(row, Rebalance):
+            self._rebalances.add(row.rebalance_id)
+            return
+        advised = [each.proposed for each in row.advice if each.parameter == SETTING]
+        if row.rule == _DIAGNOSIS and advised and (number := _LEADING_NUMBER.match(advised[0])):
+            self._advised_ms = int(number[0])
+        if row.state == FindingState.FIRING and row.severity != Severity.INFO:
+            self._firing.add(row.finding_id)
+        else:
+            self._firing.discard(row.finding_id)
+        if self.is_applied and not self.is_calm and not self._firing:
+            self.is_calm = True
+            self._say(
+                f"calm: nothing is left to say of {self._sick.group}; rebalances since {self._sick.client_id} was"
+                f" stopped and started: {len(self._rebalances)}"
+            )
+
+    @property
+    def is_advised(self) -> bool:
+        """Whether the monitor has said which value to set."""
+        return self._advised_ms is not None
+
+    def apply(self) -> ConsumerSpec:
+        """Return the consumer with the advised value, and say so."""
+        assert self._advised_ms is not None, "no value was advised yet"
+        self.is_applied = True
+        self._rebalances.clear()
+        self._say(
+            f"the advice is followed: {self._sick.client_id} starts again with {SETTING}={self._advised_ms}"
+            f" (was {self._sick.max_poll_interval_ms}) and goes on working {self._sick.seconds_per_poll:.0f} s on each"
+            " poll"
+        )
+        return replace(self._sick, max_poll_interval_ms=self._advised_ms)
