@@ -29,7 +29,7 @@ export function stretchForm({ stretch, nowMs, clock, linkOf }) {
   const [from, to] = [["from", shown.fromMs], ["to", shown.toMs]].map(([name, atMs]) => el("input", { type: "datetime-local", name, value: clock.field(atMs), required: true, "aria-label": `${name === "from" ? "From" : "To"}, ${clock.zone}`, "data-key": name }));
   const quick = [...CHOICES.map(([text, length]) => [text, { fromMs: Math.floor((nowMs - length) / MINUTE) * MINUTE, toMs: Math.ceil(nowMs / MINUTE) * MINUTE }]), ["last night", lastNight(clock, nowMs)]];
   const form = el("form", { class: "stretch tools", "aria-label": "Stretch of time" },
-    el("span", {}, "Look back"), from, el("span", { "aria-hidden": "true" }, "to"), to, el("span", { class: "quiet" }, clock.zone), el("button", { type: "submit" }, "Show"),
+    el("span", {}, "From"), from, el("span", { "aria-hidden": "true" }, "to"), to, el("span", { class: "quiet" }, clock.zone), el("button", { type: "submit" }, "Show"),
     stretch === null ? null : [el("a", { href: linkOf(moved(stretch, -1, nowMs)) }, "← before"), stretch.toMs < nowMs ? el("a", { href: linkOf(moved(stretch, 1, nowMs)) }, "after →") : null],
     el("ul", { class: "keys" }, quick.map(([text, each]) => el("li", {}, el("a", { href: linkOf(each) }, text)))),
     stretch === null ? null : el("a", { href: linkOf(null), class: "now" }, "Back to now"));
