@@ -19,6 +19,7 @@ from starlette.types import Receive, Scope, Send
 import rebalance_contract as contract
 from rebalance_contract import openapi
 from rebalance_contract.api import (
+    ADVICE,
     FINDINGS_PATH,
     GROUPS_PATH,
     LONGEST_REPORT,
@@ -33,6 +34,7 @@ from rebalance_contract.api import (
     Readiness,
     Refusal,
 )
+from rebalance_exporters.advice_answers import make_answer
 from rebalance_exporters.health import read_until_ms
 from rebalance_exporters.kept import GroupKey
 from rebalance_exporters.messages.answers import answer
@@ -43,8 +45,9 @@ from rebalance_exporters.period import Period, make_report
 from rebalance_exporters.stream_events import EventSource, Filter
 from rebalance_exporters.view import Picture, View
 
-#: How long a period is that is asked for without its beginning.
-_WEEK_MS = 7 * 86_400_000
+#: How long a period is that is asked for without its beginning: of one group's advice, of a report.
+_DAY_MS = 86_400_000
+_WEEK_MS = 7 * _DAY_MS
 _REPORT_LIMIT = 20
 
 _BAD_REQUEST = 400
@@ -125,8 +128,13 @@ def make_routes(sources: AnswerSources) -> list[Route]:
         key = _find_group(target.group, request, picture)
         if target.rebalance_id is not None:
             return _show_rebalance(view, picture, key, target.rebalance_id)
-        if target.is_about_rebalances:
+        if target.below == REBALANCES:
             return _list_rebalances(view, picture, key, request)
+        if target.below == ADVICE:
+            now_ms = sources.clock_ms()
+            since_ms = _read_number(request, "since_ms")
+            since_ms = max(0, now_ms - _DAY_MS) if since_ms is None else since_ms
+            return json_response(make_answer(view.past(key), key, sources.judge(), since_ms, now_ms))
         return json_response(_settle(picture.groups[key], read_until_ms(picture)))
 
     def list_findings(request: Request) -> Response:
@@ -227,10 +235,10 @@ register_url_convertor("name", _Name())
 
 
 class Target(NamedTuple):
-    """What a path below /api/v1/groups is about; `rebalance_id` is null where all rebalances are meant."""
+    """What a path below /api/v1/groups is about: a group, or what stands `below` it, or one of its rebalances."""
 
     group: str
-    is_about_rebalances: bool = False
+    below: str | None = None
     rebalance_id: str | None = None
 
 
@@ -239,10 +247,10 @@ def read_target(request: Request) -> Target:
     raw = request.scope.get("raw_path") or request.scope["path"].encode()
     path = raw.partition(b"?")[0].decode("ascii", "replace")
     parts = [unquote(part) for part in path.removeprefix(f"{GROUPS_PATH}/").split("/")]
-    if len(parts) > 1 and parts[-1] == REBALANCES:
-        return Target("/".join(parts[:-1]), True)
+    if len(parts) > 1 and parts[-1] in (REBALANCES, ADVICE):
+        return Target("/".join(parts[:-1]), parts[-1])
     if len(parts) > 2 and parts[-2] == REBALANCES:
-        return Target("/".join(parts[:-2]), True, parts[-1])
+        return Target("/".join(parts[:-2]), REBALANCES, parts[-1])
     return Target("/".join(parts))
 
 

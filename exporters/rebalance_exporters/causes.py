@@ -22,6 +22,7 @@ class Cause:
     finding_id: str
     rule: str
     updated_at_ms: int
+    confidence: float
     advice: tuple[Advice, ...]
 
     @property
@@ -66,7 +67,7 @@ class Causes:
 
 def _make_cause(finding: Finding) -> Cause:
     advice = tuple(map(_shorten, finding.advice[:_MAX_ADVICE]))
-    return Cause(_cut(finding.finding_id), _cut(finding.rule), finding.updated_at_ms, advice)
+    return Cause(_cut(finding.finding_id), _cut(finding.rule), finding.updated_at_ms, finding.confidence, advice)
 
 
 def _shorten(advice: Advice) -> Advice:

@@ -23,6 +23,11 @@ def span(milliseconds: float | None) -> str:
     return f"{_short(milliseconds / _DAY)} d"
 
 
+def length(milliseconds: int) -> str:
+    """Return a length of time, of which 0 is that of nothing."""
+    return span(milliseconds) if milliseconds else "0 s"
+
+
 def bounds(low_ms: int | None, high_ms: int | None) -> str:
     """Write a duration that lies between two bounds; null for the lower one means that it has not ended."""
     if low_ms is None:

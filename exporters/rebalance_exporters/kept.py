@@ -71,9 +71,13 @@ class KeptRebalance:
         """
         fields = self.text.rstrip(_BLANKS)[:-1]
         told = b"null" if self.impact is None else self.impact.text
-        impact = None if self.impact is None else decode(told, RebalanceImpact)
-        text = encode(tell_rebalance(decode(self.text, Rebalance), impact, deploys))
+        text = encode(tell_rebalance(*self.read(), deploys))
         return b'%s,"impact":%s,"deploys":%s,"text":%s}' % (fields, told, encode(deploys), text)
+
+    def read(self) -> tuple[Rebalance, RebalanceImpact | None]:
+        """Return it, and what it cost, as rows of the contract."""
+        impact = None if self.impact is None else decode(self.impact.text, RebalanceImpact)
+        return decode(self.text, Rebalance), impact
 
     @property
     def size(self) -> int:

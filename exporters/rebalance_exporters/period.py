@@ -1,7 +1,8 @@
 """A period of the past in sums: what rebalances cost, of which groups, why, and which settings would have mattered.
 
 Receives what is kept of the past, a picture and the period; hands on objects that become JSON. It looks at each
-rebalance once, so its cost grows with their number alone. Nothing here knows HTTP.
+rebalance once, and reads it once more for what settings would have avoided, so its cost grows with their number alone.
+Nothing here knows HTTP.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from rebalance_contract.api import (
     PeriodSums,
     Readiness,
 )
+from rebalance_exporters.advice_answers import find_worth
 from rebalance_exporters.causes import Cause
 from rebalance_exporters.kept import GroupKey, KeptRebalance
 from rebalance_exporters.owners import Owners
@@ -147,7 +149,12 @@ def make_report(
         unexplained=unexplained.told(),
         settings=_tell_settings(groups, period.limit),
         parts=tuple(PeriodPart(from_ms, sums.told()) for from_ms, sums in parts),
+        worth=find_worth(_of_cluster(past, period.cluster), period.since_ms, period.until_ms, period.limit),
     )
+
+
+def _of_cluster(past: Past, cluster: str | None) -> Iterable[tuple[KeptRebalance, Cause | None]]:
+    return (each for each in past.rebalances if cluster in {None, each[0].group[0]})
 
 
 def _add_up(

@@ -135,7 +135,7 @@ class Picture:
 
 
 class Past(NamedTuple):
-    """All rebalances that are kept, in no order, each with its cause; `dropped_until_ms` as in PeriodReport."""
+    """Rebalances that are kept, in no order, each with its cause; `dropped_until_ms` as in PeriodReport."""
 
     rebalances: list[tuple[KeptRebalance, Cause | None]]
     dropped_until_ms: int | None
@@ -296,10 +296,11 @@ class View:
         with self._lock:
             return self._rebalances.get(group, rebalance_id)
 
-    def past(self) -> Past:
-        """Return what is kept of the past, of all groups."""
+    def past(self, group: GroupKey | None = None) -> Past:
+        """Return what is kept of the past, of one group or of all."""
         with self._lock:
-            kept = [(each, self._causes.of(each.group, each.rebalance_id)) for each in self._rebalances.all()]
+            chosen = self._rebalances.all() if group is None else self._rebalances.of_group(group)
+            kept = [(each, self._causes.of(each.group, each.rebalance_id)) for each in chosen]
             return Past(kept, self._rebalances.dropped_until_ms)
 
     def finding(self, thing: Thing) -> contract.Finding | None:

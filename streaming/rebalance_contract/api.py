@@ -36,6 +36,8 @@ OPENAPI_PATH = f"{ROOT}/openapi.json"
 READY_PATH = "/-/ready"
 #: What stands below the path of a group, and above the id of one of its rebalances.
 REBALANCES = "rebalances"
+#: What stands below the path of a group for which settings would have avoided its rebalances.
+ADVICE = "advice"
 #: The most groups, causes or settings that a report can be asked for.
 LONGEST_REPORT = 1_000
 
@@ -224,6 +226,28 @@ class FindingsAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class Bounds:
+    """A number that lies between two others; where these are equal, it is known."""
+
+    low: int = 0
+    high: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Avoided:
+    """What a setting would have avoided of a number of rebalances, as far as their own rows tell.
+
+    `low` counts rebalances of which the rows show that the value would have been enough, `high` also those of which
+    they leave that open. `rebalancing_ms` and `lost_partition_ms` are parts of what PeriodSums adds up. Of partitions
+    whose own member was away, the time is in `high` only: they would have waited for it.
+    """
+
+    rebalances: Bounds = Bounds()
+    rebalancing_ms: Bounds = Bounds()
+    lost_partition_ms: Bounds = Bounds()
+
+
+@dataclass(frozen=True, slots=True)
 class PeriodSums:
     """What a number of rebalances come to.
 
@@ -294,6 +318,32 @@ class PeriodSetting:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupEstimate:
+    """What a setting would have avoided in one group; the fields are those of SettingEstimate."""
+
+    cluster: str
+    group: str
+    current: str | None
+    proposed: str
+    avoided: Avoided
+    cost: str
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodWorth:
+    """What one setting would have avoided in a period, over all groups.
+
+    `groups` are the first five of `group_count`, the one in which it would have avoided most first, each with the value
+    that its own history speaks for. Several settings may avoid the same rebalance: they do not add up.
+    """
+
+    setting: str
+    avoided: Avoided
+    groups: tuple[GroupEstimate, ...]
+    group_count: int
+
+
+@dataclass(frozen=True, slots=True)
 class PeriodPart:
     """What began in a part of the period, from this time on."""
 
@@ -310,7 +360,8 @@ class PeriodReport:
     is of the period of the same length before this one, and null unless the exporter keeps rebalances since then.
     `known_groups` are those that are known now, `rebalanced_groups` those that rebalanced. `groups` are sorted by time
     lost, `changed` by how much that changed (empty where `before` is null), `causes` and `settings` by the time lost
-    that they explain; `unexplained` are rebalances without a finding that is kept. `parts` are of equal length.
+    that they explain, `worth` by what would have been avoided; `unexplained` are rebalances without a finding that is
+    kept. `parts` are of equal length.
     """
 
     at_ms: int
@@ -332,6 +383,53 @@ class PeriodReport:
     unexplained: PeriodSums
     settings: tuple[PeriodSetting, ...]
     parts: tuple[PeriodPart, ...]
+    worth: tuple[PeriodWorth, ...] = ()
+
+
+# --- What settings would have avoided ---
+
+
+@dataclass(frozen=True, slots=True)
+class SettingEstimate:
+    """One setting, the value that a group's own history speaks for, and what it would have avoided.
+
+    `current` is what members had, null where no row tells it. `value` is `proposed` as a number, in milliseconds or,
+    of max.poll.records, in percent of what it is; null where the setting is no number. `cost` says what it costs and
+    `basis` what the numbers rest on. `rebalance_ids` are at most ten that it would have avoided, the latest first,
+    those that only may have been after the others.
+    """
+
+    setting: str
+    current: str | None
+    proposed: str
+    value: int | None
+    avoided: Avoided
+    cost: str
+    basis: str
+    rebalance_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AdviceAnswer:
+    """What settings would have avoided of the rebalances of one group that began since a time.
+
+    `sums` are of these rebalances. `estimates` are sorted by what they would have avoided, the most first; several may
+    avoid the same rebalance, so that they do not add up. `useless` are the settings that would have avoided nothing.
+    `kept_since_ms` is when the earliest rebalance of the group began that the exporter keeps, null where it keeps
+    none; `dropped_until_ms` as in PeriodReport.
+    """
+
+    at_ms: int
+    ready: bool
+    ready_text: str
+    cluster: str
+    group: str
+    since_ms: int
+    kept_since_ms: int | None
+    dropped_until_ms: int | None
+    sums: PeriodSums
+    estimates: tuple[SettingEstimate, ...]
+    useless: tuple[str, ...]
 
 
 # --- Silences ---

@@ -22,6 +22,9 @@ class Member:
     `epoch`, `state` (`away`: a static member that said it will return; `unknown (N)`: a number of a newer Kafka) with
     `state_since_ms`, `target` (what it is to have) and `pending_revocation` exist for members of KIP-848, share and
     streams groups only and are null for others.
+    `subscription_version` is that of the subscription that it joined with and `user_data_bytes` the length of the
+    assignor's data in it, null where it sent none; libraries differ in both. Both are null outside of the consumer
+    protocol, in groups of other types, and in rows older than these fields.
     """
 
     member_id: str
@@ -39,6 +42,8 @@ class Member:
     state_since_ms: int | None = None
     target: Partitions | None = None
     pending_revocation: Partitions | None = None
+    subscription_version: int | None = None
+    user_data_bytes: int | None = None
 
 
 #: Length of a pane in milliseconds, and how many are kept: 15 minutes.

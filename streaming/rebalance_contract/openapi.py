@@ -119,6 +119,17 @@ OPERATIONS = (
         refusals={**_NO_GROUP, 404: "There is no such group, or no such rebalance is kept."},
     ),
     Operation(
+        name="advice",
+        path=f"{_ONE_GROUP}/{api.ADVICE}",
+        summary="Which settings would have avoided a group's rebalances, how many, and what they cost",
+        answer=api.AdviceAnswer,
+        parameters=(
+            *_OF_GROUP,
+            Parameter("since_ms", "Rebalances that began since then; a day ago where it is not given.", _WHOLE_NUMBER),
+        ),
+        refusals={400: "A number is none.", **_NO_GROUP},
+    ),
+    Operation(
         name="findings",
         path=api.FINDINGS_PATH,
         summary="What was found, firing or resolved lately; those that began last come first",

@@ -26,9 +26,10 @@ def departed(
     *,
     rule: str = "poll_overrun",
     of: str | None = None,
+    sure: float = 0.9,
     **changes: Any,
 ) -> Past:
-    """Make a departure of a class that a rule explained, in the rebalance `of` (null: that of `left_ms`).
+    """Make a departure of a class that a rule explained so surely, in the rebalance `of` (null: that of `left_ms`).
 
     What is not given is not known.
     """
@@ -49,7 +50,7 @@ def departed(
     departure = Departure(**{**described, **changes})
     return Past(
         rule=rule,
-        confidence=0.9,
+        confidence=sure,
         left_ms=left_ms,
         member=who,
         departure=departure,

@@ -195,10 +195,12 @@ def test_a_starved_client_joins_beside_its_old_id_as_well(
         (gone(replace(B, session_timeout_ms=45_000)), 134, HINT),
         (gone(replace(B, session_timeout_ms=45_000)), 135, PLAUSIBLE),
         (gone(classes=(SESSION_EXPIRED, POLL_TIMEOUT)), 30, HINT),
+        (gone(replace(B, client_id="rdkafka"), classes=(SESSION_EXPIRED, POLL_TIMEOUT)), 30, HINT),
+        (gone(replace(B, client_id="rdkafka"), classes=(SESSION_EXPIRED, CLEAN)), 30, PLAUSIBLE),
         (gone(client=GUESSED, classes=(SESSION_EXPIRED, POLL_TIMEOUT)), 30, PLAUSIBLE),
         (gone(replace(B, client_id="kgo")), 20, PLAUSIBLE),
         (gone(replace(B, client_id="kgo")), 30, STRONG),
-        (gone(replace(B, client_id="kgo"), back_s=30), 60, PLAUSIBLE),
+        (gone(replace(B, client_id="kgo"), back_s=30), 60, HINT),
         (gone(replace(B, client_id="kgo"), back_s=5), 60, None),
         (gone(back_s=30), 60, None),
         (gone(back_s=30, arriving=100), 60, HINT),
@@ -207,12 +209,42 @@ def test_a_starved_client_joins_beside_its_old_id_as_well(
     ],
 )
 def test_how_sure_a_crash_is(of: Departure, after_s: int, expected: float | None):
-    """Certain by its reports; else the longer it stays away the surer, and no claim where it may have starved."""
+    """Certain by its reports; else the longer it stays away the surer, and no claim where it may have starved.
+
+    Nor where it is back, as who was cut off is, too; nor where its poll limit may have sent it away.
+    """
     found = crash(losing(of, after_s=after_s), of)
     assert said(found) == (None if expected is None else ("member_crash", expected))
     if found is not None:
         assert ("has not come back" in found.summary) == (of.back_ms is None)
         assert (found.missing == ()) == (of.liveness is not None or of.confidence >= STRONG)
+
+
+@pytest.mark.parametrize(
+    ("rule", "sure", "of", "expected"),
+    [
+        ("ungraceful_shutdown", PLAUSIBLE, {"back_s": 2}, ("member_crash", PLAUSIBLE)),
+        ("ungraceful_shutdown", PLAUSIBLE, {}, ("member_crash", PLAUSIBLE)),
+        ("ungraceful_shutdown", HINT, {"back_s": 2}, None),
+        (UNDETERMINED, PLAUSIBLE, {"back_s": 2}, None),
+    ],
+    ids=["back", "away", "a hint", "not a death"],
+)
+def test_who_died_before_dies_again(rule: str, sure: float, of: dict[str, Any], expected: tuple[str, float] | None):
+    """One death that is claimed makes the next loss of the same client another, even where it is back at once."""
+    who = replace(B, client_id="kgo")
+    earlier = departed(LOST_MS - 5 * MINUTE, replace(who, member_id="b-0"), SESSION_EXPIRED, rule=rule, sure=sure)
+    lost_now = gone(who, **of)
+    assert said(crash(losing(lost_now, past=[earlier], after_s=10), lost_now)) == expected
+
+
+def test_a_group_that_is_lost_as_a_whole_shares_a_cause():
+    """One client that stays away crashed; where all of a group's clients go at once, something else took them."""
+    one, two = gone(replace(B, client_id="kgo")), gone(member("c-1", [4], client_id="kgo", host="/c"))
+    spared, whole = losing(one, two), losing(one, two)
+    whole = replace(whole, rebalance=replace(whole.rebalance, members_before=(one.member, two.member)))
+    assert said(crash(spared, one)) == ("member_crash", STRONG)
+    assert said(crash(whole, one)) == ("member_crash", HINT)
 
 
 @pytest.mark.parametrize(("liveness", "sure"), [(None, HINT), (GONE, CERTAIN)])
@@ -244,7 +276,7 @@ def test_a_client_that_ran_and_beat_did_not_crash():
 @pytest.mark.parametrize(
     ("of", "expected"),
     [
-        (gone(replace(B, client_id="kgo"), back_s=2, silence_ms=40_000), ("process_pause", PLAUSIBLE)),
+        (gone(replace(B, client_id="kgo"), back_s=2, silence_ms=40_000), ("process_pause", HINT)),
         (gone(replace(B, client_id="kafka-python-2.3.0"), back_s=2), (UNDETERMINED, 0.4)),
         (gone(back_s=2), (UNDETERMINED, 0.4)),
         (gone(), (UNDETERMINED, 0.4)),
@@ -252,7 +284,10 @@ def test_a_client_that_ran_and_beat_did_not_crash():
     ],
 )
 def test_what_came_back_at_once_stood_still_if_it_cannot_starve(of: Departure, expected: tuple[str, float] | None):
-    """Of the rest three causes stay possible, and what would separate them is named."""
+    """Of the rest three causes stay possible, and what would separate them is named.
+
+    It may have been cut off as well, so that it is said as a hint.
+    """
     found = frozen_or_starved(losing(of), of)
     assert said(found) == expected
     if found is not None and found.rule == UNDETERMINED:

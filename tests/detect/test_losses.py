@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from detect.histories import MINUTE, SECOND, T0, Event, commits, history, member, picture, probe, rebalance, report
+from detect.standing_histories import departed
 from detect.turnover import Run, joined, lost, pulse
-from rebalance_contract import Generation, Member, Rebalance
+from rebalance_contract import CoordinatorAct as Act
+from rebalance_contract import CoordinatorEvent, Generation, Member, Rebalance
 from rebalance_contract.clients import ASSIGNED, HEARTBEAT_AGE
 from rebalance_contract.clients import HEARTBEAT_TOTAL as HEARTBEATS
 from rebalance_streaming.detect.episode import Elsewhere, Episode, Known, look_at
@@ -18,7 +20,8 @@ from rebalance_streaming.detect.rules.losses import explain_loss
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
-from rebalance_streaming.observed.departures import Departure
+from rebalance_streaming.observed.departures import SESSION_EXPIRED, Departure
+from rebalance_streaming.observed.fingerprints import fingerprint
 
 LOST_MS = T0 + 20 * MINUTE
 STAYS = member("a-1", [0, 1])
@@ -307,6 +310,34 @@ def test_a_held_interpreter_switches_and_a_frozen_process_does_not(
     assert said(explained(left(), *stalled_reports(tick_late_ms=11_000, switches=switches, **library))) == expected
 
 
+PLAIN = {"subscription_version": 0, "user_data_bytes": 0}
+
+
+@pytest.mark.parametrize(
+    ("acts", "again", "expected"),
+    [
+        ((), False, ("heartbeat_starvation", HINT)),
+        ((Act.JOINED,), False, ("heartbeat_starvation", PLAUSIBLE)),
+        ((Act.NAMED, Act.JOINED), False, ("heartbeat_starvation", HINT)),
+        ((), True, ("heartbeat_starvation", PLAUSIBLE)),
+    ],
+    ids=["nothing else", "joins the old way", "joins the new way", "lost before"],
+)
+def test_what_looks_like_kafka_python_and_is_back_starved(
+    acts: tuple[Act, ...], again: bool, expected: tuple[str, float]
+):
+    """Its subscription tells the library, its version shows in how it joins; what dies seldom comes back twice."""
+    who, successor = replace(B, **PLAIN), replace(AGAIN, **PLAIN)
+    first = departed(LOST_MS - 5 * MINUTE, replace(who, member_id="b-0"), SESSION_EXPIRED, rule="undetermined")
+    of_kind = replace(first.departure, client=fingerprint(who, None, "range"), back_as=who)
+    past = (replace(first, departure=of_kind),) if again else ()
+    gone = left(who, protocol="range")
+    known = history(*silent(who), gone, back(successor))
+    known.coordinator_log.take([CoordinatorEvent(T0 + at, act, member_id="b-1") for at, act in enumerate(acts)])
+    of = look_at(known, gone, Thresholds(), LOST_MS + MINUTE, Known(past=past))
+    assert said(explain_loss(of, of.departures[0])) == expected
+
+
 def gone_reports(*, until_ms: int) -> list[Event]:
     return [
         report(at, B, {HEARTBEAT_AGE: 1.0}, tick_late_ms=0) for at in range(until_ms - MINUTE, until_ms, 5 * SECOND)
@@ -322,13 +353,13 @@ def gone_reports(*, until_ms: int) -> list[Event]:
         pytest.param(
             replace(B, client_id="sarama"),
             [back(replace(AGAIN, client_id="sarama"))],
-            ("member_crash", PLAUSIBLE),
-            id="a new process later",
+            ("member_crash", HINT),
+            id="back later, and nothing tells why",
         ),
         pytest.param(
             replace(B, client_id="sarama"),
             [back(replace(AGAIN, client_id="sarama"), after_ms=SECOND)],
-            ("process_pause", PLAUSIBLE),
+            ("process_pause", HINT),
             id="back within seconds",
         ),
         pytest.param(B, [back()], ("undetermined", 0.4), id="back, and nothing tells"),
@@ -419,7 +450,7 @@ def test_a_ghost_beside_its_successor_was_killed():
     [
         ([], ("member_crash", STRONG)),
         ([back(STREAM_AGAIN)], ("ungraceful_shutdown", PLAUSIBLE)),
-        ([back(STREAM_AGAIN, after_ms=SECOND)], ("process_pause", PLAUSIBLE)),
+        ([back(STREAM_AGAIN, after_ms=SECOND)], ("process_pause", HINT)),
     ],
     ids=["stays away", "comes back", "at once"],
 )
@@ -447,14 +478,19 @@ def test_one_host_of_several_groups_is_unreachable():
     assert said(explained(left(), *silent(), known=far)) == ("member_crash", PLAUSIBLE)
 
 
-def test_all_members_of_a_host_that_stood_still_together():
-    """Two members of one host lost and back at once, of a library whose heartbeats cannot starve: the host paused."""
+@pytest.mark.parametrize(("host", "sure"), [("/h", PLAUSIBLE), ("/elsewhere", HINT)])
+def test_members_of_a_host_that_stood_still_together(host: str, sure: float):
+    """Two members of one host lost and back at once, of a library whose heartbeats cannot starve: they paused.
+
+    Unless another member of the host went on, the host may have been cut off.
+    """
     one, two = (member(f"{n}-1", [i], client_id="kgo", host="/h") for i, n in ((2, "b"), (3, "c")))
-    gone = rebalance(LOST_MS, [STAYS, one, two], [STAYS])
-    again = rebalance(LOST_MS + SECOND, [STAYS], [STAYS, replace(one, member_id="b-2"), replace(two, member_id="c-2")])
+    stays = replace(STAYS, host=host)
+    gone = rebalance(LOST_MS, [stays, one, two], [stays])
+    again = rebalance(LOST_MS + SECOND, [stays], [stays, replace(one, member_id="b-2"), replace(two, member_id="c-2")])
     of = episode(gone, *silent(), again)
     found = [explain_loss(of, each) for each in of.departures]
-    assert [said(each) for each in found] == [("process_pause", PLAUSIBLE)] * 2
+    assert [said(each) for each in found] == [("process_pause", sure)] * 2
     assert found[0] is not None
     assert found[0].subject.hosts == ("/h",)
 

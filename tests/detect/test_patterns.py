@@ -104,17 +104,37 @@ def test_an_instance_that_dies_again_and_again_is_in_a_loop():
 @pytest.mark.parametrize(
     ("changes", "confidence"),
     [
-        ({"liveness": GONE}, STRONG),
-        ({"member": {"client_id": "kgo"}}, STRONG),
-        ({}, HINT),
-        ({"member": {"client_id": "kafka-python-1.4.6"}}, HINT),
+        ({"liveness": GONE, "sure": HINT}, STRONG),
+        ({"rule": "ungraceful_shutdown"}, STRONG),
+        ({"member": {"client_id": "kgo"}, "sure": HINT}, HINT),
+        ({"sure": HINT}, HINT),
     ],
-    ids=["reports ended", "cannot starve", "unknown client", "may starve"],
+    ids=["reports ended", "beside their ghosts", "cannot starve", "unknown client"],
 )
-def test_a_starved_client_comes_and_goes_like_a_dying_one(changes: dict[str, Any], confidence: float):
-    """Its reports or its library separate the two."""
+def test_who_is_cut_off_comes_and_goes_like_a_dying_one(changes: dict[str, Any], confidence: float):
+    """Reports or a successor beside the ghost separate the two; that it cannot starve does not."""
     (found,) = judged(crash_loop, lives(*DYING, **changes), START_MS + 5 * MINUTE)
     assert found.confidence == confidence
+
+
+def test_a_loop_in_which_others_die_too_is_a_hint():
+    """Another client is lost twice meanwhile: what they share may end both, a record for one."""
+    events, past = lives(*DYING, liveness=GONE)
+    (alone,) = judged(crash_loop, (events, past), START_MS + 5 * MINUTE)
+    times = (START_MS + at * SECOND for at in (40, 100))
+    others = [departed(at, member("c-1", [3]), SESSION_EXPIRED, rule="member_crash") for at in times]
+    story = events, sorted([*past, *others], key=lambda each: each.left_ms)
+    (found,) = judged(crash_loop, story, START_MS + 5 * MINUTE)
+    assert (alone.confidence, found.confidence) == (STRONG, HINT)
+
+
+def test_a_client_that_died_once_died_each_time():
+    """Beside its ghost it was surely a death; what else ran its session out and explains nothing was one, too."""
+    events, past = lives(*DYING, rule="undetermined", sure=HINT)
+    assert judged(crash_loop, (events, past), START_MS + 5 * MINUTE) == []
+    once = [replace(past[0], rule="ungraceful_shutdown", confidence=PLAUSIBLE), *past[1:]]
+    (found,) = judged(crash_loop, (events, once), START_MS + 5 * MINUTE)
+    assert found.confidence == PLAUSIBLE
 
 
 @pytest.mark.parametrize(

@@ -139,6 +139,8 @@ def test_every_name_comes_back_from_the_api(name: str) -> None:
         assert asyncio.run(ask(f"/api/v1/groups/{group}")).json()["members"][0]["client_id"] == name
         found = asyncio.run(ask(f"/api/v1/groups/{group}/rebalances")).json()["rebalances"]
         assert [(each["rebalance_id"], each["impact"]["silences"][0]["topic"]) for each in found] == [(name[:99], name)]
+        advice = asyncio.run(ask(f"/api/v1/groups/{group}/advice?since_ms=0")).json()
+        assert (advice["group"], advice["sums"]["rebalances"]) == (name, 1)
     assert asyncio.run(ask(f"/api/v1/groups/x{group}y")).status_code == 404
 
 

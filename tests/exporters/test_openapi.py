@@ -68,6 +68,7 @@ ASKED = {
         "/api/v1/groups/payments/rebalances?limit=1&since_ms=0&until_ms=1",
     ),
     "rebalance": ("/api/v1/groups/payments/rebalances/0-42",),
+    "advice": ("/api/v1/groups/payments/advice", "/api/v1/groups/payments/advice?since_ms=0"),
     "findings": ("/api/v1/findings", "/api/v1/findings?state=firing&severity=ticket"),
     "report": ("/api/v1/report", f"/api/v1/report?cluster=none&since_ms=0&until_ms={NOW_MS}&limit=1"),
     "messages": (
@@ -86,6 +87,9 @@ REFUSED = (
     ("rebalances", "/api/v1/groups/payments/rebalances?limit=some", 400),
     ("rebalance", "/api/v1/groups/payments/rebalances/0-1", 404),
     ("rebalance", "/api/v1/groups/audit/rebalances/0-42", 409),
+    ("advice", "/api/v1/groups/nobody/advice", 404),
+    ("advice", "/api/v1/groups/audit/advice", 409),
+    ("advice", "/api/v1/groups/payments/advice?since_ms=some", 400),
     ("report", "/api/v1/report?since_ms=now", 400),
     ("report", f"/api/v1/report?since_ms={NOW_MS}", 400),
     ("report", "/api/v1/report?since_ms=5&until_ms=5", 400),

@@ -29,9 +29,11 @@ def member(
     instance: str | None = None,
     client_id: str = "app",
     host: str = "/10.0.0.1",
+    user_data: bytes | None = None,
 ) -> GroupMetadataMember:
     """Make a member that speaks version 1 of the consumer protocol."""
-    subscription = struct.pack(">hi", 1, len(topics)) + b"".join(map(text, topics)) + struct.pack(">i", -1)
+    data = struct.pack(">i", -1) if user_data is None else struct.pack(">i", len(user_data)) + user_data
+    subscription = struct.pack(">hi", 1, len(topics)) + b"".join(map(text, topics)) + data
     return GroupMetadataMember(
         member_id=member_id,
         group_instance_id=instance,

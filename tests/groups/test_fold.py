@@ -122,6 +122,20 @@ def test_a_member_that_comes_back_under_a_new_id_is_replaced_not_new():
     assert counted(state)["members_replaced"] == 1
 
 
+@pytest.mark.parametrize(("user_data", "length"), [(None, None), (b"", 0), (b"abcd", 4)], ids=["null", "empty", "some"])
+def test_the_form_of_a_subscription_is_kept(user_data: bytes | None, length: int | None):
+    """Its version, and how long the assignor's data is: no data at all is not the same as empty data."""
+    state, _ = run(Log().write(1, member("a-1", user_data=user_data)).records)
+    (found,) = state.picture.members
+    assert (found.subscription_version, found.user_data_bytes) == (1, length)
+
+
+def test_what_is_no_subscription_has_no_form():
+    """Bytes that are cut off before the version, and members of other protocols, leave both unknown."""
+    state, _ = run(Log().write(1, dataclasses.replace(A, subscription=b"")).records)
+    assert [(m.subscription_version, m.user_data_bytes) for m in state.picture.members] == [(None, None)]
+
+
 def test_different_members_in_one_step_are_a_swap():
     """One left and an unrelated one joined."""
     assert reasons(run(Log().write(1, A).write(2, B).records)[1]) == ["first_join", "swap"]

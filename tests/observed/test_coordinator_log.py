@@ -101,6 +101,45 @@ def test_a_leave_without_a_reason_at_the_poll_limit_is_one():
     assert found.likely == POLL_TIMEOUT
 
 
+@pytest.mark.parametrize(
+    ("last_s", "library", "expected"),
+    [
+        (6, "rdkafka", UNKNOWN),
+        (6, "consumer-1", CLEAN),
+        (0.5, "rdkafka", CLEAN),
+        (2, "rdkafka", CLEAN),
+        (10, "rdkafka", POLL_TIMEOUT),
+    ],
+    ids=["may be over", "commits inside poll", "committed as it closed", "not over yet", "over"],
+)
+def test_a_leave_when_the_poll_limit_may_be_over_is_left_open(last_s: float, library: str, expected: str):
+    """librdkafka commits every five seconds, so what it polled last may be older by that than its last commit."""
+    who = member("b-1", [2, 3], client_id=library, session_timeout_ms=6_000, rebalance_timeout_ms=10_000)
+    gone, came = lost(LOST_MS, who, [STAYS, who]), joined(LOST_MS - 5 * MINUTE, who, [STAYS])
+    last_ms = LOST_MS - 100 - round(last_s * SECOND)
+    events = [came, *pulse(last_ms - MINUTE, last_ms + 1, [2, 3])]
+    found = judged(gone, [wrote(LOST_MS - 100, Act.LEFT, member_id="b-1")], *events)
+    assert found.likely == expected
+
+
+@pytest.mark.parametrize(
+    ("lines", "at_once"),
+    [
+        ([wrote(T0, Act.JOINED, member_id="b-1")], True),
+        ([wrote(T0, Act.NAMED, member_id="b-1"), wrote(T0 + 5, Act.JOINED, member_id="b-1")], False),
+        ([wrote(T0, Act.NAMED, member_id="b-1")], False),
+        ([wrote(T0, Act.JOINED, member_id="b-1", instance_id="i")], False),
+        ([wrote(T0, Act.JOINED, member_id="c-1")], False),
+    ],
+    ids=["at once", "named first", "named only", "static", "another"],
+)
+def test_a_join_older_than_kip_394_is_told_by_how_it_was_answered(lines: list[CoordinatorEvent], at_once: bool):
+    """A dynamic member that gets its id and its place by one request sends JoinGroup before version 4."""
+    known = CoordinatorLog()
+    known.take(lines)
+    assert known.was_added_at_once("b-1") is at_once
+
+
 def test_the_session_is_struck_out_of_two_readings():
     """Where nothing but the member's life told, either time-out fitted."""
     who = member("b-1", [2, 3], session_timeout_ms=6_000, rebalance_timeout_ms=5_000)

@@ -85,6 +85,45 @@ def test_the_library_decides_what_can_have_happened(
 
 
 @pytest.mark.parametrize(
+    ("version", "data", "assignor", "changes", "expected"),
+    [
+        (3, None, "range", {}, (JAVA, False, False)),
+        (3, 4, "cooperative-sticky", {}, (JAVA, False, False)),
+        (3, 0, "range", {}, (LIBRDKAFKA, False, False)),
+        (3, 8, "cooperative-sticky", {}, (None, False, False)),
+        (3, None, "range", {"client_id": "kgo"}, (FRANZ_GO, False, False)),
+        (1, 0, "range", {}, (None, None, False)),
+        (0, 0, "range", {}, (KAFKA_PYTHON, True, True)),
+        (0, 0, "roundrobin", {"rebalance_timeout_ms": 10_000}, (AIOKAFKA, True, True)),
+        (0, 0, "range", {"rebalance_timeout_ms": 10_000}, (None, None, False)),
+        (0, 0, "RoundRobinAssigner", {}, (None, None, False)),
+        (0, 0, None, {}, (None, None, False)),
+        (0, None, "range", {}, (None, None, False)),
+        (None, None, "range", {}, (None, None, False)),
+        (None, None, "uniform", {"epoch": 3, "session_timeout_ms": None}, (None, False, False)),
+    ],
+)
+def test_the_form_of_a_subscription_tells_the_library(
+    version: int | None,
+    data: int | None,
+    assignor: str | None,
+    changes: dict[str, Any],
+    expected: tuple[str | None, bool | None, bool],
+):
+    """Null where Java has no data, empty where librdkafka has none, and as old as can be where kafka-python writes."""
+    who = member("b-1", subscription_version=version, user_data_bytes=data, **changes)
+    found = fingerprint(who, None, assignor)
+    assert (found.library, found.may_starve, found.is_guessed) == expected
+
+
+def test_equal_time_outs_are_those_of_an_old_java_only_in_an_old_subscription():
+    """Java 0.10.0 had one time-out for both; a subscription with a generation is years younger."""
+    changes = {"session_timeout_ms": 30_000, "rebalance_timeout_ms": 30_000, "client_id": "consumer-1"}
+    assert not fingerprint(member("b-1", subscription_version=0, **changes)).own_heartbeats
+    assert fingerprint(member("b-1", subscription_version=3, **changes)).own_heartbeats
+
+
+@pytest.mark.parametrize(
     ("library", "version", "expected", "enforces"),
     [
         ("apache-kafka-java", "3.7.0", JAVA, True),

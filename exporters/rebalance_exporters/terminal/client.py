@@ -16,6 +16,7 @@ import httpx
 
 from rebalance_contract import AlertSilence, ContractError, Finding, GroupSnapshot, decode, encode
 from rebalance_contract.api import (
+    ADVICE,
     FINDINGS_PATH,
     GROUPS_PATH,
     OVERVIEW_PATH,
@@ -23,6 +24,7 @@ from rebalance_contract.api import (
     REPORT_PATH,
     SILENCES_PATH,
     STREAM_PATH,
+    AdviceAnswer,
     FindingsAnswer,
     Overview,
     PeriodReport,
@@ -116,6 +118,17 @@ class Api:
         """Return findings; the group with an empty name has those about a whole cluster."""
         found = self._read(FINDINGS_PATH, FindingsAnswer, cluster=cluster, group=group, state=state).findings
         return tuple(each for each in found if group in {None, each.group} and state in {None, each.state})
+
+    def advice(self, group: str, cluster: str | None = None, *, since_ms: int) -> AdviceAnswer:
+        """Return what settings would have avoided of a group's rebalances since a time."""
+        try:
+            return self._read(f"{_path(group)}/{ADVICE}", AdviceAnswer, cluster=cluster, since_ms=since_ms)
+        except NotFoundError as error:
+            # Says so itself where there is no such group.
+            self.group(group, cluster)
+            raise ApiError(
+                f"the exporter at {self._where} has no advice: it is older than this version, upgrade it"
+            ) from error
 
     def report(self, cluster: str | None = None, *, since_ms: int, until_ms: int | None = None) -> PeriodReport:
         """Return what rebalances cost from a time on, until another or now."""

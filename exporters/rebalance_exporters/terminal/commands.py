@@ -315,6 +315,39 @@ def history(*, where: _Where, group: str, since: str, as_json: bool, utc: bool) 
             )
 
 
+@click.command(short_help="Say which settings would have avoided a group's rebalances.")
+@_GROUP
+@click.option("--since", default="24h", show_default=True, metavar="TIME", help="24h, 7d, or a time as for explain.")
+@click.option("--markdown", is_flag=True, help="Write Markdown, for a ticket or a chat.")
+@_JSON
+@_ZONE
+@_reads_exporter
+def advise(*, where: _Where, group: str, since: str, markdown: bool, as_json: bool, utc: bool) -> None:
+    """Say, for each setting that could change, how many of a group's rebalances it would have avoided, and its cost.
+
+    It is computed from the group's own rebalances: one counts as avoided by a value if its row shows that the value
+    would have been enough. From what a row shows to what it leaves open is a range. LOST is the time that partitions
+    were without commits, REBALANCING how long rebalances took at least.
+    """
+    if markdown and as_json:
+        raise click.UsageError("--markdown and --json do not go together")
+    clock = _clock(utc)
+    with _asking(where) as api:
+        from rebalance_exporters.terminal.advise import tell_advice  # noqa: PLC0415
+        from rebalance_exporters.terminal.escaping import safe_json  # noqa: PLC0415
+        from rebalance_exporters.terminal.gather import read_time  # noqa: PLC0415
+        from rebalance_exporters.terminal.report import write_markdown  # noqa: PLC0415
+        from rebalance_exporters.terminal.screen import Screen  # noqa: PLC0415
+
+        answer = api.advice(group, where.cluster, since_ms=read_time(since, _now_ms(), clock))
+        if as_json:
+            click.echo(safe_json(answer, indent=2))
+        elif markdown:
+            click.echo(write_markdown(tell_advice(answer, clock, where.access)))
+        else:
+            Screen().report(tell_advice(answer, clock, where.access))
+
+
 @click.command(short_help="Sum up a period: time lost by group, causes, what changed, what to set.")
 @click.option("--since", default="7d", show_default=True, metavar="TIME", help="24h, 7d, or a time as for explain.")
 @click.option("--until", metavar="TIME", help="The end of the period; now where it is not given.")
@@ -623,6 +656,7 @@ COMMANDS: tuple[click.Command, ...] = (
     explain,
     why,
     history,
+    advise,
     report,
     tail,
     check,

@@ -304,3 +304,4 @@ def _next_commands(facts: Facts, access: Access) -> Iterator[Hint]:
     rebalance_id = facts.rebalance.rebalance_id
     yield Hint("this rebalance again", access.command_line("explain", group, "--rebalance", rebalance_id))
     yield Hint("those before it", access.command_line("history", group, "--since", "24h"))
+    yield Hint("which settings would have avoided them", access.command_line("advise", group, "--since", "24h"))

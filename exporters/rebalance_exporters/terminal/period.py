@@ -6,14 +6,15 @@ import math
 from collections.abc import Iterator
 
 from rebalance_contract import UNDETERMINED
-from rebalance_contract.api import PeriodCause, PeriodGroup, PeriodReport, PeriodSetting, PeriodSums
-from rebalance_exporters.figures import UNKNOWN, amount, plural, span
+from rebalance_contract.api import PeriodCause, PeriodGroup, PeriodReport, PeriodSetting, PeriodSums, PeriodWorth
+from rebalance_exporters.figures import UNKNOWN, amount, length, plural, span
 from rebalance_exporters.terminal.access import Access
+from rebalance_exporters.terminal.advise import saved
 from rebalance_exporters.terminal.figures import Clock
 from rebalance_exporters.terminal.report import Column, Grid, Hint, Passage, TextReport
 
 #: Lines of each list: what one page has room for.
-SHOWN_GROUPS, SHOWN_CAUSES, SHOWN_SETTINGS, SHOWN_CHANGES = 10, 8, 5, 6
+SHOWN_GROUPS, SHOWN_CAUSES, SHOWN_WORTH, SHOWN_SETTINGS, SHOWN_CHANGES = 10, 8, 5, 3, 6
 
 _GROUP = (
     Column("GROUP", may_shrink=True),
@@ -38,7 +39,7 @@ _CHANGE = (
     Column("REBALANCES", right=True),
 )
 _BEFORE = "BEFORE"
-_NAMED_CAUSES, _NAMED_GROUPS = 3, 3
+_NAMED_CAUSES, _NAMED_GROUPS, _NAMED_WITH_VALUE = 3, 3, 2
 
 
 def tell_period(report: PeriodReport, clock: Clock, access: Access) -> TextReport:
@@ -72,11 +73,6 @@ def lost(sums: PeriodSums) -> str:
     if sums.rebalances and sums.uncosted == sums.rebalances:
         return UNKNOWN
     return length(sums.lost_partition_ms)
-
-
-def length(milliseconds: int) -> str:
-    """Return a length of time, of which 0 is that of nothing."""
-    return span(milliseconds) if milliseconds else "0 s"
 
 
 def change(now: int, before: int) -> str:
@@ -141,6 +137,12 @@ def notes(report: PeriodReport, clock: Clock) -> Iterator[str]:
         yield f"of {plural(report.sums.uncosted, 'rebalance')} it is not told what was lost"
 
 
+def other_settings(report: PeriodReport) -> tuple[PeriodSetting, ...]:
+    """Return what findings advise beside the settings that are shown with what they would have avoided."""
+    shown = {each.setting for each in report.worth[:SHOWN_WORTH]}
+    return tuple(each for each in report.settings if each.parameter not in shown)[:SHOWN_SETTINGS]
+
+
 def setting_title(setting: PeriodSetting) -> str:
     """Say what to set to what."""
     return f"{setting.parameter}: {'' if setting.current is None else f'{setting.current} -> '}{setting.proposed}"
@@ -170,13 +172,33 @@ def _passages(report: PeriodReport, clock: Clock) -> Iterator[Passage]:
         part_ms = (report.until_ms - report.since_ms) // len(report.parts)
         at = f"the {span(part_ms)} from {clock.moment(busiest.from_ms)}"
         yield Passage("Worst", (f"{lost(busiest.sums)} lost in {at}",))
-    if report.settings:
-        shown = report.settings[:SHOWN_SETTINGS]
-        lines = (f"{setting_title(each)}; in {groups_of(each)} ({explained_by(each)})" for each in shown)
-        yield Passage("Set", tuple(lines), numbered=True)
+    if report.worth:
+        yield Passage("Set", tuple(map(_tell_worth, report.worth[:SHOWN_WORTH])), numbered=True)
+    others = other_settings(report)
+    if others:
+        lines = (f"{setting_title(each)}; in {groups_of(each)} ({explained_by(each)})" for each in others)
+        yield Passage("Advised", tuple(lines), numbered=True)
     found = tuple(notes(report, clock))
     if found:
         yield Passage("Note", found)
+
+
+def worth_title(worth: PeriodWorth) -> str:
+    """Say what to set, and to what where one group is concerned."""
+    first = worth.groups[0]
+    return f"{worth.setting}: {first.proposed}" if worth.group_count == 1 else worth.setting
+
+
+def worth_groups(worth: PeriodWorth) -> str:
+    """Name the groups that a setting is worth something in, each with its value where there are several."""
+    shown = worth.groups[:_NAMED_WITH_VALUE]
+    more = worth.group_count - len(shown)
+    names = [each.group if worth.group_count == 1 else f"{each.group} ({each.proposed})" for each in shown]
+    return f"{', '.join(names)}{f' and {more} more' if more else ''}"
+
+
+def _tell_worth(worth: PeriodWorth) -> str:
+    return f"{worth_title(worth)}; in {worth_groups(worth)}: would have avoided {saved(worth.avoided)}"
 
 
 def _tell_before(now: PeriodSums, before: PeriodSums) -> str:

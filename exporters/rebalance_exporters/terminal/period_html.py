@@ -6,16 +6,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import resources
 from urllib.parse import quote
 
-from rebalance_contract.api import PeriodGroup, PeriodReport, PeriodSetting, PeriodSums
-from rebalance_exporters.figures import UNKNOWN, amount, plural, span
+from rebalance_contract.api import PeriodGroup, PeriodReport, PeriodSetting, PeriodSums, PeriodWorth
+from rebalance_exporters.figures import UNKNOWN, amount, length, plural, span
 from rebalance_exporters.terminal.access import Access
+from rebalance_exporters.terminal.advise import saved
 from rebalance_exporters.terminal.figures import Clock
 from rebalance_exporters.terminal.markup import Markup, element, join, name_of
 from rebalance_exporters.terminal.period import (
     SHOWN_CAUSES,
     SHOWN_CHANGES,
     SHOWN_GROUPS,
-    SHOWN_SETTINGS,
+    SHOWN_WORTH,
     causes_of,
     change,
     change_of_count,
@@ -24,10 +25,12 @@ from rebalance_exporters.terminal.period import (
     explained_by,
     gravest_change,
     groups_of,
-    length,
     lost,
     notes,
+    other_settings,
     verdict,
+    worth_groups,
+    worth_title,
 )
 
 _STYLE = "report.css"
@@ -77,16 +80,15 @@ def _sections(report: PeriodReport, clock: Clock, name_group: _Linker) -> Iterat
     yield element("p", f"Rebalances, {dates(report, clock)}", class_="eyebrow")
     yield element("h1", verdict(report))
     yield element("div", *_tiles(report), class_="tiles")
-    beside = (
+    left = (
+        _section("What to set, by what it would have avoided", *_worth(report)),
         _section("When it was lost", _chart(report, clock)),
+    )
+    right = (
+        _section("What else findings advise, by the time lost that it explains", *_settings(report)),
         _section("What changed most", *_changes(report, name_group)),
     )
-    yield element(
-        "div",
-        _section("What to set, by the time lost that it explains", *_settings(report)),
-        element("div", *beside, class_="stack"),
-        class_="pair",
-    )
+    yield element("div", element("div", *left, class_="stack"), element("div", *right, class_="stack"), class_="pair")
     yield _section("Groups by time lost", *_groups(report, name_group))
     yield _section("Causes", *_causes(report))
     said = (f"{each[0].upper()}{each[1:]}." for each in notes(report, clock))
@@ -139,12 +141,39 @@ def _tone(changed: str) -> str:
     return {"+": "worse", "-": "better"}.get(changed[0], "")
 
 
-def _settings(report: PeriodReport) -> Iterator[Markup]:
-    if not report.settings:
-        yield element("p", "No finding about these rebalances advises a setting.", class_="quiet")
+def _worth(report: PeriodReport) -> Iterator[Markup]:
+    if not report.worth:
+        yield element("p", "No setting would have avoided any of these rebalances, by what is known.", class_="quiet")
         return
-    most = max(each.sums.lost_partition_ms for each in report.settings)
-    yield element("ol", *(_setting(each, most) for each in report.settings[:SHOWN_SETTINGS]), class_="settings")
+    shown = report.worth[:SHOWN_WORTH]
+    by_time = any(each.avoided.lost_partition_ms.high for each in shown)
+    sizes = [_size(each, by_time=by_time) for each in shown]
+    items = (_worth_item(each, size, max(sizes)) for each, size in zip(shown, sizes, strict=True))
+    yield element("ol", *items, class_="settings")
+    said = "From what the rebalances show to what they leave open; not to be added up. Costs: rebalance-monitor advise."
+    yield element("p", said, class_="quiet small")
+
+
+def _size(worth: PeriodWorth, *, by_time: bool) -> int:
+    return worth.avoided.lost_partition_ms.high if by_time else worth.avoided.rebalances.high
+
+
+def _worth_item(worth: PeriodWorth, size: int, most: int) -> Markup:
+    return element(
+        "li",
+        element("code", worth_title(worth)),
+        _bar(size, most),
+        element("p", element("strong", saved(worth.avoided)), " in ", name_of(worth_groups(worth)), class_="small"),
+    )
+
+
+def _settings(report: PeriodReport) -> Iterator[Markup]:
+    others = other_settings(report)
+    if not others:
+        yield element("p", "No finding about these rebalances advises another setting.", class_="quiet")
+        return
+    most = max(each.sums.lost_partition_ms for each in others)
+    yield element("ol", *(_setting(each, most) for each in others), class_="settings")
     yield element("p", "Several may be advised against the same rebalances: do not add them up.", class_="quiet small")
 
 

@@ -8,12 +8,17 @@ from functools import cached_property
 from math import ceil
 
 from rebalance_contract import Member, Rebalance, RebalanceReason
+from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.barriers import Barrier, barriers, longest_of
+from rebalance_streaming.observed.confidence import CLAIMED
 from rebalance_streaming.observed.departures import Departure, find_departures, slot_of
 from rebalance_streaming.observed.history import GroupHistory
 from rebalance_streaming.observed.liveness import reports_end_ms
+
+#: Diagnoses that say that a process ended.
+_DEATHS = with_trait("death")
 
 
 @dataclass(slots=True)
@@ -61,8 +66,9 @@ class Elsewhere:
 class Episode:
     """One rebalance with everything around it, at the time it is judged.
 
-    `earlier` are departures of earlier rebalances, `held` what was seen holding the group up while it went on. Rules
-    compare times by `lasted`, which notes in `deadline` when the answer would be another one: then it is judged again.
+    `earlier` are departures of earlier rebalances, `died` the clients (`slot_of`) of which one is claimed a death,
+    `held` what was seen holding the group up while it went on. Rules compare times by `lasted`, which notes in
+    `deadline` when the answer would be another one: then it is judged again.
     """
 
     rebalance: Rebalance
@@ -72,6 +78,7 @@ class Episode:
     departures: tuple[Departure, ...]
     arrivals: tuple[Arrival, ...]
     earlier: tuple[Departure, ...] = ()
+    died: frozenset[tuple[str, str]] = frozenset()
     held: tuple[Verdict, ...] = ()
     elsewhere: Elsewhere = Elsewhere()
     deadline: Deadline = field(default_factory=Deadline, compare=False)
@@ -205,10 +212,17 @@ def look_at(history: GroupHistory, rebalance: Rebalance, thresholds: Thresholds,
         departures,
         tuple(Arrival(member, _returned_from(history, member, rebalance, known.past)) for member in joined),
         tuple(each.departure for each in known.past if each.rebalance_id != rebalance.rebalance_id),
+        frozenset(slot_of(each.member) for each in known.past if _is_death(each, rebalance)),
         known.held,
         known.elsewhere,
         deadline,
     )
+
+
+def _is_death(past: Past, rebalance: Rebalance) -> bool:
+    """Whether an earlier departure is claimed to be the end of a process."""
+    earlier = past.rebalance_id != rebalance.rebalance_id and past.left_ms < rebalance.started_before_ms
+    return earlier and past.rule in _DEATHS and past.confidence >= CLAIMED
 
 
 def _returned_from(history: GroupHistory, member: Member, rebalance: Rebalance, past: Sequence[Past]) -> Past | None:

@@ -35,7 +35,14 @@ from rebalance_streaming.groups.model import (
     by_id,
     difference,
 )
-from rebalance_streaming.wire.assignment import Assignment, Subscription, decode_assignment, decode_subscription
+from rebalance_streaming.wire.assignment import (
+    Assignment,
+    Subscription,
+    Versioned,
+    decode_assignment,
+    decode_subscription,
+    read_subscription,
+)
 from rebalance_streaming.wire.records import GroupMetadataMember, GroupMetadataValue
 
 CONSUMER_PROTOCOL, CONNECT_PROTOCOL, STREAMS_ASSIGNOR = "consumer", "connect", "stream"
@@ -308,8 +315,9 @@ def read_members(value: GroupMetadataValue) -> tuple[Member, ...]:
 
 
 def _read_member(member: GroupMetadataMember, *, consumer: bool) -> Member:
-    decoded = decode_subscription(member.subscription) if consumer else None
-    subscription = decoded if isinstance(decoded, Subscription) else None
+    read = read_subscription(member.subscription) if consumer else None
+    version, subscription = (read.version, read.data) if isinstance(read, Versioned) else (None, None)
+    data = subscription.user_data if subscription else None
     return Member(
         member_id=member.member_id,
         client_id=member.client_id,
@@ -320,6 +328,8 @@ def _read_member(member: GroupMetadataMember, *, consumer: bool) -> Member:
         rebalance_timeout_ms=member.rebalance_timeout if member.rebalance_timeout >= 0 else None,
         topics=tuple(sorted(subscription.topics)) if subscription else (),
         partitions=_partitions(member.assignment) if consumer else None,
+        subscription_version=version,
+        user_data_bytes=None if data is None else len(data),
     )
 
 

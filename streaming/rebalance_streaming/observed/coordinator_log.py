@@ -137,6 +137,15 @@ class CoordinatorLog:
                 return Exit(each.at_ms, each.act, each.reason, self._in_barrier(events, place))
         return None
 
+    def was_added_at_once(self, member_id: str) -> bool:
+        """Whether a member got its id and its place with one request, as by JoinGroup before version 4 (KIP-394).
+
+        From then on the coordinator names it first, and adds it when it asks again under that name. Static members are
+        added at once by any version.
+        """
+        acts = {each.act for each in self._events if each.member_id == member_id and each.instance_id is None}
+        return CoordinatorAct.JOINED in acts and CoordinatorAct.NAMED not in acts
+
     def _in_barrier(self, events: list[CoordinatorEvent], place: int) -> bool:
         """Whether a rebalance that began for another reason was being prepared when a member went."""
         gone = events[place]

@@ -481,8 +481,20 @@ def _class_by_own_leave(of: Departure) -> _Classes | None:
         return (POLL_TIMEOUT, CLEAN), PLAUSIBLE, (*told, *by_life[2])
     if of.silence_ms is not None and of.poll_ms is not None and of.silence_ms >= of.poll_ms - _POLL_TIGHT_MS:
         return (POLL_TIMEOUT, CLEAN), PLAUSIBLE, told
-    at_limit = _left_at_its_limit(of)
-    return ((POLL_TIMEOUT, CLEAN), PLAUSIBLE, (*told, at_limit)) if at_limit else ((CLEAN,), PLAUSIBLE, told)
+    if (at_limit := _left_at_its_limit(of)) is not None:
+        return (POLL_TIMEOUT, CLEAN), PLAUSIBLE, (*told, at_limit)
+    return ((UNKNOWN, CLEAN, POLL_TIMEOUT), HINT, told) if _limit_may_be_over(of) else ((CLEAN,), PLAUSIBLE, told)
+
+
+def _limit_may_be_over(of: Departure) -> bool:
+    """Whether the poll limit of a client that commits in a thread of its own may have been over when it left.
+
+    What was polled last is committed up to an interval later. A commit just before it left is that of its closing.
+    """
+    if of.silence_ms is None or of.poll_ms is None or of.client.library not in (None, LIBRDKAFKA):
+        return False
+    unpolled_ms = of.silence_ms + min(of.rhythm.gap_ms or _COMMIT_GAP_MS, _LONGEST_GAP_MS)
+    return of.silence_ms > _CLOSED_MS and unpolled_ms >= of.poll_ms - _POLL_TIGHT_MS
 
 
 def _class_by_end(of: Departure) -> _Classes | None:

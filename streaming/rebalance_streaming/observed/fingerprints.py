@@ -1,7 +1,8 @@
 """Which client library a member runs, as far as its records and its own reports tell.
 
-The default client id, the session and rebalance time-outs together narrow it down (catalogue §1.7); a report that
-names library and version decides. What follows from it is data, so that rules ask for a property and not for a name.
+The default client id, the form of the subscription, the session and rebalance time-outs together narrow it down
+(catalogue §1.7); a report that names library and version decides. What follows from it is data, so that rules ask for
+a property and not for a name.
 """
 
 from __future__ import annotations
@@ -18,6 +19,13 @@ SARAMA, FRANZ_GO, KAFKAJS = "sarama", "franz-go", "kafkajs"
 _DEFAULT_HEARTBEAT_MS = 3_000
 _KIP848_HEARTBEAT_MS = 5_000
 _ROUND_ROBIN = "roundrobin"
+#: Assignors that have no data of their own in a subscription.
+_WITHOUT_DATA = ("range", _ROUND_ROBIN)
+_COOPERATIVE_STICKY = "cooperative-sticky"
+#: From this version of a subscription on, all libraries that send it have a heartbeat thread that nothing holds up.
+_WITH_GENERATION = 2
+#: What Java's CooperativeStickyAssignor adds is a generation; other libraries put the partitions owned before it.
+_JAVA_STICKY_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +34,8 @@ class Fingerprint:
 
     `enforces_poll`: it leaves by itself when max.poll.interval passes without a poll. `own_heartbeats`: heartbeats
     do not depend on the application's loop. `may_starve`: yet they can fail while the application is well, because
-    they share a lock, an interpreter or an event loop with it; null where the library is not known. `is_guessed`: the
-    library is the likeliest by time-outs and assignor alone.
+    they share a lock, an interpreter or an event loop with it; null where that is not known. `is_guessed`: the library
+    is the likeliest of several by time-outs, assignor and subscription.
     """
 
     library: str | None
@@ -79,7 +87,7 @@ def fingerprint(member: Member, client: ClientHistory | None = None, assignor: s
 
     `assignor` is that of its group, null where it is not known.
     """
-    library, version = _library(member, client)
+    library, version = _library(member, client, assignor)
     session, poll = member.session_timeout_ms, member.rebalance_timeout_ms
     heartbeat = client.config.heartbeat_interval_ms if client else None
     found = Fingerprint(
@@ -90,17 +98,35 @@ def fingerprint(member: Member, client: ClientHistory | None = None, assignor: s
         own_heartbeats=library != KAFKAJS,
         may_starve=None if library is None else library in (KAFKA_PYTHON, AIOKAFKA, KAFKAJS),
     )
-    if library is None and session is not None and session == poll and assignor == _ROUND_ROBIN:
-        # Both are aiokafka's defaults; of Java, librdkafka and kafka-python neither is.
-        return replace(found, library=AIOKAFKA, may_starve=True, is_guessed=True)
+    if library is None:
+        return _guessed(found, member, assignor)
     release = found.release
     if library == KAFKA_PYTHON and release and release < (1, 4):
         return replace(found, enforces_poll=False, own_heartbeats=False)
     if library in _ENFORCES_SINCE and release and release < _ENFORCES_SINCE[library]:
         return replace(found, enforces_poll=False)
-    if library == JAVA and session is not None and session == poll and session <= 30_000:
+    old = (member.subscription_version or 0) < _WITH_GENERATION
+    if library == JAVA and old and session is not None and session == poll and session <= 30_000:
         # Before KIP-62 there was one time-out and no heartbeat thread.
         return replace(found, enforces_poll=False, own_heartbeats=False)
+    return found
+
+
+def _guessed(found: Fingerprint, member: Member, assignor: str | None) -> Fingerprint:
+    """Return what a member's records make likely of a library that nothing names.
+
+    KIP-848 is spoken by Java, librdkafka with what is built on it, and franz-go.
+    """
+    if member.epoch is not None or (member.subscription_version or 0) >= _WITH_GENERATION:
+        return replace(found, may_starve=False)
+    session, poll = member.session_timeout_ms, member.rebalance_timeout_ms
+    if session is None:
+        return found
+    if session == poll and assignor == _ROUND_ROBIN:
+        # Both are aiokafka's defaults; of Java, librdkafka and kafka-python neither is.
+        return replace(found, library=AIOKAFKA, may_starve=True, is_guessed=True)
+    if session != poll and assignor in _WITHOUT_DATA and _is_plain(member):
+        return replace(found, library=KAFKA_PYTHON, may_starve=True, is_guessed=True)
     return found
 
 
@@ -109,7 +135,7 @@ def poll_limit_ms(member: Member, prints: Fingerprint) -> int | None:
     return None if prints.library == AIOKAFKA and not prints.is_guessed else member.rebalance_timeout_ms
 
 
-def _library(member: Member, client: ClientHistory | None) -> tuple[str | None, str | None]:
+def _library(member: Member, client: ClientHistory | None, assignor: str | None) -> tuple[str | None, str | None]:
     if client is not None and client.library is not None:
         name = client.library.lower()
         return _LIBRARY_NAMES.get(name, name), client.version
@@ -117,4 +143,26 @@ def _library(member: Member, client: ClientHistory | None) -> tuple[str | None, 
         found = pattern.match(member.client_id)
         if found:
             return library, found.group(1) or None
-    return None, None
+    return _by_subscription(member, assignor), None
+
+
+def _by_subscription(member: Member, assignor: str | None) -> str | None:
+    """Return which library writes such a subscription; null where several do.
+
+    Where an assignor has no data, Java sends null (ConsumerProtocol.serializeSubscription), as does franz-go, whose
+    heartbeats are no more prone to starve, and librdkafka an empty text
+    (rd_kafka_consumer_protocol_member_metadata_new).
+    """
+    if (member.subscription_version or 0) < _WITH_GENERATION:
+        return None
+    if member.user_data_bytes is None:
+        return JAVA
+    if member.user_data_bytes == 0:
+        return LIBRDKAFKA
+    java_sticky = assignor == _COOPERATIVE_STICKY and member.user_data_bytes == _JAVA_STICKY_BYTES
+    return JAVA if java_sticky else None
+
+
+def _is_plain(member: Member) -> bool:
+    """Whether its subscription is as kafka-python writes it up to 3.0, and librdkafka did before 1.6: old and empty."""
+    return member.subscription_version == 0 and member.user_data_bytes == 0

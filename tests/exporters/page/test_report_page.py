@@ -54,7 +54,7 @@ def test_the_first_screen_says_what_to_do(browser: Browser, tmp_path: Path) -> N
     show(browser, tmp_path, width=1280, height=720)
     bottom = "return document.querySelector(arguments[0]).getBoundingClientRect().bottom"
     assert [each for each in (".tiles", ".pair") if browser.run(bottom, each) > 720] == []
-    assert browser.texts(".settings code") == ["metadata_max_age_ms", "max.poll.records"]
+    assert browser.texts(".settings code") == ["session.timeout.ms: 30000", "max.poll.records", "metadata_max_age_ms"]
     heights = browser.run("return [...document.querySelectorAll('.value')].map(e => e.getBoundingClientRect().height)")
     assert len(heights) == 28
     assert max(heights) > 50
@@ -78,7 +78,8 @@ def test_a_week_is_one_sheet(browser: Browser, tmp_path: Path) -> None:
         groups=(WEEKLY.groups[0],) * 10,
         changed=(WEEKLY.groups[0],) * 6,
         causes=(WEEKLY.causes[0],) * 8,
-        settings=(WEEKLY.settings[1],) * 5,
+        settings=(WEEKLY.settings[0],) * 5,
+        worth=(WEEKLY.worth[1],) * 5,
         rebalanced_groups=12,
     )
     show(browser, tmp_path, report)

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from exporters.terminal.pictures import ENRICHER, FORMATION, FORMED, LOSS, OVERVIEW, STARVED, TWICE, WEEKLY
+from exporters.terminal.pictures import ADVISED, ENRICHER, FORMATION, FORMED, LOSS, OVERVIEW, STARVED, TWICE, WEEKLY
 from rebalance_contract import encode
 
 PREFIX = "/api/v1/"
@@ -50,6 +50,7 @@ def enricher(**answers: Any) -> dict[str, Any]:
         "report": WEEKLY,
         "findings": {"findings": [FORMATION, STARVED, TWICE]},
         path: ENRICHER,
+        f"{path}/advice": ADVISED,
         f"{path}/rebalances": {"rebalances": [LOSS, FORMED]},
         f"{path}/rebalances/12-4711": {"rebalance": LOSS, "findings": [STARVED, TWICE]},
         f"{path}/rebalances/12-17": {"rebalance": FORMED, "findings": [FORMATION]},

@@ -22,7 +22,11 @@ from rebalance_contract import (
     SubjectMember,
 )
 from rebalance_contract.api import (
+    AdviceAnswer,
+    Avoided,
+    Bounds,
     FindingMark,
+    GroupEstimate,
     GroupName,
     Overview,
     OverviewRow,
@@ -33,7 +37,9 @@ from rebalance_contract.api import (
     PeriodReport,
     PeriodSetting,
     PeriodSums,
+    PeriodWorth,
     RebalanceRow,
+    SettingEstimate,
 )
 
 #: 2026-09-21 13:33:20 UTC.
@@ -336,6 +342,55 @@ STARVED_COST = PeriodCause("heartbeat_starvation", 1, PeriodSums(12, 180_000, 3_
 OVERRUN_COST = PeriodCause("poll_overrun", 2, PeriodSums(4, 60_000, 600_000, 1), PeriodSums(6, 90_000, 900_000))
 
 #: What happened in the week before NOW_MS, and in the week before that.
+#: What settings would have avoided of the rebalances of payments-enricher: one for certain, others perhaps.
+SESSION_WORTH = Avoided(Bounds(8, 10), Bounds(120_000, 150_000), Bounds(1_200_000, 2_600_000))
+RECORDS_WORTH = Avoided(Bounds(1, 1), Bounds(10_000, 10_000), Bounds(0, 200_000))
+PROTOCOL_WORTH = Avoided(Bounds(), Bounds(0, 20_000), Bounds())
+ADVISED = AdviceAnswer(
+    at_ms=NOW_MS,
+    ready=True,
+    ready_text="ready",
+    cluster="prod",
+    group="payments-enricher",
+    since_ms=NOW_MS - 24 * 60 * MINUTE_MS,
+    kept_since_ms=NOW_MS - 3 * WEEK_MS,
+    dropped_until_ms=None,
+    sums=PeriodSums(14, 200_000, 3_200_000, 1),
+    estimates=(
+        SettingEstimate(
+            "session.timeout.ms",
+            "10000",
+            "30000",
+            30_000,
+            SESSION_WORTH,
+            "a member that dies is noticed after 30 s instead of 10 s, and its partitions wait as long",
+            "members whose session ran out and that came back as the same process",
+            ("12-4711", "12-17"),
+        ),
+        SettingEstimate(
+            "max.poll.records",
+            None,
+            "25 % of what it is",
+            25,
+            RECORDS_WORTH,
+            "more polls for as many records",
+            "batches that took longer than max.poll.interval.ms",
+            ("12-17",),
+        ),
+        SettingEstimate(
+            "group.protocol",
+            "classic",
+            "consumer (KIP-848)",
+            None,
+            PROTOCOL_WORTH,
+            "needs brokers of 4.0 or newer",
+            "the time that a group waited for a member",
+            (),
+        ),
+    ),
+    useless=("max.poll.interval.ms", "heartbeat.interval.ms"),
+)
+
 WEEKLY = PeriodReport(
     at_ms=NOW_MS,
     version="0.1",
@@ -416,5 +471,22 @@ WEEKLY = PeriodReport(
     parts=tuple(
         PeriodPart(NOW_MS - WEEK_MS + part * WEEK_MS // 28, PeriodSums(part % 3, 9_000, 100_000 * (part % 7)))
         for part in range(28)
+    ),
+    worth=(
+        PeriodWorth(
+            "session.timeout.ms",
+            SESSION_WORTH,
+            (GroupEstimate("prod", "payments-enricher", "10000", "30000", SESSION_WORTH, "later"),),
+            1,
+        ),
+        PeriodWorth(
+            "max.poll.records",
+            Avoided(Bounds(3, 4), Bounds(40_000, 55_000), Bounds(0, 600_000)),
+            tuple(
+                GroupEstimate("prod", group, None, f"{share} % of what it is", RECORDS_WORTH, "more polls")
+                for group, share in (("billing", 33), ("payments-enricher", 25), ("a", 50), ("b", 50), ("c", 10))
+            ),
+            12,
+        ),
     ),
 )

@@ -77,9 +77,9 @@ def test_names_are_quoted_for_the_shell():
 
 def test_typed_options_come_again_and_those_of_the_environment_do_not(monitor, exporter):
     """The environment says them to the next command too."""
-    assert monitor("explain", "payments-enricher").out.endswith("history payments-enricher --since 24h\n")
+    assert monitor("explain", "payments-enricher").out.endswith("advise payments-enricher --since 24h\n")
     out = monitor("explain", "payments-enricher", "--url", exporter.url, "--cluster", "prod").out
-    assert out.endswith(f"history payments-enricher --since 24h --url {exporter.url} --cluster prod\n")
+    assert out.endswith(f"advise payments-enricher --since 24h --url {exporter.url} --cluster prod\n")
 
 
 @pytest.mark.parametrize("group", ["a/b", "a b", "ü", "?x=1", "#", "%2F", "a/rebalances"])

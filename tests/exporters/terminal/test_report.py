@@ -28,6 +28,7 @@ NOTHING = replace(
     changed=(),
     causes=(),
     settings=(),
+    worth=(),
     unexplained=PeriodSums(),
     rebalanced_groups=0,
     kept_since_ms=None,
@@ -197,7 +198,14 @@ def test_the_page_shows_what_the_terminal_shows():
     told = page(WEEKLY).text
     for text in ("1.1 h", "before: 1.8 h ", "(-40 min)", "metadata_max_age_ms: 300000 → 3000", "-1.8 h", "90%"):
         assert text in told
-    assert "in billing, payments-enricher, a and 9 more: 10 min lost in 4 rebalances, by poll_overrun" in told
+    assert "by poll_overrun" not in told
+    without = page(replace(WEEKLY, worth=())).text
+    assert "in billing, payments-enricher, a and 9 more: 10 min lost in 4 rebalances, by poll_overrun" in without
+    assert "session.timeout.ms: 30000" in told
+    assert "8 to 10 rebalances and 20 min to 43.3 min of lost time in payments-enricher" in told
+    assert (
+        "3 to 4 rebalances and at most 10 min of lost time in billing (33 % of what it is), payments-enricher" in told
+    )
 
 
 def test_undetermined_explains_nothing():

@@ -1,5 +1,6 @@
 // One group: how it is, what was found, its timeline, its members and its rebalances; kept up by events.
 
+import { AdvicePart } from "./advice.js";
 import { el, named, refill, timed } from "./dom.js";
 import { UNKNOWN, age, amount, countPartitions, listPartitions, percent, plural, span } from "./figures.js";
 import { findingArticle } from "./finding.js";
@@ -25,6 +26,8 @@ export class GroupView {
     this.readClock = readClock;
     this.parts = Object.fromEntries(["head", "past", "facts", "timeline", "findings", "rebalances", "members"].map((name) => [name, el("div", { class: `part-${name}` })]));
     this.root.append(...Object.values(this.parts));
+    this.advice = new AdvicePart();
+    this.parts.findings.after(this.advice.root);
     this.observer = new ResizeObserver(() => this.render());
     this.observer.observe(this.parts.timeline);
   }
@@ -36,12 +39,14 @@ export class GroupView {
     this.showsAll = false;
     this.#forget();
     this.render();
+    this.advice.open(target);
     return this.load();
   }
 
   close() {
     this.#target = null;
     this.#visit += 1;
+    this.advice.close();
   }
 
   #forget() {
@@ -85,6 +90,7 @@ export class GroupView {
     if (name === EventName.REBALANCE) this.#keep(data);
     else this.findings?.set(data.finding_id, data);
     this.edition += 1;
+    this.advice.touch();
     if (name === EventName.FINDING) return `Finding, ${data.state}, ${data.severity}: ${words(data.rule)}`;
     return `Rebalance, ${data.outcome}: ${words(data.reason)}`;
   }

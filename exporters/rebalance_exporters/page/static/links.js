@@ -86,6 +86,11 @@ export function reportApi(stretch, cluster, limit) {
   return `api/v1/report?since_ms=${stretch.fromMs}&until_ms=${stretch.toMs}&limit=${limit}${cluster === null ? "" : `&cluster=${part(cluster)}`}`;
 }
 
+/** Return the API's address of what settings would have avoided in a group in the last day. */
+export function adviceApi(cluster, group) {
+  return groupApi(cluster, group, "/advice");
+}
+
 /** Return the API's address of the findings of a group; an empty name: of whole clusters. */
 export function findingsApi(cluster, group) {
   return `api/v1/findings?group=${part(group)}${cluster === null ? "" : `&cluster=${part(cluster)}`}`;

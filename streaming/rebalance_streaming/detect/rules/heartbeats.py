@@ -23,6 +23,7 @@ from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure, slot_of
 from rebalance_streaming.observed.evidence import DECISIVE, MODERATE, observe, seconds
+from rebalance_streaming.observed.evidence import STRONG as STRONG_EVIDENCE
 from rebalance_streaming.observed.fingerprints import AIOKAFKA, KAFKA_PYTHON, KAFKAJS
 from rebalance_streaming.observed.history import GroupHistory, partition_names
 from rebalance_streaming.observed.liveness import ALIVE, GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
@@ -55,15 +56,40 @@ def starvation(episode: Episode, departure: Departure) -> Verdict | None:
         return _starved(episode, departure, variant or "lock", CERTAIN)
     if departure.liveness == PAUSED and _held_interpreter(departure):
         return _held(episode, departure)
-    if (
-        departure.liveness in (None, ALIVE)
-        and variant is not None
-        and _may_have_starved(episode, departure, variant)
-        and departure.back_as is not None
-    ):
-        again = any(past.member.client_id == departure.member.client_id for past in same_slot(episode, departure))
-        return _starved(episode, departure, variant, STRONG if again else PLAUSIBLE)
-    return None
+    silent = departure.liveness in (None, ALIVE) and departure.back_as is not None
+    return _starved_unseen(episode, departure, variant) if silent else None
+
+
+def _starved_unseen(episode: Episode, departure: Departure, variant: str | None) -> Verdict | None:
+    """Judge a client that came back and reports nothing of its heartbeats, by what is known of its library."""
+    if variant is None:
+        if not _is_of_any_release(departure) or is_busy(departure):
+            return None
+        sure = _joins_the_old_way(episode, departure) or _lost_alike(episode, departure)
+        return _starved(episode, departure, "lock", PLAUSIBLE if sure else HINT)
+    if not _may_have_starved(episode, departure, variant):
+        return None
+    again = any(past.member.client_id == departure.member.client_id for past in same_slot(episode, departure))
+    return _starved(episode, departure, variant, STRONG if again else PLAUSIBLE)
+
+
+def _is_of_any_release(departure: Departure) -> bool:
+    """Whether its library is known to be prone, by the form of its subscription, and its version is not."""
+    return departure.client.library == KAFKA_PYTHON and not departure.client.release
+
+
+def _joins_the_old_way(episode: Episode, departure: Departure) -> bool:
+    """Whether it joined by a request older than KIP-394, as kafka-python does before 2.1: all of these starve."""
+    return episode.history.coordinator_log.was_added_at_once(departure.member.member_id)
+
+
+def _lost_alike(episode: Episode, departure: Departure) -> bool:
+    """Whether it, or another of its kind, was lost by its session before and came back: what dies seldom does."""
+    return any(
+        each.likely == SESSION_EXPIRED and each.back_as is not None and each.client.library == departure.client.library
+        for each in episode.earlier
+        if each.member.member_id != departure.member.member_id
+    )
 
 
 def _held(episode: Episode, departure: Departure) -> Verdict:
@@ -158,13 +184,16 @@ def pause(episode: Episode, departure: Departure) -> Verdict | None:
         return None
     session, host = departure.session_ms, departure.member.host
     silence = max((each.silence_ms or session) for each in together)
+    sure = STRONG if departure.liveness == PAUSED else PLAUSIBLE
+    if not any(each.liveness == PAUSED for each in together) and not _spared_on_host(episode, departure):
+        sure = HINT  # the host may have been cut off, or stood still as a whole
     stood_still = max(silence, *(each.stretch.stood_still_ms for each in together if each.stretch is not None), 0)
     return say_lost(
         "process_pause.told",
         departure,
         departure.to_ms - silence,
         subject=subject_of(*(each.member for each in together), hosts=(host,)),
-        confidence=STRONG if departure.liveness == PAUSED else PLAUSIBLE,
+        confidence=sure,
         advice=(longer_session(session, departure.client.heartbeat_ms, pause_ms=stood_still),),
         stood_still=stood_still,
     )
@@ -404,10 +433,13 @@ def _crash_evidence(episode: Episode, departure: Departure) -> list[Evidence] | 
     if departure.liveness == RESTARTED or (departure.liveness == GONE and waited):
         return [_reports_ended(departure)]
     known = departure.client.may_starve is False
+    if known and slot_of(departure.member) in episode.died:
+        return [_died_before()]
     if departure.back_ms is not None:
         if away_ms <= THAW_MS or not (known or is_busy(departure)):
             return None
-        return [_cannot_starve(departure)] if known else []
+        # Who was cut off, or stood still for long, comes back as well: that it cannot starve leaves these.
+        return []
     if not waited:
         return None
     found = [_cannot_starve(departure)] if known else []
@@ -420,7 +452,12 @@ def _crash_evidence(episode: Episode, departure: Departure) -> list[Evidence] | 
     likelier = (UNKNOWN, POLL_TIMEOUT) if departure.client.is_guessed else (UNKNOWN,)
     if (others := [each for each in departure.classes[1:] if each not in likelier]) and found:
         text, rule = ", ".join(others), "its silence fits as well"
-        found.append(observe(EvidenceSource.COMMITS, "silence", text, rule, MODERATE, against=True))
+        # Whoever overran its poll limit stays away as long as the dead, and its library says nothing about that.
+        weight = STRONG_EVIDENCE if POLL_TIMEOUT in others else MODERATE
+        found.append(observe(EvidenceSource.COMMITS, "silence", text, rule, weight, against=True))
+    if found and _nobody_was_spared(episode):
+        text, rule = f"all {len(episode.departures)} were lost", "what they have in common is no process"
+        found.append(observe(EvidenceSource.LOG, "members", text, rule, STRONG_EVIDENCE, against=True))
     if _whole_host_lost(episode, departure.member.host) and found:
         text = ", ".join(episode.elsewhere.groups[:3])
         found.append(observe(EvidenceSource.LOG, "other groups", text, "lost theirs as well", MODERATE, against=True))
@@ -432,6 +469,13 @@ def _crash_evidence(episode: Episode, departure: Departure) -> list[Evidence] | 
     return found
 
 
+def _nobody_was_spared(episode: Episode) -> bool:
+    """Whether a rebalance lost several clients at once, all that its group had, by their sessions."""
+    lost = {each.member.member_id for each in episode.departures if each.likely == SESSION_EXPIRED}
+    several = len({slot_of(each.member) for each in episode.departures}) > 1
+    return several and all(each.member_id in lost for each in episode.rebalance.members_before)
+
+
 def _reports_ended(departure: Departure) -> Evidence:
     restarted = departure.liveness == RESTARTED
     value, rule = (
@@ -439,6 +483,10 @@ def _reports_ended(departure: Departure) -> Evidence:
     )
     since_ms = departure.stretch.last_report_ms if departure.stretch else departure.to_ms
     return observe(EvidenceSource.CLIENT_METRICS, "reports", value, rule, DECISIVE, span=(since_ms, None))
+
+
+def _died_before() -> Evidence:
+    return observe(EvidenceSource.LOG, "earlier loss", "its process had ended", "one that dies, dies again", MODERATE)
 
 
 def _cannot_starve(departure: Departure) -> Evidence:
@@ -479,6 +527,16 @@ def frozen_or_starved(episode: Episode, departure: Departure) -> Verdict | None:
             advice=(longer_session(departure.session_ms, heartbeat_ms, pause_ms=pause_ms),),
         )
     return say_lost("undetermined.silent", departure, began_ms, missing=(), returned=returned)
+
+
+def _spared_on_host(episode: Episode, departure: Departure) -> bool:
+    """Whether another member of its host went on: then the way from there to the coordinator was open."""
+    stayed = {each.member_id for each in episode.rebalance.members_after}
+    return any(
+        each.host == departure.member.host and each.member_id != departure.member.member_id
+        for each in episode.rebalance.members_before
+        if each.member_id in stayed
+    )
 
 
 def unknown_loss(episode: Episode, departure: Departure) -> Verdict | None:

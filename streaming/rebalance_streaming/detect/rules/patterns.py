@@ -59,7 +59,8 @@ def crash_loop(look: Look) -> Iterator[Verdict]:
     window, cycles = look.thresholds.crash_loop_window_ms, look.thresholds.crash_loop_cycles
     for slot, lives in _lives_by_slot(look).items():
         starts = _starts(look, slot) if len(lives) >= cycles else []
-        dead = _crowded([each for each in lives if _is_death(look, each, starts)], cycles, window)
+        died = any(_is_claimed_death(each.past) for each in lives)
+        dead = _crowded([each for each in lives if _is_death(look, each, starts, died=died)], cycles, window)
         orderly = _crowded([each for each in lives if each.past.departure.likely == CLEAN], cycles, window)
         series = dead or (orderly if _gaps_grow(look, slot, orderly) else [])
         if 2 * sum(_is_known_otherwise(each.past) for each in lives if _is_among(each, series)) > len(series):
@@ -93,28 +94,49 @@ def _is_among(life: Life, series: list[Life]) -> bool:
     return bool(series) and series[0].past.left_ms <= life.past.left_ms <= series[-1].past.left_ms
 
 
-def _loop_confidence(look: Look, lives: list[Life], starts: Sequence[int], *, surely_dead: bool) -> float:
-    """A client whose heartbeats starve comes and goes as a dying one does; its library or its reports tell.
+def _others_die(look: Look, lives: list[Life]) -> bool:
+    """Whether other clients are lost in turn with it: then something that they share ends them, as a record may."""
+    slot, first_ms, last_ms = slot_of(lives[0].member), lives[0].past.left_ms, lives[-1].past.left_ms
+    others = [
+        each
+        for each in look.past
+        if first_ms <= each.left_ms <= last_ms
+        and each.departure.likely == SESSION_EXPIRED
+        and slot_of(each.member) != slot
+    ]
+    return 2 * len(others) >= len(lives)
 
-    A process that dies at once has told nothing of some of its lives.
+
+def _loop_confidence(look: Look, lives: list[Life], starts: Sequence[int], *, surely_dead: bool) -> float:
+    """A client that starves, stands still or is cut off comes and goes as a dying one does.
+
+    Its reports tell, or a successor beside its ghost. A process that dies at once has told nothing of some lives.
     """
     told = [
         each.past.departure.liveness in (GONE, RESTARTED)
-        or each.past.departure.client.may_starve is False
+        or _is_claimed_death(each.past)
         or _began_anew(each, starts, look.thresholds.short_life_ms)
         for each in lives
     ]
-    sure = sum(told) >= look.thresholds.crash_loop_cycles
-    return (STRONG if sure else HINT) if surely_dead else PLAUSIBLE
+    if _others_die(look, lives):
+        return HINT
+    if sum(told) >= look.thresholds.crash_loop_cycles:
+        return STRONG if surely_dead else PLAUSIBLE
+    return PLAUSIBLE if any(told) or not surely_dead else HINT
 
 
-def _is_death(look: Look, life: Life, starts: Sequence[int]) -> bool:
+def _is_claimed_death(past: Past) -> bool:
+    return past.rule in _DEATHS and past.confidence >= CLAIMED
+
+
+def _is_death(look: Look, life: Life, starts: Sequence[int], *, died: bool) -> bool:
     """Whether a life ended in a death: by its session; or, as another process began, whatever it said on its way out.
 
-    A process that an error ends may close its client on the way: it leaves in order, with nothing done of what waited.
+    `died`: another life of the client is claimed to have ended so; then one that may have, has. A process that an error
+    ends may close its client on the way: it leaves in order, with nothing done of what waited.
     """
     past, joined_ms = life.past, life.joined_ms
-    if past.departure.likely == SESSION_EXPIRED and past.rule in _DEATHS:
+    if past.departure.likely == SESSION_EXPIRED and (past.rule in _DEATHS or (died and not _is_known_otherwise(past))):
         return True
     if joined_ms is None or past.departure.lived or _is_known_otherwise(past):
         return False

@@ -1,0 +1,304 @@
+"""Who was away from a group, for how long and why it was taken out, as its rebalances tell.
+
+Receives the rebalances of one group; hands on immutable values. Pure: no clock, no I/O. A member that comes back has a
+new member id, so it is found again by its client id and host.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from rebalance_contract import UNDETERMINED, Advice, Generation, Member, Rebalance, RebalanceImpact
+from rebalance_contract.api import Bounds
+
+#: Diagnoses by which heartbeats stopped in a process that went on.
+STARVED = frozenset({"heartbeat_starvation", "processing_blocks_heartbeat"})
+#: Diagnoses by which a member that came back was one and the same process, whose heartbeats had stopped.
+STOOD_STILL = STARVED | {"network_partition", "process_pause", "session_timeout_too_short"}
+#: Diagnoses by which a member that came back was started anew.
+RESTARTED = frozenset(
+    {
+        "crash_loop",
+        "member_crash",
+        "member_flapping",
+        "poison_record",
+        "rolling_deploy",
+        "static_membership_missing",
+        "static_session_too_short",
+        "ungraceful_shutdown",
+    }
+)
+#: Diagnoses by which a member did not poll in time.
+DID_NOT_POLL = frozenset(
+    {"no_progress_loop", "poison_record", "poll_overrun", "stalled_member_join_barrier", "static_stalled_member"}
+)
+#: Diagnoses by which the others waited for a member.
+HELD_UP = DID_NOT_POLL | {"slow_rebalance_callback"}
+#: What stands in the place of a cause: nobody told one.
+NO_CAUSE = frozenset({None, UNDETERMINED})
+#: Findings that are less sure are hints.
+_MORE_THAN_A_HINT = 0.5
+#: That of instances that are started while the session of the one before them still goes on.
+_BEFORE_EXPIRY = "ungraceful_shutdown"
+#: Members learn of a rebalance with their next heartbeat, and Kafka advises at least three of them in a session.
+_HEARTBEATS_OF_SESSION = 3
+_USUAL_SESSION_MS = 45_000
+
+
+class Seen(NamedTuple):
+    """A rebalance with what is known of it: `rule` is its cause, null where none is known or it is a hint only.
+
+    `advice` is what the cause advises, or the hint.
+    """
+
+    rebalance: Rebalance
+    impact: RebalanceImpact | None = None
+    rule: str | None = None
+    advice: tuple[Advice, ...] = ()
+
+
+def see(
+    rebalance: Rebalance, impact: RebalanceImpact | None, rule: str, confidence: float, advice: tuple[Advice, ...]
+) -> Seen:
+    """Return a rebalance with the finding that is its cause, as sure as that is."""
+    return Seen(rebalance, impact, rule if confidence >= _MORE_THAN_A_HINT else None, advice)
+
+
+class Way(Enum):
+    """How a member went: its session or its poll limit was over, or neither; unknown where it was not judged."""
+
+    EXPIRED = "expired"
+    POLL_LIMIT = "poll limit"
+    LEFT = "left"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """A member that went in the rebalance `left_in`, and came back in `back_in`, which may be the same.
+
+    The two are places in the list of rebalances; `back_in` is null where it did not come back. `away_ms` bounds the
+    time between, `silent_ms` that since it was last known to do its part: since its last heartbeat, poll or farewell,
+    by the way it went. `high` is null while it has not come back, and where the time before is not known. `is_same`:
+    client id and host were those of before; else the client id only.
+    """
+
+    member: Member
+    way: Way
+    rule: str | None
+    left_in: int
+    back_in: int | None
+    new_id: str | None
+    is_same: bool
+    away_ms: tuple[int, int | None]
+    silent_ms: tuple[int, int | None]
+
+    @property
+    def is_restart(self) -> bool:
+        """Whether another process came back."""
+        return self.rule in RESTARTED
+
+    @property
+    def limit_ms(self) -> int | None:
+        """What its silence had to stay below, null where no record tells it."""
+        if self.way is Way.POLL_LIMIT:
+            return self.member.rebalance_timeout_ms
+        return self.member.session_timeout_ms
+
+
+#: Whether a generation is the one meant.
+_Test = Callable[[Generation], bool]
+
+
+class _Gone(NamedTuple):
+    member: Member
+    place: int
+    way: Way
+    at_ms: Bounds
+
+
+class _Back(NamedTuple):
+    place: int
+    member_id: str
+    at_ms: Bounds
+
+
+class _Waiting:
+    """Those who went and have not come back, found again in constant time; who went first comes first."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, _Gone] = {}
+        self._by_place: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+        self._by_client: dict[str, dict[str, None]] = defaultdict(dict)
+
+    def add(self, gone: _Gone) -> None:
+        """Take up one who went; whoever may write to the topic may write of one that went twice."""
+        member = gone.member
+        self._pop(member.member_id)
+        self._by_id[member.member_id] = gone
+        self._by_place[member.client_id, member.host][member.member_id] = None
+        self._by_client[member.client_id][member.member_id] = None
+
+    def take(self, newcomer: Member, named: str | None, *, is_same: bool) -> _Gone | None:
+        """Hand out who a newcomer was before: the one named, else one of its client id and, if `is_same`, its host."""
+        alike = self._by_place.get((newcomer.client_id, newcomer.host)) if is_same else None
+        if named is None and not is_same:
+            alike = self._by_client.get(newcomer.client_id)
+        member_id = named if named is not None else next(iter(alike or ()), None)
+        return None if member_id is None else self._pop(member_id)
+
+    def _pop(self, member_id: str) -> _Gone | None:
+        gone = self._by_id.pop(member_id, None)
+        if gone is not None:
+            del self._by_place[gone.member.client_id, gone.member.host][member_id]
+            del self._by_client[gone.member.client_id][member_id]
+        return gone
+
+    def rest(self) -> Iterable[_Gone]:
+        """Return those who are left."""
+        return self._by_id.values()
+
+
+def find_absences(seen: Sequence[Seen], until_ms: int) -> list[Absence]:
+    """Return the absences in rebalances that are sorted by their start; those that last are told as of `until_ms`."""
+    found: list[Absence] = []
+    waiting = _Waiting()
+    for place, each in enumerate(seen):
+        joined, named = frozenset(each.rebalance.joined), {new: old for old, new in each.rebalance.replaced}
+        newcomers = [member for member in each.rebalance.members_after if member.member_id in joined]
+        for gone in _gone(each, place):
+            waiting.add(gone)
+        for is_same in (True, False):
+            strangers = []
+            for newcomer in newcomers:
+                before = waiting.take(newcomer, named.get(newcomer.member_id), is_same=is_same)
+                if before is None:
+                    strangers.append(newcomer)
+                    continue
+                back = _Back(place, newcomer.member_id, _when_in(each.rebalance, newcomer.member_id))
+                found.append(_absence(seen, before, back, is_same=newcomer.host == before.member.host))
+            newcomers = strangers
+    found += [_absence(seen, gone, None, is_same=True, until_ms=until_ms) for gone in waiting.rest()]
+    return found
+
+
+def _gone(each: Seen, place: int) -> Iterator[_Gone]:
+    """Yield who went in a rebalance."""
+    before = {member.member_id: member for member in each.rebalance.members_before}
+    for name in each.rebalance.left:
+        if name in before:
+            yield _Gone(before[name], place, _way(each, name), _when_gone(each, name))
+
+
+def _way(each: Seen, name: str) -> Way:
+    impact = each.impact
+    if impact is not None and name in (impact.expired or ()):
+        return Way.EXPIRED
+    if impact is not None and name in (impact.poll_timeout or ()):
+        return Way.POLL_LIMIT
+    # Time-outs are told of a rebalance that had any; one with a cause was judged.
+    is_judged = each.rule not in NO_CAUSE or (impact is not None and impact.expired is not None)
+    return Way.LEFT if is_judged else Way.UNKNOWN
+
+
+def when_begun(rebalance: Rebalance) -> Bounds:
+    """Return when a rebalance began: no more than a heartbeat before it was first seen.
+
+    A member learns of it with its next heartbeat, and joins; one that is slower makes this too narrow. The first member
+    of an empty group waits for others, so that of its start nothing more is known than the row tells.
+    """
+    high = rebalance.started_before_ms
+    low = high if rebalance.started_after_ms is None else rebalance.started_after_ms
+    return Bounds(max(low, high - _heartbeat_ms(rebalance)) if rebalance.members_before else low, high)
+
+
+def when_last_joined(rebalance: Rebalance) -> Bounds:
+    """Return when the last of a rebalance's newcomers came, as far as its generations tell."""
+    last = next((each for each in reversed(rebalance.generations) if each.joined), None)
+    began_it = last is None or (last is rebalance.generations[0] and len(last.joined) == 1 and not last.left)
+    return when_begun(rebalance) if began_it else _when(rebalance, lambda generation: generation is last)
+
+
+def _heartbeat_ms(rebalance: Rebalance) -> int:
+    members = (*rebalance.members_before, *rebalance.members_after)
+    sessions = [each.session_timeout_ms for each in members if each.session_timeout_ms is not None]
+    return max(sessions, default=_USUAL_SESSION_MS) // _HEARTBEATS_OF_SESSION
+
+
+def _when_gone(each: Seen, name: str) -> Bounds:
+    """Return when a member went: what set the rebalance off did so at its beginning, others in their generation."""
+    if any(name in generation.left for generation in each.rebalance.generations[1:]):
+        return _when(each.rebalance, lambda generation: name in generation.left)
+    if each.impact is not None and each.impact.prepared_at_ms is not None:
+        return Bounds(each.impact.prepared_at_ms, each.impact.prepared_at_ms)
+    return when_begun(each.rebalance)
+
+
+def _when_in(rebalance: Rebalance, name: str) -> Bounds:
+    """Return between which times a member came back."""
+    return _when(rebalance, lambda generation: name in generation.joined)
+
+
+def _when(rebalance: Rebalance, is_it: _Test) -> Bounds:
+    """Return between which times what a generation tells happened: a heartbeat, or the join phase, before its end."""
+    begun, heartbeat_ms = when_begun(rebalance), _heartbeat_ms(rebalance)
+    low = begun.low
+    for number, generation in enumerate(rebalance.generations):
+        end_ms = generation.join_ended_at_ms or generation.assigned_at_ms or rebalance.completed_at_ms
+        high = max(low, begun.high if end_ms is None else end_ms)
+        if is_it(generation):
+            return Bounds(low if number == 0 else max(low, high - heartbeat_ms), high)
+        low = high
+    return Bounds(low, max(low, rebalance.completed_at_ms or low))
+
+
+def _absence(seen: Sequence[Seen], gone: _Gone, back: _Back | None, *, is_same: bool, until_ms: int = 0) -> Absence:
+    left_in, at_ms = seen[gone.place], gone.at_ms
+    if back is None:
+        away: tuple[int, int | None] = (max(0, until_ms - at_ms.high), None)
+    else:
+        away = (max(0, back.at_ms.low - at_ms.high), max(0, back.at_ms.high - at_ms.low))
+    return Absence(
+        member=gone.member,
+        way=gone.way,
+        rule=left_in.rule,
+        left_in=gone.place,
+        back_in=None if back is None else back.place,
+        new_id=None if back is None else back.member_id,
+        is_same=is_same,
+        away_ms=away,
+        silent_ms=_silent(left_in, gone, back, away),
+    )
+
+
+def _silent(left_in: Seen, gone: _Gone, back: _Back | None, away: tuple[int, int | None]) -> tuple[int, int | None]:
+    """Return how long a member was silent altogether: the limit that it passed, and the time until it came back."""
+    if gone.way in (Way.LEFT, Way.UNKNOWN):
+        return away
+    limit = gone.member.rebalance_timeout_ms if gone.way is Way.POLL_LIMIT else gone.member.session_timeout_ms
+    low, high = away
+    waited_for = back is not None and back.place == gone.place and left_in.rule == _BEFORE_EXPIRY
+    if gone.way is Way.EXPIRED and waited_for and limit is not None:
+        # The newcomer was there before the session of its predecessor ended: the group waited for that.
+        return 0, limit - 1
+    if limit is None:
+        return low, None
+    committed_ms = _last_commit(left_in, gone.member)
+    longest = None if high is None else limit + high
+    if back is not None and committed_ms is not None and longest is not None:
+        # Whoever commits is alive, and has polled.
+        longest = max(limit + low, min(longest, back.at_ms.high - committed_ms))
+    return limit + low, longest
+
+
+def _last_commit(left_in: Seen, member: Member) -> int | None:
+    """Return when the latest of a member's partitions was last committed, of those that stood still."""
+    if left_in.impact is None or member.partitions is None:
+        return None
+    owned = {(topic, number) for topic, numbers in member.partitions.items() for number in numbers}
+    silences = left_in.impact.silences
+    return max((each.last_commit_ms for each in silences if (each.topic, each.partition) in owned), default=None)

@@ -1,0 +1,171 @@
+"""The advice, held against the same fault played again with the advised value: pairs of recordings, and their table.
+
+    PYTHONPATH=streaming:exporters:deploy:tests python -m accuracy.advice
+
+Each pair is two recordings of one play: the fault as it was, and with one setting changed. What the advice predicts of
+the first is compared with how many rebalances fewer the second has. Prints the table that docs/advice.md has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from accuracy.recordings import FOLDER, GOLDEN, Recording, read_recording
+from rebalance_contract import Finding, Rebalance, RebalanceImpact, decode
+from rebalance_contract.api import Bounds, SettingEstimate
+from rebalance_devtools.stories import advised
+from rebalance_exporters.absences import Seen, see
+from rebalance_exporters.advice import Setting, estimate, look_back
+
+ADVICE = GOLDEN / "advice"
+#: How far the middle of what is predicted may be from what was played.
+TOLERANCE = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two recordings of one play, and the setting in which they differ; the value is read from the parameters."""
+
+    setting: Setting
+    sick: Path
+    cured: Path
+
+    def __str__(self) -> str:
+        return self.sick.name.removesuffix(".truth.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """How many rebalances the advice said would be avoided, and how many were; `happened` is of the sick play."""
+
+    happened: int
+    predicted: Bounds
+    played: int
+
+    @property
+    def is_close(self) -> bool:
+        """Whether the middle of what was predicted is near to what was played."""
+        middle = (self.predicted.low + self.predicted.high) / 2
+        return abs(middle - self.played) <= TOLERANCE * self.played
+
+
+def _pair(setting: Setting, story: str, seed: str, *, cured: str = "", folder: Path = ADVICE) -> Pair:
+    sick = folder / f"{story}-sick-{seed}.truth.json"
+    beside = (ADVICE, FOLDER)
+    name = f"{cured or story}-cured-{seed}.truth.json"
+    return Pair(setting, sick, next((each / name for each in beside if (each / name).exists()), ADVICE / name))
+
+
+PAIRS = (
+    _pair(Setting.SESSION, "advised_session", "1"),
+    _pair(Setting.SESSION, "advised_session", "2-4.3.1"),
+    _pair(Setting.SESSION, "advised_session_partly", "3"),
+    _pair(Setting.SESSION, "advised_session_partly", "4-4.3.1"),
+    _pair(Setting.SESSION, "advised_session_java", "5"),
+    _pair(Setting.SESSION, "advised_session_python", "5"),
+    _pair(Setting.MAX_POLL_INTERVAL, "advised_poll_interval", "1"),
+    _pair(Setting.MAX_POLL_INTERVAL, "advised_poll_interval", "2-4.3.1"),
+    _pair(Setting.MAX_POLL_INTERVAL, "advised_poll_interval_partly", "3"),
+    _pair(Setting.STATIC, "advised_names", "1"),
+    _pair(Setting.STATIC, "advised_names", "2-4.3.1"),
+    _pair(Setting.STATIC, "advised_names_deploy", "1"),
+    _pair(Setting.STATIC, "advised_names_deploy", "2-4.3.1"),
+    _pair(Setting.STATIC, "advised_names_partly", "3"),
+    _pair(Setting.STATIC, "advised_names_partly", "4-4.3.1"),
+    _pair(Setting.STATIC, "advised_names_deploy_java", "5"),
+    _pair(Setting.STATIC, "advised_names_deploy_java_session", "5"),
+    _pair(Setting.INITIAL_DELAY, "advised_initial_delay", "1", cured="advised_initial_delay_set"),
+    _pair(Setting.INITIAL_DELAY, "advised_initial_delay", "2-4.3.1", cured="advised_initial_delay_set"),
+    _pair(Setting.MAX_POLL_RECORDS, "long_batches", "1", folder=FOLDER),
+    _pair(Setting.MAX_POLL_RECORDS, "long_batches", "2", folder=FOLDER),
+    _pair(Setting.MAX_POLL_RECORDS, "long_batches", "5", folder=FOLDER),
+)
+
+
+@cache
+def compare(pair: Pair) -> Compared:
+    """Compare what the advice says of the sick play, with the value of the cured one, with what that came to."""
+    sick, cured = read_recording(pair.sick), read_recording(pair.cured)
+    (found,) = [each for each in estimates(pair, {pair.setting: value_of(pair, sick)}) if each.setting == pair.setting]
+    happened, left = (len(after_the_start(each)) for each in (sick, cured))
+    return Compared(happened, found.avoided.rebalances, happened - left)
+
+
+def estimates(pair: Pair, values: dict[Setting, int] | None = None) -> list[SettingEstimate]:
+    """Return the advice on a pair's sick play; without values with those that it proposes."""
+    seen = read_seen(pair.sick)
+    ends = [each.rebalance.started_before_ms for each in seen]
+    return estimate(look_back(seen, min(ends), max(ends) + 1), values)
+
+
+def value_of(pair: Pair, sick: Recording) -> int:
+    """Return the value that the cured play had."""
+    parameters = sick.run.parameters
+    return {
+        Setting.SESSION: advised.SESSION_MS,
+        Setting.MAX_POLL_INTERVAL: advised.POLL_INTERVAL_MS,
+        Setting.INITIAL_DELAY: advised.INITIAL_DELAY_MS,
+        # Names alone, unless the session is changed too.
+        Setting.STATIC: advised.SESSION_MS if sick.run.story.endswith("_session") else parameters["session_ms"],
+        Setting.MAX_POLL_RECORDS: round(100 * parameters.get("healthy_batch", 0) / parameters.get("batch", 1)),
+    }[pair.setting]
+
+
+def after_the_start(recording: Recording) -> list[Rebalance]:
+    """Return the rebalances but the one in which the group formed."""
+    found = sorted(recording.rebalances(), key=lambda each: each.started_before_ms)
+    return found[1:]
+
+
+@cache
+def read_seen(path: Path) -> list[Seen]:
+    """Return the rebalances of a recording as the exporter would have them, each with its cause."""
+    recording = read_recording(path)
+    rows = recording.watched("all").rows["rebalance_impact"]
+    impacts = {each.rebalance_id: each for each in (decode(row, RebalanceImpact) for row in rows)}
+    causes: dict[str, Finding] = {}
+    for finding in sorted(recording.judge(), key=lambda each: each.updated_at_ms):
+        if finding.primary:
+            causes |= dict.fromkeys(finding.rebalance_ids, finding)
+    return [
+        _see(each, impacts.get(each.rebalance_id), causes.get(each.rebalance_id)) for each in recording.rebalances()
+    ]
+
+
+def _see(rebalance: Rebalance, impact: RebalanceImpact | None, cause: Finding | None) -> Seen:
+    if cause is None:
+        return Seen(rebalance, impact)
+    return see(rebalance, impact, cause.rule, cause.confidence, cause.advice)
+
+
+def render() -> str:
+    """Return the pairs as a table in Markdown, and how many are close."""
+    compared = {pair: compare(pair) for pair in PAIRS}
+    close = sum(each.is_close for each in compared.values())
+    head = (
+        "| play | setting | value then | rebalances | avoided, predicted | avoided, played | within 20 % |\n"
+        "|---|---|---:|---:|---:|---:|---|\n"
+    )
+    rows = "".join(f"| {' | '.join(_row(pair, each))} |\n" for pair, each in compared.items())
+    return f"{head}{rows}\n{close} of {len(PAIRS)} are within 20 %.\n"
+
+
+def _row(pair: Pair, compared: Compared) -> tuple[str, ...]:
+    low, high = compared.predicted.low, compared.predicted.high
+    unit = " %" if pair.setting is Setting.MAX_POLL_RECORDS else " ms"
+    value = f"{value_of(pair, read_recording(pair.sick))}{unit}"
+    return (
+        f"`{pair}`",
+        f"`{pair.setting}`",
+        f"names, session {value}" if pair.setting is Setting.STATIC else value,
+        str(compared.happened),
+        str(low) if low == high else f"{low} to {high}",
+        str(compared.played),
+        "yes" if compared.is_close else "no",
+    )
+
+
+if __name__ == "__main__":
+    print(render())  # noqa: T201 - the table is what is asked for

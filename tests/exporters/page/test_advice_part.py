@@ -1,0 +1,57 @@
+"""What settings would have avoided, on the page of a group, in a real browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from exporters.contract_rows import group_row, stream_rows
+from exporters.page.browser import Browser, starting_browser
+from exporters.page.storm import storm_view
+from exporters.serving import serving
+from exporters.test_advice import pause
+from exporters.test_advice_answers import rows_of, view_of
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+
+SECTION = ".part-advice section"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """One browser for all tests."""
+    with starting_browser(Path(tmp_path_factory.mktemp("profile"))) as started:
+        yield started
+
+
+def test_a_group_shows_what_would_have_helped(browser: Browser) -> None:
+    """A row per setting with value, range and cost; and the settings that would not have helped."""
+    with serving(storm_view()) as served:
+        browser.show(f"http://127.0.0.1:{served.port}/#/groups/prod/orders-projection")
+        browser.wait_live()
+        browser.wait(lambda: browser.shows(SECTION, "max.poll.records"))
+        first = browser.texts(f"{SECTION} tbody tr:first-child td")
+        assert first[0] == "max.poll.records"
+        assert first[2].endswith("% of what it is")
+        assert int(first[3]) > 1
+        assert browser.shows(SECTION, "Would have avoided none: ")
+        assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
+        assert browser.complaints() == []
+
+
+def test_it_comes_with_what_happens_and_goes_with_the_group(browser: Browser) -> None:
+    """A calm group has no table; it appears some seconds after the rebalances, and not on another group's page."""
+    view = view_of(*stream_rows(), group_row(), group_row(group="audit"))
+    with serving(view) as served:
+        browser.show(f"http://127.0.0.1:{served.port}/#/groups/prod/payments")
+        browser.wait_live()
+        browser.wait(lambda: browser.shows(".part-rebalances", "None is kept"))
+        assert browser.find(SECTION) == []
+        view.apply(rows_of(pause(at_s=-60)))
+        browser.wait(lambda: browser.shows(SECTION, "at most 2"))
+        browser.run("location.hash = '#/groups/prod/audit'")
+        browser.wait(lambda: browser.text("#group h1") == "audit")
+        browser.wait(lambda: browser.find(SECTION) == [])
+        assert browser.complaints() == []
