@@ -74,7 +74,7 @@ fuzz: setup ## Made-up client metrics and rows for MINUTES=30 of processor time,
 TOOLS = $(or $(REBALANCE_MONITOR_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/rebalance-monitor)/tools
 charts: setup ## Chart, compose file and units with helm, kubeconform and Docker Compose, built from pinned Go modules (needs Go)
 	.ci/go-tools "$(TOOLS)"
-	$(PYTEST) tests/deploy/test_chart.py tests/deploy/test_compose.py tests/deploy/test_units.py
+	$(PYTEST) tests/deploy/test_chart.py tests/deploy/test_compose.py tests/deploy/test_units.py tests/prometheus/test_receivers.py
 
 lint: setup ## Format check, lint, the architecture's import contracts, the age of docs/accuracy.md
 	$(BIN)/ruff format --check .
@@ -117,7 +117,7 @@ e2e: setup tools ## The whole chain as separate processes
 bench: setup jdk ## Measure; prints the tables of docs/benchmarks.md
 	$(BIN)/rebalance-monitor bench
 
-docs: setup ## Write what is generated from the code: schemas, API, data flow, diagnoses, metrics, settings, words of the page, dashboards
+docs: setup ## Write what is generated from the code: schemas, API, data flow, diagnoses, metrics, settings, words of the page, dashboards, examples in runbooks
 	$(BIN)/python -m rebalance_contract.schemas docs/schemas
 	$(BIN)/python -m rebalance_contract.openapi docs/openapi.json
 	$(BIN)/python -m rebalance_contract.flow docs/data-flow.md
@@ -126,7 +126,9 @@ docs: setup ## Write what is generated from the code: schemas, API, data flow, d
 	$(BIN)/python -m rebalance_exporters.metrics_docs docs/metrics.md
 	$(BIN)/python -m rebalance_deploy.settings_docs docs/configuration.md
 	$(BIN)/python -m rebalance_exporters.page.sets exporters/rebalance_exporters/page/static/sets.js
+	$(BIN)/python -m rebalance_exporters.page.colours exporters/rebalance_exporters/page/static/colours.css
 	$(BIN)/python -m grafana.generate grafana/dashboards
+	PYTHONPATH="tests:$$PYTHONPATH" $(BIN)/python -m prometheus.examples
 
 pictures: setup tools ## Take the pictures of page and report that README and docs show (needs Chromium)
 	PYTHONPATH="tests:$$PYTHONPATH" $(BIN)/python -m exporters.page.pictures

@@ -167,15 +167,15 @@ def prometheus(directory: Path, config: Path, port: int = 0) -> Iterator[Server]
 
 
 @contextmanager
-def alertmanager(directory: Path, config: Path, port: int = 0) -> Iterator[Server]:
-    """Run Alertmanager on loopback, alone, until the block ends; otherwise as `prometheus`."""
+def alertmanager(directory: Path, config: Path, port: int = 0, *, program: Path | None = None) -> Iterator[Server]:
+    """Run Alertmanager, or `program` instead, on loopback, alone, until the block ends; otherwise as `prometheus`."""
     options = (
         f"--config.file={config}",
         f"--storage.path={directory / 'alertmanager-data'}",
         # Without this it looks for peers, and refuses to start on a machine that has no private address.
         "--cluster.listen-address=",
     )
-    with _serve("prometheus-alertmanager", options, directory, port) as server:
+    with _serve("prometheus-alertmanager", options, directory, port, program) as server:
         yield server
 
 
@@ -232,8 +232,10 @@ def write_alertmanager_config(
 
 
 @contextmanager
-def _serve(name: str, options: Sequence[str], directory: Path, port: int) -> Iterator[Server]:
-    server = _start([str(find_tool(name)), *options], directory / f"{name}.log", port)
+def _serve(
+    name: str, options: Sequence[str], directory: Path, port: int, program: Path | None = None
+) -> Iterator[Server]:
+    server = _start([str(program or find_tool(name)), *options], directory / f"{name}.log", port)
     with server.process:
         yield server
 

@@ -256,10 +256,12 @@ def read_target(request: Request) -> Target:
 
 def _list_rebalances(view: View, picture: Picture, key: GroupKey, request: Request) -> Response:
     limit, since_ms = _read_number(request, "limit"), _read_number(request, "since_ms")
+    until_ms = _read_number(request, "until_ms")
     found = [
         picture.document(kept)
         for kept in view.rebalances(key)
-        if since_ms is None or kept.completed_ms is None or kept.completed_ms >= since_ms
+        if (since_ms is None or kept.completed_ms is None or kept.completed_ms >= since_ms)
+        and (until_ms is None or kept.started_ms < until_ms)
     ]
     # The rows are JSON already: they go out as they came in, fields unknown to this version included.
     return _raw_json(b'{"rebalances":[%s]}' % b",".join(found[:limit]))

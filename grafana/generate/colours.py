@@ -1,48 +1,19 @@
 """Fixed colours of names from closed sets, the same in every panel; names are those of Grafana's palette.
 
-Within a set no two names share a colour. What came from outside has none here: groups, topics and brokers take the
-palette's colours in turn.
+Those that the page has too are the contract's (`rebalance_contract/colours.py`). Within a set no two names share a
+colour. What came from outside has none here: groups, topics and brokers take the palette's colours in turn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rebalance_contract import GroupState, RebalanceOutcome, RebalanceReason, Severity
+from rebalance_contract import RebalanceOutcome
+from rebalance_contract import colours as shared
 from rebalance_streaming.activity.clients import DECODED, DROPPED, FAILED, TOO_SLOW
 from rebalance_streaming.wire.metrics.errors import Reason
 
-#: Arrivals are blue, losses red, replacements orange, what a client asks for purple.
-REASONS: Mapping[str, str] = {
-    RebalanceReason.FIRST_JOIN: "light-blue",
-    RebalanceReason.JOIN: "blue",
-    RebalanceReason.DEPARTURE: "red",
-    RebalanceReason.GROUP_EMPTIED: "dark-red",
-    RebalanceReason.REPLACEMENT: "orange",
-    RebalanceReason.SWAP: "light-orange",
-    RebalanceReason.SUBSCRIPTION_CHANGE: "purple",
-    RebalanceReason.TOPIC_METADATA_CHANGE: "light-purple",
-    RebalanceReason.LEADER_REJOIN: "dark-purple",
-    RebalanceReason.COOPERATIVE_FOLLOWUP: "green",
-    RebalanceReason.RACK_CHANGE: "yellow",
-    RebalanceReason.STREAMS_INTERNAL: "dark-yellow",
-    RebalanceReason.CONNECT_INTERNAL: "dark-green",
-    RebalanceReason.OTHER: "#8e8e8e",
-}
-
-STATES: Mapping[str, str] = {
-    GroupState.STABLE: "green",
-    GroupState.EMPTY: "semi-dark-blue",
-    GroupState.PREPARING_REBALANCE: "orange",
-    GroupState.COMPLETING_REBALANCE: "yellow",
-    GroupState.ASSIGNING: "light-orange",
-    GroupState.RECONCILING: "purple",
-    GroupState.NOT_READY: "red",
-    GroupState.DELETED: "#8e8e8e",
-    GroupState.DEAD: "#6e6e6e",
-}
-
-SEVERITIES: Mapping[str, str] = {Severity.PAGE: "red", Severity.TICKET: "orange", Severity.INFO: "blue"}
+REASONS, STATES, SEVERITIES = shared.REASONS, shared.STATES, shared.SEVERITIES
 
 CHANGES: Mapping[str, str] = {
     "joined": "blue",

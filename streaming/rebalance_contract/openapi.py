@@ -106,6 +106,7 @@ OPERATIONS = (
             *_OF_GROUP,
             Parameter("limit", "At most so many.", _WHOLE_NUMBER),
             Parameter("since_ms", "Those that go on, or ended at this time or later.", _WHOLE_NUMBER),
+            Parameter("until_ms", "Those that began before this time.", _WHOLE_NUMBER),
         ),
         refusals={400: "A number is none.", **_NO_GROUP},
     ),

@@ -106,7 +106,7 @@ def test_an_installed_command_line_offers_nothing_for_developers(installed: Path
     assert Path(told["file"]).is_relative_to(installed)
     assert {"up", "stream", "probe", "export", "demo", "explain", "top", "replay"} <= set(told["commands"])
     assert "bench" not in told["commands"]
-    assert told["demo"] == ["duration", "kafka_version", "port"]
+    assert told["demo"] == ["cure_after", "duration", "kafka_version", "port"]
 
 
 def test_a_checkouts_command_line_offers_both() -> None:
@@ -114,7 +114,7 @@ def test_a_checkouts_command_line_offers_both() -> None:
     done = subprocess.run([sys.executable, "-c", _COMMANDS], capture_output=True, text=True, check=True)
     told = json.loads(done.stdout)
     assert "bench" in told["commands"]
-    assert told["demo"] == ["duration", "kafka_version", "port", "story"]
+    assert told["demo"] == ["cure_after", "duration", "kafka_version", "port", "story"]
 
 
 def test_no_installed_module_needs_the_tools_of_developers(installed: Path) -> None:

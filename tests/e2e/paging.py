@@ -29,10 +29,10 @@ def alerts(inbox: Inbox, name: str) -> list[dict[str, Any]]:
 
 
 def hold_page_is_whole(alert: dict[str, Any], exporter_url: str, group: str) -> None:
-    """Cause, beginning, impact, scope, what to do, and the link to the group's page of the monitor."""
+    """Cause, culprit, change, beginning, impact, scope, what to do, and the link to the group's page of the monitor."""
     told = alert["annotations"]
     assert alert["labels"] | {"cluster": "default", "group": group} == alert["labels"]
-    assert all(told[line] for line in ("cause", "since", "impact", "scope", "now"))
+    assert all(told[line] for line in ("cause", "who", "change", "since", "impact", "scope", "now"))
     assert told["explain_url"] == f"{exporter_url}/#/groups/default/{group}"
 
 

@@ -212,7 +212,7 @@ def test_the_overview_has_a_row_per_group() -> None:
 
 
 def test_rebalances_are_limited_and_dated() -> None:
-    """`limit` gives the latest ones, `since_ms` those that were not over by then; one that goes on always is."""
+    """`limit` gives the latest ones, `since_ms` those that were not over by then, `until_ms` those that had begun."""
     ongoing = rebalance_row("4", NOW_MS + 4)
     assert ongoing.value is not None
     endless = json.loads(ongoing.value) | {
@@ -231,10 +231,16 @@ def test_rebalances_are_limited_and_dated() -> None:
     assert len(ids("limit=1")) == 1
     assert ids("limit=0") == []
     assert set(ids(f"since_ms={NOW_MS + 2}")) == {"4", "2"}
+    began = {
+        each["rebalance_id"]: each["started_before_ms"]
+        for each in get("/api/v1/groups/payments/rebalances").json()["rebalances"]
+    }
+    assert ids(f"until_ms={began['1']}") == ["4"], "what began then is not before it"
+    assert ids(f"until_ms={began['1'] + 1}&limit=1") == ["1"], "the latest of those"
 
 
 @pytest.mark.parametrize(
-    "query", ["limit=many", "limit=-1", "limit=", "since_ms=1.5", "since_ms=²", "limit=" + "9" * 99]
+    "query", ["limit=many", "limit=-1", "limit=", "since_ms=1.5", "since_ms=²", "until_ms=now", "limit=" + "9" * 99]
 )
 def test_a_number_that_is_none_is_refused(query: str) -> None:
     """A mistyped parameter is a 400 that names it, never an unfiltered answer."""

@@ -63,7 +63,10 @@ ASKED = {
     "overview": ("/api/v1/overview", "/api/v1/overview?cluster=dev"),
     "groups": ("/api/v1/groups", "/api/v1/groups?cluster=none", "/api/v1/groups?limit=1"),
     "group": ("/api/v1/groups/payments", "/api/v1/groups/audit?cluster=dev"),
-    "rebalances": ("/api/v1/groups/payments/rebalances", "/api/v1/groups/payments/rebalances?limit=1&since_ms=0"),
+    "rebalances": (
+        "/api/v1/groups/payments/rebalances",
+        "/api/v1/groups/payments/rebalances?limit=1&since_ms=0&until_ms=1",
+    ),
     "rebalance": ("/api/v1/groups/payments/rebalances/0-42",),
     "advice": ("/api/v1/groups/payments/advice", "/api/v1/groups/payments/advice?since_ms=0"),
     "findings": ("/api/v1/findings", "/api/v1/findings?state=firing&severity=ticket"),

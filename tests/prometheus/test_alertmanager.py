@@ -26,6 +26,8 @@ HOSTILE = 'a"b\n{{ .Status }}<!channel> & \\d|é'
 PAGE = {
     "summary": "payments-enricher: 14 rebalances in 15 min, 38% of the time rebalancing",
     "cause": "diagnosis heartbeat_starvation; 12 of 14 began with: departure",
+    "who": "consumer-7@10.4.2.19",
+    "change": "session.timeout.ms: 10000 -> 45000",
     "since": "members 11 to 12 in 15 min, now 12; generation 812 -> 826; as of 02:58 UTC",
     "impact": "lag 1.9M (+1.2M in 15 min, 6.2k/s, 4 topics)",
     "scope": "only this group; coordinator broker 3 serves 41 groups, others calm",
@@ -34,6 +36,9 @@ PAGE = {
     "explain_url": "http://m/#/groups/prod/payments-enricher",
     "runbook_url": "http://r/KafkaRebalanceStorm.md",
 }
+
+#: What the lines of the page begin with.
+WORDS = ["Cause  ", "Who    ", "Change ", "Since  ", "Impact ", "Scope  ", "Now    ", "Links  "]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +132,8 @@ def test_the_page_in_slack(office: Office) -> None:
     links = message["text"].splitlines()[-1]
     assert message["text"].splitlines()[:-1] == [
         f"Cause  {PAGE['cause']}",
+        f"Who    {PAGE['who']}",
+        f"Change {PAGE['change'].replace('>', '&gt;')}",
         f"Since  02:41 UTC; {PAGE['since'].replace('>', '&gt;')}",
         f"Impact {PAGE['impact']}",
         f"Scope  {PAGE['scope']}",
@@ -146,7 +153,7 @@ def test_the_page_at_pagerduty(office: Office) -> None:
     assert event["payload"]["severity"] == "critical"
     lines = event["payload"]["custom_details"]["page"].splitlines()
     assert lines[0] == f"[FIRING] {PAGE['summary']}"
-    assert [line[:7] for line in lines[1:]] == ["Cause  ", "Since  ", "Impact ", "Scope  ", "Now    ", "Links  "]
+    assert [line[:7] for line in lines[1:]] == WORDS
     assert f"group dashboard {PAGE['dashboard_url']} | explain page {PAGE['explain_url']} | silence 1 h " in lines[-1]
 
 
@@ -159,13 +166,13 @@ def test_the_page_as_json(office: Office) -> None:
 
 
 def test_one_message_per_group(office: Office) -> None:
-    """All alerts of a group are one message in which the critical one speaks; another group has its own."""
-    both = [alert("Finding", "critical", "grouping", "one"), alert("TimeHigh", "critical", "grouping", "one")]
-    post_alerts(office.server.url, *both, alert("Finding", "critical", "grouping", "two"))
+    """All alerts of a group are one message in which one speaks; another group has its own."""
+    both = [alert("Finding", "warning", "grouping", "one"), alert("GroupEmpty", "warning", "grouping", "one")]
+    post_alerts(office.server.url, *both, alert("Finding", "warning", "grouping", "two"))
     one, two = office.slack("[FIRING] one: "), office.slack("two: Finding in words")
     assert one["title"].startswith("[FIRING] one: ")
     assert two["title"] == "[FIRING] two: Finding in words"
-    assert len(re.findall(r"^Also   KafkaRebalance(TimeHigh|Finding) \(critical\)$", one["text"], re.M)) == 1
+    assert len(re.findall(r"^Also   KafkaRebalance(GroupEmpty|Finding) \(warning\)$", one["text"], re.M)) == 1
 
 
 def test_the_owner_is_told(office: Office) -> None:
@@ -175,6 +182,37 @@ def test_the_owner_is_told(office: Office) -> None:
     [shown] = ask(f"{office.server.url}/api/v2/alerts?filter=cluster%3Downer")
     assert body["commonLabels"]["team"] == "payments"
     assert {each["name"] for each in shown["receivers"]} == {"everything", "payments-slack"}
+
+
+def test_one_page_per_incident(office: Office) -> None:
+    """A sick group that is a ticket, then stalls, storms and loses time is one incident at PagerDuty, told once."""
+    cluster, mine = "incident", '"group": "incident"'
+    tickets = [alert(name, "warning", cluster, "g", startsAt=STARTED) for name in ("Finding", "Storm", "Slow")]
+    post_alerts(office.server.url, *tickets)
+    office.slack("cluster%3D%22incident%22")
+    first = alert("Finding", "critical", cluster, "g", startsAt=STARTED)
+    post_alerts(office.server.url, first)
+    opened = office.inbox.await_body("/pagerduty", mine)
+    later = [alert(name, "critical", cluster, "g", startsAt=STARTED) for name in ("GroupStalled", "TimeHigh", "Storm")]
+    post_alerts(office.server.url, *later)
+    assert all((await_status(office, each))["inhibitedBy"] for each in [*tickets, *later])
+    post_alerts(office.server.url, *({**each, "endsAt": now()} for each in [*tickets, *later, first]))
+
+    def find_end() -> Any:
+        return [
+            each for each in office.inbox.bodies("/pagerduty") if each["event_action"] == "resolve" and is_mine(each)
+        ]
+
+    def is_mine(event: Any) -> bool:
+        return bool(event["dedup_key"] == opened["dedup_key"])
+
+    wait_for(find_end, "PagerDuty's incident is closed", 30)
+    told = [
+        each["payload"]["summary"] for each in office.inbox.bodies("/pagerduty") if each["payload"]["group"] == cluster
+    ]
+    assert len(told) == 2
+    assert told[0] == "[FIRING] g: Finding in words"
+    assert told[1].startswith("[RESOLVED] g: ")
 
 
 @pytest.mark.parametrize(
@@ -206,12 +244,35 @@ def test_the_owner_is_told(office: Office) -> None:
             alert("GroupStalled", "critical", "i5-else", "g"),
         ),
         (
+            alert("FleetStorm", "critical", "i7"),
+            alert("Finding", "warning", "i7", "g"),
+            alert("Finding", "critical", "i7", "g2"),
+        ),
+        (
+            alert("Finding", "critical", "i8", "g"),
+            alert("TimeHigh", "critical", "i8", "g"),
+            alert("TimeHigh", "critical", "i8", "g2"),
+        ),
+        (
+            alert("GroupStalled", "critical", "i9", "g"),
+            alert("Storm", "critical", "i9", "g"),
+            alert("Storm", "critical", "i9", "g2"),
+        ),
+        (
+            alert("TimeHigh", "critical", "i10", "g"),
+            alert("Storm", "critical", "i10", "g"),
+            alert("Storm", "critical", "i10", "g2"),
+        ),
+        (
             alert("Finding", "critical", "i6"),
             alert("Slow", "warning", "i6-else", "g"),
             alert("Finding", "warning", "i6"),
         ),
     ],
-    ids=["fleet-storm", "fleet-time", "critical", "storm", "behind", "cluster-wide"],
+    ids=[
+        *("fleet-storm", "fleet-time", "critical", "storm", "behind", "fleet-finding"),
+        *("finding-time", "stalled-storm", "time-storm", "cluster-wide"),
+    ],
 )
 def test_inhibition(office: Office, loud: dict[str, Any], muted: dict[str, Any], heard: dict[str, Any]) -> None:
     """One alert mutes what it explains, and neither another cluster's nor another group's alerts."""
@@ -290,7 +351,7 @@ def test_a_hostile_name_stays_text(office: Office) -> None:
     message = office.slack("!channel")
     assert message["title"] == f"[FIRING] {safe}: 14"
     lines = message["text"].splitlines()
-    assert [line[:7] for line in lines] == ["Cause  ", "Since  ", "Impact ", "Scope  ", "Now    ", "Links  "]
+    assert [line[:7] for line in lines] == WORDS
     assert lines[0] == f"Cause  {safe}"
     assert "<!" not in message["text"]
     [encoded] = re.findall(r"filter=([^|]*)\|silence", lines[-1])

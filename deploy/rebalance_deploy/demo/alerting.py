@@ -26,6 +26,8 @@ _RUNBOOKS = Path(__file__).resolve().parents[3] / "docs" / "runbooks"
 #: The page's lines after the first, by the annotations that hold them.
 _LINES = {
     "cause": "Cause",
+    "who": "Who",
+    "change": "Change",
     "since": "Since",
     "impact": "Impact",
     "scope": "Scope",

@@ -10,7 +10,7 @@ import pytest
 from starlette.applications import Starlette
 
 from rebalance_exporters import page
-from rebalance_exporters.page import CONTENT_SECURITY_POLICY, load_assets, page_routes
+from rebalance_exporters.page import CONTENT_SECURITY_POLICY, colours, load_assets, page_routes
 from rebalance_exporters.page.sets import render
 
 STATIC = Path(page.__file__).parent / "static"
@@ -103,5 +103,6 @@ def test_every_file_is_used_and_every_used_file_is_there() -> None:
 
 
 def test_the_sets_of_the_page_are_those_of_the_contract() -> None:
-    """Whoever changes a set runs `make docs`."""
+    """Whoever changes a set, or a colour that page and dashboards share, runs `make docs`."""
     assert (STATIC / "sets.js").read_text() == render()
+    assert (STATIC / "colours.css").read_text() == colours.render()

@@ -94,6 +94,16 @@ export class Clock {
     return this.#text(atMs).slice(11, 19);
   }
 
+  /** Return date and time as a field of a form has them, to the minute. */
+  field(atMs) {
+    return this.#text(atMs).slice(0, 16);
+  }
+
+  /** Read what a field of a form holds, as epoch milliseconds; NaN where that is no time. */
+  read(text) {
+    return Date.parse(this.local ? text : `${text}Z`);
+  }
+
   /** Return date, time and zone. */
   moment(atMs) {
     return `${this.date(atMs)} ${this.time(atMs)} ${this.zone}`;

@@ -4,13 +4,16 @@
 
 import { el, named, nodes, refill } from "./dom.js";
 import { UNKNOWN, amount, percent, plural, span } from "./figures.js";
-import { groupLink } from "./links.js";
+import { fleetLink, groupLink, pastLink } from "./links.js";
 import { Severity } from "./sets.js";
 import { keyOf } from "./store.js";
+import { stretchForm } from "./stretch.js";
 import { compare, gravity, isUnsettled, severityBadge, silenceText, stateMark, stateText, words } from "./words.js";
 
 const WINDOW = "15m";
 const FIRST_ROWS = 50;
+/** So many more rows are drawn per frame until all are there that were asked for. */
+const ROWS_PER_FRAME = 50;
 
 const lostOf = (row) => row.windows[WINDOW]?.lost_partition_seconds ?? 0;
 const rebalancesOf = (row) => row.windows[WINDOW]?.rebalances ?? 0;
@@ -51,7 +54,7 @@ function stateCell(row, nowMs) {
   const text = stateText(row, nowMs);
   return {
     text,
-    make: () => el("span", { class: isUnsettled(row) ? "unsettled" : "settled" }, el("span", { class: "mark", "aria-hidden": "true" }, stateMark(row.state)), text),
+    make: () => el("span", { class: `${isUnsettled(row) ? "unsettled" : "settled"} state-${row.state}` }, el("span", { class: "mark", "aria-hidden": "true" }, stateMark(row.state)), text),
   };
 }
 
@@ -109,22 +112,50 @@ const COLUMNS = [
 export class FleetView {
   #rows = new Map();
   #all = false;
+  #limit = FIRST_ROWS;
+  #growing = null;
   #sort = "lost";
+  #cluster = null;
 
-  constructor(root, store) {
+  constructor(root, store, readClock) {
     this.root = root;
     this.store = store;
+    this.readClock = readClock;
     this.find = (id) => root.querySelector(`#${id}`);
     this.filter = this.find("filter");
     this.select = this.find("sort");
+    this.clusters = this.find("cluster");
     this.body = root.querySelector("tbody");
     this.#makeHead();
     this.select.append(...Object.entries(SORTS).map(([value, [text]]) => el("option", { value }, text)));
     this.select.addEventListener("change", () => this.#sortBy(this.select.value));
+    this.clusters.addEventListener("change", () => (location.hash = fleetLink(this.clusters.value === "" ? null : this.clusters.value.slice(1))));
+    this.find("look-back").addEventListener("toggle", () => this.#makeLookBack());
     this.filter.addEventListener("input", () => this.render());
     this.find("tools").addEventListener("submit", (event) => event.preventDefault());
     this.find("show-all").addEventListener("click", () => this.#toggleAll());
     this.body.addEventListener("keydown", (event) => this.#walk(event));
+  }
+
+  /** Show the groups of one cluster, or of all. */
+  open(target) {
+    this.#cluster = target.cluster ?? null;
+    this.#makeLookBack();
+  }
+
+  #makeLookBack() {
+    const cluster = this.#cluster, clock = this.readClock();
+    this.find("look-back-form").replaceChildren(stretchForm({ stretch: null, nowMs: this.store.nowMs, clock, linkOf: (stretch) => (stretch === null ? fleetLink(cluster) : pastLink(stretch, cluster)) }));
+  }
+
+  /** Offer the clusters that there are, and the one that is asked for. */
+  #showClusters(names) {
+    const known = [...new Set([...names, ...(this.#cluster === null ? [] : [this.#cluster])])].sort();
+    const isOne = known.length < 2;
+    this.clusters.hidden = this.find("cluster-label").hidden = isOne;
+    // A name may be empty, hence the sign before it.
+    refill(this.clusters, JSON.stringify(known), () => [el("option", { value: "" }, "all"), known.map((each) => el("option", { value: `=${each}` }, each))]);
+    this.clusters.value = this.#cluster === null ? "" : `=${this.#cluster}`;
   }
 
   #makeHead() {
@@ -137,6 +168,8 @@ export class FleetView {
   }
 
   #sortBy(sort) {
+    // In another order every row is out of place: they come back as they came.
+    this.#limit = FIRST_ROWS;
     this.#sort = sort;
     this.select.value = sort;
     this.render();
@@ -144,7 +177,18 @@ export class FleetView {
 
   #toggleAll() {
     this.#all = !this.#all;
+    this.#limit = FIRST_ROWS;
     this.render();
+  }
+
+  /** Draw more rows in the next frame, if there are more that were asked for. */
+  #drawMore(matching) {
+    if (!this.#all || this.#limit >= matching || this.#growing !== null) return;
+    this.#growing = requestAnimationFrame(() => {
+      this.#growing = null;
+      this.#limit += ROWS_PER_FRAME;
+      if (!this.root.hidden) this.render();
+    });
   }
 
   /** Let the arrow keys walk from group to group. */
@@ -159,14 +203,16 @@ export class FleetView {
 
   /** Bring the view up to date. */
   render() {
-    const rows = [...this.store.rows.values()];
-    const several = new Set(rows.map((row) => row.cluster)).size > 1;
+    const clusters = new Set([...this.store.rows.values()].map((row) => row.cluster));
+    this.#showClusters(clusters);
+    const rows = [...this.store.rows.values()].filter((row) => this.#cluster === null || row.cluster === this.#cluster);
+    const several = clusters.size > 1 && this.#cluster === null;
     const wanted = this.filter.value.trim().toLowerCase();
     const matching = wanted ? rows.filter((row) => matches(row, wanted)) : rows;
     const read = SORTS[this.#sort][1];
     const sorted = matching.map((row) => [read(row), row]).sort((a, b) => compare(a[0], b[0])).map((pair) => pair[1]);
-    const shown = this.#all ? sorted : sorted.slice(0, FIRST_ROWS);
-    this.#showRows(shown, several);
+    this.#showRows(sorted.slice(0, this.#limit), several);
+    this.#drawMore(matching.length);
     this.#showAround(rows, matching.length, wanted !== "");
   }
 
@@ -204,7 +250,7 @@ export class FleetView {
     setText(this.find("show-all"), this.#all ? `Show the first ${FIRST_ROWS}` : `Show all ${matching} groups`);
     const sorted = COLUMNS.map((column) => (column.sort !== this.#sort ? null : column.sort === "group" || column.sort === "state" ? "ascending" : "descending"));
     this.heads.forEach((head, place) => (sorted[place] ? head.setAttribute("aria-sort", sorted[place]) : head.removeAttribute("aria-sort")));
-    const found = [...this.store.clusterFindings.values()];
+    const found = [...this.store.clusterFindings.values()].filter((each) => this.#cluster === null || each.cluster === this.#cluster);
     refill(this.find("cluster-findings"), JSON.stringify(found.map((each) => [each.finding_id, each.updated_at_ms])), () => found.map(clusterNotice));
   }
 }

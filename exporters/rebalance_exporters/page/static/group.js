@@ -4,9 +4,10 @@ import { AdvicePart } from "./advice.js";
 import { el, named, refill, timed } from "./dom.js";
 import { UNKNOWN, age, amount, countPartitions, listPartitions, percent, plural, span } from "./figures.js";
 import { findingArticle } from "./finding.js";
-import { ask, findingsApi, groupApi, groupLink, rebalanceLink, rebalancesApi } from "./links.js";
+import { ask, findingsApi, groupApi, groupLink, pastLink, rebalanceLink, rebalancesApi } from "./links.js";
 import { EventName, FindingState } from "./sets.js";
 import { keyOf } from "./store.js";
+import { stretchForm, stretchText } from "./stretch.js";
 import { RANGES, drawTimeline } from "./timeline.js";
 import { causesOf, change, fact, gravity, markMs, orderFindings, severityBadge, silenceText, stateMark, stateText, why, words } from "./words.js";
 
@@ -23,7 +24,7 @@ export class GroupView {
     this.root = root;
     this.store = store;
     this.readClock = readClock;
-    this.parts = Object.fromEntries(["head", "facts", "timeline", "findings", "rebalances", "members"].map((name) => [name, el("div", { class: `part-${name}` })]));
+    this.parts = Object.fromEntries(["head", "past", "facts", "timeline", "findings", "rebalances", "members"].map((name) => [name, el("div", { class: `part-${name}` })]));
     this.root.append(...Object.values(this.parts));
     this.advice = new AdvicePart();
     this.parts.findings.after(this.advice.root);
@@ -58,11 +59,11 @@ export class GroupView {
 
   /** Load all of it anew; what came in between is in what is loaded. */
   async load() {
-    const { cluster, group } = this.#target;
+    const { cluster, group, stretch } = this.#target;
     const visit = (this.#visit += 1);
     try {
       const [snapshot, told, found] = await Promise.all([
-        ask(groupApi(cluster, group)), ask(rebalancesApi(cluster, group, LOADED)), ask(findingsApi(cluster, group)),
+        ask(groupApi(cluster, group)), ask(rebalancesApi(cluster, group, LOADED, stretch)), ask(findingsApi(cluster, group)),
       ]);
       if (visit !== this.#visit) return;
       this.snapshot = snapshot;
@@ -81,9 +82,11 @@ export class GroupView {
   take(name, data) {
     if (this.#target === null || data.cluster !== this.#target.cluster || data.group !== this.#target.group) return null;
     if (name === EventName.GROUP) {
-      if (this.#differs(data)) this.load();
+      if (this.#target.stretch === null && this.#differs(data)) this.load();
       return null;
     }
+    // What is over does not change.
+    if (this.#target.stretch !== null) return null;
     if (name === EventName.REBALANCE) this.#keep(data);
     else this.findings?.set(data.finding_id, data);
     this.edition += 1;
@@ -109,40 +112,52 @@ export class GroupView {
     const row = this.store.rows.get(keyOf(this.#target)) ?? null;
     const clock = this.readClock(), nowMs = this.store.nowMs;
     const base = `${keyOf(this.#target)} ${this.edition} ${clock.zone} ${clock.date(nowMs)}`;
-    const findings = this.findings === null ? [] : orderFindings(this.findings.values());
+    const { stretch } = this.#target, isPast = stretch !== null;
+    const findings = this.findings === null ? [] : orderFindings(this.findings.values()).filter((each) => !isPast || wasOpen(each, stretch));
     const rebalances = this.rebalances === null ? [] : [...this.rebalances.values()].sort((a, b) => markMs(b) - markMs(a));
     const causes = causesOf(findings);
     const { parts } = this;
     refill(parts.head, `${base} ${row === null ? "" : `${row.state} ${row.owner} ${JSON.stringify([row.findings, row.silence])}`}`, () => this.#head(row, findings, clock));
-    refill(parts.facts, JSON.stringify([base, facts(row, nowMs)]), () => el("dl", { class: "facts" }, facts(row, nowMs).map(([label, value]) => fact(label, value))));
+    // Made once, so that nothing that happens meanwhile writes over what somebody types.
+    refill(parts.past, JSON.stringify([this.#target, clock.zone, this.store.isLoaded]), () => this.#lookBack(clock));
+    // Of what was then only the log of rebalances and the findings are kept.
+    refill(parts.facts, JSON.stringify([base, isPast || facts(row, nowMs)]), () => (isPast ? null : el("dl", { class: "facts" }, facts(row, nowMs).map(([label, value]) => fact(label, value)))));
     refill(parts.findings, base, () => this.#findingList(findings, clock, nowMs));
     this.#renderTimeline(base, rebalances, causes, clock, nowMs);
     refill(parts.rebalances, `${base} ${this.showsAll}`, () => this.#rebalanceTable(rebalances, causes, clock, nowMs));
-    refill(parts.members, base, () => this.#memberTable());
+    refill(parts.members, `${base} ${isPast}`, () => (isPast ? null : this.#memberTable()));
   }
 
   #head(row, findings, clock) {
-    const { cluster, group } = this.#target;
-    const firing = findings.filter((each) => each.state === FindingState.FIRING && gravity(each.severity) > 0);
+    const { cluster, group, stretch } = this.#target;
+    const firing = stretch !== null ? [] : findings.filter((each) => each.state === FindingState.FIRING && gravity(each.severity) > 0);
     return [
-      el("p", { class: "crumbs" }, el("a", { href: "#/" }, "← All groups")),
+      el("p", { class: "crumbs" }, el("a", { href: stretch === null ? "#/" : pastLink(stretch) }, stretch === null ? "← All groups" : "← All groups then")),
       el("h1", { tabindex: "-1" }, named(group)),
       el("p", { class: "quiet" }, "cluster ", named(cluster), row?.owner ? [" · owner ", named(row.owner)] : null),
       row?.silence ? el("p", { class: "silence", role: "note" }, `${silenceText(row.silence)} until `, timed(row.silence.ends_at_ms, clock.moment(row.silence.ends_at_ms)), " by ", named(row.silence.created_by), ": ", named(row.silence.reason)) : null,
       firing.length ? el("p", { class: "lead" }, severityBadge(firing[0].severity), " ", firing[0].summary) : null,
+      stretch === null ? null : el("p", { class: "lead", role: "note" }, `As it was: ${stretchText(stretch, clock)}.`),
       this.error === null ? null : errorNote(this.error, cluster, row),
     ];
+  }
+
+  #lookBack(clock) {
+    const { cluster, group, stretch } = this.#target;
+    const form = stretchForm({ stretch, nowMs: this.store.nowMs, clock, linkOf: (each) => groupLink(cluster, group, each) });
+    return stretch === null ? el("details", { class: "look-back", "data-key": "look-back" }, el("summary", {}, "Look back"), form) : form;
   }
 
   #findingList(findings, clock, nowMs) {
     if (this.findings === null) return this.error === null ? el("p", { class: "quiet" }, "Loading …") : null;
     // Causes to act on come in full; what follows from them, what is over and what is only good to know are a line each.
-    const acting = findings.filter((each) => each.state === FindingState.FIRING && gravity(each.severity) > 0);
+    const isPast = this.#target.stretch !== null;
+    const acting = findings.filter((each) => (isPast || each.state === FindingState.FIRING) && gravity(each.severity) > 0);
     const loud = acting.some((each) => each.primary) ? acting.filter((each) => each.primary) : acting.slice(0, 1);
     const calm = findings.filter((each) => !loud.includes(each));
     const context = { clock, nowMs };
     return el("section", { "aria-label": "Findings" }, el("h2", {}, "Findings"),
-      loud.length ? loud.map((each) => findingArticle(each, context)) : el("p", { class: "quiet" }, "Nothing to act on."),
+      loud.length ? loud.map((each) => findingArticle(each, context)) : el("p", { class: "quiet" }, isPast ? "None to act on is known of that time." : "Nothing to act on."),
       calm.map((each) => el("details", { "data-key": each.finding_id },
         el("summary", {}, severityBadge(each.severity), ` ${words(each.rule)}${each.state === FindingState.FIRING ? "" : ", resolved"}: ${each.summary}`),
         findingArticle(each, context))));
@@ -150,7 +165,7 @@ export class GroupView {
 
   #renderTimeline(base, rebalances, causes, clock, nowMs) {
     const part = this.parts.timeline;
-    if (!rebalances.length) {
+    if (!rebalances.length && this.#target.stretch === null) {
       refill(part, base, () => null);
       return;
     }
@@ -160,22 +175,23 @@ export class GroupView {
   }
 
   #timeline(rebalances, causes, clock, nowMs) {
-    const { drawing, hidden } = drawTimeline({ rebalances, range: this.range, nowMs, width: this.#width, clock, causes });
+    const { drawing, hidden } = drawTimeline({ rebalances, range: this.range, past: this.#target.stretch, nowMs, width: this.#width, clock, causes });
     const select = el("select", { id: "range" }, Object.entries(RANGES).map(([value, [text]]) => el("option", { value, selected: value === this.range }, text)));
     select.addEventListener("change", () => {
       this.range = select.value;
       this.render();
     });
     return el("section", { "aria-label": "Timeline" },
-      el("div", { class: "row" }, el("h2", {}, "Timeline"), el("p", { class: "tools" }, el("label", { for: "range" }, "Show"), select)),
+      el("div", { class: "row" }, el("h2", {}, "Timeline"), this.#target.stretch === null ? el("p", { class: "tools" }, el("label", { for: "range" }, "Show"), select) : null),
       el("figure", {}, drawing, el("figcaption", { class: "legend" },
         `Times in ${clock.zone}. ▼ a rebalance (filled: with a cause to act on); band: `, el("span", { class: "key calm" }), " stable, ", el("span", { class: "key moving" }), " rebalancing, ", el("span", { class: "key empty" }), " no members. Each lane: what a member owns; dotted: the group rebalances.",
-        hidden ? ` ${plural(hidden, "more member")} not drawn.` : null, " The tables below say the same.")));
+        hidden ? ` ${plural(hidden, "more member")} not drawn.` : null, " The tables below say the same. Colour of a ▼: what it began with: ",
+        el("ul", { class: "keys" }, [...new Set(rebalances.map((each) => each.reason))].sort().map((each) => el("li", {}, el("span", { class: `key reason-${each}` }), ` ${words(each)}`))))));
   }
 
   #rebalanceTable(rebalances, causes, clock, nowMs) {
     if (this.rebalances === null) return null;
-    if (!rebalances.length) return el("section", {}, el("h2", {}, "Rebalances"), el("p", { class: "quiet" }, "None is kept."));
+    if (!rebalances.length) return el("section", {}, el("h2", {}, "Rebalances"), el("p", { class: "quiet" }, this.#target.stretch === null ? "None is kept." : "None is kept of that time."));
     const shown = this.showsAll ? rebalances : rebalances.slice(0, FIRST_ROWS);
     const more = el("button", { type: "button", "data-key": "all-rebalances" }, this.showsAll ? `Show the latest ${FIRST_ROWS}` : `Show all ${rebalances.length}`);
     more.addEventListener("click", () => {
@@ -211,12 +227,17 @@ export function grid(caption, heads, rows, numbers = []) {
     el("tbody", { role: "rowgroup" }, rows.map((cells) => el("tr", { role: "row" }, cells.map((each, place) => el("td", { role: "cell", class: kind(place), "data-label": heads[place] }, each))))));
 }
 
+/** Tell whether a finding was open within a stretch of time. */
+function wasOpen(finding, { fromMs, toMs }) {
+  return finding.started_at_ms < toMs && (finding.resolved_at_ms === null || finding.resolved_at_ms >= fromMs);
+}
+
 function rebalanceCells(each, causes, clock, nowMs) {
   const cause = causes.get(each.rebalance_id);
   const at = markMs(each), moved = each.moves === null ? UNKNOWN : amount(countPartitions(each.moves.moved));
   return [
     el("a", { href: rebalanceLink(each.cluster, each.group, each.rebalance_id) }, timed(at, clock.near(at, nowMs))),
-    why(each), each.text.took,
+    el("span", { class: `reason reason-${each.reason}` }, why(each)), each.text.took,
     cause ? [severityBadge(cause.severity), ` ${words(cause.rule)}`] : UNKNOWN,
     change(each.text.members), change(each.text.generations), moved,
     each.impact ? (each.impact.lost_partition_ms ? span(each.impact.lost_partition_ms) : "0 s") : UNKNOWN,

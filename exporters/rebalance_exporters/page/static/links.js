@@ -1,14 +1,28 @@
 // Addresses: of the page's views, which alerts link to, and of the API. Names are percent-encoded in both.
 
-const GROUPS = "groups", REBALANCES = "rebalances", WHY = "why";
+const GROUPS = "groups", REBALANCES = "rebalances", WHY = "why", PAST = "past";
 
 const LONGEST_LINE = 4_096;
 
 const part = encodeURIComponent;
 
-/** Return the address of a group's view. */
-export function groupLink(cluster, group) {
-  return `#/${GROUPS}/${part(cluster)}/${part(group)}`;
+/** Return the address of a group's view, now or in a stretch of time, {fromMs, toMs}. */
+export function groupLink(cluster, group, stretch = null) {
+  return `#/${GROUPS}/${part(cluster)}/${part(group)}${stretchQuery(stretch)}`;
+}
+
+/** Return the address of the view of all groups, of one cluster or of all. */
+export function fleetLink(cluster) {
+  return cluster === null ? "#/" : `#/?cluster=${part(cluster)}`;
+}
+
+/** Return the address of the view of all groups in a stretch of time; of one cluster, or of all. */
+export function pastLink(stretch, cluster = null) {
+  return `#/${PAST}${stretchQuery(stretch)}${cluster === null ? "" : `&cluster=${part(cluster)}`}`;
+}
+
+function stretchQuery(stretch) {
+  return stretch === null ? "" : `?from=${stretch.fromMs}&to=${stretch.toMs}`;
 }
 
 /** Return the address of the view of one rebalance. */
@@ -21,10 +35,15 @@ export function whyLink(text) {
   return `#/${WHY}/${part(text)}`;
 }
 
-/** Read an address: {view: "fleet" | "group" | "rebalance" | "why" | "nowhere", cluster, group, rebalanceId, text}. */
+/**
+ * Read an address: {view: "fleet" | "group" | "rebalance" | "past" | "why" | "nowhere", cluster, group, rebalanceId, text,
+ * stretch}. The stretch of time, {fromMs, toMs}, is null where it is now; a cluster of null is all of them.
+ */
 export function readHash(hash) {
-  const raw = hash.replace(/^#?\/?/, "").split("/");
-  if (raw.length === 1 && raw[0] === "") return { view: "fleet" };
+  const [path, query] = hash.replace(/^#?\/?/, "").split("?");
+  const raw = path.split("/"), asked = new URLSearchParams(query), stretch = readStretch(asked);
+  if (raw.length === 1 && raw[0] === "") return { view: "fleet", cluster: asked.get("cluster") };
+  if (raw.length === 1 && raw[0] === PAST) return { view: "past", cluster: asked.get("cluster"), stretch };
   let parts;
   try {
     parts = raw.map(decodeURIComponent);
@@ -38,7 +57,12 @@ export function readHash(hash) {
   if (rest.length > 2 && rest.at(-2) === REBALANCES) {
     return { view: "rebalance", cluster, group: rest.slice(0, -2).join("/"), rebalanceId: rest.at(-1) };
   }
-  return { view: "group", cluster, group: rest.join("/") };
+  return { view: "group", cluster, group: rest.join("/"), stretch };
+}
+
+function readStretch(asked) {
+  const [fromMs, toMs] = ["from", "to"].map((each) => (/^\d{1,14}$/.test(asked.get(each)) ? Number(asked.get(each)) : NaN));
+  return fromMs < toMs ? { fromMs, toMs } : null;
 }
 
 /** Return the API's address of a group, or of something below it. */
@@ -51,9 +75,15 @@ export function rebalanceApi(cluster, group, rebalanceId) {
   return groupApi(cluster, group, `/${REBALANCES}/${part(rebalanceId)}`);
 }
 
-/** Return the API's address of the rebalances of a group, newest first. */
-export function rebalancesApi(cluster, group, limit) {
-  return groupApi(cluster, group, `/${REBALANCES}`, `&limit=${limit}`);
+/** Return the API's address of the rebalances of a group, newest first; of a stretch of time, or the latest. */
+export function rebalancesApi(cluster, group, limit, stretch = null) {
+  const within = stretch === null ? "" : `&since_ms=${stretch.fromMs}&until_ms=${stretch.toMs}`;
+  return groupApi(cluster, group, `/${REBALANCES}`, `&limit=${limit}${within}`);
+}
+
+/** Return the API's address of what rebalances cost in a stretch of time, with at most so many groups. */
+export function reportApi(stretch, cluster, limit) {
+  return `api/v1/report?since_ms=${stretch.fromMs}&until_ms=${stretch.toMs}&limit=${limit}${cluster === null ? "" : `&cluster=${part(cluster)}`}`;
 }
 
 /** Return the API's address of what settings would have avoided in a group in the last day. */

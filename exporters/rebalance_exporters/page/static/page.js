@@ -4,6 +4,7 @@ import { visible } from "./dom.js";
 import { FleetView } from "./fleet.js";
 import { Clock, age } from "./figures.js";
 import { GroupView } from "./group.js";
+import { PastView } from "./past.js";
 import { ApiError, ask, findingsApi, readHash, whyLink } from "./links.js";
 import { RebalanceView } from "./rebalance.js";
 import { EventName, FindingState } from "./sets.js";
@@ -19,9 +20,10 @@ const store = new Store();
 let clock = new Clock(recall(ZONE_KEY) === "yes");
 const readClock = () => clock;
 const views = {
-  fleet: new FleetView(byId("fleet"), store),
+  fleet: new FleetView(byId("fleet"), store, readClock),
   group: new GroupView(byId("group"), store, readClock),
   rebalance: new RebalanceView(byId("rebalance"), store, readClock),
+  past: new PastView(byId("past"), store, readClock),
   why: new WhyView(byId("why"), store),
 };
 let shown = null, isLoading = false, waiting = [], frame = null, failure = null, reload = null;

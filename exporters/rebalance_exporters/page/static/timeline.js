@@ -39,10 +39,10 @@ export function chooseStretch(range, rebalances, nowMs) {
   return [from - 0.06 * stretch, Math.max(to, from + stretch)];
 }
 
-/** Draw it, `width` pixels wide. Returns {drawing, lanes, hidden}. */
-export function drawTimeline({ rebalances, range, nowMs, width, clock, causes }) {
+/** Draw a stretch of the past, {fromMs, toMs}, or where that is null a range, `width` pixels wide. Returns {drawing, lanes, hidden}. */
+export function drawTimeline({ rebalances, range, past, nowMs, width, clock, causes }) {
   const ordered = [...rebalances].sort((a, b) => a.started_before_ms - b.started_before_ms);
-  const stretch = chooseStretch(range, ordered, nowMs);
+  const stretch = past === null ? chooseStretch(range, ordered, nowMs) : [past.fromMs, past.toMs];
   const scale = makeScale(stretch, width);
   const all = layLanes(ordered, stretch, nowMs);
   const lanes = all.slice(0, MAX_LANES);
@@ -98,7 +98,7 @@ function* marks(rebalances, scale, top, causes, clock, nowMs) {
     const grave = cause !== undefined && gravity(cause.severity) > 0;
     const x = Math.min(Math.max(scale.x(at), 6), scale.width - 6);
     const title = `${clock.time(at)} ${words(each.reason)}, ${each.text.took}${cause ? `: ${words(cause.rule)}` : ""}`;
-    yield svg("a", { href: rebalanceLink(each.cluster, each.group, each.rebalance_id), tabindex: "-1", class: grave ? "mark-link grave" : "mark-link" },
+    yield svg("a", { href: rebalanceLink(each.cluster, each.group, each.rebalance_id), tabindex: "-1", class: `mark-link reason-${each.reason}${grave ? " grave" : ""}` },
       svg("title", {}, title),
       svg("rect", { x: x - 9, y: top - 3, width: 18, height: MARKS + BAND, class: "target" }),
       svg("path", { d: `M${x - 5} ${top + 2}h10l-5 9z`, class: "mark-shape" }));

@@ -93,10 +93,10 @@ function article(message, isOpen, found) {
     el("div", { class: "finding" },
       el("div", { class: "wide-part" }, el("p", { class: "summary" }, message.meaning, message.ordinary ? " Healthy groups print it too." : null)),
       el("div", {},
-        el("h4", {}, "May be"),
+        el("h2", { class: "minor-heading" }, "May be"),
         el("ul", {}, causes.map((each) => el("li", {}, el("strong", {}, words(each.diagnosis)), found.has(each.diagnosis) ? " [found now]" : null, `: ${each.when}`))),
-        message.settings.length ? el("div", { class: "advice" }, el("h4", {}, "Change"), el("ul", {}, message.settings.map((each) => el("li", {}, el("code", {}, each.names.join(" or ")), ": ", each.proposed)))) : null),
+        message.settings.length ? el("div", { class: "advice" }, el("h2", { class: "minor-heading" }, "Change"), el("ul", {}, message.settings.map((each) => el("li", {}, el("code", {}, each.names.join(" or ")), ": ", each.proposed)))) : null),
       el("div", {},
-        el("h4", {}, "Look at"), el("ul", {}, message.look_at.map((each) => el("li", {}, withCode(each)))),
-        el("h4", {}, "Printed by"), el("ul", {}, message.printed.map((each) => el("li", {}, `${each.name} ${each.versions}`, el("span", { class: "below" }, each.source)))))));
+        el("h2", { class: "minor-heading" }, "Look at"), el("ul", {}, message.look_at.map((each) => el("li", {}, withCode(each)))),
+        el("h2", { class: "minor-heading" }, "Printed by"), el("ul", {}, message.printed.map((each) => el("li", {}, `${each.name} ${each.versions}`, el("span", { class: "below" }, each.source)))))));
 }

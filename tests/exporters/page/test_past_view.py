@@ -1,0 +1,144 @@
+"""Looking back at an incident, and at one cluster of several, in a real browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from selenium.webdriver.common.keys import Keys
+
+from exporters.contract_rows import NOW_MS, PAYMENTS, group_row
+from exporters.page.browser import Browser, starting_browser
+from exporters.page.test_live_page import group_names, make_rebalance, make_view, put, put_finding, showing
+from rebalance_contract import GroupSnapshot
+from rebalance_exporters.view import View
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+
+HOUR_MS = 3_600_000
+NIGHT_MS = NOW_MS - 12 * HOUR_MS
+STRETCH = f"?from={NIGHT_MS - HOUR_MS}&to={NIGHT_MS + HOUR_MS}"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A running Chromium for all tests."""
+    with starting_browser(tmp_path_factory.mktemp("chromium")) as running:
+        yield running
+
+
+def night_view() -> View:
+    """A group that rebalanced a minute ago and twelve hours ago, with a finding of each time, and one that did now."""
+    then = {"started_before_ms": NIGHT_MS, "started_after_ms": NIGHT_MS, "join_ended_at_ms": None}
+    old = make_rebalance("then", **then, completed_at_ms=NIGHT_MS + 9_000)
+    resolved = put_finding(
+        finding_id="old",
+        rule="crash_loop",
+        state="resolved",
+        started_at_ms=NIGHT_MS,
+        resolved_at_ms=NIGHT_MS + 60_000,
+        rebalance_ids=("then",),
+        summary="It died of the night",
+    )
+    other = make_rebalance("other", group="orders")
+    return make_view(
+        group_row(),
+        group_row(group="orders"),
+        put(make_rebalance("now")),
+        put(old),
+        put(other),
+        put_finding(),
+        resolved,
+    )
+
+
+def test_a_group_as_it_was(browser: Browser) -> None:
+    """A link with a stretch of time shows the rebalances and findings of it, and nothing of now."""
+    with showing(browser, night_view(), f"#/groups/prod/payments{STRETCH}"):
+        browser.wait(lambda: browser.shows(".part-rebalances", "Rebalances"))
+        assert browser.text("#group .lead") == "As it was: 2026-09-21 01:13 to 03:13 UTC."
+        links = [each.get_attribute("href") for each in browser.find(".part-rebalances tbody a")]
+        assert [str(link).rpartition("/")[2] for link in links] == ["then"]
+        assert browser.texts(".part-findings .summary") == ["It died of the night"]
+        assert browser.text(".part-facts") == browser.text(".part-members") == ""
+        browser.find(".stretch a.now")[0].click()
+        browser.wait(lambda: browser.shows(".part-facts", "Coordinator"))
+        assert len(browser.find(".part-rebalances tbody tr")) == 2
+
+
+def test_the_fleet_of_a_night(browser: Browser) -> None:
+    """From all groups to last night's, to the group then: by the form's two fields and by a link."""
+    with showing(browser, night_view()):
+        browser.find("#look-back summary")[0].click()
+        fields = browser.wait(lambda: browser.find("#look-back input"))
+        for field, text in zip(fields, ("2026-09-21T01:00", "2026-09-21T03:00"), strict=True):
+            browser.run("arguments[0].value = arguments[1]", field, text)
+        browser.find("#look-back button[type=submit]")[0].click()
+        browser.wait(lambda: browser.shows("#past h1", "2026-09-21 01:00 to 03:00 UTC"))
+        browser.wait(lambda: browser.texts("#past a.name") == ["payments"])
+        assert browser.text("#past .lead").startswith("1 group rebalanced, 1 time")
+        assert browser.focused() == "2026-09-21 01:00 to 03:00 UTC"
+        browser.find("#past a.name")[0].send_keys(Keys.ENTER)
+        browser.wait(lambda: browser.shows("#group .lead", "As it was: 2026-09-21 01:00 to 03:00 UTC."))
+        browser.find(".crumbs a")[0].click()
+        browser.wait(lambda: browser.texts("#past a.name") == ["payments"])
+        [before] = [each for each in browser.find(".stretch a") if each.text == "← before"]
+        before.click()
+        browser.wait(lambda: browser.shows("#past h1", "2026-09-20 23:00 to 2026-09-21 01:00 UTC"))
+        browser.wait(lambda: browser.shows("#past .lead", "0 groups rebalanced"))
+
+
+def test_a_stretch_that_ends_before_it_begins_is_not_taken(browser: Browser) -> None:
+    """The form says so, and stays; a link with such a stretch asks for one."""
+    with showing(browser, night_view(), "#/past?from=9&to=3"):
+        browser.wait(lambda: browser.shows("#past h1", "Choose a stretch of time"))
+        start, end = browser.find("#past input")
+        browser.run("arguments[0].value = '2026-09-21T03:00'; arguments[1].value = '2026-09-21T01:00'", start, end)
+        browser.find("#past button[type=submit]")[0].click()
+        assert browser.run("return arguments[0].validationMessage", end) == "It must be later than the time before it."
+        assert browser.text("#past h1") == "Choose a stretch of time"
+
+
+def test_what_happens_now_is_not_written_into_the_past(browser: Browser) -> None:
+    """While somebody looks at last night, events of now change neither the list nor a field that is being typed in."""
+    view = night_view()
+    with showing(browser, view, f"#/groups/prod/payments{STRETCH}"):
+        browser.wait(lambda: browser.find(".part-rebalances tbody tr"))
+        browser.run("document.querySelector('.stretch input').value = '2026-01-01T00:00'")
+        view.apply([put(make_rebalance("newer")), group_row(replace(PAYMENTS, generation=99))])
+        browser.wait(lambda: browser.run("return performance.getEntriesByType('resource').length"))
+        browser.run("location.hash = '#/'")
+        browser.wait(lambda: browser.find("#groups tbody tr"))
+        browser.driver.back()
+        browser.wait(lambda: browser.find(".part-rebalances tbody tr"))
+        assert len(browser.find(".part-rebalances tbody tr")) == 1
+
+
+def test_clusters_can_be_told_apart(browser: Browser) -> None:
+    """With several clusters there is a choice of one, which is part of the address; with one there is none."""
+    with showing(browser, make_view(group_row())):
+        assert not browser.find("#cluster")[0].is_displayed()
+    both = make_view(group_row(), group_row(replace(GroupSnapshot("dr", "mirror"), state="Stable")))
+    with showing(browser, both) as base:
+        assert group_names(browser) == ["payments", "mirror"] or set(group_names(browser)) == {"payments", "mirror"}
+        choices = [each.text for each in browser.find("#cluster option")]
+        assert choices == ["all", "dr", "prod"]
+        browser.find("#cluster option")[1].click()
+        browser.wait(lambda: group_names(browser) == ["mirror"])
+        assert browser.driver.current_url == f"{base}#/?cluster=dr"
+        assert "1 group" in browser.text("#verdict")
+        browser.driver.refresh()
+        browser.wait(lambda: group_names(browser) == ["mirror"])
+        browser.driver.back()
+
+
+def test_reasons_have_the_colours_of_the_dashboards(browser: Browser) -> None:
+    """What a rebalance began with has its colour on the timeline and in the table, another one on a dark ground."""
+    for dark, red in ((False, "rgb(224, 47, 68)"), (True, "rgb(242, 73, 92)")):
+        with showing(browser, make_view(group_row(), put(make_rebalance("1"))), "#/groups/prod/payments", dark=dark):
+            browser.wait(lambda: browser.find(".timeline .mark-shape"))
+            colour = "return getComputedStyle(document.querySelector(arguments[0]))[arguments[1]]"
+            assert browser.run(colour, ".timeline .mark-shape", "stroke") == red
+            assert browser.run(colour, ".part-rebalances .reason", "borderInlineStartColor") == red
+            assert browser.run(colour, ".keys .key", "backgroundColor") == red

@@ -1,0 +1,153 @@
+"""The receivers to copy, each in a real Alertmanager: what arrives at Opsgenie, at Teams and as e-mail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from deploy.charting import TOOLS
+from prometheus.rig import DEPLOY, Inbox, alertmanager, post_alerts, webhook_receiver
+from prometheus.smtp import MailBox, mail_server
+from prometheus.test_alertmanager import HOSTILE, PAGE, STARTED, WORDS, alert
+from rebalance_deploy.observability import write_alertmanager_config
+from waiting import wait_for
+
+pytestmark = pytest.mark.tools
+
+RECEIVERS = DEPLOY / "alertmanager" / "receivers"
+SECRETS = "/etc/alertmanager/secrets"
+PASSWORD = "kept in a file"
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """Where an Alertmanager's notifications arrive, and where it is."""
+
+    url: str
+    inbox: Inbox
+    mail: MailBox
+
+
+@contextmanager
+def office(directory: Path, example: str, program: Path | None = None) -> Iterator[Post]:
+    """Run an Alertmanager whose only receiver is the one in an example, with the addresses of this machine."""
+    with webhook_receiver() as inbox, mail_server() as mail:
+        shipped = write_alertmanager_config(directory, inbox.url, group_wait_seconds=0.2, group_interval_seconds=0.5)
+        config: dict[str, Any] = yaml.safe_load(shipped.read_text())
+        text = (RECEIVERS / f"{example}.yml").read_text().replace(SECRETS, str(directory / "secrets"))
+        [receiver] = yaml.safe_load(text)["receivers"]
+        for each in receiver.get("opsgenie_configs", ()):
+            each["api_url"] = f"{inbox.url}/opsgenie/"
+        for each in receiver.get("email_configs", ()):
+            each |= {"smarthost": f"127.0.0.1:{mail.port}", "require_tls": False}
+        for name, secret in {
+            "opsgenie_key": PASSWORD,
+            "teams_url": f"{inbox.url}/teams",
+            "smtp_password": PASSWORD,
+        }.items():
+            (directory / "secrets" / name).write_text(secret)
+        config |= {"receivers": [receiver], "inhibit_rules": []}
+        config["route"] = {**config["route"], "receiver": receiver["name"], "routes": []}
+        (directory / "example.yml").write_text(yaml.safe_dump(config))
+        with alertmanager(directory, directory / "example.yml", program=program) as server:
+            yield Post(server.url, inbox, mail)
+
+
+def page(severity: str = "critical", group: str = "payments-enricher", **lines: str) -> dict[str, Any]:
+    """Return an alert that has every line of the page."""
+    return {**alert("Storm", severity, "prod", group, startsAt=STARTED), "annotations": {**PAGE, **lines}}
+
+
+def ended(alert: dict[str, Any]) -> dict[str, Any]:
+    """Return the end of an alert."""
+    return {**alert, "endsAt": "2026-01-15T03:10:00Z"}
+
+
+def hold_page(text: str) -> None:
+    """Every line of the page is there: who, which setting, its value now and the one to set, and the link."""
+    lines = text.splitlines()
+    assert lines[0] == f"[FIRING] {PAGE['summary']}"
+    assert [line[:7] for line in lines[1:]] == WORDS
+    assert {f"Who    {PAGE['who']}", f"Change {PAGE['change']}"} <= set(lines)
+    assert f"explain page {PAGE['explain_url']}" in lines[-1]
+
+
+def test_the_page_at_opsgenie(tmp_path: Path) -> None:
+    """Opsgenie gets the phone line as message, the whole page as description, and the end of the same alert."""
+    with office(tmp_path, "opsgenie") as post:
+        post_alerts(post.url, page())
+        [opened] = wait_for(lambda: post.inbox.bodies("/opsgenie/v2/alerts"), "an alert at Opsgenie", 30)
+        post_alerts(post.url, ended(page()))
+        closing = f"/opsgenie/v2/alerts/{opened['alias']}/close?identifierType=alias"
+        wait_for(lambda: post.inbox.bodies(closing), lambda: f"its end; there came {post.inbox}", 30)
+    assert opened["message"] == f"[FIRING] {PAGE['summary']}"
+    hold_page(opened["description"])
+    assert (opened["priority"], opened["entity"], opened["tags"]) == ("P1", "payments-enricher", ["rebalance-monitor"])
+    assert opened["source"] == opened["details"]["explain"] == PAGE["explain_url"]
+
+
+def test_a_ticket_at_opsgenie(tmp_path: Path) -> None:
+    """What wakes nobody has a lower priority there too."""
+    with office(tmp_path, "opsgenie") as post:
+        post_alerts(post.url, page("warning"))
+        [opened] = wait_for(lambda: post.inbox.bodies("/opsgenie/v2/alerts"), "an alert at Opsgenie", 30)
+    assert opened["priority"] == "P3"
+
+
+def test_the_page_as_email(tmp_path: Path) -> None:
+    """The subject is the phone line; the page comes as text and as HTML, where names are no markup."""
+    with office(tmp_path, "email") as post:
+        post_alerts(post.url, page(), page(group="hostile", summary="hostile", who='<b>a"b</b>@host'))
+        wait_for(lambda: len(post.mail.messages) == 2, "two messages", 30)
+        post_alerts(post.url, ended(page()))
+        wait_for(lambda: any("[RESOLVED]" in each["Subject"] for each in post.mail.messages), "the end", 30)
+    assert set(post.mail.passwords) == {PASSWORD}
+    by_subject = {each["Subject"]: each for each in post.mail.messages}
+    message = by_subject[f"[FIRING] {PAGE['summary']}"]
+    text, html = (part.get_content() for part in message.iter_parts())
+    hold_page(text.strip().replace("\r\n", "\n"))
+    assert f'<a href="{PAGE["explain_url"]}">explain page</a>' in html
+    for word, line in (("Who", PAGE["who"]), ("Change", PAGE["change"].replace(">", "&gt;"))):
+        assert f'<tr><th align="left">{word}</th><td>{line}</td></tr>' in html
+    [_, hostile] = (part.get_content() for part in by_subject["[FIRING] hostile"].iter_parts())
+    assert "&lt;b&gt;a&#34;b&lt;/b&gt;@host" in hostile
+    assert "<b>" not in hostile
+    resolved = by_subject[f"[RESOLVED] {PAGE['summary']}"]
+    assert "02:41 to 03:10 UTC" in next(resolved.iter_parts()).get_content()
+
+
+def test_the_page_in_teams(tmp_path: Path) -> None:
+    """The card has the phone line as its title, and the lines of the page with their links as Markdown."""
+    program = TOOLS / "bin" / "alertmanager"
+    if not program.exists():
+        pytest.skip("no Alertmanager that knows Teams' workflows (0.28) is here: `make charts` builds it")
+    with office(tmp_path, "teams", program) as post:
+        post_alerts(post.url, page(), page(group="hostile", summary="hostile", who=HOSTILE))
+        bodies = wait_for(
+            lambda: len(post.inbox.bodies("/teams")) == 2 and post.inbox.bodies("/teams"), "two cards", 30
+        )
+    cards = {each["attachments"][0]["content"]["body"][0]["text"]: each for each in bodies}
+    title, text = [each["text"] for each in cards[f"[FIRING] {PAGE['summary']}"]["attachments"][0]["content"]["body"]]
+    assert title == f"[FIRING] {PAGE['summary']}"
+    lines = [line for line in text.splitlines() if line]
+    assert "**Who** consumer-7@10.4.2.19" in lines
+    assert r"**Change** session.timeout.ms: 10000 -\> 45000" in lines
+    assert [line.split("**")[1] for line in lines[:-1]] == [word.strip() for word in WORDS[:-1]]
+    assert lines[-1].startswith(f"[explain page]({PAGE['explain_url']}) [group dashboard](")
+    [hostile] = [each for title, each in cards.items() if "hostile" in title]
+    shown = hostile["attachments"][0]["content"]["body"][1]["text"]
+    assert r'**Who** a"b \{\{ .Status \}\}\<\!channel\> & \\d\|é' in shown
+
+
+def test_no_secret_is_in_an_example() -> None:
+    """Every example reads its secret from a file that its head names."""
+    for file in RECEIVERS.glob("*.yml"):
+        used = [line.split(": ")[1] for line in file.read_text().splitlines() if "_file:" in line]
+        assert used, file
+        assert all(f"#   {path} " in file.read_text() for path in used)
