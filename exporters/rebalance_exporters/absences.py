@@ -13,7 +13,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from rebalance_contract import UNDETERMINED, Advice, Generation, Member, Rebalance, RebalanceImpact
-from rebalance_contract.api import Bounds
+from rebalance_contract.api import EstimateRange
 
 #: Diagnoses by which heartbeats stopped in a process that went on.
 STARVED = frozenset({"heartbeat_starvation", "processing_blocks_heartbeat"})
@@ -118,13 +118,13 @@ class _Gone(NamedTuple):
     member: Member
     place: int
     way: Way
-    at_ms: Bounds
+    at_ms: EstimateRange
 
 
 class _Back(NamedTuple):
     place: int
     member_id: str
-    at_ms: Bounds
+    at_ms: EstimateRange
 
 
 class _Waiting:
@@ -205,7 +205,7 @@ def _way(each: Seen, name: str) -> Way:
     return Way.LEFT if is_judged else Way.UNKNOWN
 
 
-def when_begun(rebalance: Rebalance) -> Bounds:
+def when_begun(rebalance: Rebalance) -> EstimateRange:
     """Return when a rebalance began: no more than a heartbeat before it was first seen.
 
     A member learns of it with its next heartbeat, and joins; one that is slower makes this too narrow. The first member
@@ -213,10 +213,10 @@ def when_begun(rebalance: Rebalance) -> Bounds:
     """
     high = rebalance.started_before_ms
     low = high if rebalance.started_after_ms is None else rebalance.started_after_ms
-    return Bounds(max(low, high - _heartbeat_ms(rebalance)) if rebalance.members_before else low, high)
+    return EstimateRange(max(low, high - _heartbeat_ms(rebalance)) if rebalance.members_before else low, high)
 
 
-def when_last_joined(rebalance: Rebalance) -> Bounds:
+def when_last_joined(rebalance: Rebalance) -> EstimateRange:
     """Return when the last of a rebalance's newcomers came, as far as its generations tell."""
     last = next((each for each in reversed(rebalance.generations) if each.joined), None)
     began_it = last is None or (last is rebalance.generations[0] and len(last.joined) == 1 and not last.left)
@@ -229,21 +229,21 @@ def _heartbeat_ms(rebalance: Rebalance) -> int:
     return max(sessions, default=_USUAL_SESSION_MS) // _HEARTBEATS_OF_SESSION
 
 
-def _when_gone(each: Seen, name: str) -> Bounds:
+def _when_gone(each: Seen, name: str) -> EstimateRange:
     """Return when a member went: what set the rebalance off did so at its beginning, others in their generation."""
     if any(name in generation.left for generation in each.rebalance.generations[1:]):
         return _when(each.rebalance, lambda generation: name in generation.left)
     if each.impact is not None and each.impact.prepared_at_ms is not None:
-        return Bounds(each.impact.prepared_at_ms, each.impact.prepared_at_ms)
+        return EstimateRange(each.impact.prepared_at_ms, each.impact.prepared_at_ms)
     return when_begun(each.rebalance)
 
 
-def _when_in(rebalance: Rebalance, name: str) -> Bounds:
+def _when_in(rebalance: Rebalance, name: str) -> EstimateRange:
     """Return between which times a member came back."""
     return _when(rebalance, lambda generation: name in generation.joined)
 
 
-def _when(rebalance: Rebalance, is_it: _Test) -> Bounds:
+def _when(rebalance: Rebalance, is_it: _Test) -> EstimateRange:
     """Return between which times what a generation tells happened: a heartbeat, or the join phase, before its end."""
     begun, heartbeat_ms = when_begun(rebalance), _heartbeat_ms(rebalance)
     low = begun.low
@@ -251,9 +251,9 @@ def _when(rebalance: Rebalance, is_it: _Test) -> Bounds:
         end_ms = generation.join_ended_at_ms or generation.assigned_at_ms or rebalance.completed_at_ms
         high = max(low, begun.high if end_ms is None else end_ms)
         if is_it(generation):
-            return Bounds(low if number == 0 else max(low, high - heartbeat_ms), high)
+            return EstimateRange(low if number == 0 else max(low, high - heartbeat_ms), high)
         low = high
-    return Bounds(low, max(low, rebalance.completed_at_ms or low))
+    return EstimateRange(low, max(low, rebalance.completed_at_ms or low))
 
 
 def _absence(seen: Sequence[Seen], gone: _Gone, back: _Back | None, *, is_same: bool, until_ms: int = 0) -> Absence:

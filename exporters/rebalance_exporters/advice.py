@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from rebalance_contract import COORDINATED_TYPES, GroupType, Member, Rebalance, RebalanceImpact, Silence
-from rebalance_contract.api import Avoided, Bounds, PeriodSums, SettingEstimate
+from rebalance_contract.api import Avoided, EstimateRange, PeriodSums, SettingEstimate
 from rebalance_exporters.absences import (
     DID_NOT_POLL,
     HELD_UP,
@@ -87,7 +87,7 @@ class _Tally:
     rebalancing_ms: list[int] = field(default_factory=lambda: [0, 0])
     lost_ms: list[int] = field(default_factory=lambda: [0, 0])
 
-    def add(self, seen: Seen, cover: Cover, lost_ms: Bounds) -> None:
+    def add(self, seen: Seen, cover: Cover, lost_ms: EstimateRange) -> None:
         """Add one that would have been avoided."""
         took_ms = seen.rebalance.duration_min_ms or 0
         (self.certain if cover.certain else self.possible).append(seen.rebalance.rebalance_id)
@@ -97,15 +97,15 @@ class _Tally:
         self.lost_ms[1] += lost_ms.high
 
     @property
-    def counts(self) -> Bounds:
-        return Bounds(len(self.certain), len(self.certain) + len(self.possible))
+    def counts(self) -> EstimateRange:
+        return EstimateRange(len(self.certain), len(self.certain) + len(self.possible))
 
     @property
     def names(self) -> tuple[str, ...]:
         return (*reversed(self.certain), *reversed(self.possible))[:_NAMED_REBALANCES]
 
     def avoided(self) -> Avoided:
-        return Avoided(self.counts, Bounds(*self.rebalancing_ms), Bounds(*self.lost_ms))
+        return Avoided(self.counts, EstimateRange(*self.rebalancing_ms), EstimateRange(*self.lost_ms))
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +305,7 @@ def _best(
         return value, _avoided(past, covers, value)
     margin = _MARGIN if is_share else 1 / _MARGIN
     # More of a change avoids no less.
-    best = _avoided(past, covers, ladder[-1] * margin).counts if ladder else Bounds()
+    best = _avoided(past, covers, ladder[-1] * margin).counts if ladder else EstimateRange()
     for each in ladder if best.high else ():
         count = _avoided(past, covers, each * margin).counts
         if count.low >= _ENOUGH * best.low if best.low else count.high >= _ENOUGH * best.high:
@@ -349,16 +349,16 @@ def _cover(rebalance: Rebalance, covers: Sequence[Cover]) -> Cover:
     return Cover(whole and all(each.certain for each in covers), True)
 
 
-def _lost_of_others(seen: Seen) -> Bounds:
+def _lost_of_others(seen: Seen) -> EstimateRange:
     """Return the time lost that would not have been lost: of members that were away, and their partitions, perhaps."""
     if seen.impact is None:
-        return Bounds()
+        return EstimateRange()
     changed = {*seen.rebalance.left, *seen.rebalance.joined}
     members = (*seen.rebalance.members_before, *seen.rebalance.members_after)
     own = _owners(member for member in members if member.member_id in changed).keys()
     start_ms = seen.rebalance.started_before_ms
     others = sum(_length(each, start_ms) for each in seen.impact.silences if (each.topic, each.partition) not in own)
-    return Bounds(min(others, seen.impact.lost_partition_ms), seen.impact.lost_partition_ms)
+    return EstimateRange(min(others, seen.impact.lost_partition_ms), seen.impact.lost_partition_ms)
 
 
 def _length(silence: Silence, start_ms: int) -> int:
@@ -402,7 +402,7 @@ def _protocol(past: LookBack, _: int | None) -> SettingEstimate:
         current="classic" if any(helps(each.rebalance) for _, each in past.counted()) else None,
         proposed="consumer (KIP-848)",
         value=None,
-        avoided=Avoided(rebalancing_ms=Bounds(0, waited_ms), lost_partition_ms=lost_ms),
+        avoided=Avoided(rebalancing_ms=EstimateRange(0, waited_ms), lost_partition_ms=lost_ms),
         cost="needs brokers of 4.0 or newer and clients that know it; assignors of the clients' own are given up",
         basis="as for the assignor, and the time that a group waited for a member that did not join",
         rebalance_ids=tuple(dict.fromkeys((*names, *(each.rebalance.rebalance_id for each in waited))))[
@@ -411,7 +411,7 @@ def _protocol(past: LookBack, _: int | None) -> SettingEstimate:
     )
 
 
-def _kept_working(past: LookBack, helps: Callable[[Rebalance], bool]) -> tuple[Bounds, tuple[str, ...]]:
+def _kept_working(past: LookBack, helps: Callable[[Rebalance], bool]) -> tuple[EstimateRange, tuple[str, ...]]:
     """Return the time lost of partitions that kept their owner, and the rebalances in which it was lost."""
     low = high = 0
     names: list[str] = []
@@ -422,7 +422,7 @@ def _kept_working(past: LookBack, helps: Callable[[Rebalance], bool]) -> tuple[B
         if at_most:
             names.append(each.rebalance.rebalance_id)
         low, high = low + at_least, high + at_most
-    return Bounds(low, high), tuple(reversed(names))[:_NAMED_REBALANCES]
+    return EstimateRange(low, high), tuple(reversed(names))[:_NAMED_REBALANCES]
 
 
 def _lost_of_kept(rebalance: Rebalance, impact: RebalanceImpact, rule: str | None) -> tuple[int, int]:
@@ -468,7 +468,7 @@ def _initial_delay(past: LookBack, value: int | None) -> SettingEstimate:
             if not cover.possible:
                 lost.add(start)
                 continue
-            tally.add(each, cover, Bounds(0, 0 if each.impact is None else each.impact.lost_partition_ms))
+            tally.add(each, cover, EstimateRange(0, 0 if each.impact is None else each.impact.lost_partition_ms))
         return tally
 
     chosen = value
@@ -496,7 +496,7 @@ def _arrivals_at_start(past: LookBack) -> Iterator[tuple[Seen, str, tuple[int, i
 
     The time is bounded, and counts from the arrival before.
     """
-    start, before = "", Bounds()
+    start, before = "", EstimateRange()
     counted = {place for place, _ in past.counted()}
     back = {(each.back_in, each.new_id) for each in past.absences}
     for place, each in enumerate(past.seen):
@@ -520,7 +520,7 @@ def _heartbeat(past: LookBack, _: int | None) -> SettingEstimate:
         advice = next((one for one in each.advice if one.parameter == Setting.HEARTBEAT), None)
         if advice is not None:
             proposed, current = advice.proposed, advice.current
-            tally.add(each, _MAYBE, Bounds(0, 0 if each.impact is None else each.impact.lost_partition_ms))
+            tally.add(each, _MAYBE, EstimateRange(0, 0 if each.impact is None else each.impact.lost_partition_ms))
     return _tell(
         (Setting.HEARTBEAT, current, proposed or "a third of the session at most", None),
         tally.avoided(),

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from rebalance_contract.api import (
     AdviceAnswer,
     Avoided,
-    Bounds,
+    EstimateRange,
     GroupEstimate,
     PeriodWorth,
     Readiness,
@@ -94,6 +94,6 @@ def _sum(several: Iterable[Avoided]) -> Avoided:
     )
 
 
-def _add(bounds: Iterable[Bounds]) -> Bounds:
+def _add(bounds: Iterable[EstimateRange]) -> EstimateRange:
     each = list(bounds)
-    return Bounds(sum(one.low for one in each), sum(one.high for one in each))
+    return EstimateRange(sum(one.low for one in each), sum(one.high for one in each))

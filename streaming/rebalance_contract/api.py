@@ -226,7 +226,7 @@ class FindingsAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class EstimateRange:
     """A number that lies between two others; where these are equal, it is known."""
 
     low: int = 0
@@ -242,9 +242,9 @@ class Avoided:
     whose own member was away, the time is in `high` only: they would have waited for it.
     """
 
-    rebalances: Bounds = Bounds()
-    rebalancing_ms: Bounds = Bounds()
-    lost_partition_ms: Bounds = Bounds()
+    rebalances: EstimateRange = EstimateRange()
+    rebalancing_ms: EstimateRange = EstimateRange()
+    lost_partition_ms: EstimateRange = EstimateRange()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rebalance_contract import Advice, Generation, Member, Rebalance, RebalanceImpact, Silence
-from rebalance_contract.api import Bounds, SettingEstimate
+from rebalance_contract.api import EstimateRange, SettingEstimate
 from rebalance_exporters.absences import Seen, Way, find_absences
 from rebalance_exporters.advice import Setting, add_up, avoids_something, estimate, look_back
 
@@ -162,7 +162,7 @@ def test_a_death_is_never_avoided_and_counts_as_cost():
     b = member("b")
     seen = [*pause(), rebalance(60, (A, b), (A,), rule="member_crash", expired=[b.member_id])]
     found = told(seen, "session.timeout.ms")
-    assert found.avoided.rebalances == Bounds(2, 2)
+    assert found.avoided.rebalances == EstimateRange(2, 2)
     assert found.cost == (
         "a member that dies is noticed after 30 s instead of 10 s, and its partitions wait as long; "
         "1 member died, or stayed away, in this time"
@@ -249,12 +249,15 @@ def test_time_of_the_own_partitions_is_lost_all_the_same():
     first = rebalance(0, (a, b), (a,), rule="process_pause", expired=["b-1"], lost={0: 2_000, 1: 8_000})
     second = rebalance(8, (a,), (a, member("b", 2)), rule="process_pause")
     avoided = told([first, second], "session.timeout.ms", 30_000).avoided
-    assert (avoided.lost_partition_ms, avoided.rebalancing_ms) == (Bounds(2_000, 10_000), Bounds(2_000, 2_000))
+    assert (avoided.lost_partition_ms, avoided.rebalancing_ms) == (
+        EstimateRange(2_000, 10_000),
+        EstimateRange(2_000, 2_000),
+    )
     back = member("b", 2, partitions={"t": [1]})
     second = rebalance(8, (a,), (a, back), rule="process_pause", lost={0: 1_000, 1: 9_000})
-    assert told([second], "session.timeout.ms", 30_000).avoided.lost_partition_ms == Bounds()
+    assert told([second], "session.timeout.ms", 30_000).avoided.lost_partition_ms == EstimateRange()
     avoided = told([first, second], "session.timeout.ms", 30_000).avoided
-    assert avoided.lost_partition_ms == Bounds(3_000, 20_000)
+    assert avoided.lost_partition_ms == EstimateRange(3_000, 20_000)
 
 
 def test_partitions_that_stay_need_not_stand_still():
@@ -263,9 +266,9 @@ def test_partitions_that_stay_need_not_stand_still():
     after = (member("a", partitions={"t": [0, 1]}), member("b", partitions={"t": [2]}))
     seen = [rebalance(0, before, after, lost={0: 400, 1: 7_000, 2: 8_000}, joined=("c-1",))]
     for setting in ("partition.assignment.strategy", "group.protocol"):
-        assert told(seen, setting).avoided.lost_partition_ms == Bounds(1_400, 8_400)
+        assert told(seen, setting).avoided.lost_partition_ms == EstimateRange(1_400, 8_400)
     held_up = [seen[0]._replace(rule="slow_rebalance_callback")]
-    assert told(held_up, "partition.assignment.strategy").avoided.lost_partition_ms == Bounds(400, 8_400)
+    assert told(held_up, "partition.assignment.strategy").avoided.lost_partition_ms == EstimateRange(400, 8_400)
     changed = [seen[0]._replace(rebalance=replace(seen[0].rebalance, protocol="cooperative-sticky"))]
     assert not avoids_something(told(changed, "partition.assignment.strategy"))
     newer = [seen[0]._replace(rebalance=replace(seen[0].rebalance, type="consumer"))]
@@ -276,7 +279,7 @@ def test_a_barrier_is_what_the_newer_protocol_has_not():
     """The time that a group waited for one who does not join, at most."""
     b, c = member("b"), member("c")
     seen = [rebalance(0, (b,), (c,), rule="stalled_member_join_barrier", poll_timeout=["b-1"])]
-    assert told(seen, "group.protocol").avoided.rebalancing_ms == Bounds(0, 1_000)
+    assert told(seen, "group.protocol").avoided.rebalancing_ms == EstimateRange(0, 1_000)
 
 
 def test_a_group_that_starts_waits_for_who_comes_soon():
@@ -303,7 +306,7 @@ def test_heartbeats_are_a_hint():
         for each in pause(rule="session_heartbeat_ratio")
     ]
     found = told(advised, "heartbeat.interval.ms")
-    assert (found.avoided.rebalances, found.current, found.proposed) == (Bounds(0, 2), "5000", "3000")
+    assert (found.avoided.rebalances, found.current, found.proposed) == (EstimateRange(0, 2), "5000", "3000")
 
 
 def test_the_session_of_a_newer_group_is_the_groups():
@@ -315,7 +318,7 @@ def test_the_session_of_a_newer_group_is_the_groups():
         rebalance(8, (), (again,), rule="process_pause", type="consumer"),
     ]
     found = told(seen, "consumer.session.timeout.ms")
-    assert (found.current, found.avoided.rebalances) == (None, Bounds(0, 2))
+    assert (found.current, found.avoided.rebalances) == (None, EstimateRange(0, 2))
 
 
 def test_what_began_before_the_period_tells_who_came_back():

@@ -8,7 +8,7 @@ from exporters.contract_rows import NOW_MS, group_row
 from exporters.past import RECORDS, cause_row
 from exporters.test_advice import pause
 from rebalance_contract import Rebalance, encode
-from rebalance_contract.api import AdviceAnswer, Bounds, PeriodWorth, Readiness
+from rebalance_contract.api import AdviceAnswer, EstimateRange, PeriodWorth, Readiness
 from rebalance_exporters.absences import Seen
 from rebalance_exporters.advice_answers import find_worth, make_answer
 from rebalance_exporters.view import IMPACT, REBALANCES, Row, View
@@ -61,12 +61,12 @@ def test_the_cause_of_a_rebalance_makes_its_estimate_certain() -> None:
     told = answer(view_of(*paused(), group_row()))
     assert (told.sums.rebalances, told.kept_since_ms, told.cluster) == (2, NOW_MS, "prod")
     assert [(each.setting, each.avoided.rebalances) for each in told.estimates] == [
-        ("session.timeout.ms", Bounds(2, 2))
+        ("session.timeout.ms", EstimateRange(2, 2))
     ]
     assert len(told.useless) == 7
     bare = answer(view_of(*rows_of(pause())))
     found = {each.setting: each.avoided.rebalances for each in bare.estimates}
-    assert found["session.timeout.ms"] == Bounds(0, 2)
+    assert found["session.timeout.ms"] == EstimateRange(0, 2)
 
 
 def test_a_hint_leaves_it_open() -> None:
@@ -75,13 +75,13 @@ def test_a_hint_leaves_it_open() -> None:
     names = [each.rebalance.rebalance_id for each in seen]
     hint = cause_row(*names, rule="process_pause", group="payments", cluster="prod", confidence=0.4, advice=(RECORDS,))
     (session, *_) = answer(view_of(*rows_of(seen), hint)).estimates
-    assert (session.setting, session.avoided.rebalances) == ("session.timeout.ms", Bounds(0, 2))
+    assert (session.setting, session.avoided.rebalances) == ("session.timeout.ms", EstimateRange(0, 2))
 
 
 def test_only_what_began_since_then_counts() -> None:
     """The loss was before, the return after."""
     told = answer(view_of(*paused()), since_ms=NOW_MS + 1)
-    assert (told.sums.rebalances, told.estimates[0].avoided.rebalances) == (1, Bounds(1, 1))
+    assert (told.sums.rebalances, told.estimates[0].avoided.rebalances) == (1, EstimateRange(1, 1))
     assert answer(view_of(*paused()), since_ms=NOW_MS + DAY_MS).sums.rebalances == 0
 
 
@@ -95,7 +95,7 @@ def test_a_report_adds_up_groups() -> None:
     """Each with its own value; the list is as long as it may be."""
     view = view_of(*paused(), *paused(at_s=100, group="other"), *paused(at_s=200, group="third", cluster="dev"))
     found = worth(view)["session.timeout.ms"]
-    assert (found.avoided.rebalances, found.group_count) == (Bounds(6, 6), 3)
+    assert (found.avoided.rebalances, found.group_count) == (EstimateRange(6, 6), 3)
     assert {(each.cluster, each.group, each.proposed) for each in found.groups} == {
         ("prod", "payments", "30000"),
         ("prod", "other", "30000"),

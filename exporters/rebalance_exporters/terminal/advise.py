@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from rebalance_contract.api import AdviceAnswer, Avoided, Bounds, PeriodSums, SettingEstimate
+from rebalance_contract.api import AdviceAnswer, Avoided, EstimateRange, PeriodSums, SettingEstimate
 from rebalance_exporters.figures import UNKNOWN, amount, length, plural
 from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.figures import Clock
@@ -61,7 +61,7 @@ def saved(avoided: Avoided) -> str:
     return " and ".join(parts) or "nothing"
 
 
-def between(bounds: Bounds, tell: Callable[[int], str] = amount) -> str:
+def between(bounds: EstimateRange, tell: Callable[[int], str] = amount) -> str:
     """Write a number that lies between two others."""
     low, high = tell(bounds.low), tell(bounds.high)
     if low == high:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from exporters.contract_rows import group_row, stream_rows
+from exporters.contract_rows import NOW_MS, group_row, stream_rows
 from exporters.page.browser import Browser, starting_browser
 from exporters.page.storm import storm_view
 from exporters.serving import serving
@@ -16,6 +16,7 @@ from exporters.test_advice_answers import rows_of, view_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 
+HOUR_MS = 3_600_000
 SECTION = ".part-advice section"
 
 
@@ -55,3 +56,17 @@ def test_it_comes_with_what_happens_and_goes_with_the_group(browser: Browser) ->
         browser.wait(lambda: browser.text("#group h1") == "audit")
         browser.wait(lambda: browser.find(SECTION) == [])
         assert browser.complaints() == []
+
+
+def test_the_past_has_none(browser: Browser) -> None:
+    """Advice is of the last day: where a group is shown as it was, it is neither asked for nor left standing."""
+    group = "/groups/prod/orders-projection"
+    asked = "return performance.getEntriesByType('resource').filter(({name}) => name.includes('/advice?')).length"
+    with serving(storm_view()) as served:
+        browser.show(f"http://127.0.0.1:{served.port}/#{group}")
+        browser.wait(lambda: browser.shows(SECTION, "max.poll.records"))
+        browser.run(f"location.hash = '#{group}?from={NOW_MS - HOUR_MS}&to={NOW_MS}'")
+        browser.wait(lambda: browser.shows(".part-rebalances", "Rebalances") and not browser.find(SECTION))
+        browser.find(".stretch a.now")[0].click()
+        browser.wait(lambda: browser.shows(SECTION, "max.poll.records"))
+        assert browser.run(asked) == 2

@@ -24,7 +24,7 @@ from rebalance_contract import (
 from rebalance_contract.api import (
     AdviceAnswer,
     Avoided,
-    Bounds,
+    EstimateRange,
     FindingMark,
     GroupEstimate,
     GroupName,
@@ -343,9 +343,9 @@ OVERRUN_COST = PeriodCause("poll_overrun", 2, PeriodSums(4, 60_000, 600_000, 1),
 
 #: What happened in the week before NOW_MS, and in the week before that.
 #: What settings would have avoided of the rebalances of payments-enricher: one for certain, others perhaps.
-SESSION_WORTH = Avoided(Bounds(8, 10), Bounds(120_000, 150_000), Bounds(1_200_000, 2_600_000))
-RECORDS_WORTH = Avoided(Bounds(1, 1), Bounds(10_000, 10_000), Bounds(0, 200_000))
-PROTOCOL_WORTH = Avoided(Bounds(), Bounds(0, 20_000), Bounds())
+SESSION_WORTH = Avoided(EstimateRange(8, 10), EstimateRange(120_000, 150_000), EstimateRange(1_200_000, 2_600_000))
+RECORDS_WORTH = Avoided(EstimateRange(1, 1), EstimateRange(10_000, 10_000), EstimateRange(0, 200_000))
+PROTOCOL_WORTH = Avoided(EstimateRange(), EstimateRange(0, 20_000), EstimateRange())
 ADVISED = AdviceAnswer(
     at_ms=NOW_MS,
     ready=True,
@@ -481,7 +481,7 @@ WEEKLY = PeriodReport(
         ),
         PeriodWorth(
             "max.poll.records",
-            Avoided(Bounds(3, 4), Bounds(40_000, 55_000), Bounds(0, 600_000)),
+            Avoided(EstimateRange(3, 4), EstimateRange(40_000, 55_000), EstimateRange(0, 600_000)),
             tuple(
                 GroupEstimate("prod", group, None, f"{share} % of what it is", RECORDS_WORTH, "more polls")
                 for group, share in (("billing", 33), ("payments-enricher", 25), ("a", 50), ("b", 50), ("c", 10))

@@ -7,7 +7,7 @@ import pytest
 
 from exporters.terminal.pictures import ADVISED, HOSTILE, MINUTE_MS, NOW_MS
 from exporters.terminal.running import hold_to_golden
-from rebalance_contract.api import Avoided, Bounds, PeriodSums
+from rebalance_contract.api import Avoided, EstimateRange, PeriodSums
 from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.advise import saved, tell_advice
 from rebalance_exporters.terminal.figures import Clock
@@ -70,13 +70,13 @@ def test_what_makes_the_numbers_wrong_is_said():
     ("avoided", "said"),
     [
         (Avoided(), "nothing"),
-        (Avoided(Bounds(1, 1)), "1 rebalance"),
-        (Avoided(Bounds(0, 1)), "at most 1 rebalance"),
+        (Avoided(EstimateRange(1, 1)), "1 rebalance"),
+        (Avoided(EstimateRange(0, 1)), "at most 1 rebalance"),
         (
-            Avoided(Bounds(2, 5), Bounds(1_000, 2_000), Bounds(0, 3_000)),
+            Avoided(EstimateRange(2, 5), EstimateRange(1_000, 2_000), EstimateRange(0, 3_000)),
             "2 to 5 rebalances and at most 3 s of lost time",
         ),
-        (Avoided(rebalancing_ms=Bounds(0, 9_000)), "at most 9 s of rebalancing"),
+        (Avoided(rebalancing_ms=EstimateRange(0, 9_000)), "at most 9 s of rebalancing"),
     ],
 )
 def test_what_is_avoided_in_words(avoided, said):

@@ -18,11 +18,12 @@ export class AdvicePart {
     this.answer = null;
   }
 
-  /** Show a group's advice as soon as it is there; nothing until then. */
+  /** Show a group's advice as soon as it is there; nothing until then, nor where it is looked back: advice is of the last day. */
   open(target) {
     this.close();
-    this.#target = target;
     this.#render();
+    if (target.stretch !== null) return Promise.resolve();
+    this.#target = target;
     return this.#load();
   }
 
