@@ -41,7 +41,7 @@ def storm() -> View:
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1280], ids=["phone", "desktop"])
 def test_axe_finds_nothing(browser: Browser, storm: View, width: int, dark: bool) -> None:
-    """No view breaks a rule of WCAG 2.2 AA that axe-core can check, with everything opened that can be."""
+    """No view breaks a rule of WCAG 2.1 AA that axe-core can check, with everything opened that can be."""
     latest = storm.rebalances(("prod", "checkout-audit"))[0].rebalance_id
     views = ("#/", GROUP, f"{GROUP}{HOUR}", f"{GROUP}/rebalances/{latest}", f"#/past{HOUR}", f"#/why/{quote(LINE)}")
     with showing(browser, storm, width=width, dark=dark):
