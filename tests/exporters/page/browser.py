@@ -38,6 +38,10 @@ def starting_browser(profile: Path) -> Iterator[Browser]:
         chrome.quit()
 
 
+#: A click of Selenium first finds and then clicks, and the page may have drawn the element anew in between.
+_CLICK = "const found = document.querySelector(arguments[0]); found?.click(); return found !== null"
+
+
 class Browser:
     """What tests do with a page and ask of it."""
 
@@ -78,6 +82,10 @@ class Browser:
     def text(self, selector: str) -> str:
         """Return the text of the first element found, nothing where there is none."""
         return next(iter(self.texts(selector)), "")
+
+    def click(self, selector: str) -> None:
+        """Click the first element found, once there is one, whatever the page puts in its place meanwhile."""
+        self.wait(lambda: self.run(_CLICK, selector))
 
     def press(self, *keys: str) -> None:
         """Press keys, one after the other, wherever the focus is."""

@@ -67,6 +67,6 @@ def test_the_past_has_none(browser: Browser) -> None:
         browser.wait(lambda: browser.shows(SECTION, "max.poll.records"))
         browser.run(f"location.hash = '#{group}?from={NOW_MS - HOUR_MS}&to={NOW_MS}'")
         browser.wait(lambda: browser.shows(".part-rebalances", "Rebalances") and not browser.find(SECTION))
-        browser.find(".stretch a.now")[0].click()
+        browser.click(".stretch a.now")
         browser.wait(lambda: browser.shows(SECTION, "max.poll.records"))
         assert browser.run(asked) == 2
