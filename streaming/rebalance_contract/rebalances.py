@@ -105,4 +105,10 @@ class Rebalance:
     members_before_count: int | None = None
     members_after_count: int | None = None
     is_truncated: bool = False
+
+    @property
+    def last_known_ms(self) -> int:
+        """When it ended; while it goes on, the latest time at which it can have begun."""
+        return self.completed_at_ms or self.started_before_ms
+
     schema_version: int = SCHEMA_VERSION

@@ -22,7 +22,7 @@ def describe(rebalance: Rebalance, clock: Clock = UTC_CLOCK, deploys: Sequence[A
     took = text.took if rebalance.duration_min_ms is None else f"took {text.took}"
     unseen = " (the log does not show its start)" if text.took.startswith("at least") else ""
     parts = (
-        clock.time(rebalance.completed_at_ms or rebalance.started_before_ms),
+        clock.time(rebalance.last_known_ms),
         rebalance.group,
         f"generation {text.generations}",
         f"members {text.members}",

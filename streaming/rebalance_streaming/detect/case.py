@@ -145,7 +145,7 @@ class Case:
 
     def held_during(self, rebalance: Rebalance) -> tuple[Verdict, ...]:
         """Return what was seen holding the group up during a rebalance, the latest first."""
-        end_ms = rebalance.completed_at_ms or rebalance.started_before_ms
+        end_ms = rebalance.last_known_ms
         start_ms = rebalance.started_before_ms - SAME_TIME_MS
         return tuple(
             verdict
@@ -197,8 +197,6 @@ class Case:
     def _last_of(self, rebalance_ids: Iterable[str], now_ms: int) -> int:
         """Return when the last of these rebalances ended; now where none is known any more."""
         times = [
-            each.completed_at_ms or each.started_before_ms
-            for name in rebalance_ids
-            if (each := self.history.rebalances.get(name)) is not None
+            each.last_known_ms for name in rebalance_ids if (each := self.history.rebalances.get(name)) is not None
         ]
         return max(times, default=now_ms)

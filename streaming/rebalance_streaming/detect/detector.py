@@ -420,11 +420,7 @@ class Detector:
         if latest is None:
             return False
         horizon = max(limits.stay_ms, limits.storm_window_ms, limits.churn_window_ms) + _HORIZON_SLACK_MS
-        ended_ms = (
-            self.now_ms
-            if latest.outcome == RebalanceOutcome.ONGOING
-            else latest.completed_at_ms or latest.started_before_ms
-        )
+        ended_ms = self.now_ms if latest.outcome == RebalanceOutcome.ONGOING else latest.last_known_ms
         return ended_ms >= self.now_ms - horizon
 
     # --- One group ---
@@ -557,7 +553,7 @@ class Detector:
             for wanted in (SESSION_EXPIRED, POLL_TIMEOUT)
         )
         if expired or poll_timeout:
-            at_ms = rebalance.completed_at_ms or rebalance.started_before_ms
+            at_ms = rebalance.last_known_ms
             self._timed_out.append(TimedOut(rebalance.group, rebalance.rebalance_id, at_ms, expired, poll_timeout))
         return told.union(expired, poll_timeout)
 

@@ -324,7 +324,7 @@ def _probing(rebalances: list[Rebalance]) -> list[_Probing]:
         if each.protocol != STREAMS_ASSIGNOR or not internal or each.joined or each.left:
             continue
         # The next one is planned when the assignment is handed out.
-        spacing = each.started_before_ms - (before.completed_at_ms or before.started_before_ms)
+        spacing = each.started_before_ms - before.last_known_ms
         if spacing >= _LEAST_PROBING_MS * (1 - _PROBING_SLACK):
             found.append(_Probing(each, spacing))
     return found
@@ -375,7 +375,7 @@ def _scheduled(look: Look, *, exact: bool) -> list[tuple[Rebalance, Rebalance]]:
     for before, each in pairwise(order):
         internal = all(generation.reason == RebalanceReason.CONNECT_INTERNAL for generation in each.generations)
         gone = bool(before.left) and not before.joined and bool(before.members_after)
-        delay = each.started_before_ms - (before.completed_at_ms or before.started_before_ms)
+        delay = each.started_before_ms - before.last_known_ms
         near = -_DELAY_SLACK_MS <= delay - _DELAY_MS <= _DELAY_SLACK_MS
         if internal and gone and delay > _FOLLOW_UP_MS and (near if exact else delay < _DELAY_MS - _DELAY_SLACK_MS):
             pairs.append((before, each))
@@ -384,7 +384,7 @@ def _scheduled(look: Look, *, exact: bool) -> list[tuple[Rebalance, Rebalance]]:
 
 def _handed_out(pairs: list[tuple[Rebalance, Rebalance]], confidence: float) -> Verdict:
     before, after = pairs[-1]
-    left_ms = before.completed_at_ms or before.started_before_ms
+    left_ms = before.last_known_ms
     delay = after.started_before_ms - left_ms
     return say(
         "connect_scheduled_rebalance",

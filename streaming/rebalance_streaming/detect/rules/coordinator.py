@@ -158,7 +158,7 @@ def find_failover(
     ]
     if not moves:
         return None
-    ended_ms = rebalance.completed_at_ms or rebalance.started_before_ms
+    ended_ms = rebalance.last_known_ms
     lost = find_departures(history, rebalance, {}, ended_ms) if departures is None else departures
     classes = {each.likely for each in lost}
     if classes and not classes & {SESSION_EXPIRED, UNKNOWN}:

@@ -137,7 +137,7 @@ def _advances(progress: Progress, place: Place, at_ms: int) -> list[tuple[int, i
 
 def _by_rewinds(history: GroupHistory, rebalance: Rebalance, lost: set[Place]) -> int | None:
     """Add up by how much commits went back; refused commits leave no trace, so there were at least as many."""
-    from_ms, to_ms = rebalance.started_before_ms, (rebalance.completed_at_ms or rebalance.started_before_ms) + 60_000
+    from_ms, to_ms = rebalance.started_before_ms, rebalance.last_known_ms + 60_000
     back = [
         each.before - each.after
         for each in history.progress.jumps
@@ -231,7 +231,7 @@ def _counted(look: Look, since_ms: int) -> dict[str, Duplicates]:
 
 def _is_recent(look: Look, counts: Iterable[str]) -> bool:
     rebalances = [look.history.rebalances[each] for each in counts]
-    latest_ms = max(each.completed_at_ms or each.started_before_ms for each in rebalances)
+    latest_ms = max(each.last_known_ms for each in rebalances)
     return look.is_within(latest_ms, look.thresholds.resolve_after_ms)
 
 

@@ -97,7 +97,7 @@ def _turns(look: Look, moves: list[Rebalance]) -> list[int]:
         return []
     counts = [len(moves[0].members_before)]
     for each, later in zip(moves, [*moves[1:], None], strict=True):
-        began = each.completed_at_ms or each.started_before_ms
+        began = each.last_known_ms
         if look.lasted(began, _PLATEAU_MS) if later is None else later.started_before_ms - began >= _PLATEAU_MS:
             counts.append(len(each.members_after))
     counts = [each for i, each in enumerate(counts) if i == 0 or each != counts[i - 1]]

@@ -146,7 +146,7 @@ def _mechanism(look: Look, burst: Sequence[Jump]) -> tuple[str | None, float, st
         label = STRONG if _are_all(history.progress, burst) else PLAUSIBLE
         return ADMINISTRATIVE, label, "the group had no members, so somebody reset it"
     near = any(
-        each.started_before_ms - _NEAR_MS <= at_ms <= (each.completed_at_ms or each.started_before_ms) + _NEAR_MS
+        each.started_before_ms - _NEAR_MS <= at_ms <= each.last_known_ms + _NEAR_MS
         for each in history.rebalances.values()
     )
     if near and burst[0].after < burst[0].before and _is_cooperative(history):

@@ -231,7 +231,7 @@ def _deploy(look: Look, left: list[ExplainedDeparture]) -> Verdict | None:
         for each in look.history.since_ms(first_ms - window // 10)
         if each.started_before_ms <= last_ms + look.thresholds.deploy_per_member_ms
         and look.causes.get(each.rebalance_id) not in _FORMATION
-        and (each.completed_at_ms or each.started_before_ms) >= first_ms - 1_000
+        and each.last_known_ms >= first_ms - 1_000
     ]
     came = [m for each in rebalances for m in (*each.members_after, *each.passing) if _arrived(each, m)]
     size = len(rebalances[0].members_before) if rebalances else 0
@@ -398,7 +398,7 @@ def _rebalances_of(look: Look, slot: Slot, lives: list[Life]) -> tuple[str, ...]
     last_ms = max(each.past.departure.back_ms or each.past.left_ms for each in lives)
     ends = {each.past.rebalance_id for each in lives}
     for each in look.history.in_order():
-        inside = (each.completed_at_ms or each.started_before_ms) >= first_ms and each.started_before_ms <= last_ms
+        inside = each.last_known_ms >= first_ms and each.started_before_ms <= last_ms
         if not inside and each.rebalance_id not in ends:
             continue
         changed = {name for generation in each.generations for name in (*generation.joined, *generation.left)}

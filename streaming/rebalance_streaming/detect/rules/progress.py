@@ -353,7 +353,7 @@ def _failing(look: Look, client: ClientHistory, member: Member, rebalance: Rebal
 
 
 def _failing_verdict(look: Look, member: Member, rebalance: Rebalance, *, tried: bool | None) -> Verdict:
-    done_ms = rebalance.completed_at_ms or rebalance.started_before_ms
+    done_ms = rebalance.last_known_ms
     return say(
         "commit_failures_after_rebalance",
         done_ms,

@@ -93,7 +93,7 @@ def standing_since(look: Look, stands: Callable[[tuple[Member, ...]], bool]) -> 
     for rebalance in reversed(look.history.in_order()):
         if not stands(rebalance.members_after):
             return since if since is not None else look.stable_since_ms()
-        since = rebalance.completed_at_ms or rebalance.started_before_ms
+        since = rebalance.last_known_ms
     return since if since is not None else look.stable_since_ms()
 
 
@@ -108,7 +108,7 @@ def came_back_ms(look: Look, past: ExplainedDeparture) -> int | None:
         return past.departure.back_ms
     slot = slot_of(past.member)
     for rebalance in look.history.in_order():
-        at_ms = rebalance.completed_at_ms or rebalance.started_before_ms
+        at_ms = rebalance.last_known_ms
         if at_ms < past.left_ms:
             continue
         came = [m for m in rebalance.members_after if m.member_id in rebalance.joined and slot_of(m) == slot]
