@@ -9,24 +9,29 @@ WORKERS ?= 2
 # Markers of tests that start JVMs, of all that need more than Python and a moment, and the files with each: whatever is not
 # run need not be collected.
 JVM := spark or broker or e2e
-COSTLY := $(JVM) or slow or tools or processes or recordings or generated
+COSTLY := $(JVM) or slow or tools or processes or recordings or generated or waits
 TEST_FILES = $(sort $(shell grep -r$(2)E --include='test_*.py' '$(3)\.($(subst $() or ,|,$(1)))\b' tests))
 JVM_FILES = $(call TEST_FILES,$(JVM),l,mark)
 COMPONENT_FILES = $(call TEST_FILES,$(COSTLY),l,mark)
 UNIT_FILES = $(call TEST_FILES,$(COSTLY),L,^pytestmark = .*)
-# Those of Spark are with the others, so that both parts of `make unit` take as long.
-STREAMING_TESTS := $(addprefix tests/,$(addsuffix /%,wire groups activity observed detect engine diagnosis following streaming))
+# Those of Spark are with the others, and those of devtools here, so that both parts of `make unit` take as long.
+STREAMING_FOLDERS := wire groups activity observed detect engine diagnosis following streaming devtools
+STREAMING_TESTS := $(addprefix tests/,$(addsuffix /%,$(STREAMING_FOLDERS)))
 # Without its cache pytest rewrites the assertions of every file anew in every process.
 unexport PYTHONDONTWRITEBYTECODE
 DURATION ?=
+CURE_AFTER ?=
 STORY ?=
+YES ?=
+GRAFANA ?=
+GROUP ?= payments-enricher
 ONLY ?=
 PLAY ?=
 MINUTES ?= 30
 SEED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help pictures setup demo test test-all accuracy faults fuzz charts lint format type unit unit-streaming unit-others component-test jvm-test spark-test broker-test e2e bench docs lock release clean
+.PHONY: help pictures setup demo test test-all accuracy faults fuzz charts lint format type unit unit-streaming unit-others component-test jvm-test spark-test broker-test e2e bench docs lock audit release clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,8 +52,8 @@ jdk: # What starts a JVM needs
 tools: # What tests start: a JVM, Prometheus, Alertmanager, Chromium, openssl
 	@.ci/prerequisites "$(PYTHON)" tests
 
-demo: setup jdk ## Start a real Kafka, the monitor and a sick consumer; DURATION=60 ends by itself; STORY=a to e plays an incident
-	$(BIN)/rebalance-monitor demo $(if $(DURATION),--duration $(DURATION)) $(if $(STORY),--story $(STORY))
+demo: setup jdk ## Start a real Kafka, the monitor and a sick consumer; DURATION=60 ends by itself; CURE_AFTER=3600: stays sick so long; STORY=a to e plays an incident; YES=1 installs what shows pages
+	$(BIN)/rebalance-monitor demo $(if $(DURATION),--duration $(DURATION)) $(if $(CURE_AFTER),--cure-after $(CURE_AFTER)) $(if $(STORY),--story $(STORY)) $(if $(YES),--yes)
 
 # Tests that start JVMs wait for much: sessions that expire, rounds of probes, pages. What only takes the processor runs
 # beside them, at a lower priority; its time-outs are longer, for it may get little of the processor for minutes.
@@ -60,23 +65,24 @@ test-all: tools lint type ## The same plus the slow matrices; writes docs/accura
 	ACCURACY_REPORT=1 $(PYTEST)
 	$(MAKE) accuracy
 
-accuracy: setup ## Judge every recording anew (about a minute); writes docs/accuracy.md. PLAY="zombie:played:9 ...": play new ones first
+accuracy: setup ## Judge every recording anew (about a minute); writes docs/accuracy.md and what docs/without-the-log.md repeats. PLAY="zombie:played:9 ...": play new ones first
 	$(if $(PLAY),$(BIN)/python -m rebalance_devtools.stories.record tests/golden/families $(PLAY))
 	PYTHONPATH="tests:$$PYTHONPATH" $(BIN)/python -m accuracy.report docs/accuracy.md
+	PYTHONPATH="tests:$$PYTHONPATH" $(BIN)/python -m accuracy.without_log docs/accuracy.md docs/without-the-log.md
 
 faults fuzz: WORKERS = 0
 faults: setup tools ## Every fault with all its rounds, about an hour; writes docs/reliability.md. ONLY=broker: of such names
 	FAULTS_REPORT=1 $(PYTEST) -m faults $(if $(ONLY),-k "$(ONLY)")
 
-fuzz: setup ## Made-up client metrics and rows for MINUTES=30 of processor time, beginning with SEED=0
+fuzz: setup ## Made-up client metrics and rows, each for MINUTES=30 of processor time, beginning with SEED=0
 	FAULTS_REPORT=1 FUZZ_MINUTES=$(MINUTES) FUZZ_SEED=$(SEED) $(PYTEST) tests/fuzz -k nonsense
 
 TOOLS = $(or $(REBALANCE_MONITOR_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/rebalance-monitor)/tools
-charts: setup ## Chart, compose file and units with helm, kubeconform and Docker Compose, built from pinned Go modules (needs Go)
-	.ci/go-tools "$(TOOLS)"
+charts: setup ## Chart, compose file, units and receivers with helm, kubeconform, Docker Compose and Alertmanager, built from pinned Go modules
+	.ci/go-tools "$(TOOLS)" "$(abspath $(BIN))/python"
 	$(PYTEST) tests/deploy/test_chart.py tests/deploy/test_compose.py tests/deploy/test_units.py tests/prometheus/test_receivers.py
 
-lint: setup ## Format check, lint, the architecture's import contracts, the age of docs/accuracy.md
+lint: setup ## Format check, lint, the architecture's import contracts, the age of docs/accuracy.md, what others repeat of it
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
@@ -97,11 +103,18 @@ unit: setup ## Tests of the code alone (seconds): nothing but Python is needed
 unit-streaming: UNIT_PART = $(filter $(STREAMING_TESTS),$(UNIT_FILES))
 unit-others: UNIT_PART = $(filter-out $(STREAMING_TESTS),$(UNIT_FILES))
 unit-streaming unit-others: setup
-	$(BIN)/python -m pytest -q -m "not ($(COSTLY))" --timeout=1800 $(UNIT_PART)
+	$(BIN)/python -m pytest -q -m "not ($(COSTLY))" --timeout=1800 --randomly-dont-reset-seed $(UNIT_PART)
 
-component-test: setup tools ## Recordings, generated input, other processes, Prometheus, Chromium: all the rest without a JVM
+# Without them the chart's tests are skipped, and say so.
+.PHONY: chart-tools
+chart-tools: setup
+	@.ci/go-tools "$(TOOLS)" "$(abspath $(BIN))/python" chart || echo "helm and kubeconform could not be built: the chart is not checked" >&2
+
+component-test: setup tools chart-tools ## Recordings, generated input, other processes, Prometheus, Chromium: all the rest without a JVM
 	$(PYTEST) -m "($(COSTLY)) and not ($(JVM) or slow)" --timeout=1800 --durations=10 $(COMPONENT_FILES)
 
+# They wait for most of the time: three at once take two thirds of the time of two, on two cores.
+jvm-test: WORKERS = 3
 jvm-test: setup tools ## Spark, real broker and end-to-end tests
 	$(PYTEST) -m "($(JVM)) and not slow" --durations=25 $(JVM_FILES)
 
@@ -121,7 +134,7 @@ docs: setup ## Write what is generated from the code: schemas, API, data flow, d
 	$(BIN)/python -m rebalance_contract.schemas docs/schemas
 	$(BIN)/python -m rebalance_contract.openapi docs/openapi.json
 	$(BIN)/python -m rebalance_contract.flow docs/data-flow.md
-	$(BIN)/python -m rebalance_streaming.detect.docs docs/diagnoses.md
+	$(BIN)/python -m rebalance_streaming.detect.docs docs/diagnoses.md streaming/rebalance_contract/diagnoses.json
 	$(BIN)/python -m rebalance_exporters.messages.docs docs/messages.md
 	$(BIN)/python -m rebalance_exporters.metrics_docs docs/metrics.md
 	$(BIN)/python -m rebalance_deploy.settings_docs docs/configuration.md
@@ -130,14 +143,20 @@ docs: setup ## Write what is generated from the code: schemas, API, data flow, d
 	$(BIN)/python -m grafana.generate grafana/dashboards
 	PYTHONPATH="tests:$$PYTHONPATH" $(BIN)/python -m prometheus.examples
 
-pictures: setup tools ## Take the pictures of page and report that README and docs show (needs Chromium)
+pictures: setup tools ## Take the pictures of page and report that README and docs show; GRAFANA=URL GROUP=name: of the dashboards too
 	PYTHONPATH="tests:$$PYTHONPATH" $(BIN)/python -m exporters.page.pictures
+	$(if $(GRAFANA),PYTHONPATH="tests:$$PYTHONPATH" $(BIN)/python -m dashboard_pictures $(GRAFANA) $(GROUP))
 
 UV := uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-find-links
 lock: setup ## Resolve requirements/*.txt again (needs uv on PATH)
 	$(UV) --extra dev pyproject.toml -o requirements/dev.txt
 	$(UV) --extra demo pyproject.toml -o requirements/runtime.txt
 	$(UV) requirements/release.in -o requirements/release.txt
+	$(UV) requirements/go.in -o requirements/go.txt
+	$(UV) requirements/audit.in -o requirements/audit.txt
+
+audit: ## Hold the libraries of a production install against the package index's list of vulnerabilities
+	.ci/audit "$(PYTHON)"
 
 release: ## Build wheel, sdist and SBOM into dist/, and try them in a clean environment
 	.ci/release "$(PYTHON)"

@@ -7,8 +7,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
+from markers import marker_names
 from rebalance_deploy.embedded.kafka import DEFAULT_VERSION, VERSIONS, EmbeddedKafka
 
 MakeBroker = Callable[..., EmbeddedKafka]
@@ -20,8 +21,9 @@ _LONG = ("e2e", "broker", "spark")
 #: Markers of tests that may start other processes. `make unit` has none of these, and works where there is only Python.
 _STARTING = ("e2e", "broker", "spark", "tools", "processes")
 
-# How long an example takes says something of the machine and its load; what hangs meets the tests' time-out.
-settings.register_profile("here", deadline=None)
+# How long an example takes, or its making, says something of the machine and its load; what hangs meets the tests'
+# time-out.
+settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("here")
 
 # Tests make millions of objects that live for a moment: to look for cycles after every 700 takes a tenth of the time.
@@ -35,7 +37,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     Clients of brokers leave sockets to the collector. Those should go in the test that left them, not in a later one.
     """
     gc.freeze()
-    if any(item.get_closest_marker(name) for item in session.items for name in _LONG):
+    if any(marker_names(item) & set(_LONG) for item in session.items):
         gc.set_threshold(*_USUAL)
 
 
@@ -44,7 +46,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put files with long tests first, in the order they have: at the end two workers then wait for short ones only."""
 
     def rank(item: pytest.Item) -> int:
-        return next((i for i, name in enumerate(_LONG) if item.get_closest_marker(name)), len(_LONG))
+        names = marker_names(item)
+        return next((i for i, name in enumerate(_LONG) if name in names), len(_LONG))
 
     ranks: dict[Path, int] = {}
     for item in items:
@@ -66,11 +69,12 @@ sys.addaudithook(_refuse_processes)
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Hold a test to what its markers say, with the fixtures that are set up for it."""
+    names = marker_names(item)
     fed = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
-    if fed and not any(item.get_closest_marker(name) for name in ("generated", "recordings")):
+    if fed and not names & {"generated", "recordings"}:
         pytest.fail("what Hypothesis feeds is marked as generated or recordings: make unit is without it")
     global _may_start  # noqa: PLW0603  an audit hook has no other way to learn which test runs
-    _may_start = any(item.get_closest_marker(name) for name in _STARTING)
+    _may_start = not names.isdisjoint(_STARTING)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,8 +1,22 @@
-"""What coordinators hold, asked with kafka-python: the call of confluent-kafka 2.16 can end the test process."""
+"""What coordinators hold and take: one call of confluent-kafka 2.16 for offsets of a group can end the process."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from kafka import KafkaAdminClient
+
+from waiting import wait_for
+
+#: What is answered while a coordinator reads its partition, or the broker makes the topic of offsets.
+_NOT_YET = {
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError._WAIT_COORD,
+    KafkaError._TIMED_OUT,
+}
 
 
 def committed_offsets(bootstrap: str, group: str) -> dict[tuple[str, int], int]:
@@ -10,3 +24,20 @@ def committed_offsets(bootstrap: str, group: str) -> dict[tuple[str, int], int]:
     with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
         found = admin.list_group_offsets({group: None})[group]
     return {(place.topic, place.partition): each.offset for place, each in found.items()}
+
+
+def commit_offsets(bootstrap: str, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
+    """Let a group without members commit, by topic and partition, as soon as its coordinator takes it."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
+
+    def is_taken() -> bool:
+        try:
+            consumer.commit(offsets=[TopicPartition(*place, at) for place, at in offsets.items()], asynchronous=False)
+        except KafkaException as error:
+            if error.args[0].code() not in _NOT_YET:
+                raise
+            return False
+        return True
+
+    wait_for(is_taken, "the coordinator to take a commit")
+    consumer.close()

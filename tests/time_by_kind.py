@@ -11,14 +11,17 @@ from typing import Any
 
 import pytest
 
+from markers import marker_names
+
 #: Markers, most expensive first.
-KINDS = ("e2e", "broker", "spark", "processes", "tools", "recordings", "generated")
+KINDS = ("e2e", "broker", "spark", "processes", "tools", "recordings", "generated", "waits")
 UNIT = "unit"
 
 
 def kind_of(item: pytest.Item) -> str:
     """Return the kind of a test."""
-    return next((name for name in KINDS if item.get_closest_marker(name)), UNIT)
+    names = marker_names(item)
+    return next((name for name in KINDS if name in names), UNIT)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import click
 
 from rebalance_deploy import __version__
-from rebalance_exporters.terminal.commands import COMMANDS, LOGS, TIME_ZONE, LogReader
+from rebalance_exporters.terminal.commands import COMMANDS
+from rebalance_exporters.terminal.options import LOGS, TIME_ZONE, LogReader
 from rebalance_streaming.outputs import OUTPUTS
 
 if TYPE_CHECKING:
@@ -86,13 +87,26 @@ def cli(context: click.Context) -> None:
     type=click.Choice(["membership", "activity", "diagnosis"]),
     help="Run this query only; may be given several times. Without it all three run.",
 )
-def stream(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | None, queries: tuple[str, ...]) -> None:
+@click.option("--rebuild", is_flag=True, help="Begin a new checkpoint with what was published, after one was lost.")
+@click.option(
+    "--set-aside", is_flag=True, help="With --rebuild: move a checkpoint that is there to a name with the time."
+)
+def stream(
+    config: Path | None,
+    flags: tuple[str, ...],
+    bootstrap_server: str | None,
+    queries: tuple[str, ...],
+    *,
+    rebuild: bool,
+    set_aside: bool,
+) -> None:
     """Run the Spark application that reads __consumer_offsets."""
     from rebalance_deploy import components  # noqa: PLC0415
 
     if queries:
         flags = (*flags, f"stream.queries={','.join(dict.fromkeys(queries))}")
-    components.run_stream(_sources(config, flags, bootstrap_server), _stop_event(), _reload_event())
+    sources = _sources(config, flags, bootstrap_server)
+    components.run_stream(sources, _stop_event(), _reload_event(), rebuild=rebuild, may_set_aside=set_aside)
 
 
 @cli.command()
@@ -127,7 +141,12 @@ def up(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | None
 
 
 @cli.command()
-@click.option("--duration", type=click.FloatRange(min=20), metavar="SECONDS", help="End by itself and check the count.")
+@click.option(
+    "--duration",
+    type=click.FloatRange(min=20),
+    metavar="SECONDS",
+    help="End by itself and check the counts and the headline.",
+)
 @click.option(
     "--cure-after",
     type=click.FloatRange(min=0),
@@ -146,14 +165,25 @@ def up(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | None
     show_default=True,
     help="Port of the exporter; 0 picks a free one.",
 )
-def demo(duration: float | None, cure_after: float | None, kafka_version: str | None, port: int) -> None:
+@click.option("--yes", is_flag=True, help="Install Prometheus and Alertmanager where they are missing, without asking.")
+def demo(duration: float | None, cure_after: float | None, kafka_version: str | None, port: int, *, yes: bool) -> None:
     """Start a real Kafka, a workload with one sick consumer, and the monitor."""
-    from rebalance_deploy.demo import show  # noqa: PLC0415
+    from rebalance_deploy.demo import programs, show  # noqa: PLC0415
 
+    programs.offer_programs(_say, _confirming(assume_yes=yes))
     chosen = {"cure_after_seconds": cure_after, "kafka_version": kafka_version}
     given: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
     options = show.DemoOptions(duration_seconds=duration, port=port, **given)
     sys.exit(show.run(options, _stop_event(), _say))
+
+
+def _confirming(*, assume_yes: bool) -> Callable[[str], bool] | None:
+    """Return what asks a yes-or-no question; null where nobody is there to answer."""
+    if assume_yes:
+        return lambda _: True
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        return lambda question: click.confirm(question, default=False, err=True)
+    return None
 
 
 @cli.command()
@@ -185,9 +215,10 @@ def record(
     from rebalance_deploy.progress import StepProgress, shown  # noqa: PLC0415
     from rebalance_streaming.record import RecordProgress  # noqa: PLC0415
 
-    progress = RecordProgress()
+    progress, sources = RecordProgress(), _sources(config, flags, bootstrap_server)
+    components.log_json_if_asked(sources, "record", connects=True)
     lines = components.record(
-        _sources(config, flags, bootstrap_server),
+        sources,
         topics,
         from_beginning=not from_now,
         to_end=to_end,
@@ -215,6 +246,11 @@ def record(
 )
 @LOGS
 @TIME_ZONE
+@click.option(
+    "--without-log",
+    is_flag=True,
+    help="Pass over what groups wrote to the offsets topic, as sources.log = false does: judge by the rest alone.",
+)
 @_CONFIG_FLAGS[0]
 @_CONFIG_FLAGS[1]
 def replay(
@@ -224,6 +260,7 @@ def replay(
     output: str,
     logs: tuple[Any, ...],
     time_zone: str,
+    without_log: bool,
     config: Path | None,
     flags: tuple[str, ...],
 ) -> None:
@@ -236,7 +273,9 @@ def replay(
 
     if logs and not files:
         raise click.UsageError("--logs goes with a recording: name its file, or - for standard input")
-    detect = components.detect_config(_sources(config, flags, None))
+    sources = _sources(config, flags, None)
+    components.log_json_if_asked(sources, "replay")
+    detect = components.detect_config(sources)
     files, progress = files or (sys.stdin.buffer,), ReplayProgress()
     with shown(_measure_replay((*logs, *files), progress)) as bar:
         rows = run(
@@ -246,6 +285,7 @@ def replay(
             detect=detect,
             logs=read_log_files(logs, cluster=CLUSTER, pane_ms=PANE_MS, time_zone=time_zone),
             to_utc=to_utc_of(time_zone),
+            without_log=without_log,
             notify=_say,
             progress=progress,
         )
@@ -256,8 +296,10 @@ def replay(
 @click.argument("set_name", default="connector")
 def jars(set_name: str) -> None:
     """Print the paths of a pinned set of jars, fetched if need be, as `spark-submit --jars` takes them."""
+    from rebalance_deploy import components  # noqa: PLC0415
     from rebalance_deploy.jars import resolve  # noqa: PLC0415
 
+    components.log_json_if_asked(_sources(None, (), None), "jars")
     click.echo(",".join(str(path) for path in resolve(set_name)))
 
 
@@ -334,7 +376,9 @@ def _measure_replay(files: Sequence[Any], progress: ReplayProgress) -> Measure:
 
 
 def _say(line: str) -> None:
-    click.echo(line, err=True)
+    from rebalance_deploy.logs import say_line  # noqa: PLC0415
+
+    say_line(line)
 
 
 def _fail(error: Exception) -> NoReturn:
@@ -342,7 +386,7 @@ def _fail(error: Exception) -> NoReturn:
 
     if not logs.tell_failure(error):
         click.echo(logs.hide_secrets(f"rebalance-monitor: {error}"), err=True)
-    sys.exit(1)
+    sys.exit(getattr(error, "exit_code", 1))
 
 
 def _user_errors() -> tuple[type[Exception], ...]:
@@ -361,7 +405,7 @@ def _user_errors() -> tuple[type[Exception], ...]:
 
 
 def main() -> None:
-    """Run the command line; expected errors become one sentence and exit code 1."""
+    """Run the command line; expected errors become one sentence and exit code 1, or the one that they have."""
     try:
         cli.main(standalone_mode=True)
     except Exception as error:

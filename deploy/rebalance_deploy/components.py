@@ -71,10 +71,28 @@ def log_config(sources: Sources) -> LogConfig:
     return load(LogConfig, "log", sources, SECTIONS)
 
 
-def run_stream(sources: Sources, stop: threading.Event, reload: threading.Event) -> None:
+def log_json_if_asked(sources: Sources, process: str, *, connects: bool = False) -> None:
+    """Print what a command says, and how far it is, as objects where the settings say that a program reads it.
+
+    `connects`: it has client properties whose secrets are to be hidden.
+    """
+    config = log_config(sources)
+    if config.format == "json":
+        configure(config, process, stream_config(sources).kafka if connects else {})
+
+
+def run_stream(
+    sources: Sources,
+    stop: threading.Event,
+    reload: threading.Event,
+    *,
+    rebuild: bool = False,
+    may_set_aside: bool = False,
+) -> None:
     """Run the Spark application in this process until `stop` is set.
 
-    Setting `reload` reads TLS and passwords of its pages again.
+    Setting `reload` reads TLS and passwords of its pages again. `rebuild` begins a new checkpoint with what was
+    published; `may_set_aside` lets it move one that is there.
     """
     config, detect = stream_config(sources), detect_config(sources)
     log = configure(log_config(sources), "stream", config.kafka)
@@ -104,6 +122,8 @@ def run_stream(sources: Sources, stop: threading.Event, reload: threading.Event)
             notify=log.say,
             warn=log.warn,
             on_look=health.look,
+            rebuild=rebuild,
+            may_set_aside=may_set_aside,
         )
 
 
@@ -156,7 +176,7 @@ def record(
         raise UserError("; ".join(problems))
     from rebalance_streaming.record import record as run  # noqa: PLC0415
 
-    others = dict.fromkeys((config.probes_topic, *config.foreign_topics, *topics))
+    others = dict.fromkeys((config.probes_topic, config.silences_topic, *config.foreign_topics, *topics))
     return run(
         config.kafka,
         config.source_topic,

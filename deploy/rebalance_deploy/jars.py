@@ -25,6 +25,7 @@ from xml.sax.saxutils import quoteattr
 
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.jdk import find_java
+from rebalance_deploy.logs import say_line
 from rebalance_deploy.processes import ChildProcess
 from rebalance_deploy.progress import reading_of_bytes, shown
 
@@ -230,7 +231,7 @@ def _only_one(directory: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            _say("another process is fetching jars, waiting for it ...")
+            say_line("another process is fetching jars, waiting for it ...")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -242,7 +243,7 @@ def _fetch(set_name: str, jars: Sequence[LockedJar], directory: Path) -> None:
     stopped; it is dropped once its jars are installed. Runs under the cache's lock.
     """
     total_bytes = sum(jar.size_bytes for jar in jars)
-    _say(f"fetching {len(jars)} jars for {_TITLES.get(set_name, set_name)} ({total_bytes / 1e6:.0f} MB) ...")
+    say_line(f"fetching {len(jars)} jars for {_TITLES.get(set_name, set_name)} ({total_bytes / 1e6:.0f} MB) ...")
     downloads, work = directory / ".ivy", directory / ".work"
     # Left by a process that was killed; the lock says that nobody uses it.
     shutil.rmtree(work, ignore_errors=True)
@@ -354,10 +355,6 @@ def _describe(set_name: str, path: Path) -> LockedJar:
     organisation, module, revision = path.parts[-4:-1]
     classifier = path.stem.removeprefix(f"{module}-{revision}").removeprefix("-")
     return LockedJar(set_name, organisation, module, revision, classifier, path.stat().st_size, sha256_of(path))
-
-
-def _say(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)  # noqa: T201 - progress, for the person who waits
 
 
 if __name__ == "__main__":

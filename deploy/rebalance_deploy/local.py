@@ -10,7 +10,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -19,12 +19,13 @@ from typing import Self
 import msgspec
 
 from rebalance_contract.api import Readiness
+from rebalance_contract.epochs import SUPERSEDED_EXIT_CODE
 from rebalance_deploy import components, jars
 from rebalance_deploy.counts import fetch
 from rebalance_deploy.errors import UserError
-from rebalance_deploy.logs import Say, configure
+from rebalance_deploy.logs import Say, configure, logs_json, say_progress
 from rebalance_deploy.processes import ChildProcess
-from rebalance_deploy.progress import Pace, StepProgress, time_left
+from rebalance_deploy.progress import Pace, StepProgress, figures_of, time_left
 from rebalance_deploy.settings import Sources
 from rebalance_exporters.config import ExportConfig
 
@@ -33,7 +34,8 @@ _RAN_WELL_SECONDS = 60.0
 _LONGEST_PAUSE_SECONDS = 30.0
 #: More than the stream's own wait for its last batch.
 _STOP_SECONDS = 45.0
-_READY_SECONDS = 120.0
+#: A machine that is busy with other things takes minutes for what takes one otherwise; a process that ended is told.
+_READY_SECONDS = 300.0
 _OK = 200
 #: How often it is told how far the catch-up is, and how long the page is waited for meanwhile.
 _TELL_SECONDS, _ANSWER_SECONDS = 5.0, 1.0
@@ -61,10 +63,13 @@ class Supervised:
     _proven: bool = field(init=False, default=False)
     _pause_seconds: float = field(init=False, default=1.0)
 
-    def start(self) -> None:
-        """Start the process; its output goes to its log file, or to where this process's goes."""
+    def start(self, *options: str) -> None:
+        """Start the process, this once with further `options`.
+
+        Its output goes to its log file, or to where this process's goes.
+        """
         log = None if self.log_directory is None else self.log_directory / f"{self.name}.log"
-        command = [sys.executable, "-m", "rebalance_deploy", self.name, *arguments(self.sources)]
+        command = [sys.executable, "-m", "rebalance_deploy", self.name, *arguments(self.sources), *options]
         self.process = ChildProcess(command, log_path=log, grace_seconds=_STOP_SECONDS)
         self._started = time.monotonic()
 
@@ -75,6 +80,8 @@ class Supervised:
             self._proven = True
         if self.process.is_running:
             return
+        if self.process.exit_code == SUPERSEDED_EXIT_CODE:
+            raise UserError(f"{self.name} ended, since another {self.name} took over, and is not started again")
         if not self._proven:
             log = f", see {self.process.log_path}" if self.process.log_path else ""
             raise UserError(f"{self.name} ended with exit code {self.process.exit_code} at its start{log}")
@@ -100,12 +107,12 @@ def run(sources: Sources, stop: threading.Event, reload: threading.Event) -> Non
 
     Cluster(stream).check_reachable()
     children = _start_all(sources, None)
-    catch_up = CatchUpReport(ready_url(export) if sys.stderr.isatty() else None)
+    catch_up = CatchUpReport(ready_url(export) if sys.stderr.isatty() or logs_json() else None)
     try:
         while not stop.wait(1):
             for child in children:
                 child.restart_if_ended(stop, log.warn)
-            catch_up.tell(log.say, time.monotonic())
+            catch_up.tell(say_progress, time.monotonic())
             if reload.is_set():
                 reload.clear()
                 for child in children:
@@ -114,9 +121,12 @@ def run(sources: Sources, stop: threading.Event, reload: threading.Event) -> Non
         _stop_all(children)
 
 
+SayProgress = Callable[[str, Mapping[str, object]], None]
+
+
 @dataclass(slots=True)
 class CatchUpReport:
-    """Tells a person who waits how far the monitor is, until it is ready: a line every few seconds.
+    """Tells who waits how far the monitor is, until it is ready: a line every few seconds, with figures for programs.
 
     It is no bar, as three other processes write to the same terminal. `url` is the readiness page; null: says nothing.
     """
@@ -125,7 +135,7 @@ class CatchUpReport:
     _pace: Pace = field(default_factory=Pace)
     _next_seconds: float = 0.0
 
-    def tell(self, say: Say, now_seconds: float) -> None:
+    def tell(self, say: SayProgress, now_seconds: float) -> None:
         """Ask the page once, and say what it answers when it is time to."""
         if self.url is None:
             return
@@ -134,14 +144,15 @@ class CatchUpReport:
         if verdict is None:
             return
         if verdict.ready:
-            say(verdict.text)
+            say(verdict.text, figures_of(StepProgress("ready", 0, "", share=1.0), Pace()))
             self.url = None
         elif verdict.share is not None:
             step = verdict.text.partition(":")[0]
-            self._pace.take(StepProgress(step, 0, "", share=verdict.share), now_seconds)
+            reading = StepProgress(step, 0, "", share=verdict.share)
+            self._pace.take(reading, now_seconds)
             if now_seconds >= self._next_seconds:
                 self._next_seconds = now_seconds + _TELL_SECONDS
-                say(f"{verdict.text}{_at_pace(self._pace)}")
+                say(f"{verdict.text}{_at_pace(self._pace)}", figures_of(reading, self._pace))
 
 
 def _verdict(text: str) -> Readiness | None:

@@ -12,9 +12,12 @@ LEVELS = ("debug", "info", "warning", "error")
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """How `stream`, `probe`, `export` and `up` print what happens."""
+    """How `stream`, `probe`, `export` and `up` print what happens.
 
-    format: str = setting("text", "`text`, or `json`: one object per line.")
+    With `json`, `record`, `replay` and `jars` do so, too.
+    """
+
+    format: str = setting("text", "`text`, or `json`: one object per line, of progress with its figures.")
     level: str = setting("info", "The least that is printed: `debug`, `info`, `warning` or `error`.")
 
     def validate(self) -> list[str]:

@@ -3,6 +3,9 @@
     2026-11-23T05:12:00.123Z INFO stream: caught up with the log
     {"time": "2026-11-23T05:12:00.123Z", "level": "info", "process": "stream", "logger": "rebalance", "message": …}
 
+How far long work is has figures for programs beside its sentence: `"progress": {"step", "share", "share_rate",
+"seconds_left", "done", "wanted", "unit", "rate"}`, rates per second, null where one is not known.
+
 The monitor's own sentences and the records of its libraries take the same way; libraries are heard from warnings on.
 The values of secret settings are replaced wherever they would appear.
 """
@@ -30,6 +33,7 @@ _OWN = ("rebalance", "rebalance_kafka", "rebalance_streaming", "rebalance_export
 #: It warns of each request that is none, which strangers would fill a disk with.
 _SILENT = ("uvicorn",)
 _HIDDEN = "(hidden)"
+_PROGRESS = "progress"
 #: Shorter values are in every text.
 _SHORTEST_SECRET = 4
 
@@ -64,20 +68,23 @@ class _Lines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         message = self.hide(record.getMessage())
         trace = self.hide(self.formatException(record.exc_info)) if record.exc_info else None
-        return self.line(_time(record.created), record.levelname, record.name, message, trace)
+        more = {"trace": trace, _PROGRESS: getattr(record, _PROGRESS, None)}
+        told = {name: value for name, value in more.items() if value is not None}
+        return self.line(_time(record.created), record.levelname, record.name, message, told)
 
-    def line(self, time: str, level: str, name: str, message: str, trace: str | None) -> str:
-        """Return the line; of text, one more for each of a trace."""
+    def line(self, time: str, level: str, name: str, message: str, more: Mapping[str, object]) -> str:
+        """Return the line; of text, one more for each of a trace. Figures are for programs."""
+        trace = more.get("trace")
         of = self._process if name == _log.name else f"{self._process} ({name})"
         # A message of several lines would look like several events.
-        return "\n".join([f"{time} {level} {of}: {' '.join(message.splitlines())}", *([trace] if trace else [])])
+        return "\n".join([f"{time} {level} {of}: {' '.join(message.splitlines())}", *([str(trace)] if trace else [])])
 
 
 class _JsonLines(_Lines):
-    def line(self, time: str, level: str, name: str, message: str, trace: str | None) -> str:
+    def line(self, time: str, level: str, name: str, message: str, more: Mapping[str, object]) -> str:
         """Return the line."""
         fields = {"time": time, "level": level.lower(), "process": self._process, "logger": name, "message": message}
-        return json.dumps(fields if trace is None else {**fields, "trace": trace}, ensure_ascii=False)
+        return json.dumps({**fields, **more}, ensure_ascii=False)
 
 
 def configure(config: LogConfig, process: str, kafka: Mapping[str, str]) -> Log:
@@ -106,9 +113,27 @@ def configure(config: LogConfig, process: str, kafka: Mapping[str, str]) -> Log:
     )
 
 
+def logs_json() -> bool:
+    """Whether a program reads what this process prints."""
+    return any(isinstance(handler.formatter, _JsonLines) for handler in logging.getLogger().handlers)
+
+
+def say_line(text: str) -> None:
+    """Tell what happens, before or without a log of its own: as an object where a program reads it."""
+    if logs_json():
+        _log.info("%s", text)
+    else:
+        print(text, file=sys.stderr, flush=True)  # noqa: T201 - for the person who waits
+
+
+def say_progress(text: str, figures: Mapping[str, object]) -> None:
+    """Log how far long work is: a sentence, and its figures for programs."""
+    _log.info("%s", text, extra={_PROGRESS: dict(figures)})
+
+
 def tell_failure(error: Exception) -> bool:
     """Log why the process ends, if it logs JSON; false where a person is to be told in another way."""
-    if not any(isinstance(handler.formatter, _JsonLines) for handler in logging.getLogger().handlers):
+    if not logs_json():
         return False
     _log.error("%s", error)
     return True

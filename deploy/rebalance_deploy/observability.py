@@ -92,6 +92,7 @@ def alerting(
     links: Mapping[str, str] | None = None,
     scrape_seconds: float = 15,
     hold_seconds: float | None = None,
+    held_files: str = "*.yml",
     group_wait_seconds: float = 10,
     group_interval_seconds: float = 60,
     ports: tuple[int, int] = (0, 0),
@@ -114,6 +115,7 @@ def alerting(
             links=links,
             scrape_seconds=scrape_seconds,
             hold_seconds=hold_seconds,
+            held_files=held_files,
         )
         with prometheus(directory, config, ports[0]) as server:
             yield Alerting(server, pager)
@@ -134,6 +136,9 @@ def receiving(on_body: Callable[[str, Any], None]) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(b"{}")
             on_body(self.path, body)
+
+        # Opsgenie's API takes changes of an alert that way.
+        do_PUT = do_POST  # noqa: N815 - the base class's name
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
             pass
@@ -187,12 +192,13 @@ def write_prometheus_config(
     links: Mapping[str, str] | None = None,
     scrape_seconds: float = 15,
     hold_seconds: float | None = None,
+    held_files: str = "*.yml",
 ) -> Path:
     """Write a copy of the shipped configuration and rules for these addresses, each `host:port`, and return its path.
 
     `links` replaces external labels `link_*`. `scrape_seconds` is the interval of scrapes and evaluations.
-    `hold_seconds` replaces every `for` and `keep_firing_for` of the rules, for tests that cannot wait; windows and
-    thresholds stay as they are.
+    `hold_seconds` replaces every `for` and `keep_firing_for` of the rules in `held_files` (a pattern of names), for
+    those who cannot wait; windows and thresholds stay as they are.
     """
     config = _read(shipped("prometheus/prometheus.yml"))
     interval = f"{round(scrape_seconds * 1000)}ms"
@@ -201,7 +207,8 @@ def write_prometheus_config(
     config["alerting"]["alertmanagers"] = [{"static_configs": [{"targets": list(alertmanagers)}]}]
     config["scrape_configs"] = [{"job_name": JOB, "static_configs": [{"targets": list(targets)}]}]
     for rules in sorted(shipped("prometheus/rules").glob("*.yml")):
-        _write(directory / "rules" / rules.name, _hold(_read(rules), hold_seconds))
+        held = hold_seconds if rules.match(held_files) else None
+        _write(directory / "rules" / rules.name, _hold(_read(rules), held))
     return _write(directory / "prometheus.yml", config)
 
 

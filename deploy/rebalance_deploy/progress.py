@@ -1,8 +1,8 @@
-"""How far long work is, with its rate and the time that is left, for a person who waits at a terminal.
+"""How far long work is, with its rate and the time that is left, for a person who waits at a terminal, or a program.
 
 Receives a function that says how far the work is; asks it a few times a second from a thread of its own, so that the
-work itself has nothing to do for it. Writes to standard error, only where that is a terminal, and nothing at all
-where `rich` is not installed, which belongs to the extra `terminal`.
+work itself has nothing to do for it. Draws on standard error where that is a terminal, which needs `rich` of the extra
+`terminal`; with `log.format = "json"` it is a line every five seconds instead, with figures. Elsewhere nothing is said.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
+from rebalance_deploy.logs import logs_json, say_progress
 from rebalance_exporters.figures import amount, span
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
 _EVERY_SECONDS = 0.25
+_TELL_SECONDS = 5.0
 #: What is done sooner needs no bar.
 _SILENT_SECONDS = 1.0
 #: Rates are those of so long a time, and none is told of a shorter one than the second.
@@ -113,6 +115,19 @@ def describe(reading: StepProgress, pace: Pace) -> str:
     return "  ".join(part for part in parts if part)
 
 
+def figures_of(reading: StepProgress, pace: Pace) -> dict[str, object]:
+    """Return what programs read; null where it is not known."""
+    counted = {"done": reading.done, "wanted": reading.wanted, "unit": reading.unit, "rate": pace.rate}
+    return {
+        "step": reading.step,
+        "share": reading.share,
+        "share_rate": pace.share_rate,
+        "seconds_left": pace.left_seconds,
+        # Some tell their share only.
+        **(counted if reading.unit else dict.fromkeys(counted)),
+    }
+
+
 def time_left(pace: Pace) -> str:
     """Return how long it still takes, rounded up to seconds; empty where that is not known."""
     left_seconds = pace.left_seconds
@@ -146,11 +161,13 @@ class Bar:
         self._stream = stream
         self._pace = Pace()
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
+        self._for_programs = not stream.isatty() and logs_json()
+        run = self._log if self._for_programs else self._draw
+        self._thread = threading.Thread(target=run, name="progress", daemon=True)
 
     def start(self) -> None:
         """Begin to watch."""
-        if self._stream.isatty():
+        if self._for_programs or self._stream.isatty():
             self._thread.start()
 
     def stop(self) -> None:
@@ -159,7 +176,20 @@ class Bar:
         if self._thread.is_alive():
             self._thread.join()
 
-    def _run(self) -> None:
+    def _log(self) -> None:
+        """Tell it now and then, and once more at the end of what took so long that it was told before."""
+        self._take()
+        is_over = self._stop.wait(_SILENT_SECONDS)
+        if is_over:
+            return
+        while True:
+            reading = self._take()
+            say_progress(f"{reading.step}: {describe(reading, self._pace)}", figures_of(reading, self._pace))
+            if is_over:
+                return
+            is_over = self._stop.wait(_TELL_SECONDS)
+
+    def _draw(self) -> None:
         reading = self._take()
         if self._stop.wait(_SILENT_SECONDS):
             return
@@ -181,7 +211,7 @@ class Bar:
 
 @contextmanager
 def shown(measure: Measure) -> Iterator[Bar]:
-    """Show how far work is while the context lasts, on standard error if it is a terminal, once it takes a second.
+    """Show how far work is while the context lasts, once it takes a second: at a terminal, or as lines of JSON.
 
     `measure` is called from another thread.
     """

@@ -6,9 +6,9 @@
     [stream]
     checkpoint = "/var/lib/monitor"        --set stream.checkpoint=…     REBALANCE_MONITOR_STREAM_CHECKPOINT
 
-`kafka`, `cluster` and `topic_prefix` are shared by all components; the rest belongs to the component its section
-names. An environment variable with `_FILE` appended names a file that holds the value. Secrets are refused as flags,
-which every user of a machine can read. What Kubernetes puts into the environment for services is no setting.
+`kafka`, `cluster`, `topic_prefix` and `sources` are shared by all components; the rest belongs to the component its
+section names. An environment variable with `_FILE` appended names a file that holds the value. Secrets are refused as
+flags, which every user of a machine can read. What Kubernetes puts into the environment for services is no setting.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ from rebalance_kafka.checks import SECRET_WORDS
 ENV_PREFIX = "REBALANCE_MONITOR_"
 KAFKA = "kafka"
 #: Mean one thing for the whole deployment, so they stand outside the sections.
-SHARED = frozenset({KAFKA, "cluster", "topic_prefix"})
+SHARED = frozenset({KAFKA, "cluster", "topic_prefix", "reads_log"})
+#: A section of its own that components share, with the fields that its keys are.
+SOURCES = "sources"
+_KEYS_OF_SHARED = {"reads_log": f"{SOURCES}.log"}
 #: Read by other commands and other parts of the package, not settings of a component.
 OTHER_VARIABLES = frozenset(
     f"{ENV_PREFIX}{name}"
@@ -103,7 +106,12 @@ def _names(component: type[Any]) -> dict[str, tuple[str, ...]]:
 
 
 def _key(section: str, name: str) -> str:
-    return name if name in SHARED else f"{section}.{name}"
+    return shared_key(name) if name in SHARED else f"{section}.{name}"
+
+
+def shared_key(name: str) -> str:
+    """Return the key of a field that components share."""
+    return _KEYS_OF_SHARED.get(name, name)
 
 
 def _read_file(file: Path | None) -> dict[str, Any]:
@@ -182,7 +190,7 @@ def _read_flags(flags: Iterable[str]) -> dict[str, Any]:
 
 
 def _unknown_keys(values: Mapping[str, Any], known: Mapping[str, type[Any]]) -> Iterator[str]:
-    names, sections = known_keys(known), [*known, KAFKA]
+    names, sections = known_keys(known), [*known, KAFKA, SOURCES]
     told: set[str] = set()
     for key in values:
         section, dot, _ = key.partition(".")

@@ -15,7 +15,7 @@ import msgspec
 
 from rebalance_contract.settings import description_of
 from rebalance_deploy.components import SECTIONS
-from rebalance_deploy.settings import ENV_PREFIX, KAFKA, OTHER_VARIABLES, SHARED
+from rebalance_deploy.settings import ENV_PREFIX, KAFKA, OTHER_VARIABLES, SHARED, shared_key
 from rebalance_streaming.detect.catalogue import THRESHOLD_TEXTS, in_words
 from rebalance_streaming.detect.thresholds import Thresholds
 
@@ -110,7 +110,9 @@ def _settings(component: type[Any]) -> Iterator[Field[Any]]:
 
 def _row(component: type[Any], each: Field[Any]) -> str:
     kind = _type_name(get_type_hints(component)[each.name])
-    return "| `{}` | {} | {} | {} |\n".format(each.name, kind, _default(each), description_of(each).replace("|", "\\|"))
+    return "| `{}` | {} | {} | {} |\n".format(
+        shared_key(each.name), kind, _default(each), description_of(each).replace("|", "\\|")
+    )
 
 
 def _type_name(hint: Any) -> str:

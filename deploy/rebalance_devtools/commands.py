@@ -84,10 +84,12 @@ def with_stories(demo: click.Command) -> click.Command:
 
 
 def _play(
-    letter: str, *, duration: float | None, cure_after: float | None, kafka_version: str | None, port: int
+    letter: str, *, duration: float | None, cure_after: float | None, kafka_version: str | None, port: int, yes: bool
 ) -> NoReturn:
     if duration is not None or cure_after is not None:
         raise click.UsageError("a story ends by itself: neither --duration nor --cure-after goes with --story")
+    if yes:
+        raise click.UsageError("a story shows no pages: --yes does not go with --story")
     from rebalance_devtools.demo import story  # noqa: PLC0415
 
     _interrupt_on_signals()

@@ -12,41 +12,21 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from rebalance_contract import UNDETERMINED, Advice, Generation, Member, Rebalance, RebalanceImpact
+from rebalance_contract import UNDETERMINED, USUAL_SESSION_MS, Advice, Generation, Member, Rebalance, RebalanceImpact
 from rebalance_contract.api import EstimateRange
+from rebalance_contract.diagnoses import with_trait
 
-#: Diagnoses by which heartbeats stopped in a process that went on.
-STARVED = frozenset({"heartbeat_starvation", "processing_blocks_heartbeat"})
-#: Diagnoses by which a member that came back was one and the same process, whose heartbeats had stopped.
-STOOD_STILL = STARVED | {"network_partition", "process_pause", "session_timeout_too_short"}
-#: Diagnoses by which a member that came back was started anew.
-RESTARTED = frozenset(
-    {
-        "crash_loop",
-        "member_crash",
-        "member_flapping",
-        "poison_record",
-        "rolling_deploy",
-        "static_membership_missing",
-        "static_session_too_short",
-        "ungraceful_shutdown",
-    }
-)
-#: Diagnoses by which a member did not poll in time.
-DID_NOT_POLL = frozenset(
-    {"no_progress_loop", "poison_record", "poll_overrun", "stalled_member_join_barrier", "static_stalled_member"}
-)
-#: Diagnoses by which the others waited for a member.
-HELD_UP = DID_NOT_POLL | {"slow_rebalance_callback"}
+#: By traits of the catalogue: what a cause tells of a member that went, or of those that waited for it.
+STARVED, STOOD_STILL, RESTARTED = with_trait("starved"), with_trait("same_process"), with_trait("new_process")
+DID_NOT_POLL, HELD_UP, WAITED_FOR = with_trait("poll_limit"), with_trait("holds_up"), with_trait("waits_to_join")
+#: Causes in which instances start while the session of the one before them still goes on.
+_BEFORE_EXPIRY = with_trait("overlaps")
 #: What stands in the place of a cause: nobody told one.
 NO_CAUSE = frozenset({None, UNDETERMINED})
 #: Findings that are less sure are hints.
 _MORE_THAN_A_HINT = 0.5
-#: That of instances that are started while the session of the one before them still goes on.
-_BEFORE_EXPIRY = "ungraceful_shutdown"
 #: Members learn of a rebalance with their next heartbeat, and Kafka advises at least three of them in a session.
 _HEARTBEATS_OF_SESSION = 3
-_USUAL_SESSION_MS = 45_000
 
 
 class Seen(NamedTuple):
@@ -226,7 +206,7 @@ def when_last_joined(rebalance: Rebalance) -> EstimateRange:
 def _heartbeat_ms(rebalance: Rebalance) -> int:
     members = (*rebalance.members_before, *rebalance.members_after)
     sessions = [each.session_timeout_ms for each in members if each.session_timeout_ms is not None]
-    return max(sessions, default=_USUAL_SESSION_MS) // _HEARTBEATS_OF_SESSION
+    return max(sessions, default=USUAL_SESSION_MS) // _HEARTBEATS_OF_SESSION
 
 
 def _when_gone(each: Seen, name: str) -> EstimateRange:
@@ -281,7 +261,7 @@ def _silent(left_in: Seen, gone: _Gone, back: _Back | None, away: tuple[int, int
         return away
     limit = gone.member.rebalance_timeout_ms if gone.way is Way.POLL_LIMIT else gone.member.session_timeout_ms
     low, high = away
-    waited_for = back is not None and back.place == gone.place and left_in.rule == _BEFORE_EXPIRY
+    waited_for = back is not None and back.place == gone.place and left_in.rule in _BEFORE_EXPIRY
     if gone.way is Way.EXPIRED and waited_for and limit is not None:
         # The newcomer was there before the session of its predecessor ended: the group waited for that.
         return 0, limit - 1

@@ -8,29 +8,31 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
+from rebalance_contract import Finding
 from rebalance_contract.api import (
     AdviceAnswer,
     Avoided,
     EstimateRange,
+    FindingRow,
     GroupEstimate,
     PeriodWorth,
     Readiness,
     SettingEstimate,
 )
 from rebalance_exporters.absences import Seen, see
-from rebalance_exporters.advice import CONTEXT_MS, add_up, avoids_something, estimate, look_back, worth_of
+from rebalance_exporters.advice import avoids_something, estimate, worth_of
+from rebalance_exporters.advised import with_avoided
 from rebalance_exporters.causes import PrimaryCause
 from rebalance_exporters.kept import GroupKey, KeptRebalance
-from rebalance_exporters.view import Past
+from rebalance_exporters.look_back import CONTEXT_MS, LookBack, add_up, look_back
+from rebalance_exporters.picture import Past
 
 _GROUPS_OF_SETTING = 5
 
 
 def make_answer(past: Past, key: GroupKey, readiness: Readiness, since_ms: int, now_ms: int) -> AdviceAnswer:
     """Return what settings would have avoided of a group's rebalances since a time. `past` is the group's."""
-    seen = [_read(kept, cause) for kept, cause in past.rebalances if kept.started_ms >= since_ms - CONTEXT_MS]
-    # The stream's clock may be ahead of this one: all that began counts.
-    history = look_back(seen, since_ms, max((now_ms, *(each.rebalance.started_before_ms + 1 for each in seen))))
+    history = _history(past, since_ms, now_ms)
     estimates = estimate(history)
     return AdviceAnswer(
         at_ms=now_ms,
@@ -45,6 +47,17 @@ def make_answer(past: Past, key: GroupKey, readiness: Readiness, since_ms: int, 
         estimates=tuple(each for each in estimates if avoids_something(each)),
         useless=tuple(each.setting for each in estimates if not avoids_something(each)),
     )
+
+
+def tell_findings(findings: Iterable[Finding], past: Past, since_ms: int, now_ms: int) -> tuple[FindingRow, ...]:
+    """Return findings of one group with what their advice would have avoided since a time. `past` is the group's."""
+    return with_avoided(findings, _history(past, since_ms, now_ms))
+
+
+def _history(past: Past, since_ms: int, now_ms: int) -> LookBack:
+    seen = [_read(kept, cause) for kept, cause in past.rebalances if kept.started_ms >= since_ms - CONTEXT_MS]
+    # The stream's clock may be ahead of this one: all that began counts.
+    return look_back(seen, since_ms, max((now_ms, *(each.rebalance.started_before_ms + 1 for each in seen))))
 
 
 def find_worth(

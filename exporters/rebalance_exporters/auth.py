@@ -12,6 +12,7 @@ import binascii
 import hmac
 import secrets
 from collections.abc import Callable, Collection, Mapping
+from http import HTTPStatus
 
 import anyio
 import bcrypt
@@ -19,9 +20,8 @@ from anyio.to_thread import run_sync
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from rebalance_exporters.api import error_response
+from rebalance_exporters.api_responses import error_response
 
-_UNAUTHORIZED = 401
 #: bcrypt reads no more of a password.
 _BCRYPT_BYTES = 72
 _REMEMBERED = 100
@@ -98,7 +98,7 @@ class BasicAuth:
         if user is not None:
             await self._app({**scope, _USER: user}, receive, send)
             return
-        answer = error_response(_UNAUTHORIZED, "user name and password are needed, or these are wrong")
+        answer = error_response(HTTPStatus.UNAUTHORIZED, "user name and password are needed, or these are wrong")
         answer.headers["www-authenticate"] = 'Basic realm="rebalance-monitor", charset="UTF-8"'
         await answer(scope, receive, send)
 

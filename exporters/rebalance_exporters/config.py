@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from rebalance_contract.settings import setting, table
@@ -13,6 +13,19 @@ from rebalance_kafka.properties import librdkafka_view
 RESERVED_PROPERTIES = ("auto.offset.reset", "enable.auto.commit", "enable.auto.offset.store", "enable.partition.eof")
 
 _HIGHEST_PORT = 65535
+
+
+@dataclass(frozen=True, slots=True)
+class FurtherCluster:
+    """A cluster that an exporter shows beside that of `kafka`; its own stream and prober watch it.
+
+    `cluster` is its name, as those two have it in their settings. `kafka` are the client properties that differ from
+    the exporter's own; `topic_prefix` is that of the monitor's topics there.
+    """
+
+    cluster: str
+    kafka: Mapping[str, str]
+    topic_prefix: str = "rebalance-monitor."
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +43,11 @@ class ExportConfig:
     listen_port: int = setting(9642, "Port of HTTP; 0 takes any free one.")
     topic_prefix: str = setting(
         "rebalance-monitor.", "What stands before `groups`, `rebalances` and the other names of the monitor's topics."
+    )
+    further_clusters: tuple[FurtherCluster, ...] = setting(
+        (),
+        "Clusters that are shown beside the one of `kafka`, each with its name (`cluster`), the client properties that "
+        "differ (`kafka`) and its `topic_prefix`. What is read there is taken for that cluster only.",
     )
     stale_after_seconds: float = setting(
         30.0, "Without news from the stream for that long, readiness says so, and lag and windows are no longer shown."
@@ -58,7 +76,32 @@ class ExportConfig:
 
     def validate(self) -> list[str]:
         """Return every problem found, each as one sentence that names the key; empty when all is well."""
-        return [*kafka_problems(self.kafka, "exporter"), *self._listen_problems(), *self._limit_problems()]
+        return [
+            *kafka_problems(self.kafka, "exporter"),
+            *self._cluster_problems(),
+            *self._listen_problems(),
+            *self._limit_problems(),
+        ]
+
+    def each_cluster(self) -> Iterator[tuple[str, Mapping[str, str], str]]:
+        """Yield (name, client properties, topic prefix) of what is read; the first has no name: whatever is there."""
+        yield "", self.kafka, self.topic_prefix
+        for each in self.further_clusters:
+            yield each.cluster, {**self.kafka, **each.kafka}, each.topic_prefix
+
+    def _cluster_problems(self) -> list[str]:
+        names = [each.cluster for each in self.further_clusters]
+        problems = [f"export.further_clusters names {name!r} twice" for name in names if names.count(name) > 1][:1]
+        for each in self.further_clusters:
+            if not each.cluster or "/" in each.cluster:
+                problems.append(f"export.further_clusters: {each.cluster!r} is no name of a cluster")
+            if "bootstrap.servers" not in each.kafka:
+                problems.append(f"export.further_clusters: name the brokers of {each.cluster!r} (bootstrap.servers)")
+            problems += [
+                f"export.further_clusters, {each.cluster!r}: {text}"
+                for text in kafka_problems({**self.kafka, **each.kafka}, "exporter")
+            ]
+        return problems
 
     def _listen_problems(self) -> list[str]:
         return listen_problems("export", self.listen_host, self.listen_port)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rebalance_contract import DiagnosisStatus, Party, QueryStatus
+from rebalance_contract import CountedFrom, DiagnosisStatus, Party, QueryStatus
 from rebalance_contract.api import Readiness
-from rebalance_exporters.view import Picture
+from rebalance_exporters.picture import Picture
 
 #: The queries that read the log: one makes the groups, the other what they commit.
 _READERS = (Party.MEMBERSHIP, Party.ACTIVITY)
@@ -18,10 +18,13 @@ _TRIGGERS_WITHOUT_BATCH = 3
 _BEHIND_MS = 5_000
 #: A probe older than this was made by a prober that does not run any more; a running one makes some every few seconds.
 _PROBED_WITHIN_MS = 60_000
+#: The prober tells everything again after a minute, of a calm group nothing else; of one group alone it may take two.
+_ALL_TOLD_WITHIN_MS = 120_000
 #: How long a prober is waited for once all else is ready.
 _AWAIT_PROBER_MS = 30_000
 
 #: Said beside `ready`, because then a lag that is not shown is no fault.
+NO_PROBES = "ready; no probe of any group yet, and the log is not read: is `rebalance-monitor probe` running?"
 LAG_UNKNOWN = "ready; lag is unknown because no prober tells ends: is `rebalance-monitor probe` running?"
 
 
@@ -31,7 +34,8 @@ class ReadProgress:
 
     `read` and `wanted` count log positions from the start to the ends found at the start. `kafka_error` is the
     latest complaint of the Kafka client, null since anything was read again. `failure` is set once the reader's
-    thread ended although nobody asked it to.
+    thread ended although nobody asked it to. `of_clusters` has, where several are read apart, the progress of each by
+    its name, which is empty for all clusters that have no reader of their own.
     """
 
     missing_topics: tuple[str, ...] = ()
@@ -41,6 +45,24 @@ class ReadProgress:
     kafka_error: str | None = None
     kafka_errors: int = 0
     failure: str | None = None
+    of_clusters: Mapping[str, ReadProgress] = field(default_factory=dict)
+
+
+def together(parts: Mapping[str, ReadProgress]) -> ReadProgress:
+    """Return the progress of several readers as one, with that of each in it; of one it is that one's."""
+    if len(parts) == 1:
+        return next(iter(parts.values()))
+    each = parts.values()
+    return ReadProgress(
+        missing_topics=tuple(name for part in each for name in part.missing_topics),
+        read=sum(part.read for part in each),
+        wanted=sum(part.wanted for part in each),
+        loaded=all(part.loaded for part in each),
+        kafka_error=next((part.kafka_error for part in each if part.kafka_error is not None), None),
+        kafka_errors=sum(part.kafka_errors for part in each),
+        failure=next((part.failure for part in each if part.failure is not None), None),
+        of_clusters=parts,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,32 +90,57 @@ class Judge:
     _complete: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def judge(self, picture: Picture, progress: ReadProgress, now_ms: int) -> Readiness:
-        """Ready means: the picture is loaded, and of every cluster the stream is caught up, alive and knows the lag."""
-        awaited = _judge_reading(progress) or self._judge_clusters(picture, now_ms)
-        if awaited is None:
-            return Readiness(True, self._remark(picture, now_ms) or "ready", 1.0)
-        text = awaited.text if progress.kafka_error is None else f"{awaited.text} (Kafka says: {progress.kafka_error})"
-        return Readiness(False, " ".join(text.split()), awaited.share)
+        """Ready means: the picture is loaded, and of every cluster the stream is caught up, alive and knows the lag.
 
-    def _judge_clusters(self, picture: Picture, now_ms: int) -> _Awaited | None:
+        Partly ready: that is so of some cluster, of those that are read apart.
+        """
+        verdicts = self._judge_clusters(picture, now_ms)
+        parts = progress.of_clusters or {"": progress}
+        judged = {name: self._judge_part(name, part, parts, verdicts) for name, part in parts.items()}
+        clusters = {name: each is None for name, each in judged.items() if name}
+        for name, each in verdicts.items():
+            clusters.setdefault(name, each is None and _judge_reading(parts.get("", progress)) is None)
+        awaited = next((each for each in judged.values() if each is not None), None)
+        if awaited is None:
+            return Readiness(True, self._remark(picture, now_ms) or "ready", 1.0, clusters=clusters)
+        partly = len(parts) > 1 and any(each is None for each in judged.values())
+        return Readiness(False, " ".join(awaited.text.split()), awaited.share, partly, clusters)
+
+    def _judge_part(
+        self,
+        name: str,
+        progress: ReadProgress,
+        parts: Mapping[str, ReadProgress],
+        verdicts: Mapping[str, _Awaited | None],
+    ) -> _Awaited | None:
+        """Judge what is read of one cluster, or of all that have no name."""
+        own = {cluster: each for cluster, each in verdicts.items() if cluster == name or not (name or cluster in parts)}
+        awaited, about = _judge_reading(progress), name
+        if awaited is None and not own:
+            awaited = _Awaited(f"no word from the stream yet: {_IS_IT_RUNNING}")
+        if awaited is None:
+            about, awaited = next(((cluster, each) for cluster, each in own.items() if each), (name, None))
+        if awaited is None:
+            return None
+        told = awaited.text if not about else f"{awaited.text} [cluster {about}]"
+        told = told if progress.kafka_error is None else f"{told} (Kafka says: {progress.kafka_error})"
+        return _Awaited(told, awaited.share)
+
+    def _judge_clusters(self, picture: Picture, now_ms: int) -> dict[str, _Awaited | None]:
         told: dict[str, dict[str, QueryStatus]] = {}
         for status in picture.queries:
             told.setdefault(status.cluster, {})[status.query] = status
-        if not told:
-            return _Awaited(f"no word from the stream yet: {_IS_IT_RUNNING}")
         # All are looked at, so that none is heard of for the first time when it is its turn.
-        verdicts = {cluster: self._judge_cluster(cluster, told[cluster], picture, now_ms) for cluster in sorted(told)}
-        for cluster, awaited in verdicts.items():
-            if awaited is not None:
-                return _Awaited(f"{awaited.text} [cluster {cluster}]", awaited.share)
-        return None
+        return {cluster: self._judge_cluster(cluster, told[cluster], picture, now_ms) for cluster in sorted(told)}
 
     def _judge_cluster(
         self, cluster: str, queries: Mapping[str, QueryStatus], picture: Picture, now_ms: int
     ) -> _Awaited | None:
         diagnosis = picture.diagnoses.get(cluster)
+        unprobed = _judge_probes(queries, diagnosis, now_ms)
         awaited = (
             self._judge_signs(cluster, queries, diagnosis, now_ms)
+            or unprobed
             or _judge_queries(queries)
             or _judge_batches(queries, now_ms, self.stale_after_seconds)
             or _judge_diagnosis(queries, diagnosis, picture)
@@ -144,6 +191,10 @@ class Judge:
         return _Awaited("waiting for a prober to tell where partitions end: is `rebalance-monitor probe` running?")
 
     def _remark(self, picture: Picture, now_ms: int) -> str | None:
+        if any(
+            each.counted_from != CountedFrom.LOG and _has_nothing(picture, each.cluster) for each in picture.queries
+        ):
+            return NO_PROBES
         unprobed = [each for each in picture.diagnoses.values() if not _is_probed(each, now_ms)]
         return LAG_UNKNOWN if any(each.committing_groups for each in unprobed) else None
 
@@ -240,8 +291,31 @@ def _judge_diagnosis(
     return _Awaited(f"the diagnosis is {behind_ms / 1000:.0f} s behind what was read of the log")
 
 
-def _is_probed(diagnosis: DiagnosisStatus, now_ms: int) -> bool:
-    return diagnosis.probed_at_ms is not None and now_ms - diagnosis.probed_at_ms <= _PROBED_WITHIN_MS
+def _is_probed(diagnosis: DiagnosisStatus, now_ms: int, within_ms: int = _PROBED_WITHIN_MS) -> bool:
+    return diagnosis.probed_at_ms is not None and now_ms - diagnosis.probed_at_ms <= within_ms
+
+
+def _judge_probes(
+    queries: Mapping[str, QueryStatus], diagnosis: DiagnosisStatus | None, now_ms: int
+) -> _Awaited | None:
+    """Judge, where probes are all that tells of groups, whether there are any."""
+    reader = queries.get(Party.MEMBERSHIP)
+    if reader is None or reader.counted_from == CountedFrom.LOG or diagnosis is None:
+        return None
+    if _is_probed(diagnosis, now_ms, _ALL_TOLD_WITHIN_MS):
+        return None
+    if diagnosis.probed_at_ms is None and not diagnosis.groups:
+        return None  # a cluster without groups has no probes
+    since = "" if diagnosis.probed_at_ms is None else f" for {(now_ms - diagnosis.probed_at_ms) / 1000:.0f} s"
+    return _Awaited(
+        f"no probe{since}, and the log is not read, so nothing tells of groups: is `rebalance-monitor probe` running?"
+    )
+
+
+def _has_nothing(picture: Picture, cluster: str) -> bool:
+    """Whether nothing was ever probed of a cluster."""
+    diagnosis = picture.diagnoses.get(cluster)
+    return diagnosis is not None and diagnosis.probed_at_ms is None
 
 
 def _await_ends(diagnosis: DiagnosisStatus) -> _Awaited:

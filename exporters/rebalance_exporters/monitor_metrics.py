@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from rebalance_contract import DiagnosisStatus, GroupSnapshot, QuarantineTotals, QueryStatus, WatchedTopic
 from rebalance_contract.api import Readiness
 from rebalance_exporters.health import ReadProgress, read_share, status_age_seconds
+from rebalance_exporters.picture import Picture
 from rebalance_exporters.series import Metric, Samples, in_seconds, one_sample
-from rebalance_exporters.view import Picture
 
 #: Record types of `__consumer_offsets` by Kafka's names in snake case; 0 and 1 are two key versions of one thing.
 RECORD_TYPES = {
@@ -168,6 +168,13 @@ MONITOR_METRICS: tuple[Metric[MonitorState], ...] = (
         "1 when the picture is complete and fresh. At 0 trust no other series: /-/ready says what is awaited.",
         (),
         lambda state: one_sample(int(state.readiness.ready)),
+    ),
+    Metric(
+        "monitor_cluster_ready",
+        "gauge",
+        "1 when the picture of a cluster is complete and fresh, whatever other clusters the exporter shows.",
+        ("cluster",),
+        lambda state: [((name,), int(ready)) for name, ready in sorted(state.readiness.clusters.items())],
     ),
     Metric(
         "monitor_records_total",
@@ -355,7 +362,8 @@ MONITOR_METRICS: tuple[Metric[MonitorState], ...] = (
         "counter",
         "Rows the exporter left out, by what was wrong with them: `contract` (not the fields that are expected, or a "
         "kind only a newer stream writes), `key`, `text` (no UTF-8), `number`, `time`, `size`, `limit` (more groups or "
-        "findings than are held), `failed` (a defect, see the log). Update it, or look for what else writes there.",
+        "findings than are held), `superseded` (of a stream that another one took over from: two run), `failed` "
+        "(a defect, see the log). Update it, or look for what else writes there.",
         ("topic", "reason"),
         lambda state: list(state.picture.refused.items()),
     ),

@@ -6,6 +6,7 @@ Receives a picture and the time; hands on objects that become JSON. Nothing here
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import fields
 
 from rebalance_contract import (
     WINDOWS_MS,
@@ -18,13 +19,19 @@ from rebalance_contract import (
     Party,
 )
 from rebalance_contract.api import FindingMark, Overview, OverviewRow, OverviewWindow, Readiness, SilenceMark
+from rebalance_exporters.group_metrics import assignor_of, count_members, count_partitions
 from rebalance_exporters.kept import GroupKey
-from rebalance_exporters.metrics import assignor_of, count_members, count_partitions
 from rebalance_exporters.owners import Owners
-from rebalance_exporters.view import Picture
+from rebalance_exporters.picture import Picture
 
 #: The window of what a row shows once: long enough to see a trend, short enough to be about now.
 _SHOWN_WINDOW = "5m"
+#: Fields that a row computes although the group has one of that name: assignor, number of members, windows.
+_COMPUTED = frozenset({"protocol", "members", "windows"})
+#: Fields of a row that are the group's own: whoever adds one to OverviewRow need not add it here.
+COPIED = tuple(
+    sorted({each.name for each in fields(OverviewRow)} & {each.name for each in fields(GroupSnapshot)} - _COMPUTED)
+)
 
 
 def make_overview(
@@ -66,22 +73,16 @@ def make_row(key: GroupKey, picture: Picture, now_ms: int, owners: Owners) -> Ov
     reported = timing.windows.get(_SHOWN_WINDOW) if timing and present else None
     gap_ms = reported.poll_gap_max_ms if reported else None
     return OverviewRow(
-        cluster=group.cluster,
-        group=group.group,
-        state=group.state,
+        **{name: getattr(group, name) for name in COPIED},
         state_since_ms=_since_ms(group),
-        type=group.type,
         protocol=assignor_of(group),
-        generation=group.generation,
         members=count_members(group),
         idle_members=None if counts is None else counts.count(0),
         assigned_partitions=None if counts is None else sum(counts),
-        coordinator=group.coordinator,
         owner=owners.team_of(*key),
         windows=_windows(told),
         rebalances_total=sum(group.counters.rebalances.values()),
-        lost_partition_seconds_total=picture.cost(key).lost_partition_ms / 1000,
-        last_rebalance_ms=group.last_rebalance_ms,
+        lost_partition_seconds_total=None if group.is_at_least else picture.cost(key).lost_partition_ms / 1000,
         lag=lag.total if lag else None,
         time_lag_ms=lag.time_lag_ms(now_ms) if lag else None,
         commit_age_ms=None if last_commit_ms is None else max(0, now_ms - last_commit_ms),
@@ -107,16 +108,24 @@ def _windows(lag: GroupLag | None) -> dict[str, OverviewWindow]:
 def _window(window: GroupWindow) -> OverviewWindow:
     return OverviewWindow(
         rebalances=window.rebalances,
-        generation_changes=window.generations_completed + window.generations_aborted,
+        generation_changes=window.generation_changes,
         rebalancing_ratio=round(window.rebalancing_ratio, 4),
-        lost_partition_seconds=window.lost_partition_ms / 1000,
+        lost_partition_seconds=None if window.lost_partition_ms is None else window.lost_partition_ms / 1000,
     )
 
 
 def _silence_mark(silence: AlertSilence | None) -> SilenceMark | None:
     if silence is None:
         return None
-    return SilenceMark(silence.silence_id, silence.kind, silence.ends_at_ms, silence.created_by, silence.reason)
+    return SilenceMark(
+        silence.silence_id,
+        silence.kind,
+        silence.ends_at_ms,
+        silence.created_by,
+        silence.reason,
+        silence.on_behalf_of,
+        silence.version,
+    )
 
 
 def _marks(findings: Iterable[Finding]) -> tuple[FindingMark, ...]:

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry
@@ -30,7 +31,6 @@ HEALTHY_PATH = "/-/healthy"
 #: What is asked of a process by those who keep it running; the last two are Kubernetes' habit.
 HEALTH_PATHS = (HEALTHY_PATH, READY_PATH, "/healthz", "/readyz")
 
-_UNAVAILABLE = 503
 _JOIN_SECONDS = 10.0
 
 
@@ -112,4 +112,4 @@ def make_pages(health: Health, registry: CollectorRegistry, settings: Settings, 
 def _answer(problem: str | None, otherwise: str) -> Response:
     if problem is None:
         return PlainTextResponse(f"{otherwise}\n")
-    return PlainTextResponse(f"{' '.join(problem.split())}\n", _UNAVAILABLE)
+    return PlainTextResponse(f"{' '.join(problem.split())}\n", HTTPStatus.SERVICE_UNAVAILABLE)

@@ -28,7 +28,7 @@ from rebalance_exporters.advice_answers import find_worth
 from rebalance_exporters.causes import PrimaryCause
 from rebalance_exporters.kept import GroupKey, KeptRebalance
 from rebalance_exporters.owners import Owners
-from rebalance_exporters.view import Past, Picture
+from rebalance_exporters.picture import Past, Picture
 
 _T = TypeVar("_T")
 

@@ -18,6 +18,7 @@ from rebalance_contract import (
     SubjectMember,
 )
 from rebalance_contract.api import PhaseText, RebalanceText, TextPart
+from rebalance_contract.display import asked_by
 from rebalance_exporters.figures import UNKNOWN, amount, bounds, plural, span
 
 #: Findings come seconds after a rebalance, when later commits and reports were seen.
@@ -28,6 +29,8 @@ NO_CAUSE = {
     "young": "not judged yet: what happens in the seconds after it tells the cause",
     "none_kept": "no finding about this rebalance is kept: it is too old, or the stream that diagnoses does not run",
 }
+#: Of a rebalance that probes saw: how many it was, and what they do not tell.
+SEEN, NOT_PROBED = "one at least: counted from probes", "not known: the log is not read"
 #: How a rebalance ended that was aborted.
 ABORTED = "ended by the group's deletion"
 
@@ -46,11 +49,10 @@ def tell_rebalance(
         why=(*_why(rebalance), *_announced(deploys)),
         took=bounds(rebalance.duration_min_ms, rebalance.duration_max_ms),
         members=_members(rebalance),
-        generations=f"{UNKNOWN if rebalance.generation_from is None else rebalance.generation_from}"
-        f" -> {rebalance.generation_to}",
+        generations=_generations(rebalance),
         steps=_steps(rebalance),
         partitions=_partitions(rebalance.moves),
-        without_commits=_without_commits(impact),
+        without_commits=NOT_PROBED if rebalance.is_at_least else _without_commits(impact),
         lag=_lag(impact, rebalance.started_before_ms),
         phases=tuple(_phases(rebalance)),
     )
@@ -98,7 +100,7 @@ def _announced(deploys: Sequence[AlertSilence]) -> Iterator[TextPart]:
         yield TextPart(", " if place else "; during an announced deploy: ")
         yield TextPart(each.reason, is_name=True)
         yield TextPart(" by ")
-        yield TextPart(each.created_by, is_name=True)
+        yield TextPart(asked_by(each.created_by, each.on_behalf_of), is_name=True)
 
 
 def _names(ids: Sequence[str], members: dict[str, Member]) -> Iterator[TextPart]:
@@ -110,7 +112,16 @@ def _names(ids: Sequence[str], members: dict[str, Member]) -> Iterator[TextPart]
         yield TextPart(f" and {len(ids) - _NAMED} more")
 
 
+def _generations(rebalance: Rebalance) -> str:
+    if rebalance.generation_to is None:
+        return UNKNOWN
+    before = rebalance.generation_from
+    return f"{UNKNOWN if before is None else before} -> {rebalance.generation_to}"
+
+
 def _steps(rebalance: Rebalance) -> str | None:
+    if rebalance.is_at_least:
+        return SEEN
     count, aborted = len(rebalance.generations), rebalance.generations_aborted
     if count <= 1 and not aborted:
         return None
@@ -152,8 +163,9 @@ def _lag(impact: RebalanceImpact | None, began_ms: int) -> str | None:
 
 
 def _phases(rebalance: Rebalance) -> Iterator[PhaseText]:
-    """Tell the phases in order of time; of a classic group one more for each later generation."""
-    yield from _classic(rebalance) if rebalance.type == GroupType.CLASSIC else _newer(rebalance)
+    """Tell the phases in order of time; of a classic group one more for each later generation. Probes see none."""
+    if not rebalance.is_at_least:
+        yield from _classic(rebalance) if rebalance.type == GroupType.CLASSIC else _newer(rebalance)
     if rebalance.completed_at_ms is None:
         yield PhaseText("still going on", UNKNOWN)
 

@@ -21,33 +21,19 @@ from prometheus_client.registry import Collector
 
 from rebalance_contract import AlertSilence, GroupLag, GroupSnapshot, GroupState, GroupTiming, GroupType
 from rebalance_contract.api import Readiness
+from rebalance_exporters.finding_metrics import FINDING_METRICS, SILENCE_METRICS
 from rebalance_exporters.formats import Style, Writer, render_header, render_labels
+from rebalance_exporters.group_metrics import GROUP_LABELS, GROUP_METRICS, STATE_SECONDS, GroupFacts, complete_states
 from rebalance_exporters.health import ReadProgress, read_until_ms
 from rebalance_exporters.kept import Examples, GroupFindings, GroupKey
-from rebalance_exporters.metrics import (
-    COMMIT_AGE,
-    FINDING_METRICS,
-    GROUP_LABELS,
-    GROUP_METRICS,
-    LAG_METRICS,
-    MEMBER_METRICS,
-    PARTITION_LAG,
-    SILENCE_METRICS,
-    STATE_SECONDS,
-    TIME_LAG,
-    TIMING_METRICS,
-    WINDOW_METRICS,
-    GroupFacts,
-    LagMoment,
-    complete_states,
-    member_labels,
-)
+from rebalance_exporters.lag_metrics import COMMIT_AGE, LAG_METRICS, PARTITION_LAG, TIME_LAG, WINDOW_METRICS, LagMoment
 from rebalance_exporters.monitor_metrics import MONITOR_METRICS, MonitorState, Reload
 from rebalance_exporters.owners import Owners
+from rebalance_exporters.picture import Picture
 from rebalance_exporters.series import Metric
 from rebalance_exporters.silences import Muted
 from rebalance_exporters.state_times import StateTimes, seconds_by_state
-from rebalance_exporters.view import Picture
+from rebalance_exporters.timing_metrics import MEMBER_METRICS, TIMING_METRICS, member_labels
 
 _S = TypeVar("_S")
 _NO_EXAMPLES = Examples()

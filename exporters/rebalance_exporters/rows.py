@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 
 import rebalance_contract as contract
 
-#: Why a row was left out: the reasons by which they are counted. `failed` is a defect of the exporter itself.
-REFUSALS = ("contract", "key", "text", "number", "time", "size", "limit", "failed")
+#: Why a row was left out: the reasons by which they are counted. `superseded`: its stream lost the topics to another
+#: one. `failed` is a defect of the exporter itself.
+REFUSALS = ("contract", "key", "text", "number", "time", "size", "limit", "superseded", "failed")
 
 #: No part of the monitor writes larger rows, nor can Kafka's names make longer keys.
 MAX_ROW_BYTES, MAX_KEY_BYTES = 1_048_576, 40_000

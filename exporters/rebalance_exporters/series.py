@@ -6,11 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
+from rebalance_contract import WINDOWS_MS
+
 PREFIX = "kafka_rebalance_"
 
 Sample = tuple[tuple[str, ...], float]
 Samples = Sequence[Sample]
 _S = TypeVar("_S")
+_W = TypeVar("_W")
+
+#: The label of a reading of the sliding windows.
+WINDOW = ("window",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,12 @@ SUM, COUNT = "sum", "count"
 def one_sample(value: float | None) -> Samples:
     """Return the reading of a metric without labels; none where the value cannot be known."""
     return [] if value is None else [((), value)]
+
+
+def window_samples(windows: Mapping[str, _W], read: Callable[[_W], float | None]) -> Samples:
+    """Return a reading of each window there is, by its name, the shortest first; null readings are left out."""
+    known = [(name, windows[name]) for name in WINDOWS_MS if name in windows]
+    return [((name,), value) for name, window in known if (value := read(window)) is not None]
 
 
 def in_seconds(milliseconds: float | None) -> float | None:

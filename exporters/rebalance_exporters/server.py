@@ -8,6 +8,7 @@ import gc
 import threading
 import time
 from collections.abc import Callable
+from http import HTTPStatus
 from importlib import metadata
 
 from starlette.applications import Starlette
@@ -27,28 +28,26 @@ from rebalance_contract.api import (
     STREAM_PATH,
     Readiness,
 )
-from rebalance_contract.topics import SILENCES
-from rebalance_exporters.api import AnswerSources, RequestError, error_response, json_response, make_routes
+from rebalance_exporters.api import AnswerSources, make_routes
+from rebalance_exporters.api_responses import RequestError, error_response, json_response
 from rebalance_exporters.auth import BasicAuth
 from rebalance_exporters.config import ExportConfig
 from rebalance_exporters.connections import connection_limit
-from rebalance_exporters.consumer import TopicReader
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.formats import Style, accepts_gzip, choose_style
 from rebalance_exporters.headers import SafeHeaders
 from rebalance_exporters.health import Judge, ReadProgress
 from rebalance_exporters.own_pages import HEALTH_PATHS
 from rebalance_exporters.page import page_routes
+from rebalance_exporters.readers import Readers
 from rebalance_exporters.reloading import Settings
 from rebalance_exporters.render import Exposition
 from rebalance_exporters.scraping import SharedScrapes
-from rebalance_exporters.silence_api import WriteSilence, refuse_silence, silence_routes
-from rebalance_exporters.silence_writer import SilenceWriter
+from rebalance_exporters.silence_api import Refusal, WriteSilence, refuse_silence, silence_routes
 from rebalance_exporters.stream_events import EventSource
 from rebalance_exporters.view import View
 from rebalance_exporters.web_server import Signals, listen, serve
 
-_UNAVAILABLE = 503
 #: Groups beyond the limit are known to page and API; how many at most keeps invented ones from filling the memory.
 _GROUPS_PER_EXPORTED, _LEAST_MAX_GROUPS = 5, 1_000
 _PATHS = (
@@ -95,6 +94,7 @@ def make_app(
     settings: Settings | None = None,
     stop: threading.Event | None = None,
     write_silence: WriteSilence = refuse_silence,
+    silence_refusal: Refusal = lambda _: None,
 ) -> Starlette:
     """Make the application; whoever reads Kafka stays outside and is asked for its progress, and so does who writes.
 
@@ -132,7 +132,7 @@ def make_app(
             _make_metrics_page(SharedScrapes(render)),
             *_make_health_pages(judge, read_progress),
             *make_routes(sources),
-            *silence_routes(view, clock_ms, write_silence),
+            *silence_routes(view, clock_ms, write_silence, silence_refusal),
         ],
         middleware=[
             Middleware(SafeHeaders),
@@ -159,12 +159,13 @@ def _make_health_pages(judge: Callable[[], Readiness], read_progress: Callable[[
     def serve_healthy(_: Request) -> Response:
         failure = read_progress().failure
         if failure is not None:
-            return PlainTextResponse(f"the reader stopped: {failure}\n", _UNAVAILABLE)
+            return PlainTextResponse(f"the reader stopped: {failure}\n", HTTPStatus.SERVICE_UNAVAILABLE)
         return PlainTextResponse("healthy\n")
 
     def serve_ready(request: Request) -> Response:
         verdict = judge()
-        status_code = 200 if verdict.ready else _UNAVAILABLE
+        # A cluster that is away must not take the others' picture from whoever is sent here.
+        status_code = 200 if verdict.ready or verdict.partly else HTTPStatus.SERVICE_UNAVAILABLE
         if "application/json" in request.headers.get("accept", ""):
             return json_response(verdict, status_code)
         return PlainTextResponse(f"{verdict.text}\n", status_code)
@@ -192,22 +193,22 @@ def run(
     signals = Signals(stop or threading.Event(), reload or threading.Event())
     view = make_view(config)
     with contextlib.closing(listen(config.listen_host, config.listen_port, "export")) as listener:
-        reader = TopicReader(config, view, now_ms)
+        readers = Readers(config, view, now_ms)
         try:
-            reader.check_reachable()
-            reader.start()
-            writer = SilenceWriter(config.kafka, SILENCES.full_name(config.topic_prefix))
+            readers.check_reachable()
+            readers.start()
             app = make_app(
                 config,
                 view,
-                lambda: reader.progress,
+                lambda: readers.progress,
                 settings=settings,
                 stop=signals.stop,
-                write_silence=writer.write,
+                write_silence=readers.write_silence,
+                silence_refusal=readers.refusal,
             )
             serve(app, listener, settings, signals, on_listening)
         finally:
-            reader.stop()
+            readers.stop()
 
 
 def make_view(config: ExportConfig) -> View:

@@ -1,4 +1,4 @@
-"""The API's silences: what there is, a new one, an early end.
+"""The API's silences and announced deploys: what there is, a new one, an early end.
 
 They are the only thing that a request can change, so they are taken only from people who are known: where the web
 config has no users, nobody is, whatever address they come from. A browser sends JSON to another site only after that
@@ -11,6 +11,7 @@ import asyncio
 import secrets
 from collections.abc import Callable
 from dataclasses import replace
+from http import HTTPStatus
 
 from anyio.to_thread import run_sync
 from starlette.requests import ClientDisconnect, Request
@@ -19,7 +20,7 @@ from starlette.routing import Route
 
 from rebalance_contract import AlertSilence, ContractError, decode, silence_problems
 from rebalance_contract.api import SILENCES_PATH, SilenceRequest, SilencesAnswer
-from rebalance_exporters.api import RequestError, json_response
+from rebalance_exporters.api_responses import RequestError, json_response
 from rebalance_exporters.auth import user_of
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.view import View
@@ -28,11 +29,14 @@ from rebalance_exporters.view import View
 MAX_IN_FORCE = 200
 _MAX_BODY = 262_144
 _BODY_SECONDS = 10.0
-_CREATED = 201
-_BAD_REQUEST, _FORBIDDEN, _NOT_FOUND, _TIMEOUT, _CONFLICT, _TOO_LARGE, _NO_JSON = 400, 403, 404, 408, 409, 413, 415
-_UNAVAILABLE = 503
+
+NO_USERS = (
+    "silences are taken only from users who log in: name some under basic_auth_users in the file of "
+    "export.web_config_file"
+)
 
 WriteSilence = Callable[[AlertSilence], None]
+Refusal = Callable[[str], str | None]
 
 
 def refuse_silence(_: AlertSilence) -> None:
@@ -40,25 +44,37 @@ def refuse_silence(_: AlertSilence) -> None:
     raise ExporterError("this exporter has no topic to keep silences in")
 
 
-def silence_routes(view: View, clock_ms: Callable[[], int], write: WriteSilence) -> list[Route]:
-    """Return the routes; `write` puts a silence where all exporters read it, and raises ExporterError."""
+def silence_routes(
+    view: View, clock_ms: Callable[[], int], write: WriteSilence, refusal: Refusal = lambda _: None
+) -> list[Route]:
+    """Return the routes; `write` puts a silence where all exporters read it, and raises ExporterError.
+
+    `refusal` says why one of a cluster could not be, as far as that is known before; null: nothing is known against it.
+    """
+
+    def read_only(cluster: str | None) -> str | None:
+        known = {key[0] for key in view.picture().groups}
+        refusals = [refusal(each) for each in sorted(known if cluster is None else {cluster})]
+        return refusals[0] if refusals and all(refusals) else None
 
     def list_silences(request: Request) -> Response:
         cluster = request.query_params.get("cluster")
         known = view.picture().silences.by_name.values()
         chosen = [each for each in known if cluster in {None, each.cluster}]
         chosen.sort(key=lambda each: (each.ends_at_ms, each.silence_id), reverse=True)
-        return json_response(SilencesAnswer(clock_ms(), tuple(chosen)))
+        user = user_of(request.scope)
+        why_not = NO_USERS if user is None else read_only(cluster)
+        return json_response(SilencesAnswer(clock_ms(), tuple(chosen), user, why_not))
 
     async def add_silence(request: Request) -> Response:
         user = _known_user(request)
         try:
             wanted = decode(await _read_body(request), SilenceRequest)
         except ContractError as error:
-            raise RequestError(_BAD_REQUEST, str(error)) from error
+            raise RequestError(HTTPStatus.BAD_REQUEST, str(error)) from error
         made = _make(wanted, user, view, clock_ms())
         await _write(made)
-        return json_response(made, _CREATED)
+        return json_response(made, HTTPStatus.CREATED)
 
     async def expire_silence(request: Request) -> Response:
         user, now_ms = _known_user(request), clock_ms()
@@ -72,7 +88,7 @@ def silence_routes(view: View, clock_ms: Callable[[], int], write: WriteSilence)
         try:
             await run_sync(write, silence)
         except ExporterError as error:
-            raise RequestError(_UNAVAILABLE, str(error)) from error
+            raise RequestError(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from error
 
     return [
         Route(SILENCES_PATH, list_silences, methods=["GET"]),
@@ -84,26 +100,24 @@ def silence_routes(view: View, clock_ms: Callable[[], int], write: WriteSilence)
 def _known_user(request: Request) -> str:
     user = user_of(request.scope)
     if user is None:
-        raise RequestError(
-            _FORBIDDEN,
-            "silences are taken only from users who log in: name some under basic_auth_users in the file of "
-            "export.web_config_file",
-        )
+        raise RequestError(HTTPStatus.FORBIDDEN, NO_USERS)
     return user
 
 
 async def _read_body(request: Request) -> bytes:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise RequestError(_NO_JSON, "the body must be JSON: send content-type: application/json")
+        raise RequestError(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the body must be JSON: send content-type: application/json"
+        )
     body = bytearray()
     try:
         async with asyncio.timeout(_BODY_SECONDS):
             async for chunk in request.stream():
                 body += chunk
                 if len(body) > _MAX_BODY:
-                    raise RequestError(_TOO_LARGE, f"the body has more than {_MAX_BODY} bytes")
+                    raise RequestError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body has more than {_MAX_BODY} bytes")
     except (TimeoutError, ClientDisconnect) as error:
-        raise RequestError(_TIMEOUT, f"the body did not come within {_BODY_SECONDS:g} s") from error
+        raise RequestError(HTTPStatus.REQUEST_TIMEOUT, f"the body did not come within {_BODY_SECONDS:g} s") from error
     return bytes(body)
 
 
@@ -116,7 +130,7 @@ def _make(wanted: SilenceRequest, user: str, view: View, now_ms: int) -> AlertSi
         cluster = clusters[0]
     if cluster is None or cluster not in clusters:
         text = "there is no group yet" if not clusters else f"say which cluster: {', '.join(clusters)}"
-        raise RequestError(_BAD_REQUEST, text, clusters)
+        raise RequestError(HTTPStatus.BAD_REQUEST, text, clusters)
     starts_ms = now_ms if wanted.starts_at_ms is None else wanted.starts_at_ms
     made = AlertSilence(
         cluster=cluster,
@@ -128,15 +142,17 @@ def _make(wanted: SilenceRequest, user: str, view: View, now_ms: int) -> AlertSi
         created_by=user,
         reason=wanted.reason.strip(),
         kind=wanted.kind,
+        version=wanted.version,
+        on_behalf_of=wanted.on_behalf_of,
     )
     problems = list(silence_problems(made))
     if made.ends_at_ms <= now_ms:
         problems.append("it would be over already")
     if problems:
-        raise RequestError(_BAD_REQUEST, "; ".join(problems))
+        raise RequestError(HTTPStatus.BAD_REQUEST, "; ".join(problems))
     standing = [each for each in picture.silences.by_name.values() if each.cluster == cluster]
     if sum(each.ends_at_ms > now_ms for each in standing) >= MAX_IN_FORCE:
-        raise RequestError(_CONFLICT, f"{MAX_IN_FORCE} silences are in force or to come: end some first")
+        raise RequestError(HTTPStatus.CONFLICT, f"{MAX_IN_FORCE} silences are in force or to come: end some first")
     return made
 
 
@@ -144,5 +160,5 @@ def _find(silence_id: str, cluster: str | None, view: View) -> AlertSilence:
     known = view.picture().silences.by_name.values()
     found = [each for each in known if each.silence_id == silence_id and cluster in {None, each.cluster}]
     if not found:
-        raise RequestError(_NOT_FOUND, f"no silence {silence_id!r} is known")
+        raise RequestError(HTTPStatus.NOT_FOUND, f"no silence {silence_id!r} is known")
     return found[0]

@@ -1,12 +1,17 @@
-"""Puts silences into their topic: the one thing that an exporter writes, and only when somebody asks for it."""
+"""Puts silences into their topic: the one thing that an exporter writes, and only when somebody asks for it.
+
+Whether it may is asked of the brokers before: a page that offers a form should not refuse what was typed into it.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Mapping
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicCollection
+from confluent_kafka.admin import AclOperation, AdminClient
 
 from rebalance_contract import AlertSilence, encode
 from rebalance_exporters.errors import ExporterError
@@ -15,6 +20,11 @@ from rebalance_kafka.properties import librdkafka_properties
 _DELIVERY_SECONDS = 10.0
 #: What the client needs beyond its own time-out to say what became of a message.
 _REPORT_SECONDS = 5.0
+#: How long the brokers' word on whether the exporter may write holds; it is asked for with each list of silences.
+_ALLOWED_SECONDS, _ASK_SECONDS = 60.0, 5.0
+
+#: Errors that say that nothing can be written until somebody changes that.
+_LASTING = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 
 _log = logging.getLogger(__name__)
 
@@ -25,8 +35,11 @@ class SilenceWriter:
     def __init__(self, kafka: Mapping[str, str], topic: str) -> None:
         self._kafka = kafka
         self._topic = topic
-        self._lock = threading.Lock()
+        self._lock, self._asking = threading.Lock(), threading.Lock()
         self._producer: Producer | None = None
+        self._admin: AdminClient | None = None
+        self._refusal: str | None = None
+        self._asked_at: float | None = None
 
     def write(self, silence: AlertSilence) -> None:
         """Write a silence, and return once the brokers have it. Raises ExporterError that says why they do not."""
@@ -48,12 +61,38 @@ class SilenceWriter:
         if told[0] is not None:
             raise ExporterError(self._explain(told[0]))
 
+    def refusal(self) -> str | None:
+        """Return why nothing can be written, as the brokers last said; null where they say nothing against it.
+
+        Waits for them for a few seconds at most, once a minute. What they do not answer shows when somebody writes.
+        """
+        with self._asking:
+            asked_at = self._asked_at
+            if asked_at is None or time.monotonic() - asked_at >= _ALLOWED_SECONDS:
+                self._refusal, self._asked_at = self._ask(), time.monotonic()
+            return self._refusal
+
+    def _ask(self) -> str | None:
+        try:
+            self._admin = self._admin or AdminClient(self._properties(), logger=_log)
+            (asked,) = self._admin.describe_topics(
+                TopicCollection([self._topic]), include_authorized_operations=True, request_timeout=_ASK_SECONDS
+            ).values()
+            operations = asked.result(_ASK_SECONDS).authorized_operations
+        except KafkaException as error:
+            code = error.args[0].code()
+            return self._explain(error.args[0]) if code in _LASTING else None
+        except (TimeoutError, ValueError):
+            return None
+        # Brokers that have no authorizer allow everything; those before 2.3 do not say.
+        if operations is None or not {AclOperation.WRITE, AclOperation.ALL, AclOperation.ANY}.isdisjoint(operations):
+            return None
+        return self._not_allowed()
+
     def _connected(self) -> Producer:
         if self._producer is None:
-            properties: dict[str, object] = {
-                "client.id": "rebalance-monitor-export",
-                **librdkafka_properties(self._kafka),
-                "log_level": 2,
+            properties: dict[str, str | int | float | bool] = {
+                **self._properties(),
                 "message.timeout.ms": int(_DELIVERY_SECONDS * 1000),
                 # A topic that is not there is to be told of before that time is over.
                 "topic.metadata.propagation.max.ms": 3_000,
@@ -64,12 +103,18 @@ class SilenceWriter:
                 raise ExporterError(f"the Kafka client refuses its properties: {error.args[0].str()}") from error
         return self._producer
 
+    def _properties(self) -> dict[str, str | int | float | bool]:
+        return {"client.id": "rebalance-monitor-export", **librdkafka_properties(self._kafka), "log_level": 2}
+
+    def _not_allowed(self) -> str:
+        return (
+            f"the exporter may not write to {self._topic}; grant it: kafka-acls --add --operation Write "
+            f"--topic {self._topic} --allow-principal User:..."
+        )
+
     def _explain(self, error: KafkaError) -> str:
         if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            return (
-                f"the exporter may not write to {self._topic}; grant it: kafka-acls --add --operation Write "
-                f"--topic {self._topic} --allow-principal User:..."
-            )
+            return self._not_allowed()
         if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
             return f"topic {self._topic} is missing: `rebalance-monitor stream` of this version creates it at its start"
         return f"the silence could not be written to {self._topic}: {error.str()}"

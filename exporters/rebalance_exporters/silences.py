@@ -1,7 +1,7 @@
 """Which groups nobody is to be called for, and which rebalances somebody announced.
 
 Receives rows of the silences topic; hands on what covers a group at a time. Rows may be of anybody who may write
-there, so their number is bounded, and looking up a group costs as many steps as its name has characters at most.
+there, so their number is bounded.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from rebalance_contract import AlertSilence, Finding, FindingState, SilenceKind, silence_problems
-from rebalance_contract.silences import WILDCARD
+from rebalance_contract import AlertSilence, Finding, FindingState, SilenceIndex, SilenceKind, silence_problems
 from rebalance_exporters.kept import GroupFindings, GroupKey
 from rebalance_exporters.rows import RefusedError
 
@@ -25,40 +24,25 @@ class Silences:
     """All silences that are known, found by group; never changed."""
 
     by_name: Mapping[_Name, AlertSilence] = field(default_factory=dict)
-    _exact: Mapping[GroupKey, tuple[AlertSilence, ...]] = field(default_factory=dict)
-    _beginning: Mapping[GroupKey, tuple[AlertSilence, ...]] = field(default_factory=dict)
-    _lengths: tuple[int, ...] = ()
+    _index: SilenceIndex = field(default_factory=SilenceIndex)
 
     @classmethod
     def of(cls, by_name: Mapping[_Name, AlertSilence]) -> Silences:
         """Put silences in order, by (cluster, silence id)."""
-        exact: dict[GroupKey, tuple[AlertSilence, ...]] = {}
-        beginning: dict[GroupKey, tuple[AlertSilence, ...]] = {}
-        for each in by_name.values():
-            for pattern in each.groups:
-                is_open = pattern.endswith(WILDCARD)
-                table, key = (beginning if is_open else exact), (each.cluster, pattern.removesuffix(WILDCARD))
-                table[key] = (*table.get(key, ()), each)
-        return cls(dict(by_name), exact, beginning, tuple(sorted({len(name) for _, name in beginning})))
+        return cls(dict(by_name), SilenceIndex.of(by_name.values()))
 
     def in_force(self, key: GroupKey, now_ms: int) -> AlertSilence | None:
-        """Return the silence that holds a group's alerts back now: of several the one that lasts longest."""
-        found = [each for each in self._covering(key) if each.is_in_force(now_ms)]
-        return max(found, key=lambda each: (each.ends_at_ms, each.silence_id), default=None)
+        """Return the silence that holds a group's alerts back now, else the deploy that is announced for now.
+
+        Of several it is the one that lasts longest.
+        """
+        found = [each for each in self._index.covering(*key) if each.is_in_force(now_ms)]
+        return max(found, key=lambda each: (each.holds_alerts, each.ends_at_ms, each.silence_id), default=None)
 
     def deploys(self, key: GroupKey, from_ms: int, until_ms: int) -> tuple[AlertSilence, ...]:
         """Return the deploys of a group that were announced for a time, the earliest first."""
-        found = {each.silence_id: each for each in self._covering(key) if each.kind == SilenceKind.DEPLOY}
-        told = [each for each in found.values() if each.overlaps(from_ms, until_ms)]
-        return tuple(sorted(told, key=lambda each: (each.starts_at_ms, each.silence_id)))
-
-    def _covering(self, key: GroupKey) -> Iterator[AlertSilence]:
-        cluster, group = key
-        yield from self._exact.get(key, ())
-        for length in self._lengths:
-            if length > len(group):
-                return
-            yield from self._beginning.get((cluster, group[:length]), ())
+        known = (each for each in self._index.covering(*key) if each.kind == SilenceKind.DEPLOY)
+        return tuple(each for each in known if each.overlaps(from_ms, until_ms))
 
 
 class KeptSilences:
@@ -102,13 +86,7 @@ class KeptSilences:
 
 def covered(silence: AlertSilence, groups: Collection[GroupKey]) -> Iterator[GroupKey]:
     """Yield those of the groups that a silence is about."""
-    for pattern in silence.groups:
-        if not pattern.endswith(WILDCARD):
-            if (silence.cluster, pattern) in groups:
-                yield silence.cluster, pattern
-            continue
-        beginning = pattern.removesuffix(WILDCARD)
-        yield from (key for key in groups if key[0] == silence.cluster and key[1].startswith(beginning))
+    return (key for key in groups if key[0] == silence.cluster and silence.is_about(key[1]))
 
 
 class Muted:
@@ -122,7 +100,7 @@ class Muted:
 
     def findings(self, key: GroupKey, found: GroupFindings, silence: AlertSilence | None) -> GroupFindings:
         """Return the findings as they are to be told."""
-        if silence is None:
+        if silence is None or not silence.holds_alerts:
             self._muted.pop(key, None)
             return found
         known = self._muted.get(key)

@@ -19,7 +19,8 @@ from rebalance_contract.api import EventName, Gone, Hello, Readiness, Reset, Sta
 from rebalance_exporters.changes import KEPT_CHANGES, Thing
 from rebalance_exporters.overview import data_age_ms, make_row
 from rebalance_exporters.owners import Owners
-from rebalance_exporters.view import Picture, View
+from rebalance_exporters.picture import Picture
+from rebalance_exporters.view import View
 
 #: How often changes are looked for: below what a person notices, and changes in between are told together.
 LOOK_SECONDS = 0.5
@@ -72,8 +73,9 @@ class EventSource:
     #: How many may follow at once. Each is looked after twice a second and keeps a connection.
     limit: int = 500
     run_id: str = field(default_factory=lambda: secrets.token_hex(4))
-    #: The latest event of each group with its version, so that many followers cost little more than one.
-    _rows: dict[Thing, tuple[int, bytes]] = field(default_factory=dict)
+    #: The latest event of each thing with its version, so that many followers cost little more than one, also those
+    #: that do not read.
+    _texts: dict[Thing, tuple[int, bytes]] = field(default_factory=dict)
     _following: set[object] = field(default_factory=set)
 
     @property
@@ -123,6 +125,17 @@ class EventSource:
 
     def _write(self, version: int, thing: Thing, picture: Picture) -> bytes:
         """Write what a change led to; nothing when it was forgotten meanwhile."""
+        known = self._texts.get(thing)
+        if known is not None and known[0] == version:
+            return known[1]
+        text = self._encode(version, thing, picture)
+        if len(self._texts) >= KEPT_CHANGES:
+            # Things come and go: what no follower asks for any more must not stay.
+            self._texts.clear()
+        self._texts[thing] = (version, text)
+        return text
+
+    def _encode(self, version: int, thing: Thing, picture: Picture) -> bytes:
         key, event_id = (thing.cluster, thing.group), self._id(version)
         if thing.kind == "rebalance":
             kept = self.view.rebalance(key, thing.name)
@@ -130,24 +143,11 @@ class EventSource:
         if thing.kind == "finding":
             finding = self.view.finding(thing)
             return write_event(EventName.FINDING, contract.encode(finding), event_id) if finding else b""
-        return self._write_group(version, thing, picture)
-
-    def _write_group(self, version: int, thing: Thing, picture: Picture) -> bytes:
-        known = self._rows.get(thing)
-        if known is not None and known[0] == version:
-            return known[1]
-        key = (thing.cluster, thing.group)
         if key in picture.groups:
             row = make_row(key, picture, self.clock_ms(), self.read_owners())
-            text = write_event(EventName.GROUP, contract.encode(row), self._id(version))
-        else:
-            # Lag may come of groups that were never shown; to say that they are gone does no harm.
-            text = write_event(EventName.GONE, contract.encode(Gone(*key)), self._id(version))
-        if len(self._rows) >= KEPT_CHANGES:
-            # Groups come and go: what no follower asks for any more must not stay.
-            self._rows.clear()
-        self._rows[thing] = (version, text)
-        return text
+            return write_event(EventName.GROUP, contract.encode(row), event_id)
+        # Lag may come of groups that were never shown; to say that they are gone does no harm.
+        return write_event(EventName.GONE, contract.encode(Gone(*key)), event_id)
 
     def _id(self, version: int) -> str:
         return f"{self.run_id}-{version}"

@@ -12,16 +12,15 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import rebalance_contract as contract
+from rebalance_contract.epochs import Fence, RowWriter
 from rebalance_exporters.ages import Ages
-from rebalance_exporters.causes import Causes, PrimaryCause
+from rebalance_exporters.causes import Causes
 from rebalance_exporters.changes import ChangeLog, Kind, Thing
 from rebalance_exporters.kept import (
-    Examples,
-    GroupFindings,
     GroupKey,
     KeptFindings,
     KeptImpact,
@@ -29,6 +28,7 @@ from rebalance_exporters.kept import (
     KeptRebalances,
     keep_rebalance,
 )
+from rebalance_exporters.picture import Changes, Past, Picture
 from rebalance_exporters.rows import (
     REFUSALS,
     RefusedError,
@@ -40,7 +40,7 @@ from rebalance_exporters.rows import (
     read_row,
     reason_of,
 )
-from rebalance_exporters.silences import KeptSilences, Silences, covered
+from rebalance_exporters.silences import KeptSilences, covered
 from rebalance_exporters.state_times import StateTimes, fold_state
 
 GROUPS: Final = contract.topics.GROUPS.name
@@ -69,83 +69,21 @@ _MAX_BYTES = 512 * 1024 * 1024
 #: Causes may be read before their rebalance, and stay for a while when it has gone.
 _CAUSES_PER_KEPT = 10
 
-_NO_COST: Final = contract.CountedImpact()
-
 _log = logging.getLogger(__name__)
 
 
 class Row(NamedTuple):
     """One record of an output topic; `topic` is a member of TOPICS, a null value is a tombstone.
 
-    `at_ms` is when the record was written, by its own timestamp; null where it has none.
+    `at_ms` is when the record was written, by its own timestamp; null where it has none. `writer` is the query that
+    wrote it, null where the row does not say.
     """
 
     topic: str
     key: bytes | None
     value: bytes | None
     at_ms: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """All that is known at one moment. `groups` is the same object for as long as no group changed.
-
-    `lags` are as they were published last; what may be shown of them now is for `live_lag` to say. `caught_up_until`
-    has, by cluster and query, up to where a query had read when it was first seen caught up.
-    """
-
-    groups: Mapping[GroupKey, contract.GroupSnapshot]
-    states: Mapping[GroupKey, StateTimes]
-    lags: Mapping[GroupKey, contract.GroupLag]
-    costs: Mapping[GroupKey, contract.CountedImpact]
-    findings: Mapping[GroupKey, GroupFindings]
-    timings: Mapping[GroupKey, contract.GroupTiming]
-    examples: Mapping[GroupKey, Examples]
-    reports: tuple[contract.ReportTotals, ...]
-    records: tuple[contract.DecodeTotals, ...]
-    logs: tuple[contract.LogTotals, ...]
-    quarantines: tuple[contract.QuarantineTotals, ...]
-    queries: tuple[contract.QueryStatus, ...]
-    diagnoses: Mapping[str, contract.DiagnosisStatus]
-    caught_up_until: Mapping[tuple[str, str], int]
-    silences: Silences
-    rows: Mapping[str, int]
-    refused: Mapping[tuple[str, str], int]
-    truncated: Mapping[str, int]
-    stale_after_ms: int
-
-    def live_lag(self, key: GroupKey, now_ms: int) -> contract.GroupLag | None:
-        """Return a group's lag and windows; null when unknown, and while the diagnosis is silent.
-
-        What nobody measures any more must not look as if it were so now.
-        """
-        diagnosis = self.diagnoses.get(key[0])
-        if diagnosis is None or abs(now_ms - diagnosis.updated_at_ms) > self.stale_after_ms:
-            return None
-        return self.lags.get(key)
-
-    def document(self, kept: KeptRebalance) -> bytes:
-        """Return a rebalance as the API shows it, with the deploys that were announced for its time."""
-        ended_ms = kept.started_ms if kept.completed_ms is None else kept.completed_ms
-        return kept.document(self.silences.deploys(kept.group, kept.started_ms, ended_ms))
-
-    def cost(self, key: GroupKey) -> contract.CountedImpact:
-        """Return what rebalances cost a group in all, as far as the diagnosis told."""
-        return self.costs.get(key, _NO_COST)
-
-
-class Past(NamedTuple):
-    """Rebalances that are kept, in no order, each with its cause; `dropped_until_ms` as in PeriodReport."""
-
-    rebalances: list[tuple[KeptRebalance, PrimaryCause | None]]
-    dropped_until_ms: int | None
-
-
-class Changes(NamedTuple):
-    """What changed up to `version`, oldest first; null when it is more than is remembered."""
-
-    version: int
-    things: list[tuple[int, Thing]] | None
+    writer: RowWriter | None = None
 
 
 class View:
@@ -183,6 +121,7 @@ class View:
         self._changes = ChangeLog()
         #: Findings that were withdrawn, for whoever has been told of them.
         self._withdrawn: dict[Thing, contract.Finding] = {}
+        self._fence = Fence()
         self._rows = dict.fromkeys(TOPICS, 0)
         self._refused = Counter({(topic, reason): 0 for topic in TOPICS for reason in REFUSALS})
         self._truncated = dict.fromkeys(CUT_TOPICS, 0)
@@ -213,6 +152,8 @@ class View:
         if row.key is None:
             raise RefusedError("key", "the row has no key")
         check_size(row.key, row.value)
+        if row.writer is not None and not self._fence.admits(row.topic, row.key, row.writer, row.at_ms or 0):
+            raise RefusedError("superseded", f"another stream took over from the one that wrote {row.key[:200]!r}")
         if row.value is not None:
             # The decoder skips fields it does not know, so it does not notice what would break the API's JSON there.
             row.value.decode()

@@ -89,19 +89,17 @@ class _Protocol(H11Protocol):
 
     def handle_events(self) -> None:
         super().handle_events()
-        if self.cycle is None or self.cycle.response_complete:
-            self._known.note_waiting(self._number)
-        else:
+        if not self._note_whether_waiting():
             self._known.note_asked(self._number)
 
     def on_response_complete(self) -> None:
         # Before the next request, which may have come already and is begun in here.
-        self._known.note_waiting(self._number)
+        self._note_whether_waiting()
         super().on_response_complete()
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        _give_up_largest([each for each in self.connections if isinstance(each, _Protocol)])
+        _give_up_largest([each for each in self.connections if isinstance(each, _Protocol)], self)
 
     @property
     def unread_bytes(self) -> int:
@@ -112,6 +110,16 @@ class _Protocol(H11Protocol):
         """End a connection whose other side reads nothing."""
         if self._reading.has_stalled(self.unread_bytes):
             self.give_up()
+        else:
+            self._note_whether_waiting()
+
+    def _note_whether_waiting(self) -> bool:
+        """Note that no request is under way, and tell whether that is so: the answer before is to be read first."""
+        is_answered = self.cycle is None or self.cycle.response_complete
+        if is_answered and self.unread_bytes == 0:
+            self._known.note_waiting(self._number)
+            return True
+        return False
 
     def give_up(self) -> None:
         """Throw away what waits to be read, in the kernel too, which would otherwise keep it for minutes."""
@@ -121,10 +129,13 @@ class _Protocol(H11Protocol):
         self.transport.abort()
 
 
-def _give_up_largest(protocols: list[_Protocol]) -> None:
-    """End the connection with the most that waits to be read, where all of it is too much."""
+def _give_up_largest(protocols: list[_Protocol], answered_now: _Protocol) -> None:
+    """End the connection with the most that waits to be read, where all of it is too much.
+
+    Of the one that is answered just now half counts: the other side has had no time to read.
+    """
     if sum(each.unread_bytes for each in protocols) > MAX_UNREAD_BYTES:
-        max(protocols, key=lambda each: each.unread_bytes).give_up()
+        max(protocols, key=lambda each: each.unread_bytes / (2 if each is answered_now else 1)).give_up()
 
 
 class _Server(uvicorn.Server):

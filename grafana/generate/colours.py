@@ -41,7 +41,6 @@ CLIENT_METRICS: Mapping[str, str] = {
     Reason.TOO_LARGE: "orange",
     Reason.TOO_DEEP: "dark-orange",
     Reason.TOO_MANY_POINTS: "light-orange",
-    Reason.INFLUX: "yellow",
     Reason.CONFLUENT: "light-yellow",
     Reason.METRICBEAT: "dark-yellow",
     TOO_SLOW: "dark-purple",

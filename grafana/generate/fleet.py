@@ -106,14 +106,17 @@ def _show_groups() -> dashboard.Panel:
 
 def _show_storming() -> dashboard.Panel:
     often, lately = window("rebalances", "15m"), window("rebalances", "5m")
+    over = f"time() - {gauge('last_rebalance_timestamp_seconds')} > 180 unless {window('rebalancing_ratio', '1m')} > 0"
     return show_stat(
         "Storming now",
         About(
-            "Groups with more than 5 rebalances in 15 min and more than one in 5 min, as KafkaRebalanceStorm counts.",
+            "Groups with more than 5 rebalances in 15 min and more than one in 5 min, the last one less than 3 min "
+            "ago, as KafkaRebalanceStorm counts.",
             "0.",
             "one: open it in the table below. Many: look at Rebalances by coordinator before any consumer.",
         ),
-        f"sum(({often} > bool 5) * on (cluster, group) ({lately} > bool 1))",
+        f"sum(({often} > bool 5) * on (cluster, group) ({lately} > bool 1) unless on (cluster, group) ({over}))"
+        f" or 0 * sum({often})",
         unit=units.Short,
         empty=_NOBODY,
         steps=((None, GOOD), (1, WORSE), (5, BAD)),
@@ -174,7 +177,7 @@ def _show_lagging() -> dashboard.Panel:
 
 def _show_lost() -> dashboard.Panel:
     return show_stat(
-        "Partition time lost",
+        "Time lost",
         About(
             "Time that partitions went without a commit because of rebalances, added up over partitions and groups, "
             "in the time shown. Gaps below 7.5 s do not count.",
@@ -191,7 +194,8 @@ def _show_happened() -> dashboard.Panel:
     return show_stat(
         "Rebalances",
         About(
-            "Logical rebalances in the time shown: generations that follow each other before a group settles are one.",
+            "Logical rebalances in the time shown: generations that follow each other before a group settles are one. "
+            "At least so many where groups are counted from probes.",
             "about as many as deploys and scalings account for.",
             "see Rebalances by reason.",
         ),
@@ -209,13 +213,14 @@ def _show_worst() -> dashboard.Panel:
         About(
             "Groups by partition time lost in the time shown; rebalances and their share of the time are those of the "
             "last 15 min. Why is the finding to read first. Click a name for its dashboard or the live page. The state "
-            "is decoration: it is sampled and misses most rebalances.",
+            "is decoration: it is sampled and misses most rebalances. Groups counted from probes (see their "
+            "dashboard) rebalanced at least so often, and their time lost is not known.",
             "white cells, and states Stable or Empty.",
             "open the first row. Several bad rows with one coordinator: look at that broker.",
         ),
         (
             TableColumn("Group", label="group", links=links),
-            TableColumn("Why", label="rule", width=155),
+            TableColumn("Why", label="rule"),
             TableColumn("Time lost", increase("lost_partition_seconds_total"), units.Seconds, width=80),
             TableColumn(
                 "Rebalances",
@@ -236,19 +241,19 @@ def _show_worst() -> dashboard.Panel:
                 f"ceil({gauge('group_time_lag_seconds')})",
                 units.Seconds,
                 steps=((None, CLEAR), (300, WORSE)),
-                width=70,
+                width=65,
             ),
-            TableColumn("Lag", gauge("group_lag"), units.Short, width=70),
+            TableColumn("Lag", gauge("group_lag"), units.Short, width=60),
             TableColumn("Members", gauge("group_members"), units.Short, width=80),
             TableColumn(
                 "Last rebalance",
                 f"1000 * {gauge('last_rebalance_timestamp_seconds')}",
                 units.DateTimeFromNow,
-                width=120,
+                width=135,
             ),
-            TableColumn("State", gauge("group_state_code"), texts=STATES, width=100),
+            TableColumn("State", gauge("group_state_code"), texts=STATES, width=95),
             TableColumn("Broker", label="coordinator", width=60),
-            TableColumn("Owner", label="owner", width=75),
+            TableColumn("Owner", label="owner", width=85),
             TableColumn("Cluster", label="cluster", links=links, width=75),
             # Only their labels are shown.
             TableColumn("Known", info, hidden=True),

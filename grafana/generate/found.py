@@ -21,7 +21,7 @@ from grafana.generate.texts import ACTIONS, NO_EXPORTER, NO_FINDING, SEVERITIES
 _Link = Mapping[str, object]
 
 #: What stands where no finding asks for anybody; those of severity info are in the table all the same.
-_CALM = "nothing to act on"
+_CALM, _NEVER = "nothing to act on", "no finding"
 
 #: Colours of the value of `leading`, in which severity comes first: ticket from 20 on, page from 30 on. Below 0 nobody
 #: says anything, see `queries.or_nobody`.
@@ -98,22 +98,28 @@ def _show_since(*links: _Link) -> dashboard.Panel:
         "Since",
         About(
             "Since when this finding is open.",
-            _CALM + ".",
+            _NEVER + ".",
             "what was deployed or changed just before?",
         ),
         f"1000 * ({start} and {leading()})",
         unit=units.DateTimeFromNow,
-        empty=_CALM,
+        empty=_NEVER,
         links=links,
     )
 
 
-def show_open(*links: _Link) -> dashboard.Panel:
-    """Return the table of open findings with what to change, first what to read first."""
+def show_open(*links: _Link, of_one: bool = False) -> dashboard.Panel:
+    """Return the table of open findings with what to change, first what to read first.
+
+    `of_one`: one group is chosen for most of the time, so that its name comes last.
+    """
     labels = ("who", "parameter", "current", "proposed")
     told, untold = (of_findings("info", *labels, where=f'proposed{sign}""') for sign in ("!=", "="))
+    # A number stands without what else it is good for, which the live page has.
+    short = f'label_replace({told}, "proposed", "$1", "proposed", "([0-9]+), which is .*")'
     # Where a finding gives no advice of its own, its rule stands for what the catalogue says of it.
-    advised = f'{told} or label_replace({untold}, "proposed", "$1", "rule", "(.*)")'
+    advised = f'{short} or label_replace({untold}, "proposed", "$1", "rule", "(.*)")'
+    named_group = TableColumn("Group", label="group", links=links, width=150)
     return show_table(
         "Open findings and what to change",
         About(
@@ -125,14 +131,15 @@ def show_open(*links: _Link) -> dashboard.Panel:
         ),
         (
             TableColumn("Severity", severity_codes(), units.Number, texts=SEVERITIES, width=75),
-            TableColumn("Group", label="group", links=links, width=150),
-            TableColumn("Diagnosis", label="rule", width=175),
-            TableColumn("Sure", of_findings("confidence"), units.PercentUnit, width=55),
-            TableColumn("Since", f"1000 * {of_findings('start_timestamp_seconds')}", units.DateTimeFromNow, width=110),
-            TableColumn("Who", label="who", width=130),
-            TableColumn("Setting", label="parameter", width=170),
-            TableColumn("Now", label="current", width=65),
+            *(() if of_one else (named_group,)),
+            TableColumn("Diagnosis", label="rule", width=200),
+            TableColumn("Sure", of_findings("confidence"), units.PercentUnit, decimals=0, width=55),
+            TableColumn("Since", f"1000 * {of_findings('start_timestamp_seconds')}", units.DateTimeFromNow, width=115),
+            TableColumn("Who", label="who", width=185),
+            TableColumn("Setting", label="parameter", width=150),
+            TableColumn("Now", label="current", width=60),
             TableColumn("What to set or do", label="proposed", texts=ACTIONS, wrap=True),
+            *((named_group,) if of_one else ()),
             TableColumn("Cluster", label="cluster", links=links, width=75),
             # What it is sorted by, and what the labels come from.
             TableColumn("Order", gravest(), hidden=True),

@@ -45,7 +45,7 @@ def make() -> Board:
                 "", 3, (*found.show_leading(to_live_page(*SERIES), group=False), (3, _show_share()), (3, _show_often()))
             ),
             BoardRow("", 3, tuple((3, panel) for panel in _show_costs())),
-            BoardRow("", 7, ((24, found.show_open(to_live_page(*ROW))),)),
+            BoardRow("", 7, ((24, found.show_open(to_live_page(*ROW), of_one=True)),)),
             BoardRow(
                 "What happens",
                 8,
@@ -77,7 +77,7 @@ def _show_costs() -> tuple[dashboard.Panel, ...]:
 
 def _show_lost_time() -> dashboard.Panel:
     return show_stat(
-        "Partition time lost",
+        "Time lost",
         About(
             "Time that partitions went without a commit because of rebalances, added up over the group's partitions, "
             "in the time shown. Gaps below 7.5 s do not count.",
@@ -143,7 +143,7 @@ def _show_last() -> dashboard.Panel:
 def _show_often() -> dashboard.Panel:
     page = (to_live_page(*SERIES),)
     return show_stat(
-        "Rebalances, 15 min",
+        "Rebalances",
         About(
             "Logical rebalances of the last 15 min, summed up by the stream.",
             "0.",
@@ -162,7 +162,7 @@ def _show_often() -> dashboard.Panel:
 def _show_share() -> dashboard.Panel:
     page = (to_live_page(*SERIES),)
     return show_stat(
-        "Rebalancing, 15 min",
+        "Rebalancing",
         About(
             "Share of the last 15 min spent rebalancing.",
             "0 %.",
@@ -282,7 +282,7 @@ def _show_by_reason() -> dashboard.Panel:
     return show_lines(
         "Rebalances by reason",
         About(
-            "Rebalances per minute by what set them off in the log.",
+            "Rebalances per minute by what set them off in the log. Counted from probes, they are at least so many.",
             "bars at deploys only.",
             "departure: members are lost, see Who causes it. join without departure: somebody scales or restarts. "
             "subscription_change, topic_metadata_change, leader_rejoin: the client asks for it.",

@@ -138,6 +138,11 @@ def _show_changes() -> dashboard.Panel:
 
 def _show_late() -> dashboard.Panel:
     by_member = ("client_id", "host")
+    poll = f"ceil({gauge('member_poll_age_seconds', *by_member)})"
+    beat = f"ceil({gauge('member_heartbeat_age_seconds', *by_member)})"
+    left = gauge("member_heartbeat_headroom_ratio", *by_member)
+    # A library may tell of one of them only; with one answer of three Grafana calls its values by another name.
+    untold = f"NaN * ({poll} or {beat})"
     return show_table(
         "Members by age of their last heartbeat",
         About(
@@ -149,17 +154,15 @@ def _show_late() -> dashboard.Panel:
         (
             TableColumn("Client", label="client_id"),
             TableColumn("Host", label="host", width=110),
-            TableColumn(
-                "Heartbeat", f"ceil({gauge('member_heartbeat_age_seconds', *by_member)})", units.Seconds, width=85
-            ),
+            TableColumn("Heartbeat", f"{beat} or {untold}", units.Seconds, width=85),
             TableColumn(
                 "Session left",
-                gauge("member_heartbeat_headroom_ratio", *by_member),
+                f"{left} or {untold}",
                 units.PercentUnit,
                 steps=((None, BAD), (0.34, CLEAR)),
                 width=95,
             ),
-            TableColumn("Poll", f"ceil({gauge('member_poll_age_seconds', *by_member)})", units.Seconds, width=70),
+            TableColumn("Poll", f"{poll} or {untold}", units.Seconds, width=70),
         ),
         empty=NO_MEMBERS,
         sort="Heartbeat",

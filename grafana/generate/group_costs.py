@@ -174,7 +174,7 @@ def _show_ages() -> dashboard.Panel:
 
 
 def _show_settings() -> dashboard.Panel:
-    labels = ("protocol_type", "protocol", "assignor", "coordinator", "owner")
+    labels = ("protocol_type", "protocol", "assignor", "coordinator", "owner", "counted_from")
     known = per_group(of_groups("group_info"), *labels)
     return show_table(
         "Settings and what to change",
@@ -186,12 +186,13 @@ def _show_settings() -> dashboard.Panel:
             "max.poll.interval.ms to twice the time of a batch (p99), or fewer max.poll.records.",
         ),
         (
-            TableColumn("Group", label="group", width=170),
+            TableColumn("Group", label="group", width=150),
             TableColumn("Type", label="protocol_type", width=80),
             TableColumn("Protocol", label="protocol", width=130),
             TableColumn("Assignor", label="assignor", width=130),
             TableColumn("Broker", label="coordinator", width=65),
             TableColumn("Owner", label="owner", width=90),
+            TableColumn("Counted from", label="counted_from", width=100),
             TableColumn(
                 "Session left",
                 or_untold(window("heartbeat_headroom_ratio", "15m", by="min")),

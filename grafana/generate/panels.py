@@ -66,7 +66,8 @@ class TableColumn:
     """A column of a table that is filled by a query of its own, or by the label `label` of another one.
 
     `texts` replaces values by texts, `steps` colours the cell from values on. `hidden` columns are there to sort by, or
-    for their labels. A column without `width` takes what is left.
+    for their labels. A column without `width` takes what is left, together with others of that kind. `decimals` null:
+    as the unit has them.
     """
 
     title: str
@@ -79,6 +80,7 @@ class TableColumn:
     links: Links = ()
     width: int | None = None
     wrap: bool = False
+    decimals: int | None = None
 
 
 def show_stat(
@@ -107,6 +109,8 @@ def show_stat(
         text_mode=common.BigValueTextMode.NAME if named else common.BigValueTextMode.AUTO,
         reduce_options=common.ReduceDataOptions(values=False, calcs=["lastNotNull"], fields=""),
         orientation=common.VizOrientation.AUTO,
+        # Grafana chooses the size for one line, and then breaks a name at its hyphens.
+        text=common.VizTextDisplayOptions(value_size=_NAME_PIXELS) if named else None,
     )
     panel = _panel("stat", title, about, unit=unit, empty=empty, steps=steps, texts=texts)
     panel.options = options
@@ -335,6 +339,9 @@ def _mappings(texts: Mapping[str, str | tuple[str, str]]) -> list[dashboard.Valu
     return [dashboard.ValueMap(options)]
 
 
+#: Of a name that is shown large: two lines of it fit the panel.
+_NAME_PIXELS = 30
+
 #: Below this width the icon of a filter leaves no room for the column's title.
 _FILTER_PIXELS = 120
 
@@ -376,7 +383,7 @@ def _properties(column: TableColumn, name: str) -> dict[str, object]:
         found["displayName"] = column.title
     if column.unit is not None:
         found["unit"] = column.unit
-        decimals = _decimals(column.unit, "table")
+        decimals = _decimals(column.unit, "table") if column.decimals is None else column.decimals
         found |= {} if decimals is None else {"decimals": decimals}
     if column.expr is None:
         # Text as it is: a label that looks like a number would get a unit, an empty one the text of an empty panel.

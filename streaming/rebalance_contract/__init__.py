@@ -44,6 +44,7 @@ from rebalance_contract.groups import (
     KEPT_PANES,
     KEPT_REPLACEMENTS,
     PANE_MS,
+    USUAL_SESSION_MS,
     Counters,
     GroupSnapshot,
     Member,
@@ -87,6 +88,7 @@ from rebalance_contract.sets import (
     UNSETTLED_STATES,
     CoordinatorAct,
     CoordinatorTrigger,
+    CountedFrom,
     EvidenceSource,
     EvidenceStrength,
     FindingState,
@@ -102,7 +104,7 @@ from rebalance_contract.sets import (
     gravity,
     read_state,
 )
-from rebalance_contract.silences import AlertSilence, silence_problems
+from rebalance_contract.silences import AlertSilence, SilenceIndex, silence_problems
 from rebalance_contract.simple import with_commits
 from rebalance_contract.status import (
     DecodeTotals,
@@ -143,6 +145,7 @@ __all__ = [
     "STATES_OF",
     "UNDETERMINED",
     "UNSETTLED_STATES",
+    "USUAL_SESSION_MS",
     "WINDOWS_MS",
     "Advice",
     "AlertSilence",
@@ -157,6 +160,7 @@ __all__ = [
     "CoordinatorEvent",
     "CoordinatorTrigger",
     "CountActivity",
+    "CountedFrom",
     "CountedImpact",
     "Counters",
     "DecodeTotals",
@@ -202,6 +206,7 @@ __all__ = [
     "Settlement",
     "Severity",
     "Silence",
+    "SilenceIndex",
     "SilenceKind",
     "Status",
     "StatusKind",

@@ -7,18 +7,20 @@ default: a terminal may be newer than the exporter that it asks. Null means that
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-from rebalance_contract.findings import Finding
+from rebalance_contract.findings import Advice, Finding
 from rebalance_contract.groups import GroupSnapshot
 from rebalance_contract.impact import RebalanceImpact
 from rebalance_contract.rebalances import Rebalance
 from rebalance_contract.sets import (
+    AnyCountedFrom,
     AnyGroupState,
     AnyGroupType,
     AnySeverity,
     AnySilenceKind,
+    CountedFrom,
     FindingState,
     SilenceKind,
 )
@@ -47,13 +49,13 @@ class OverviewWindow:
     """Sums over one sliding window, which ends when the diagnosis last looked at the group.
 
     `rebalancing_ratio` is the share of the window spent rebalancing, 0 to 1; `lost_partition_seconds` is added up over
-    partitions.
+    partitions. What no probe tells is null where the log is not read: generations and lost time.
     """
 
     rebalances: int
-    generation_changes: int
+    generation_changes: int | None
     rebalancing_ratio: float
-    lost_partition_seconds: float
+    lost_partition_seconds: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +74,23 @@ class FindingMark:
 
 @dataclass(frozen=True, slots=True)
 class SilenceMark:
-    """The silence that holds a group's alerts back now: enough to show it, and to end it."""
+    """The silence that holds a group's alerts back now, or the deploy announced for now: enough to show and to end it.
+
+    `created_by`, `on_behalf_of` and `version` as in a silence.
+    """
 
     silence_id: str
     kind: AnySilenceKind
     ends_at_ms: int
     created_by: str
     reason: str
+    on_behalf_of: str | None = None
+    version: str | None = None
+
+    @property
+    def holds_alerts(self) -> bool:
+        """Whether nobody is to be called while it is in force; a deploy explains rebalances, and holds nothing back."""
+        return self.kind != SilenceKind.DEPLOY
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +102,10 @@ class OverviewRow:
     known form. `coordinator` is a broker's id. `windows` are named 1m, 5m and 15m. Lag is in records, `lag_slope` in
     records per second over five minutes; both, the windows and the age of commits are absent while the diagnosis is
     silent. `heartbeat_headroom_ratio` (1 to 0) and `poll_gap_max_seconds` are the worst any member reported in five
-    minutes. `findings` are those that fire, gravest first. `silence` is null while nobody holds their alerts back.
+    minutes. `findings` are those that fire, gravest first. `silence` is null while nobody holds their alerts back and
+    no deploy is announced. `counted_from` is `probes` where the log is not read: then all counts are at least so many.
+    `protocol_type` is consumer, connect or whatever the clients call it; null in groups without one. `first_seen_ms` is
+    since when `rebalances_total` counts; null where nobody noted it.
     """
 
     cluster: str
@@ -107,7 +122,7 @@ class OverviewRow:
     owner: str | None
     windows: Mapping[str, OverviewWindow]
     rebalances_total: int
-    lost_partition_seconds_total: float
+    lost_partition_seconds_total: float | None
     last_rebalance_ms: int | None
     lag: int | None
     time_lag_ms: int | None
@@ -117,6 +132,19 @@ class OverviewRow:
     poll_gap_max_seconds: float | None
     findings: tuple[FindingMark, ...]
     silence: SilenceMark | None = None
+    protocol_type: str | None = None
+    counted_from: AnyCountedFrom = CountedFrom.LOG
+    first_seen_ms: int | None = None
+
+    @property
+    def is_at_least(self) -> bool:
+        """Whether its counts are lower bounds: they are counted from probes."""
+        return self.counted_from != CountedFrom.LOG
+
+    @property
+    def is_silenced(self) -> bool:
+        """Whether nobody is to be called for it now."""
+        return self.silence is not None and self.silence.holds_alerts
 
     def rebalances_in(self, window: str) -> int | None:
         """Return how often the group rebalanced in a window; null where that is not known."""
@@ -207,22 +235,7 @@ class RebalancesAnswer:
     rebalances: tuple[RebalanceRow, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RebalanceAnswer:
-    """One rebalance with the findings about it, the primary one first."""
-
-    rebalance: RebalanceRow
-    findings: tuple[Finding, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class FindingsAnswer:
-    """Findings, those that began last first."""
-
-    findings: tuple[Finding, ...]
-
-
-# --- A period of the past ---
+# --- Findings ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +258,43 @@ class Avoided:
     rebalances: EstimateRange = EstimateRange()
     rebalancing_ms: EstimateRange = EstimateRange()
     lost_partition_ms: EstimateRange = EstimateRange()
+
+
+@dataclass(frozen=True, slots=True)
+class AdviceRow(Advice):
+    """What to change, and what that would have avoided of the group's rebalances of the last 24 hours.
+
+    `text` is `avoided` in words. Both are null where it is not known: the advice is no setting that is estimated or
+    has no value, the exporter keeps no rebalance of that time, or the answer is about many groups.
+    """
+
+    avoided: Avoided | None = None
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FindingRow(Finding):
+    """A finding, as docs/schemas/findings.schema.json describes it, with what its advice would have avoided."""
+
+    advice: tuple[AdviceRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceAnswer:
+    """One rebalance with the findings about it, the primary one first."""
+
+    rebalance: RebalanceRow
+    findings: tuple[FindingRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FindingsAnswer:
+    """Findings, those that began last first."""
+
+    findings: tuple[FindingRow, ...]
+
+
+# --- A period of the past ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,17 +487,24 @@ class AdviceAnswer:
 
 @dataclass(frozen=True, slots=True)
 class SilencesAnswer:
-    """Silences that are in force or to come, and those that ended lately; those that end last come first."""
+    """Silences that are in force or to come, and those that ended lately; those that end last come first.
+
+    `user` is who asks, null where nobody has to log in. `read_only` says why whoever asks can neither make nor end one;
+    null where nothing is known against it.
+    """
 
     at_ms: int
     silences: tuple[AlertSilence, ...]
+    user: str | None = None
+    read_only: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SilenceRequest:
-    """What is to be silenced, why, and for how long: the body of a POST.
+    """What is to be silenced, or is deployed, why, and for how long: the body of a POST.
 
-    `groups` as in a silence. `starts_at_ms` null: now. `cluster` may be left out where the exporter shows only one.
+    `groups`, `version` and `on_behalf_of` as in a silence. `starts_at_ms` null: now. `cluster` may be left out where
+    the exporter shows only one.
     """
 
     groups: tuple[str, ...]
@@ -456,6 +513,8 @@ class SilenceRequest:
     starts_at_ms: int | None = None
     cluster: str | None = None
     kind: SilenceKind = SilenceKind.SILENCE
+    version: str | None = None
+    on_behalf_of: str | None = None
 
 
 # --- Messages of logs ---
@@ -535,12 +594,16 @@ class Refusal:
 class Readiness:
     """Whether what is served can be trusted, and one line that says what is awaited, or what is missing for good.
 
-    `share` is how much of what is awaited is done, 0 to 1; null where that cannot be counted, 1 when ready.
+    `share` is how much of what is awaited is done, 0 to 1; null where that cannot be counted, 1 when ready. `partly`:
+    not all is ready, but some cluster is, of several that one exporter reads apart. `clusters` says so of each cluster
+    of which anything is known, or that has a reader of its own.
     """
 
     ready: bool
     text: str
     share: float | None = None
+    partly: bool = False
+    clusters: Mapping[str, bool] = field(default_factory=dict)
 
 
 # --- The event stream ---

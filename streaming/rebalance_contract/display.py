@@ -63,11 +63,17 @@ SOURCES: Mapping[str, str] = {
     EvidenceSource.CLIENT_METRICS: "client metrics",
     EvidenceSource.ZOOKEEPER: "ZooKeeper",
     EvidenceSource.BROKER_LOG: "broker log",
+    EvidenceSource.ANNOUNCEMENT: "announced deploy",
 }
 
 
-#: What is said of a group whose alerts are held back.
+#: What is said of a group whose alerts are held back, or that is being deployed.
 SILENCES: Mapping[str, str] = {SilenceKind.SILENCE: "silenced", SilenceKind.DEPLOY: "deploy announced"}
+
+
+def asked_by(created_by: str, on_behalf_of: str | None) -> str:
+    """Return who asked for a silence: the user who logged in, behind whom they named."""
+    return created_by if on_behalf_of is None else f"{on_behalf_of} (as {created_by})"
 
 
 def listed(first: Sequence[str], of: int) -> str:

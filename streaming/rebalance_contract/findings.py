@@ -81,7 +81,8 @@ class Finding:
     rebalance has exactly one primary finding, if only `undetermined`.
     `variant` names the mechanism where a diagnosis has several. `confidence` is the probability, 0 to 1, that the
     diagnosis is right. `parent` is the finding that this one is a part of. `group` is empty for findings about a
-    whole cluster.
+    whole cluster. `experimental`: the diagnosis is not known from any real client yet; it is information whatever it
+    would be otherwise, and its summary says so.
     """
 
     finding_id: str
@@ -106,4 +107,5 @@ class Finding:
     missing: tuple[str, ...] = ()
     advice: tuple[Advice, ...] = ()
     parent: str | None = None
+    experimental: bool = False
     schema_version: int = SCHEMA_VERSION

@@ -35,16 +35,18 @@ client-metrics ───────▶│            │       status, of all t
 broker-logs ··········▶│            │                                                │          │
                        └────────────┘                                                └──────────┘
 groups, activity ─▶ prober ─▶ probes        clients ─▶ client-metrics        brokers ··▶ broker-logs
-terminal, pipelines ─▶ exporter ─▶ silences ─▶ all exporters
+terminal, page, pipelines ─▶ exporter ─▶ silences ─▶ all exporters, diagnosis
 """
 
 _RULES = """
-Data flow one way: a query reads only what stands left of it. Whoever reads a topic that it writes itself does so once,
-at a start, to go on from there; exporters alone read theirs all the time, as silences that one of them was asked for
-are those of all. The prober reads which groups and topics there are, so that it asks the brokers about
-those. Every fact has one writer; delivery is at least once, and a row that arrives again replaces the earlier one of
-its key. The terminal reads no topic: it asks the exporter. What is dotted is there only where a setting asks for it
-([broker-logs.md](broker-logs.md)).
+Data flow one way: a query reads only what stands left of it, and what people say: the diagnosis reads which deploys
+were announced. Whoever reads a topic that it writes itself does so once, at a start, to go on from there. Two go on
+reading: exporters, as silences that one of them was asked for are those of all, and queries the status of their own
+kind, to learn that another stream took over. The prober reads which groups and topics there are, so that it asks the
+brokers about those. Every fact has one writer, which a query's rows name with its epoch in the header
+`rebalance-monitor-writer` (`rebalance_contract/epochs.py`); delivery is at least once, and a row that arrives again
+replaces the earlier one of its key. The terminal reads no topic: it asks the exporter. What is dotted is there only
+where a setting asks for it ([broker-logs.md](broker-logs.md)).
 """
 
 _TABLE = """

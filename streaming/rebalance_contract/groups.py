@@ -6,7 +6,17 @@ from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 
 from rebalance_contract.codec import SCHEMA_VERSION
-from rebalance_contract.sets import AnyGroupState, AnyGroupType, AnyMemberState, RebalanceReason
+from rebalance_contract.sets import (
+    AnyCountedFrom,
+    AnyGroupState,
+    AnyGroupType,
+    AnyMemberState,
+    CountedFrom,
+    RebalanceReason,
+)
+
+#: The session of members that nobody set one for: by clients since Kafka 3.0 (KIP-735), and by brokers (KIP-848).
+USUAL_SESSION_MS = 45_000
 
 #: Topic (or, in a streams group, subtopology) -> sorted partition numbers.
 Partitions = dict[str, list[int]]
@@ -145,6 +155,8 @@ class GroupSnapshot:
     `is_truncated`: members or partitions were left out so that the row fits; `member_count` counts all members.
     `log_offset` is the position of the last record folded, and holds within `log_era` only: how often the partition was
     cut or made anew.
+    `counted_from` is `probes` where the log cannot be read: rebalances and members in `counters` and `windows` are then
+    at least so many, generations are not counted, and `updated_at_ms` is the time of the last probe that told news.
     """
 
     cluster: str
@@ -172,7 +184,13 @@ class GroupSnapshot:
     log_offset: int | None = None
     member_count: int | None = None
     is_truncated: bool = False
+    counted_from: AnyCountedFrom = CountedFrom.LOG
     schema_version: int = SCHEMA_VERSION
+
+    @property
+    def is_at_least(self) -> bool:
+        """Whether its totals are lower bounds: they are counted from probes."""
+        return self.counted_from != CountedFrom.LOG
 
 
 def counters_at(group: GroupSnapshot, read_until_ms: int | None) -> Counters:

@@ -31,17 +31,25 @@ class GroupWindow:
 
     `rebalancing_ratio` is the share of the window spent rebalancing, 0 to 1; `commits` counts records, `lag_max` is the
     largest lag seen and `lag_slope` its growth in records per second: null while there was no measurement of lag, or
-    not two of them. `lost_partition_ms` is the time that partitions went without commits because of rebalances.
+    not two of them. `lost_partition_ms` is the time that partitions went without commits because of rebalances; it is
+    null where the log is not read, and so are generations.
     """
 
-    generations_completed: int = 0
-    generations_aborted: int = 0
+    generations_completed: int | None = 0
+    generations_aborted: int | None = 0
     rebalances: int = 0
     rebalancing_ratio: float = 0.0
     commits: int = 0
     lag_max: int | None = None
     lag_slope: float | None = None
-    lost_partition_ms: int = 0
+    lost_partition_ms: int | None = 0
+
+    @property
+    def generation_changes(self) -> int | None:
+        """How many generations there were, with an assignment or without; null where they are not known."""
+        if self.generations_completed is None or self.generations_aborted is None:
+            return None
+        return self.generations_completed + self.generations_aborted
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,8 @@ class Probe:
 
     A field that is absent (`UNSET`) was not asked this time; null was asked and is unknown. So a cheap probe of
     the state and a full one have one form. `state` is Kafka's own name, compared without regard to case;
-    `settled_at_ms` is when a group that is not stable now was last seen stable or empty.
+    `settled_at_ms` is when a group that is not stable now, or has other members than before, was last seen stable or
+    empty. `unlisted_at_ms` is when its coordinator last listed its groups without one that is new.
     `end_offsets` and `stable_offsets` (last stable offsets) are topic -> partition number as text -> offset.
     `committed_offsets` are of the same form: what the coordinator has, for readers that did not see the commits.
     `topic_ids` gives the ids of topics by name (Kafka's 22 characters). `errors` are sentences for people.
@@ -46,6 +47,7 @@ class Probe:
     group: str
     state: AnyGroupState | msgspec.UnsetType | None = msgspec.UNSET
     settled_at_ms: int | msgspec.UnsetType | None = msgspec.UNSET
+    unlisted_at_ms: int | msgspec.UnsetType | None = msgspec.UNSET
     type: AnyGroupType | msgspec.UnsetType | None = msgspec.UNSET
     protocol: str | msgspec.UnsetType | None = msgspec.UNSET
     assignor: str | msgspec.UnsetType | None = msgspec.UNSET

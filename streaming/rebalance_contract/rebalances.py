@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from rebalance_contract.codec import SCHEMA_VERSION
 from rebalance_contract.groups import Member, Partitions
-from rebalance_contract.sets import AnyGroupType, AnyReason, RebalanceOutcome
+from rebalance_contract.sets import AnyCountedFrom, AnyGroupType, AnyReason, CountedFrom, RebalanceOutcome
 
 #: How many members a rebalance names that came and went within it.
 KEPT_PASSING = 50
@@ -71,6 +71,11 @@ class Rebalance:
     are not in a known form.
     What it cost is in `RebalanceImpact`. `is_truncated`: members, generations or partitions were left out so that the
     row fits; `members_before_count` and `members_after_count` count all members.
+
+    Where `counted_from` is `probes`, the log could not be read: `generations` is empty, `generation_from` and
+    `generation_to` are group epochs, null for classic groups, whose generation no request tells. `completed_at_ms` is
+    then the first look at the settled group, so that the rebalance ended at most a probe's period before; its duration
+    lies between the two bounds all the same, and several rebalances between two looks are one.
     """
 
     cluster: str
@@ -80,7 +85,7 @@ class Rebalance:
     reason: AnyReason
     outcome: RebalanceOutcome
     generation_from: int | None
-    generation_to: int
+    generation_to: int | None
     generations: tuple[Generation, ...]
     generations_aborted: int
     started_after_ms: int | None
@@ -105,10 +110,16 @@ class Rebalance:
     members_before_count: int | None = None
     members_after_count: int | None = None
     is_truncated: bool = False
+    counted_from: AnyCountedFrom = CountedFrom.LOG
 
     @property
     def last_known_ms(self) -> int:
         """When it ended; while it goes on, the latest time at which it can have begun."""
         return self.completed_at_ms or self.started_before_ms
+
+    @property
+    def is_at_least(self) -> bool:
+        """Whether it was seen by probes only, which may have taken several for one."""
+        return self.counted_from != CountedFrom.LOG
 
     schema_version: int = SCHEMA_VERSION

@@ -113,6 +113,16 @@ class RebalanceOutcome(StrEnum):
     ABORTED = "aborted"
 
 
+class CountedFrom(StrEnum):
+    """What a group's totals and rebalances rest on: the log, which has all of them, or probes, which see some.
+
+    What is counted from probes is *at least* so; the two are never added up.
+    """
+
+    LOG = "log"
+    PROBES = "probes"
+
+
 class FindingState(StrEnum):
     """Whether what was found still holds."""
 
@@ -146,6 +156,7 @@ class EvidenceSource(StrEnum):
     CLIENT_METRICS = "client_metrics"
     ZOOKEEPER = "zookeeper"
     BROKER_LOG = "broker_log"
+    ANNOUNCEMENT = "announcement"
 
 
 class CoordinatorAct(StrEnum):
@@ -204,7 +215,7 @@ class EvidenceStrength(StrEnum):
 
 
 class SilenceKind(StrEnum):
-    """Why nobody is to be called: somebody said so, or a pipeline announced that it deploys."""
+    """What was asked for: that nobody is called, or, by a pipeline, that its deploy is taken for one."""
 
     SILENCE = "silence"
     DEPLOY = "deploy"
@@ -246,6 +257,7 @@ AnyGroupType = Annotated[str, _known(GroupType)]
 AnyGroupState = Annotated[str, _known(GroupState)]
 AnyMemberState = Annotated[str, _known(MemberState)]
 AnyReason = Annotated[str, _known(RebalanceReason)]
+AnyCountedFrom = Annotated[str, _known(CountedFrom)]
 AnySeverity = Annotated[str, _known(Severity)]
 AnySource = Annotated[str, _known(EvidenceSource)]
 AnyStrength = Annotated[str, _known(EvidenceStrength)]

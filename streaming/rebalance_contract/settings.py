@@ -13,6 +13,14 @@ T = TypeVar("T")
 _DESCRIPTION = "description"
 
 
+#: A setting that stream and prober share, `sources.log`: its default and what it decides.
+READS_LOG = True
+READS_LOG_TEXT = (
+    "Whether the stream may read `__consumer_offsets`. `false`: groups are known by probes, client metrics and "
+    "brokers' logs alone, and all counts are *at least*; see [without-the-log.md](without-the-log.md)."
+)
+
+
 def setting(default: T, description: str) -> T:
     """Declare a setting: a field with this default. `description` is Markdown, a sentence or a few."""
     declared: T = field(default=default, metadata={_DESCRIPTION: description})

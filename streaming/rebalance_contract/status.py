@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rebalance_contract.codec import SCHEMA_VERSION, ContractError, decode
-from rebalance_contract.sets import StatusKind
+from rebalance_contract.sets import AnyCountedFrom, CountedFrom, StatusKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,10 @@ class QueryStatus:
     before this time has been processed; 0 while that is not known. `read_records` of `wanted_records` log positions
     that were there at the start have been processed. `restarts` counts how often the query ended and was started again
     since the process started; `error` says why it does not run now, null while it does. `is_stalled`: a batch makes no
-    progress.
+    progress. `counted_from`: `probes` where the log is not read (`sources.log = false`); what is said of the log here
+    is then meant of the topic of probes. `epoch`, `host` and `pid` are those of the process, which owns what the query
+    writes unless there is a status with a higher epoch (`rebalance_contract.epochs`); 0, empty and null from a version
+    that takes no epoch.
     """
 
     cluster: str
@@ -75,6 +78,10 @@ class QueryStatus:
     restarts: int = 0
     error: str | None = None
     is_stalled: bool = False
+    counted_from: AnyCountedFrom = CountedFrom.LOG
+    epoch: int = 0
+    host: str = ""
+    pid: int | None = None
     kind: StatusKind = StatusKind.QUERY
     schema_version: int = SCHEMA_VERSION
 

@@ -115,7 +115,7 @@ GROUPS = Topic(
     content="the present picture of a group: members, totals, windows",
     key="cluster/group",
     writers=(Party.MEMBERSHIP,),
-    readers=(Party.DIAGNOSIS, Party.PROBER, Party.EXPORTER),
+    readers=(Party.DIAGNOSIS, Party.PROBER, Party.EXPORTER, Party.MEMBERSHIP),
     cleanup_policy=COMPACT,
     rows=(GroupSnapshot,),
 )
@@ -124,7 +124,7 @@ REBALANCES = Topic(
     content="one rebalance, from its first record on",
     key="cluster/group/rebalance_id",
     writers=(Party.MEMBERSHIP,),
-    readers=(Party.DIAGNOSIS, Party.EXPORTER),
+    readers=(Party.DIAGNOSIS, Party.EXPORTER, Party.MEMBERSHIP),
     cleanup_policy=COMPACT_DELETE,
     retention_ms=30 * _DAY_MS,
     rows=(Rebalance,),
@@ -229,7 +229,7 @@ SILENCES = Topic(
     content="groups that nobody is to be called for, until when, by whom and why; announced deploys",
     key="cluster/silence_id",
     writers=(Party.EXPORTER,),
-    readers=(Party.EXPORTER,),
+    readers=(Party.EXPORTER, Party.DIAGNOSIS),
     cleanup_policy=COMPACT_DELETE,
     # As far ahead as one may begin, as long as one may last, and a month in which its rebalances are looked at.
     retention_ms=93 * _DAY_MS,

@@ -30,9 +30,9 @@ _LOOK_FOR_GROWTH_SECONDS = 30.0
 _BRIEFLY_SECONDS = 0.1
 _SILENT_SECONDS = 10.0
 
-#: A partition whose bounds a broker refuses with one of these has no leader that it knows of just now: one is elected,
-#: or the client's metadata are of before an election or the topic's creation.
-_LEADER_IS_AWAITED = frozenset(
+#: A partition of which a broker says one of these has no leader that it knows of just now: one is elected, or the
+#: client's metadata are of before an election or the topic's creation.
+LEADER_IS_AWAITED = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError.LEADER_NOT_AVAILABLE,
@@ -179,7 +179,7 @@ class Follower:
         try:
             marks = self._consumer.get_watermark_offsets(TopicPartition(*place), timeout=timeout_seconds)
         except KafkaException as problem:
-            if problem.args[0].code() in _LEADER_IS_AWAITED:
+            if problem.args[0].code() in LEADER_IS_AWAITED:
                 return None
             raise
         if marks is None:

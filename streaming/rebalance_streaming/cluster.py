@@ -131,7 +131,8 @@ class Cluster:
         if error is not None and error.code() in _DENIED:
             raise StreamError(
                 f"reading {self.source_topic} is not allowed for this client; grant it: kafka-acls --add --operation "
-                f"Read --operation Describe --topic {self.source_topic} --allow-principal User:..."
+                f"Read --operation Describe --topic {self.source_topic} --allow-principal User:...; where nobody "
+                "may have that, --set sources.log=false goes by probes alone"
             )
 
     def has_record(self, partition: int, positions: range) -> bool:

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from rebalance_contract import QUERIES, topics
-from rebalance_contract.settings import setting, table
+from rebalance_contract import QUERIES, CountedFrom, topics
+from rebalance_contract.settings import READS_LOG, READS_LOG_TEXT, setting, table
 from rebalance_kafka.checks import java_problems, librdkafka_problems
 from rebalance_streaming.time_zones import is_time_zone
 
@@ -50,6 +50,7 @@ class StreamConfig:
         "default", "Name of the watched cluster: a label of every series, part of every key; without `/`."
     )
     source_topic: str = setting("__consumer_offsets", "The log that is read.")
+    reads_log: bool = setting(READS_LOG, READS_LOG_TEXT)
     topic_prefix: str = setting(
         "rebalance-monitor.", "What stands before `groups`, `rebalances` and the other names of the monitor's topics."
     )
@@ -92,6 +93,11 @@ class StreamConfig:
         1_000_000,
         "Log positions read at most per batch while catching up. Bounds memory: about 1 kB of heap per 1,000.",
     )
+    max_reports_per_trigger: int = setting(
+        5_000,
+        "Messages of client metrics and of brokers' logs read at most per batch: a backlog of theirs, however "
+        "large, holds up commits for no longer than so many take.",
+    )
     source_tasks: int = setting(
         1, "Python tasks that read and decode per query. More than 1 helps catching up, costs latency when live."
     )
@@ -129,6 +135,16 @@ class StreamConfig:
     health_without_password: bool = setting(
         False, "Where `web_config_file` asks for passwords: `/-/healthy` and `/-/ready` are answered without one."
     )
+
+    @property
+    def counted_from(self) -> CountedFrom:
+        """What groups' totals rest on."""
+        return CountedFrom.LOG if self.reads_log else CountedFrom.PROBES
+
+    @property
+    def log_topics(self) -> tuple[str, ...]:
+        """The watched log, unless nobody may read it."""
+        return (self.source_topic,) if self.reads_log else ()
 
     @property
     def groups_topic(self) -> str:
@@ -193,6 +209,11 @@ class StreamConfig:
         """Topic of what rebalances cost."""
         return topics.IMPACT.full_name(self.topic_prefix)
 
+    @property
+    def silences_topic(self) -> str:
+        """Topic of silences and announced deploys."""
+        return topics.SILENCES.full_name(self.topic_prefix)
+
     def without_secrets(self) -> StreamConfig:
         """Return the settings that workers get, which need no credentials."""
         return replace(self, kafka={})
@@ -222,6 +243,7 @@ class StreamConfig:
             "diagnosis_trigger_ms",
             "diagnosis_lookback_rows",
             "max_offsets_per_trigger",
+            "max_reports_per_trigger",
             "source_tasks",
             "shuffle_partitions",
         ):

@@ -12,9 +12,7 @@ from contextlib import suppress
 
 from confluent_kafka import KafkaException
 
-from rebalance_contract import ContractError, LogTotals, decode_status
-from rebalance_kafka.follower import read_latest
-from rebalance_streaming.config import StreamConfig
+from rebalance_contract import LogTotals
 from rebalance_streaming.log_watch import Incident, LogWatch, Positions, TopicLook, compare, take_up
 
 _PERIOD_SECONDS, _STOP_SECONDS = 5.0, 1.0
@@ -130,16 +128,3 @@ def _raise(highest: dict[str, dict[int, int]], positions: Mapping[str, Positions
         has_fallen = has_fallen or any(at < known.get(partition, 0) for partition, at in each.items())
         known.update({partition: max(at, known.get(partition, 0)) for partition, at in each.items()})
     return has_fallen
-
-
-def read_totals(config: StreamConfig) -> list[LogTotals]:
-    """Return what was published last of every query's inputs, from the status topic."""
-    found = []
-    for value in read_latest(config.kafka, [config.status_topic], name="inputs").values():
-        try:
-            status = decode_status(value)
-        except ContractError:
-            continue
-        if isinstance(status, LogTotals) and status.cluster == config.cluster:
-            found.append(status)
-    return found

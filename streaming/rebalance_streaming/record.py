@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import msgspec
 from confluent_kafka import KafkaError, KafkaException
 
-from rebalance_kafka.follower import Follower, Record
+from rebalance_kafka.follower import LEADER_IS_AWAITED, Follower, Record
 from rebalance_kafka.positions import Positions, start_at_beginning, start_at_end
 from rebalance_kafka.properties import LIBRDKAFKA
 from rebalance_streaming.errors import StreamError
@@ -81,8 +81,11 @@ def _follow(kafka: Mapping[str, str], topics: Iterable[str], from_beginning: boo
 
 
 def _refuse_lasting(error: KafkaError, topic: str | None) -> None:
-    """Raise StreamError for what does not pass by itself; brokers that are away come back."""
-    if topic is not None and not error.retriable():
+    """Raise StreamError for what does not pass by itself; brokers that are away come back, and leaders are elected.
+
+    `error.retriable()` tells nothing here: the client says it of requests alone.
+    """
+    if topic is not None and error.code() not in LEADER_IS_AWAITED:
         raise StreamError(f"cannot read {topic}: {error.str()}")
 
 

@@ -4,8 +4,9 @@ A recording has one JSON object per line, as `rebalance-monitor record` writes t
 topic), `partition`, `offset`, `timestamp_ms`, `key_hex`, `value_hex` (null: a tombstone), and `received_at_ms` where
 the recorder noted its clock. Of one log partition, the commits and the other records must each be in the order of their
 offsets. Time is taken from the records: what the stream does once a time is over is done when records have passed it.
-Topics that are neither the offsets topic nor the monitor's own are read as client metrics, and what is none as lines of
-brokers' logs, whose events come at their own times as those of log files do that a replay is given beside.
+Deploys that were announced are taken from the topic of silences. Topics that are neither the offsets topic nor the
+monitor's own are read as client metrics, and what is none as lines of brokers' logs, whose events come at their own
+times as those of log files do that a replay is given beside.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ from rebalance_streaming.activity.probes import unpack_probe
 from rebalance_streaming.compressed import uncompressed
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.engine.engine import Engine, EngineConfig
-from rebalance_streaming.engine.rows import Input
+from rebalance_streaming.engine.rows import Input, Output, decode_silence
 from rebalance_streaming.groups.fold import FOLDED_TYPES, GROUP_METADATA, fold
 from rebalance_streaming.groups.model import FoldState, GroupRecord, new_state
+from rebalance_streaming.groups.probed import fold_probe
 from rebalance_streaming.groups.probing import observe
 from rebalance_streaming.outputs import OUTPUTS
 from rebalance_streaming.wire.broker_logs.decode import ToUtc, in_utc
@@ -40,6 +42,7 @@ from rebalance_streaming.wire.decode import Outcome, decode_record
 
 OFFSETS_TOPIC = "__consumer_offsets"
 PROBES_SUFFIX, BROKER_LOGS_SUFFIX = topics.PROBES.name, topics.BROKER_LOGS.name
+_SILENCES_SUFFIX = f".{topics.SILENCES.name}"
 #: Ends of the names of topics the stream writes: a replay makes them itself.
 _OWN_SUFFIXES = tuple(f".{each.name}" for each in topics.TOPICS if set(each.writers) <= set(QUERIES))
 
@@ -95,13 +98,14 @@ class Replay:
     """Drives the folds and the engine from lines. `cluster` is the name the rows carry, `pane_ms` a commit row's width.
 
     `engine`: null leaves the diagnosis out, and with it lag, impact and findings. `to_utc` turns brokers' local times,
-    where their logs have such, into UTC.
+    where their logs have such, into UTC. `without_log`: as with `sources.log = false`.
     """
 
     cluster: str = CLUSTER
     pane_ms: int = PANE_MS
     engine: Engine | None = None
     to_utc: ToUtc = in_utc
+    without_log: bool = False
     progress: ReplayProgress = field(default_factory=ReplayProgress)
     states: dict[str, FoldState] = field(default_factory=dict)
     skipped: int = 0
@@ -113,7 +117,7 @@ class Replay:
     _told: list[contract.CoordinatorActivity] = field(default_factory=list)
     _committing: dict[str, contract.GroupLag] = field(default_factory=dict)
     _now_ms: int = 0
-    _judged_ms: int = 0
+    _advanced_ms: int = 0
 
     def feed(self, lines: Iterable[RecordedLine]) -> Iterator[dict[str, Any]]:
         """Take lines; yields packed commits as they come, and keeps what else there is.
@@ -122,6 +126,10 @@ class Replay:
         """
         for chunk in _chunks(lines):
             self.progress.lines += len(chunk)
+            if self.without_log:
+                all_lines = len(chunk)
+                chunk[:] = [line for line in chunk if line.topic != OFFSETS_TOPIC]
+                self.skipped += all_lines - len(chunk)
             yield from self._pack([line for line in chunk if _is_commit(line)])
             for line in chunk:
                 if not line.control and not _is_commit(line) and not self._take_log_line(line):
@@ -132,31 +140,34 @@ class Replay:
         self._told += rows
 
     def finish(self) -> Iterator[dict[str, Any]]:
-        """Yield rebalances in the order of their end, groups, lag, impact and findings as they stand at the end."""
+        """Yield rebalances in the order of their end, groups, impact, lag, timing and findings as of the end."""
         self._commits.sort(key=lambda each: each.last_commit_ms, reverse=True)
         self._told.sort(key=_told_ms, reverse=True)
         self.progress.to_judge = len(self._commits) + len(self._told) + sum(map(len, self._sources.values()))
         for line in heapq.merge(*self._sources.values(), key=lambda line: line.timestamp_ms):
             self._take_packed(line.timestamp_ms)
-            self._judge_until(line.timestamp_ms)
+            self._advance_to(line.timestamp_ms)
             self._take(line)
             self.progress.judged += 1
         self._take_packed(None)
-        self._end()
         for rebalance in sorted(self._rebalances.values(), key=_end_of):
             yield _row("rebalance", rebalance)
-        lags = {} if self.engine is None else {each.group: each for each in self.engine.lags(self._now_ms)}
         for group in sorted({*self.states, *self._committing}):
             yield _row("group", self._group(group))
-        for lag in lags.values():
-            yield _row("lag", lag)
+        if self.engine is not None:
+            yield from self._finish(self.engine)
+
+    def _finish(self, engine: Engine) -> Iterator[dict[str, Any]]:
+        """Yield what the engine has told at the end."""
+        self._advance_to(self._now_ms)
+        rows = engine.finish(self._now_ms)
+        self._keep_impacts(rows)
         for impact in self._impacts.values():
             yield _row(impact.kind, impact)
-        if self.engine is not None:
-            for timing in self.engine.detector.timings(self._now_ms):
-                yield _row("timing", timing)
-            for finding in self.engine.detector.findings.all():
-                yield _row("finding", finding)
+        for row in rows:
+            kind = _KINDS.get(type(row))
+            if kind is not None:
+                yield _row(kind, row)
 
     def _group(self, group: str) -> contract.GroupSnapshot:
         """Return a group's picture at the end, with what the end of its last rebalance adds to the totals."""
@@ -167,12 +178,6 @@ class Replay:
         if picture.settlement is None:
             return picture
         return replace(picture, counters=contract.settled(picture.counters, picture.settlement), settlement=None)
-
-    def _end(self) -> None:
-        if self.engine is not None:
-            self._judge_until(self._now_ms)
-            self.engine.finish()
-            self._keep_impacts(self.engine)
 
     def _pack(self, lines: list[RecordedLine]) -> Iterator[dict[str, Any]]:
         visible = [line for line in lines if line.read_committed and not line.control]
@@ -211,6 +216,8 @@ class Replay:
             self._fold(line)
         elif line.topic.endswith(PROBES_SUFFIX):
             self._observe(line)
+        elif line.topic.endswith(_SILENCES_SUFFIX):
+            self._announce(line)
         elif self.engine is not None and not line.topic.endswith(_OWN_SUFFIXES):
             self._report(line, self.engine)
         else:
@@ -218,7 +225,7 @@ class Replay:
 
     def _take_log_line(self, line: RecordedLine) -> bool:
         """Take up a line that holds lines of a broker's log; returns whether it does."""
-        if line.topic == OFFSETS_TOPIC or line.topic.endswith((PROBES_SUFFIX, *_OWN_SUFFIXES)):
+        if line.topic == OFFSETS_TOPIC or line.topic.endswith((PROBES_SUFFIX, _SILENCES_SUFFIX, *_OWN_SUFFIXES)):
             return False
         value = _bytes(line.value_hex)
         if not line.topic.endswith(BROKER_LOGS_SUFFIX) and not any(mark in (value or b"") for mark in _LOG_MARKS):
@@ -239,7 +246,7 @@ class Replay:
             if at_ms is None or (until_ms is not None and at_ms >= until_ms):
                 return
             row: Input = self._commits.pop() if at_ms == commits_ms else self._told.pop()
-            self._judge_until(at_ms)
+            self._advance_to(at_ms)
             self._tell(row, at_ms)
             self.progress.judged += 1
             self._now_ms = max(self._now_ms, at_ms)
@@ -286,9 +293,20 @@ class Replay:
             else:
                 self._tell(replace(row, cluster=self.cluster), line.timestamp_ms)
 
+    def _announce(self, line: RecordedLine) -> None:
+        try:
+            row = decode_silence(_bytes(line.value_hex) or b"")
+        except contract.ContractError:
+            self.skipped += 1
+            return
+        self._tell(replace(row, cluster=self.cluster), line.timestamp_ms)
+
     def _keep(self, group: str, each: GroupRecord | contract.Probe, at_ms: int) -> None:
         before = self.states.get(group) or new_state(self.cluster, group)
-        after, rebalances = observe(before, each) if isinstance(each, contract.Probe) else fold(before, each)
+        if isinstance(each, contract.Probe):
+            after, rebalances = (fold_probe if self.without_log else observe)(before, each)
+        else:
+            after, rebalances = fold(before, each)
         if after is before and not rebalances:
             return
         self.states[group] = after
@@ -302,22 +320,23 @@ class Replay:
         if self.engine is not None:
             self.engine.apply(row, at_ms)
 
-    def _judge_until(self, now_ms: int) -> None:
-        """Let the engine look at every moment up to a time, as the clock would have."""
+    def _advance_to(self, now_ms: int) -> None:
+        """Tell the engine every moment up to a time, as the clock would have."""
         if self.engine is None:
             return
-        if self._judged_ms == 0:
-            self._judged_ms = self.engine.detector.now_ms = now_ms
-        step = max(_TICK_MS, (now_ms - self._judged_ms) // _IDLE_TICKS)
-        while self._judged_ms + step <= now_ms:
-            self._judged_ms += step
-            self.engine.judge(self._judged_ms)
-        self._keep_impacts(self.engine)
+        self._advanced_ms = self._advanced_ms or now_ms - _TICK_MS
+        step = max(_TICK_MS, (now_ms - self._advanced_ms) // _IDLE_TICKS)
+        while self._advanced_ms + step <= now_ms:
+            self._advanced_ms += step
+            self._keep_impacts(self.engine.advance(self._advanced_ms))
 
-    def _keep_impacts(self, engine: Engine) -> None:
-        for row in engine.take_impacts():
-            name = row.rebalance_id if isinstance(row, contract.RebalanceImpact) else ""
-            self._impacts[row.group, name] = row
+    def _keep_impacts(self, rows: Iterable[Output]) -> None:
+        """Keep what is not repeated at the end; everything else is."""
+        for row in rows:
+            if isinstance(row, contract.RebalanceImpact):
+                self._impacts[row.group, row.rebalance_id] = row
+            elif isinstance(row, contract.GroupImpact):
+                self._impacts[row.group, ""] = row
 
 
 def read_lines(
@@ -415,6 +434,13 @@ def _row(kind: str, row: Any) -> dict[str, Any]:
     return {**fields, "kind": kind}
 
 
+#: What an engine tells again at the end, by the kind under which a replay hands it on.
+_KINDS: dict[type[Any], str] = {
+    contract.GroupLag: "lag",
+    contract.GroupTiming: "timing",
+    contract.Finding: "finding",
+}
+
 _BOUNDED: dict[type[Any], Callable[[Any], bytes]] = {
     contract.GroupSnapshot: bounds.encode_group,
     contract.Rebalance: bounds.encode_rebalance,
@@ -432,16 +458,18 @@ def replay(
     detect: DetectConfig | None = None,
     logs: Iterable[contract.CoordinatorActivity] = (),
     to_utc: ToUtc = in_utc,
+    without_log: bool = False,
     notify: Callable[[str], None] = lambda _: None,
     progress: ReplayProgress | None = None,
 ) -> Iterator[bytes]:
     """Yield the rows of a replay as JSON lines without line ends. Raises ReplayError for what is no recording.
 
     `output` is a name of OUTPUTS. `logs` is what brokers' log files beside the recordings told. Findings come last,
-    each once, as it stood at the end. `progress` says meanwhile how far it is.
+    each once, as it stood at the end. `without_log`: as where nobody may read the offsets topic. `progress` says
+    meanwhile how far it is.
     """
     wanted = OUTPUTS[output]
-    state = Replay(to_utc=to_utc, progress=progress or ReplayProgress())
+    state = Replay(to_utc=to_utc, without_log=without_log, progress=progress or ReplayProgress())
     state.take_logs(logs if until_ms is None else (each for each in logs if _told_ms(each) <= until_ms))
     if {"finding", "lag", "rebalance_impact", "timing"} & set(wanted):
         state.engine = make_engine(state.cluster, detect)

@@ -57,6 +57,7 @@ class Teller:
     def give(self, partitions: list[Any]) -> None:
         """Own less, after the time a slow callback takes."""
         if self.spec.revoke_seconds and partitions:
+            # The fault itself: a callback that takes so long.
             time.sleep(self.spec.revoke_seconds)
         self.owned -= {(p.topic, p.partition) for p in partitions}
         self.tell("revoked")
@@ -145,6 +146,7 @@ def main(text: str) -> None:
         if state["stall"]:
             state["stall"] = False
             teller.tell("stalls")
+            # The fault itself: processing that takes so long, in the thread that polls.
             time.sleep(spec.stall_seconds)
     close()
     teller.tell("closed")

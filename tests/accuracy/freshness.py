@@ -1,5 +1,7 @@
 """Whether docs/accuracy.md was made from the rules and recordings that are there: a digest of both stands in it.
 
+And whether README and docs/without-the-log.md repeat what it says.
+
     python tests/accuracy/freshness.py
 
 Standard library only and a few milliseconds, because `make lint` asks at every commit.
@@ -10,15 +12,25 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 REPORT, README = ROOT / "docs" / "accuracy.md", ROOT / "README.md"
+WITHOUT_LOG = ROOT / "docs" / "without-the-log.md"
 #: Where the digest stands in the report.
 _STATED = re.compile(r"^<!-- digest: ([0-9a-f]{64}) -->$", re.MULTILINE)
 #: Its first table: how many faults had the right cause alone, the right one beside a wrong one, a wrong one.
 _SHARES = re.compile(r"^\| (known|kept back) \| all \| (\d+ of \d+) [^|]*\|[^|]*\| (\d+ of \d+) ", re.MULTILINE)
+#: All verdicts of that table, of which the page about the log repeats these columns for these sources.
+_VERDICTS = re.compile(r"^\| (known|kept back) \| ([^|]+) \| ((?:\d+ of \d+ [^|]*\| ){5})", re.MULTILINE)
+_ACCUSED = re.compile(r"^\| (?:known|kept back) \| ([^|]+) \| \d+ \| (\d+) of (\d+) ", re.MULTILINE)
+_COLUMNS = {
+    "all": "all sources",
+    "without the log": "without the log",
+    "broker logs instead": "without it, with brokers' logs",
+}
+_WORDS = ("right", "right, a wrong one beside", "wrong", "hinted", "abstained")
 #: What a verdict follows from: the history it is about, the rules, the recordings with their truths, and who holds one
 #: against the other.
 _JUDGED_BY = (
@@ -33,8 +45,11 @@ _JUDGED_BY = (
     "tests/accuracy/recordings.py",
     "tests/accuracy/report.py",
     "tests/accuracy/results/*.json",
+    "deploy/rebalance_devtools/stories/applications.py",
+    "deploy/rebalance_devtools/stories/conditions.py",
     "deploy/rebalance_devtools/stories/families.py",
     "deploy/rebalance_devtools/stories/judging.py",
+    "deploy/rebalance_devtools/stories/polyglot.py",
     "deploy/rebalance_devtools/stories/scenes.py",
 )
 
@@ -69,9 +84,36 @@ def complaint(root: Path = ROOT) -> str | None:
             " run `make accuracy` and commit what it writes"
         )
     shares = summary(report.read_text())
-    return (
-        None if shares in readme.read_text() else f"{readme.name} does not say how often the monitor is right: {shares}"
-    )
+    if shares not in readme.read_text():
+        return f"{readme.name} does not say how often the monitor is right: {shares}"
+    page = root / WITHOUT_LOG.relative_to(ROOT)
+    if with_part(page.read_text(), "explained", without_log_lines(report.read_text())) != page.read_text():
+        return f"{page.relative_to(root)} says something else than {report.relative_to(root)}: run `make accuracy`"
+    return None
+
+
+def without_log_lines(report: str) -> Iterator[str]:
+    """Yield what the page about the log repeats of a report, as a table."""
+    found = {(split, sources): verdicts for split, sources, verdicts in _VERDICTS.findall(report)}
+    yield f"| | {' | '.join(_COLUMNS.values())} |"
+    yield "|---|" + "---:|" * len(_COLUMNS)
+    for split in ("known", "kept back"):
+        shares = [re.findall(r"\d+ of \d+", found.get((split, sources), "")) for sources in _COLUMNS]
+        for word, row in zip(_WORDS, zip(*shares, strict=True), strict=False):
+            yield f"| {split} faults, {word} | {' | '.join(row)} |"
+    yield f"| healthy groups accused | {' | '.join(_accused(report, sources) for sources in _COLUMNS)} |"
+
+
+def _accused(report: str, sources: str) -> str:
+    rows = [(int(accused), int(of)) for name, accused, of in _ACCUSED.findall(report) if name == sources]
+    return f"{sum(accused for accused, _ in rows)} of {sum(of for _, of in rows)}"
+
+
+def with_part(page: str, name: str, lines: Iterable[str]) -> str:
+    """Return a page with the lines between its marks of that name."""
+    begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+    before, _, rest = page.partition(begin)
+    return f"{before}{begin}{chr(10).join(lines)}\n{end}{rest.partition(end)[2]}"
 
 
 def summary(report: str) -> str:

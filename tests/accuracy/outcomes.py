@@ -22,6 +22,8 @@ CLAIMED = 0.55
 
 #: Nobody would look for a fault behind these; a storm is no cause, but carries one.
 _HARMLESS = ("benign", "undetermined", "aggregate")
+#: Beside the wrong settings: what is said of a group that need not rebalance, or beside the cause of a rebalance.
+_NEVER_CAUSES = ("assignor_slow_or_failing", "commit_only_group", "poll_overrun_risk", "rebalance_timeout_excessive")
 #: With what a fault begins, where the script did not begin it itself, in a client's own words.
 _BEGINNINGS = ("disk_full", "dies", "stalls", "stops_polling", "revoking")
 
@@ -103,8 +105,8 @@ def _verdict(
 
 def _is_said(rule: str, about: list[Finding], claims: dict[str, Finding]) -> bool:
     # A setting that is wrong is never the cause of one rebalance.
-    setting = diagnosis(rule).family == "configuration"
-    return rule in claims or (setting and any(each.rule == rule and each.confidence >= CLAIMED for each in about))
+    standing = diagnosis(rule).family == "configuration" or rule in _NEVER_CAUSES
+    return rule in claims or (standing and any(each.rule == rule and each.confidence >= CLAIMED for each in about))
 
 
 def _excuse(recording: Recording, sources: str, claims: dict[str, Finding], answers: set[str]) -> Finding | None:

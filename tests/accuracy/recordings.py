@@ -21,6 +21,8 @@ from rebalance_devtools.stories.play import StoryRun
 from rebalance_devtools.stories.programme import find_story
 from rebalance_devtools.stories.script import Expected
 from rebalance_streaming.detect.config import DetectConfig
+from rebalance_streaming.detect.detector import Detector
+from rebalance_streaming.detect.judgement import Judgement
 from rebalance_streaming.engine.engine import Engine, EngineConfig
 from rebalance_streaming.log_files import read_log_files
 from rebalance_streaming.replay import CLUSTER, OFFSETS_TOPIC, PANE_MS, Replay, read_lines
@@ -37,6 +39,8 @@ DECLARED = Path(__file__).with_name("families.toml")
 
 #: Whose line it is: a broker of 3.x writes `[GroupCoordinator 1]`, one of 4.x `[GroupCoordinator id=1 …]`.
 _COORDINATOR = re.compile(r"\[GroupCoordinator (?:id=)?(\d+)")
+#: All that a coordinator writes of a group that only commits: no event of it.
+_COMMITS_ONLY = "Creating a simple consumer group"
 
 Split = Literal["known", "kept back"]
 SPLITS: tuple[Split, ...] = ("known", "kept back")
@@ -44,10 +48,14 @@ SPLITS: tuple[Split, ...] = ("known", "kept back")
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What a monitor is given: a recording without some topics, by the ends of their names, and brokers' log lines."""
+    """What a monitor is given: a recording without some topics, by the ends of their names, and brokers' log lines.
+
+    `log`: whether what groups wrote to the offsets topic is read.
+    """
 
     left_out: tuple[str, ...] = ()
     broker_logs: bool = False
+    log: bool = True
 
 
 SOURCES: dict[str, Sources] = {
@@ -57,6 +65,8 @@ SOURCES: dict[str, Sources] = {
     "no prober": Sources(("probes",)),
     "log and broker logs": Sources(("client-metrics", "probes"), broker_logs=True),
     "log only": Sources(("client-metrics", "probes")),
+    "without the log": Sources(log=False),
+    "broker logs instead": Sources(broker_logs=True, log=False),
 }
 
 
@@ -66,24 +76,24 @@ def declared() -> dict[str, dict[str, Any]]:
     return tomllib.loads(DECLARED.read_text())
 
 
-class WatchedEngine(Engine):
-    """An engine that notes of one group when each rebalance was given a cause first, and which were given another."""
+class WatchedDetector(Detector):
+    """A detector that notes of a group when each rebalance was given a cause first, and which were given another."""
 
-    group = ""
-
-    def __init__(self, config: EngineConfig) -> None:
-        super().__init__(config)
+    def __init__(self, group: str, *settings: Any) -> None:
+        super().__init__(*settings)
+        self._group = group
         self.first_ms: dict[str, int] = {}
         self.revised: set[str] = set()
-        self._causes: dict[str, str] = {}
+        self._first_causes: dict[str, str] = {}
 
-    def judge(self, now_ms: int, most: int | None = None) -> None:
+    def advance(self, now_ms: int, most: int | None = None) -> Judgement:
         """Judge, and look at what came of it."""
-        super().judge(now_ms, most)
-        for rebalance, cause in self.detector.causes(self.group).items():
+        judgement = super().advance(now_ms, most)
+        for rebalance, cause in self.causes(self._group).items():
             self.first_ms.setdefault(rebalance, now_ms)
-            if self._causes.setdefault(rebalance, cause) != cause:
+            if self._first_causes.setdefault(rebalance, cause) != cause:
                 self.revised.add(rebalance)
+        return judgement
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +149,8 @@ class Recording:
         """
         logs = defaultdict[str, list[bytes]](list)
         for line in self.run.broker_lines:
+            if _COMMITS_ONLY in line:
+                continue
             broker = _COORDINATOR.search(line)
             logs["" if broker is None else broker[1]].append(line.encode() + b"\n")
         return read_log_files(logs.values(), cluster=CLUSTER, pane_ms=PANE_MS)
@@ -176,14 +188,15 @@ class Recording:
 
     def _replayed(self, sources: Sources) -> Watched:
         config = DetectConfig(window_scale=self.window_scale)
-        engine = WatchedEngine(EngineConfig(cluster=CLUSTER, source_topic=OFFSETS_TOPIC, detect=config))
-        engine.group = self.run.group
-        state, rows = Replay(engine=engine), defaultdict[str, list[bytes]](list)
+        detector = WatchedDetector(self.run.group, CLUSTER, config)
+        settings = EngineConfig(cluster=CLUSTER, source_topic=OFFSETS_TOPIC, detect=config)
+        engine = Engine(settings, make_detector=lambda *_: detector)
+        state, rows = Replay(engine=engine, without_log=not sources.log), defaultdict[str, list[bytes]](list)
         if sources.broker_logs:
             state.take_logs(self.broker_rows())
         for row in chain(state.feed(read_lines([self.lines(sources.left_out)])), state.finish()):
             rows[row["kind"]].append(msgspec.json.encode(row))
-        return Watched(rows, engine.first_ms, frozenset(engine.revised))
+        return Watched(rows, detector.first_ms, frozenset(detector.revised))
 
 
 def recordings(folder: Path = FOLDER) -> list[Recording]:

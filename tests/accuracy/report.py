@@ -9,6 +9,7 @@ tests/accuracy/results, with the commit at which it was drawn.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections import Counter, defaultdict
@@ -26,21 +27,32 @@ from accuracy.fixtures import EXPECTED
 from accuracy.outcomes import BESIDE, HINTED, RIGHT, VERDICTS, WRONG, Outcome, outcome_of
 from accuracy.recordings import FAMILIES, FOLDER, SOURCES, SPLITS, Recording, declared, recordings
 from rebalance_devtools.stories.record import VOID
+from rebalance_streaming.detect.catalogue import DIAGNOSES
 
 RESULTS = Path(__file__).with_name("results")
 _PROCESSES = 2
 _NONE = "-"
+#: Verdicts by which the cause was found.
+_FOUND = (RIGHT, BESIDE)
+#: With which sources it is told how often a diagnosis was right.
+_TOLD = ("all", "no client metrics", "no prober", "log only")
+#: What stands in the row of a diagnosis that no real client brought out.
+EXPERIMENTAL = "never seen: experimental"
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One recording judged with all and with fewer sources. Delays are of every rebalance, in milliseconds."""
+    """One recording judged with all and with fewer sources.
+
+    Delays are of every rebalance, in milliseconds; `said` is what was found with all sources.
+    """
 
     recording: Recording
     outcomes: dict[str, Outcome]
     delays_ms: dict[str, list[int]]
     revised: dict[str, int]
     rebalances: int
+    said: frozenset[str]
 
 
 def judge(recording: Recording) -> Judged:
@@ -51,6 +63,7 @@ def judge(recording: Recording) -> Judged:
         {sources: recording.delays_ms(sources) for sources in SOURCES},
         {sources: len(recording.watched(sources).revised) for sources in SOURCES},
         sum(each.completed_at_ms is not None for each in recording.rebalances()),
+        frozenset(each.rule for each in recording.judge() if each.group == recording.run.group),
     )
 
 
@@ -64,7 +77,7 @@ def render(judged: Sequence[Judged], made: str, digest: str) -> str:
         _delays(judged),
         _calibration(judged),
         _confusion(judged),
-        _exercised(judged),
+        _known(judged),
         _drawn_anew(),
         _counts(),
         _one_by_one(judged),
@@ -90,7 +103,8 @@ def _head(judged: Sequence[Judged], made: str, digest: str) -> Iterator[str]:
         "- **Right**: the cause that the script made is given as a primary one with at least 55 %, and no other",
         "  harmful cause is. *Right, a wrong one beside*: another is claimed too. *Wrong*: only another is claimed, or",
         "  a harmless cause for the rebalance that the fault made. *Hinted*: only something below 55 % is said.",
-        "  *Abstained*: nothing, or `undetermined`. What counts is what stands at the end of the recording.",
+        "  *Abstained*: nothing, or `undetermined`. What counts is what stands at the end of the recording. A setting",
+        "  that is wrong, and what is told beside causes (a slow assignor, risky batches), need not be a primary one.",
         "- Behind each share stand the number of runs and its 95 % interval (Wilson): 3 of 3 is 44-100 %.",
         "- **Broker logs**: what the group's coordinators wrote in their brokers' logs, replayed beside the rest as",
         "  `replay --logs` does. The recordings have the lines of `GroupCoordinator` that name the group. What",
@@ -230,19 +244,59 @@ def _confusion(judged: Sequence[Judged]) -> Iterator[str]:
         yield f"| {' | '.join(kind)} | {count} |"
 
 
-def _exercised(judged: Sequence[Judged]) -> Iterator[str]:
-    """Yield a row per diagnosis that some recording has to bring out, and does with all sources."""
-    by: defaultdict[str, set[str]] = defaultdict(set)
-    for each in judged:
-        expected, outcome = each.recording.expected, each.outcomes["all"]
-        if expected is not None and outcome.verdict in (RIGHT, BESIDE):
-            for rule in (expected.diagnosis, *expected.also, *expected.secondary):
-                by[rule].add(f"{each.recording.run.story} (live)")
-    for name, rule in EXPECTED.items():
-        by[rule].add(name)
-    yield from (f"## {len(by)} diagnoses exercised", "", "| diagnosis | by |", "|---|---|")
-    for rule, names in sorted(by.items()):
-        yield f"| {rule} | {', '.join(sorted(names))} |"
+def _known(judged: Sequence[Judged]) -> Iterator[str]:
+    """Yield a row per diagnosis of the catalogue: what it was played with, and how often it was said and right."""
+    rows = {rule: _how_known(rule, judged) for rule in DIAGNOSES}
+    seen = [rule for rule, cells in rows.items() if cells is not None]
+    yield from (
+        "## How each diagnosis is known",
+        "",
+        f"{len(seen)} of {len(rows)} diagnoses are known from recordings of real clients. *Played*: the families that",
+        "have to bring it out, and recordings of the log alone. *Right*: in how many of their runs the cause was",
+        "right, by sources. *Beside*: right runs of which it was said too, as a setting worth changing or as what",
+        "follows. What has neither a right run nor one beside is experimental: information only.",
+        "",
+        f"| diagnosis | played | with | on brokers | right with {' | '.join(_TOLD)} | beside |",
+        "|---|---|---|---|" + "---:|" * (len(_TOLD) + 1),
+    )
+    for rule, cells in rows.items():
+        yield f"| {rule} | {' | '.join(cells or (EXPERIMENTAL, *[_NONE] * (len(_TOLD) + 3)))} |"
+
+
+def _how_known(rule: str, judged: Sequence[Judged]) -> tuple[str, ...] | None:
+    """Return the cells of a diagnosis; null if no real client brought it out."""
+    played = [each for each in judged if rule in _asked(each.recording)]
+    right = {name: sum(each.outcomes[name].verdict in _FOUND for each in played) for name in _TOLD}
+    fixtures = sorted(name for name, told in EXPECTED.items() if told == rule)
+    beside = sum(rule in each.said and each.outcomes["all"].verdict == RIGHT for each in judged if each not in played)
+    if not (right["all"] or fixtures or beside):
+        return None
+    runs = [each.recording.run for each in played]
+    return (
+        ", ".join([*sorted({each.story for each in runs}), *(f"{name} (log)" for name in fixtures)]) or _NONE,
+        ", ".join(sorted({each.library for each in runs})) or _NONE,
+        ", ".join(sorted({each.kafka_version for each in runs})) or _NONE,
+        *(f"{count} of {len(played)}" if played else _NONE for count in right.values()),
+        str(beside),
+    )
+
+
+def _asked(recording: Recording) -> tuple[str, ...]:
+    """Return the diagnoses that a recording has to bring out."""
+    expected = recording.expected
+    return () if expected is None else (expected.diagnosis, *expected.also, *expected.secondary)
+
+
+def with_counts(readme: str, report: str) -> str:
+    """Return README with the numbers of diagnoses that a report knows of real clients, and of the others."""
+    unseen = len(experimental(report))
+    counts = f"{len(DIAGNOSES) - unseen} diagnoses that were seen on real clients and {unseen} experimental"
+    return re.sub(r"\d+ diagnoses that were seen on real clients and \d+ experimental", counts, readme)
+
+
+def experimental(report: str) -> set[str]:
+    """Return the diagnoses that a report knows of no real client."""
+    return set(re.findall(rf"^\| (\w+) \| {EXPERIMENTAL} \|", report, re.MULTILINE))
 
 
 def _drawn_anew() -> Iterator[str]:
@@ -324,7 +378,10 @@ def main(arguments: list[str]) -> None:
     every = [each for folder in (FOLDER, FAMILIES) for each in recordings(folder)]
     with ProcessPoolExecutor(_PROCESSES) as pool:
         judged = list(pool.map(judge, every))
-    Path(target).write_text(render(judged, say_when(partial(_output)), freshness.digest()))
+    report = render(judged, say_when(partial(_output)), freshness.digest())
+    Path(target).write_text(report)
+    if Path(target).resolve() == freshness.REPORT:
+        freshness.README.write_text(with_counts(freshness.README.read_text(), report))
 
 
 if __name__ == "__main__":

@@ -156,14 +156,16 @@ class Stage:
 
     def settle(self, seconds: float = QUIET_SECONDS) -> None:
         """Wait until neither the broker's log nor any client has said anything of the group for a while."""
-        deadline, last, since = time.monotonic() + 120, None, time.monotonic()
-        while time.monotonic() - since < seconds:
-            assert time.monotonic() < deadline, f"{self.group} does not come to rest"
+        last, since = None, time.monotonic()
+
+        def has_come_to_rest() -> bool:
+            nonlocal last, since
             now = (self.steps().busy, len(self.events()))
             if now != last or not self._everybody_is_in():
                 last, since = now, time.monotonic()
-            # What is waited for is silence, so there is nothing to be woken by.
-            time.sleep(0.2)
+            return time.monotonic() - since >= seconds
+
+        wait_for(has_come_to_rest, f"{self.group} to come to rest", 120, every=0.2)
 
     def _everybody_is_in(self) -> bool:
         told = {event["name"] for event in self.events() if event["event"] == "assigned"}

@@ -14,6 +14,7 @@ from accuracy.calibration import calibration_error, quantile, reliability, say_s
 from accuracy.outcomes import ABSTAINED, BESIDE, HINTED, RIGHT, WRONG, Claim, outcome_of
 from accuracy.recordings import FAMILIES, FOLDER, SOURCES, Recording, Watched, declared, recordings
 from accuracy.report import judge, render
+from accuracy.without_log import Counted, counted_lines
 from rebalance_contract import (
     CoordinatorAct,
     Finding,
@@ -23,8 +24,8 @@ from rebalance_contract import (
     Subject,
     SubjectMember,
 )
-from rebalance_devtools.stories import families
 from rebalance_devtools.stories.play import StoryRun
+from rebalance_devtools.stories.programme import MEASURED
 from rebalance_streaming.log_files import LogFileError
 
 _FAULT_MS, _END_MS = 10_000, 20_000
@@ -242,7 +243,7 @@ def test_every_family_is_declared_once():
     known, kept_back = declared()["known"], declared()["kept_back"]
     assert not known.keys() & kept_back.keys()
     played = {each.run.story for folder in (FOLDER, FAMILIES) for each in recordings(folder)}
-    new = {each.id for each in families.FAMILIES}
+    new = {each.id for each in MEASURED}
     assert played <= known.keys() | kept_back.keys()
     assert new <= known.keys() | kept_back.keys()
     assert len(new & kept_back.keys()) >= len(new) / 2
@@ -256,13 +257,17 @@ def project(tmp_path: Path) -> Path:
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text("1")
     (tmp_path / "docs").mkdir()
-    table = (
-        "| known | all | 3 of 4 (30-95 %) | 0 of 4 (0-49 %) | 1 of 4 (5-70 %) |\n"
-        "| kept back | all | 1 of 2 (9-91 %) | 0 of 2 (0-66 %) | 1 of 2 (9-91 %) |\n"
+    table = "".join(
+        f"| known | {sources} | 3 of 4 (30-95 %) | 0 of 4 (0-49 %) | 1 of 4 (5-70 %) | 0 of 4 () | 0 of 4 () | - |\n"
+        f"| kept back | {sources} | 1 of 2 (9-91 %) | 0 of 2 (0-66 %) | 1 of 2 (9-91 %) | 0 of 2 () | 0 of 2 () | - |\n"
+        f"| known | {sources} | 13 | 1 of 3 (0-26 %) |\n"
+        for sources in ("all", "without the log", "broker logs instead")
     )
     report = f"# Accuracy\n\n<!-- digest: {freshness.digest(tmp_path)} -->\n\n{table}"
     (tmp_path / "docs/accuracy.md").write_text(report)
     (tmp_path / "README.md").write_text(f"It is {freshness.summary(report)}.")
+    repeated = freshness.with_part("# Without the log", "explained", freshness.without_log_lines(report))
+    (tmp_path / "docs/without-the-log.md").write_text(repeated)
     return tmp_path
 
 
@@ -279,6 +284,25 @@ def test_readme_says_what_the_report_says(project: Path):
     assert "README.md does not say how often the monitor is right: right in 3 of 4" in (
         freshness.complaint(project) or ""
     )
+
+
+def test_the_page_about_the_log_says_what_the_report_says(project: Path):
+    """Its table has the report's verdicts, of all sources and without the log; another number is noticed."""
+    page = project / "docs/without-the-log.md"
+    assert "| known faults, right | 3 of 4 | 3 of 4 | 3 of 4 |" in page.read_text()
+    assert "| kept back faults, wrong | 1 of 2 | 1 of 2 | 1 of 2 |" in page.read_text()
+    assert "| healthy groups accused | 1 of 3 | 1 of 3 | 1 of 3 |" in page.read_text()
+    page.write_text(page.read_text().replace("3 of 4", "4 of 4", 1))
+    assert "docs/without-the-log.md says something else" in (freshness.complaint(project) or "")
+
+
+def test_what_is_counted_without_the_log_is_a_row_per_kind_of_group():
+    """Nothing is found twice: more than there was is said in a column of its own."""
+    counted = [Counted("classic", 4, 3), Counted("classic", 1, 2), Counted("KIP-848, share, streams", 1, 1)]
+    assert list(counted_lines(counted))[2:] == [
+        "| classic | 2 | 5 | 4 (80 %) | 0 | 1 |",
+        "| KIP-848, share, streams | 1 | 1 | 1 (100 %) | 1 | 0 |",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from detect.histories import SECOND, T0, member, report
 from goldens import FOLDER
+from histories import SECOND, T0, member, report
 from rebalance_contract import ClientActivity, ClientConfig, decode, encode
 from rebalance_contract.clients import CLIENT_VALUES, HEARTBEAT_AGE, HEARTBEAT_TOTAL, POLL_AGE
 from rebalance_streaming.activity import clients

@@ -35,18 +35,19 @@ from rebalance_contract import (
 
 ROOT = Path(__file__).parents[2]
 SETS = (GroupState, GroupType, MemberState, RebalanceReason, RebalanceOutcome, FindingState, Severity, EvidenceSource)
-#: Words that stand for other things elsewhere: protocols, families of diagnoses, topics, pages, Prometheus.
+#: Words that stand for other things elsewhere: protocols, diagnoses and their families, topics, pages, Prometheus.
 COMMON = frozenset(
     {
         *(GroupType.CLASSIC, GroupType.CONSUMER, GroupType.SHARE, GroupType.STREAMS, GroupType.SIMPLE),
         *(GroupType.ZOOKEEPER, EvidenceSource.LOG, EvidenceSource.COMMITS, EvidenceSource.PROBES),
         *(EvidenceSource.CLIENT_METRICS, Severity.PAGE, Severity.INFO, MemberState.STABLE, MemberState.AWAY),
         *(RebalanceReason.JOIN, RebalanceReason.OTHER, RebalanceReason.SWAP, RebalanceReason.REPLACEMENT),
-        *(RebalanceReason.TOPIC_METADATA_CHANGE, RebalanceOutcome.COMPLETED, RebalanceOutcome.ABORTED),
+        *(RebalanceReason.TOPIC_METADATA_CHANGE, RebalanceReason.RACK_CHANGE),
+        *(RebalanceOutcome.COMPLETED, RebalanceOutcome.ABORTED),
     }
 )
 #: They run without the contract: the command line's help, and what shows Alertmanager's own words.
-APART = ("terminal/commands.py", "demo/alerting.py")
+APART = ("terminal/check_command.py", "terminal/commands.py", "demo/alerting.py")
 
 
 def literals(words: set[str]) -> Iterator[tuple[str, str]]:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from rebalance_contract import AlertSilence, silence_problems, topics
-from rebalance_contract.silences import MAX_AHEAD_MS, MAX_DURATION_MS
+from rebalance_contract import AlertSilence, SilenceIndex, silence_problems, topics
+from rebalance_contract.silences import MAX_AHEAD_MS, MAX_DEPLOY_MS, MAX_DURATION_MS
 
 T0 = 1_790_000_000_000
 HOUR_MS = 3_600_000
@@ -38,12 +38,32 @@ def test_a_plain_silence_has_no_problem():
         ({"created_by": "x" * 201}, "who"),
         ({"expired_by": "x" * 201}, "who"),
         ({"kind": "x" * 51}, "kind"),
+        ({"kind": "deploy", "ends_at_ms": T0 + MAX_DEPLOY_MS + 1}, "24 hours"),
+        ({"kind": "deploy", "version": " "}, "version"),
+        ({"kind": "deploy", "version": "x" * 101}, "version"),
+        ({"version": "1.2"}, "no version"),
+        ({"on_behalf_of": " "}, "for whom"),
+        ({"on_behalf_of": "x" * 201}, "for whom"),
     ],
 )
 def test_what_no_silence_may_be(changes, told):
     """Each problem is one sentence that says what is allowed."""
     (problem,) = silence_problems(replace(ONE, **changes))
     assert told in problem
+
+
+def test_what_is_looked_up_is_what_a_silence_is_about():
+    """The index answers as each silence does, each once and in the order of their starts, whatever names it has."""
+    names = ("a", "ab", "abc", "b", "")
+    patterns = [("a",), ("a*", "ab"), ("*", "abc"), ("abc*",), ("b", "b*"), ("ab*", "a*")]
+    made = [
+        replace(ONE, silence_id=str(number), groups=groups, starts_at_ms=T0 - number)
+        for number, groups in enumerate(patterns)
+    ]
+    index = SilenceIndex.of([*made, replace(ONE, cluster="test", silence_id="x")])
+    for name in names:
+        told = [each.silence_id for each in index.covering("prod", name)]
+        assert told == [each.silence_id for each in reversed(made) if each.is_about(name)]
 
 
 def test_it_holds_from_its_start_up_to_its_end():

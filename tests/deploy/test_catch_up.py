@@ -1,8 +1,9 @@
-"""What `up` tells at a terminal until the monitor is ready."""
+"""What `up` tells at a terminal, and programs, until the monitor is ready."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 import pytest
 
@@ -30,24 +31,35 @@ def test_share_rate_and_time_left_are_told_until_it_is_ready(monkeypatch: pytest
         13: answer("ready", 1.0, ready=True),
     }
     said: list[str] = []
+    told: list[Mapping[str, object]] = []
     catch_up = CatchUpReport(URL)
     for at_seconds, each in answers.items():
         monkeypatch.setattr(local, "fetch", lambda url, each=each, **_: each if url == URL else None)
-        catch_up.tell(said.append, at_seconds)
+        catch_up.tell(lambda text, figures: said.append(text) or told.append(figures), at_seconds)
     assert said == [
         "reading the picture: 5 of 10",
         "reading the log: 20 % of 100 records, 5 % a second, 16 s left",
         "reading the log: 45 % of 100 records, 5 % a second, 11 s left",
         "ready",
     ]
+    shares = [(each["step"], each["share"], each["share_rate"], each["seconds_left"]) for each in told]
+    assert shares[1:] == [
+        ("reading the log", 0.2, 0.05, 16.0),
+        ("reading the log", 0.45, 0.05, 11.0),
+        ("ready", 1.0, None, None),
+    ]
+    assert {each["done"] for each in told} == {None}
     monkeypatch.setattr(local, "fetch", lambda *_, **__: pytest.fail("asked again"))
-    catch_up.tell(said.append, 60.0)
+    catch_up.tell(lambda *_: None, 60.0)
 
 
 def test_without_a_page_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor is anything said."""
-    monkeypatch.setattr(local, "fetch", lambda *_, **__: pytest.fail("asked"))
-    CatchUpReport(None).tell(pytest.fail, 0.0)
+    asked: list[object] = []
+    said: list[str] = []
+    monkeypatch.setattr(local, "fetch", lambda *given, **_: asked.append(given))
+    CatchUpReport(None).tell(lambda text, _: said.append(text), 0.0)
+    assert (asked, said) == ([], [])
 
 
 @pytest.mark.parametrize(

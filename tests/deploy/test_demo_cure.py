@@ -67,7 +67,7 @@ def test_the_sick_consumer_gets_the_value_advised_and_nothing_else_changes(cure,
 
 
 def test_the_group_is_calm_when_all_that_was_said_of_it_is_over(cure, said):
-    """Rebalances since the restart are told; hints and other groups do not count."""
+    """Findings and alerts; rebalances since the restart are told. Hints and other groups do not count."""
     for each in (REBALANCE, SICK_FINDING, BESIDE, replace(BESIDE, finding_id="hint", severity=Severity.INFO)):
         cure.hear(each)
     cure.apply()
@@ -75,9 +75,13 @@ def test_the_group_is_calm_when_all_that_was_said_of_it_is_over(cure, said):
         cure.hear(replace(REBALANCE, rebalance_id=f"after-{number}"))
     cure.hear(resolved(SICK_FINDING))
     cure.hear(replace(resolved(BESIDE), group="another"))
+    cure.look(lambda: False)
     assert not cure.is_calm
     cure.hear(resolved(BESIDE))
-    cure.hear(resolved(BESIDE))
+    cure.look(lambda: True)
+    assert not cure.is_calm, "an alert fires"
+    for _ in range(2):
+        cure.look(lambda: False)
     assert cure.is_calm
     assert [each for each in said if each.startswith("calm")] == [
         f"calm: nothing is left to say of {SICK.group}; rebalances since {SICK.client_id} was stopped and started: 2"
@@ -88,5 +92,6 @@ def test_a_group_that_nothing_is_said_of_yet_is_not_cured(cure, said):
     """Calm is the end of what was said, not its absence."""
     cure.hear(SICK_FINDING)
     cure.hear(resolved(SICK_FINDING))
+    cure.look(lambda: False)
     assert not cure.is_calm
     assert said == []

@@ -221,12 +221,12 @@ def test_no_broker_outlives_its_parent(tmp_path: Path, last_signal: signal.Signa
     code = f"""
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
-import time
 from pathlib import Path
 from rebalance_deploy.embedded.kafka import EmbeddedKafka
 with EmbeddedKafka(Path({str(tmp_path / "kafka")!r})) as broker:
     Path({str(told)!r}).write_text(f"{{broker.pids[0]}}\\n")
-    time.sleep(300)
+    signal.alarm(300)
+    signal.pause()
 """
     with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL) as parent:
         wait_for(lambda: told.exists() and told.read_text().endswith("\n"), "the broker answers", 60)

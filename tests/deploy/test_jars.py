@@ -21,7 +21,7 @@ SET = "letters"
 
 # Serves <repository>/NAME-REVISION.jar through a cache of its own, as Ivy does, and notes each run and download.
 FAKE_JAVA = """#!{python}
-import re, shutil, sys, time
+import re, shutil, signal, sys
 from pathlib import Path
 from xml.etree import ElementTree
 if "-version" in sys.argv:
@@ -39,7 +39,8 @@ for dependency in ElementTree.parse(value("-ivy")).iter("dependency"):
     if not cached.exists():
         if (base / f"stall-{{name}}").exists():
             note(f"stalled at {{name}}")
-            time.sleep(300)
+            signal.alarm(300)
+            signal.pause()
         source = base / "repository" / cached.name
         if not source.exists():
             sys.exit(f"\\t\\t:: {{name}}#{{revision}}: not found")

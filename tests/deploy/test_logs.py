@@ -8,10 +8,9 @@ import os
 import re
 import subprocess
 import sys
-import threading
 import urllib.request
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,19 +41,9 @@ class Printed:
 
 
 @pytest.fixture
-def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Printed]:
+def printed(own_logging: None, capsys: pytest.CaptureFixture[str]) -> Printed:
     """What is printed from here on; logging is as before afterwards."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    levels = {name: logging.getLogger(name).level for name in (*logs._OWN, *logs._SILENT)}
-    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
-    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
-    yield Printed(capsys)
-    logging.captureWarnings(False)
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    for name, before in levels.items():
-        logging.getLogger(name).setLevel(before)
+    return Printed(capsys)
 
 
 def test_a_line_of_text_has_time_level_and_process(printed: Printed) -> None:

@@ -60,6 +60,14 @@ def test_metrics_that_are_named_exist() -> None:
     assert named <= known
 
 
+def test_the_sizes_are_those_that_were_measured() -> None:
+    """Each number of the table stands in the benchmarks."""
+    (table,) = re.findall(r"^\| measured \|.*?(?=\n\n)", TEXT, re.MULTILINE | re.DOTALL)
+    numbers = re.findall(r"(?<![\d.,])\d[\d,]*\.?\d*(?: %)?(?= (?:MB|MiB|s\b|%|ms|to )|(?<=%))", table)
+    assert len(numbers) > 8
+    assert [each for each in numbers if each not in BENCHMARKS] == []
+
+
 @pytest.mark.parametrize(("component", "process"), [("stream", "stream"), ("prober", "probe"), ("exporter", "export")])
 def test_the_charts_limits_leave_room_beyond_what_was_measured(component: str, process: str) -> None:
     """A fifth more memory than the largest run of the benchmarks took."""

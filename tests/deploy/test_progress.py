@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import os
 import sys
 from pathlib import Path
@@ -11,12 +12,15 @@ from pathlib import Path
 import pytest
 
 from rebalance_deploy import progress
+from rebalance_deploy.log_settings import LogConfig
+from rebalance_deploy.logs import configure
 from rebalance_deploy.progress import (
     Pace,
     StepProgress,
     describe,
     draw,
     drawing,
+    figures_of,
     raw_positions,
     reading_of_bytes,
     shown,
@@ -156,6 +160,46 @@ def test_nothing_is_asked_or_written_without_a_terminal(capsys: pytest.CaptureFi
     with shown(refuse):
         pass
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_program_reads_figures_line_by_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, own_logging: None
+) -> None:
+    """With `log.format = "json"` share, rate and seconds left are on standard error, the last ones at the end."""
+    readings = iter([fetching(0, 60), fetching(0, 60)])
+    asked: list[int] = []
+
+    def measure() -> StepProgress:
+        asked.append(1)
+        return next(readings, fetching(60, 60))
+
+    monkeypatch.setattr(progress, "_SILENT_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "_TELL_SECONDS", 0.001)
+    configure(LogConfig(format="json"), "record", {})
+    with shown(measure):
+        wait_for(lambda: len(asked) > 3, "some readings", 20)
+    said = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert {each["process"] for each in said} == {"record"}
+    assert said[0]["progress"] == {
+        "step": "fetching",
+        "share": 0.0,
+        "share_rate": None,
+        "seconds_left": None,
+        "done": 0,
+        "wanted": 60,
+        "unit": "bytes",
+        "rate": None,
+    }
+    assert said[-1]["message"].startswith("fetching: 100 %  60 of 60 B")
+    assert said[-1]["progress"]["share"] == 1.0
+
+
+def test_figures_are_those_of_the_sentence() -> None:
+    """Rates are per second, in what is counted and in the share."""
+    reading, pace = paced((0, fetching(0, 60)), (4, fetching(20, 60)))
+    figures = figures_of(reading, pace)
+    assert (figures["rate"], figures["share_rate"]) == (5.0, pytest.approx(1 / 12))
+    assert figures["seconds_left"] == pytest.approx(8.0)
 
 
 @pytest.mark.parametrize("why", ["dumb", "no library"])

@@ -191,7 +191,7 @@ def test_a_misspelt_port_is_no_service():
             "unknown key 'timezone' in stream.broker_log_topics number 2; did you mean 'time_zone'?",
         ),
         ('[kafak]\n"client.id" = "x"\n"client.rack" = "y"', "unknown section [kafak]; did you mean [kafka]?"),
-        ("[xyzzy]\na = 1", "unknown section [xyzzy]; known are stream, detect, probe, export, log, kafka"),
+        ("[xyzzy]\na = 1", "unknown section [xyzzy]; known are stream, detect, probe, export, log, kafka, sources"),
         ("[detect]\nstalled_m = 1", "unknown setting 'detect.stalled_m'; did you mean 'detect.thresholds.stalled_ms'?"),
         ("[export]\nlistn_port = 1", "unknown setting 'export.listn_port'; did you mean 'export.listen_port'?"),
         ("[export]\nqqqq = 1", "unknown setting 'export.qqqq'; docs/configuration.md lists all"),
@@ -263,6 +263,7 @@ EXAMPLES = re.findall(
 )
 
 
+@pytest.mark.waits
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
 def test_documented_ways_to_log_in_are_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, example: str):
     """Each example is taken as it stands, but for the files that it names."""

@@ -9,7 +9,7 @@ import pytest
 from rebalance_contract.settings import description_of
 from rebalance_deploy import settings_docs
 from rebalance_deploy.components import SECTIONS
-from rebalance_deploy.settings import known_keys
+from rebalance_deploy.settings import SHARED, known_keys, shared_key
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 
@@ -30,4 +30,6 @@ def test_every_setting_says_what_it_decides(component: type[Any]) -> None:
 def test_every_key_stands_on_the_page() -> None:
     """What may be set may be looked up."""
     rows = {line.split("`")[1] for line in settings_docs.render().splitlines() if line.startswith("| `")}
-    assert {key.rpartition(".")[2] for key in known_keys(SECTIONS)} - {"thresholds"} <= rows
+    shared = set(map(shared_key, SHARED))
+    keys = {key if key in shared else key.rpartition(".")[2] for key in known_keys(SECTIONS)}
+    assert keys - {"thresholds"} <= rows

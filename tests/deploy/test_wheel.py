@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from deploy.wheels import ROOT, build_wheel
+
 pytestmark = pytest.mark.processes
 
-ROOT = Path(__file__).parents[2]
 PACKAGES = {
     "rebalance_contract",
     "rebalance_kafka",
@@ -54,12 +55,7 @@ print(len(names), "rebalance_devtools" in sys.modules)
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     """The wheel of this checkout, built without a network."""
-    target = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(target)]
-    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
-    assert built.returncode == 0, built.stdout + built.stderr
-    (path,) = target.glob("*.whl")
-    return zipfile.ZipFile(path)
+    return zipfile.ZipFile(build_wheel(tmp_path_factory.mktemp("wheel")))
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +102,7 @@ def test_an_installed_command_line_offers_nothing_for_developers(installed: Path
     assert Path(told["file"]).is_relative_to(installed)
     assert {"up", "stream", "probe", "export", "demo", "explain", "top", "replay"} <= set(told["commands"])
     assert "bench" not in told["commands"]
-    assert told["demo"] == ["cure_after", "duration", "kafka_version", "port"]
+    assert told["demo"] == ["cure_after", "duration", "kafka_version", "port", "yes"]
 
 
 def test_a_checkouts_command_line_offers_both() -> None:
@@ -114,7 +110,7 @@ def test_a_checkouts_command_line_offers_both() -> None:
     done = subprocess.run([sys.executable, "-c", _COMMANDS], capture_output=True, text=True, check=True)
     told = json.loads(done.stdout)
     assert "bench" in told["commands"]
-    assert told["demo"] == ["cure_after", "duration", "kafka_version", "port", "story"]
+    assert told["demo"] == ["cure_after", "duration", "kafka_version", "port", "story", "yes"]
 
 
 def test_no_installed_module_needs_the_tools_of_developers(installed: Path) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from detect.histories import rebalance_id, take
 from goldens import data_records
+from histories import rebalance_id, take
 from rebalance_contract import CommitActivity, GroupSnapshot, Member, Rebalance
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.observed.departures import POLL_TIMEOUT, Departure

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from accuracy.recordings import recordings
-from detect.histories import Event
+from histories import Event
 from rebalance_contract import (
     ClientActivity,
     CommitActivity,
@@ -15,8 +15,11 @@ from rebalance_contract import (
     Rebalance,
     RebalanceImpact,
 )
-from rebalance_streaming.detect.detector import Detector, Judgement
-from rebalance_streaming.replay import Replay, make_engine, read_lines
+from rebalance_streaming.detect.config import DetectConfig
+from rebalance_streaming.detect.detector import Detector
+from rebalance_streaming.detect.judgement import Judgement
+from rebalance_streaming.engine.engine import Engine, EngineConfig
+from rebalance_streaming.replay import OFFSETS_TOPIC, Replay, read_lines
 
 #: What was told to a detector and when; null stands for the clock alone.
 Tape = list[tuple[int, Event | None]]
@@ -60,9 +63,8 @@ class _Recorder(Detector):
 def taped(name: str) -> Tape:
     """Return what a recording tells a detector, each second apart."""
     recorder = _Recorder()
-    replay = Replay(engine=make_engine("default"))
-    assert replay.engine is not None
-    replay.engine.detector = recorder
+    config = EngineConfig(cluster="default", source_topic=OFFSETS_TOPIC, detect=DetectConfig())
+    replay = Replay(engine=Engine(config, make_detector=lambda *_: recorder))
     (recording,) = [each for each in recordings() if each.name == name]
     list(replay.feed(read_lines([recording.lines(())])))
     list(replay.finish())

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from detect.histories import SECOND, T0, member, packed, report
 from detect.standing_histories import departed
+from histories import SECOND, T0, member, packed, report
 from rebalance_contract import Advice, Member
 from rebalance_streaming.detect.advice import (
     blocked_heartbeat_advice,

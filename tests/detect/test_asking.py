@@ -9,9 +9,9 @@ from itertools import pairwise
 import pytest
 
 from accuracy.recordings import recordings
-from detect.histories import HOUR, MINUTE, SECOND, T0, Event, commits, member, picture, probe, rebalance, report
 from detect.tapes import Tape, taped
 from detect.turnover import hear
+from histories import HOUR, MINUTE, SECOND, T0, Event, commits, member, picture, probe, rebalance, report
 from rebalance_contract import Member
 from rebalance_contract.clients import CONSUMED_RATE, HEARTBEAT_AGE, POLL_AGE, POLL_GAP_MAX, RESPONSE_MAX
 from rebalance_streaming.detect.detector import Detector
@@ -27,7 +27,7 @@ class Restless(Detector):
     def _due(self) -> list[str]:
         super()._due()
         for case in self._cases.values():
-            case.changed, case.restate_ms = inputs.EVERYTHING, self.now_ms
+            case.timetable.changed, case.timetable.restate_ms = inputs.EVERYTHING, self.now_ms
         return sorted(self._cases)
 
 

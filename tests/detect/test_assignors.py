@@ -7,21 +7,8 @@ from typing import Any
 
 import pytest
 
-from detect.histories import (
-    HOUR,
-    MINUTE,
-    SECOND,
-    T0,
-    Event,
-    history,
-    look,
-    member,
-    picture,
-    probe,
-    rebalance,
-    report,
-    silenced,
-)
+from detect.looks import look
+from histories import HOUR, MINUTE, SECOND, T0, Event, history, member, picture, probe, rebalance, report, silenced
 from rebalance_contract import Member, Moves, Severity, Silence
 from rebalance_streaming.detect.rules.assignors import (
     CONDITIONS,

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from detect.histories import MINUTE, SECOND, T0, TOPIC, Event, commits, history, member, picture, probe, report
-from detect.turnover import joined
+from histories import MINUTE, SECOND, T0, TOPIC, Event, commits, history, joined, member, picture, probe, report
 from rebalance_contract import Generation, Member
 from rebalance_contract.clients import ASSIGNED_LATENCY, POLL_AGE, REVOKED_LATENCY
 from rebalance_streaming.detect.episode import EpisodeContext, look_at
@@ -169,10 +168,10 @@ def test_the_last_to_commit_on_joining_held_the_others():
     ids=["no commits", "one never committed", "two came late"],
 )
 def test_nobody_is_accused_on_a_guess(last_ms: Mapping[int, int]):
-    """Where nothing tells which of several it was, nobody is named, and what would tell is."""
+    """That somebody did not rejoin is plain; where nothing tells which of several, nobody is named."""
     found = explained(*committed(last_ms))
     assert found is not None
-    assert (found.rule, found.confidence, who(found)) == ("stalled_member_join_barrier", HINT, [])
+    assert (found.rule, found.confidence, who(found)) == ("stalled_member_join_barrier", PLAUSIBLE, [])
     assert found.missing == ("client metrics: age of the last poll per member",)
     assert "which one cannot be told" in found.summary
 

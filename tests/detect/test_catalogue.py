@@ -1,54 +1,36 @@
 """The catalogue of diagnoses: complete, in step with the thresholds, the rules, and the page made of it."""
 
+import ast
 import re
-from itertools import groupby
+from importlib import resources
 from pathlib import Path
 
 import pytest
 
+import rebalance_contract
+from rebalance_contract import RebalanceReason
 from rebalance_deploy.settings import Sources, load
 from rebalance_streaming.detect import catalogue
 from rebalance_streaming.detect.catalogue import (
     DIAGNOSES,
+    ENTRIES,
     FAMILIES,
     GENERAL_THRESHOLDS,
     THRESHOLD_TEXTS,
     TRAITS,
+    Diagnosis,
     diagnosis,
     in_words,
     of_family,
     with_trait,
 )
 from rebalance_streaming.detect.config import THRESHOLD_NAMES, DetectConfig
-from rebalance_streaming.detect.docs import SETTINGS_EXAMPLE, render, write
+from rebalance_streaming.detect.docs import SETTINGS_EXAMPLE, render, write, write_traits
 from rebalance_streaming.detect.wording import WORDINGS
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "diagnoses.md"
 PACKAGE = Path(catalogue.__file__).parent
-
-#: Identifiers never change their meaning, so they are written down once more.
-IDS = {
-    "benign": """rolling_deploy scale_out scale_in initial_group_formation static_member_restart topic_metadata_change
-        subscription_change protocol_migration streams_probing_rebalance connect_scheduled_rebalance""",
-    "polling": """poll_overrun poll_overrun_risk no_progress_loop poison_record stalled_member_join_barrier
-        rebalance_timeout_excessive slow_rebalance_callback""",
-    "heartbeats": """heartbeat_starvation processing_blocks_heartbeat process_pause member_crash crash_loop
-        ungraceful_shutdown network_partition short_lived_consumers member_flapping""",
-    "configuration": """session_heartbeat_ratio session_timeout_too_short join_rejected static_membership_missing
-        static_session_too_short static_id_conflict static_member_ghost static_stalled_member eager_assignor
-        assignor_migration_error cooperative_livelock initial_delay_too_short idle_members assignment_imbalance
-        shared_group_id autoscaler_flapping phantom_members""",
-    "coordinator": """leader_rejoin_loop assignor_slow_or_failing coordinator_failover coordinator_overload
-        offsets_topic_unhealthy coordinator_stuck_rebalance cluster_wide_disturbance""",
-    "kip848": "reconciliation_stuck assigning_stuck epoch_churn",
-    "progress": """stalled_consumer slow_consumer_group orphan_partition partition_skew commit_failures_after_rebalance
-        duplicate_processing zombie_member offset_rewind offset_skip offsets_expired empty_group_with_lag
-        commit_only_group""",
-    "zookeeper": "zk_partition_owner_conflict zk_orphan_partition zk_session_flap",
-    "aggregate": "rebalance_storm",
-    "undetermined": "undetermined",
-}
 
 #: Words in the texts that look like ids of diagnoses and are settings or variants.
 OTHER_WORDS = {
@@ -69,11 +51,10 @@ def texts(each):
 # --- The catalogue itself ---
 
 
-def test_every_diagnosis_is_explained():
-    """Whatever a rule may say stands in the catalogue, in its family, and nothing else does."""
-    by_family = {family: [each.id for each in of] for family, of in groupby(DIAGNOSES.values(), lambda d: d.family)}
-    assert by_family == {family: ids.split() for family, ids in IDS.items()}
-    assert list(by_family) == list(FAMILIES)
+def test_every_family_has_diagnoses():
+    """The page has no empty chapter, and every file of entries is a family's."""
+    assert {each.family for each in DIAGNOSES.values()} == FAMILIES.keys()
+    assert {path.stem for path in (PACKAGE / "diagnoses").glob("*.toml")} == FAMILIES.keys()
 
 
 def test_every_diagnosis_is_said():
@@ -143,14 +124,13 @@ def test_texts_take_their_numbers_from_the_thresholds():
         (each.id, name)
         for each in DIAGNOSES.values()
         for name in each.thresholds
-        if f"{{{name}}}" not in _source_of(each.id)
+        if f"{{{name}}}" not in _source_of(each)
     }
     assert silent == set()
 
 
-def _source_of(rule_id: str) -> str:
-    text = (PACKAGE / "diagnoses.toml").read_text()
-    return text.split(f"[diagnoses.{rule_id}]")[1].split("\n[diagnoses.")[0]
+def _source_of(each: Diagnosis) -> str:
+    return " ".join(text for text in ENTRIES[each.family][each.id].values() if isinstance(text, str))
 
 
 @pytest.mark.parametrize(
@@ -183,6 +163,13 @@ def test_the_page_is_current(tmp_path: Path):
     """Whoever changes the catalogue or a threshold makes the page anew."""
     write(tmp_path / "diagnoses.md")
     assert PAGE.read_text() == (tmp_path / "diagnoses.md").read_text()
+
+
+def test_the_traits_of_the_contract_are_current(tmp_path: Path):
+    """Whoever reads findings knows the same traits as the rules."""
+    write_traits(tmp_path / "diagnoses.json")
+    told = resources.files(rebalance_contract).joinpath("diagnoses.json").read_text("utf-8")
+    assert told == (tmp_path / "diagnoses.json").read_text()
 
 
 def test_links_on_the_page_lead_somewhere():
@@ -221,3 +208,23 @@ def test_the_settings_on_the_page_are_accepted(tmp_path: Path):
     assert not config.silenced("nightly-report", "stalled_consumer", 0)
     assert config.silenced("billing-eu", "stalled_consumer", 1_798_761_599_999)
     assert not config.silenced("billing-eu", "stalled_consumer", 1_798_761_600_000)
+
+
+# --- Where ids stand ---
+
+#: Parts that know diagnoses by their traits, and rules with the texts they tell.
+INSTALLED = (ROOT / "streaming", ROOT / "exporters", ROOT / "deploy" / "rebalance_deploy")
+#: Words of the contract that are ids, too: the cause that is not known, and reasons that a group's log shows.
+OF_THE_CONTRACT = {"undetermined", *RebalanceReason}
+
+
+def test_ids_stand_in_rules_only():
+    """Code that is no rule knows a diagnosis by its traits, so that a new one needs no change there."""
+    files = [path for folder in INSTALLED for path in folder.rglob("*.py") if path.parent != PACKAGE / "rules"]
+    named = {
+        (path.name, node.value)
+        for path in files
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and node.value in DIAGNOSES.keys() - OF_THE_CONTRACT
+    }
+    assert named == set()

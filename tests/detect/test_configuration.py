@@ -7,22 +7,9 @@ from typing import Any
 
 import pytest
 
-from detect.histories import (
-    HOUR,
-    MINUTE,
-    SECOND,
-    T0,
-    Event,
-    commits,
-    history,
-    look,
-    member,
-    picture,
-    probe,
-    rebalance,
-    report,
-)
+from detect.looks import look
 from detect.standing_histories import departed
+from histories import HOUR, MINUTE, SECOND, T0, Event, commits, history, member, picture, probe, rebalance, report
 from rebalance_contract import UNDETERMINED, Generation, Member, Severity
 from rebalance_contract.clients import (
     ASSIGNED,

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from detect.histories import (
+from detect.looks import look
+from detect.standing_histories import departed, replayed
+from histories import (
     HOUR,
     MINUTE,
     SECOND,
@@ -15,7 +17,6 @@ from detect.histories import (
     Event,
     commits,
     history,
-    look,
     member,
     picture,
     probe,
@@ -23,9 +24,9 @@ from detect.histories import (
     rebalance_id,
     report,
 )
-from detect.standing_histories import departed, replayed
 from rebalance_contract import Generation, Member, Moves, Rebalance, Severity
 from rebalance_contract.clients import RESPONSE_MAX
+from rebalance_streaming.detect.episode import EpisodeContext, look_at
 from rebalance_streaming.detect.rules.coordinator import (
     CONDITIONS,
     coordinator_failover,
@@ -38,7 +39,6 @@ from rebalance_streaming.detect.rules.leader import assignor_slow_or_failing, le
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN
-from rebalance_streaming.observed.history import GroupHistory
 
 A, B, C = member("a-1", [0, 1]), member("b-1", [2, 3]), member("c-1", [4])
 NOW = T0 + HOUR
@@ -281,21 +281,11 @@ def test_a_rebalance_right_after_a_failover_is_its_effect(
     change = rebalance(at_ms, [A, B], [B], reason=reason)
     known = history(picture(T0, A, B), *moved(NOW), change)
     gone = (departed(at_ms, A, likely, rule="undetermined").departure,)
-    found = find_failover(known, change, Thresholds(), gone)
+    episode = look_at(known, change, Thresholds(), NOW + HOUR, EpisodeContext())
+    found = find_failover(replace(episode, departures=gone))
     assert (None if found is None else found.confidence) == confidence
     if found is not None:
         assert (found.rebalance_ids, found.advice[0].proposed) == ((change.rebalance_id,), "45000")
-
-
-def test_departures_are_looked_for_where_none_are_given():
-    """The member was silent for its session before it was lost."""
-    events = [commits(NOW - i * 5 * SECOND, {0: 5, 1: 5}) for i in range(9, 2, -1)]
-    change = rebalance(NOW, [A, B], [B])
-    known = history(picture(T0, A, B), *events, *moved(NOW - 20 * SECOND), change)
-    assert isinstance(known, GroupHistory)
-    found = find_failover(known, change, Thresholds())
-    assert found is not None
-    assert found.confidence == STRONG
 
 
 # --- Slow, or unable to store ---

@@ -14,9 +14,9 @@ from hypothesis import settings as limits
 from hypothesis import strategies as st
 
 from accuracy.recordings import recordings
-from detect.histories import HOUR, SECOND, Event
 from detect.tapes import Tape, taped
 from detect.turnover import hear
+from histories import HOUR, SECOND, Event
 from rebalance_contract import ClientActivity, Finding, decode, encode
 from rebalance_streaming.detect.detector import Detector
 

@@ -7,7 +7,7 @@ from dataclasses import fields
 
 import pytest
 
-from detect.histories import HOUR, MINUTE, SECOND, T0
+from histories import HOUR, MINUTE, SECOND, T0
 from rebalance_streaming.detect.config import THRESHOLD_NAMES, DetectConfig, Override, Quiet
 from rebalance_streaming.detect.thresholds import Thresholds
 

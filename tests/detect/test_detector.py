@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from detect.histories import (
+from detect.turnover import Run, hear
+from histories import (
     GROUP,
     HOUR,
     MINUTE,
@@ -15,16 +16,19 @@ from detect.histories import (
     T0,
     Event,
     commits,
+    joined,
+    lost,
     member,
     picture,
     probe,
+    pulse,
     rebalance,
     rebalance_id,
     report,
     silenced,
 )
-from detect.turnover import Run, joined, lost, pulse
 from rebalance_contract import (
+    CommitActivity,
     Finding,
     Generation,
     Rebalance,
@@ -35,7 +39,9 @@ from rebalance_contract import (
 )
 from rebalance_contract.clients import HEARTBEAT_AGE, POLL_AGE
 from rebalance_streaming.detect.config import DetectConfig, Override, Quiet
-from rebalance_streaming.detect.detector import Detector, Judgement
+from rebalance_streaming.detect.detector import Detector
+from rebalance_streaming.detect.judge import GroupJudge
+from rebalance_streaming.detect.judgement import Judgement
 
 A, B, C = member("a-1", [0, 1]), member("b-1", [2, 3]), member("c-1", [4, 5])
 A2 = member("a-2", [0, 1])
@@ -243,7 +249,7 @@ def test_a_condition_is_told_within_a_second_of_its_time():
 def test_a_group_at_rest_is_left_alone(monkeypatch: pytest.MonkeyPatch):
     """Once nothing is to be expected of it, no rule is asked until something changes or the next sweep is due."""
     asked: list[int] = []
-    monkeypatch.setattr(Detector, "_judge", _counting(Detector._judge, asked))
+    monkeypatch.setattr(GroupJudge, "judge", _counting(GroupJudge.judge, asked))
     run = Run().live(T0 + 10 * MINUTE, picture(T0 - HOUR, A, B), commits(T0, dict.fromkeys(range(4), 5)))
     assert len(asked) <= 4
     run.live(T0 + 11 * MINUTE, *[probe(T0 + 10 * MINUTE + at * SECOND, "Stable") for at in range(1, 60, 5)])
@@ -251,9 +257,9 @@ def test_a_group_at_rest_is_left_alone(monkeypatch: pytest.MonkeyPatch):
 
 
 def _counting(judge: Callable[..., list[Finding]], asked: list[int]) -> Callable[..., list[Finding]]:
-    def counted(detector: Detector, case: object) -> list[Finding]:
-        asked.append(detector.now_ms)
-        return judge(detector, case)
+    def counted(self: GroupJudge, case: object, now_ms: int) -> list[Finding]:
+        asked.append(now_ms)
+        return judge(self, case, now_ms)
 
     return counted
 
@@ -344,6 +350,25 @@ def test_a_restart_goes_on_with_the_findings_that_were_open():
     assert (found.finding_id, found.detected_at_ms) == ("0123456789abcdef", seen_ms)
     assert (found.state, found.rebalance_ids) == ("firing", published.rebalance_ids)
     assert after.withdrawn == []
+
+
+def test_a_cause_is_not_lost_with_what_it_rested_on():
+    """After a start the commits of then are not read again, and nothing is found: what was found stays."""
+    published = Run().live(T0 + 4 * MINUTE, *overrun()).finding("poll_overrun")
+    after = Run()
+    after.detector.findings.restore(published)
+    after.live(T0 + 6 * MINUTE, *(each for each in overrun() if not isinstance(each, CommitActivity)))
+    assert after.causes() == dict.fromkeys(published.rebalance_ids, "poll_overrun")
+    assert after.finding("poll_overrun").finding_id == published.finding_id
+    assert after.withdrawn == []
+
+
+def test_a_group_that_only_probes_named_before_the_time_was_known_stays():
+    """At a start rows are taken up before the first look: nobody knows how long ago these were written."""
+    detector = Detector("prod")
+    hear(detector, probe(T0, "Stable", [A]))
+    detector.advance(T0 + MINUTE)
+    assert GROUP in detector._cases
 
 
 def test_a_restart_ends_what_does_not_hold_any_more():

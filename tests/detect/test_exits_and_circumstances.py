@@ -7,9 +7,22 @@ from typing import Any
 
 import pytest
 
-from detect.histories import MINUTE, SECOND, T0, Event, history, member, probe, rebalance, rebalance_id, report
 from detect.standing_histories import departed
-from detect.turnover import joined, lost, pulse
+from histories import (
+    MINUTE,
+    SECOND,
+    T0,
+    Event,
+    history,
+    joined,
+    lost,
+    member,
+    probe,
+    pulse,
+    rebalance,
+    rebalance_id,
+    report,
+)
 from rebalance_contract import UNDETERMINED, Generation, Member, Rebalance, Severity
 from rebalance_contract.clients import HEARTBEAT_AGE
 from rebalance_streaming.detect.episode import Episode, EpisodeContext, ExplainedDeparture, look_at
@@ -482,7 +495,22 @@ def test_partitions_that_were_added_make_the_leader_rejoin(grown_ms: int | None,
         assert "orders has 3 partitions instead of 2" in found.summary
 
 
-@pytest.mark.parametrize(("times", "severity"), [(3, None), (4, Severity.TICKET)])
+@pytest.mark.parametrize(
+    ("was", "now", "told"), [("eu-1a", "eu-1b", "eu-1a -> eu-1b"), (None, "eu-1b", "none -> eu-1b"), ("a", "a", None)]
+)
+def test_a_member_that_tells_another_rack_moved(was: str | None, now: str, told: str | None):
+    """Who moved, from where and to where; a reason without a rack that differs is left to the other rules."""
+    of = same("rack_change", members_before=(A, replace(B, rack_id=was)), members_after=(A, replace(B, rack_id=now)))
+    found = benign(of)
+    if told is None:
+        assert said(found) is None
+    else:
+        assert said(found) == ("rack_change", CERTAIN)
+        assert found is not None
+        assert (found.summary, len(found.subject.members)) == (f"b (/host-b) changed the rack: {told}.", 1)
+
+
+@pytest.mark.parametrize(("times", "severity"), [(3, Severity.INFO), (4, Severity.TICKET)])
 def test_topics_that_change_all_day_are_a_ticket(times: int, severity: str | None):
     """Three changes a day may be meant; from the fourth on the topics, or the clients' view of them, flap."""
     yesterday_ms = LOST_MS - 24 * 60 * MINUTE

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from detect.histories import CLUSTER, MINUTE, SECOND, T0, member
+from histories import CLUSTER, MINUTE, SECOND, T0, member
 from rebalance_contract import Advice, Evidence, EvidenceSource, Finding, Member, Severity, Subject, decode, encode
 from rebalance_streaming.detect.findings import Findings, subject_key, topic_key
 from rebalance_streaming.detect.verdict import Verdict, subject_of
@@ -238,6 +239,15 @@ def test_severity_is_the_catalogues_unless_the_rule_says_otherwise():
     assert [each.severity for each in told(findings, T0, happened(T0, A, severity=Severity.PAGE))] == [Severity.PAGE]
 
 
+def test_what_no_real_client_showed_is_information_and_says_so():
+    """An experimental diagnosis wakes nobody, however grave its rule takes it to be."""
+    (found,) = told(Findings(CLUSTER), T0, stands(rule="coordinator_stuck_rebalance", severity=Severity.PAGE))
+    assert (found.severity, found.experimental) == (Severity.INFO, True)
+    assert found.summary == "Experimental: it was slow"
+    (known,) = told(Findings(CLUSTER), T0, stands(A))
+    assert not known.experimental
+
+
 def test_a_subject_stated_with_and_without_a_cause_is_primary():
     """The same finding may stand beside the cause of a rebalance; it counts what it caused."""
     (found,) = told(Findings(CLUSTER), T0, happened(T0, A), happened(T0, A, primary=False, rebalance_ids=("other",)))
@@ -300,6 +310,25 @@ def test_while_the_past_is_read_again_a_restored_finding_stays_open(primary: boo
     assert [each.state for each in (*changed, *withdrawn)] == ["resolved"]
 
 
+def test_a_restored_finding_of_a_rule_that_is_no_more_ends():
+    """An earlier version found it: nobody else could end it."""
+    (published,) = told(Findings(CLUSTER), T0, happened(T0, A, primary=False))
+    findings = Findings(CLUSTER)
+    findings.restore(replace(published, rule="of_another_version"))
+    changed, _ = findings.update("g", [], T0 + SECOND, AFTER_MS)
+    assert [(each.rule, each.state) for each in changed] == [("of_another_version", "resolved")]
+
+
+def test_a_count_that_an_earlier_run_made_stands():
+    """It is not made again, over rows that are forgotten: it ends when its time is over."""
+    (published,) = told(Findings(CLUSTER), T0, happened(T0, rule="duplicate_processing", primary=False))
+    findings = Findings(CLUSTER)
+    findings.restore(published)
+    assert findings.update("g", [], T0 + SECOND, AFTER_MS) == ([], [])
+    changed, _ = findings.update("g", [], T0 + AFTER_MS, AFTER_MS)
+    assert [each.state for each in changed] == ["resolved"]
+
+
 def test_findings_are_listed_oldest_first():
     """By their beginning."""
     findings = Findings(CLUSTER)
@@ -321,7 +350,7 @@ def test_parts_of_a_storm_name_it_and_leave_the_page_to_it():
 
 
 def test_a_cluster_wide_disturbance_is_the_parent_of_what_groups_suffer():
-    """It is the same finding for all groups, and goes before a group's own storm."""
+    """It is the same finding for all groups, and goes before a group's own storm; experimental, it relieves neither."""
     findings = Findings(CLUSTER)
     (wide,) = told(findings, T0, happened(T0, rule="cluster_wide_disturbance", primary=False), group="")
     storm, child = (
@@ -330,6 +359,6 @@ def test_a_cluster_wide_disturbance_is_the_parent_of_what_groups_suffer():
     )
     found = told(findings, T0, storm, child)
     assert {(each.rule, each.parent, each.severity) for each in found} == {
-        ("rebalance_storm", wide.finding_id, Severity.TICKET),
-        ("poll_overrun", wide.finding_id, Severity.TICKET),
+        ("rebalance_storm", wide.finding_id, Severity.PAGE),
+        ("poll_overrun", wide.finding_id, Severity.PAGE),
     }

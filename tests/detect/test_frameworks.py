@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from detect.histories import MINUTE, SECOND, T0, Event, history, look, member, picture, rebalance
+from detect.looks import look
 from detect.standing_histories import replayed
+from histories import MINUTE, SECOND, T0, Event, history, member, picture, rebalance
 from rebalance_contract import Generation, Rebalance, Severity
 from rebalance_streaming.detect.rules.benign import CONDITIONS, connect_scheduled_rebalance, streams_probing_rebalance
 from rebalance_streaming.observed.confidence import PLAUSIBLE, STRONG

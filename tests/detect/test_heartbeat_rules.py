@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from detect.histories import MINUTE, SECOND, T0, Event, history, member, rebalance, report
 from detect.standing_histories import departed
+from histories import MINUTE, SECOND, T0, Event, history, member, rebalance, report
 from rebalance_contract import Member
 from rebalance_streaming.detect.episode import Episode, EpisodeContext, OtherGroups, look_at
 from rebalance_streaming.detect.rules.heartbeats import (
@@ -241,12 +241,25 @@ def test_a_client_without_a_thread_of_its_own_was_busy(
     who: Member, liveness: str | None, arriving: int | None, expected: tuple[str, float]
 ):
     """Its heartbeats cannot starve, they wait for the processing; unless its reports say what else it was."""
-    of = gone(who, liveness=liveness, arriving=arriving, stretch=None if liveness is None else stretch())
+    back_s = 20 if liveness is None else None
+    of = gone(who, liveness=liveness, arriving=arriving, back_s=back_s, stretch=None if liveness is None else stretch())
     found = explain_loss(episode(of), of)
     assert said(found) == expected
     if found is not None and found.rule == "processing_blocks_heartbeat":
         assert "session.timeout.ms" in {each.parameter for each in found.advice}
         assert (found.missing == ()) == (liveness is not None or of.confidence >= STRONG)
+
+
+@pytest.mark.parametrize(("after_s", "rule"), [(20, "processing_blocks_heartbeat"), (60, "member_crash")])
+def test_work_ends_and_death_does_not(after_s: int, rule: str):
+    """A client without a thread for heartbeats that does not come back for three sessions, at least 30 s, has died."""
+    of = gone(kafka_python("1.3.5"), liveness=None, arriving=20)
+    at = replace(episode(of), now_ms=LOST_MS + after_s * SECOND)
+    found = explain_loss(at, of)
+    assert found is not None
+    assert found.rule == rule
+    if after_s == 20:
+        assert at.deadline.at_ms == LOST_MS + 30 * SECOND
 
 
 @pytest.mark.parametrize(

@@ -8,22 +8,25 @@ from typing import Any
 
 import pytest
 
-from detect.histories import (
+from detect.looks import look
+from detect.standing_histories import departed
+from detect.turnover import Run
+from histories import (
     MINUTE,
     SECOND,
     T0,
     Event,
     commits,
     history,
-    look,
+    joined,
+    lost,
     member,
     picture,
     probe,
+    pulse,
     rebalance,
     report,
 )
-from detect.standing_histories import departed
-from detect.turnover import Run, joined, lost, pulse
 from rebalance_contract import Evidence, Generation, Member, Rebalance, Replacement, Severity
 from rebalance_contract.clients import (
     ASSIGNED,

@@ -8,22 +8,9 @@ from typing import Any
 
 import pytest
 
-from detect.histories import (
-    HOUR,
-    MINUTE,
-    SECOND,
-    T0,
-    Event,
-    commits,
-    history,
-    look,
-    member,
-    picture,
-    probe,
-    rebalance,
-    report,
-)
+from detect.looks import look
 from detect.standing_histories import replayed
+from histories import HOUR, MINUTE, SECOND, T0, Event, commits, history, member, picture, probe, rebalance, report
 from rebalance_contract import Generation, GroupSnapshot, Member, Rebalance, Severity
 from rebalance_contract.clients import POLL_AGE
 from rebalance_streaming.detect.episode import Episode
@@ -38,7 +25,8 @@ from rebalance_streaming.detect.rules.kip848 import (
 from rebalance_streaming.detect.rules.leader import cooperative_livelock
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.observed.confidence import CERTAIN, STRONG
-from rebalance_streaming.observed.departures import FENCED, find_departures
+from rebalance_streaming.observed.departed_members import find_departures
+from rebalance_streaming.observed.departures import FENCED
 
 NOW = T0 + HOUR
 NEW = {"session_timeout_ms": None, "epoch": 3}

@@ -6,14 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from detect.histories import (
+from detect.looks import look
+from detect.standing_histories import departed
+from histories import (
     MINUTE,
     SECOND,
     T0,
     Event,
     commits,
     history,
-    look,
     member,
     picture,
     probe,
@@ -21,7 +22,6 @@ from detect.histories import (
     rebalance_id,
     report,
 )
-from detect.standing_histories import departed
 from rebalance_contract import Member, Severity
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.rules.loops import CONDITIONS, no_progress_loop, poison_record

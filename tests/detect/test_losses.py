@@ -8,9 +8,24 @@ from typing import Any
 
 import pytest
 
-from detect.histories import MINUTE, SECOND, T0, Event, commits, history, member, picture, probe, rebalance, report
 from detect.standing_histories import departed
-from detect.turnover import Run, joined, lost, pulse
+from detect.turnover import Run
+from histories import (
+    MINUTE,
+    SECOND,
+    T0,
+    Event,
+    commits,
+    history,
+    joined,
+    lost,
+    member,
+    picture,
+    probe,
+    pulse,
+    rebalance,
+    report,
+)
 from rebalance_contract import CoordinatorAct as Act
 from rebalance_contract import CoordinatorEvent, Generation, Member, Rebalance
 from rebalance_contract.clients import ASSIGNED, HEARTBEAT_AGE
@@ -362,8 +377,12 @@ def gone_reports(*, until_ms: int) -> list[Event]:
         ),
         pytest.param(B, [back()], ("undetermined", 0.4), id="back, and nothing tells"),
         pytest.param(
-            replace(B, client_id="kafkajs"), [], ("processing_blocks_heartbeat", PLAUSIBLE), id="beats in turns"
+            replace(B, client_id="kafkajs"),
+            [back(replace(AGAIN, client_id="kafkajs"))],
+            ("processing_blocks_heartbeat", PLAUSIBLE),
+            id="beats in turns, back",
         ),
+        pytest.param(replace(B, client_id="kafkajs"), [], ("member_crash", PLAUSIBLE), id="beats in turns, gone"),
         pytest.param(replace(B, group_instance_id="i"), [], ("static_member_ghost", PLAUSIBLE), id="static, gone"),
         pytest.param(
             replace(B, group_instance_id="i"),

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from detect.histories import (
+from detect.looks import look
+from detect.standing_histories import departed, replayed
+from histories import (
     HOUR,
     MINUTE,
     SECOND,
@@ -17,7 +19,6 @@ from detect.histories import (
     Event,
     commits,
     history,
-    look,
     member,
     picture,
     probe,
@@ -25,7 +26,6 @@ from detect.histories import (
     rebalance_id,
     report,
 )
-from detect.standing_histories import departed, replayed
 from rebalance_contract import Member, Replacement, Severity
 from rebalance_contract.clients import POLL_AGE
 from rebalance_streaming.detect.episode import ExplainedDeparture

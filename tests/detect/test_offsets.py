@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from detect.histories import (
+from detect.looks import look, memory_of
+from detect.standing_histories import departed
+from histories import (
     HOUR,
     MINUTE,
     SECOND,
@@ -14,9 +16,7 @@ from detect.histories import (
     Event,
     commits,
     history,
-    look,
     member,
-    memory_of,
     picture,
     probe,
     rebalance,
@@ -24,7 +24,6 @@ from detect.histories import (
     report,
     take,
 )
-from detect.standing_histories import departed
 from rebalance_contract import Severity
 from rebalance_streaming.detect.look import ConditionRule, Look
 from rebalance_streaming.detect.rules.duplicates import duplicate_processing, estimate_duplicates
@@ -72,7 +71,7 @@ JUMPS = {
     ),
     "seek back": (
         jumped(*working(), offsets={0: 2_000}),
-        ("offset_rewind", None, PLAUSIBLE, None, 1),
+        ("offset_rewind", None, PLAUSIBLE, Severity.TICKET, 1),
     ),
     "stale commit of a former owner": (
         jumped(
@@ -81,7 +80,7 @@ JUMPS = {
             rebalance(T0 + 50 * SECOND, [A, B], [A, B]),
             offsets={0: 2_000},
         ),
-        ("offset_rewind", "stale_commit", PLAUSIBLE, None, 1),
+        ("offset_rewind", "stale_commit", PLAUSIBLE, Severity.TICKET, 1),
     ),
     "skip of a backlog": (
         jumped(*working(backlog=90_000), offsets={0: 100_500}),

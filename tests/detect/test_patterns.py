@@ -8,22 +8,23 @@ from typing import Any
 
 import pytest
 
-from detect.histories import (
+from detect.looks import look
+from detect.standing_histories import departed
+from histories import (
     MINUTE,
     SECOND,
     T0,
     Event,
     commits,
     history,
-    look,
+    joined,
+    lost,
     member,
     picture,
     probe,
     rebalance,
     report,
 )
-from detect.standing_histories import departed
-from detect.turnover import joined, lost
 from rebalance_contract import UNDETERMINED, Rebalance, Severity
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.look import Look

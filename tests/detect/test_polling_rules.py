@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from detect.histories import MINUTE, SECOND, T0, Event, history, look, member, picture, probe, rebalance, report
+from detect.looks import look
 from detect.standing_histories import departed
+from histories import MINUTE, SECOND, T0, Event, history, member, picture, probe, rebalance, report
 from rebalance_contract import Evidence, EvidenceSource, Member
 from rebalance_contract.clients import POLL_GAP_MAX
 from rebalance_streaming.detect.episode import Episode, EpisodeContext, look_at
@@ -232,6 +233,12 @@ def test_a_long_batch_is_told_with_its_share_of_the_limit(gap_s: int, share: str
     assert found.evidence[1].value == share
     assert found.started_at_ms == NOW - SECOND - gap_s * SECOND
     assert found.advice[0].proposed == f"at most {int(500 * 150 / gap_s)}"
+
+
+@pytest.mark.parametrize("gap_s", [300, 550])
+def test_a_batch_beyond_the_limit_is_no_risk_any_more(gap_s: int):
+    """The member was out and came back: `poll_overrun` tells it, and that it polled again in time would be untrue."""
+    assert at_risk(gap_s, max_poll_interval_ms=300_000) == []
 
 
 def test_one_record_that_takes_most_of_the_limit_needs_a_longer_one():

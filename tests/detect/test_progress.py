@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from detect.histories import (
+from detect.looks import look
+from detect.standing_histories import departed
+from histories import (
     HOUR,
     MINUTE,
     SECOND,
@@ -15,7 +17,6 @@ from detect.histories import (
     Event,
     commits,
     history,
-    look,
     member,
     picture,
     probe,
@@ -24,7 +25,6 @@ from detect.histories import (
     report,
     take,
 )
-from detect.standing_histories import departed
 from rebalance_contract import Probe, Severity
 from rebalance_streaming.detect.answers import Clocks, hold
 from rebalance_streaming.detect.look import ConditionRule
@@ -219,7 +219,7 @@ def test_a_group_that_falls_behind_without_rebalances_is_slow():
     settled = picture(T0 - HOUR, A, B)
     assert flowing(history(settled), slow_consumer_group, produced=100, consumed=50, minutes=15) == []
     (found,) = flowing(history(settled), slow_consumer_group, produced=100, consumed=50, minutes=18)
-    assert (found.rule, found.confidence, found.severity) == ("slow_consumer_group", CERTAIN, None)
+    assert (found.rule, found.confidence, found.severity) == ("slow_consumer_group", CERTAIN, Severity.TICKET)
     assert "20.0 records/s of 40.0" in found.summary
     assert (found.advice[0].parameter, found.advice[0].proposed) == ("replicas", "4")
 
@@ -368,7 +368,7 @@ def test_a_group_without_members_and_with_growing_lag_is_told():
     known = abandoned()
     assert judge(empty_group_with_lag, known, 4 * MINUTE) == []
     (found,) = judge(empty_group_with_lag, known, 6 * MINUTE, past=(departed(T0, A, rule="member_crash"),))
-    assert (found.rule, found.confidence, found.severity) == ("empty_group_with_lag", CERTAIN, None)
+    assert (found.rule, found.confidence, found.severity) == ("empty_group_with_lag", CERTAIN, Severity.PAGE)
     assert "a (/host-a), b (/host-b)" in found.summary
     assert any(each.value.startswith("member_crash") for each in found.evidence)
 

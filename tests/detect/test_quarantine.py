@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
 
-from detect.histories import (
+from detect.turnover import Run, take
+from histories import (
     GROUP,
     MINUTE,
     SECOND,
@@ -25,11 +26,11 @@ from detect.histories import (
     packed,
     picture,
     probe,
+    pulse,
     rebalance,
     rebalance_id,
     report,
 )
-from detect.turnover import Run, pulse, take
 from rebalance_contract import (
     CommitActivity,
     GroupSnapshot,

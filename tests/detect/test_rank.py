@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from detect.histories import MINUTE, SECOND, T0, Event, commits, history, member, probe, rebalance, report
-from detect.turnover import joined, lost
+from histories import MINUTE, SECOND, T0, Event, commits, history, joined, lost, member, probe, rebalance, report
 from rebalance_contract import UNDETERMINED, Generation, Member, Rebalance
 from rebalance_contract.clients import HEARTBEAT_AGE
 from rebalance_streaming.detect.episode import Episode, EpisodeContext, look_at

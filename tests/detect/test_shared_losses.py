@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from detect.histories import MINUTE, SECOND, T0, member, picture, rebalance
 from detect.standing_histories import departed
+from histories import MINUTE, SECOND, T0, member, picture, rebalance
 from rebalance_contract import Member
 from rebalance_streaming.detect.episode import OtherGroups
 from rebalance_streaming.detect.shared_losses import SharedLosses

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import ast
-import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from detect.histories import member
+from histories import member
 from rebalance_contract import Advice, Alternative, Evidence, Subject
 from rebalance_streaming.detect import wording
-from rebalance_streaming.detect.catalogue import DIAGNOSES
+from rebalance_streaming.detect.catalogue import DIAGNOSES, ENTRIES, Diagnosis
 from rebalance_streaming.detect.wording import ADVICE, WORDINGS, Line, Text, advise, say
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, SCALE, STRONG, one_down
 
@@ -120,6 +119,8 @@ def test_a_finding_is_as_sure_as_one_of_the_four_steps():
     assert [one_down(each) for each in (CERTAIN, STRONG, PLAUSIBLE, HINT)] == [STRONG, PLAUSIBLE, HINT, HINT]
 
 
+#: What an entry has for people who read of the diagnosis, beside what findings say.
+OF_PEOPLE = {each.name for each in fields(Diagnosis)}
 FIELDS = {
     "confidence": set(SCALE),
     "severity": {"page", "ticket", "info"},
@@ -130,11 +131,11 @@ LENGTHS = {"evidence": 4, "alternatives": 2, "missing": 1, "advice": 4}
 
 def entries() -> list[tuple[str, dict[str, Any]]]:
     """Return every entry of the texts, as it is written."""
-    found = []
-    for path in sorted((PACKAGE / "texts").glob("*.toml")):
-        for name, entry in tomllib.loads(path.read_text()).items() if path.name != "advice.toml" else ():
-            forms = {name: entry} if "summary" in entry else {f"{name}.{form}": each for form, each in entry.items()}
-            found += forms.items()
+    found: list[tuple[str, dict[str, Any]]] = []
+    for rule, entry in (each for entries in ENTRIES.values() for each in entries.items()):
+        forms = {f"{rule}.{form}": each for form, each in entry.items() if isinstance(each, dict)}
+        told = {name: each for name, each in entry.items() if name not in OF_PEOPLE and not isinstance(each, dict)}
+        found += [*forms.items(), *([(rule, told)] if told else [])]
     return found
 
 
@@ -211,7 +212,7 @@ def test_a_verdict_has_the_words_of_its_text_and_what_is_given():
         "crash_loop",
         SCALE["plausible"],
         True,
-        None,
+        "ticket",
     )
     assert found.summary == "a (/h) joined and died 2 times in 60.0 s, each time after about 1.0 s."
     assert (found.started_at_ms, found.subject, found.rebalance_ids) == (5, Subject(), ("r",))

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from detect.histories import MINUTE, SECOND, T0, commits, history, look, probe
+from detect.looks import look
+from histories import MINUTE, SECOND, T0, commits, history, probe
 from rebalance_contract import Probe, ProbedMember, Severity
 from rebalance_streaming.detect.rules.zookeeper import (
     CONDITIONS,
@@ -139,7 +140,7 @@ def test_partitions_without_owner_are_told_after_half_a_minute():
     known = history(seen(0, [A, B], SHARED), seen(10, [A, B], {0: A, 1: A, 2: A}))
     assert list(zk_orphan_partition(look(known, T0 + 40 * SECOND))) == []
     (found,) = zk_orphan_partition(look(known, T0 + 41 * SECOND))
-    assert (found.subject.partitions, found.severity) == (("orders-3", "orders-4"), None)
+    assert (found.subject.partitions, found.severity) == (("orders-3", "orders-4"), Severity.PAGE)
     idle = history(
         seen(0, [A, B], SHARED),
         seen(10, [A, B], {0: A, 1: A, 2: A}),

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-from detect.histories import CLUSTER, MINUTE, SECOND, T0, Event, commits, packed, rebalance, unpacked
+from histories import CLUSTER, MINUTE, SECOND, T0, Event, packed, unpacked
 from rebalance_contract import (
     CommitActivity,
     Finding,
     GroupSnapshot,
-    Member,
     OffsetActivity,
     Probe,
     ProbeActivity,
@@ -18,7 +14,8 @@ from rebalance_contract import (
     RebalanceImpact,
 )
 from rebalance_streaming.detect.config import DetectConfig
-from rebalance_streaming.detect.detector import Detector, TimedOut
+from rebalance_streaming.detect.detector import Detector
+from rebalance_streaming.detect.judgement import TimedOut
 
 
 def take(detector: Detector, row: object) -> None:
@@ -104,18 +101,3 @@ class Run:
         ]
         assert len(named) == len(dict(named)), named
         return dict(named)
-
-
-def lost(at_ms: int, who: Member, before: Sequence[Member], **changes: Any) -> Rebalance:
-    """Make a rebalance in which one member went; its generation says so."""
-    return rebalance(at_ms, before, [each for each in before if each is not who], **changes)
-
-
-def joined(at_ms: int, who: Member, before: Sequence[Member], **changes: Any) -> Rebalance:
-    """Make a rebalance in which one member came."""
-    return rebalance(at_ms, before, [*before, who], **changes)
-
-
-def pulse(from_ms: int, to_ms: int, numbers: Sequence[int], first: int = 100) -> list[CommitActivity]:
-    """Commit every five seconds, positions unchanged, as a client does that commits in its poll loop."""
-    return [commits(at, dict.fromkeys(numbers, first)) for at in range(from_ms, to_ms, 5 * SECOND)]

@@ -115,9 +115,9 @@ def test_the_age_of_lag_is_the_time_until_it_was_shown():
 @pytest.mark.processes
 def test_processor_time_and_memory_of_descendants_count_too():
     """What a child burns shows under its parent's name, even after it ended."""
-    burn = "import time\nwhile time.process_time() < 0.3: pass"
-    script = f"import subprocess, sys, time; subprocess.run([sys.executable, '-c', {burn!r}]); print(); time.sleep(60)"
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
+    burn = "import time\nwhile time.process_time() < 0.4: pass"
+    script = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {burn!r}]); print(flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
             process.stdout.readline()
@@ -158,4 +158,5 @@ def test_a_small_cold_start_becomes_right_and_stays_right(tmp_path: Path):
     assert found["right_after_idle"]
     assert found["lag_age"]["unseen"] == 0
     assert "stream: JVM" in table
+    assert "Spark alone" in table
     assert (tmp_path / "logs" / "rebalance-monitor" / "stream.log").exists()

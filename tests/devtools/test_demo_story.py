@@ -266,6 +266,7 @@ def test_a_finding_is_told_in_full_once_and_its_changes_in_a_line(answers: list[
     assert of_client == "00:00:01  c1 starts"
 
 
+@pytest.mark.waits
 def test_quiet_is_told_with_the_work_that_goes_on_in_it(answers: list[Finding], monkeypatch: pytest.MonkeyPatch):
     """Lest nothing seem to run; records told of before do not count."""
     assert answers == []

@@ -87,6 +87,7 @@ def test_a_client_comes_from_its_host(line: Line):
     assert line.echo.hosts == [_HOST, _HOST, "127.0.0.1"]
 
 
+@pytest.mark.waits
 def test_silence_holds_back_and_loses_nothing(line: Line):
     """A connection survives: what was written meanwhile arrives afterwards, in order."""
     with line.connect("orders-1") as connection:
@@ -116,6 +117,7 @@ def test_a_cut_ends_connections_and_refuses_others(line: Line):
         assert receive(connection, len(first_request("orders-1"))) == first_request("orders-1")
 
 
+@pytest.mark.waits
 def test_delay_is_of_both_ways(line: Line):
     """What goes there and back is late by twice the delay."""
     with line.connect("orders-1") as connection:
@@ -127,6 +129,7 @@ def test_delay_is_of_both_ways(line: Line):
         assert time.monotonic() - began >= 0.4
 
 
+@pytest.mark.waits
 def test_loss_costs_time_only(line: Line):
     """With every segment lost a few times nothing is missing, and nothing is swapped."""
     with line.connect("orders-1") as connection:

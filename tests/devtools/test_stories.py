@@ -8,6 +8,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from rebalance_deploy.errors import UserError
@@ -27,8 +28,12 @@ from rebalance_devtools.stories.record import (
 from rebalance_devtools.stories.script import (
     CONFLUENT,
     CONNECT,
+    FRANZ_GO,
     JAVA,
     KAFKA_PYTHON,
+    KAFKAJS,
+    SARAMA,
+    SHARE,
     STREAMS,
     Parameters,
     failed_commits,
@@ -90,7 +95,8 @@ def test_every_client_can_be_had(story: Story):
     """Libraries are known ones, and culprits are expected to be told by name."""
     parameters = story.draw(random.Random(1))
     forms = [story.cast(parameters, cured=cured) for cured in ((False, True) if story.cured else (False,))]
-    assert {form.library for form in forms} <= {JAVA, STREAMS, CONNECT, CONFLUENT, KAFKA_PYTHON, *known_clients()}
+    kafkas_own, foreign = {JAVA, SHARE, STREAMS, CONNECT}, {FRANZ_GO, SARAMA, KAFKAJS}
+    assert {form.library for form in forms} <= {*kafkas_own, *foreign, CONFLUENT, KAFKA_PYTHON, *known_clients()}
     assert isinstance(story.expect(parameters).diagnosis, str)
 
 
@@ -211,6 +217,16 @@ def test_an_unknown_story_names_the_known_ones():
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 RECORDINGS = (GOLDEN / "stories", GOLDEN / "families")
+
+
+class Recorded(msgspec.Struct):
+    """What is looked at of a record."""
+
+    topic: str
+    key_hex: str = ""
+
+
+RECORDS = msgspec.json.Decoder(Recorded)
 TRUTHS = sorted(path for folder in RECORDINGS for path in folder.glob("*.truth.json"))
 
 
@@ -226,11 +242,11 @@ def test_a_recording_is_about_its_story(truth: Path):
     said = json.loads(truth.read_text())
     (file,) = truth.parent.glob(truth.name.replace(".truth.json", ".jsonl*"))
     assert file.stat().st_size < 400_000
-    with gzip.open(file, "rt") if file.suffix == ".gz" else file.open() as lines:
-        records = [json.loads(line) for line in lines]
-    topics = {record["topic"] for record in records}
+    content = file.read_bytes()
+    records = RECORDS.decode_lines(gzip.decompress(content) if file.suffix == ".gz" else content)
+    topics = {record.topic for record in records}
     assert {"__consumer_offsets", "rebalance-monitor.probes"} <= topics
     assert topics <= {"__consumer_offsets", "rebalance-monitor.probes", "rebalance-monitor.client-metrics"}
-    keys = [bytes.fromhex(record["key_hex"]) for record in records if record["topic"] != METRICS_TOPIC]
+    keys = [bytes.fromhex(record.key_hex) for record in records if record.topic != METRICS_TOPIC]
     assert all(said["group"].encode() in key for key in keys)
     assert said["symptoms"] == 0 or not said["cured"]

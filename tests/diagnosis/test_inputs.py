@@ -44,9 +44,19 @@ def test_the_latest_status_of_the_wanted_queries_is_told(config):
     assert reader.read() == []
     produce(config, config.status_topic, *(("k", encode(each)) for each in (status, *others)), ("odd", b"{"))
     wait_for(lambda: reader.read() == [status], "the status")
-    news = replace(status, caught_up=True)
+    news = replace(status, caught_up=True, epoch=2)
     produce(config, config.status_topic, ("k", encode(news)))
     wait_for(lambda: reader.read() == [news], "the news")
+
+
+def test_a_superseded_process_tells_nothing_of_its_query(config):
+    """Its status comes after that of the one that took over."""
+    owner = QueryStatus(config.cluster, "activity", True, 1, 2, 500, epoch=2)
+    other = replace(owner, query="membership")
+    reader = StatusReader(config, ["activity", "membership"])
+    rows = (owner, replace(owner, updated_at_ms=3, epoch=1), other)
+    produce(config, config.status_topic, *(("k", encode(each)) for each in rows))
+    wait_for(lambda: reader.read() == [owner, other], reader.read)
 
 
 def test_rows_are_taken_up_where_the_first_ones_are_gone(config):

@@ -28,7 +28,7 @@ class Driver:
     def __init__(self, worker: str = "diagnosis.odd_worker", stall_seconds: float = STALL_SECONDS) -> None:
         self.said: list[str] = []
         config = StreamConfig(stall_seconds=stall_seconds)
-        self.process = DiagnosisProcess(config, DetectConfig(), self.said.append, worker=worker)
+        self.process = DiagnosisProcess(config, DetectConfig(), 1, self.said.append, worker=worker)
         self._next = 0
 
     def rows(self, *values: bytes) -> list[InputRow]:

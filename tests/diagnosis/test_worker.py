@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import resource
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -11,8 +12,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from detect.histories import CLUSTER, GROUP, MINUTE, SECOND, T0, member, picture, rebalance, report
+from histories import CLUSTER, GROUP, MINUTE, SECOND, T0, member, picture, rebalance, report
 from rebalance_contract import (
+    AlertSilence,
     CommitActivity,
     CountActivity,
     DecodeTotals,
@@ -22,12 +24,14 @@ from rebalance_contract import (
     OffsetActivity,
     Probe,
     ProbeActivity,
+    SilenceKind,
     TopicCommits,
     TopicOffsets,
     decode,
     decode_status,
     encode,
 )
+from rebalance_contract.epochs import RowWriter, encode_writer
 from rebalance_streaming.activity.clients import pack_reports
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.detect.config import DetectConfig
@@ -61,15 +65,18 @@ class Worker:
     def __init__(self) -> None:
         self.said: list[str] = []
         self.published = Published()
-        start = Start(CONFIG, DetectConfig(), 0)
+        start = Start(CONFIG, DetectConfig(), 0, epoch=1)
         self._worker = DiagnosisWorker(start, self.published, self.said.append)  # type: ignore[arg-type]
         self._offset = 0
 
-    def take(self, topic: str, value: Any, at_ms: int = T0, *, key: bytes | None = b"g") -> None:
+    def take(
+        self, topic: str, value: Any, at_ms: int = T0, *, key: bytes | None = b"g", epoch: int | None = None
+    ) -> None:
         """Feed one row; a value that is no text is encoded."""
         text = value if value is None or isinstance(value, bytes) else encode(value)
         self._offset += 1
-        self._worker.take((InputRow(topic, 0, self._offset, at_ms, key, text),))
+        writer = None if epoch is None else encode_writer(RowWriter(CLUSTER, "activity", epoch))
+        self._worker.take((InputRow(topic, 0, self._offset, at_ms, key, text, writer),))
 
     @property
     def engine(self) -> Engine:
@@ -103,9 +110,14 @@ def offsets(at_ms: int, end: int, group: str = GROUP) -> OffsetActivity:
     return OffsetActivity(CLUSTER, group, at_ms, ends={"orders": TopicOffsets([0, 1], [end, end])})
 
 
+DEPLOY = AlertSilence(
+    CLUSTER, "d", (GROUP,), T0, T0 + MINUTE, T0, "ci", "deploy 1.2", SilenceKind.DEPLOY, version="1.2"
+)
+
 SOUND = {
     "groups": [picture(T0, A, B)],
     "rebalances": [rebalance(T0 + SECOND, [A, B], [A])],
+    "silences": [DEPLOY],
     "activity": [
         commits(T0, 5),
         offsets(T0, 9),
@@ -121,10 +133,11 @@ def test_lag_does_not_wait_for_the_rules(monkeypatch: pytest.MonkeyPatch):
     worker, before = Worker(), []
     advance = worker.engine.advance
 
-    def judge(*when: Any) -> list[Output]:
-        before.append(worker.rows("lag", GroupLag))
-        found = advance(*when)
-        assert not [row for row in found if isinstance(row, GroupLag)]
+    def judge(now_ms: int, read_until_ms: int, most: int) -> list[Output]:
+        found = advance(now_ms, read_until_ms, most)
+        if most:
+            before.append(worker.rows("lag", GroupLag))
+            assert not [row for row in found if isinstance(row, GroupLag)]
         return found
 
     monkeypatch.setattr(worker.engine, "advance", judge)
@@ -145,6 +158,45 @@ def test_lag_is_published_of_what_was_committed_and_probed():
     counted = decode(worker.published.rows[CONFIG.status_topic, f"{CLUSTER}/records/activity"] or b"", DecodeTotals)
     assert [each.count for each in counted.records] == [6]
     assert (worker.status().committing_groups, worker.status().groups_with_lag) == (1, 1)
+
+
+@pytest.mark.parametrize("far_ms", [int(time.time() * 1000) + 10 * 365 * 24 * 60 * MINUTE, 2**62 - 1])
+def test_a_row_from_the_future_is_taken_up_nowhere(far_ms: int):
+    """Neither as where partitions end, which true probes then could not change, nor as when a prober was last heard."""
+    worker = Worker()
+    worker.take("activity", commits(T0, 5))
+    worker.take("activity", offsets(far_ms, 5, "other"))
+    probe = Probe(probed_at_ms=far_ms, cluster=CLUSTER, group="other", state="Stable", coordinator_id=1)
+    worker.take("activity", ProbeActivity(probe))
+    # What its record says of its time helps it no further than to now.
+    worker.take("activity", offsets(far_ms, 5, "other"), far_ms)
+    worker.take("activity", offsets(T0 + SECOND, 9))
+    worker.tick(T0 + 10 * SECOND)
+    assert worker.rows("lag", GroupLag)[f"{CLUSTER}/{GROUP}"].total == 8
+    assert worker.status().probed_at_ms == T0 + SECOND
+    assert sum(each.count for each in worker.status().quarantined) == 3
+
+
+def test_rows_of_a_superseded_stream_are_none():
+    """What it read last may be old."""
+    worker = Worker()
+    worker.take("activity", offsets(T0, 9), epoch=2)
+    worker.take("activity", commits(T0, 5), epoch=2)
+    worker.take("activity", commits(T0 + SECOND, 1), T0 + SECOND, epoch=1)
+    worker.tick(T0 + 2 * SECOND)
+    assert [row.total for row in worker.rows("lag", GroupLag).values()] == [8]
+
+
+def test_an_announced_deploy_is_published_as_the_cause():
+    """The row of the topic of silences becomes evidence of the finding; one of another cluster or kind becomes none."""
+    for row, told in ((DEPLOY, True), (replace(DEPLOY, cluster="x"), False), (replace(DEPLOY, kind="other"), False)):
+        worker = Worker()
+        for topic in ("silences", "groups", "rebalances"):
+            worker.take(topic, row if topic == "silences" else SOUND[topic][0])
+        worker.tick(T0 + 50 * SECOND)
+        found = worker.rows("findings", Finding).values()
+        assert [each.rule for each in found if each.variant == "announced"] == ["rolling_deploy"] * told
+        assert not any(each.count for each in worker.status().quarantined)
 
 
 def test_nothing_is_published_before_the_log_is_read_up():
@@ -200,6 +252,17 @@ def test_a_groups_tombstone_forgets_it():
     worker.take("groups", None, key=f"{CLUSTER}/{GROUP}".encode())
     worker.tick(T0 + 4 * SECOND)
     assert worker.status().committing_groups == 0
+
+
+def test_a_row_of_an_earlier_run_that_fails_is_set_aside():
+    """What stands in the monitor's own topics keeps no process from starting."""
+    worker = Worker()
+    worker.engine.restore(GroupLag(CLUSTER, GROUP, T0, topics=None))  # type: ignore[arg-type]
+    worker.take("activity", commits(T0, 5))
+    worker.tick(T0 + SECOND)
+    assert sum(each.count for each in worker.status().quarantined) == 1
+    assert len(worker.said) == 1
+    assert worker.rows("lag", GroupLag)[f"{CLUSTER}/{GROUP}"].commits == 2
 
 
 # --- Whatever stands in the topics ---

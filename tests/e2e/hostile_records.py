@@ -1,6 +1,5 @@
 """What the monitor makes of a log that holds garbage, and of a group that dies and returns."""
 
-import os
 import random
 import struct
 from collections import Counter
@@ -48,19 +47,19 @@ def hostile_records(seed: int) -> Iterator[Record]:
         cut = chance.randrange(len(value))
         yield from (
             (key, value[:cut]),
-            (key, value + os.urandom(chance.randrange(1, 9))),
+            (key, value + chance.randbytes(chance.randrange(1, 9))),
             (key, struct.pack(">h", chance.choice([-1, -32768, 9, 32767])) + value[2:]),
             (key, value[:2] + b"\x7f\xff\xff\xff" + value[6:]),
             (key, value[:2] + b"\xff\xff" + value[4:]),
             (key[: chance.randrange(len(key))], value),
-            (os.urandom(chance.randrange(1, 40)), os.urandom(chance.randrange(60))),
-            (struct.pack(">h", chance.choice([18, 24, 900, -5])) + os.urandom(8), value),
+            (chance.randbytes(chance.randrange(1, 40)), chance.randbytes(chance.randrange(60))),
+            (struct.pack(">h", chance.choice([18, 24, 900, -5])) + chance.randbytes(8), value),
             (b"", value),
             (key, b""),
             (struct.pack(">hh", 2, 30_000) + b"g", None),
             (key, None),
             (key, value),
-            (struct.pack(">hi", 5, chance.randrange(2**31)), os.urandom(20)),
+            (struct.pack(">hi", 5, chance.randrange(2**31)), chance.randbytes(20)),
         )
 
 
@@ -79,7 +78,8 @@ def write_to_offsets_topic(bootstrap: str, records: list[Record], partition: int
 def hold_hostile_records_distort_nothing(rig: Watched, *others: str) -> None:
     """1,000 records of garbage: each counted under its outcome, the monitor stays ready, a healthy group is right.
 
-    They are written where no record of that group lies, nor of the other groups that the broker has.
+    They are written where no record of that group lies, nor of the other groups that the broker has or gets: a
+    coordinator that finds records of others beside its own reads its partition again, and may be unable to.
     """
     rig.start(spec(HEALTHY, "h1"))
     before_totals = stable_totals(rig)

@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
-from coordinators import committed_offsets
+from coordinators import commit_offsets, committed_offsets
 from e2e.rig import Watched, samples
 from waiting import wait_for
 
@@ -85,9 +85,7 @@ def produce(rig: Watched, counts: dict[Place, int]) -> None:
 
 def commit(rig: Watched, offsets: dict[Place, int]) -> None:
     """Let a group without members commit."""
-    consumer = Consumer({"bootstrap.servers": rig.broker.bootstrap, "group.id": GROUP, "log_level": 0})
-    consumer.commit(offsets=[TopicPartition(*place, offset) for place, offset in offsets.items()], asynchronous=False)
-    consumer.close()
+    commit_offsets(rig.broker.bootstrap, GROUP, offsets)
 
 
 def agreed(rig: Watched, admin: AdminClient) -> dict[Place, int]:

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from e2e.rig import Rig, read_topic
-from rebalance_contract import encode
+from rebalance_contract import GroupLag, GroupTiming, encode, topics
 from rebalance_streaming.config import StreamConfig
+from rebalance_streaming.engine.engine import Engine
 from rebalance_streaming.replay import Replay, make_engine, read_lines
 from waiting import wait_for
 
@@ -36,7 +37,7 @@ def assert_replay_agrees(rig: Rig) -> None:
         is_same = not unlike and live.keys() == replayed.keys() == judged
         return {} if is_same else {"live": live, "replayed": replayed}
 
-    _await_agreement(rig, ("rebalance", "group", "impact", "lag"), causes_differ)
+    _await_agreement(rig, ("rebalance", "group", "impact", "lag", "timing"), causes_differ)
 
 
 def _rebalances(rig: Rig) -> Rows:
@@ -180,14 +181,46 @@ def _is_cost(share: Row) -> bool:
 
 def lags_differ(rig: Rig, replayed: Rows) -> dict[Any, Any]:
     """Return the fields that differ, by group, but for durations; replayed windows end when the published ones do."""
-    live = rows(rig, "lag", ("group",))
-    state = Replay(engine=make_engine("default"))
-    with (rig.directory / "recording.jsonl").open("rb") as file:
-        deque(itertools.chain(state.feed(read_lines([file])), state.finish()), maxlen=0)
-    assert state.engine is not None
+    live, engine = rows(rig, "lag", ("group",)), _engine_of(rig)
     assert replayed.keys() == live.keys()
-    again = {(group,): json.loads(encode(state.engine.lag_row(group, row["at_ms"]))) for (group,), row in live.items()}
+    again = {key: _row_as_of(engine, GroupLag, key[0], row["at_ms"]) for key, row in live.items()}
     return differences(_without_some(live, live), _without_some(again, live), set())
+
+
+def timings_differ(rig: Rig, _: Rows) -> dict[Any, Any]:
+    """Return the fields that differ, by group: each published row beside a replay of what had been reported by then.
+
+    Somebody must report: a client that is alone in its group when that is published last.
+    """
+    live, again = rows(rig, "heartbeats", ("group",)), Rows()
+    assert live
+    for key, row in live.items():
+        (member,) = row["members"]
+        engine = _engine_of(rig, _written_ms(rig, member["reported_at_ms"]))
+        again[key] = _row_as_of(engine, GroupTiming, key[0], row["at_ms"])
+    return differences(live, again, set())
+
+
+def _written_ms(rig: Rig, reported_at_ms: int) -> int:
+    """Return when the record of a report was written."""
+    with (rig.directory / "recording.jsonl").open("rb") as file:
+        lines = (line for line in read_lines([file]) if line.topic.endswith(topics.CLIENT_METRICS.name))
+        return min(line.timestamp_ms for line in lines if line.timestamp_ms >= reported_at_ms)
+
+
+def _engine_of(rig: Rig, until_ms: int | None = None) -> Engine:
+    """Return the engine of a replay of the recording, up to a time or of all of it."""
+    engine = make_engine("default")
+    state = Replay(engine=engine)
+    with (rig.directory / "recording.jsonl").open("rb") as file:
+        deque(itertools.chain(state.feed(read_lines([file], until_ms)), state.finish()), maxlen=0)
+    return engine
+
+
+def _row_as_of(engine: Engine, kind: type[GroupLag] | type[GroupTiming], group: str, at_ms: int) -> Row:
+    """Return what an engine says of a group as of a time; nothing where it says nothing."""
+    found = (row for row in engine.finish(at_ms) if isinstance(row, kind) and row.group == group)
+    return next((dict(json.loads(encode(row))) for row in found), {})
 
 
 def _without_some(lags: Rows, live: Rows) -> Rows:
@@ -235,6 +268,7 @@ _DIFFERENCES: dict[str, Callable[[Rig, Rows], dict[Any, Any]]] = {
     "group": groups_differ,
     "impact": impacts_differ,
     "lag": lags_differ,
+    "timing": timings_differ,
 }
 
 
@@ -264,6 +298,7 @@ _KEYS = {
     "commits": ("group", "last_log_offset"),
     "lag": ("group",),
     "impact": ("group", "rebalance_id"),
+    "timing": ("group",),
     "finding": ("finding_id",),
 }
 

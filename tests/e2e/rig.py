@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections import Counter
@@ -89,7 +90,20 @@ class Watched:
 
     def await_generation(self, group: str, before: set[int]) -> None:
         """Wait until the broker's log shows a completed generation that was not there before."""
-        wait_for(lambda: self.truth(group).completed - before, f"a new generation of {group}", DEADLINE_SECONDS)
+        wait_for(lambda: self.truth(group).completed - before, lambda: self._tell_of(group), DEADLINE_SECONDS)
+
+    def _tell_of(self, group: str) -> str:
+        """Say what the broker and the clients have to tell when a group does not go on."""
+        ended = [name for name, client in self.clients.items() if not client.is_running]
+        of_coordinator = re.compile(
+            rf"{re.escape(group)}|__consumer_offsets.*(ERROR|WARN)|(ERROR|WARN).*__consumer_offsets"
+        )
+        lines = [
+            line
+            for line in self.broker.log_path.read_text(errors="replace").splitlines()
+            if of_coordinator.search(line)
+        ]
+        return "\n".join((f"a new generation of {group}; clients that ended: {ended}", *lines[-20:]))
 
     def truth(self, group: str) -> GroupTruth:
         """Return what the broker's log says of a group."""

@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.broker, pytest.mark.timeout(900)]
 CANARY = "kH7-canary-plumage"
 
 
+@pytest.mark.faults(36, fast=1, full=1)
 def test_a_password_is_in_nothing_that_a_monitor_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Logs of all that it starts, the list of processes, pages, checkpoint; logs are JSON, without Spark's chatter."""
     monkeypatch.setattr("spark.securing.PASSWORD", CANARY)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from e2e.replaying import assert_replay_agrees
+from e2e.replaying import assert_replay_agrees, rows
 from e2e.rig import KUBERNETES, OFFSETS_TOPIC, Rig, count_log, family, read_topic, running_rig
 from faults.observing import restarts, worker_of
 from rebalance_deploy.demo.workload import ConsumerSpec
@@ -124,7 +124,7 @@ def test_every_rebalance_is_counted_once_whatever_happens_to_the_stream(rig: Rig
     rebalance_while_the_stream_is_stopped(rig, "one-batch")
     before = rig.await_counts()
 
-    stayer = spec("through-kill", "stayer")
+    stayer = dataclasses.replace(spec("through-kill", "stayer"), reports=True)
     rig.start(stayer)
     rig.monitor.stream.process.kill()
     restart_fast(rig, "fast-restart")
@@ -133,6 +133,7 @@ def test_every_rebalance_is_counted_once_whatever_happens_to_the_stream(rig: Rig
     rig.leave(passer)
     rig.monitor.stream.start()
     after = rig.await_counts()
+    wait_for(lambda: rows(rig, "heartbeats", ("group",)), "what the stayer reports to be told")
     assert {group: after[group] for group in before} == before
     assert len(after) >= 5
     assert sum(each.completed for each in after.values()) >= 20

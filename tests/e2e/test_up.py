@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e import hostile_records, lags
+from e2e import announcing, hostile_records, lags
 from e2e.pages import page
 from e2e.rig import READY_SECONDS, Watched
 from rebalance_deploy.counts import fetch
@@ -77,12 +77,17 @@ def test_lag_is_what_the_brokers_say(up: Up):
 
 def test_hostile_records_are_counted_and_distort_nothing(up: Up):
     """1,000 records of garbage: each counted under its outcome, the monitor stays ready, a healthy group is right."""
-    hostile_records.hold_hostile_records_distort_nothing(up, lags.GROUP, lags.TRANSACTIONAL)
+    hostile_records.hold_hostile_records_distort_nothing(up, lags.GROUP, lags.TRANSACTIONAL, *announcing.GROUPS)
 
 
 def test_a_deleted_group_that_returns_goes_on_counting(up: Up):
     """Deletion resets the generation and no total."""
     hostile_records.hold_a_deleted_group_goes_on_counting(up)
+
+
+def test_a_deploy_is_what_was_announced(up: Up):
+    """A restart that its pipeline announced names it as its cause and calls nobody; what is no deploy is told."""
+    announcing.hold_a_deploy_is_what_was_announced(up)
 
 
 def test_sighup_reads_the_owner_file_again(up: Up):

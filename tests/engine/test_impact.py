@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from detect.histories import T0, member, rebalance
+from histories import T0, member, rebalance
 from rebalance_contract import CountedImpact, GroupImpact, Rebalance, RebalanceImpact, Silence
 from rebalance_streaming.engine.impact import ImpactTracker
 
@@ -55,7 +55,7 @@ def test_other_gaps_are_not_its_own(gap: Silence):
 def test_the_order_of_rows_does_not_matter():
     """The row of a rebalance may come after the silence that it caused: another query writes it."""
 
-    def told(order: tuple[int, ...]) -> tuple[RebalanceImpact, ...]:
+    def told(order: tuple[int, ...]) -> RebalanceImpact:
         tracker = ImpactTracker("prod")
         steps = [
             lambda: tracker.take_rebalance(replace(FIRST, outcome="ongoing", completed_at_ms=None)),
@@ -65,9 +65,8 @@ def test_the_order_of_rows_does_not_matter():
         for step in order:
             steps[step]()
         tracker.take_rebalance(FIRST)
-        known = tracker.of_rebalance(FIRST.group, FIRST.rebalance_id)
-        assert known is not None
-        return (known,)
+        (row,) = rows_of(tracker).values()
+        return row
 
     assert len({told(order) for order in itertools.permutations(range(3))}) == 1
 
@@ -87,6 +86,16 @@ def test_a_rebalance_that_is_judged_again_replaces_what_it_added():
     again.take_rebalance(FIRST)
     again.take_time_outs(FIRST.group, FIRST.rebalance_id, ["x", "y"], [])
     assert not [row for row in again.changed() if isinstance(row, GroupImpact)]
+
+
+def test_how_a_member_left_is_counted_as_it_was_told_first():
+    """A later look, or one after a start, adds members; it moves none."""
+    tracker = ImpactTracker("prod")
+    tracker.restore(RebalanceImpact("prod", FIRST.group, FIRST.rebalance_id, expired=("x",), poll_timeout=()))
+    tracker.take_rebalance(FIRST)
+    tracker.take_time_outs(FIRST.group, FIRST.rebalance_id, ["y"], ["x", "z"])
+    known = rows_of(tracker)[FIRST.rebalance_id]
+    assert (known.expired, known.poll_timeout) == (("x", "y"), ("z",))
 
 
 def test_totals_never_go_back_and_stay_bounded():
@@ -118,9 +127,8 @@ def test_lag_belongs_to_the_rebalance_that_was_the_latest_when_it_was_measured(o
     ]
     for step in order:
         steps[step]()
-    first, later = (tracker.of_rebalance(each.group, each.rebalance_id) for each in (FIRST, LATER))
-    assert first is not None
-    assert later is not None
+    impacts = rows_of(tracker)
+    first, later = impacts[FIRST.rebalance_id], impacts[LATER.rebalance_id]
     assert (first.lag_before, first.lag_peak, first.lag_recovered_at_ms) == (10, 40, None)
     assert (later.lag_before, later.lag_peak, later.lag_recovered_at_ms) == (40, 60, T0 + 360_000)
 
@@ -133,23 +141,36 @@ def test_lag_of_a_long_watch_outlives_its_measurements():
     for second in range(1, 800):
         tracker.take_lag(FIRST.group, 50 + second, T0 + second * SECOND)
     tracker.take_lag(FIRST.group, 10, T0 + 801 * SECOND)
-    known = tracker.of_rebalance(FIRST.group, FIRST.rebalance_id)
-    assert known is not None
+    known = rows_of(tracker)[FIRST.rebalance_id]
     assert (known.lag_before, known.lag_peak, known.lag_recovered_at_ms) == (10, 849, T0 + 801 * SECOND)
 
 
 def test_lag_that_an_earlier_run_measured_is_not_forgotten_at_a_start():
-    """The last row of lag may be from before the rebalance: lag that stays the same is not published again."""
+    """What is read again does not reach back to before the rebalance: what is known of it goes on."""
     tracker = ImpactTracker("prod")
     published = RebalanceImpact(
         "prod", FIRST.group, FIRST.rebalance_id, lag_before=10, lag_peak=40, lag_recovered_at_ms=T0 + 60_000
     )
     tracker.restore(published)
-    tracker.take_lag(FIRST.group, 10, T0 - 5_000)
+    tracker.note_measured(FIRST.group, T0 + 70_000)
+    tracker.take_lag(FIRST.group, 8, T0 + 45_000)
     tracker.take_rebalance(FIRST)
     tracker.take_lag(FIRST.group, 9, T0 + 90_000)
-    assert tracker.of_rebalance(FIRST.group, FIRST.rebalance_id) == published
     assert tracker.changed() == []
+
+
+def test_lag_that_is_read_again_from_before_a_rebalance_tells_it_anew():
+    """What an earlier run published last may be of a moment at which the rebalance seemed to be over."""
+    tracker = ImpactTracker("prod")
+    tracker.restore(
+        RebalanceImpact("prod", FIRST.group, FIRST.rebalance_id, lag_before=10, lag_peak=10, lag_recovered_at_ms=T0 + 9)
+    )
+    tracker.note_measured(FIRST.group, T0 + 9)
+    tracker.take_rebalance(FIRST)
+    for at_ms, lag in ((-5_000, 10), (9, 10), (20_000, 40), (60_000, 7)):
+        tracker.take_lag(FIRST.group, lag, T0 + at_ms)
+    known = rows_of(tracker)[FIRST.rebalance_id]
+    assert (known.lag_before, known.lag_peak, known.lag_recovered_at_ms) == (10, 40, T0 + 60_000)
 
 
 def test_lag_is_held_against_that_before_the_rebalance():

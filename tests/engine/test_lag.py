@@ -259,6 +259,38 @@ def test_what_is_read_again_after_a_restart_is_in_the_windows_and_not_counted_tw
     assert found.topics["orders"].committed == [6]
 
 
+def test_lag_that_is_measured_again_after_a_restart_is_that_of_then():
+    """Probes from before are held against the positions of their time; one before all commits tells nothing."""
+    steps = [(second * 1_000, second * 10) for second in range(1, 6)]
+
+    def live(table: LagTable) -> LagTable:
+        for at_ms, end in steps:
+            probe(table, {0: end}, at_ms=T0 + at_ms)
+            table.measure("g", T0 + at_ms)
+            commit(table, {0: end - 3}, at_ms=T0 + at_ms + 500)
+        return table
+
+    before = live(LagTable())
+    after = LagTable()
+    after.restore(lag_of(before, T0 + 6_000))
+    live(after)
+    for table in (before, after):
+        probe(table, {0: 90}, at_ms=T0 + 7_000)
+    assert after.measure("g", T0 + 7_000) == before.measure("g", T0 + 7_000) == 43
+    assert after.windows("g", T0 + 10_000) == before.windows("g", T0 + 10_000)
+
+
+def test_what_is_read_again_counts_as_read():
+    """A coordinator that is asked what it holds tells nothing new of partitions whose commits were read."""
+    before = LagTable()
+    commit(before, {0: 5})
+    after = LagTable()
+    after.restore(lag_of(before, T0))
+    commit(after, {0: 5})
+    after.take_offsets(OffsetActivity("c", "g", T0 + 1_000, committed={"orders": TopicOffsets([0, 1], [7, 2])}))
+    assert lag_of(after).topics["orders"].committed == [5, 2]
+
+
 def test_a_probe_costs_what_it_tells():
     """Partition 19,999 of very many topics makes no arrays of 20,000; what tells a topic from its beginning counts."""
     table = LagTable()

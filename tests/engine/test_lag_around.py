@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detect.histories import T0, member, rebalance
+from histories import T0, member, rebalance
 from rebalance_streaming.engine.lag_around import LagAround, lag_around
 
 A, B = member("a-1"), member("b-1")

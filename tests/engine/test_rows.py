@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from detect.histories import GROUP, T0, member, packed, picture, probe, rebalance, report
+from histories import GROUP, T0, member, packed, picture, probe, rebalance, report
 from rebalance_contract import ContractError, ProbeActivity, encode
 from rebalance_contract.clients import POLL_AGE
 from rebalance_streaming.engine.rows import decode_input

@@ -42,6 +42,7 @@ def serving(
     owners_file: str = "",
     web_config_file: str = "",
     write_silence: Callable[[AlertSilence], None] | None = None,
+    silence_refusal: Callable[[str], str | None] = lambda _: None,
 ) -> Iterator[Served]:
     """Serve a view while the block runs; a silence that somebody asks for is read at once, unless said otherwise."""
     config = ExportConfig(kafka={"bootstrap.servers": "unused:9092"})
@@ -49,7 +50,14 @@ def serving(
     loaded = ReadProgress(loaded=True)
     write = write_silence or (lambda silence: view.apply([silence_row(silence)]))
     app = make_app(
-        config, view, lambda: loaded, lambda: NOW_MS, settings=settings, stop=signals.stop, write_silence=write
+        config,
+        view,
+        lambda: loaded,
+        lambda: NOW_MS,
+        settings=settings,
+        stop=signals.stop,
+        write_silence=write,
+        silence_refusal=silence_refusal,
     )
     with serving_app(app, settings, signals) as served:
         yield served

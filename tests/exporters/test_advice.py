@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from rebalance_contract import Advice, Generation, Member, Rebalance, RebalanceImpact, Silence
 from rebalance_contract.api import EstimateRange, SettingEstimate
 from rebalance_exporters.absences import Seen, Way, find_absences
-from rebalance_exporters.advice import Setting, add_up, avoids_something, estimate, look_back
+from rebalance_exporters.advice import avoids_something, estimate
+from rebalance_exporters.estimates import Setting
+from rebalance_exporters.look_back import add_up, look_back
 
 NOW_MS = 1_790_000_000_000
 RECORDS = Advice("max.poll.records", "500", "124", "half")
@@ -345,6 +347,13 @@ def test_a_value_that_a_finding_advises_is_taken_where_it_is_enough():
     for proposed, value in advised:
         advice = (Advice("session.timeout.ms", "10000", proposed, "-"),)
         assert told([each._replace(advice=advice) for each in pause()], "session.timeout.ms").value == value
+
+
+@pytest.mark.parametrize(("advised", "proposed"), [("26% of what it is", 26), ("80% of what it is", 50)])
+def test_a_share_that_a_finding_advises_is_taken_where_it_is_enough(advised: str, proposed: int):
+    """A half is enough: a quarter is too, and four fifths are not."""
+    advice = (Advice("max.poll.records", None, advised, "half"),)
+    assert told(overrun(advice=advice), "max.poll.records").value == proposed
 
 
 def test_a_calm_group_has_nothing_to_gain():

@@ -90,9 +90,11 @@ def test_ready_answers_machines_too() -> None:
     get = make_get(make_view(*stream_rows(caught_up=False, read_records=1, wanted_records=8)))
     answer = get("/-/ready", accept="application/json")
     text = "reading the log: 12 % of 8 records (membership 12 %, activity 12 %) [cluster prod]"
-    assert (answer.status_code, answer.json()) == (503, {"ready": False, "text": text, "share": 0.125})
+    verdict = {"ready": False, "text": text, "share": 0.125, "partly": False, "clusters": {"prod": False}}
+    assert (answer.status_code, answer.json()) == (503, verdict)
     well = make_get(make_view(*stream_rows()))("/-/ready", accept="application/json")
-    assert (well.status_code, well.json()) == (200, {"ready": True, "text": "ready", "share": 1.0})
+    verdict = {"ready": True, "text": "ready", "share": 1.0, "partly": False, "clusters": {"prod": True}}
+    assert (well.status_code, well.json()) == (200, verdict)
 
 
 def test_stale_data_is_still_served() -> None:

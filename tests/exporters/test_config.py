@@ -1,6 +1,6 @@
 import pytest
 
-from rebalance_exporters.config import RESERVED_PROPERTIES, ExportConfig
+from rebalance_exporters.config import RESERVED_PROPERTIES, ExportConfig, FurtherCluster
 
 LOCAL = {"bootstrap.servers": "localhost:9092"}
 
@@ -41,3 +41,31 @@ def test_all_problems_are_reported_at_once() -> None:
 def test_a_port_of_zero_and_a_group_id_are_allowed() -> None:
     """Tests take any free port, and clusters with ACLs prescribe the name of the (unused) group."""
     assert ExportConfig(kafka={**LOCAL, "group.id": "ours"}, listen_port=0).validate() == []
+
+
+def test_further_clusters_differ_in_what_they_say() -> None:
+    """Their clients have the exporter's own properties but for those that are named: security need not be repeated."""
+    own = {**LOCAL, "security.protocol": "SSL"}
+    config = ExportConfig(kafka=own, further_clusters=(FurtherCluster("west", {"bootstrap.servers": "w:1"}, "m."),))
+    assert config.validate() == []
+    assert list(config.each_cluster()) == [
+        ("", own, "rebalance-monitor."),
+        ("west", {"bootstrap.servers": "w:1", "security.protocol": "SSL"}, "m."),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("further", "told"),
+    [
+        ((FurtherCluster("", LOCAL),), "'' is no name of a cluster"),
+        ((FurtherCluster("a/b", LOCAL),), "'a/b' is no name of a cluster"),
+        ((FurtherCluster("w", {}),), "name the brokers of 'w'"),
+        ((FurtherCluster("w", LOCAL), FurtherCluster("w", LOCAL)), "names 'w' twice"),
+        ((FurtherCluster("w", {**LOCAL, "enable.auto.commit": "x"}),), "kafka.enable.auto.commit"),
+    ],
+)
+def test_what_no_further_cluster_may_be(further: tuple[FurtherCluster, ...], told: str) -> None:
+    """One sentence each, as of other settings."""
+    (problem,) = ExportConfig(kafka=LOCAL, further_clusters=further).validate()
+    assert problem.startswith("export.further_clusters")
+    assert told in problem

@@ -1,9 +1,9 @@
 """What strangers can do to the ports without a password, and that scrapes are answered meanwhile."""
 
 import logging
+import select
 import socket
 import ssl
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -23,6 +23,7 @@ from rebalance_exporters.web_server import Signals
 from waiting import wait_for
 
 LIMIT = 20
+MUCH = 30_000_000
 HALF = b"GET /metrics HTTP/1.1\r\nHost: x\r\n"
 
 
@@ -53,9 +54,10 @@ def is_closed(opened: socket.socket) -> bool:
 
 def scrape(served: Served, path: str = "/metrics") -> int:
     """Ask over a connection of its own."""
-    return httpx.get(f"http://127.0.0.1:{served.port}{path}", timeout=10).status_code
+    return httpx.get(f"http://127.0.0.1:{served.port}{path}", timeout=10, verify=False).status_code
 
 
+@pytest.mark.waits
 @pytest.mark.usefixtures("few")
 @pytest.mark.parametrize("say", [b"", HALF], ids=["silent", "half"])
 def test_scrapes_are_answered_beside_half_requests(say: bytes, caplog: pytest.LogCaptureFixture) -> None:
@@ -86,44 +88,43 @@ def test_half_handshakes_give_way_too(tmp_path: Path) -> None:
         wait_for(lambda: is_closed(opened[0]), "the first to give way")
 
 
-@contextmanager
-def hurried(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Waits are a second."""
-    for name in ("REQUEST_SECONDS", "STALL_SECONDS"):
-        monkeypatch.setattr(connections, name, 1.0)
-    yield
+def is_answered(opened: socket.socket) -> bool:
+    """Whether anything of an answer has come; it stays to be read."""
+    return bool(select.select([opened], [], [], 0)[0])
 
 
+@pytest.mark.waits
 def test_who_does_not_ask_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a request, and one after an answer, byte by byte, have the same time as a whole one; a follower stays."""
-    with hurried(monkeypatch), serving(make_view(group_row(), *stream_rows())) as served, ExitStack() as stack:
+    with serving(make_view(group_row(), *stream_rows())) as served, ExitStack() as stack:
         half = connect(stack, served, HALF)
         second = connect(stack, served, b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" + HALF)
         body = connect(stack, served, b"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n")
         follower = connect(stack, served, b"GET /api/v1/stream HTTP/1.1\r\nHost: x\r\n\r\n")
-        ended: dict[str, float] = {}
-        trickling = {"half": half, "second": second, "body": body}
+        # Its request was whole in time, however slow this machine is.
+        wait_for(lambda: is_answered(follower), "the follower's first event")
+        monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.3)
+        going_on = {"half": half, "second": second, "body": body}
 
-        def all_ended() -> bool:
-            for name, each in trickling.items():
-                if name not in ended:
-                    try:
-                        each.sendall(b"x")
-                    except ConnectionError:
-                        ended[name] = time.monotonic()
-                        continue
-                    if is_closed(each):
-                        ended[name] = time.monotonic()
-            return len(ended) == len(trickling)
+        def trickle() -> bool:
+            for name, each in list(going_on.items()):
+                try:
+                    each.sendall(b"x")
+                    has_ended = is_closed(each)
+                except ConnectionError:
+                    has_ended = True
+                if has_ended:
+                    del going_on[name]
+            return not going_on
 
-        wait_for(all_ended, lambda: ended)
+        wait_for(trickle, lambda: sorted(going_on))
         assert not is_closed(follower)
 
 
 @contextmanager
 def serving_much() -> Iterator[Served]:
     """A server whose every answer is larger than what kernels hold of it."""
-    answer = Response(bytes(30_000_000), headers={"connection": "close"})
+    answer = Response(bytes(MUCH), headers={"connection": "close"})
     settings, signals = Settings("", "", lambda: NOW_MS), Signals()
     with serving_app(Starlette(routes=[Route("/metrics", lambda _: answer)]), settings, signals) as served:
         yield served
@@ -139,15 +140,45 @@ def ask_and_read_nothing(stack: ExitStack, served: Served) -> socket.socket:
 
 
 def is_reset(opened: socket.socket) -> bool:
-    """Whether the other side threw away what it had still to say."""
+    """Whether the other side threw away what it had still to say since this was last asked."""
     return opened.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) != 0
 
 
+@pytest.mark.waits
 def test_who_reads_nothing_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that takes none of its answer is given up after a while, and with it what the kernel holds."""
-    with hurried(monkeypatch), serving_much() as served, ExitStack() as stack:
+    monkeypatch.setattr(connections, "STALL_SECONDS", 0.5)
+    with serving_much() as served, ExitStack() as stack:
         deaf = ask_and_read_nothing(stack, served)
         wait_for(lambda: is_reset(deaf), "the server to give up")
+
+
+@pytest.mark.waits
+def test_an_answer_may_take_longer_to_read_than_a_request_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is asked of the other side until the answer was read, to its end, however long that takes."""
+    looks: list[None] = []
+
+    class Watched(Connections):
+        def end_expired(self) -> None:
+            super().end_expired()
+            looks.append(None)
+
+    monkeypatch.setattr(web_server, "Connections", Watched)
+    with serving_much() as served, ExitStack() as stack:
+        slow = ask_and_read_nothing(stack, served)
+        wait_for(lambda: is_answered(slow), "the answer's beginning")
+        monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.0)
+        until, read = len(looks) + 3, 0
+
+        def has_been_looked_at() -> bool:
+            nonlocal read
+            read += len(slow.recv(1_000))
+            return len(looks) > until
+
+        wait_for(has_been_looked_at, "looks at the connections")
+        while part := slow.recv(1_000_000):
+            read += len(part)
+        assert read > MUCH
 
 
 def test_who_reads_slowly_is_kept() -> None:
@@ -164,12 +195,22 @@ def test_who_reads_slowly_is_kept() -> None:
     assert reading.has_stalled(5)
 
 
+@pytest.mark.waits
 def test_unread_answers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Together they take no more memory than one limit: as many as are beyond it are given up, at once."""
+    """Together they take no more memory than one limit: as many as are beyond it are given up, at once.
+
+    Who comes last is answered, although it has read nothing yet either.
+    """
     monkeypatch.setattr(web_server, "MAX_UNREAD_BYTES", 70_000_000)
     with serving_much() as served, ExitStack() as stack:
         deaf = [ask_and_read_nothing(stack, served) for _ in range(5)]
-        wait_for(lambda: sum(map(is_reset, deaf)) >= 2, "the server to give up some")
+        given_up: set[socket.socket] = set()
+
+        def have_been_given_up() -> bool:
+            given_up.update(filter(is_reset, deaf))
+            return len(given_up) == 3
+
+        wait_for(have_been_given_up, lambda: len(given_up))
         assert scrape(served) == 200
 
 
@@ -178,7 +219,7 @@ def test_followers_are_limited() -> None:
     """Half of the connections, so that scrapes have some: who comes later is told to come back, and may, after one."""
     with serving(make_view(*stream_rows())) as served, ExitStack() as stack:
         url = f"http://127.0.0.1:{served.port}/api/v1/stream"
-        client = stack.enter_context(httpx.Client(timeout=10))
+        client = stack.enter_context(httpx.Client(timeout=10, verify=False))
         following = [stack.enter_context(client.stream("GET", url)) for _ in range(LIMIT // 2)]
         assert [each.status_code for each in following] == [200] * (LIMIT // 2)
         refused = client.get(url)
@@ -196,10 +237,11 @@ def test_followers_are_limited() -> None:
 def test_nothing_is_told_of_the_server() -> None:
     """Which program it is helps only those who look for its faults."""
     with serving(make_view(*stream_rows())) as served:
-        answer = httpx.get(f"http://127.0.0.1:{served.port}/-/healthy")
+        answer = httpx.get(f"http://127.0.0.1:{served.port}/-/healthy", verify=False)
         assert "server" not in answer.headers
 
 
+@pytest.mark.waits
 def test_a_heads_length_is_limited() -> None:
     """A head that never ends is refused, not collected."""
     with serving(make_view(*stream_rows())) as served, ExitStack() as stack:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from exporters.contract_rows import NOW_MS, group_row, make_view, query_row, refused
+from exporters.test_advice import overrun
 from rebalance_contract import (
     Advice,
     Alternative,
@@ -26,12 +28,13 @@ from rebalance_contract import (
     encode,
 )
 from rebalance_contract.api import Readiness
+from rebalance_exporters.absences import Seen
 from rebalance_exporters.config import ExportConfig
 from rebalance_exporters.formats import Style
 from rebalance_exporters.health import ReadProgress
 from rebalance_exporters.render import Exposition
 from rebalance_exporters.server import make_app
-from rebalance_exporters.view import FINDINGS, HEARTBEATS, Row, View
+from rebalance_exporters.view import FINDINGS, HEARTBEATS, IMPACT, REBALANCES, Row, View
 
 KEY = ("prod", "payments")
 HOUR_MS = 3_600_000
@@ -361,8 +364,43 @@ def test_findings_are_answered_as_the_contract_writes_them():
             "current": "500",
             "proposed": "at most 100",
             "formula": "max(1, floor(0.5 x R / r))",
+            "avoided": None,
+            "text": None,
         }
     ]
+
+
+@pytest.mark.parametrize(
+    ("path", "is_told"),
+    [
+        ("/api/v1/findings?group=payments", True),
+        ("/api/v1/groups/payments/rebalances/0-20", True),
+        ("/api/v1/findings", False),
+    ],
+)
+def test_findings_of_a_group_tell_what_their_advice_would_have_avoided(path: str, is_told: bool):
+    """By the rebalances that are kept; where all groups are asked for, nobody looks through all of their past."""
+    advice = Advice("max.poll.interval.ms", "60000", "120000, which is also the longest", "2 x longest")
+    found = finding_row(advice=(advice,), rebalance_ids=("0-0", "0-20"))
+    view = make_view(group_row(), query_row(), found, *(row for seen in overrun() for row in seen_rows(seen)))
+    ((told,),) = [each["advice"] for each in ask(view, path).json()["findings"]]
+    if is_told:
+        assert told["avoided"]["rebalances"]["high"] == 2
+        assert re.fullmatch(r"would have avoided .*2 rebalances.* in the last 24 h", told["text"])
+    else:
+        assert (told["avoided"], told["text"]) == (None, None)
+
+
+def seen_rows(seen: Seen) -> list[Row]:
+    """Return the rows of a rebalance and of what it cost, an hour earlier."""
+    times = {
+        name: getattr(seen.rebalance, name) - HOUR_MS
+        for name in ("started_after_ms", "started_before_ms", "join_ended_at_ms", "completed_at_ms")
+    }
+    rebalance = replace(seen.rebalance, **times)
+    key = f"{rebalance.cluster}/{rebalance.group}/{rebalance.rebalance_id}".encode()
+    cost = [] if seen.impact is None else [Row(IMPACT, key, encode(seen.impact))]
+    return [Row(REBALANCES, key, encode(rebalance)), *cost]
 
 
 @pytest.mark.parametrize(

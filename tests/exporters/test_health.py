@@ -5,7 +5,7 @@ import pytest
 
 from exporters.contract_rows import NOW_MS, diagnosis_row, group_row, make_view, query_row, stream_rows
 from rebalance_contract.api import Readiness
-from rebalance_exporters.health import LAG_UNKNOWN, Judge, ReadProgress
+from rebalance_exporters.health import LAG_UNKNOWN, NO_PROBES, Judge, ReadProgress, together
 from rebalance_exporters.view import Row
 
 LOADED = ReadProgress(loaded=True, read=9000, wanted=9000)
@@ -192,6 +192,28 @@ def test_without_a_prober_it_is_ready_after_a_while_and_says_so() -> None:
     assert judging.judge(view.picture(), LOADED, NOW_MS + 30_000).text == "ready", "nobody commits: no lag is missing"
 
 
+def from_probes(**changes: Any) -> list[Row]:
+    """The status of a stream that does not read the log, with the diagnosis in a special state."""
+    queries = [query_row(query, counted_from="probes") for query in ("membership", "activity")]
+    return [*stream_rows(), *queries, diagnosis_row(**changes)]
+
+
+def test_where_the_log_is_not_read_it_is_ready_while_probes_come() -> None:
+    """They are all there is: one group may be told of every two minutes only, and after that nothing is known."""
+    assert judge(from_probes(groups=1, committing_groups=0, probed_at_ms=NOW_MS - 59_000)).ready
+    late = judge(from_probes(groups=1, committing_groups=0, probed_at_ms=NOW_MS - 121_000))
+    assert not late.ready
+    assert late.text.startswith("no probe for 121 s, and the log is not read")
+
+
+def test_a_cluster_without_groups_has_no_probes_and_is_ready() -> None:
+    """It says that there are none, for nobody can know whether there is a prober."""
+    view, judging = make_view(*from_probes(groups=0, committing_groups=0, probed_at_ms=None)), Judge(60)
+    found = [judging.judge(view.picture(), LOADED, NOW_MS + ms) for ms in (0, 30_000)]
+    assert [verdict.ready for verdict in found] == [False, True]
+    assert found[-1].text == NO_PROBES
+
+
 def test_lag_of_newcomers_takes_no_readiness_back() -> None:
     """Once lag was complete, a group that appears later is not awaited; after a start of the stream it is."""
     view, judging = make_view(*stream_rows()), Judge(STALE_AFTER_SECONDS)
@@ -215,3 +237,39 @@ def test_a_diagnosis_that_is_late_under_load_stays_ready() -> None:
     view.apply([query_row(**busy), query_row("activity", **busy)])
     view.apply([diagnosis_row(read_until_ms=NOW_MS, updated_at_ms=NOW_MS + 20_000)])
     assert judging.judge(view.picture(), LOADED, NOW_MS + 20_000).ready
+
+
+AWAY = ReadProgress(kafka_error="brokers are down", kafka_errors=2)
+
+
+@pytest.mark.parametrize(
+    ("rows", "parts", "verdict"),
+    [
+        ([*stream_rows(), *stream_rows(cluster="west")], {"": LOADED, "west": LOADED}, (True, False, "ready")),
+        (
+            stream_rows(),
+            {"": LOADED, "west": AWAY},
+            (False, True, "asking Kafka for the stream's topics [cluster west]"),
+        ),
+        (stream_rows(), {"": LOADED, "west": LOADED}, (False, True, "no word from the stream yet")),
+        (stream_rows(cluster="west"), {"": AWAY, "west": LOADED}, (False, True, "asking Kafka")),
+        (stream_rows(cluster="west"), {"": LOADED, "west": AWAY}, (False, False, "no word from the stream yet")),
+        ([], {"": AWAY, "west": AWAY}, (False, False, "asking Kafka")),
+    ],
+    ids=["both", "one is away", "one has no stream", "the first is away", "what was read is old", "both are away"],
+)
+def test_of_several_clusters_each_is_judged_by_itself(
+    rows: list[Row], parts: dict[str, ReadProgress], verdict: tuple[bool, bool, str]
+) -> None:
+    """What is not ready is named; while any is, whoever is sent here sees that one rightly."""
+    told = Judge(STALE_AFTER_SECONDS).judge(make_view(*rows).picture(), together(parts), NOW_MS)
+    assert (told.ready, told.partly) == verdict[:2]
+    assert verdict[2] in told.text
+
+
+def test_the_progress_of_several_readers_is_their_sum() -> None:
+    """Of one it is its own."""
+    assert together({"": AWAY}) is AWAY
+    both = together({"": LOADED, "west": AWAY})
+    assert (both.read, both.wanted, both.loaded, both.kafka_errors) == (9000, 9000, False, 2)
+    assert both.kafka_error == "brokers are down"

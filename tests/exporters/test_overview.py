@@ -1,5 +1,5 @@
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -7,6 +7,7 @@ from exporters.contract_rows import NOW_MS, diagnosis_row, group_row, make_view,
 from rebalance_contract import (
     CountedImpact,
     Finding,
+    GroupSnapshot,
     GroupTiming,
     Member,
     Subject,
@@ -14,7 +15,7 @@ from rebalance_contract import (
     encode,
 )
 from rebalance_contract.api import Overview, OverviewRow, Readiness
-from rebalance_exporters.overview import make_overview
+from rebalance_exporters.overview import COPIED, make_overview
 from rebalance_exporters.owners import Owners
 from rebalance_exporters.view import FINDINGS, HEARTBEATS, Row, View
 
@@ -53,6 +54,13 @@ def row_of(view: View, now_ms: int = NOW_MS) -> OverviewRow:
     """The row of the one group there is."""
     (row,) = overview(view, now_ms).groups
     return row
+
+
+def test_what_a_row_copies_is_the_groups_own() -> None:
+    """A field of the same name has the same type in both; what a row computes is not copied."""
+    of_row, of_group = get_type_hints(OverviewRow), get_type_hints(GroupSnapshot)
+    assert {"cluster", "group", "state", "coordinator"} <= set(COPIED)
+    assert {name: of_row[name] for name in COPIED} == {name: of_group[name] for name in COPIED}
 
 
 def test_a_row_says_all_that_is_known() -> None:

@@ -43,7 +43,7 @@ class Told:
 
 @contextmanager
 def served(
-    health: Told, web: Web = WEB, reload: threading.Event | None = None, verify: ssl.SSLContext | bool = True
+    health: Told, web: Web = WEB, reload: threading.Event | None = None, verify: ssl.SSLContext | bool = False
 ) -> Iterator[httpx.Client]:
     """Serve a process's pages while the block runs."""
     registry = CollectorRegistry()

@@ -41,23 +41,15 @@ from rebalance_contract import (
 )
 from rebalance_contract.api import Readiness
 from rebalance_exporters import render
+from rebalance_exporters.finding_metrics import FINDING_METRICS, SILENCE_METRICS
 from rebalance_exporters.formats import Style, accepts_gzip, choose_style, compress
+from rebalance_exporters.group_metrics import GROUP_METRICS, STATE_SECONDS, GroupFacts
 from rebalance_exporters.health import ReadProgress
-from rebalance_exporters.metrics import (
-    COMMIT_AGE,
-    FINDING_METRICS,
-    GROUP_METRICS,
-    LAG_METRICS,
-    SILENCE_METRICS,
-    STATE_SECONDS,
-    TIME_LAG,
-    TIMING_METRICS,
-    WINDOW_METRICS,
-    GroupFacts,
-)
+from rebalance_exporters.lag_metrics import COMMIT_AGE, LAG_METRICS, TIME_LAG, WINDOW_METRICS
 from rebalance_exporters.monitor_metrics import MONITOR_METRICS, RECORD_TYPES
 from rebalance_exporters.render import Exposition
 from rebalance_exporters.series import Metric
+from rebalance_exporters.timing_metrics import TIMING_METRICS
 from rebalance_exporters.view import HEARTBEATS, GroupKey, Row, View
 
 READY = Readiness(True, "ready")
@@ -115,12 +107,13 @@ kafka_rebalance_member_changes_total{cluster="prod",group="payments",change="pol
 kafka_rebalance_member_changes_total{cluster="prod",group="payments",change="replaced"} 3
 kafka_rebalance_last_rebalance_timestamp_seconds{cluster="prod",group="payments"} 1789999909.5
 kafka_rebalance_group_info{cluster="prod",group="payments",protocol_type="consumer",protocol="range",\
-assignor="range",coordinator="",owner=""} 1
+assignor="range",coordinator="",owner="",counted_from="log"} 1
 kafka_rebalance_group_generation{cluster="prod",group="payments"} 7
 kafka_rebalance_group_members{cluster="prod",group="payments"} 3
 kafka_rebalance_group_state_code{cluster="prod",group="payments"} 6
 kafka_rebalance_group_assigned_partitions{cluster="prod",group="payments"} 4
 kafka_rebalance_group_idle_members{cluster="prod",group="payments"} 1
+kafka_rebalance_group_static_members{cluster="prod",group="payments"} 0
 kafka_rebalance_group_member_partitions_max{cluster="prod",group="payments"} 3
 kafka_rebalance_window_generation_changes{cluster="prod",group="payments",window="1m"} 1
 kafka_rebalance_window_generation_changes{cluster="prod",group="payments",window="5m"} 4
@@ -381,6 +374,14 @@ def test_assignments_are_counted_or_unknown(
     text = expose(make_view(group_row(members=members)))
     assert value_of(text, "kafka_rebalance_group_assigned_partitions") == assigned
     assert value_of(text, "kafka_rebalance_group_idle_members") == idle
+
+
+@pytest.mark.parametrize(("truncated", "static"), [(False, 1), (True, None)])
+def test_static_members_are_counted_or_unknown(truncated: bool, static: int | None) -> None:
+    """Those with a name of their own; of a row that was cut nobody knows how many there are."""
+    members = (Member("a", "a", "h", group_instance_id="a-1"), Member("b", "b", "h"))
+    text = expose(make_view(group_row(members=members, is_truncated=truncated)))
+    assert value_of(text, "kafka_rebalance_group_static_members") == static
 
 
 def test_only_consumers_have_an_assignor() -> None:
@@ -667,6 +668,15 @@ def test_the_coordinator_is_known_where_somebody_probes() -> None:
     """A label of group_info, empty while nobody has asked."""
     assert value_of(expose(make_view(group_row(coordinator=3))), "kafka_rebalance_group_info", coordinator="3") == 1
     assert value_of(expose(make_view(group_row())), "kafka_rebalance_group_info", coordinator="") == 1
+
+
+def test_what_no_probe_tells_is_absent() -> None:
+    """Of a group counted from probes: generations and lost time are not 0, they are not known."""
+    text = expose(make_view(group_row(counted_from="probes")))
+    assert value_of(text, "kafka_rebalance_group_info", counted_from="probes") == 1
+    assert "kafka_rebalance_generations_total{" not in text
+    assert "kafka_rebalance_lost_partition_seconds_total{" not in text
+    assert "kafka_rebalance_rebalances_total{" in text
 
 
 def test_probes_are_told_of() -> None:

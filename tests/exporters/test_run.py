@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 from exporters.contract_rows import diagnosis_row, group_row, impact_row, lag_row, query_row, rebalance_row
 from rebalance_deploy.topics import create_topics
 from rebalance_exporters.config import ExportConfig
-from rebalance_exporters.consumer import TopicReader
+from rebalance_exporters.consumer import Source, TopicReader
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.server import now_ms, run
 from rebalance_exporters.view import GROUPS, LAG, TOPICS, Row, View
@@ -51,7 +51,7 @@ def serving(config: ExportConfig) -> Iterator[httpx.Client]:
     try:
         assert listening.wait(DEADLINE_SECONDS)
         assert not errors, errors
-        with httpx.Client(base_url=f"http://127.0.0.1:{ports[0]}", timeout=30) as client:
+        with httpx.Client(base_url=f"http://127.0.0.1:{ports[0]}", timeout=30, verify=False) as client:
             yield client
     finally:
         stop.set()
@@ -209,7 +209,7 @@ def test_signals_end_it_cleanly(broker: Any, prefix: str, number: signal.Signals
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         port = process.stdout.readline().strip()
-        assert httpx.get(f"http://127.0.0.1:{port}/-/healthy", timeout=30).status_code == 200
+        assert httpx.get(f"http://127.0.0.1:{port}/-/healthy", timeout=30, verify=False).status_code == 200
         process.send_signal(number)
         _, complaints = process.communicate(timeout=DEADLINE_SECONDS)
     assert (process.returncode, complaints) == (0, "")
@@ -244,10 +244,13 @@ def test_a_port_in_use_is_told_at_once() -> None:
             run(config)
 
 
+@pytest.mark.waits
 def test_unreachable_brokers_are_told() -> None:
     """When no broker answers, the error names the servers, the reason and the setting to check."""
     config = ExportConfig(kafka={"bootstrap.servers": "127.0.0.1:1"})
-    reader = TopicReader(config, View(group_expiry_seconds=1, keep_rebalances=0), now_ms)
+    reader = TopicReader(
+        Source(config.kafka, config.topic_prefix), View(group_expiry_seconds=1, keep_rebalances=0), now_ms
+    )
     try:
         with pytest.raises(
             ExporterError, match=r"127\.0\.0\.1:1 within 0\.5 s \(.+\): check kafka\.bootstrap\.servers"
@@ -261,4 +264,4 @@ def test_unknown_client_properties_are_told() -> None:
     """A property that the Kafka client does not know is an error at the start that names it."""
     config = ExportConfig(kafka={"bootstrap.servers": "127.0.0.1:1", "session.timeout": "1"})
     with pytest.raises(ExporterError, match=r"session\.timeout"):
-        TopicReader(config, View(group_expiry_seconds=1, keep_rebalances=0), now_ms)
+        TopicReader(Source(config.kafka, config.topic_prefix), View(group_expiry_seconds=1, keep_rebalances=0), now_ms)

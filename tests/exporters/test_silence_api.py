@@ -81,7 +81,10 @@ def test_nobody_is_heard_where_nobody_is_known(view: View, method: str, path: st
         answer = ask(server, method, path, json=WANTED if method == "POST" else None)
         assert answer.status_code == 403
         assert "export.web_config_file" in answer.json()["error"]
-        assert ask(server, "GET", auth=None).json()["silences"]
+        told = ask(server, "GET", auth=None).json()
+        assert told["silences"]
+        assert told["user"] is None
+        assert told["read_only"].startswith("silences are taken only from users who log in: ")
     assert list(view.picture().silences.by_name.values()) == [SILENCE]
 
 
@@ -183,3 +186,15 @@ def test_one_that_is_not_known_cannot_be_ended(served: Served, view: View) -> No
     for path in (f"{PATH}/other", f"{PATH}/{SILENCE.silence_id}?cluster=test"):
         assert ask(served, "DELETE", path).status_code == 404
     assert list(view.picture().silences.by_name.values()) == [SILENCE]
+
+
+def test_whether_one_can_be_made_is_told_before(view: View, tmp_path: Path) -> None:
+    """Who asks, and the brokers' word; of several clusters one that may be written to is enough."""
+    west = group_row(cluster="west")
+    view.apply([west])
+    refusals = {"prod": "no right", "west": None}
+    with serving(view, web_config_file=users(tmp_path), silence_refusal=refusals.get) as server:
+        told = ask(server, "GET").json()
+        assert (told["user"], told["read_only"]) == ("alice", None)
+        assert ask(server, "GET", f"{PATH}?cluster=prod").json()["read_only"] == "no right"
+        assert ask(server, "GET", f"{PATH}?cluster=west").json()["read_only"] is None

@@ -8,13 +8,21 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from exporters.contract_rows import SILENCE
 from making_topics import create_topic
 from rebalance_contract import topics
 from rebalance_deploy.embedded.kafka import EmbeddedKafka
 from rebalance_exporters.config import ExportConfig
-from rebalance_exporters.consumer import TopicReader
+from rebalance_exporters.consumer import Source, TopicReader
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.silence_writer import SilenceWriter
 from rebalance_exporters.view import SILENCES, TOPICS, View
@@ -34,7 +42,7 @@ def exporting(broker: EmbeddedKafka, prefix: str = PREFIX) -> Iterator[tuple[Vie
     """An exporter's reader with its view, and whether it has read all that is there."""
     config = ExportConfig(kafka={"bootstrap.servers": broker.bootstrap}, topic_prefix=prefix)
     view = View(group_expiry_seconds=3600, keep_rebalances=0)
-    reader = TopicReader(config, view, now_ms)
+    reader = TopicReader(Source(config.kafka, config.topic_prefix), view, now_ms)
     reader.start()
     try:
         yield view, lambda: reader.progress.loaded
@@ -71,6 +79,37 @@ def test_an_exporter_does_without_the_topic(broker: EmbeddedKafka) -> None:
     writer = SilenceWriter({"bootstrap.servers": broker.bootstrap}, prefix + topics.SILENCES.name)
     with pytest.raises(ExporterError, match="is missing: `rebalance-monitor stream` of this version creates it"):
         writer.write(SILENCE)
+
+
+def test_whether_the_exporter_may_write_is_known_before(make_broker: Callable[..., EmbeddedKafka]) -> None:
+    """Of a topic that it may write to, one that it may not, and one that is missing; the brokers are asked once."""
+    broker = make_broker(
+        **{
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "allow.everyone.if.no.acl.found": "true",
+        }
+    )
+    for name in ("free", "guarded"):
+        create_topic(broker.bootstrap, name)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    allowed = [
+        AclBinding(
+            *(ResourceType.TOPIC, "guarded", ResourcePatternType.LITERAL, "User:ANONYMOUS", "*"),
+            *(operation, AclPermissionType.ALLOW),
+        )
+        for operation in (AclOperation.READ, AclOperation.DESCRIBE)
+    ]
+    for made in admin.create_acls(allowed).values():
+        made.result(30)
+    kafka = {"bootstrap.servers": broker.bootstrap}
+    guarded = wait_for(lambda: SilenceWriter(kafka, "guarded").refusal(), "the right to be missing")
+    assert guarded.startswith("the exporter may not write to guarded; grant it: kafka-acls --add --operation Write")
+    assert SilenceWriter(kafka, "free").refusal() is None
+    writer = SilenceWriter(kafka, "missing")
+    assert "is missing" in (writer.refusal() or "")
+    broker.stop()
+    assert "is missing" in (writer.refusal() or "")
+    assert SilenceWriter(kafka, "free").refusal() is None
 
 
 def test_brokers_that_are_away_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

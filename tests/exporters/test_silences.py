@@ -80,6 +80,13 @@ def test_of_several_the_one_that_lasts_longest_is_told():
     assert told.silence_id == "1"
 
 
+def test_what_holds_alerts_back_comes_before_a_deploy():
+    """Somebody who silenced a group that is deployed meanwhile is told of, however long the deploy lasts."""
+    deploy = {"kind": "deploy", "ends_at_ms": NOW_MS + 9_000_000}
+    told = silences(deploy, {}).in_force(PAYMENTS, NOW_MS), silences(deploy).in_force(PAYMENTS, NOW_MS)
+    assert [(each.kind, each.holds_alerts) for each in told if each] == [("silence", True), ("deploy", False)]
+
+
 def test_one_that_is_to_come_or_over_holds_nothing_back():
     """From its start up to its end, by the exporter's clock, without anybody doing anything."""
     found = silences({})
@@ -117,8 +124,15 @@ def test_findings_of_a_silenced_group_do_not_fire():
     assert {key: value for key, value in found.items() if key[0] == SILENCED} == {
         (SILENCED, "prod", "payments", "silence"): 1
     }
-    found = samples(make_view(*rows, silence_row(groups=("*",), kind="deploy")), exposition())
+    found = samples(make_view(*rows, silence_row(groups=("*",), kind="holiday")), exposition())
     assert {key[2]: value for key, value in found.items() if key[0] == ACTIVE} == {"payments": 0, "orders": 0, "": 0}
+
+
+def test_findings_fire_while_a_deploy_is_announced():
+    """What a deploy explains is told as one by the diagnosis; whatever else is found calls people as ever."""
+    rows = [group_row(), group_row(group="orders"), finding_row("a"), finding_row("c", group="")]
+    found = samples(make_view(*rows, silence_row(groups=("*",), kind="deploy")), exposition())
+    assert {key[2]: value for key, value in found.items() if key[0] == ACTIVE} == {"payments": 1, "": 1}
     assert {key[1:]: value for key, value in found.items() if key[0] == SILENCED} == {
         ("prod", name, "deploy"): 1 for name in ("", "orders", "payments")
     }
@@ -191,14 +205,14 @@ def test_followers_hear_when_a_silence_begins_and_ends():
 
 def test_a_rebalance_names_the_deploy_that_was_announced():
     """In its row for programs and in its words for people; a plain silence explains nothing."""
-    deploy = silence_row(silence_id="d", kind="deploy", reason="deploy 1.2", created_by="pipeline")
+    deploy = silence_row(silence_id="d", kind="deploy", reason="deploy 1.2", created_by="pipeline", on_behalf_of="bob")
     view = make_view(group_row(), rebalance_row("1"), rebalance_row("2", NOW_MS + 8_000_000), silence_row(), deploy)
     picture = view.picture()
     told = {each.rebalance_id: json.loads(picture.document(each)) for each in view.rebalances(PAYMENTS)}
     assert [each["silence_id"] for each in told["1"]["deploys"]] == ["d"]
     assert told["2"]["deploys"] == []
     words = {name: "".join(part["text"] for part in each["text"]["why"]) for name, each in told.items()}
-    assert words["1"].endswith("; during an announced deploy: deploy 1.2 by pipeline")
+    assert words["1"].endswith("; during an announced deploy: deploy 1.2 by bob (as pipeline)")
     assert "deploy" not in words["2"]
 
 

@@ -36,6 +36,7 @@ from rebalance_contract import (
     decode,
 )
 from rebalance_contract.api import Readiness
+from rebalance_contract.epochs import RowWriter
 from rebalance_exporters.formats import Style
 from rebalance_exporters.health import ReadProgress
 from rebalance_exporters.render import Exposition
@@ -233,6 +234,20 @@ def test_invented_groups_are_bounded() -> None:
     assert len(picture.groups) == 4
     assert picture.groups["prod", "g0"].generation == 9
     assert (picture.refused[GROUPS, "limit"], picture.refused[LAG, "limit"]) == (2, 1)
+
+
+def test_counters_do_not_fall_by_a_stream_that_was_superseded() -> None:
+    """What it still writes of a group is left out and counted; rows of older versions name no writer."""
+    loser, owner = (RowWriter("prod", "membership", epoch) for epoch in (1, 2))
+    view = make_view(
+        group_row(generation=5)._replace(writer=loser, at_ms=NOW_MS),
+        group_row(generation=6)._replace(writer=owner, at_ms=NOW_MS),
+        group_row(generation=5)._replace(writer=loser, at_ms=NOW_MS),
+    )
+    assert view.picture().groups[KEY].generation == 6
+    assert view.picture().refused[GROUPS, "superseded"] == 1
+    view.apply([group_row(generation=7)])
+    assert view.picture().groups[KEY].generation == 7
 
 
 def test_impacts_that_wait_are_bounded() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TypeVar
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from e2e.rig import Rig, family, read_topic, samples
+from e2e.rig import DEADLINE_SECONDS, Rig, count_log, family, read_topic, samples
 from rebalance_contract import (
     ContractError,
     DiagnosisStatus,
@@ -27,6 +28,9 @@ from rebalance_streaming.spark.checkpoint import LAYOUT
 from waiting import wait_for
 
 CONFIG = StreamConfig()
+#: How the names of counters end.
+_COUNTERS = ("_total", "_sum", "_count", "_bucket")
+_LOOK_SECONDS = 0.3
 _T = TypeVar("_T")
 
 
@@ -174,3 +178,56 @@ def running_batch(rig: Rig, query: str) -> int | None:
 def _last_batch(folder: Path) -> int:
     names = (each.name for each in folder.iterdir()) if folder.exists() else ()
     return max((int(name) for name in names if name.isdigit()), default=-1)
+
+
+def assert_counted(rig: Rig, *groups: str) -> None:
+    """Wait until /metrics agrees with the broker's log of these groups, and every record was counted once."""
+    wait_for(
+        lambda: _of(rig.counts(), groups) == _of(rig.expected_counts(), groups),
+        lambda: f"/metrics {_of(rig.counts(), groups)} to be what the broker's log says: {rig.expected_counts()}",
+        DEADLINE_SECONDS,
+        every=0.5,
+    )
+    assert_records_counted(rig)
+
+
+def assert_records_counted(rig: Rig) -> None:
+    """Wait until every record of the log was counted once."""
+    wait_for(
+        lambda: rig.record_totals() == count_log(rig.broker.bootstrap),
+        lambda: f"every record to be counted: {rig.record_totals()} are not {count_log(rig.broker.bootstrap)}",
+        DEADLINE_SECONDS,
+        every=0.5,
+    )
+
+
+def _of(counts: dict[str, object], groups: Iterable[str]) -> dict[str, object]:
+    return {group: counts.get(group) for group in groups}
+
+
+@contextlib.contextmanager
+def watching_counters(rig: Rig) -> Iterator[None]:
+    """Look at /metrics while the block runs: no counter of a group may be lower than before."""
+    highest: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
+    fallen: list[str] = []
+    stop = threading.Event()
+
+    def look() -> None:
+        while not stop.wait(_LOOK_SECONDS):
+            for name, labels, value in samples(rig.url):
+                if "group" not in labels or not name.endswith(_COUNTERS):
+                    continue
+                key = name, frozenset(labels.items())
+                if value < highest.get(key, 0.0):
+                    fallen.append(f"{name}{labels}: {value} after {highest[key]}")
+                highest[key] = max(value, highest.get(key, 0.0))
+
+    thread = threading.Thread(target=look, name="watching-counters")
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+    assert highest
+    assert not fallen, fallen[:10]

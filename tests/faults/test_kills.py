@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import random
 import signal
+import subprocess
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from e2e.replaying import assert_facts_and_causes_agree
-from e2e.rig import DEADLINE_SECONDS, KUBERNETES, OFFSETS_TOPIC, READY_SECONDS, Rig, count_log, running_rig
+from e2e.rig import DEADLINE_SECONDS, KUBERNETES, OFFSETS_TOPIC, READY_SECONDS, Rig, running_rig, samples
 from faults.churn import churning, groups_of, is_calm
 from faults.observing import (
     CONFIG,
+    assert_counted,
+    assert_records_counted,
     await_judgement,
+    decoded_rows,
     diagnosis_of,
     end_of,
     judged_at_ms,
@@ -27,14 +34,19 @@ from faults.observing import (
     open_findings,
     parents_of_workers,
     processes,
+    resident_bytes,
     restarts,
     running_batch,
     total,
     worker_of,
 )
 from faults.reporting import IS_FULL, Figures
+from rebalance_contract import Finding, GroupLag, Rebalance
+from rebalance_deploy import jars
+from rebalance_deploy.counts import fetch
 from rebalance_deploy.demo.workload import ConsumerSpec
-from rebalance_deploy.embedded.kafka import SHORT_SESSION
+from rebalance_deploy.embedded.kafka import DEFAULT_VERSION, SHORT_SESSION
+from rebalance_deploy.jdk import find_java
 from rebalance_deploy.local import Supervised
 from rebalance_deploy.ports import find_free_port
 from rebalance_devtools.bench import fill
@@ -48,6 +60,13 @@ _FIRST_OUTPUT_SECONDS, _STOP_SECONDS = 30.0, 45.0
 _SOME_BATCHES_SECONDS, _START_SECONDS = 3.0, 15.0
 _OUTAGES_SECONDS = (120.0, 420.0) if IS_FULL else (5.0,)
 _BULK_COMMITS = 20_000
+#: Longer than the diagnosis waits for a prober.
+_AWAY_SECONDS = 45.0
+_TRANSACTIONAL, _OPEN_SECONDS, _TOLD_SECONDS = "transactional", 120.0, 30.0
+_THROTTLED_SECONDS, _GROWTH_BYTES = 180.0, 150_000_000
+
+#: Series whose value is worked out when they are scraped.
+_BY_THE_CLOCK = ("kafka_rebalance_group_commit_age_seconds", "kafka_rebalance_state_seconds_total")
 
 never = threading.Event()
 
@@ -64,31 +83,6 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
         directory, port = tmp_path_factory.mktemp("kills"), f"export.listen_port={find_free_port()}"
         with running_rig(directory, port, **SHORT_SESSION) as running:
             yield running
-
-
-def assert_counted(rig: Rig, *groups: str) -> None:
-    """Wait until /metrics agrees with the broker's log of these groups, and every record was counted once."""
-    wait_for(
-        lambda: _of(rig.counts(), groups) == _of(rig.expected_counts(), groups),
-        lambda: f"/metrics {_of(rig.counts(), groups)} to be what the broker's log says: {rig.expected_counts()}",
-        DEADLINE_SECONDS,
-        every=0.5,
-    )
-    assert_records_counted(rig)
-
-
-def assert_records_counted(rig: Rig) -> None:
-    """Wait until every record of the log was counted once."""
-    wait_for(
-        lambda: rig.record_totals() == count_log(rig.broker.bootstrap),
-        lambda: f"every record to be counted: {rig.record_totals()} are not {count_log(rig.broker.bootstrap)}",
-        DEADLINE_SECONDS,
-        every=0.5,
-    )
-
-
-def _of(counts: dict[str, object], groups: Iterable[str]) -> dict[str, object]:
-    return {group: counts.get(group) for group in groups}
 
 
 def start_stream(rig: Rig) -> float:
@@ -219,6 +213,172 @@ def test_a_diagnosis_that_is_killed_comes_back_alone(rig: Rig):
     assert after == {**before, "diagnosis": before["diagnosis"] + 1}
     for name in "ab":
         rig.leave(spec("judged", name))
+
+
+@pytest.mark.faults(5, fast=0, full=20)
+def test_a_prober_that_is_killed_makes_nothing_up(rig: Rig, rounds: int):
+    """Of a group that is steady nothing is found, and causes of rebalances are those that a replay gives."""
+    group, steady = "prober-kills", "steady"
+    # With settings of which nothing is to be said either.
+    members = [replace(spec(steady, name), session_timeout_ms=45_000) for name in "ab"]
+    for each in members:
+        rig.start(each)
+    chance, probe = random.Random(5), rig.monitor.probe
+    assert_counted(rig, steady)
+    # Its own rebalances have their causes by then: what comes later is of the kills.
+    wait_for(lambda: causes_of(rig, steady) == rebalances_of(rig, steady), "causes of its beginning", 240, every=1)
+    first_ms = int(time.time() * 1000)
+    with churning(rig, group) as churn:
+        for number in range(rounds):
+            await_moment(chance, _SOME_BATCHES_SECONDS)
+            os.kill(probe.process.pid, signal.SIGKILL)
+            assert probe.process.wait(60) != 0
+            probe.process.kill()
+            if number % 5 == 4:
+                await_moment(chance, _AWAY_SECONDS)
+            churn.await_cycles()
+            before = end_of(rig.broker.bootstrap, CONFIG.probes_topic)
+            probe.start()
+            wait_for(lambda: end_of(rig.broker.bootstrap, CONFIG.probes_topic) > before, "a probe", every=0.2)  # noqa: B023
+    assert_counted(rig, steady, *groups_of(group))
+    await_judgement(rig)
+    made_up = {
+        (each.group, each.rule)
+        for each in decoded_rows(rig, CONFIG.findings_topic, Finding)
+        if each.detected_at_ms >= first_ms and each.group not in groups_of(group)
+    }
+    assert made_up == set()
+    assert_facts_and_causes_agree(rig, is_calm)
+    rig.monitor.check()
+    for each in members:
+        rig.leave(each)
+
+
+def causes_of(rig: Rig, group: str) -> set[str]:
+    """Return the rebalances of a group whose cause was told."""
+    found = decoded_rows(rig, CONFIG.findings_topic, Finding)
+    return {name for each in found if each.group == group and each.primary for name in each.rebalance_ids}
+
+
+def rebalances_of(rig: Rig, group: str) -> set[str]:
+    """Return the rebalances of a group."""
+    return {each.rebalance_id for each in decoded_rows(rig, CONFIG.rebalances_topic, Rebalance) if each.group == group}
+
+
+@pytest.mark.faults(21, fast=0, full=10)
+def test_two_probers_and_two_exporters_show_the_same(rig: Rig, rounds: int, figures: Figures, tmp_path: Path):
+    """Whichever of them was killed: once the log has been read no series of any group differs."""
+    group, chance = "doubled", random.Random(21)
+    port = find_free_port()
+    sources = replace(
+        rig.monitor.export.sources, flags=(*rig.monitor.export.sources.flags, f"export.listen_port={port}")
+    )
+    probe, export = Supervised("probe", sources, tmp_path), Supervised("export", sources, tmp_path)
+    pair = (rig.monitor.url, f"http://127.0.0.1:{port}")
+    with ExitStack() as stack:
+        for each in (probe, export):
+            each.start()
+            stack.callback(lambda each=each: each.process.terminate(45))
+        for number in range(rounds):
+            with churning(rig, group) as churn:
+                await_moment(chance, _SOME_BATCHES_SECONDS)
+                killed = (probe, export, rig.monitor.probe, rig.monitor.export)[number % 4]
+                os.kill(killed.process.pid, signal.SIGKILL)
+                killed.process.wait(60)
+                killed.process.kill()
+                churn.await_cycles()
+                killed.start()
+            for url in pair:
+                wait_for(lambda: fetch(f"{url}/-/ready")[0] == 200, lambda: fetch(f"{url}/-/ready"), READY_SECONDS)  # noqa: B023
+            assert_counted(rig, *groups_of(group))
+            wait_for(lambda: not differing(*pair), lambda: differing(*pair), DEADLINE_SECONDS, every=0.5)
+            figures.note("series", len(series_of(pair[0])), "")
+    rig.monitor.check()
+
+
+def series_of(url: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    """Return what an exporter says of groups."""
+    found = samples(url)
+    return {(name, tuple(sorted(labels.items()))): value for name, labels, value in found if "group" in labels}
+
+
+def differing(one: str, other: str) -> dict[object, tuple[float | None, float | None]]:
+    """Return the series of groups that differ; those that grow with the clock may, by the time between two scrapes."""
+    began = time.monotonic()
+    first, second = series_of(one), series_of(other)
+    passed = time.monotonic() - began
+    return {
+        series: (first.get(series), second.get(series))
+        for series in first.keys() | second.keys()
+        if abs(first.get(series, -1e9) - second.get(series, -1e9)) > (passed if series[0] in _BY_THE_CLOCK else 0)
+    }
+
+
+@pytest.mark.faults(15, fast=0, full=1)
+def test_an_open_transaction_delays_no_rebalance(rig: Rig, figures: Figures):
+    """Rebalances beside it, in the same partition of the log, are told at once; commits that it aborts never count.
+
+    It is open for two minutes: how long makes no difference to who reads beyond it.
+    """
+    settings = {"bootstrap.servers": rig.broker.bootstrap, "log_level": 0}
+    producer = Producer({**settings, "transactional.id": "open", "transaction.timeout.ms": 600_000})
+    partition = partition_for_group(_TRANSACTIONAL, fill.LOG_PARTITIONS)
+    names = (f"beside-{number}" for number in itertools.count())
+    group = next(each for each in names if partition_for_group(each, fill.LOG_PARTITIONS) == partition)
+    consumer = Consumer({**settings, "group.id": _TRANSACTIONAL})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    place = TopicPartition("orders", 0, 5)
+    producer.send_offsets_to_transaction([place], consumer.consumer_group_metadata(), 60)
+    ends = time.monotonic() + _OPEN_SECONDS
+    rig.start(spec(group, "stays"))
+    while time.monotonic() < ends:
+        for change in (rig.start, rig.leave):
+            change(spec(group, "passes"))
+            began = time.monotonic()
+            wait_for(lambda: rig.counts().get(group) == rig.expected_counts()[group], group, DEADLINE_SECONDS)
+            figures.note("told after", time.monotonic() - began, "s")
+            assert time.monotonic() - began <= _TOLD_SECONDS
+    producer.abort_transaction(60)
+    consumer.close()
+    rig.leave(spec(group, "stays"))
+    assert_counted(rig, group)
+    # Probes know the group, as its coordinator does, but nothing that it committed.
+    told = [each.topics for each in decoded_rows(rig, CONFIG.lag_topic, GroupLag) if each.group == _TRANSACTIONAL]
+    assert not any(told), told
+    assert_facts_and_causes_agree(rig, is_calm)
+
+
+@pytest.mark.faults(37, fast=0, full=1)
+def test_a_monitor_that_may_hardly_write_catches_up(rig: Rig, figures: Figures):
+    """A quota of 10 kB/s for each producer, for three minutes: memory stays, and afterwards all is counted."""
+    group, pid = "throttled", jvm_of(rig)
+    with churning(rig, group) as churn:
+        before = resident_bytes(pid)
+        limit_producers(rig, "--add-config", "producer_byte_rate=10240")
+        try:
+            ends = time.monotonic() + _THROTTLED_SECONDS
+            while time.monotonic() < ends:
+                churn.await_cycles()
+                figures.note("JVM grew by", (resident_bytes(pid) - before) / 1e6, "MB")
+        finally:
+            limit_producers(rig, "--delete-config", "producer_byte_rate")
+        began = time.monotonic()
+    assert_counted(rig, *groups_of(group))
+    figures.note("all counted", time.monotonic() - began, "s")
+    assert resident_bytes(pid) - before <= _GROWTH_BYTES
+    assert jvm_of(rig) == pid
+    assert_facts_and_causes_agree(rig, is_calm)
+    rig.monitor.check()
+
+
+def limit_producers(rig: Rig, *change: str) -> None:
+    """Change the quota of all clients that have none of their own."""
+    jar_paths = jars.classpath(f"broker-{DEFAULT_VERSION}")
+    command = [find_java().executable, "-Xmx128m", "-cp", jar_paths, "kafka.admin.ConfigCommand", "--alter", *change]
+    command += ["--bootstrap-server", rig.broker.bootstrap, "--entity-type", "clients", "--entity-default"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.faults(6, fast=0, full=2)

@@ -2,8 +2,9 @@
 
     python -m fuzz.reports SECONDS [SEED]
 
-decodes, packs and judges such values for so much processor time (with `tests` and the source roots on PYTHONPATH). It
-ends at the first that makes anything fail, or that costs more than 50 ms per 100 kB to decode, and says its seed.
+decodes, packs, judges and shows such values for so much processor time (with `tests` and the source roots on
+PYTHONPATH). It ends at the first that makes anything fail, or that costs more than 50 ms per 100 kB to decode, and says
+its seed.
 """
 
 from __future__ import annotations
@@ -12,24 +13,26 @@ import json
 import random
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from detect.histories import CLUSTER, GROUP, MINUTE, SECOND, T0, commits, member, picture, probe
-from detect.turnover import hear, lost
 from fuzz.timing import share_of_time, unless_busy
 from goldens import FOLDER
+from histories import CLUSTER, GROUP, MINUTE, SECOND, T0, commits, lost, member, picture, probe, unpacked
 from rebalance_contract import ClientActivity, decode, encode
 from rebalance_contract.clients import CLIENT_VALUES
+from rebalance_exporters.view import Row, View
 from rebalance_streaming.activity.clients import FAILED, MAX_ROW_BYTES, TOO_SLOW, MetricRecord, pack_messages
-from rebalance_streaming.detect.detector import Detector
+from rebalance_streaming.detect.config import DetectConfig
+from rebalance_streaming.engine.engine import Engine, EngineConfig
+from rebalance_streaming.engine.rows import Input, Output, address
 from rebalance_streaming.wire.metrics.errors import UndecodableError
 from rebalance_streaming.wire.metrics.formats import FORMATS, decode_metrics
 
 GOLDEN = {
     path.name: path.read_bytes()
     for path in sorted((FOLDER / "client-metrics").iterdir())
-    if path.suffix in (".json", ".pb")
+    if path.suffix in (".json", ".pb", ".influx")
 }
 
 EXTREMES: tuple[Any, ...] = (
@@ -131,24 +134,36 @@ def _decode(value: bytes, pinned: str | None) -> None:
 
 
 def check_judging(chance: random.Random, messages: int = 12) -> None:
-    """Let made-up clients report of a group that loses a member; nothing may fail, and rows stay bounded."""
-    detector = Detector(CLUSTER)
-    detector.advance(T0)
-    detector.take_group(picture(T0, *MEMBERS))
+    """Let made-up clients report of a group that loses a member, judge it, and show what comes of it.
+
+    Nothing may fail or be set aside, rows stay bounded, and the exporter takes all of them up.
+    """
+    said: list[str] = []
+    engine = Engine(
+        EngineConfig(cluster=CLUSTER, source_topic="__consumer_offsets", detect=DetectConfig()), said.append
+    )
+    view = View(group_expiry_seconds=3600, keep_rebalances=3)
+    engine.apply(picture(T0, *MEMBERS), T0)
     for number in range(messages):
         at_ms = T0 + number * 10 * SECOND
-        for row in _rows(chance, at_ms):
-            detector.take_clients(decode(encode(row), ClientActivity))
-        detector.take_commits(commits(at_ms, {0: number, 1: 7, 2: number}))
-        hear(detector, probe(at_ms, "Stable", MEMBERS, ends={0: number * 10, 1: number * 9, 2: number}))
+        told: list[Input] = [
+            *(decode(encode(row), ClientActivity) for row in _rows(chance, at_ms)),
+            commits(at_ms, {0: number, 1: 7, 2: number}),
+            *unpacked(probe(at_ms, "Stable", MEMBERS, ends={0: number * 10, 1: number * 9, 2: number})),
+        ]
         if at_ms == LOST_MS:
-            detector.take_rebalance(lost(at_ms - 5_000, MEMBERS[1], MEMBERS))
-            detector.take_group(picture(at_ms, MEMBERS[0], MEMBERS[2]))
-        detector.advance(at_ms)
-        list(detector.timings(at_ms))
-    detector.finish()
-    for finding in detector.findings.all():
-        encode(finding)
+            told += [lost(at_ms - 5_000, MEMBERS[1], MEMBERS), picture(at_ms, MEMBERS[0], MEMBERS[2])]
+        for row in told:
+            engine.apply(row, at_ms)
+        publish(view, engine.advance(at_ms))
+    publish(view, engine.finish(LOST_MS + messages * 10 * SECOND))
+    assert not said
+
+
+def publish(view: View, rows: Iterable[Output]) -> None:
+    """Hand an exporter what the diagnosis publishes; it refuses none of it."""
+    view.apply([Row(topic, key.encode(), value) for topic, key, value in map(address, rows)])
+    assert not [kind for kind, count in view.picture().refused.items() if count]
 
 
 def _rows(chance: random.Random, at_ms: int) -> Iterator[ClientActivity]:

@@ -19,13 +19,18 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from detect.histories import (
+from exporters.contract_rows import NOW_MS
+from exporters.test_mutated_rows import NAMES, ROWS, VALUES, places, show_everything
+from fuzz.reports import EXTREMES, mutated, publish
+from fuzz.timing import share_of_time, unless_busy
+from histories import (
     CLUSTER,
     GROUP,
     MINUTE,
     SECOND,
     T0,
     commits,
+    lost,
     member,
     packed,
     picture,
@@ -33,18 +38,13 @@ from detect.histories import (
     report,
     unpacked,
 )
-from detect.turnover import lost
-from exporters.contract_rows import NOW_MS
-from exporters.test_mutated_rows import NAMES, ROWS, VALUES, places, show_everything
-from fuzz.reports import EXTREMES, mutated
-from fuzz.timing import share_of_time, unless_busy
 from rebalance_contract import ContractError, CountActivity, encode
 from rebalance_contract.clients import HEARTBEAT_AGE
 from rebalance_exporters.render import Exposition
 from rebalance_exporters.view import View
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.engine.engine import Engine, EngineConfig
-from rebalance_streaming.engine.rows import address, decode_input
+from rebalance_streaming.engine.rows import decode_input
 
 MEMBERS = tuple(member(f"{name}-1", [number]) for number, name in enumerate("abc"))
 LOST_MS = T0 + MINUTE
@@ -128,7 +128,7 @@ def check_engine(chance: random.Random, count: int = 12) -> tuple[float, Counter
     engine = Engine(
         EngineConfig(cluster=CLUSTER, source_topic="__consumer_offsets", detect=DetectConfig()), said.append
     )
-    slowest = 0.0
+    view, slowest = View(group_expiry_seconds=3600, keep_rebalances=3), 0.0
     for number in range(count):
         at_ms = LOST_MS + number * 10 * SECOND
         right = rows_for_the_engine(at_ms)
@@ -136,8 +136,7 @@ def check_engine(chance: random.Random, count: int = 12) -> tuple[float, Counter
         odd = (topic, key, changed(chance, value))
         slowest = max(slowest, share_of_time(lambda: take(engine, [odd], at_ms), odd[2], f"engine, {topic}"))  # noqa: B023
         take(engine, right, at_ms)
-        for row in engine.advance(at_ms + chance.choice((0, 1, 5)) * SECOND):
-            address(row)
+        publish(view, engine.advance(at_ms + chance.choice((0, 1, 5)) * SECOND))
     # What asked for more memory than there is was set aside like any other row; on a larger machine it gets it.
     assert not [line for line in said if "MemoryError" in line], said
     return slowest, Counter(line.partition("): ")[0] for line in said)

@@ -11,7 +11,7 @@ import pytest
 from exporters.tables import every_metric
 from grafana.boards import Asked, boards, expand, queries, read_list, selectors
 from prometheus.rig import RULES
-from rebalance_exporters.metrics import GROUP_LABELS
+from rebalance_exporters.group_metrics import GROUP_LABELS
 from rebalance_exporters.series import PREFIX
 
 #: What Prometheus adds at the scrape.

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from detect.histories import MINUTE, SECOND, T0, history, member, picture, probe, rebalance, report
+from histories import MINUTE, SECOND, T0, history, member, picture, probe, rebalance, report
 from rebalance_contract import Generation, Member, Probe, Rebalance
 from rebalance_contract.clients import POLL_AGE
 from rebalance_streaming.detect.episode import EpisodeContext, look_at

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from detect.histories import MINUTE, SECOND, T0, member, packed, report
+from histories import MINUTE, SECOND, T0, member, packed, report
 from rebalance_contract import Member
 from rebalance_contract.clients import ASSIGNED, COMMIT_TOTAL, HEARTBEAT_AGE, HEARTBEAT_TOTAL, POLL_AGE
 from rebalance_streaming.observed import clients as clients_module

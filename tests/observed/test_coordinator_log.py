@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from detect.histories import MINUTE, SECOND, T0, Event, history, member, picture, rebalance
-from detect.turnover import joined, lost, pulse
+from histories import MINUTE, SECOND, T0, Event, history, joined, lost, member, picture, pulse, rebalance
 from rebalance_contract import CoordinatorAct as Act
-from rebalance_contract import CoordinatorActivity, CoordinatorEvent, EvidenceSource, Rebalance
+from rebalance_contract import CoordinatorActivity, CoordinatorEvent, EvidenceSource, Rebalance, RebalanceImpact
 from rebalance_contract import CoordinatorTrigger as Trigger
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.detect.detector import Detector
@@ -21,13 +20,13 @@ from rebalance_streaming.engine.engine import Engine, EngineConfig
 from rebalance_streaming.observed.barriers import longest_barrier
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.coordinator_log import CoordinatorLog
+from rebalance_streaming.observed.departed_members import find_departures
 from rebalance_streaming.observed.departures import (
     CLEAN,
     POLL_TIMEOUT,
     SESSION_EXPIRED,
     UNKNOWN,
     Departure,
-    find_departures,
 )
 from rebalance_streaming.observed.history import GroupHistory
 
@@ -273,7 +272,7 @@ def test_the_impact_of_a_rebalance_says_when_and_why_it_began():
         engine.apply(CoordinatorActivity("other", "g", LOST_MS, (begun(LOST_MS - 900, Trigger.JOIN),)), LOST_MS)
         for row in rows:
             engine.apply(row, LOST_MS + 5_000)
-        (impact,) = [each for each in engine.take_impacts() if each.kind == "rebalance_impact"]
+        (impact,) = [each for each in engine.advance(LOST_MS + 5_000) if isinstance(each, RebalanceImpact)]
         assert (impact.prepared_at_ms, impact.trigger, impact.trigger_member, impact.trigger_reason) == (
             LOST_MS - 700,
             "leave",

@@ -8,11 +8,27 @@ from typing import Any
 
 import pytest
 
-from detect.histories import MINUTE, SECOND, T0, Event, commits, history, member, picture, probe, rebalance, report
-from detect.turnover import joined, lost, pulse
+from histories import (
+    MINUTE,
+    SECOND,
+    T0,
+    Event,
+    commits,
+    history,
+    joined,
+    lost,
+    member,
+    picture,
+    probe,
+    pulse,
+    rebalance,
+    report,
+)
 from rebalance_contract import EvidenceSource, Generation, Member, Rebalance
 from rebalance_contract.clients import HEARTBEAT_AGE, POLL_AGE
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.departed_members import find_departures
+from rebalance_streaming.observed.departure_times import awaited_evidence
 from rebalance_streaming.observed.departures import (
     CLEAN,
     FENCED,
@@ -20,8 +36,6 @@ from rebalance_streaming.observed.departures import (
     SESSION_EXPIRED,
     UNKNOWN,
     Departure,
-    awaited_evidence,
-    find_departures,
     session_of,
     slot_of,
 )

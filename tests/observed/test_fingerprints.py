@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from detect.histories import T0, member, packed, report
+from histories import T0, member, packed, report
 from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.fingerprints import (
     AIOKAFKA,

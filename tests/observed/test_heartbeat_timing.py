@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from detect.histories import CLUSTER, GROUP, MINUTE, SECOND, T0, Event, history, member, picture, report
+from histories import CLUSTER, GROUP, MINUTE, SECOND, T0, Event, history, member, picture, report
 from rebalance_contract import GroupTiming, Member, MemberTiming
 from rebalance_contract.clients import ASSIGNED, HEARTBEAT_AGE, HEARTBEAT_RATE, POLL_AGE, RESPONSE_MAX
 from rebalance_streaming.observed.heartbeats import time_group

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from detect.histories import MINUTE, SECOND, T0, member, packed, report
+from histories import MINUTE, SECOND, T0, member, packed, report
 from rebalance_contract.clients import FETCH_RATE, HEARTBEAT_AGE, HEARTBEAT_RATE, POLL_AGE
 from rebalance_streaming.observed.clients import ClientHistory, Clients, Stretch
 from rebalance_streaming.observed.fingerprints import fingerprint

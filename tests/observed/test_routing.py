@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from detect.histories import CLUSTER, SECOND, T0, member, packed, picture, probe, report
+from histories import CLUSTER, SECOND, T0, member, packed, picture, probe, report
 from rebalance_contract import ClientActivity
 from rebalance_contract.clients import HEARTBEAT_AGE
 from rebalance_streaming.detect.config import DetectConfig

@@ -93,10 +93,16 @@ def test_amtool_accepts_the_configuration() -> None:
 @pytest.mark.parametrize(
     ("receivers", "labels"),
     [
-        ("everything,payments-page", ("alertname=KafkaRebalanceStorm", "severity=critical", "team=payments")),
+        (
+            "everything,payments-pager,payments-slack",
+            ("alertname=KafkaRebalanceStorm", "severity=critical", "team=payments"),
+        ),
         ("everything,payments-slack", ("alertname=KafkaRebalanceStorm", "severity=warning", "team=payments")),
-        ("everything,platform-page", ("alertname=KafkaRebalanceStorm", "severity=critical", "team=nobody-knows")),
-        ("everything,platform-page", ("alertname=KafkaRebalanceFleetStorm", "severity=critical")),
+        (
+            "everything,platform-pager,platform-slack",
+            ("alertname=KafkaRebalanceStorm", "severity=critical", "team=nobody-knows"),
+        ),
+        ("everything,platform-pager,platform-slack", ("alertname=KafkaRebalanceFleetStorm", "severity=critical")),
         ("everything,platform-slack", ("alertname=KafkaRebalanceSlow", "severity=warning")),
         ("nobody", ("alertname=KafkaRebalanceIdleMembers", "severity=info", "team=payments")),
         ("watchdog", ("alertname=KafkaRebalanceWatchdog", "severity=none")),
@@ -118,6 +124,14 @@ def test_no_secret_is_in_the_configuration() -> None:
     )
     assert secrets == []
     assert {"api_url_file", "routing_key_file", "password_file"} <= set(re.findall(r"\w+_file", text))
+
+
+def test_every_format_has_the_same_speaking_alert() -> None:
+    """A template hands on no alert, so each has the line that finds it: to the letter the same."""
+    text = (DEPLOY / "alertmanager" / "templates" / "page.tmpl").read_text()
+    lines = [line for line in text.splitlines() if "$it :=" in line]
+    assert len(lines) == text.count("$it = .") > 5
+    assert len(set(lines)) == 1
 
 
 def test_the_page_in_slack(office: Office) -> None:
@@ -213,6 +227,33 @@ def test_one_page_per_incident(office: Office) -> None:
     assert len(told) == 2
     assert told[0] == "[FIRING] g: Finding in words"
     assert told[1].startswith("[RESOLVED] g: ")
+
+
+def test_a_ticket_that_becomes_a_page_is_one_incident_in_the_channel(office: Office) -> None:
+    """What the channel reads: the ticket, the page, and one end, although two alerts ended."""
+    cluster = "escalation"
+
+    def told() -> list[str]:
+        messages = [each["attachments"][0] for each in office.inbox.bodies("/slack")]
+        return [each["title"] for each in messages if f"cluster%3D%22{cluster}%22" in each["text"]]
+
+    def await_titles(*titles: str) -> None:
+        wait_for(lambda: told() == list(titles), told, 30)
+
+    ticket = alert("Finding", "warning", cluster, "g", startsAt=STARTED)
+    ticket["annotations"] = {"summary": "the ticket"}
+    page = alert("Finding", "critical", cluster, "g", startsAt=STARTED)
+    page["annotations"] = {"summary": "the page"}
+    post_alerts(office.server.url, ticket)
+    await_titles("[FIRING] the ticket")
+    post_alerts(office.server.url, page)
+    await_titles("[FIRING] the ticket", "[FIRING] the page")
+    post_alerts(office.server.url, *({**each, "endsAt": now()} for each in (ticket, page)))
+    await_titles("[FIRING] the ticket", "[FIRING] the page", "[RESOLVED] the page")
+    # A second end would come with the next flush of another group at the latest.
+    post_alerts(office.server.url, alert("Slow", "warning", f"{cluster}-later", "g"))
+    office.slack(f"cluster%3D%22{cluster}-later%22")
+    await_titles("[FIRING] the ticket", "[FIRING] the page", "[RESOLVED] the page")
 
 
 @pytest.mark.parametrize(

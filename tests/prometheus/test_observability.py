@@ -12,10 +12,12 @@ from threading import Thread
 from urllib.parse import quote
 
 import pytest
+import yaml
 
 from prometheus.rig import alertmanager, ask, prometheus, webhook_receiver
+from rebalance_deploy.demo.alerting import fires
 from rebalance_deploy.errors import UserError
-from rebalance_deploy.observability import write_alertmanager_config, write_prometheus_config
+from rebalance_deploy.observability import Alerting, write_alertmanager_config, write_prometheus_config
 from waiting import is_alive, wait_for
 
 pytestmark = pytest.mark.tools
@@ -56,6 +58,7 @@ def exporter(text: str) -> Iterator[str]:
 
 def test_from_a_series_to_the_page(tmp_path: Path) -> None:
     """A scraped storm of a group with a hostile name arrives as its page, with no label but those promised."""
+    name = json.loads(f'"{GROUP.replace(chr(34), chr(92) + chr(34))}"')
     with webhook_receiver() as inbox, exporter(EXPOSITION) as target:
         receivers = write_alertmanager_config(tmp_path, inbox.url, group_wait_seconds=0.2, group_interval_seconds=0.5)
         with alertmanager(tmp_path, receivers) as office:
@@ -67,16 +70,34 @@ def test_from_a_series_to_the_page(tmp_path: Path) -> None:
                 scrape_seconds=0.5,
                 hold_seconds=0.5,
             )
-            with prometheus(tmp_path, config):
+            with prometheus(tmp_path, config) as server:
                 body = inbox.await_body("/alerts", "KafkaRebalanceStorm", seconds=60)
                 message = inbox.await_body("/slack", "14 rebalances", seconds=60)["attachments"][0]
+                assert fires(Alerting(server, office), name)
+                assert not fires(Alerting(server, office), "calm")
+            assert fires(Alerting(server, office), "calm"), "a Prometheus that does not answer calms nobody"
     [alert] = body["alerts"]
-    name = json.loads(f'"{GROUP.replace(chr(34), chr(92) + chr(34))}"')
     expected = {"alertname": "KafkaRebalanceStorm", "severity": "warning", "cluster": "prod", "team": "payments"}
     assert alert["labels"] == {**expected, "group": name}
     assert alert["annotations"]["explain_url"] == "http://monitor/#/groups/prod/" + quote(name, safe="")
     assert message["title"] == '[FIRING] a"b?{{x}}&lt;b&gt;: 14 rebalances in 15 min'
     assert message["text"].startswith("Cause  undetermined: no client metrics of this group")
+
+
+def test_only_the_rules_that_are_named_are_held_shorter(tmp_path: Path) -> None:
+    """The demo hurries what is told of groups; that the monitor is blind is told after the minutes that it takes."""
+    write_prometheus_config(tmp_path, targets=["a:1"], hold_seconds=20, held_files="kafka-rebalance.yml")
+    holds = {
+        file.stem: {
+            rule["for"]
+            for group in yaml.safe_load(file.read_text())["groups"]
+            for rule in group["rules"]
+            if "for" in rule
+        }
+        for file in (tmp_path / "rules").glob("*.yml")
+    }
+    assert holds["kafka-rebalance"] == {"20000ms"}
+    assert "3m" in holds["monitor"]
 
 
 def test_servers_end_with_the_block(tmp_path: Path) -> None:

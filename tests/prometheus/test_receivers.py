@@ -100,6 +100,16 @@ def test_a_ticket_at_opsgenie(tmp_path: Path) -> None:
     assert opened["priority"] == "P3"
 
 
+def test_an_open_alert_at_opsgenie_is_kept_up(tmp_path: Path) -> None:
+    """What is known a while later replaces what was known at the beginning, in the same alert."""
+    with office(tmp_path, "opsgenie") as post:
+        post_alerts(post.url, page("warning", summary="a ticket"))
+        [opened] = wait_for(lambda: post.inbox.bodies("/opsgenie/v2/alerts"), "an alert at Opsgenie", 30)
+        post_alerts(post.url, page(summary="a page"))
+        path = f"/opsgenie/v2/alerts/{opened['alias']}/message?identifierType=alias"
+        wait_for(lambda: {"message": "[FIRING] a page"} in post.inbox.bodies(path), lambda: post.inbox, 30)
+
+
 def test_the_page_as_email(tmp_path: Path) -> None:
     """The subject is the phone line; the page comes as text and as HTML, where names are no markup."""
     with office(tmp_path, "email") as post:
@@ -120,6 +130,10 @@ def test_the_page_as_email(tmp_path: Path) -> None:
     assert "<b>" not in hostile
     resolved = by_subject[f"[RESOLVED] {PAGE['summary']}"]
     assert "02:41 to 03:10 UTC" in next(resolved.iter_parts()).get_content()
+    # Mail programs show what refers to one message together.
+    thread = "<prod-payments-enricher@rebalance-monitor>"
+    assert {each[header] for each in (message, resolved) for header in ("References", "In-Reply-To")} == {thread}
+    assert by_subject["[FIRING] hostile"]["References"] == "<prod-hostile@rebalance-monitor>"
 
 
 def test_the_page_in_teams(tmp_path: Path) -> None:

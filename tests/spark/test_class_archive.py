@@ -107,3 +107,4 @@ def test_sparks_jvm_takes_the_archive_that_it_wrote(tmp_path: Path):
     """With -Xshare:on it refuses to start when an archive is not its own."""
     for options in ((), ("-Xshare:on",)):
         subprocess.run([sys.executable, "-c", START, tmp_path, *options], check=True, timeout=140)
+        assert len(list(tmp_path.glob("*.jsa"))) == 1

@@ -55,6 +55,7 @@ def test_queries_are_stopped_between_two_batches():
     assert next(looks, None) is None
 
 
+@pytest.mark.waits
 def test_a_batch_that_does_not_end_is_cut(monkeypatch: pytest.MonkeyPatch):
     """When its time is over; a query whose stop hangs holds up neither the others nor the end."""
     monkeypatch.setattr(job, "_STOP_SLACK_SECONDS", 0.5)

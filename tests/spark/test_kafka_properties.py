@@ -219,6 +219,7 @@ def test_a_key_that_java_cannot_read_is_told_with_the_command(pem: Certificates,
     assert str(pem / key) in problem
 
 
+@pytest.mark.waits
 def test_librdkafkas_own_refusal_is_one_sentence():
     """Of a name that does not exist the nearest is told, and no secret is repeated."""
     (problem,) = refused_by_librdkafka(SASL | USER | {"sasl.usernam": "x"})

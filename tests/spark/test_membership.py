@@ -14,6 +14,7 @@ from rebalance_contract import (
     DecodeTotals,
     GroupSnapshot,
     Probe,
+    ProbedMember,
     QuarantineTotals,
     Rebalance,
     decode,
@@ -22,8 +23,11 @@ from rebalance_contract import (
 from rebalance_devtools.bench import fill
 from rebalance_streaming.activity.commits import LogEra
 from rebalance_streaming.config import StreamConfig
+from rebalance_streaming.groups import counts
+from rebalance_streaming.groups.model import dump_state
+from rebalance_streaming.groups.rebuilt import rebuild_state
 from rebalance_streaming.spark import membership
-from rebalance_streaming.spark.membership import BUCKETS, TOTALS
+from rebalance_streaming.spark.membership import BUCKETS, TOTALS, PublishedRows
 from spark.state import Output, Store
 
 CONFIG = StreamConfig(cluster="prod")
@@ -46,24 +50,34 @@ def golden_rows(scenario: str = GROUP) -> list[LogRow]:
     ]
 
 
-def addressed(rows: Iterable[LogRow], eras: dict[int, LogEra] | None = None) -> list[dict[str, Any]]:
+def addressed(
+    rows: Iterable[LogRow],
+    eras: dict[int, LogEra] | None = None,
+    config: StreamConfig = CONFIG,
+    published: PublishedRows | None = None,
+) -> list[dict[str, Any]]:
     """Address rows as a task does."""
     batch = pa.RecordBatch.from_pylist([dict(zip(SOURCE.names, row, strict=True)) for row in rows], SOURCE)
-    parts = membership._make_addressing(CONFIG, eras or {})(iter([batch]))
+    parts = membership._make_addressing(config, eras or {}, published)(iter([batch]))
     return [row for part in parts for row in part.to_pylist()]
 
 
 class Query:
     """The query with its state. Each call of `take` is a batch."""
 
-    def __init__(self, eras: dict[int, LogEra] | None = None) -> None:
-        self._eras = eras or {}
-        self.store = Store(CONFIG, self._eras)
+    def __init__(
+        self,
+        eras: dict[int, LogEra] | None = None,
+        config: StreamConfig = CONFIG,
+        published: PublishedRows | None = None,
+    ) -> None:
+        self._eras, self._config, self._published = eras or {}, config, published
+        self.store = Store(config, self._eras, published)
         self.outputs: list[Output] = []
 
     def take(self, rows: Iterable[LogRow]) -> list[Output]:
         """Let a batch be read; returns the rows it led to."""
-        return self.fold(addressed(rows, self._eras))
+        return self.fold(addressed(rows, self._eras, self._config, self._published))
 
     def fold(self, found: Iterable[dict[str, Any]]) -> list[Output]:
         """Let addressed rows be folded."""
@@ -94,6 +108,12 @@ class Query:
         told = [each for value in rows.values() for each in decode(value or b"", QuarantineTotals).quarantined]
         return {(each.stage, each.reason): each.count for each in told}
 
+    def last_rebalance(self, name: str) -> Rebalance | None:
+        """Return the latest rebalance of a group; null: there was none."""
+        key = f"prod/{name}/{self.group(name).last_rebalance_id}"
+        value = {each: value for _, each, value in self.outputs}.get(key)
+        return None if value is None else decode(value, Rebalance)
+
     def records(self) -> DecodeTotals:
         """Return the latest totals of records."""
         rows = [value for topic, key, value in self.outputs if key == "prod/records/membership"]
@@ -114,7 +134,7 @@ def probe_row(group: str, state: str, *, offset: int = 0, at_ms: int = 2_000_000
 
 def neighbour_in(bucket: int) -> str:
     """Return the name of a group in a bucket."""
-    return next(name for name in map(chr, range(33, 127)) if membership._bucket_of(name) == bucket)
+    return next(name for name in map(chr, range(33, 127)) if membership.bucket_of(name) == bucket)
 
 
 @pytest.fixture
@@ -132,7 +152,7 @@ def test_records_are_addressed_to_their_groups_bucket():
     """Same group, same bucket, whatever the record; what was counted goes to a key of its own."""
     found = addressed([*golden_rows(), probe_row(GROUP, "Stable")])
     of_groups = [each for each in found if each["bucket"] != TOTALS]
-    assert all(each["bucket"] == membership._bucket_of(each["name"]) for each in of_groups)
+    assert all(each["bucket"] == membership.bucket_of(each["name"]) for each in of_groups)
     assert all(0 <= each["bucket"] < BUCKETS for each in of_groups)
     assert {each["topic"] for each in of_groups} == {CONFIG.source_topic, CONFIG.probes_topic}
     assert [each["topic"] for each in found if each["bucket"] == TOTALS] == [CONFIG.source_topic]
@@ -329,7 +349,7 @@ def test_a_probe_that_fails_is_set_aside(monkeypatch: pytest.MonkeyPatch):
 def test_a_group_whose_state_cannot_be_read_is_set_aside():
     """Its state stays as it is for whoever can read it; its bucket goes on, and the count over batches adds up."""
     query = Query()
-    bucket = membership._bucket_of("g")
+    bucket = membership.bucket_of("g")
     neighbour = neighbour_in(bucket)
     query.take([group_row("g", 1, 1), group_row(neighbour, 1, 2)])
     query.store.buckets[bucket].groups.values["g"] = (b"\xff\xff",)
@@ -341,6 +361,69 @@ def test_a_group_whose_state_cannot_be_read_is_set_aside():
     assert {stage for stage, _ in query.quarantined()} == {"group"}
 
 
+# --- Rebuilding ---
+
+
+def test_a_new_state_goes_on_from_what_was_published_and_counts_no_record_twice(
+    clock: dict[str, int],
+):
+    """Batches need not end where the lost state did; groups that the log does not name have a state, too."""
+    clock["ms"] = 1_010_000
+    eras, silent, deleted = {7: LogEra(0)}, "silent", "deleted"
+    first = [group_row("g", 1, 1), group_row("g", 2, 2), group_row("h", 1, 3), group_row(silent, 1, 4)]
+    later = [group_row("g", 3, 5), group_row("h", 2, 6), group_row("new", 1, 7)]
+    gone = (CONFIG.source_topic, 7, 8, 1_008_000, fill.group_key(deleted), None)
+    whole = Query(eras)
+    whole.take([*first, group_row(deleted, 1, 4)])
+    buckets: dict[int, membership.PublishedBucket] = {}
+    for name in ("g", "h", silent, deleted):
+        bucket = buckets.setdefault(membership.bucket_of(name), membership.PublishedBucket())
+        bucket.groups.append((name, dump_state(rebuild_state(whole.group(name), whole.last_rebalance(name)))))
+    totals = counts.restore(whole.records(), None, CONFIG.source_topic)
+    packed = {number: membership.pack_bucket(each) for number, each in buckets.items()}
+    published = PublishedRows(packed, 4, totals)
+    query = Query({7: LogEra(5)}, published=published)
+    query.take([first[0], *first[2:3], later[0]])
+    kept = query.store.buckets[membership.bucket_of(silent)].groups.values
+    assert silent in kept
+    query.take([*later[1:], gone])
+    whole.take([*later, gone])
+    for name in ("g", "h", "new", deleted):
+        assert query.group(name).counters == whole.group(name).counters
+        assert query.group(name).state == whole.group(name).state
+    assert query.records() == whole.records()
+
+
 def test_workers_get_no_credentials():
     """What Spark ships to executors holds no client properties."""
     assert StreamConfig(kafka={"sasl.password": "secret"}).without_secrets().kafka == {}
+
+
+# --- Where the log is not read ---
+
+
+def test_probes_alone_make_groups_and_rebalances():
+    """With `sources.log = false` nothing else comes; what is published says what it was counted from."""
+    query = Query(config=StreamConfig(cluster="prod", reads_log=False))
+    members = tuple(ProbedMember(name, name, "h", partitions={"t": [place]}) for place, name in enumerate("ab"))
+    query.take([probe_row("g", "Stable", offset=0, at_ms=2_000_000, type="classic", members=members)])
+    query.take([probe_row("g", "PreparingRebalance", offset=1, at_ms=2_002_000, type="classic", members=members[:1])])
+    query.take([probe_row("g", "Stable", offset=2, at_ms=2_008_000, type="classic", members=members[:1])])
+    group = query.group("g")
+    assert (group.counted_from, group.state, group.counters.rebalances["departure"]) == ("probes", "Stable", 1)
+    (text,) = [value for (topic, _), value in query.latest().items() if topic == CONFIG.rebalances_topic]
+    rebalance = decode(text or b"", Rebalance)
+    assert (rebalance.counted_from, rebalance.generation_to, rebalance.left) == ("probes", None, ("b",))
+    assert (rebalance.started_after_ms, rebalance.completed_at_ms) == (2_000_000, 2_008_000)
+
+
+def test_a_batch_of_probes_that_comes_again_counts_nothing_twice():
+    """Spark runs a batch again after a crash, with the state of before or of after it."""
+    query = Query(config=StreamConfig(cluster="prod", reads_log=False))
+    rows = [
+        probe_row("g", state, offset=place, at_ms=2_000_000 + 10_000 * place, type="classic", members=())
+        for place, state in enumerate(("Empty", "PreparingRebalance", "Empty"))
+    ]
+    query.take(rows)
+    assert query.take(rows) == []
+    assert sum(query.group("g").counters.rebalances.values()) == 1

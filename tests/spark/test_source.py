@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+from coordinators import commit_offsets
 from e2e.rig import read_topic
 from rebalance_deploy.embedded.kafka import EmbeddedKafka
 from rebalance_streaming.cluster import OFFSETS_TOPIC, Cluster
@@ -30,10 +30,7 @@ def config(broker: EmbeddedKafka) -> StreamConfig:
     """A cluster with commits of one group in its log."""
     settings = StreamConfig(kafka={"bootstrap.servers": broker.bootstrap})
     Cluster(settings).ensure_source()
-    client = {"bootstrap.servers": broker.bootstrap, "group.id": f"source-{uuid.uuid4()}", "log_level": 0}
-    consumer = Consumer(client)
-    consumer.commit(offsets=[TopicPartition(OFFSETS_TOPIC, 0, 1)], asynchronous=False)
-    consumer.close()
+    commit_offsets(broker.bootstrap, f"source-{uuid.uuid4()}", {(OFFSETS_TOPIC, 0): 1})
     return settings
 
 

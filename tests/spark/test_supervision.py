@@ -18,7 +18,7 @@ from rebalance_contract import QueryStatus
 from rebalance_streaming.errors import StreamError
 from rebalance_streaming.spark import supervision
 from rebalance_streaming.spark.progress import QueryWatch
-from rebalance_streaming.spark.supervision import SupervisedQuery, root_cause
+from rebalance_streaming.spark.supervision import SupervisedQuery, root_cause, told_room
 from waiting import wait_for
 
 STALL_SECONDS = 60.0
@@ -33,6 +33,24 @@ def supervised(name: str, start: Callable[[], StreamingQuery], said: list[str]) 
 def now_ms() -> int:
     """Return the time."""
     return int(time.time() * 1000)
+
+
+# --- A full disk ---
+
+
+def test_a_full_disk_is_told_by_its_path(monkeypatch: pytest.MonkeyPatch):
+    """Which of the directories has no room; all, where none seems full; other errors are told as they are."""
+    free = {"/checkpoint": 4_096, "/tmp": 10**10}
+    monkeypatch.setattr(supervision.shutil, "disk_usage", lambda place: SimpleNamespace(free=free[place]))
+    text = "java.io.IOException: No space left on device\n\tat java.base/java.io.FileOutputStream.write"
+    assert told_room(text, [*free]) == "there is no room on the disk of /checkpoint"
+    state = "[CANNOT_WRITE_STATE_STORE.CANNOT_COMMIT] Error writing state store files for provider RocksDBStateStore"
+    assert told_room(state, [*free]) == "there is no room on the disk of /checkpoint"
+    free["/checkpoint"] = 10**10
+    assert told_room(state, [*free]) is None
+    assert told_room(text, [*free]) == "there is no room on the disk of /checkpoint or /tmp"
+    assert told_room("java.io.IOException: broken pipe", [*free]) is None
+    assert told_room(text, []) is None
 
 
 # --- Pauses ---

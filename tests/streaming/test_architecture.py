@@ -74,11 +74,8 @@ def test_few_terms_are_the_projects_own():
 def test_a_name_means_one_thing():
     """No two public classes share a name, so that a name can be looked up; programs of stories run alone."""
     paths = (path for root in ("streaming", "exporters", "deploy") for path in (ROOT / root).rglob("*.py"))
-    defined = Counter(
-        node.name
-        for path in paths
-        if "programs" not in path.parts
-        for node in ast.parse(path.read_text()).body
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
-    )
+    texts = (path.read_text() for path in paths if "programs" not in path.parts)
+    # To parse all modules takes longer than any other test.
+    defined = Counter(name for text in texts for name in re.findall(r"^class ([A-Za-z]\w*)", text, re.MULTILINE))
+    assert len(defined) > 400
     assert [name for name, count in defined.items() if count > 1] == []

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Producer
 
 from rebalance_deploy.topics import create_topics
 from rebalance_kafka.follower import Record
 from rebalance_kafka.positions import Bounds, Positions
 from rebalance_streaming.errors import StreamError
-from rebalance_streaming.record import RecordProgress, record
+from rebalance_streaming.record import RecordProgress, _refuse_lasting, record
 from waiting import wait_for
 
 COMMIT, GROUP = b"\0\1commit", b"\0\2group"
@@ -88,8 +88,12 @@ def recording(broker: Any, topic: str) -> Iterator[list[dict[str, Any]]]:
     kafka = {"bootstrap.servers": broker.bootstrap}
 
     def run() -> None:
-        for line in record(kafka, topic, [f"{topic}-late"], from_beginning=False, to_end=False, stop=stop):
-            lines.append(json.loads(line))
+        try:
+            for line in record(kafka, topic, [f"{topic}-late"], from_beginning=False, to_end=False, stop=stop):
+                lines.append(json.loads(line))
+        except StreamError as error:
+            # Whoever waits for a line sees it.
+            lines.append({"topic": f"ended: {error}", "key_hex": "", "value_hex": ""})
 
     thread = threading.Thread(target=run)
     thread.start()
@@ -124,9 +128,18 @@ def test_a_log_that_is_missing_is_told(broker, topic):
 
 def test_brokers_that_do_not_answer_are_told(monkeypatch):
     """The error names the servers."""
-    monkeypatch.setattr("rebalance_kafka.follower._REQUEST_SECONDS", 0.5)
+    monkeypatch.setattr("rebalance_kafka.follower._REQUEST_SECONDS", 0.1)
     with pytest.raises(StreamError, match=r"cannot read from 127\.0\.0\.1:1: "):
         records("127.0.0.1:1", "log")
+
+
+def test_a_leader_that_is_elected_ends_no_recording():
+    """As of a topic that was just made; what an administrator has to mend does."""
+    _refuse_lasting(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), "log")
+    _refuse_lasting(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION), "log")
+    _refuse_lasting(KafkaError(KafkaError._ALL_BROKERS_DOWN), None)
+    with pytest.raises(StreamError, match="cannot read log: "):
+        _refuse_lasting(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), "log")
 
 
 class _Scripted:

@@ -5,16 +5,12 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from hypothesis import HealthCheck
 from hypothesis import strategies as st
 
 from goldens import all_data_records, key_of, value_of
 from rebalance_streaming.wire.records import RECORD_TYPES, RecordType
 from rebalance_streaming.wire.schema import FieldSpec, specs
 from wire.encoding import encode_key, encode_value
-
-#: On a busy machine it takes long to draw whole records, which is no fault of theirs.
-SLOW_MACHINE = (HealthCheck.too_slow,)
 
 _RANGES = {
     "int8": (-(2**7), 2**7 - 1),

@@ -17,7 +17,7 @@ from rebalance_streaming.wire.commits import CommitBatch, KeyCache, KeyTable, de
 from rebalance_streaming.wire.decode import DecodedRecord, decode_record
 from rebalance_streaming.wire.records import RECORD_TYPES, OffsetCommitKey, OffsetCommitValue
 from wire.encoding import encode_key, encode_value
-from wire.generated import SLOW_MACHINE, hostile_records, mutated
+from wire.generated import hostile_records, mutated
 
 Record = tuple[bytes | None, bytes | None]
 T0 = 1_767_225_600_000
@@ -126,7 +126,7 @@ def test_golden_commits_do_not_need_the_generic_path(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.generated
-@settings(max_examples=400, deadline=None, suppress_health_check=SLOW_MACHINE)
+@settings(max_examples=400)
 @given(st.lists(commit_records(), max_size=8))
 @example([])
 @example([(key_bytes(), value_bytes(metadata="m" * 127))])
@@ -155,7 +155,7 @@ def test_every_truncation_at_the_end_of_the_buffer_is_safe(version: int, metadat
 
 
 @pytest.mark.generated
-@settings(max_examples=100, deadline=None, suppress_health_check=SLOW_MACHINE)
+@settings(max_examples=100)
 @given(st.lists(commit_records(), max_size=6), st.integers(0, 3), st.integers(0, 3), st.booleans(), st.booleans())
 def test_arrow_layouts_make_no_difference(
     records: list[Record], skipped: int, dropped: int, large_keys: bool, large_values: bool

@@ -6,11 +6,13 @@ the rules are not there, which only a checkout has.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from rebalance_deploy.counts import fetch
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.observability import PACKAGES, Alerting, alerting, alerts_of, find_tool, receiving, shipped
 from rebalance_deploy.ports import is_free
@@ -20,7 +22,11 @@ Say = Callable[[str], None]
 
 #: So often the demo scrapes and evaluates: somebody is watching.
 SCRAPE_SECONDS = 5.0
+#: So long the condition of an alert about a group holds before it fires, and so long it fires after that, instead of
+#: the minutes that the rules say: who watches sees a page during the incident and its end after it.
+_HOLD_SECONDS, _HELD_FILES = 20.0, "kafka-rebalance.yml"
 _WAIT_SECONDS = 1.0
+_OK = 200
 _PROMETHEUS_PORT, _ALERTMANAGER_PORT = 9090, 9093
 _RUNBOOKS = Path(__file__).resolve().parents[3] / "docs" / "runbooks"
 #: The page's lines after the first, by the annotations that hold them.
@@ -49,9 +55,15 @@ def pages_told(directory: Path, exporter_url: str, say: Say) -> Iterator[Alertin
         yield None
         return
 
+    told: set[tuple[str, ...]] = set()
+
     def on_body(path: str, body: Any) -> None:
+        # A notification has all alerts of its group, those told before too.
         for alert in alerts_of(path, body):
-            say(render_page(alert))
+            key = (alert["fingerprint"], alert["status"], alert["startsAt"], alert["annotations"].get("change", ""))
+            if key not in told:
+                told.add(key)
+                say(render_page(alert))
 
     with (
         receiving(on_body) as phone,
@@ -61,12 +73,23 @@ def pages_told(directory: Path, exporter_url: str, say: Say) -> Iterator[Alertin
             phone,
             links={"link_monitor": exporter_url, "link_grafana": "", "link_runbooks": _RUNBOOKS.as_uri()},
             scrape_seconds=SCRAPE_SECONDS,
+            hold_seconds=_HOLD_SECONDS,
+            held_files=_HELD_FILES,
             group_wait_seconds=_WAIT_SECONDS,
             group_interval_seconds=SCRAPE_SECONDS,
             ports=(_free_or_any(_PROMETHEUS_PORT), _free_or_any(_ALERTMANAGER_PORT)),
         ) as running,
     ):
         yield running
+
+
+def fires(servers: Alerting, group: str) -> bool:
+    """Return whether an alert of a group fires, or nobody can tell."""
+    status, text = fetch(f"{servers.prometheus.url}/api/v1/alerts")
+    if status != _OK:
+        return True
+    alerts = json.loads(text)["data"]["alerts"]
+    return any(each["state"] == "firing" and each["labels"].get("group") == group for each in alerts)
 
 
 def _free_or_any(port: int) -> int:

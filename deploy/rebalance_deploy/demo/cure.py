@@ -1,6 +1,7 @@
 """The demo's second act: the sick consumer starts again with the value that the monitor advises, and the group is calm.
 
-Receives what the stream publishes of rebalances and findings, in order; the value comes from the finding itself.
+Receives what the stream publishes of rebalances and findings, in order, and whether an alert of the group fires; the
+value comes from the finding itself.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from rebalance_contract import Finding, FindingState, Rebalance, Severity
+from rebalance_contract.diagnoses import with_trait
 from rebalance_deploy.demo.workload import ConsumerSpec
 
 Say = Callable[[str], None]
 
 SETTING = "max.poll.interval.ms"
-_DIAGNOSIS = "poll_overrun"
+DID_NOT_POLL = with_trait("poll_limit")
 _LEADING_NUMBER = re.compile(r"\d+")
 
 
@@ -31,25 +33,29 @@ class Cure:
         self.is_applied = self.is_calm = False
 
     def hear(self, row: Rebalance | Finding) -> None:
-        """Take up a row as the stream published it, of any group; say so when nothing is left to complain of."""
+        """Take up a row as the stream published it, of any group."""
         if row.group != self._sick.group:
             return
         if isinstance(row, Rebalance):
             self._rebalances.add(row.rebalance_id)
             return
         advised = [each.proposed for each in row.advice if each.parameter == SETTING]
-        if row.rule == _DIAGNOSIS and advised and (number := _LEADING_NUMBER.match(advised[0])):
+        if row.rule in DID_NOT_POLL and advised and (number := _LEADING_NUMBER.match(advised[0])):
             self._advised_ms = int(number[0])
         if row.state == FindingState.FIRING and row.severity != Severity.INFO:
             self._firing.add(row.finding_id)
         else:
             self._firing.discard(row.finding_id)
-        if self.is_applied and not self.is_calm and not self._firing:
-            self.is_calm = True
-            self._say(
-                f"calm: nothing is left to say of {self._sick.group}; rebalances since {self._sick.client_id} was"
-                f" stopped and started: {len(self._rebalances)}"
-            )
+
+    def look(self, alert_fires: Callable[[], bool]) -> None:
+        """Say so, once, when nothing is left to complain of; `alert_fires` is asked when no finding is."""
+        if self.is_calm or not self.is_applied or self._firing or alert_fires():
+            return
+        self.is_calm = True
+        self._say(
+            f"calm: nothing is left to say of {self._sick.group}; rebalances since {self._sick.client_id} was"
+            f" stopped and started: {len(self._rebalances)}"
+        )
 
     @property
     def is_advised(self) -> bool:

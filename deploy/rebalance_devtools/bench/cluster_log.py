@@ -136,9 +136,10 @@ def filled_broker(shape: Shape, keep: Path | None) -> Iterator[EmbeddedKafka]:
 
 
 def _broker(shape: Shape, directory: Path) -> EmbeddedKafka:
-    # Without the quick-start options: they make the broker slow once it is warm.
     config = {"offsets.topic.num.partitions": str(shape.source_partitions)}
-    return EmbeddedKafka(directory, jvm_options=("-Xmx1g",), config=config)
+    # A cluster's brokers have compiled their code long ago; this one would compile it while the subject starts, at the
+    # cost of a third of a core and for code that is too little used to repay it.
+    return EmbeddedKafka(directory, jvm_options=("-Xmx1g", "-XX:TieredStopAtLevel=1"), config=config)
 
 
 def _pristine(shape: Shape, logs: Path) -> Path:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from rebalance_deploy.errors import UserError
-from rebalance_devtools.bench import commit_load, subjects
+from rebalance_devtools.bench import bare_spark, commit_load, subjects
 from rebalance_devtools.bench.cluster_log import Shape, Truth, filled_broker
 from rebalance_devtools.bench.cold_start_table import LagAge, Result, lines
 from rebalance_devtools.bench.commit_load import Commit, Load
@@ -79,6 +79,10 @@ def measure(options: Options) -> Iterator[str]:
         if options.json_file is not None:
             _write_json(options.json_file, shape, results)
     yield from lines(results)
+    with filled_broker(shape, options.keep) as broker:
+        (broker_pid,) = broker.pids
+        yield ""
+        yield from bare_spark.lines(bare_spark.measure(broker.bootstrap, broker_pid))
 
 
 def _write_json(file: Path, shape: Shape, results: Sequence[Result]) -> None:

@@ -81,7 +81,7 @@ class _Load:
 
 def _table(bootstrap: str, since_ms: int) -> Iterator[str]:
     settings = StreamConfig()
-    first_rows: dict[tuple[str, int], int] = {}
+    first_rows: dict[tuple[str, int | None], int] = {}
     for arrived_ms, value in _read_all(bootstrap, settings.rebalances_topic, since_ms):
         rebalance = decode(value, Rebalance)
         # Rows are written again when more becomes known; one of an older rebalance is no news of its end.

@@ -37,7 +37,6 @@ _JUDGED_SECONDS = 60.0
 _QUIET_SECONDS = 25.0
 _LAST_WORDS_SECONDS = 1.0
 #: The first start of all fetches what Spark needs.
-_READY_SECONDS = 300.0
 _INTERRUPTED = 130
 _WIDTH = 100
 
@@ -134,7 +133,7 @@ def _perform(options: StoryOptions, version: str, directory: Path, say: Say) -> 
             stage.bootstrap, directory, port=options.port, zookeeper=stage.zookeeper, environment=dict(os.environ)
         )
         monitor = stack.enter_context(local.Monitor(settings, directory))
-        monitor.wait_until_ready(threading.Event(), lambda _: None, timeout_seconds=_READY_SECONDS)
+        monitor.wait_until_ready(threading.Event(), lambda _: None)
         say(f"the monitor is ready: {monitor.url}/metrics, {monitor.url}/api/v1/findings")
         show = _Show(act, stage, monitor, directory, say)
         return _conclude(show, _show_sick(show), _show_cured(show))

@@ -39,7 +39,7 @@ Form = Callable[[Parameters], ClientSpec]
 #: Until a rebalance is judged, and the verdict has had time to be late.
 _AFTERWARDS_SECONDS = 32.0
 #: What an eviction may take beyond the session, and a client to come back.
-_PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 60.0
 _SESSIONS_MS = (6_000, 10_000, 45_000)
 #: How long Connect waits for a worker that is gone.
 _DELAY_SECONDS = 25
@@ -54,6 +54,11 @@ def draw_any(generator: random.Random) -> Parameters:
 def draw_quick(generator: random.Random) -> Parameters:
     """Draw a session of 6 or 10 s: for what takes several of them."""
     return _draw(generator, _SESSIONS_MS[:2])
+
+
+def draw_long(generator: random.Random) -> Parameters:
+    """Draw a session of 45 s: for those that are missed late."""
+    return _draw(generator, _SESSIONS_MS[2:])
 
 
 def _draw(generator: random.Random, sessions_ms: tuple[int, ...]) -> Parameters:
@@ -125,50 +130,57 @@ def python(library: str) -> Form:
 
 
 #: What librdkafka, kafka-python, aiokafka and Java all know.
-_ROUND_ROBIN = confluent(partition_assignment_strategy="roundrobin")
+ROUND_ROBIN = confluent(partition_assignment_strategy="roundrobin")
 
 
 def mixed(play: Play, *, with_java: bool = True) -> dict[str, ClientSpec]:
     """Return clients of different libraries for one group, by name."""
     forms = {
-        "rdk": _ROUND_ROBIN(play.parameters),
+        "rdk": ROUND_ROBIN(play.parameters),
         "aio": python(AIOKAFKA)(play.parameters),
         "kp": python(KAFKA_PYTHON)(play.parameters),
     }
     return {**forms, "java": java(play.parameters)} if with_java else forms
 
 
-def _session(play: Play) -> float:
+def session_seconds(play: Play) -> float:
+    """Return the session time-out that was drawn, in seconds."""
     return play.parameters["session_ms"] / 1000
 
 
-def _extra(play: Play) -> float:
+def extra_seconds(play: Play) -> float:
+    """Return the time that was drawn to be added, in seconds."""
     return play.parameters["extra_ms"] / 1000
 
 
-def _await_loss(play: Play, generation: int) -> None:
-    play.await_generation(generation, _session(play) + _PATIENCE_SECONDS)
+def await_loss(play: Play, generation: int) -> None:
+    """Wait until the group went on after a generation, however late its session lets it."""
+    play.await_generation(generation, session_seconds(play) + PATIENCE_SECONDS)
 
 
-def _await_return(play: Play, name: str, before: int) -> None:
-    play.await_told(name, "assigned", times=before + 1, seconds=_session(play) + 2 * _PATIENCE_SECONDS)
+def await_return(play: Play, name: str, before: int) -> None:
+    """Wait until a client was assigned something once more than `before`."""
+    play.await_told(name, "assigned", times=before + 1, seconds=session_seconds(play) + 2 * PATIENCE_SECONDS)
 
 
-def _assignments(play: Play, name: str) -> int:
+def assignments(play: Play, name: str) -> int:
+    """Return how often a client was assigned something."""
     return len(play.told(name, "assigned"))
 
 
-def _afterwards(play: Play) -> None:
+def afterwards(play: Play) -> None:
+    """Let the time pass in which what happened is judged."""
     play.await_seconds(_AFTERWARDS_SECONDS)
 
 
-def _host(play: Play, number: int) -> str:
+def host_of(play: Play, number: int) -> str:
     """Return a host of the play's own: permissions are taken from hosts, and other groups share the broker."""
     return f"127.0.{1 + play.seed % 200}.{number}"
 
 
-def _hosts(play: Play, *names: str) -> dict[str, str]:
-    return {name: _host(play, 10 + number) for number, name in enumerate(names)}
+def hosts_of(play: Play, *names: str) -> dict[str, str]:
+    """Return hosts of the play's own for clients, by their names."""
+    return {name: host_of(play, 10 + number) for number, name in enumerate(names)}
 
 
 # --- Network ---
@@ -176,50 +188,50 @@ def _hosts(play: Play, *names: str) -> dict[str, str]:
 
 def _lose_and_return(play: Play, names: tuple[str, ...], fault: Fault, **how: float) -> None:
     """Disturb clients until the group went on without them, and a little longer; wait until they are back."""
-    generation, before = play.generation, {name: _assignments(play, name) for name in names}
+    generation, before = play.generation, {name: assignments(play, name) for name in names}
     for name in names:
         play.disturb(name, fault, **how)
-    _await_loss(play, generation)
-    play.await_seconds(_extra(play))
+    await_loss(play, generation)
+    play.await_seconds(extra_seconds(play))
     for name in names:
         play.disturb(name, Fault.NONE)
     for name in names:
-        _await_return(play, name, before[name])
-    _afterwards(play)
+        await_return(play, name, before[name])
+    afterwards(play)
 
 
 def network_silent(play: Play) -> None:
     """Nothing of one client's host arrives for longer than its session; its connections survive that."""
-    open_group(play, "m1", "m2", "m3", hosts=_hosts(play, "m1", "m2", "m3"))
+    open_group(play, "m1", "m2", "m3", hosts=hosts_of(play, "m1", "m2", "m3"))
     _lose_and_return(play, ("m2",), Fault.SILENT)
 
 
 def network_cut(play: Play) -> None:
     """One client's connections end, and new ones are refused for longer than its session."""
-    open_group(play, "m1", "m2", "m3", hosts=_hosts(play, "m1", "m2", "m3"))
+    open_group(play, "m1", "m2", "m3", hosts=hosts_of(play, "m1", "m2", "m3"))
     _lose_and_return(play, ("m2",), Fault.CUT)
 
 
 def network_delay(play: Play) -> None:
     """Everything of one client is late by most of a session each way, until it was lost."""
-    open_group(play, "m1", "m2", "m3", hosts=_hosts(play, "m1", "m2", "m3"))
-    _lose_and_return(play, ("m2",), Fault.DELAY, delay_seconds=0.8 * _session(play))
+    open_group(play, "m1", "m2", "m3", hosts=hosts_of(play, "m1", "m2", "m3"))
+    _lose_and_return(play, ("m2",), Fault.DELAY, delay_seconds=0.8 * session_seconds(play))
 
 
 def network_host(play: Play) -> None:
     """One host with two of four clients is cut off for longer than their session."""
-    hosts = {name: _host(play, 10 if name in ("m1", "m2") else 20) for name in ("m1", "m2", "m3", "m4")}
+    hosts = {name: host_of(play, 10 if name in ("m1", "m2") else 20) for name in ("m1", "m2", "m3", "m4")}
     open_group(play, *hosts, hosts=hosts)
     _lose_and_return(play, ("m3", "m4"), Fault.SILENT)
 
 
 def network_loss(play: Play) -> None:
     """A third of one client's segments is lost and sent again for a minute; everybody stays."""
-    open_group(play, "m1", "m2", "m3", hosts=_hosts(play, "m1", "m2", "m3"))
+    open_group(play, "m1", "m2", "m3", hosts=hosts_of(play, "m1", "m2", "m3"))
     play.disturb("m2", Fault.LOSS, loss=0.3)
     play.await_seconds(60)
     play.disturb("m2", Fault.NONE)
-    _afterwards(play)
+    afterwards(play)
 
 
 # --- Processes ---
@@ -229,14 +241,14 @@ def cpu_throttling(play: Play) -> None:
     """One process gets no processor for longer than its session, three times, a few seconds between."""
     open_group(play, "m1", "m2", "m3")
     for _ in range(3):
-        generation, before = play.generation, _assignments(play, "m2")
+        generation, before = play.generation, assignments(play, "m2")
         play.signal("m2", signal.SIGSTOP)
-        _await_loss(play, generation)
-        play.await_seconds(_extra(play))
+        await_loss(play, generation)
+        play.await_seconds(extra_seconds(play))
         play.signal("m2", signal.SIGCONT)
-        _await_return(play, "m2", before)
-        play.await_seconds(_extra(play) + 4)
-    _afterwards(play)
+        await_return(play, "m2", before)
+        play.await_seconds(extra_seconds(play) + 4)
+    afterwards(play)
 
 
 def zombie(play: Play) -> None:
@@ -249,13 +261,13 @@ def zombie(play: Play) -> None:
     for name in ("m1", "m2"):
         play.await_told(name, "records")
     calm(play)
-    generation, before = play.generation, _assignments(play, "m2")
+    generation, before = play.generation, assignments(play, "m2")
     play.signal("m2", signal.SIGSTOP)
-    _await_loss(play, generation)
-    play.await_seconds(_extra(play))
+    await_loss(play, generation)
+    play.await_seconds(extra_seconds(play))
     play.signal("m2", signal.SIGCONT)
-    _await_return(play, "m2", before)
-    _afterwards(play)
+    await_return(play, "m2", before)
+    afterwards(play)
 
 
 def full_disk_dies(play: Play) -> None:
@@ -265,18 +277,18 @@ def full_disk_dies(play: Play) -> None:
     for _ in range(5):
         play.start("m3", output=disk, disk_bytes=2_500_000)
         play.expect_end("m3")
-        play.await_end("m3", "to die", _session(play) + _PATIENCE_SECONDS)
-        play.await_seconds(_extra(play))
-    _afterwards(play)
+        play.await_end("m3", "to die", session_seconds(play) + PATIENCE_SECONDS)
+        play.await_seconds(extra_seconds(play))
+    afterwards(play)
 
 
 def full_disk_waits(play: Play) -> None:
     """A client's disk is full: it tries again for ever, polls no more, and leaves by itself."""
     open_group(play, "m1", "m3")
     play.start("m2", output=str(play.directory / "m2.out"), disk_bytes=2_500_000, waits_for_room=True)
-    play.await_told("m2", "disk_full", seconds=_PATIENCE_SECONDS)
-    _await_loss(play, play.generation)
-    _afterwards(play)
+    play.await_told("m2", "disk_full", seconds=PATIENCE_SECONDS)
+    await_loss(play, play.generation)
+    afterwards(play)
 
 
 def crash_of_java(play: Play) -> None:
@@ -284,8 +296,8 @@ def crash_of_java(play: Play) -> None:
     open_group(play, "m1", "m2", "m3")
     generation = play.generation
     play.kill("m2")
-    _await_loss(play, generation)
-    _afterwards(play)
+    await_loss(play, generation)
+    afterwards(play)
 
 
 def poison(play: Play) -> None:
@@ -300,14 +312,14 @@ def poison(play: Play) -> None:
         dead = play.wait(
             lambda: [name for name in names if not play.is_running(name)],
             "the next one to die",
-            2 * _session(play) + _PATIENCE_SECONDS,
+            2 * session_seconds(play) + PATIENCE_SECONDS,
         )
         deaths += len(dead)
-        play.await_seconds(_extra(play))
+        play.await_seconds(extra_seconds(play))
         for name in dead:
             play.start(name, dies_of="poison")
             play.expect_end(name)
-    _afterwards(play)
+    afterwards(play)
 
 
 def overrun_for_long(play: Play) -> None:
@@ -319,11 +331,11 @@ def overrun_for_long(play: Play) -> None:
     play.await_told("m2", "records")
     calm(play)
     for _ in range(7):
-        before = _assignments(play, "m2")
+        before = assignments(play, "m2")
         play.signal("m2", signal.SIGUSR1)
-        _await_return(play, "m2", before)
+        await_return(play, "m2", before)
         play.await_seconds(4)
-    _afterwards(play)
+    afterwards(play)
 
 
 def event_loop_blocked(play: Play) -> None:
@@ -333,27 +345,29 @@ def event_loop_blocked(play: Play) -> None:
     join(play, "aio", form=python(AIOKAFKA)(play.parameters), stall_ms=stall_ms)
     calm(play)
     for _ in range(3):
-        before = _assignments(play, "aio")
+        before = assignments(play, "aio")
         play.signal("aio", signal.SIGUSR1)
-        _await_return(play, "aio", before)
+        await_return(play, "aio", before)
         calm(play)
-    _afterwards(play)
+    afterwards(play)
 
 
 # --- Static members ---
 
 
-def _static(play: Play, name: str, *, host: str | None = None) -> None:
+def start_static(play: Play, name: str, *, host: str | None = None) -> None:
+    """Start a static member."""
     form = ClientSpec(CONFLUENT, {**play.form.settings, "group.instance.id": f"worker-{name}"})
     play.start(name, form, host=host)
 
 
-def _open_static(play: Play, *names: str) -> None:
+def open_static(play: Play, *names: str) -> None:
+    """Open a group of static members."""
     partitions = play.parameters["partitions"]
     play.create_topic(partitions)
     play.traffic(per_second=play.parameters["records_per_second"], partitions=partitions)
     for name in names:
-        _static(play, name)
+        start_static(play, name)
     for name in names:
         play.await_told(name, "records")
     calm(play)
@@ -361,36 +375,36 @@ def _open_static(play: Play, *names: str) -> None:
 
 def static_supervised(play: Play) -> None:
     """A static member crashes three times and is back within its session each time."""
-    _open_static(play, "m1", "m2", "m3")
+    open_static(play, "m1", "m2", "m3")
     for _ in range(3):
-        before = _assignments(play, "m2")
+        before = assignments(play, "m2")
         play.kill("m2")
         play.await_seconds(1.5)
-        _static(play, "m2")
-        _await_return(play, "m2", before)
+        start_static(play, "m2")
+        await_return(play, "m2", before)
         calm(play)
-    _afterwards(play)
+    afterwards(play)
 
 
 def static_slow_supervisor(play: Play) -> None:
     """A static member crashes twice and is started again a few seconds after its session."""
-    _open_static(play, "m1", "m2", "m3")
+    open_static(play, "m1", "m2", "m3")
     for _ in range(2):
-        generation, before = play.generation, _assignments(play, "m2")
+        generation, before = play.generation, assignments(play, "m2")
         play.kill("m2")
-        _await_loss(play, generation)
-        play.await_seconds(_extra(play))
-        _static(play, "m2")
-        _await_return(play, "m2", before)
+        await_loss(play, generation)
+        play.await_seconds(extra_seconds(play))
+        start_static(play, "m2")
+        await_return(play, "m2", before)
         calm(play)
-    _afterwards(play)
+    afterwards(play)
 
 
 def fenced_on_hosts(play: Play) -> None:
     """Two hosts run the same static member; each is started again when the other fenced it."""
-    open_group(play, "m1", hosts={"m1": _host(play, 9)})
+    open_group(play, "m1", hosts={"m1": host_of(play, 9)})
     shared = ClientSpec(CONFLUENT, {**play.form.settings, "group.instance.id": "worker-1"})
-    hosts = {"host-a": _host(play, 11), "host-b": _host(play, 12)}
+    hosts = {"host-a": host_of(play, 11), "host-b": host_of(play, 12)}
     names = tuple(hosts)
     play.start(names[0], shared, host=hosts[names[0]])
     play.await_told(names[0], "assigned")
@@ -399,8 +413,8 @@ def fenced_on_hosts(play: Play) -> None:
         play.expect_end(fenced)
         play.start(newcomer, shared, host=hosts[newcomer])
         play.await_end(fenced, "to be fenced")
-        play.await_seconds(_extra(play) + 2)
-    _afterwards(play)
+        play.await_seconds(extra_seconds(play) + 2)
+    afterwards(play)
 
 
 # --- Callbacks ---
@@ -409,8 +423,8 @@ def fenced_on_hosts(play: Play) -> None:
 def slow_revocation(play: Play) -> None:
     """A member takes 14 to 20 s in the callback that gives partitions up, when another one joins."""
     open_group(play, "slow", revoke_ms=13_000 + play.parameters["extra_ms"])
-    join(play, "m2", patience_seconds=_PATIENCE_SECONDS + _session(play))
-    _afterwards(play)
+    join(play, "m2", patience_seconds=PATIENCE_SECONDS + session_seconds(play))
+    afterwards(play)
 
 
 def slow_revocation_of_java(play: Play) -> None:
@@ -428,16 +442,16 @@ def kip848_blocked(play: Play) -> None:
     open_group(play, "slow", revoke_ms=600_000)
     play.start("waiting")
     play.await_told("waiting", "records", seconds=90)
-    _afterwards(play)
+    afterwards(play)
 
 
 def kip848_crash(play: Play) -> None:
     """One of two KIP-848 members is killed; the broker waits for its session of 45 s."""
     open_group(play, "m1", "m2")
-    before = _assignments(play, "m1")
+    before = assignments(play, "m1")
     play.kill("m2")
     play.await_told("m1", "assigned", times=before + 1, seconds=120)
-    _afterwards(play)
+    afterwards(play)
 
 
 # --- Offsets, topics, permissions ---
@@ -468,7 +482,7 @@ def _stop_and_reset(play: Play, offset: int | None, *, waiting: int) -> None:
     _reset(play, offset)
     play.await_seconds(5)
     join(play, "m1", "m2")
-    _afterwards(play)
+    afterwards(play)
 
 
 def offset_reset_back(play: Play) -> None:
@@ -488,8 +502,8 @@ def topic_deleted(play: Play) -> None:
     open_group(play, "m1", "m2", topics=[play.topic, extra])
     generation = play.generation
     play.delete_topic(extra)
-    play.await_generation(generation, _PATIENCE_SECONDS)
-    _afterwards(play)
+    play.await_generation(generation, PATIENCE_SECONDS)
+    afterwards(play)
 
 
 def growth_after_formation(play: Play) -> None:
@@ -501,16 +515,16 @@ def growth_after_formation(play: Play) -> None:
         play.start(name)
     for name in ("m1", "m2"):
         play.await_told(name, "assigned")
-    play.await_seconds(_extra(play))
+    play.await_seconds(extra_seconds(play))
     generation = play.generation
     play.grow_topic(partitions + 4)
     play.await_generation(generation)
-    _afterwards(play)
+    afterwards(play)
 
 
 def _open_on_hosts(play: Play) -> str:
     """Open a group of three and return the host of m2."""
-    hosts = _hosts(play, "m1", "m2", "m3")
+    hosts = hosts_of(play, "m1", "m2", "m3")
     limits = {"max.poll.interval.ms": play.parameters["max_poll_ms"]}
     open_group(play, "m1", "m2", "m3", form=ClientSpec(CONFLUENT, {**play.form.settings, **limits}), hosts=hosts)
     return hosts["m2"]
@@ -520,8 +534,8 @@ def authorisation_lost_group(play: Play) -> None:
     """One host loses the permission to read the group while its client is a member."""
     host, generation = _open_on_hosts(play), play.generation
     play.deny(ResourceType.GROUP, play.group, host)
-    _await_loss(play, generation)
-    _afterwards(play)
+    await_loss(play, generation)
+    afterwards(play)
 
 
 def authorisation_lost_topic(play: Play) -> None:
@@ -544,9 +558,9 @@ def deploy_while_slow(play: Play) -> None:
         play.signal("slow", signal.SIGUSR1)
         play.await_told("slow", "stalls", times=before + 1)
         play.leave(name)
-        join(play, name, patience_seconds=_PATIENCE_SECONDS + _session(play))
+        join(play, name, patience_seconds=PATIENCE_SECONDS + session_seconds(play))
         calm(play)
-    _afterwards(play)
+    afterwards(play)
 
 
 def two_culprits(play: Play) -> None:
@@ -556,12 +570,12 @@ def two_culprits(play: Play) -> None:
     open_group(play, "m1", "m2", "m3", form=form, stall_ms=stall_ms)
     generation = play.generation
     play.kill("m1")
-    _await_loss(play, generation)
+    await_loss(play, generation)
     play.await_seconds(30)
-    before = _assignments(play, "m2")
+    before = assignments(play, "m2")
     play.signal("m2", signal.SIGUSR1)
-    _await_return(play, "m2", before)
-    _afterwards(play)
+    await_return(play, "m2", before)
+    afterwards(play)
 
 
 # --- Kafka's own applications ---
@@ -573,9 +587,9 @@ def streams_deploy(play: Play) -> None:
     for name in ("s1", "s2"):
         play.leave(name)
         play.await_seconds(1.5)
-        join(play, name, patience_seconds=_session(play) + _PATIENCE_SECONDS)
+        join(play, name, patience_seconds=session_seconds(play) + PATIENCE_SECONDS)
         calm(play)
-    _afterwards(play)
+    afterwards(play)
 
 
 def streams_crash(play: Play) -> None:
@@ -583,15 +597,15 @@ def streams_crash(play: Play) -> None:
     open_group(play, "s1", "s2")
     generation = play.generation
     play.kill("s2")
-    _await_loss(play, generation)
-    _afterwards(play)
+    await_loss(play, generation)
+    afterwards(play)
 
 
-def _ask_connect(play: Play, path: str, body: Any = None) -> Any:
-    """Ask the first worker's REST interface; null while it does not answer."""
+def ask_connect(play: Play, path: str, body: Any = None, *, method: str | None = None) -> Any:
+    """Ask the first worker's REST interface; null while it does not answer, or answers nothing."""
     address = f"http://127.0.0.1:{play.rest_port('w1')}{path}"
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(address, data, {"Content-Type": "application/json"})
+    request = urllib.request.Request(address, data, {"Content-Type": "application/json"}, method=method)
     try:
         with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310
             return json.load(answer)
@@ -599,11 +613,10 @@ def _ask_connect(play: Play, path: str, body: Any = None) -> Any:
         return None
 
 
-def connect_worker_lost(play: Play) -> None:
-    """One of two Connect workers is killed; its tasks wait for the delay before the other one gets them."""
-    for name in ("w1", "w2"):
-        play.start(name)
-    for number in range(3):
+def start_connectors(play: Play, *, first: int = 0, count: int = 3) -> None:
+    """Give the first worker's cluster connectors that read files, and wait until their tasks run."""
+    numbers = range(first, first + count)
+    for number in numbers:
         source = play.directory / f"source-{number}.txt"
         source.write_text("a line\n")
         config = {
@@ -613,19 +626,26 @@ def connect_worker_lost(play: Play) -> None:
             "topic": play.topic,
         }
         wanted = {"name": f"source-{number}", "config": config}
-        play.wait(partial(_ask_connect, play, "/connectors", wanted), "Connect to take it", 120)
+        play.wait(partial(ask_connect, play, "/connectors", wanted), "Connect to take it", 120)
 
     def running() -> bool:
-        found = [_ask_connect(play, f"/connectors/source-{number}/status") for number in range(3)]
+        found = [ask_connect(play, f"/connectors/source-{number}/status") for number in numbers]
         return all(each and each["tasks"] and each["tasks"][0]["state"] == "RUNNING" for each in found)
 
     play.wait(running, "all tasks to run", 120)
+
+
+def connect_worker_lost(play: Play) -> None:
+    """One of two Connect workers is killed; its tasks wait for the delay before the other one gets them."""
+    for name in ("w1", "w2"):
+        play.start(name)
+    start_connectors(play)
     calm(play)
     generation = play.generation
     play.kill("w2")
-    _await_loss(play, generation)
-    play.await_generation(generation + 1, _DELAY_SECONDS + _PATIENCE_SECONDS)
-    _afterwards(play)
+    await_loss(play, generation)
+    play.await_generation(generation + 1, _DELAY_SECONDS + PATIENCE_SECONDS)
+    afterwards(play)
 
 
 # --- Healthy groups ---
@@ -639,7 +659,7 @@ def mixed_clients(play: Play) -> None:
     play.leave("aio")
     play.await_seconds(12)
     join(play, "aio", form=forms["aio"])
-    _afterwards(play)
+    afterwards(play)
 
 
 def mixed_clients_crash(play: Play) -> None:
@@ -648,8 +668,8 @@ def mixed_clients_crash(play: Play) -> None:
     open_group(play, *forms, forms=forms)
     generation = play.generation
     play.kill("aio")
-    _await_loss(play, generation)
-    _afterwards(play)
+    await_loss(play, generation)
+    afterwards(play)
 
 
 def deploy_cooperative(play: Play) -> None:
@@ -661,7 +681,7 @@ def deploy_cooperative(play: Play) -> None:
         play.await_seconds(2)
         join(play, name)
         play.await_seconds(8)
-    _afterwards(play)
+    afterwards(play)
 
 
 def autoscaling(play: Play) -> None:
@@ -672,7 +692,7 @@ def autoscaling(play: Play) -> None:
     for name in ("m3", "m4"):
         play.leave(name)
         play.await_seconds(3)
-    _afterwards(play)
+    afterwards(play)
 
 
 def scale_in_rare_commits(play: Play) -> None:
@@ -681,10 +701,11 @@ def scale_in_rare_commits(play: Play) -> None:
     for name in ("m3", "m4"):
         play.leave(name)
         play.await_seconds(9)
-    _afterwards(play)
+    afterwards(play)
 
 
-def _streams(parameters: Parameters) -> ClientSpec:
+def streams(parameters: Parameters) -> ClientSpec:
+    """Return a form of Kafka Streams in the classic protocol."""
     settings = {
         "session.timeout.ms": parameters["session_ms"],
         "heartbeat.interval.ms": parameters["heartbeat_ms"],
@@ -700,7 +721,8 @@ def cooperative_java(parameters: Parameters) -> ClientSpec:
     return java(parameters, **{"partition.assignment.strategy": assignor})
 
 
-def _connect(parameters: Parameters) -> ClientSpec:
+def connect(parameters: Parameters) -> ClientSpec:
+    """Return a form of a distributed Connect worker."""
     settings = {
         "session.timeout.ms": parameters["session_ms"],
         "heartbeat.interval.ms": parameters["heartbeat_ms"],
@@ -709,18 +731,19 @@ def _connect(parameters: Parameters) -> ClientSpec:
     return ClientSpec(CONNECT, settings)
 
 
-_COOPERATIVE = confluent(partition_assignment_strategy="cooperative-sticky")
-_WATCHFUL = confluent(topic_metadata_refresh_interval_ms=3_000)
+COOPERATIVE = confluent(partition_assignment_strategy="cooperative-sticky")
+WATCHFUL = confluent(topic_metadata_refresh_interval_ms=3_000)
 _RARE_COMMITS = confluent(auto_commit_interval_ms=10_000, session_timeout_ms=6_000, heartbeat_interval_ms=2_000)
-_NEW: Mapping[str, Any] = {"group_type": "consumer", "versions": ("4.3.1",)}
+NEW: Mapping[str, Any] = {"group_type": "consumer", "versions": ("4.3.1",)}
 
 
-def _family(
+def family(
     perform: Callable[[Play], None],
     expected: Expected,
     *,
     form: Form | None = None,
     draw: Callable[[random.Random], Parameters] = draw_any,
+    shared: bool = True,
     **more: Any,
 ) -> Story:
     """Return the family of a performance: its name, and what happens in it, are those of the function."""
@@ -736,71 +759,72 @@ def _family(
         perform=perform,
         count_symptoms=lambda *_: 0,
         seconds=400,
-        shared=True,
+        shared=shared,
         **{"versions": ("4.3.1", "3.9.2"), **more},
     )
 
 
-def _of(diagnosis: str, *culprits: str, **more: Any) -> Expected:
+def expecting(diagnosis: str, *culprits: str, **more: Any) -> Expected:
+    """Return what must be said: a diagnosis (empty for none) and the clients it must name."""
     return Expected(diagnosis, culprits=culprits, **more)
 
 
 _BARRIER = ("stalled_member_join_barrier",)
 
 FAMILIES = (
-    _family(network_silent, _of("network_partition", "m2")),
-    _family(network_cut, _of("network_partition", "m2")),
-    _family(network_delay, _of("network_partition", "m2"), draw=draw_quick),
-    _family(network_host, _of("network_partition", "m3", "m4")),
-    _family(network_loss, _of(""), draw=draw_quick),
-    _family(cpu_throttling, _of("process_pause", "m2"), draw=draw_quick),
-    _family(zombie, _of("process_pause", "m2", accepted=("zombie_member",))),
-    _family(full_disk_dies, _of("crash_loop", "m3"), draw=draw_quick),
-    _family(full_disk_waits, _of("poll_overrun", "m2"), form=overrunning, draw=draw_quick),
-    _family(crash_of_java, _of("member_crash", "m2"), form=java),
-    _family(poison, _of("poison_record"), draw=draw_quick),
-    _family(overrun_for_long, _of("poll_overrun", "m2", accepted=("no_progress_loop",)), draw=draw_quick),
-    _family(
+    family(network_silent, expecting("network_partition", "m2")),
+    family(network_cut, expecting("network_partition", "m2")),
+    family(network_delay, expecting("network_partition", "m2"), draw=draw_quick),
+    family(network_host, expecting("network_partition", "m3", "m4")),
+    family(network_loss, expecting(""), draw=draw_quick),
+    family(cpu_throttling, expecting("process_pause", "m2"), draw=draw_quick),
+    family(zombie, expecting("process_pause", "m2", accepted=("zombie_member",))),
+    family(full_disk_dies, expecting("crash_loop", "m3"), draw=draw_quick),
+    family(full_disk_waits, expecting("poll_overrun", "m2"), form=overrunning, draw=draw_quick),
+    family(crash_of_java, expecting("member_crash", "m2"), form=java),
+    family(poison, expecting("poison_record"), draw=draw_quick),
+    family(overrun_for_long, expecting("poll_overrun", "m2", accepted=("no_progress_loop",)), draw=draw_quick),
+    family(
         event_loop_blocked,
-        _of("heartbeat_starvation", "aio", accepted=("processing_blocks_heartbeat",)),
-        form=_ROUND_ROBIN,
+        expecting("heartbeat_starvation", "aio", accepted=("processing_blocks_heartbeat",)),
+        form=ROUND_ROBIN,
         draw=draw_quick,
     ),
-    _family(static_supervised, _of("static_member_restart", "m2", accepted=("crash_loop",))),
-    _family(static_slow_supervisor, _of("static_session_too_short", "m2"), draw=draw_quick),
-    _family(fenced_on_hosts, _of("static_id_conflict", "host-a", "host-b")),
-    _family(slow_revocation, _of("slow_rebalance_callback", "slow", accepted=_BARRIER), form=_COOPERATIVE),
-    _family(
+    family(static_supervised, expecting("static_member_restart", "m2", accepted=("crash_loop",))),
+    family(static_slow_supervisor, expecting("static_session_too_short", "m2"), draw=draw_quick),
+    family(fenced_on_hosts, expecting("static_id_conflict", "host-a", "host-b")),
+    family(slow_revocation, expecting("slow_rebalance_callback", "slow", accepted=_BARRIER), form=COOPERATIVE),
+    family(
         slow_revocation_of_java,
-        _of("slow_rebalance_callback", "slow", accepted=_BARRIER),
+        expecting("slow_rebalance_callback", "slow", accepted=_BARRIER),
         form=java,
     ),
-    _family(
+    family(
         slow_revocation_of_cooperative_java,
-        _of("slow_rebalance_callback", "slow", accepted=_BARRIER),
+        expecting("slow_rebalance_callback", "slow", accepted=_BARRIER),
         form=cooperative_java,
     ),
-    _family(kip848_blocked, _of("reconciliation_stuck", "slow"), form=kip848(max_poll_interval_ms=45_000), **_NEW),
-    _family(kip848_crash, _of("member_crash", "m2"), form=kip848(), **_NEW),
-    _family(offset_reset_back, _of("offset_rewind"), draw=draw_quick),
-    _family(offset_reset_ahead, _of("offset_skip"), draw=draw_quick),
-    _family(topic_deleted, _of("topic_metadata_change"), form=_WATCHFUL),
-    _family(growth_after_formation, _of("topic_metadata_change"), form=_WATCHFUL),
-    _family(authorisation_lost_group, _of("join_rejected", "m2")),
-    _family(authorisation_lost_topic, _of("stalled_consumer", "m2"), draw=draw_quick),
-    _family(deploy_while_slow, _of("stalled_member_join_barrier", "slow", accepted=("rolling_deploy",))),
-    _family(two_culprits, _of("member_crash", "m1", "m2", also=("poll_overrun",)), draw=draw_quick),
-    _family(streams_deploy, _of("ungraceful_shutdown", beside=("rolling_deploy",)), form=_streams, draw=draw_quick),
-    _family(streams_crash, _of("member_crash"), form=_streams, draw=draw_quick),
-    _family(
+    family(kip848_blocked, expecting("reconciliation_stuck", "slow"), form=kip848(max_poll_interval_ms=45_000), **NEW),
+    family(kip848_crash, expecting("member_crash", "m2"), form=kip848(), **NEW),
+    family(offset_reset_back, expecting("offset_rewind"), draw=draw_quick),
+    family(offset_reset_ahead, expecting("offset_skip"), draw=draw_quick),
+    family(topic_deleted, expecting("topic_metadata_change"), form=WATCHFUL),
+    family(growth_after_formation, expecting("topic_metadata_change"), form=WATCHFUL),
+    family(authorisation_lost_group, expecting("join_rejected", "m2")),
+    family(authorisation_lost_topic, expecting("stalled_consumer", "m2"), draw=draw_quick),
+    family(deploy_while_slow, expecting("stalled_member_join_barrier", "slow", accepted=("rolling_deploy",))),
+    family(two_culprits, expecting("member_crash", "m1", "m2", also=("poll_overrun",)), draw=draw_quick),
+    family(streams_deploy, expecting("ungraceful_shutdown", beside=("rolling_deploy",)), form=streams, draw=draw_quick),
+    family(streams_crash, expecting("member_crash"), form=streams, draw=draw_quick),
+    family(
         connect_worker_lost,
-        _of("connect_scheduled_rebalance", beside=("member_crash",)),
-        form=_connect,
+        expecting("connect_scheduled_rebalance", beside=("member_crash",)),
+        form=connect,
         draw=draw_quick,
     ),
-    _family(mixed_clients, _of(""), form=_ROUND_ROBIN),
-    _family(mixed_clients_crash, _of("member_crash", "aio"), form=_ROUND_ROBIN, draw=draw_quick),
-    _family(deploy_cooperative, _of("rolling_deploy"), form=_COOPERATIVE),
-    _family(autoscaling, _of("")),
-    _family(scale_in_rare_commits, _of("scale_in", "m3", "m4"), form=_RARE_COMMITS),
+    family(mixed_clients, expecting(""), form=ROUND_ROBIN),
+    family(mixed_clients_crash, expecting("member_crash", "aio"), form=ROUND_ROBIN, draw=draw_quick),
+    family(deploy_cooperative, expecting("rolling_deploy"), form=COOPERATIVE),
+    family(autoscaling, expecting("")),
+    family(scale_in_rare_commits, expecting("scale_in", "m3", "m4"), form=_RARE_COMMITS),
 )

@@ -84,6 +84,14 @@ class Network:
         """Let a client come from a host, an address of loopback such as 127.0.1.5."""
         self._call(lambda: self._routes.setdefault(client_id, Route(host)))
 
+    def move(self, client_id: str, host: str) -> None:
+        """Let the connections that a client that was placed makes from now on come from another host."""
+
+        def change() -> None:
+            self._routes[client_id].host = host
+
+        self._call(change)
+
     def set_fault(self, client_id: str, fault: Fault, *, delay_seconds: float = 0.0, loss: float = 0.0) -> None:
         """Change what the network does to a client that was placed, at once."""
 

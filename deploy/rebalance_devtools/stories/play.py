@@ -36,13 +36,17 @@ from rebalance_deploy.jdk import find_java
 from rebalance_deploy.ports import find_free_port
 from rebalance_deploy.processes import ChildProcess
 from rebalance_devtools.clients import client_environment
-from rebalance_devtools.stories import apps
+from rebalance_devtools.stories import apps, foreign
 from rebalance_devtools.stories.network import Fault, Network
 from rebalance_devtools.stories.script import (
     AIOKAFKA,
     CONFLUENT,
     CONNECT,
+    FRANZ_GO,
     JAVA,
+    KAFKAJS,
+    SARAMA,
+    SHARE,
     STREAMS,
     ClientSpec,
     Event,
@@ -210,11 +214,9 @@ class Play:
         if host is not None:
             self._hosts[name] = host
             self.network.place(self.client_id(name), host)
-        command, path = self._command(name, chosen, group or self.group)
+        command, more = self._command(name, chosen, group or self.group)
         log = self.directory / f"{name}-{len(self._past) + len(self._clients)}.jsonl"
-        # The pinned client goes before whatever else this process finds.
-        found = [str(path), *filter(None, [os.environ.get("PYTHONPATH")])]
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join(found)} if path else None
+        env = {**os.environ, **more} if more else None
         process = ChildProcess(command, log_path=log, env=env, cwd=self.directory)
         if name in self._clients:
             self._past.append(self._clients[name])
@@ -235,6 +237,15 @@ class Play:
         os.kill(self._clients[name].process.pid, number)
         self.tell(name, "signal", number=int(number))
 
+    def stall(self, name: str) -> None:
+        """Let a client that was started with `stall_file` work on its next record for its `stall_ms`."""
+        self.stall_file(name).touch()
+        self.tell(name, "told_to_stall")
+
+    def stall_file(self, name: str) -> Path:
+        """Return the file by which a client whose signals are not its own is told to stall."""
+        return self.directory / f"{name}.stall"
+
     def expect_end(self, name: str) -> None:
         """Let a client end by itself without that being an error."""
         self._clients[name].dismissed = True
@@ -247,17 +258,40 @@ class Play:
         self._clients[name].dismissed = True
         return self._clients[name].process
 
-    def _command(self, name: str, form: ClientSpec, group: str) -> tuple[list[str | Path], Path | None]:
+    def _command(self, name: str, form: ClientSpec, group: str) -> tuple[list[str | Path], dict[str, str]]:
+        """Return what starts a client, and the environment that it needs."""
         if form.library == JAVA:
-            return self._java_command(name, form, group), None
+            return self._java_command(name, form, group), {}
+        if form.library == SHARE:
+            return self._share_command(name, form, group), {}
         if form.library == STREAMS:
-            return self._streams_command(name, form, group), None
+            return self._streams_command(name, form, group), {}
         if form.library == CONNECT:
-            return self._connect_command(name, form, group), None
+            return self._connect_command(name, form, group), {}
+        if form.library in (FRANZ_GO, SARAMA, KAFKAJS):
+            return self._foreign_command(name, form, group)
         module = _module_of(form.library)
         path = client_environment(form.library) if form.library[-1].isdigit() else None
         text = json.dumps(self._python_spec(name, form, group, module))
-        return [sys.executable, "-m", f"{_PACKAGE}.{module}", text], path
+        # The pinned client goes before whatever else this process finds.
+        found = [str(path), *filter(None, [os.environ.get("PYTHONPATH")])]
+        more = {"PYTHONPATH": os.pathsep.join(found)} if path else {}
+        return [sys.executable, "-m", f"{_PACKAGE}.{module}", text], more
+
+    def _foreign_command(self, name: str, form: ClientSpec, group: str) -> tuple[list[str | Path], dict[str, str]]:
+        told = {
+            "name": name,
+            "bootstrap": self._bootstrap(name),
+            "group": group,
+            "topic": self.topic,
+            **({"client_id": self.client_id(name)} if name in self._hosts else {}),
+            **form.settings,
+            **form.program,
+        }
+        if form.library == KAFKAJS:
+            program, modules = foreign.node_program()
+            return [foreign.find_tool("node"), program, json.dumps(told)], {"NODE_PATH": str(modules)}
+        return [foreign.go_program(), json.dumps({"library": form.library, **told})], {}
 
     def _java_command(self, name: str, form: ClientSpec, group: str) -> list[str | Path]:
         settings = {
@@ -278,6 +312,18 @@ class Play:
         ]
         return [*head, name, self.topic, *(f"{key}={value}" for key, value in settings.items())]
 
+    def _share_command(self, name: str, form: ClientSpec, group: str) -> list[str | Path]:
+        settings = {
+            "bootstrap.servers": self._bootstrap(name),
+            "group.id": group,
+            "client.id": self.client_id(name),
+            **form.settings,
+        }
+        program = _PROGRAMS / "ShareClient.java"
+        classpath = jars.classpath(f"broker-{self.stage.kafka_version}")
+        java: list[str | Path] = [find_java().executable, *_JAVA_OPTIONS, "-cp", classpath, program]
+        return [*java, name, self.topic, *(f"{key}={value}" for key, value in settings.items())]
+
     def _streams_command(self, name: str, form: ClientSpec, group: str) -> list[str | Path]:
         settings = {
             "bootstrap.servers": self.stage.bootstrap,
@@ -285,6 +331,7 @@ class Play:
             "client.id": name,
             "state.dir": self.directory / f"{name}.state",
             **form.settings,
+            **{f"program.{key}": value for key, value in form.program.items()},
         }
         program = _PROGRAMS / "StreamsApp.java"
         java: list[str | Path] = [find_java().executable, *_JAVA_OPTIONS, "-cp", apps.classpath("streams"), program]
@@ -355,6 +402,15 @@ class Play:
         """Change what the network does to a client that was started with a host."""
         self.network.set_fault(self.client_id(name), fault, **how)
         self.tell(name, "network", fault=fault.value, **how)
+
+    def move(self, name: str, host: str) -> None:
+        """Give a client that was started with a host another one: its connections end, the next come from there."""
+        self.network.set_fault(self.client_id(name), Fault.CUT)
+        self.network.move(self.client_id(name), host)
+        self.await_seconds(1)
+        self.network.set_fault(self.client_id(name), Fault.NONE)
+        self._hosts[name] = host
+        self.tell(name, "moved", host=host)
 
     def deny(self, kind: ResourceType, resource: str, host: str) -> None:
         """Take the permission to read a group or a topic away from a host.
@@ -444,6 +500,14 @@ class Play:
     def await_generation(self, after: int, seconds: float = 60) -> None:
         """Wait until the group has had a generation younger than `after`, and an assignment in it."""
         self.wait(lambda: self.generation > after, f"a generation after {after}", seconds)
+
+    def count_logged(self, pattern: str) -> int:
+        """Return how many lines of the brokers' logs about the group have a pattern."""
+        return sum(re.search(pattern, line) is not None for line in self._broker_lines())
+
+    def await_logged(self, pattern: str, *, times: int = 1, seconds: float = 60) -> None:
+        """Wait until the brokers' logs have so many lines about the group with a pattern."""
+        self.wait(lambda: self.count_logged(pattern) >= times, f"the brokers to log {pattern!r} x{times}", seconds)
 
     def run(self) -> StoryRun:
         """Return what happened so far."""

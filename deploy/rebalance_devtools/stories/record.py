@@ -173,6 +173,10 @@ def _record_shared(stage: Stage, wanted: Wanted, directory: Path, target: Path, 
         say(f"{wanted.file_name}: void, {', '.join(lost)} were lost without anything being done to them")
         return False
     lines = [line for line in _keep(directory / "recording.jsonl") if belongs(line, run)]
+    if not lines:
+        _note_void(target, wanted, "the recorder had ended")
+        say(f"{wanted.file_name}: void, the recorder had ended")
+        return False
     target.mkdir(parents=True, exist_ok=True)
     _write(target, wanted.file_name, lines, run, largest_plain_bytes=0)
     say(f"{wanted.file_name}: {len(lines)} records, {(run.ended_ms - run.started_ms) / 1000:.0f} s")

@@ -21,7 +21,13 @@ JAVA = "java"
 #: Kafka's own applications, whose settings are passed through.
 STREAMS = "kafka-streams"
 CONNECT = "kafka-connect"
+#: Kafka's own client of share groups.
+SHARE = "java-share"
 AIOKAFKA = "aiokafka-0.14.0"
+#: Clients of other languages, see foreign.py.
+FRANZ_GO = "franz-go"
+SARAMA = "sarama"
+KAFKAJS = "kafkajs"
 #: The kafka-python and the confluent-kafka this environment has, rather than a pinned old client.
 KAFKA_PYTHON = "kafka-python"
 CONFLUENT = "confluent-kafka"
@@ -31,9 +37,10 @@ CONFLUENT = "confluent-kafka"
 class ClientSpec:
     """A client library and how it is used.
 
-    `library` is `java` (the stage's own kafka-clients), `kafka-python` or `confluent-kafka` (this environment's),
-    `kafka-streams` or `kafka-connect` (Kafka's own applications), or the name of a pinned old client. `settings` are
-    the library's own; `program` is what the client program does.
+    `library` is `java` or `java-share` (the stage's own kafka-clients), `kafka-python` or `confluent-kafka` (this
+    environment's), `kafka-streams` or `kafka-connect` (Kafka's own applications), `franz-go`, `sarama` or `kafkajs`
+    (pinned beside their programs), or the name of a pinned old client. `settings` are the library's own, those of Go
+    and Node.js as their programs name them; `program` is what the client program does.
     """
 
     library: str

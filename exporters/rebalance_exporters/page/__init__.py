@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 
 from starlette.exceptions import HTTPException
@@ -20,7 +21,6 @@ from rebalance_exporters.formats import accepts_gzip, compress
 
 _FOLDER = Path(__file__).parent / "static"
 _INDEX = "index.html"
-_NOT_FOUND, _NOT_MODIFIED = 404, 304
 
 #: The kinds of files there are, by their suffix.
 _MEDIA_TYPES: Mapping[str, str] = {
@@ -71,7 +71,7 @@ class Asset:
         etag = f'"{self.tag}{"-gzip" if gzip else ""}"'
         headers = {**_HEADERS, "etag": etag}
         if _is_known(etag, request.headers.get("if-none-match")):
-            return Response(status_code=_NOT_MODIFIED, headers=headers)
+            return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
         headers["content-type"] = self.media_type
         if gzip:
             headers["content-encoding"] = "gzip"
@@ -88,7 +88,7 @@ def page_routes() -> list[Route]:
     async def serve_asset(request: Request) -> Response:
         asset = assets.get(request.path_params["name"])
         if asset is None:
-            raise HTTPException(_NOT_FOUND)
+            raise HTTPException(HTTPStatus.NOT_FOUND)
         return asset.answer(request)
 
     return [Route("/", serve_page), Route("/page/{name}", serve_asset)]

@@ -14,10 +14,12 @@ from pathlib import Path
 from rebalance_contract import (
     GRAVITY,
     SETTLED_STATES,
+    CountedFrom,
     FindingState,
     GroupState,
     RebalanceOutcome,
     Severity,
+    SilenceKind,
     display,
 )
 from rebalance_contract.api import EventName, MessageMatch
@@ -31,7 +33,7 @@ _HEAD = """\
 
 def render() -> str:
     """Return the module's text."""
-    sets = (RebalanceOutcome, FindingState, Severity, EventName, MessageMatch)
+    sets = (CountedFrom, RebalanceOutcome, FindingState, Severity, EventName, MessageMatch, SilenceKind)
     names = {each.__name__: _members(each) for each in sets}
     tables: Mapping[str, object] = {
         **names,

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from rebalance_contract import GroupState
 from rebalance_exporters.prober.answers import Described, GroupList, Listed
 
-#: A stable group is described anew this often: a rebalance shorter than the period shows in no list.
+#: A stable group is described anew this often: a rebalance shorter than the period shows in no list. Where the log is
+#: not read, who is in a group shows nowhere else, and every cycle describes all it can.
 DESCRIBE_AGAIN_SECONDS = 60.0
 #: Bounds the length of a cycle; unstable groups come first, the rest waits for the next cycle.
 MOST_DESCRIBED = 1_000
@@ -20,13 +21,20 @@ class _Entry:
     described_at: float | None = None
     changed: bool = True
     settled_ms: int | None = None
+    #: When its coordinator listed its groups without it, until that was told; null: that is not known.
+    unlisted_ms: int | None = None
+    #: When it was last described as settled.
+    rested_ms: int | None = None
 
 
 class GroupBook:
     """All groups of a cluster."""
 
-    def __init__(self) -> None:
+    def __init__(self, describe_again_seconds: float = DESCRIBE_AGAIN_SECONDS) -> None:
+        self._describe_again_seconds = describe_again_seconds
         self._entries: dict[str, _Entry] = {}
+        self._full_ms: int | None = None
+        self._full_answered: frozenset[int] = frozenset()
         self._unsure = True
         self._silent: set[int] = set()
         self._listed_ms: int | None = None
@@ -46,6 +54,25 @@ class GroupBook:
         entry = self._entries.get(group)
         return None if entry is None or not entry.listed.is_unstable else entry.settled_ms
 
+    def take_unlisted_ms(self, group: str) -> int | None:
+        """Return, once, when the coordinator of a new group listed its groups without it; null if it never did."""
+        entry = self._entries.get(group)
+        if entry is None:
+            return None
+        unlisted_ms, entry.unlisted_ms = entry.unlisted_ms, None
+        return unlisted_ms
+
+    def rested_ms(self, group: str) -> int | None:
+        """Return when a group was described as settled before it was this time; null when it was not."""
+        entry = self._entries.get(group)
+        return None if entry is None else entry.rested_ms
+
+    def note_rested(self, group: str, at_ms: int) -> None:
+        """Note that a group was described as settled."""
+        entry = self._entries.get(group)
+        if entry is not None:
+            entry.rested_ms = at_ms
+
     def note_all(self, found: GroupList, asked_ms: int = 0) -> list[Listed]:
         """Take in a list of all groups; return, and forget, those whose coordinator answered without them."""
         self._unsure = not found.answered
@@ -62,6 +89,7 @@ class GroupBook:
         for listed in gone:
             del self._entries[listed.group]
         self._listed_ms, self._answered = asked_ms, frozenset(found.answered)
+        self._full_ms, self._full_answered = asked_ms, self._answered
         return gone
 
     def _note_settled(self, found: GroupList) -> None:
@@ -104,7 +132,8 @@ class GroupBook:
     def _note(self, listed: Listed) -> None:
         entry = self._entries.get(listed.group)
         if entry is None:
-            self._entries[listed.group] = _Entry(listed)
+            was_listed = listed.coordinator_id not in self._full_answered
+            self._entries[listed.group] = _Entry(listed, unlisted_ms=None if was_listed else self._full_ms)
         elif entry.listed != listed:
             entry.listed, entry.changed = listed, True
 
@@ -116,7 +145,7 @@ class GroupBook:
                 continue
             if entry.changed or entry.listed.is_unstable:
                 urgent.append(entry)
-            elif entry.described_at is None or now - entry.described_at >= DESCRIBE_AGAIN_SECONDS:
+            elif entry.described_at is None or now - entry.described_at >= self._describe_again_seconds:
                 routine.append(entry)
         # Those asked longest ago first, so that with more than fit into a cycle everyone has a turn.
         urgent.sort(key=_last_described)

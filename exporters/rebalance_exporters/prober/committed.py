@@ -29,8 +29,8 @@ AGAIN_SECONDS = 600.0
 #: A group is first asked about when it has been known for so long without a commit: its row in the groups topic comes
 #: before those of its commits.
 PATIENCE_SECONDS = 30.0
-#: Groups asked about in one round.
-_AT_ONCE = 200
+#: Groups asked about in one round, and where no commit of any group is read.
+_AT_ONCE, _ALL_AT_ONCE = 200, 1_000
 #: From these versions on one request takes many groups (KIP-699, KIP-709; brokers from 3.0 on).
 _MANY_COORDINATORS, _MANY_GROUPS = 4, 8
 #: The first version that can ask for all partitions (KIP-88).
@@ -46,10 +46,16 @@ class CommittedRound:
 
 
 class CommittedAsker:
-    """Asks for the committed offsets of groups, a few in each round; remembers when each has its turn."""
+    """Asks for the committed offsets of groups, a few in each round; remembers when each has its turn.
 
-    def __init__(self, brokers: Brokers) -> None:
+    `reads_log`: the stream tells of commits. Where it cannot, groups are asked about in every round, in turns if they
+    are many.
+    """
+
+    def __init__(self, brokers: Brokers, *, reads_log: bool = True) -> None:
         self._brokers = brokers
+        self._again_seconds, self._patience_seconds = (AGAIN_SECONDS, PATIENCE_SECONDS) if reads_log else (0.0, 0.0)
+        self._at_once = _AT_ONCE if reads_log else _ALL_AT_ONCE
         self._due: dict[str, float] = {}
 
     def ask(self, groups: Iterable[str], now: float) -> CommittedRound:
@@ -57,14 +63,14 @@ class CommittedAsker:
 
         A group whose coordinator cannot answer now has its turn again in the next round.
         """
-        first = now + PATIENCE_SECONDS
+        first = now + self._patience_seconds
         self._due = {group: self._due.get(group, first) for group in groups}
-        due = sorted((at, group) for group, at in self._due.items() if at <= now)[:_AT_ONCE]
+        due = sorted((at, group) for group, at in self._due.items() if at <= now)[: self._at_once]
         found = CommittedRound()
         for group, answer in self._fetch(self._coordinators([group for _, group in due])):
             error = answer if isinstance(answer, Exception) else _error_of(answer)
             if error is None or isinstance(error, GroupAuthorizationFailedError):
-                self._due[group] = now + AGAIN_SECONDS
+                self._due[group] = now + self._again_seconds
             if error is None:
                 found.offsets[group] = _read(answer)
             else:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rebalance_contract import topics
-from rebalance_contract.settings import setting, table
+from rebalance_contract.settings import READS_LOG, READS_LOG_TEXT, setting, table
 from rebalance_exporters.config import kafka_problems, listen_problems
 from rebalance_kafka.properties import MECHANISMS, librdkafka_view
 
@@ -21,6 +21,7 @@ class ProbeConfig:
     kafka: Mapping[str, str] = table("Client properties under librdkafka's names; `bootstrap.servers` is required.")
     cluster: str = setting("default", "The same as the stream's.")
     topic_prefix: str = setting("rebalance-monitor.", "The same as the stream's.")
+    reads_log: bool = setting(READS_LOG, READS_LOG_TEXT)
     period_seconds: float = setting(
         2.0,
         "How often groups in an unstable state are looked for; the start of a classic rebalance is known that exactly.",

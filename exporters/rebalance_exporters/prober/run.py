@@ -102,7 +102,7 @@ def _make_tasks(
     )
     committed = CommittedWatch(
         config,
-        asker=CommittedAsker(brokers),
+        asker=CommittedAsker(brokers, reads_log=config.reads_log),
         interests=interests,
         publish=publisher.publish,
         complaints=complaints,

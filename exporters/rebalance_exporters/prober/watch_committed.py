@@ -1,15 +1,20 @@
-"""The task that tells what coordinators hold as committed, of groups of which the stream tells no commit."""
+"""The task that tells what coordinators hold as committed, of groups of which the stream tells no commit.
+
+Where the log is not read these are all groups, each in every cycle.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
-from rebalance_contract import Probe
+from rebalance_contract import Probe, encode
 from rebalance_exporters.prober.committed import CommittedAsker
 from rebalance_exporters.prober.config import ProbeConfig
 from rebalance_exporters.prober.interests import Interests
+from rebalance_exporters.prober.repeats import Repeats
 from rebalance_exporters.prober.tasks import Complaints
+from rebalance_exporters.prober.told import Offsets
 
 WHAT = "committed"
 
@@ -26,19 +31,32 @@ class CommittedWatch:
         publish: Callable[[Probe], None],
         complaints: Complaints,
     ) -> None:
-        self._cluster = config.cluster
+        self._cluster, self._reads_log = config.cluster, config.reads_log
         self._asker = asker
         self._interests = interests
         self._publish = publish
         self._complaints = complaints
+        #: What was told of each group last, as a hash: a coordinator may hold a million offsets.
+        self._told: dict[str, int] = {}
+        self._repeats = Repeats()
 
     def cycle(self) -> None:
         """Ask and publish once."""
         now, now_ms = time.monotonic(), time.time_ns() // 1_000_000
-        found = self._asker.ask(self._interests.names_without_commits(), now)
+        wanted = self._interests.names_without_commits() if self._reads_log else self._interests.names()
+        self._told = {group: told for group, told in self._told.items() if group in wanted}
+        self._repeats.forget(wanted)
+        found = self._asker.ask(wanted, now)
         for error in found.errors:
             self._complaints.note(WHAT, error)
         for group, offsets in found.offsets.items():
             self._interests.note_held(group, offsets)
-            if offsets:
+            if offsets and self._is_news(group, offsets, now):
                 self._publish(Probe(probed_at_ms=now_ms, cluster=self._cluster, group=group, committed_offsets=offsets))
+
+    def _is_news(self, group: str, offsets: Offsets, now: float) -> bool:
+        """Whether a group's offsets are others than those that were told, or are due to be told again."""
+        held, is_due = hash(encode(offsets)), self._repeats.take_turn(group, now)
+        changed = self._told.get(group) != held
+        self._told[group] = held
+        return changed or is_due

@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from rebalance_contract import GroupState, Probe
+import msgspec
+
+from rebalance_contract import SETTLED_STATES, GroupState, Probe
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.prober.answers import Described, GroupList, Listed
 from rebalance_exporters.prober.book import GroupBook
@@ -35,14 +37,14 @@ class GroupWatch:
         metrics: ProbeMetrics,
         complaints: Complaints,
     ) -> None:
-        self._cluster = config.cluster
+        self._cluster, self._reads_log = config.cluster, config.reads_log
         self._full_list_seconds = config.full_list_seconds
         self._asker = asker
         self._interests = interests
         self._publish = publish
         self._metrics = metrics
         self._complaints = complaints
-        self._book = GroupBook()
+        self._book = GroupBook() if config.reads_log else GroupBook(describe_again_seconds=0.0)
         self._publications = Publications()
         self._next_full = 0.0
         self._hidden_lists = 0
@@ -154,7 +156,18 @@ class GroupWatch:
 
     def _admit(self, probe: Probe, now: float) -> None:
         if self._publications.admit(probe, now):
-            self._publish(probe)
+            self._publish(probe if self._reads_log else self._with_bounds(probe))
+        if probe.state in SETTLED_STATES:
+            self._book.note_rested(probe.group, probe.probed_at_ms)
+
+    def _with_bounds(self, probe: Probe) -> Probe:
+        """Add since when at the earliest the group is as it is, which the log tells better where it is read."""
+        unlisted_ms, rested_ms = self._book.take_unlisted_ms(probe.group), self._book.rested_ms(probe.group)
+        if unlisted_ms is not None:
+            probe = replace(probe, unlisted_at_ms=unlisted_ms)
+        if rested_ms is not None and probe.settled_at_ms is msgspec.UNSET:
+            probe = replace(probe, settled_at_ms=rested_ms)
+        return probe
 
 
 def _now_ms() -> int:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 CAPACITY = 60
 #: Brokers refuse records above 1 MB unless told otherwise.
 LARGEST_BYTES = 900_000
+#: Of all reports that wait together: few consumers have reports of more than 60 kB.
+MOST_BYTES = 4_000_000
 _RETRY_SECONDS = 1.0
 
 
@@ -79,15 +81,21 @@ class Outbox:
         complaints: FailureLog,
         *,
         capacity: int = CAPACITY,
+        most_bytes: int = MOST_BYTES,
         retry_seconds: float = _RETRY_SECONDS,
     ) -> None:
-        """A report that could not be delivered is tried again every `retry_seconds` while there is room for it."""
+        """A report that could not be delivered is tried again every `retry_seconds` while there is room for it.
+
+        Room is for `capacity` reports of `most_bytes` together, and always for the newest one.
+        """
         self.dropped = 0
         self._transport = transport
         self._complaints = complaints
         self._capacity = capacity
+        self._most_bytes = most_bytes
         self._retry_seconds = retry_seconds
         self._waiting: deque[OutgoingReport] = deque()
+        self._waiting_bytes = 0
         self._changed = threading.Condition()
         self._closing = threading.Event()
         self._given_up = threading.Event()
@@ -105,8 +113,9 @@ class Outbox:
             return
         with self._changed:
             self._waiting.append(report)
-            if len(self._waiting) > self._capacity:
-                self._waiting.popleft()
+            self._waiting_bytes += len(report.value)
+            while len(self._waiting) > 1 and not self._has_room():
+                self._pop()
                 self.dropped += 1
             self._changed.notify()
 
@@ -141,11 +150,20 @@ class Outbox:
         with self._changed:
             while not self._waiting and not self._closing.is_set():
                 self._changed.wait()
-            return self._waiting.popleft() if self._waiting else None
+            return self._pop() if self._waiting else None
 
     def _put_back(self, report: OutgoingReport) -> None:
         with self._changed:
-            if len(self._waiting) < self._capacity:
-                self._waiting.appendleft(report)
-            else:
+            self._waiting.appendleft(report)
+            self._waiting_bytes += len(report.value)
+            if len(self._waiting) > 1 and not self._has_room():
+                self._pop()
                 self.dropped += 1
+
+    def _has_room(self) -> bool:
+        return len(self._waiting) <= self._capacity and self._waiting_bytes <= self._most_bytes
+
+    def _pop(self) -> OutgoingReport:
+        report = self._waiting.popleft()
+        self._waiting_bytes -= len(report.value)
+        return report

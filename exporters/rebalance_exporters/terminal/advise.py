@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from rebalance_contract.api import AdviceAnswer, Avoided, EstimateRange, PeriodSums, SettingEstimate
-from rebalance_exporters.figures import UNKNOWN, amount, length, plural
+from rebalance_contract.api import AdviceAnswer, PeriodSums, SettingEstimate
+from rebalance_exporters.avoided_text import between, saved
+from rebalance_exporters.figures import UNKNOWN, length, plural
 from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.figures import Clock
 from rebalance_exporters.terminal.report import Column, Grid, Hint, Passage, TextReport
@@ -46,27 +47,6 @@ def verdict(answer: AdviceAnswer, clock: Clock) -> str:
     if best is None:
         return f"{happened}, and no setting that would have avoided any"
     return f"{happened}; {best.setting} would have avoided {saved(best.avoided)}"
-
-
-def saved(avoided: Avoided) -> str:
-    """Say what would have been avoided."""
-    parts = []
-    if avoided.rebalances.high:
-        count = between(avoided.rebalances, amount)
-        parts.append(f"{count} {'rebalance' if avoided.rebalances.high == 1 else 'rebalances'}")
-    if avoided.lost_partition_ms.high:
-        parts.append(f"{between(avoided.lost_partition_ms, length)} of lost time")
-    if avoided.rebalancing_ms.high and not avoided.lost_partition_ms.high:
-        parts.append(f"{between(avoided.rebalancing_ms, length)} of rebalancing")
-    return " and ".join(parts) or "nothing"
-
-
-def between(bounds: EstimateRange, tell: Callable[[int], str] = amount) -> str:
-    """Write a number that lies between two others."""
-    low, high = tell(bounds.low), tell(bounds.high)
-    if low == high:
-        return low
-    return f"{low} to {high}" if bounds.low else f"at most {high}"
 
 
 def _passages(answer: AdviceAnswer, clock: Clock) -> Iterator[Passage]:

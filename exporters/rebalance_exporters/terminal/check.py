@@ -103,13 +103,16 @@ def judge(
 
 
 def judge_group(row: OverviewRow, limits: Limits) -> GroupCheck:
-    """Judge one group by its firing findings and its number of rebalances; a silenced one is well."""
-    if row.silence is not None:
+    """Judge one group by its firing findings and its number of rebalances; a silenced one is well.
+
+    A deploy that is announced costs rebalances: they are not counted while it goes on.
+    """
+    if row.is_silenced:
         return GroupCheck(row.cluster, row.group, Status.OK, ())
     beyond = [each for each in row.findings if gravity(each.severity) > gravity(limits.max_severity)]
     statuses = [_SEVERITY_STATUS.get(each.severity, Status.CRITICAL) for each in beyond]
     reasons = [_tell_finding(each) for each in beyond[:1]] + [f"{each.rule} ({each.severity})" for each in beyond[1:]]
-    count = row.rebalances_in(limits.window)
+    count = row.rebalances_in(limits.window) if row.silence is None else None
     if limits.max_rebalances is not None and count is not None and count > limits.max_rebalances:
         statuses.append(Status.WARNING)
         reasons.insert(0, f"{plural(count, 'rebalance')} in {limits.window}, allowed {limits.max_rebalances}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ssl
 from collections.abc import Generator, Iterator
+from http import HTTPStatus
 from types import TracebackType
 from typing import Self, TypeVar
 from urllib.parse import quote
@@ -41,7 +42,6 @@ from rebalance_exporters.terminal.escaping import safe
 
 _T = TypeVar("_T")
 
-_UNAUTHORIZED, _NOT_FOUND, _AMBIGUOUS, _BROKEN = 401, 404, 409, 500
 #: The stream says something every 5 s; a longer silence is a broken connection.
 _STREAM_SILENCE_SECONDS = 20.0
 
@@ -155,7 +155,7 @@ class Api:
         path = f"{SILENCES_PATH}/{quote(silence_id, safe='')}"
         with self._explained():
             answer = self._http.delete(path, params=_given(cluster=cluster))
-        if answer.status_code == _NOT_FOUND:
+        if answer.status_code == HTTPStatus.NOT_FOUND:
             raise NotFoundError(f"there is no silence {safe(silence_id)}: see {self._access.suggest('silence list')}")
         return self._taken(answer, path, AlertSilence)
 
@@ -229,16 +229,16 @@ class Api:
         return f"name another with --url, as in `rebalance-monitor {self._access.command} --url {DEFAULT_URL}`"
 
     def _refusal(self, answer: httpx.Response) -> ApiError:
-        if answer.status_code == _UNAUTHORIZED:
+        if answer.status_code == HTTPStatus.UNAUTHORIZED:
             return self._explain_unauthorized()
         try:
             refusal = decode(answer.content, Refusal)
         except ContractError:
             return self._explain_stranger(answer)
         text = safe(refusal.error)
-        if answer.status_code == _NOT_FOUND:
+        if answer.status_code == HTTPStatus.NOT_FOUND:
             return NotFoundError(f"{text}; {self._nearest(refusal.did_you_mean)}")
-        if answer.status_code == _AMBIGUOUS and refusal.did_you_mean:
+        if answer.status_code == HTTPStatus.CONFLICT and refusal.did_you_mean:
             return ApiError(f"{text}: add --cluster, for example --cluster {safe(refusal.did_you_mean[0])}")
         return _kind(answer)(f"{self._where} answers {answer.status_code}: {text}")
 
@@ -265,7 +265,7 @@ class Api:
 
 def _kind(answer: httpx.Response) -> type[ApiError]:
     """Return what an unwanted answer is: a server's trouble passes, a refusal stays."""
-    return UnreachableError if answer.status_code >= _BROKEN else ApiError
+    return UnreachableError if answer.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR else ApiError
 
 
 def _path(group: str) -> str:

@@ -18,7 +18,7 @@ from rebalance_contract import (
     display,
     gravity,
 )
-from rebalance_contract.api import OverviewRow, RebalanceRow
+from rebalance_contract.api import AdviceRow, OverviewRow, RebalanceRow
 from rebalance_contract.display import listed
 from rebalance_exporters.figures import TIGHT_MS, amount, plural, span
 from rebalance_exporters.rebalance_text import ABORTED, JUDGED_AFTER_MS, NO_CAUSE, name, tell_rebalance
@@ -32,6 +32,7 @@ from rebalance_exporters.terminal.silences import tell_mark
 from rebalance_exporters.terminal.words import because, change, verdict, why, why_not
 
 _WINDOW, _WINDOW_MS = "15m", 900_000
+COUNTED_FROM_PROBES = "counted from probes: the log is not read, so there may have been more rebalances than are told"
 _NAMED = 3
 
 
@@ -83,20 +84,21 @@ def began_ms(rebalance: RebalanceRow) -> int:
 def explain(facts: Facts, access: Access) -> TextReport:
     """Make the report: of the rebalance if there is one, else of what goes on in the group."""
     cause = _cause_of(facts)
+    leading = cause or _cause_before(facts)
     passages = (
         *_note(facts),
         *_tell_silence(facts),
-        *_tell_cause(facts, cause),
+        *_tell_cause(facts, cause, leading),
         *_tell_rebalance(facts),
         *_tell_lines(facts),
-        *_tell_advice(facts, cause),
+        *_tell_advice(facts, leading),
         Passage("State", (_tell_state(facts),)),
-        *_tell_reasons(cause),
-        *_tell_others(facts, cause),
+        *_tell_reasons(leading),
+        *_tell_others(facts, leading),
     )
     return TextReport(
         _title(facts),
-        None if cause is None else cause.severity,
+        None if leading is None else leading.severity,
         tuple(each for each in passages if each.lines),
         tuple(_grids(facts)),
         tuple(_next_commands(facts, access)),
@@ -106,7 +108,7 @@ def explain(facts: Facts, access: Access) -> TextReport:
 def _tell_silence(facts: Facts) -> Iterator[Passage]:
     row = facts.row
     if row is not None and row.silence is not None:
-        yield Passage("Silenced", (tell_mark(row.silence, facts.clock),))
+        yield Passage("Silenced" if row.is_silenced else "Deploy", (tell_mark(row.silence, facts.clock),))
 
 
 def _cause_of(facts: Facts) -> Finding | None:
@@ -114,6 +116,22 @@ def _cause_of(facts: Facts) -> Finding | None:
     if facts.rebalance is not None:
         return next((each for each in facts.findings if each.primary), None)
     return max(facts.standing, key=lambda each: (gravity(each.severity), each.primary), default=None)
+
+
+def _cause_before(facts: Facts) -> Finding | None:
+    """Return the gravest cause that stands while the rebalance is not judged yet.
+
+    Where a group rebalances more often than a judgement takes, its latest rebalance never has one.
+    """
+    if facts.rebalance is None or not _is_young(facts):
+        return None
+    causes = [each for each in facts.standing if each.primary and gravity(each.severity) > 0]
+    return max(causes, key=lambda each: gravity(each.severity), default=None)
+
+
+def _is_young(facts: Facts) -> bool:
+    ended_ms = None if facts.rebalance is None else facts.rebalance.completed_at_ms
+    return ended_ms is None or facts.now_ms - ended_ms < JUDGED_AFTER_MS
 
 
 def _title(facts: Facts) -> str:
@@ -138,13 +156,15 @@ def _since_when(facts: Facts) -> str:
 
 
 def _note(facts: Facts) -> Iterator[Passage]:
-    yield Passage("Note", tuple(filter(None, (facts.trouble, facts.choice))))
+    counted = COUNTED_FROM_PROBES if facts.snapshot.is_at_least else None
+    yield Passage("Note", tuple(filter(None, (facts.trouble, facts.choice, counted))))
 
 
-def _tell_cause(facts: Facts, cause: Finding | None) -> Iterator[Passage]:
+def _tell_cause(facts: Facts, cause: Finding | None, leading: Finding | None) -> Iterator[Passage]:
     if cause is None:
         if facts.rebalance is not None:
-            yield Passage("Cause", (_unjudged(facts, facts.rebalance),))
+            before = () if leading is None else (f"of those before it: {leading.summary}", verdict(leading))
+            yield Passage("Cause", (_unjudged(facts, facts.rebalance), *before))
         return
     undetermined = f"{UNDETERMINED}: " if cause.rule == UNDETERMINED else ""
     yield Passage("Cause", (f"{undetermined}{cause.summary}", verdict(cause)))
@@ -153,7 +173,7 @@ def _tell_cause(facts: Facts, cause: Finding | None) -> Iterator[Passage]:
 def _unjudged(facts: Facts, rebalance: RebalanceRow) -> str:
     if rebalance.completed_at_ms is None:
         return NO_CAUSE["not_ended"]
-    if facts.now_ms - rebalance.completed_at_ms < JUDGED_AFTER_MS:
+    if _is_young(facts):
         return f"{NO_CAUSE['young']}; ask again in a minute"
     return NO_CAUSE["none_kept"]
 
@@ -213,7 +233,9 @@ def _tell_advice(facts: Facts, cause: Finding | None) -> Iterator[Passage]:
 
 def _advise(advice: Advice) -> str:
     formula = advice.formula.strip()
-    return change(advice) if formula in {"", "-"} else f"{change(advice)} (from: {formula})"
+    told = change(advice) if formula in {"", "-"} else f"{change(advice)} (from: {formula})"
+    # What was judged without an exporter has no past.
+    return told if not isinstance(advice, AdviceRow) or advice.text is None else f"{told}; {advice.text}"
 
 
 def _tell_state(facts: Facts) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from rebalance_contract import UNDETERMINED
 from rebalance_contract.api import PeriodCause, PeriodGroup, PeriodReport, PeriodSetting, PeriodSums, PeriodWorth
+from rebalance_exporters.avoided_text import saved
 from rebalance_exporters.figures import UNKNOWN, amount, length, plural, span
 from rebalance_exporters.terminal.access import Access
-from rebalance_exporters.terminal.advise import saved
 from rebalance_exporters.terminal.figures import Clock
 from rebalance_exporters.terminal.report import Column, Grid, Hint, Passage, TextReport
 

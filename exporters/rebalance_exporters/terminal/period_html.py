@@ -7,9 +7,9 @@ from importlib import resources
 from urllib.parse import quote
 
 from rebalance_contract.api import PeriodGroup, PeriodReport, PeriodSetting, PeriodSums, PeriodWorth
+from rebalance_exporters.avoided_text import saved
 from rebalance_exporters.figures import UNKNOWN, amount, length, plural, span
 from rebalance_exporters.terminal.access import Access
-from rebalance_exporters.terminal.advise import saved
 from rebalance_exporters.terminal.figures import Clock
 from rebalance_exporters.terminal.markup import Markup, element, join, name_of
 from rebalance_exporters.terminal.period import (
@@ -80,13 +80,13 @@ def _sections(report: PeriodReport, clock: Clock, name_group: _Linker) -> Iterat
     yield element("p", f"Rebalances, {dates(report, clock)}", class_="eyebrow")
     yield element("h1", verdict(report))
     yield element("div", *_tiles(report), class_="tiles")
-    left = (
-        _section("What to set, by what it would have avoided", *_worth(report)),
-        _section("When it was lost", _chart(report, clock)),
-    )
+    others = other_settings(report)
+    left = [_section("What to set, by what it would have avoided", *_worth(report))]
+    if others:
+        left.append(_section("What else findings advise, by the time lost that it explains", *_settings(others)))
     right = (
-        _section("What else findings advise, by the time lost that it explains", *_settings(report)),
         _section("What changed most", *_changes(report, name_group)),
+        _section("When it was lost", _chart(report, clock)),
     )
     yield element("div", element("div", *left, class_="stack"), element("div", *right, class_="stack"), class_="pair")
     yield _section("Groups by time lost", *_groups(report, name_group))
@@ -146,32 +146,24 @@ def _worth(report: PeriodReport) -> Iterator[Markup]:
         yield element("p", "No setting would have avoided any of these rebalances, by what is known.", class_="quiet")
         return
     shown = report.worth[:SHOWN_WORTH]
-    by_time = any(each.avoided.lost_partition_ms.high for each in shown)
-    sizes = [_size(each, by_time=by_time) for each in shown]
-    items = (_worth_item(each, size, max(sizes)) for each, size in zip(shown, sizes, strict=True))
+    # Not the time lost: a setting may spare many rebalances that cost no commits.
+    most = max(each.avoided.rebalances.high for each in shown)
+    items = (_worth_item(each, most) for each in shown)
     yield element("ol", *items, class_="settings")
     said = "From what the rebalances show to what they leave open; not to be added up. Costs: rebalance-monitor advise."
     yield element("p", said, class_="quiet small")
 
 
-def _size(worth: PeriodWorth, *, by_time: bool) -> int:
-    return worth.avoided.lost_partition_ms.high if by_time else worth.avoided.rebalances.high
-
-
-def _worth_item(worth: PeriodWorth, size: int, most: int) -> Markup:
+def _worth_item(worth: PeriodWorth, most: int) -> Markup:
     return element(
         "li",
         element("code", worth_title(worth)),
-        _bar(size, most),
+        _bar(worth.avoided.rebalances.high, most),
         element("p", element("strong", saved(worth.avoided)), " in ", name_of(worth_groups(worth)), class_="small"),
     )
 
 
-def _settings(report: PeriodReport) -> Iterator[Markup]:
-    others = other_settings(report)
-    if not others:
-        yield element("p", "No finding about these rebalances advises another setting.", class_="quiet")
-        return
+def _settings(others: Sequence[PeriodSetting]) -> Iterator[Markup]:
     most = max(each.sums.lost_partition_ms for each in others)
     yield element("ol", *(_setting(each, most) for each in others), class_="settings")
     yield element("p", "Several may be advised against the same rebalances: do not add them up.", class_="quiet small")

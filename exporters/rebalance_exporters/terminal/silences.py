@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from rebalance_contract import AlertSilence, SilenceKind
 from rebalance_contract.api import SilenceMark, SilenceRequest, SilencesAnswer
-from rebalance_contract.display import SILENCES
+from rebalance_contract.display import SILENCES, asked_by
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.figures import span
 from rebalance_exporters.terminal.access import Access
@@ -15,33 +16,38 @@ from rebalance_exporters.terminal.figures import Clock, span_ms
 from rebalance_exporters.terminal.report import Column, Grid
 
 
-def request(
-    groups: Sequence[str],
-    reason: str,
-    *,
-    length: str,
-    start: str | None,
-    cluster: str | None,
-    kind: SilenceKind,
-    now_ms: int,
-    clock: Clock,
-) -> SilenceRequest:
-    """Return what to ask the exporter for; a start of null is now. Raises ExporterError for times that are none."""
-    duration_ms = span_ms(length)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What is to be silenced, or is deployed, as it was typed. `start` null: now; `by` null: who logs in."""
+
+    groups: Sequence[str]
+    reason: str
+    length: str
+    start: str | None = None
+    by: str | None = None
+    version: str | None = None
+    kind: SilenceKind = SilenceKind.SILENCE
+
+
+def request(wish: Wish, *, cluster: str | None, now_ms: int, clock: Clock) -> SilenceRequest:
+    """Return what to ask the exporter for. Raises ExporterError for times that are none."""
+    duration_ms = span_ms(wish.length)
     if not duration_ms:
-        raise ExporterError(f"cannot read --for {safe(length)}: type it as 30m, 2h or 1d")
+        raise ExporterError(f"cannot read --for {safe(wish.length)}: type it as 30m, 2h or 1d")
     try:
-        starts_at_ms = None if start is None else clock.read_ahead(start, now_ms)
+        starts_at_ms = None if wish.start is None else clock.read_ahead(wish.start, now_ms)
     except ValueError as error:
         raise ExporterError(safe(str(error))) from error
-    return SilenceRequest(tuple(groups), reason, duration_ms, starts_at_ms, cluster, kind)
+    return SilenceRequest(
+        tuple(wish.groups), wish.reason, duration_ms, starts_at_ms, cluster, wish.kind, wish.version, wish.by
+    )
 
 
 def tell_made(silence: AlertSilence, now_ms: int, clock: Clock, access: Access) -> Iterator[str]:
     """Yield what there is now, and how it is ended sooner."""
     start = "" if silence.starts_at_ms <= now_ms else f"from {clock.moment(silence.starts_at_ms)} "
     end = clock.moment(silence.ends_at_ms)
-    yield f"{_word(silence.kind)} {start}until {end}: {', '.join(silence.groups)} [cluster {silence.cluster}]"
+    yield f"{silence_word(silence.kind)} {start}until {end}: {', '.join(silence.groups)} [cluster {silence.cluster}]"
     if silence.ends_at_ms > now_ms:
         yield f"end it sooner: {access.suggest('silence expire', silence.silence_id)}"
 
@@ -57,8 +63,8 @@ def tell_all(answer: SilencesAnswer, clock: Clock, *, ended: bool) -> Grid:
             *((each.cluster,) if several else ()),
             ", ".join(each.groups),
             _when(each, answer.at_ms, clock),
-            _word(each.kind),
-            each.created_by,
+            silence_word(each.kind) + ("" if each.version is None else f" {each.version}"),
+            asked_by(each.created_by, each.on_behalf_of),
             each.reason,
         )
         for each in shown
@@ -67,8 +73,9 @@ def tell_all(answer: SilencesAnswer, clock: Clock, *, ended: bool) -> Grid:
 
 
 def tell_mark(mark: SilenceMark, clock: Clock) -> str:
-    """Say in one line why nobody is called for a group."""
-    return f"{_word(mark.kind)} until {clock.moment(mark.ends_at_ms)} by {mark.created_by}: {mark.reason}"
+    """Say in one line why nobody is called for a group, or what is being deployed."""
+    by = asked_by(mark.created_by, mark.on_behalf_of)
+    return f"{silence_word(mark.kind)} until {clock.moment(mark.ends_at_ms)} by {by}: {mark.reason}"
 
 
 def _when(silence: AlertSilence, now_ms: int, clock: Clock) -> str:
@@ -80,6 +87,7 @@ def _when(silence: AlertSilence, now_ms: int, clock: Clock) -> str:
     return f"until {clock.moment(silence.ends_at_ms)}"
 
 
-def _word(kind: str) -> str:
+def silence_word(kind: str) -> str:
+    """Return what is said of a group of which there is a silence of a kind."""
     # A newer exporter may have more kinds.
     return SILENCES.get(kind, kind)

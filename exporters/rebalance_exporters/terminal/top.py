@@ -24,6 +24,7 @@ from rebalance_exporters.terminal.escaping import safe
 from rebalance_exporters.terminal.figures import Clock
 from rebalance_exporters.terminal.report import Column
 from rebalance_exporters.terminal.screen import Screen, make_table, style_of
+from rebalance_exporters.terminal.silences import silence_word
 
 WINDOW = "15m"
 _NOTHING = OverviewWindow(0, 0, 0.0, 0.0)
@@ -42,7 +43,7 @@ def _name(row: OverviewRow) -> tuple[str, str]:
 def _lost(row: OverviewRow) -> tuple[Any, ...]:
     window = row.windows.get(WINDOW, _NOTHING)
     total = row.lost_partition_seconds_total
-    return -window.lost_partition_seconds, -window.rebalancing_ratio, -total, *_name(row)
+    return -(window.lost_partition_seconds or 0), -window.rebalancing_ratio, -(total or 0), *_name(row)
 
 
 #: What rows can be sorted by. Numbers begin with the largest, names with the first.
@@ -76,11 +77,11 @@ def _state(row: OverviewRow, now_ms: int) -> str:
 
 def _finding(row: OverviewRow, _now_ms: int) -> str:
     if not row.findings:
-        return UNKNOWN if row.silence is None else "silenced"
+        return UNKNOWN if row.silence is None else silence_word(row.silence.kind)
     gravest = _gravest(row)
     further = len(row.findings) - 1
-    silenced = "" if row.silence is None else "silenced, "
-    return f"{silenced}{gravest.severity}: {gravest.rule}{f' +{further}' if further else ''}"
+    marked = "" if row.silence is None else f"{silence_word(row.silence.kind)}, "
+    return f"{marked}{gravest.severity}: {gravest.rule}{f' +{further}' if further else ''}"
 
 
 def _gravest(row: OverviewRow) -> FindingMark:
@@ -88,7 +89,7 @@ def _gravest(row: OverviewRow) -> FindingMark:
 
 
 def _finding_style(row: OverviewRow) -> str:
-    if not row.findings or row.silence is not None:
+    if not row.findings or row.is_silenced:
         return ""
     return style_of(severity_display(_gravest(row).severity))
 
@@ -99,9 +100,14 @@ def _state_style(row: OverviewRow) -> str:
 
 def _lost_span(row: OverviewRow, _now_ms: int) -> str:
     window = row.windows.get(WINDOW)
-    if window is None:
+    if window is None or window.lost_partition_seconds is None:
         return UNKNOWN
     return span(window.lost_partition_seconds * 1000) if window.lost_partition_seconds else "0 s"
+
+
+def _rebalances(row: OverviewRow, _now_ms: int) -> str:
+    count = row.rebalances_in(WINDOW)
+    return f"{AT_LEAST if row.is_at_least and count is not None else ''}{amount(count)}"
 
 
 def _number(row: OverviewRow, name: str) -> str:
@@ -116,7 +122,7 @@ COLUMNS = (
     TopColumn(Column("GENERATION", right=True), 8, lambda row, _: _number(row, "generation")),
     TopColumn(Column("#MEMBERS", right=True), 6, lambda row, _: _number(row, "members")),
     TopColumn(Column("#PARTITIONS", right=True), 9, lambda row, _: _number(row, "assigned_partitions")),
-    TopColumn(Column(f"REBALANCES({WINDOW})", right=True), 3, lambda row, _: amount(row.rebalances_in(WINDOW))),
+    TopColumn(Column(f"REBALANCES({WINDOW})", right=True), 3, _rebalances),
     TopColumn(Column("LOST", right=True), 1, _lost_span),
     TopColumn(Column("LAG", right=True), 4, lambda row, _: amount(row.lag)),
     TopColumn(Column("COORDINATOR", right=True), 10, lambda row, _: _number(row, "coordinator")),
@@ -124,6 +130,8 @@ COLUMNS = (
     TopColumn(Column("FINDING", may_shrink=True), 1, _finding, _finding_style),
 )
 
+#: Before a number that is counted from probes.
+AT_LEAST = ">="
 #: A group's name is told by so many characters, most of the time.
 _NAME_WIDTH, _FINDING_WIDTH = 16, 24
 
@@ -176,7 +184,7 @@ class TopOptions:
 
 def summary(overview: Overview, clock: Clock) -> str:
     """Say in one line how many groups there are and how they are."""
-    calling = [row for row in overview.groups if row.silence is None]
+    calling = [row for row in overview.groups if not row.is_silenced]
     found = sum(any(gravity(each.severity) > 0 for each in row.findings) for row in calling)
     unsettled = sum(row.state is not None and row.state not in SETTLED_STATES for row in overview.groups)
     age = "" if overview.data_age_ms is None else f", data {span(overview.data_age_ms)} old"

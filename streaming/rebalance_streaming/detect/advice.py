@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import math
 
-from rebalance_contract import Advice
+from rebalance_contract import USUAL_SESSION_MS, Advice
 from rebalance_streaming.detect.wording import advise
 from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.departures import Departure
 from rebalance_streaming.observed.fingerprints import JAVA, KAFKA_PYTHON, KAFKAJS, LIBRDKAFKA
+from rebalance_streaming.observed.progress import Flow
 
-#: The default session of current clients, which a proposal is never below.
-USUAL_SESSION_MS = 45_000
 #: group.max.session.timeout.ms of brokers; they refuse more.
 LONGEST_SESSION_MS = 1_800_000
+_USUAL_HEARTBEAT_MS = 3_000
+#: group.initial.rebalance.delay.ms: the default, and what nobody wants to wait longer for.
+_LOWEST_DELAY_MS, _HIGHEST_DELAY_MS = 3_000, 60_000
+#: More members than would just keep up, so that what waits is worked off, too.
+_HEADROOM = 1.3
 #: What clients fetch per poll unless told otherwise (Java and kafka-python).
 _DEFAULT_POLL_RECORDS = 500
 _LOWEST_POLL_INTERVAL_MS = 60_000
@@ -41,9 +45,13 @@ def fewer_records(limit_ms: int, batch_ms: float, records: int | None) -> Advice
 
 def longer_poll_interval(record_ms: float, limit_ms: int) -> Advice:
     """Return the max.poll.interval for records that take longer than half of it each."""
-    longest_ms = min(2 * record_ms, _LONGEST_POLL_INTERVAL_MS)
-    proposed = max(_LOWEST_POLL_INTERVAL_MS, min(1000 * math.ceil(longest_ms / 1000), _LONGEST_POLL_INTERVAL_MS))
-    return advise("longer_poll_interval", limit=limit_ms, proposed=proposed)
+    return advise("longer_poll_interval", limit=limit_ms, proposed=poll_interval_for(record_ms))
+
+
+def poll_interval_for(gap_ms: float) -> int:
+    """Return the max.poll.interval in milliseconds that is twice the longest time between two polls."""
+    longest_ms = min(2 * gap_ms, _LONGEST_POLL_INTERVAL_MS)
+    return max(_LOWEST_POLL_INTERVAL_MS, min(1000 * math.ceil(longest_ms / 1000), _LONGEST_POLL_INTERVAL_MS))
 
 
 def shorter_batches(limit_ms: int, batch_ms: float, records: int | None) -> tuple[Advice, ...]:
@@ -130,6 +138,16 @@ def _session_for(times: dict[str, int], session_ms: int | None, *, of_client: bo
     )
 
 
+def session_for_failover(session_ms: int) -> int:
+    """Return the session time-out in milliseconds with which a group outlasts the restart of a broker."""
+    return max(USUAL_SESSION_MS, session_ms)
+
+
+def heartbeat_for(session_ms: int) -> int:
+    """Return the heartbeat interval in milliseconds of which three fit into a session."""
+    return min(_USUAL_HEARTBEAT_MS, session_ms // 3)
+
+
 def starvation_advice(departure: Departure, variant: str | None, upgrade: Advice | None) -> tuple[Advice, ...]:
     """Return what to change for a client whose heartbeats starve; never a larger session time-out alone."""
     advice = [] if upgrade is None else [upgrade]
@@ -156,3 +174,16 @@ def graceful_stop_advice(departure: Departure) -> tuple[Advice, ...]:
     """Return what to change where instances are killed without leaving their group."""
     close = advise("close_on_sigterm", java=departure.client.library == JAVA)
     return close, advise("grace_period"), advise("name_for_restarts")
+
+
+# --- Groups ---
+
+
+def initial_delay_for(spread_ms: int) -> int:
+    """Return the group.initial.rebalance.delay in milliseconds that holds members which come within a time."""
+    return min(_HIGHEST_DELAY_MS, max(_LOWEST_DELAY_MS, spread_ms + 1_000))
+
+
+def members_for(flow: Flow, working: int) -> int:
+    """Return how many members keep up with what is produced, when so many work now; never more than partitions."""
+    return min(flow.partitions, math.ceil(_HEADROOM * flow.produced / (flow.consumed / working)))

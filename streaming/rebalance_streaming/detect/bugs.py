@@ -5,19 +5,17 @@ The table is data (known_bugs.toml). This module knows versions only: no group, 
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
 from typing import Any
 
 from rebalance_contract import Advice
+from rebalance_streaming.detect.catalogue import read_table
 from rebalance_streaming.observed.fingerprints import parse_version
 
 #: A name beside those of the libraries in fingerprints.py; the table has further ones.
 STREAMS = "kafka-streams"
 
-_FILE = "known_bugs.toml"
 #: Numbers of a version that count; shorter ones are filled with zeros, so that 3.0 is 3.0.0.
 _PARTS = 4
 
@@ -48,16 +46,6 @@ class KnownBug:
         return (self.since is None or _filled(release) >= _filled(self.since)) and (
             self.below is None or _filled(release) < _filled(self.below)
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Better:
-    """A version that is better advice for a diagnosis than the last fix, and how to put it."""
-
-    client: str
-    rule: str
-    version: str
-    text: str
 
 
 def known_bugs(
@@ -103,14 +91,9 @@ def _first_without(library: str, release: Release, rule: str, *, kip848: bool) -
 
 def _better(library: str, rule: str, target: str) -> str:
     """Return the version to go to in words: the last fix, unless a later one is known to be better."""
-    for each in _BETTER:
-        if (each.client, each.rule) == (library, rule) and _newer(each.version, target):
-            return each.text
-    return f"{target} or later"
-
-
-def _newer(version: str, than: str) -> bool:
-    return _filled(parse_version(version)) > _filled(parse_version(than))
+    better = _BETTER.get((library, rule))
+    newer = better is not None and _filled(parse_version(better["version"])) > _filled(parse_version(target))
+    return better["text"] if better is not None and newer else f"{target} or later"
 
 
 def _filled(release: Release) -> Release:
@@ -130,8 +113,9 @@ def _bug(entry: Mapping[str, Any]) -> KnownBug:
     )
 
 
-_DATA = tomllib.loads(resources.files(__package__).joinpath(_FILE).read_text("utf-8"))
+_DATA = read_table("known_bugs.toml")
 
 #: The whole table, in the file's order.
 KNOWN_BUGS: tuple[KnownBug, ...] = tuple(_bug(entry) for entry in _DATA["bugs"])
-_BETTER = tuple(_Better(**entry) for entry in _DATA["better"])
+#: By client and diagnosis: a version that is better advice than the last fix, and how to put it.
+_BETTER = {(entry["client"], entry["rule"]): entry for entry in _DATA["better"]}

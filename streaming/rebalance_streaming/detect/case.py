@@ -1,6 +1,7 @@
 """One group under judgement: what is known of it, what was found of its rebalances, and what holds it up now.
 
-Receives verdicts; hands on what of them holds, one primary per rebalance. Other groups and the clock are its owner's.
+Receives verdicts; hands on what of them holds, one primary per rebalance. Other groups and the clock are its owner's,
+when it is judged is in its timetable.
 """
 
 from __future__ import annotations
@@ -8,20 +9,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from rebalance_contract import UNDETERMINED, GroupState, Rebalance
+from rebalance_contract import UNDETERMINED, Finding, GroupState, Rebalance
+from rebalance_streaming.detect.agenda import Timetable
 from rebalance_streaming.detect.answers import Answers
-from rebalance_streaming.detect.catalogue import CALLED, PARTS, diagnosis
+from rebalance_streaming.detect.catalogue import CALLED, DIAGNOSES, PARTS, diagnosis, with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
+from rebalance_streaming.detect.findings import as_verdict
+from rebalance_streaming.detect.look import Look
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict
+from rebalance_streaming.observed.announcements import Announcements
 from rebalance_streaming.observed.confidence import CLAIMED
 from rebalance_streaming.observed.departures import Departure
 from rebalance_streaming.observed.history import SEEN_FOR_MS, GroupHistory
-from rebalance_streaming.observed.inputs import EVERYTHING, NOTHING
 
 #: Things this close happened together, as far as anybody can tell.
 SAME_TIME_MS = 5_000
 _KEPT_HELD = 20
+_HOLDING = with_trait("holding")
+#: What is no pattern of several rebalances: those are looked for anew.
+_SINGLE_CAUSES = frozenset(name for name, each in DIAGNOSES.items() if not each.takes_over and name != UNDETERMINED)
 
 
 @dataclass(slots=True)
@@ -63,32 +70,23 @@ class JudgedRebalance:
 class Case:
     """One group under judgement.
 
-    `judged` and `waiting` are by rebalance id, the latter with the time at which to judge. `held` is what was seen
-    holding the group up, and when last.
+    `judged` is by rebalance id. `held` is what was seen holding the group up, and when last (epoch ms).
     """
 
     history: GroupHistory
     thresholds: Thresholds
+    timetable: Timetable
+    #: Of all groups: the deploys that somebody announced.
+    announcements: Announcements = field(default_factory=Announcements)
     judged: dict[str, JudgedRebalance] = field(default_factory=dict)
-    waiting: dict[str, int] = field(default_factory=dict)
     past: list[ExplainedDeparture] = field(default_factory=list)
     held: list[tuple[Verdict, int]] = field(default_factory=list)
+    #: Causes that an earlier run found, by rebalance id, and what this one found at its first look (null: not yet).
+    earlier: dict[str, tuple[Verdict, str | None]] = field(default_factory=dict)
     answers: Answers = field(default_factory=Answers)
-    #: Which inputs changed since the group was judged, and when that was.
-    changed: int = EVERYTHING
-    looked_ms: int = 0
-    #: When it is to be judged next, on the detector's agenda; null: it is not on it.
-    scheduled_ms: int | None = None
-    #: When everything is asked again, whatever was declared.
-    sweep_ms: int = 0
     #: What it stated at last: whether harm to consumption makes a difference, and whether there was any.
     minds_harm: bool = False
     harmed: bool = False
-    #: At which inputs those rules look that say something.
-    rests_on: int = NOTHING
-    #: When what was stated may change by the time alone, and when the cause of a rebalance, by its id.
-    restate_ms: int | None = None
-    explain_ms: dict[str, int] = field(default_factory=dict)
     #: Whether a row of the coordinator's log tells of the group: probes and reports may name anything.
     confirmed: bool = False
     heard_ms: int = 0
@@ -97,14 +95,12 @@ class Case:
         """Return the primary cause of every judged rebalance, by rebalance id."""
         return {name: each.verdicts[0].rule for name, each in self.judged.items()}
 
-    def take_ready(self, now_ms: int) -> set[str]:
-        """Return the rebalances whose judgement is due; they wait no longer."""
-        ready = {name for name, due_ms in self.waiting.items() if due_ms <= now_ms}
-        for name in ready:
-            del self.waiting[name]
-        return ready
+    def look(self, now_ms: int, probe_ms: int) -> Look:
+        """Return the group as rules look at it now; `probe_ms` is how often probes come."""
+        announced = self.announcements.of(self.history.cluster, self.history.group)
+        return Look(self.history, self.thresholds, now_ms, tuple(self.past), self.causes(), probe_ms, announced)
 
-    def is_waiting(self, now_ms: int) -> bool:
+    def is_joining(self, now_ms: int) -> bool:
         """Whether probes lately saw the group in its join phase."""
         seen = self.history.sightings
         return (
@@ -124,21 +120,50 @@ class Case:
         kept = {each.rebalance_id for each in rebalances}
         self.judged = {name: each for name, each in self.judged.items() if name in kept}
         self.past = [each for each in self.past if each.rebalance_id in kept]
-        self.explain_ms = {name: at_ms for name, at_ms in self.explain_ms.items() if name in kept}
+        self.timetable.keep(kept)
+
+    # --- What an earlier run found ---
+
+    def restore(self, findings: Iterable[Finding]) -> None:
+        """Take up open findings: what held the group up, whose end may have been missed, and causes of rebalances."""
+        for finding in findings:
+            verdict = as_verdict(finding)
+            self.note_held((verdict,), finding.updated_at_ms)
+            if finding.primary and finding.rule in _SINGLE_CAUSES:
+                self.earlier |= {
+                    name: (replace(verdict, rebalance_ids=(name,)), None) for name in finding.rebalance_ids
+                }
+
+    def recall(self, rebalance_id: str, found: tuple[Verdict, ...]) -> tuple[Verdict, ...]:
+        """Return what is found of a rebalance, or before it what an earlier run found, if that was surer.
+
+        It knew rows that are not read again, or soon forgotten. What is found otherwise than at the first look rests on
+        news, and holds.
+        """
+        if rebalance_id not in self.earlier:
+            return found
+        verdict, first = self.earlier[rebalance_id]
+        now = found[0]
+        if now.rule == verdict.rule or now.confidence >= verdict.confidence or first not in (None, now.rule):
+            del self.earlier[rebalance_id]
+            return found
+        self.earlier[rebalance_id] = verdict, now.rule
+        others = (each for each in found if each.rule not in (verdict.rule, UNDETERMINED))
+        return verdict, *others
 
     # --- What holds it up ---
 
     def note_held(self, standing: Iterable[Verdict], now_ms: int) -> None:
         """Remember what holds the group up, for when the rebalance it belongs to is judged."""
         for verdict in standing:
-            if "holding" in diagnosis(verdict.rule).traits:
+            if verdict.rule in _HOLDING:
                 self.held = [each for each in self.held if each[0].started_at_ms != verdict.started_at_ms]
                 self.held.append((verdict, now_ms))
         del self.held[:-_KEPT_HELD]
 
     def released(self, standing: Iterable[Verdict], since_ms: int) -> list[Verdict]:
         """Return what held the group up until a moment ago, as long as the rebalance it belongs to awaits judgement."""
-        if not self.waiting:
+        if not self.timetable.waiting:
             return []
         stated = {each.rule for each in standing}
         return [each for each, last_ms in self.held[-1:] if last_ms >= since_ms and each.rule not in stated]

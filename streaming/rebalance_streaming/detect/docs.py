@@ -1,10 +1,11 @@
 """The page that explains every diagnosis to people on call, made from the catalogue and the thresholds' defaults.
 
-python -m rebalance_streaming.detect.docs docs/diagnoses.md
+python -m rebalance_streaming.detect.docs docs/diagnoses.md streaming/rebalance_contract/diagnoses.json
 """
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Iterable
@@ -14,11 +15,14 @@ from pathlib import Path
 from rebalance_streaming.detect.bugs import KNOWN_BUGS, KnownBug, Release
 from rebalance_streaming.detect.catalogue import (
     DIAGNOSES,
+    EXPERIMENTAL,
     FAMILIES,
     GENERAL_THRESHOLDS,
     THRESHOLD_TEXTS,
+    TRAITS,
     Diagnosis,
     in_words,
+    with_trait,
 )
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.detect.thresholds import Thresholds
@@ -39,6 +43,9 @@ def render() -> str:
             probe_interval=in_words("_ms", config.probe_interval_ms),
             settle=in_words("_ms", config.settle_ms),
             **SCALE,
+            all=len(DIAGNOSES),
+            seen=len(DIAGNOSES) - len(EXPERIMENTAL),
+            experimental=len(EXPERIMENTAL),
             example=SETTINGS_EXAMPLE,
             general=_thresholds(GENERAL_THRESHOLDS),
             contents=_contents(),
@@ -53,6 +60,11 @@ def write(file: Path) -> None:
     file.write_text(render(), "utf-8")
 
 
+def write_traits(file: Path) -> None:
+    """Write which diagnoses have which trait, for readers of findings that know the contract only."""
+    file.write_text(json.dumps({trait: sorted(with_trait(trait)) for trait in TRAITS}, indent=1) + "\n", "utf-8")
+
+
 def _of(family: str) -> list[Diagnosis]:
     return [each for each in DIAGNOSES.values() if each.family == family]
 
@@ -61,7 +73,7 @@ def _contents() -> str:
     lines = ["## Contents", ""]
     for family, heading in FAMILIES.items():
         lines += [f"**{heading}**", "", "| diagnosis | severity | in short |", "|---|---|---|"]
-        lines += [f"| [{each.id}](#{each.id}) | {each.severity} | {each.title} |" for each in _of(family)]
+        lines += [f"| [{each.id}](#{each.id}) | {_severity(each)} | {each.title} |" for each in _of(family)]
         lines.append("")
     lines += ["Also: [known faults by version](#known-faults-by-version).", ""]
     return "\n".join(lines)
@@ -73,7 +85,7 @@ def _family(family: str, heading: str) -> str:
 
 def _section(each: Diagnosis) -> str:
     # The heading is the bare id, which makes it the anchor.
-    severity = f"Severity: {each.severity}. {_linked(each.escalates)}".rstrip()
+    severity = f"Severity: {_severity(each)}. {_linked(each.escalates)}".rstrip()
     parts = [f"### {each.id}", f"**{each.title}.** {severity}", _linked(each.meaning)]
     parts.append(f"*What to do.* {_linked(each.action)}")
     parts.append(f"*How it is told.* {_linked(each.told_by)}")
@@ -82,6 +94,10 @@ def _section(each: Diagnosis) -> str:
     if each.sources:
         parts.append(f"*Sources:* {', '.join(map(_source, each.sources))}.")
     return "\n\n".join(parts) + "\n"
+
+
+def _severity(each: Diagnosis) -> str:
+    return f"info, experimental (else {each.severity})" if each.experimental else each.severity
 
 
 def _thresholds(names: Iterable[str]) -> str:
@@ -130,3 +146,4 @@ def _dotted(release: Release) -> str:
 
 if __name__ == "__main__":
     write(Path(sys.argv[1]))
+    write_traits(Path(sys.argv[2]))

@@ -13,7 +13,8 @@ from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.barriers import Barrier, barriers, longest_of
 from rebalance_streaming.observed.confidence import CLAIMED
-from rebalance_streaming.observed.departures import Departure, find_departures, slot_of
+from rebalance_streaming.observed.departed_members import find_departures
+from rebalance_streaming.observed.departures import Departure, slot_of
 from rebalance_streaming.observed.history import GroupHistory
 from rebalance_streaming.observed.liveness import reports_end_ms
 
@@ -31,6 +32,12 @@ class Deadline:
         """Take up a moment; the earliest counts."""
         if self.at_ms is None or at_ms < self.at_ms:
             self.at_ms = at_ms
+
+    def is_over(self, until_ms: float, now_ms: int) -> bool:
+        """Whether a moment has come by now; otherwise the answer is another one from then on."""
+        if now_ms < until_ms:
+            self.note(ceil(until_ms))
+        return now_ms >= until_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +92,7 @@ class Episode:
 
     def lasted(self, since_ms: int, for_ms: float) -> bool:
         """Whether something that began then has lasted so long by now."""
-        until_ms = ceil(since_ms + for_ms)
-        if self.now_ms < until_ms:
-            self.deadline.note(until_ms)
-        return self.now_ms >= until_ms
+        return self.deadline.is_over(since_ms + for_ms, self.now_ms)
 
     @property
     def duration_ms(self) -> int:
@@ -115,6 +119,13 @@ class Episode:
         """Whether probes looked at the group while it rebalanced."""
         end = self.rebalance.completed_at_ms or self.now_ms
         return self.history.probed(self.rebalance.started_after_ms or self.rebalance.started_before_ms, end)
+
+    @property
+    def knows_who_waited(self) -> bool:
+        """Whether members that waited can be told from one that they waited for in vain, which only the log does."""
+        rebalance = self.rebalance
+        gone = self.departures or rebalance.passing or rebalance.started_after_ms is None
+        return not (rebalance.is_at_least and gone)
 
     @property
     def has_reports(self) -> bool:

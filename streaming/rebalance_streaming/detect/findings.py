@@ -13,29 +13,32 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from rebalance_contract import Finding, FindingState, Severity, Subject, SubjectMember
-from rebalance_streaming.detect.catalogue import diagnosis, with_trait
+from rebalance_contract import Evidence, EvidenceSource, Finding, FindingState, Severity, Subject, SubjectMember
+from rebalance_streaming.detect.catalogue import diagnosis, family_of, with_trait
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict
 from rebalance_streaming.groups.identity import client_stem
 
 _T = TypeVar("_T")
 
-_KEPT_IDS = 200
-#: Of these one finding per group is enough, whoever comes or goes.
+_KEPT_IDS, _ANNOUNCED = 200, 10
+#: Of these one finding per group, and variant, is enough, whoever comes or goes.
 _ONE_PER_GROUP = frozenset({"benign", "undetermined"})
 #: Said of a rebalance, these are right or wrong; they do not pass.
 _CAUSES_OF_LOSSES = frozenset({"heartbeats", "polling"})
 #: Collects other findings as its parts: of the whole cluster under no group, of a group under its own.
 _PARENTS = with_trait("gathers")
+_COUNTED = with_trait("counted")
+#: With this the findings of an experimental diagnosis begin.
+_EXPERIMENTAL = "Experimental: "
 #: What several verdicts become one finding by: group, rule and subject.
 Key = tuple[str, str, str]
 
 
-def subject_key(verdict: Verdict) -> str:
+def subject_key(stated: Verdict | Finding) -> str:
     """Return what tells findings of one rule apart: who or what, by names that survive a rejoin."""
-    if diagnosis(verdict.rule).family in _ONE_PER_GROUP:
-        return ""
-    subject = verdict.subject
+    if family_of(stated.rule) in _ONE_PER_GROUP:
+        return stated.variant or ""
+    subject = stated.subject
     members = sorted({_member_key(member) for member in subject.members})
     return ",".join([*members, *sorted(subject.partitions), *([] if members else sorted(subject.hosts))])
 
@@ -52,10 +55,13 @@ class Findings:
     def __init__(self, cluster: str) -> None:
         self._cluster = cluster
         self._groups: dict[str, dict[Key, Finding]] = {}
+        #: Of an earlier run, and not stated since.
+        self._restored: set[str] = set()
 
     def restore(self, finding: Finding) -> None:
-        """Take up a finding that an earlier run published."""
+        """Take up a finding that an earlier run published; one of a rule that is no more ends at the next look."""
         self._groups.setdefault(finding.group, {}).setdefault(_key_of(finding), finding)
+        self._restored.add(finding.finding_id)
 
     def all(self) -> list[Finding]:
         """Return every finding that was not withdrawn, oldest first."""
@@ -80,10 +86,11 @@ class Findings:
         changed, known = [], self._groups.setdefault(group, {})
         for key, several in sorted(stated.items(), key=lambda item: item[0][1] not in _PARENTS):
             finding = self._placed(self._written(key, several, now_ms, resolve_after_ms))
+            self._restored.discard(finding.finding_id)
             if _differs(known.get(key), finding):
                 known[key] = finding
                 changed.append(finding)
-        ended, withdrawn = self._close(known, stated.keys(), now_ms)
+        ended, withdrawn = self._close(known, stated.keys(), now_ms, resolve_after_ms)
         return [*changed, *ended], withdrawn
 
     def _written(self, key: Key, several: list[Verdict], now_ms: int, resolve_after_ms: int) -> Finding:
@@ -97,6 +104,7 @@ class Findings:
         last_ms = None if stands else max(each.last_ms or 0 for each in several)
         over_ms = None if last_ms is None else last_ms + resolve_after_ms
         resolved = over_ms is not None and now_ms >= over_ms
+        entry = diagnosis(verdict.rule)
         started_ms = min(each.started_at_ms for each in several)
         if known is not None and known.state == FindingState.FIRING:
             started_ms = min(started_ms, known.started_at_ms)
@@ -105,7 +113,7 @@ class Findings:
             cluster=self._cluster,
             group=key[0],
             rule=verdict.rule,
-            severity=verdict.severity or diagnosis(verdict.rule).severity,
+            severity=Severity.INFO if entry.experimental else verdict.severity or entry.severity,
             state=FindingState.RESOLVED if resolved else FindingState.FIRING,
             primary=bool(primary),
             confidence=round(best.confidence, 2),
@@ -115,37 +123,41 @@ class Findings:
             detected_at_ms=now_ms if known is None or known.detected_at_ms < started_ms else known.detected_at_ms,
             updated_at_ms=now_ms,
             resolved_at_ms=over_ms if resolved else None,
-            summary=best.summary,
+            summary=_EXPERIMENTAL + best.summary if entry.experimental else best.summary,
             variant=verdict.variant,
             rebalances=len(ids),
             rebalance_ids=ids[-_KEPT_IDS:],
-            evidence=_distinct(verdict.evidence, best.evidence),
+            evidence=_distinct(verdict.evidence, best.evidence, _announced(several)),
             alternatives=best.alternatives or verdict.alternatives,
             missing=verdict.missing,
             advice=best.advice or verdict.advice,
+            experimental=entry.experimental,
         )
 
     def _placed(self, finding: Finding) -> Finding:
-        """Name what a finding is a part of; a part does not page, its parent does."""
+        """Name what a finding is a part of; a part does not page, its parent does, unless that is experimental."""
         rebalances = set(finding.rebalance_ids)
         for group in ("", finding.group):  # the larger thing first
             for each in self._groups.get(group, {}).values():
                 open_parent = each.rule in _PARENTS - {finding.rule} and each.state == FindingState.FIRING
                 if open_parent and rebalances & set(each.rebalance_ids):
-                    severity = Severity.TICKET if finding.severity == Severity.PAGE else finding.severity
+                    relieved = finding.severity == Severity.PAGE and not each.experimental
+                    severity = Severity.TICKET if relieved else finding.severity
                     return replace(finding, parent=each.finding_id, severity=severity)
         return finding
 
     def _close(
-        self, known: dict[Key, Finding], stated: Collection[Key], now_ms: int
+        self, known: dict[Key, Finding], stated: Collection[Key], now_ms: int, resolve_after_ms: int
     ) -> tuple[list[Finding], list[Finding]]:
         ended, withdrawn = [], []
         for key in [key for key in known if key not in stated]:
             finding = known[key]
-            if finding.state != FindingState.FIRING or now_ms < finding.updated_at_ms:
+            stands = finding.rule in _COUNTED and finding.finding_id in self._restored
+            until_ms = finding.updated_at_ms + resolve_after_ms * stands
+            if finding.state != FindingState.FIRING or now_ms < until_ms:
                 continue  # the latter: of an earlier run, while the recent past is read again
             done = replace(finding, state=FindingState.RESOLVED, resolved_at_ms=now_ms, updated_at_ms=now_ms)
-            if finding.rebalance_ids and (finding.primary or diagnosis(finding.rule).family in _CAUSES_OF_LOSSES):
+            if finding.rebalance_ids and (finding.primary or family_of(finding.rule) in _CAUSES_OF_LOSSES):
                 withdrawn.append(done)
                 del known[key]
             else:
@@ -183,19 +195,40 @@ def _distinct(*lists: Sequence[_T]) -> tuple[_T, ...]:
     return tuple(dict.fromkeys(each for several in lists for each in several))
 
 
+def _announced(several: Sequence[Verdict]) -> list[Evidence]:
+    """Return what was announced of the latest deploys: each explains rebalances of its own time."""
+    ordered = sorted(several, key=lambda each: each.last_ms or 0)
+    told = [said for each in ordered for said in each.evidence if said.source == EvidenceSource.ANNOUNCEMENT]
+    return told[-_ANNOUNCED:]
+
+
 def _differs(known: Finding | None, new: Finding) -> bool:
     return known is None or replace(known, updated_at_ms=0) != replace(new, updated_at_ms=0)
 
 
-def _key_of(finding: Finding) -> Key:
-    verdict = Verdict(
+def as_verdict(finding: Finding) -> Verdict:
+    """Return what a finding says, as its rule said it, apart from the rebalances that it is about.
+
+    Whether it is worth a page is weighed anew.
+    """
+    weighed = finding.severity in (Severity.INFO, Severity.TICKET)
+    return Verdict(
         rule=finding.rule,
         confidence=finding.confidence,
-        summary="",
+        summary=finding.summary.removeprefix(_EXPERIMENTAL),
         started_at_ms=finding.started_at_ms,
         subject=finding.subject,
+        variant=finding.variant,
+        severity=Severity(finding.severity) if weighed else None,
+        evidence=finding.evidence,
+        alternatives=finding.alternatives,
+        missing=finding.missing,
+        advice=finding.advice,
     )
-    return finding.group, finding.rule, subject_key(verdict)
+
+
+def _key_of(finding: Finding) -> Key:
+    return finding.group, finding.rule, subject_key(finding)
 
 
 def topic_key(finding: Finding) -> str:

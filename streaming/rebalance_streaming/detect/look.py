@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from math import ceil, floor
+from math import floor
 
-from rebalance_contract import GroupState, Member, Rebalance, Silence
+from rebalance_contract import AlertSilence, GroupState, Member, Rebalance, Silence
 from rebalance_streaming.detect.episode import Deadline, ExplainedDeparture
 from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.thresholds import Thresholds
-from rebalance_streaming.detect.verdict import Verdict
+from rebalance_streaming.detect.verdict import Verdict, from_probes
 from rebalance_streaming.observed.history import GroupHistory
-from rebalance_streaming.observed.inputs import GROUP
+from rebalance_streaming.observed.inputs import GROUP, LOGGED
 
 DAY_MS = 24 * 3_600_000
 #: After a rebalance whoever has work commits within this: three intervals of auto-commit.
@@ -24,6 +24,7 @@ class Look:
     """A group's history and the present. `past` are its departures with their explanations, oldest first.
 
     `causes` gives the rule that was found to be each rebalance's primary cause. `probe_ms` is how often probes come.
+    `announcements` are the deploys of the group that somebody announced, whenever that was, the earliest first.
     Rules compare times by `lasted` and `is_within`, which note in `deadline` when the answer would be another one, so
     that a rule need not be asked before that unless something it looks at changes.
     """
@@ -34,16 +35,13 @@ class Look:
     past: tuple[ExplainedDeparture, ...] = ()
     causes: dict[str, str] = field(default_factory=dict)
     probe_ms: int = 5_000
+    announcements: tuple[AlertSilence, ...] = ()
     memory: Memory = field(default_factory=Memory)
     deadline: Deadline = field(default_factory=Deadline, compare=False)
 
     def lasted(self, since_ms: int, for_ms: float) -> bool:
         """Whether something that began then has lasted so long by now."""
-        until_ms = since_ms + for_ms
-        if self.now_ms >= until_ms:
-            return True
-        self.deadline.note(ceil(until_ms))
-        return False
+        return self.deadline.is_over(since_ms + for_ms, self.now_ms)
 
     def outlasted(self, since_ms: int, for_ms: float) -> bool:
         """Whether something that began then has lasted longer than this by now."""
@@ -68,6 +66,11 @@ class Look:
     def members(self) -> tuple[Member, ...]:
         """Who is in the group now."""
         return () if self.history.picture is None else self.history.picture.members
+
+    @property
+    def reads_log(self) -> bool:
+        """Whether what is known of the group comes from the log, and not from probes alone."""
+        return self.history.picture is None or not self.history.picture.is_at_least
 
     @property
     def is_young(self) -> bool:
@@ -129,12 +132,14 @@ ConditionRule = Callable[[Look], Iterable[Verdict]]
 class Condition:
     """A rule, and at what it looks beside the group's members and rebalances: a sum of `inputs`.
 
-    `grown`: it is asked of groups only that are not young any more, and says nothing of others.
+    `grown`: it is asked of groups only that are not young any more, and says nothing of others. One that looks at what
+    only the log tells is not asked where the log is not read, unless it goes by other things too: `without_log`.
     """
 
     rule: ConditionRule
     looks_at: int = GROUP
     grown: bool = False
+    without_log: bool = False
 
     @property
     def name(self) -> str:
@@ -143,7 +148,12 @@ class Condition:
 
     def __call__(self, look: Look) -> Iterable[Verdict]:
         """Ask the rule."""
-        return () if self.grown and look.is_young else self.rule(look)
+        if self.grown and look.is_young:
+            return ()
+        if look.reads_log:
+            return self.rule(look)
+        asked = self.without_log or not self.looks_at & LOGGED
+        return map(from_probes, self.rule(look)) if asked else ()
 
 
 @dataclass(frozen=True, slots=True)

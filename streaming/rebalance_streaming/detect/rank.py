@@ -15,7 +15,7 @@ from rebalance_streaming.detect.rules.barrier import explain_barrier, explain_la
 from rebalance_streaming.detect.rules.benign import BENIGN_RULES, called_within, unexplained
 from rebalance_streaming.detect.rules.coordinator import find_failover
 from rebalance_streaming.detect.rules.losses import explain_loss
-from rebalance_streaming.detect.verdict import Verdict
+from rebalance_streaming.detect.verdict import Verdict, from_probes
 from rebalance_streaming.observed.confidence import CERTAIN
 
 
@@ -23,10 +23,9 @@ def explain(episode: Episode) -> tuple[Verdict, ...]:
     """Return what explains a rebalance, its primary cause first."""
     losses = _losses(episode)
     known = [each for each in losses if each.rule != UNDETERMINED]
-    failover = (
-        find_failover(episode.history, episode.rebalance, episode.thresholds, episode.departures) if losses else None
-    )
-    barrier = explain_barrier(episode) or next(iter(episode.held), None) or explain_late_round(episode)
+    failover = find_failover(episode) if losses else None
+    held = next(iter(episode.held), None)
+    barrier = explain_barrier(episode) or held or explain_late_round(episode) if episode.knows_who_waited else None
     benign = next((verdict for rule in BENIGN_RULES if (verdict := rule(episode)) is not None), None)
     ranked = [failover] if failover is not None and not _is_sure(known) else []
     ranked += known
@@ -46,6 +45,8 @@ def explain(episode: Episode) -> tuple[Verdict, ...]:
         # The primary cause is that of the part that cost most.
         first = 2 * cost_ms > episode.duration_ms and verdict.rule != ranked[0].rule
         ranked = [verdict, *ranked] if first else [*ranked, verdict]
+    if episode.rebalance.is_at_least:
+        ranked = [from_probes(each) for each in ranked]
     return tuple(replace(each, rebalance_ids=(episode.rebalance.rebalance_id,)) for each in _with_rivals(ranked))
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from rebalance_contract import Advice, Alternative, Evidence, Member, Severity, Subject, SubjectMember
+from rebalance_contract import Advice, Alternative, Evidence, EvidenceSource, Member, Severity, Subject, SubjectMember
 
 #: Members that a subject of many names.
 MOST_MEMBERS = 20
@@ -38,6 +38,15 @@ class Verdict:
     lasting_ms: int = 0
     primary: bool = False
     last_ms: int | None = None
+
+
+def from_probes(verdict: Verdict) -> Verdict:
+    """Return a verdict of a group whose log is not read: what rules take for the log's word is that of probes."""
+    evidence = tuple(
+        replace(each, source=EvidenceSource.PROBES) if each.source == EvidenceSource.LOG else each
+        for each in verdict.evidence
+    )
+    return replace(verdict, evidence=evidence)
 
 
 def subject_of(*members: Member, partitions: tuple[str, ...] = (), hosts: tuple[str, ...] = ()) -> Subject:

@@ -1,4 +1,4 @@
-"""What rules say, in words: the texts are data (texts/), rules give the facts.
+"""What rules say, in words: the texts are data (diagnoses/), rules give the facts.
 
 A text holds facts as `{name}`, `{name.attribute}` or with a format, `{name:format}`: one of Python's, or `time` (a
 duration in milliseconds), `words` (an id without underscores), `host` (of a member), `yes|no` (which of two, by whether
@@ -13,16 +13,16 @@ each other. A form of a diagnosis may have all but what it says itself `like` an
 from __future__ import annotations
 
 import re
-import tomllib
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from rebalance_contract import Advice, Alternative, Evidence, Member, Severity, Subject
 from rebalance_contract.display import listed
+from rebalance_streaming.detect.catalogue import ENTRIES, read_table
 from rebalance_streaming.detect.verdict import Verdict, name_of
 from rebalance_streaming.observed.confidence import SCALE
 from rebalance_streaming.observed.evidence import seconds, weigh
@@ -268,16 +268,11 @@ def advise(name: str, /, **facts: object) -> Advice:
     return advice
 
 
-def _read(file: str) -> dict[str, Any]:
-    return tomllib.loads(_TEXTS.joinpath(file).read_text("utf-8"))
-
-
 def _wordings() -> Iterator[tuple[str, Wording]]:
-    for file in _TEXTS.iterdir():
-        for rule, entry in _read(file.name).items() if file.name != _ADVICE else ():
-            forms = {rule: entry} if "summary" in entry else {f"{rule}.{form}": each for form, each in entry.items()}
-            for key, each in forms.items():
-                yield key, _wording(rule, {**entry.get(each.get("like"), {}), **each})
+    for rule, entry in ChainMap(*map(dict, ENTRIES.values())).items():
+        forms = {f"{rule}.{form}": each for form, each in entry.items() if isinstance(each, dict)}
+        for key, each in forms.items() or ((rule, entry),):
+            yield key, _wording(rule, {**entry.get(each.get("like"), {}), **each})
 
 
 def _wording(rule: str, entry: Mapping[str, Any]) -> Wording:
@@ -294,11 +289,9 @@ def _wording(rule: str, entry: Mapping[str, Any]) -> Wording:
     )
 
 
-_TEXTS, _ADVICE = resources.files(__package__).joinpath("texts"), "advice.toml"
-
 #: Advice that several diagnoses give, by name.
 ADVICE: Mapping[str, Line[Advice]] = MappingProxyType(
-    {name: _advice_line(columns) for name, columns in _read(_ADVICE).items()}
+    {name: _advice_line(columns) for name, columns in read_table("advice.toml").items()}
 )
 #: By the diagnosis' id, or `id.form` where it is told in several ways.
 WORDINGS: Mapping[str, Wording] = MappingProxyType(dict(_wordings()))

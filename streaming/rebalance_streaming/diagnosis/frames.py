@@ -18,7 +18,10 @@ _LENGTH = struct.Struct(">I")
 
 
 class InputRow(msgspec.Struct, frozen=True, array_like=True):
-    """One row of an input topic, by the topic's short name. `at_ms` is the record's timestamp."""
+    """One row of an input topic, by the topic's short name.
+
+    `at_ms` is the record's timestamp, `writer` the header that names its writer, null: it has none.
+    """
 
     topic: str
     partition: int
@@ -26,14 +29,19 @@ class InputRow(msgspec.Struct, frozen=True, array_like=True):
     at_ms: int
     key: bytes | None
     value: bytes | None
+    writer: bytes | None = None
 
 
 class Start(msgspec.Struct, frozen=True, tag="start"):
-    """How to judge, and what was set aside by earlier runs of this process: (stage, reason, count)."""
+    """How to judge, and what was set aside by earlier runs of this process: (stage, reason, count).
+
+    `epoch` is the one in which its rows are written (`rebalance_contract.epochs`).
+    """
 
     config: StreamConfig
     detect: DetectConfig
     judge_from_ms: int
+    epoch: int
     set_aside: tuple[tuple[str, str, int], ...] = ()
 
 

@@ -35,5 +35,9 @@ class StatusReader:
                 status = decode_status(record.value)
             except ContractError:
                 continue
-            if isinstance(status, QueryStatus) and status.cluster == self._cluster and status.query in self._queries:
+            if not isinstance(status, QueryStatus) or status.cluster != self._cluster:
+                continue
+            known = self._latest.get(status.query)
+            # A lower epoch is that of a process that another one took over from.
+            if status.query in self._queries and (known is None or status.epoch >= known.epoch):
                 self._latest[status.query] = status

@@ -39,9 +39,15 @@ class DiagnosisProcess:
     """One process at a time. Safe to use from several threads."""
 
     def __init__(
-        self, config: StreamConfig, detect: DetectConfig, say: Callable[[str], None], *, worker: str = _WORKER
+        self,
+        config: StreamConfig,
+        detect: DetectConfig,
+        epoch: int,
+        say: Callable[[str], None],
+        *,
+        worker: str = _WORKER,
     ) -> None:
-        self._config, self._detect, self._say, self._worker = config, detect, say, worker
+        self._config, self._detect, self._epoch, self._say, self._worker = config, detect, epoch, say, worker
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: socket.socket | None = None
@@ -73,7 +79,7 @@ class DiagnosisProcess:
                 self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment)
             self._connection = ours
             aside = ((*_NAMED_POISON, len(self._poison)),) if self._poison else ()
-            self._call(Start(self._config, self._detect, judge_from_ms, aside), _START_SECONDS)
+            self._call(Start(self._config, self._detect, judge_from_ms, self._epoch, aside), _START_SECONDS)
 
     def take(self, rows: Sequence[InputRow]) -> None:
         """Hand over rows, in the order of their times. Raises DiagnosisError when the process hangs or ends."""
@@ -111,6 +117,11 @@ class DiagnosisProcess:
             if self._connection is not None:
                 read_until_ms = read_until_ms if self._taken_ms is None else min(read_until_ms, self._taken_ms)
                 self._call(Tick(now_ms, read_until_ms, caught_up), self._answer_seconds)
+
+    def end_now(self) -> None:
+        """End the process with what it has not delivered: nobody reads it any more."""
+        if (process := self._process) is not None:
+            process.kill()
 
     def stop(self) -> None:
         """Let the process deliver what it has, and end it; one that hangs over rows is not waited for."""

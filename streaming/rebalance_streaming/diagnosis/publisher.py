@@ -10,15 +10,18 @@ from collections.abc import Callable, Mapping
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from rebalance_contract.epochs import RowWriter, writer_headers
+
 #: What librdkafka may hold; the rest waits here.
 _QUEUED_MESSAGES, _QUEUED_KIB = 20_000, 32_768
 _FLUSH_SECONDS = 5.0
 
 
 class Publisher:
-    """Sends rows of (topic, key); a null value is a tombstone."""
+    """Sends rows of (topic, key), each under its writer's name; a null value is a tombstone."""
 
-    def __init__(self, properties: Mapping[str, str], say: Callable[[str], None]) -> None:
+    def __init__(self, properties: Mapping[str, str], writer: RowWriter, say: Callable[[str], None]) -> None:
+        self._headers = writer_headers(writer)
         self._say = say
         self._waiting: dict[tuple[str, str], bytes | None] = {}
         self._refused: set[tuple[str, str]] = set()
@@ -45,7 +48,13 @@ class Publisher:
         self._producer.poll(0)
         for place in list(self._waiting):
             try:
-                self._producer.produce(place[0], key=place[1], value=self._waiting[place], on_delivery=self._delivered)
+                self._producer.produce(
+                    place[0],
+                    key=place[1],
+                    value=self._waiting[place],
+                    headers=self._headers,
+                    on_delivery=self._delivered,
+                )
             except BufferError:
                 return
             except KafkaException as error:

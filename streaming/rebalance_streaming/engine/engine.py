@@ -1,20 +1,23 @@
 """The engine of the diagnosis: `apply(row)`, `advance(now) -> rows`. Spark and the replay only drive it.
 
-Receives groups, rebalances and activity in about the order of their times; every row may come again and then changes
-nothing. Hands on findings, timing, lag with windows, and impact whenever they change. Time is what it is told: the
-clock when live, the records' own in a replay. A row or a group that fails is set aside and counted; the rest goes on.
+A driver takes up what an earlier run published (`restore`), hands over rows (`apply`), and tells the time (`advance`),
+which returns what changed; where no more will come, `finish` returns all that there is. Rows are groups, rebalances and
+activity in about the order of their times; each may come again and then changes nothing. Time is what the engine is
+told: the clock when live, the records' own in a replay. A row or a group that fails is set aside and counted; the rest
+goes on.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 
 from rebalance_contract import (
     PANE_MS,
     WINDOWS_MS,
+    AlertSilence,
     CommitActivity,
     CoordinatorActivity,
     CountActivity,
@@ -32,23 +35,25 @@ from rebalance_contract import (
     Rebalance,
     RebalanceImpact,
     ReportTotals,
-    topics,
+    SilenceKind,
 )
 from rebalance_contract.clients import ClientActivity
 from rebalance_streaming.detect.config import DetectConfig
-from rebalance_streaming.detect.detector import Detector, Judgement
+from rebalance_streaming.detect.detector import Detector
 from rebalance_streaming.detect.findings import topic_key
+from rebalance_streaming.detect.judgement import Judgement
 from rebalance_streaming.engine.impact import ImpactTracker
 from rebalance_streaming.engine.lag import LagTable, LagWindow
-from rebalance_streaming.engine.rows import GroupGone, Input, Output
+from rebalance_streaming.engine.rows import DIAGNOSED, GroupGone, Input, Output
 from rebalance_streaming.engine.silences import CommitRhythm
 from rebalance_streaming.engine.windows import Schedule
 from rebalance_streaming.groups import counts
 from rebalance_streaming.groups.windows import Window, windows_at
+from rebalance_streaming.observed.plausible import check
 
 #: What is set aside most easily: (stage, reason).
 NOT_UNDERSTOOD = "not understood"
-_FIRST_KINDS = tuple((topic.name, NOT_UNDERSTOOD) for topic in (topics.GROUPS, topics.REBALANCES, topics.ACTIVITY))
+_FIRST_KINDS = tuple((topic.name, NOT_UNDERSTOOD) for topic in DIAGNOSED)
 #: Reports of groups of which neither the log nor a probe tells.
 DROPPED_REPORT = ("client report", "group not known")
 _TIMING_MS, _STATUS_MS = 10_000, 2_000
@@ -76,10 +81,16 @@ class EngineConfig:
 class Engine:
     """Everything that is known of one cluster, and what follows from it."""
 
-    def __init__(self, config: EngineConfig, on_quarantine: OnQuarantine = lambda _: None) -> None:
+    def __init__(
+        self,
+        config: EngineConfig,
+        on_quarantine: OnQuarantine = lambda _: None,
+        make_detector: Callable[..., Detector] = Detector,
+    ) -> None:
+        """`on_quarantine` is told what was set aside; `make_detector` has the parameters of `Detector`."""
         self._config, self._on_quarantine = config, on_quarantine
         self._cluster = config.cluster
-        self.detector = Detector(config.cluster, config.detect, config.judge_from_ms, self._tell_quarantine)
+        self._detector = make_detector(config.cluster, config.detect, config.judge_from_ms, self._tell_quarantine)
         self._lag = LagTable(config.reads_committed)
         self._impact = ImpactTracker(config.cluster)
         self._schedule = Schedule()
@@ -91,26 +102,29 @@ class Engine:
         self._arrived: list[CountActivity] = []
         # From the beginning, so that the first one is an increase.
         self._quarantined: Counter[tuple[str, str]] = Counter(dict.fromkeys(_FIRST_KINDS, 0))
-        self._findings: dict[str, Finding] = {}
-        self._impacts: dict[tuple[str, str], RebalanceImpact | GroupImpact] = {}
         self._probed_ms: int | None = None
         self._timed_ms = self._status_ms = 0
 
     # --- What happens ---
 
     def restore(self, row: Restored) -> None:
-        """Take up what an earlier run published, before anything else."""
+        """Take up what an earlier run published, before anything else; a row that fails is set aside."""
+        try:
+            self._restore(row)
+        except Exception as error:
+            # An earlier version may have written what this one does not know; a start must not depend on it.
+            self.quarantine("restored row", type(error).__name__, f"{error}")
+
+    def _restore(self, row: Restored) -> None:
         match row:
             case GroupLag():
                 self._lag.restore(row)
                 self._published[row.group] = row
-                if row.total is not None:
-                    # Probes from before are read again beside positions of now, and tell nothing of that time.
-                    self._impact.take_lag(row.group, row.total, row.at_ms)
+                self._impact.note_measured(row.group, row.at_ms)
             case RebalanceImpact() | GroupImpact():
                 self._impact.restore(row)
             case Finding():
-                self.detector.findings.restore(row)
+                self._detector.findings.restore(row)
             case DecodeTotals():
                 self._totals = _added(self._totals, counts.restore(row, None, self._config.source_topic))
             case ReportTotals():
@@ -125,6 +139,7 @@ class Engine:
             self.quarantine("row", f"{type(row).__name__}: {type(error).__name__}", f"{error}")
 
     def _apply(self, row: Input, at_ms: int) -> None:
+        check(row, at_ms)
         match row:
             case CommitActivity():
                 self._take_commits(row, at_ms)
@@ -133,12 +148,15 @@ class Engine:
             case ProbeActivity():
                 self._take_probe(row)
             case ClientActivity():
-                self.detector.take_clients(row)
+                self._detector.take_clients(row)
             case CoordinatorActivity():
                 self._take_coordinator(row)
             case CountActivity():
                 if row.cluster == self._cluster:
                     self._arrived.append(row)
+            case AlertSilence():
+                if row.cluster == self._cluster and row.kind == SilenceKind.DEPLOY:
+                    self._detector.take_announcement(row)
             case GroupSnapshot():
                 self._take_group(row, at_ms)
             case Rebalance():
@@ -149,29 +167,30 @@ class Engine:
     def _take_probe(self, row: ProbeActivity) -> None:
         if row.probe.cluster == self._cluster:
             self._probed_ms = max(row.probe.probed_at_ms, self._probed_ms or 0)
-            self.detector.take_probe(row.probe)
+            self._detector.take_probe(row.probe)
 
     def _take_coordinator(self, row: CoordinatorActivity) -> None:
         if row.cluster == self._cluster:
-            self.detector.take_coordinator(row)
+            self._detector.take_coordinator(row)
             self._note_starts(row.group)
 
     def _note_starts(self, group: str) -> None:
         """Put down what coordinators wrote of the beginning of a group's rebalances."""
-        for rebalance_id, start in self.detector.starts(group):
+        for rebalance_id, start in self._detector.starts(group):
             self._impact.take_start(group, rebalance_id, start)
 
     def _take_group(self, row: GroupSnapshot, at_ms: int) -> None:
         if row.cluster == self._cluster:
             self._groups[row.group] = row
             self._schedule.touch(row.group, at_ms)
-            self.detector.take_group(row)
+            self._detector.take_group(row)
 
     def _take_rebalance(self, row: Rebalance, at_ms: int) -> None:
         if row.cluster == self._cluster:
-            self._impact.take_rebalance(row)
+            if not row.is_at_least:
+                self._impact.take_rebalance(row)
             self._schedule.touch(row.group, at_ms)
-            self.detector.take_rebalance(row)
+            self._detector.take_rebalance(row)
             self._note_starts(row.group)
 
     def _take_commits(self, row: CommitActivity, at_ms: int) -> None:
@@ -182,7 +201,7 @@ class Engine:
         if silences:
             self._impact.take_silences(row.group, silences)
         self._schedule.touch(row.group, at_ms)
-        self.detector.take_commits(row)
+        self._detector.take_commits(row)
 
     def _take_offsets(self, row: OffsetActivity, at_ms: int) -> None:
         if row.cluster != self._cluster:
@@ -195,11 +214,11 @@ class Engine:
                 self._impact.take_lag(row.group, lag, row.probed_at_ms)
         if is_news:
             self._schedule.touch(row.group, at_ms)
-        self.detector.take_offsets(row)
+        self._detector.take_offsets(row)
 
     def _forget(self, row: GroupGone) -> None:
         if row.cluster == self._cluster:
-            self.detector.forget_group(row.group)
+            self._detector.forget_group(row.group)
             for table in (self._lag, self._impact):
                 table.forget_group(row.group)
             self._schedule.forget(row.group)
@@ -208,59 +227,59 @@ class Engine:
 
     # --- What follows ---
 
-    def judge(self, now_ms: int, most: int | None = None) -> None:
-        """Judge what is due at a time in epoch milliseconds; what is found is handed on with the next `advance`.
-
-        `most`: groups judged in this call, null: all that are due.
-        """
-        self._keep(self.detector.advance(now_ms, most))
-
-    def _keep(self, judgement: Judgement) -> None:
-        for finding in (*judgement.findings, *judgement.withdrawn):
-            self._findings[topic_key(finding)] = finding
-        for left in judgement.timed_out:
-            self._impact.take_time_outs(left.group, left.rebalance_id, left.expired, left.poll_timeout)
-        self._pass_on_impacts()
-
-    def finish(self) -> None:
-        """Judge everything with what there is: no more will come."""
-        self._keep(self.detector.finish())
-
-    def take_impacts(self) -> list[RebalanceImpact | GroupImpact]:
-        """Return, once, the impacts that changed."""
-        self._pass_on_impacts()
-        rows = list(self._impacts.values())
-        self._impacts.clear()
-        return rows
-
-    def take_lags(self, now_ms: int) -> list[GroupLag]:
-        """Return, once, the rows of lag that changed; nothing waits for them to be judged."""
-        return list(self._due_lags(now_ms))
-
     def advance(self, now_ms: int, read_until_ms: int | None = None, most: int | None = None) -> list[Output]:
-        """Return everything that changed since the last call; `most` as in `judge`.
+        """Judge what is due at a time in epoch milliseconds; returns everything that changed since the last call.
 
         `read_until_ms`: up to when the inputs have been read; of what was not read yet nothing can be said, so time
-        stands still for the rules while their inputs are behind. Null: all is read.
+        stands still for the rules while their inputs are behind. Null: all is read. `most`: groups judged in this call,
+        the others are judged at the next calls. 0: what needs no judgement, above all lag, waits for none. Null: all
+        that are due.
         """
-        self.judge(now_ms if read_until_ms is None else min(now_ms, read_until_ms), most)
-        rows: list[Output] = list(self._findings.values())
-        self._findings.clear()
-        rows += self.take_lags(now_ms)
-        rows += self.take_impacts()
+        judged_ms = now_ms if read_until_ms is None else min(now_ms, read_until_ms)
+        impacts = self._take_impacts()
+        rows = self._take_judgement(self._detector.advance(judged_ms, most))
+        rows += self._due_lags(now_ms)
+        rows += {**impacts, **self._take_impacts()}.values()
         if now_ms - self._timed_ms >= _TIMING_MS:
             self._timed_ms = now_ms
-            rows += self.detector.timings(now_ms)
+            rows += self._detector.timings(now_ms)
         if now_ms - self._status_ms >= _STATUS_MS:
             self._status_ms = now_ms
             rows += self._count()
             rows.append(self._status(now_ms, now_ms if read_until_ms is None else read_until_ms))
         return rows
 
-    def lags(self, now_ms: int) -> Iterator[GroupLag]:
-        """Yield the row of every group as of now."""
-        for group in sorted({*self._groups, *self._lag.groups()}):
-            yield self.lag_row(group, now_ms)
+    def finish(self, now_ms: int) -> list[Output]:
+        """Judge everything with what there is, because no more will come; returns the last rows.
+
+        These are lag and timing of each group as of now, and all findings that were not withdrawn, whether they changed
+        or not; of impacts those that changed since the last call.
+        """
+        impacts = self._take_impacts()
+        self._take_judgement(self._detector.finish())
+        return [
+            *(self._lag_row(group, now_ms) for group in sorted({*self._groups, *self._lag.groups()})),
+            *{**impacts, **self._take_impacts()}.values(),
+            *self._detector.timings(now_ms),
+            *self._detector.findings.all(),
+        ]
+
+    def _take_judgement(self, judgement: Judgement) -> list[Output]:
+        """Count whom time-outs removed; returns the findings that changed, each as it is now."""
+        for left in judgement.timed_out:
+            self._impact.take_time_outs(left.group, left.rebalance_id, left.expired, left.poll_timeout)
+        return list({topic_key(each): each for each in (*judgement.findings, *judgement.withdrawn)}.values())
+
+    def _take_impacts(self) -> dict[tuple[str, str], RebalanceImpact | GroupImpact]:
+        """Return, once, the impacts that changed, by group and rebalance; the rules learn of those of rebalances."""
+        found: dict[tuple[str, str], RebalanceImpact | GroupImpact] = {}
+        for row in self._impact.changed():
+            if isinstance(row, RebalanceImpact):
+                self._detector.take_impact(row)
+                found[row.group, row.rebalance_id] = row
+            else:
+                found[row.group, ""] = row
+        return found
 
     def quarantine(self, stage: str, reason: str, text: str, count: int = 1) -> None:
         """Count something that was set aside; the first few of a kind are told."""
@@ -270,24 +289,16 @@ class Engine:
 
     def _tell_quarantine(self, stage: str, group: str, error: Exception) -> None:
         kind = (stage, type(error).__name__)
-        if self.detector.quarantined.get(kind, 0) <= _TOLD:
+        if self._detector.quarantined.get(kind, 0) <= _TOLD:
             self._on_quarantine(
                 f"diagnosis: {stage} is set aside for group {group[:100]} ({kind[1]}): {str(error)[:300]}"
             )
 
-    def _pass_on_impacts(self) -> None:
-        """Let the rules know what rebalances cost, and keep it to be handed on."""
-        for row in self._impact.changed():
-            if isinstance(row, RebalanceImpact):
-                self.detector.take_impact(row)
-                self._impacts[row.group, row.rebalance_id] = row
-            else:
-                self._impacts[row.group, ""] = row
-
     def _due_lags(self, now_ms: int) -> Iterator[GroupLag]:
+        """Yield, once, the rows of lag that changed."""
         for group in self._schedule.take_due(now_ms):
             try:
-                row = self.lag_row(group, now_ms)
+                row = self._lag_row(group, now_ms)
             except Exception as error:
                 # One group's figures must not hold up all others'.
                 self.quarantine("lag", type(error).__name__, f"group {group}: {error}")
@@ -297,7 +308,7 @@ class Engine:
                 self._published[group] = row
                 yield row
 
-    def lag_row(self, group: str, now_ms: int) -> GroupLag:
+    def _lag_row(self, group: str, now_ms: int) -> GroupLag:
         """Return a group's lag with its windows that end at a time in epoch milliseconds."""
         picture = self._groups.get(group)
         rebalancing_ms = None if picture is None else picture.rebalancing_since_ms
@@ -308,6 +319,8 @@ class Engine:
         )
         lost = {name: self._impact.lost_ms(group, now_ms - WINDOWS_MS[name]) for name in commits}
         joined = {name: _window(steps.get(name), window, lost[name]) for name, window in commits.items()}
+        if picture is not None and picture.is_at_least:
+            joined = {name: _as_probed(each) for name, each in joined.items()}
         lag = self._lag.lag(group, now_ms, self._cluster, joined)
         return GroupLag(self._cluster, group, now_ms, windows=joined) if lag is None else lag
 
@@ -337,9 +350,9 @@ class Engine:
     def _status(self, now_ms: int, read_until_ms: int) -> DiagnosisStatus:
         committing = [row for row in self._published.values() if row.topics]
         quarantined = Counter(self._quarantined)
-        quarantined.update(self.detector.quarantined)
-        if self.detector.dropped_reports:
-            quarantined[DROPPED_REPORT] = self.detector.dropped_reports
+        quarantined.update(self._detector.quarantined)
+        if self._detector.dropped_reports:
+            quarantined[DROPPED_REPORT] = self._detector.dropped_reports
         return DiagnosisStatus(
             cluster=self._cluster,
             updated_at_ms=now_ms,
@@ -348,9 +361,14 @@ class Engine:
             committing_groups=len(committing),
             groups_with_lag=sum(row.total is not None for row in committing),
             groups_awaiting_ends=sum(row.total is None and self._lag.awaits_ends(row.group) for row in committing),
-            probed_at_ms=self._probed_ms,
+            probed_at_ms=None if self._probed_ms is None else min(self._probed_ms, now_ms),
             quarantined=tuple(QuarantineCount(stage, reason, n) for (stage, reason), n in sorted(quarantined.items())),
         )
+
+
+def _as_probed(window: GroupWindow) -> GroupWindow:
+    """Return a window without what no probe tells."""
+    return replace(window, generations_completed=None, generations_aborted=None, lost_partition_ms=None)
 
 
 def _window(steps: Window | None, commits: LagWindow, lost_ms: int) -> GroupWindow:

@@ -34,11 +34,14 @@ class _Known:
 
 @dataclass(slots=True)
 class _GroupCosts:
+    """`restored` are impacts that an earlier run published, which had measured lag up to `measured_before_ms`."""
+
     totals: GroupImpact
     rebalances: dict[str, _Known] = field(default_factory=dict)
     restored: dict[str, RebalanceImpact] = field(default_factory=dict)
     silences: deque[Silence] = field(default_factory=lambda: deque(maxlen=_KEPT_SILENCES))
     measured: deque[tuple[int, int]] = field(default_factory=deque)
+    measured_before_ms: int = 0
 
 
 class ImpactTracker:
@@ -58,6 +61,10 @@ class ImpactTracker:
             group.restored[row.rebalance_id] = row
             while len(group.restored) > _KEPT_REBALANCES:
                 del group.restored[next(iter(group.restored))]
+
+    def note_measured(self, group: str, until_ms: int) -> None:
+        """Note up to when an earlier run had measured lag: what it published of a rebalance rests on all until then."""
+        self._of(group).measured_before_ms = until_ms
 
     def take_rebalance(self, rebalance: Rebalance) -> None:
         """Take up a version of a rebalance."""
@@ -99,7 +106,13 @@ class ImpactTracker:
         started_ms = known.rebalance.started_before_ms
         later = (each.rebalance.started_before_ms for each in costs.rebalances.values())
         next_started_ms = min((at_ms for at_ms in later if at_ms > started_ms), default=None)
-        around = lag_around(known.rebalance, costs.measured, next_started_ms, known.lag)
+        earlier, measured = known.lag, list(costs.measured)
+        if measured and measured[0][0] < started_ms:
+            # They reach back to before it began: nothing need be taken from an earlier run.
+            earlier = None
+        elif earlier is not None:
+            measured = [each for each in measured if each[0] > costs.measured_before_ms]
+        around = lag_around(known.rebalance, measured, next_started_ms, earlier)
         told = replace(
             known.impact,
             lag_before=None if around is None else around.before,
@@ -111,11 +124,19 @@ class ImpactTracker:
     def take_time_outs(
         self, group: str, rebalance_id: str, expired: Iterable[str], poll_timeout: Iterable[str]
     ) -> None:
-        """Take up which members a judged rebalance lost to their session, or to their poll limit."""
+        """Take up which members a judged rebalance lost to their session, or to their poll limit.
+
+        As what a member is told of first it counts, also where an earlier run told it.
+        """
         costs = self._of(group)
         known = costs.rebalances.get(rebalance_id)
         if known is not None:
-            told = replace(known.impact, expired=tuple(sorted(expired)), poll_timeout=tuple(sorted(poll_timeout)))
+            impact = known.impact
+            sessions, polls = set(impact.expired or ()), set(impact.poll_timeout or ())
+            counted = sessions | polls
+            sessions |= {*expired} - counted
+            polls |= {*poll_timeout} - counted
+            told = replace(impact, expired=tuple(sorted(sessions)), poll_timeout=tuple(sorted(polls)))
             self._put(costs, known, told)
 
     def take_start(self, group: str, rebalance_id: str, start: RebalanceStart) -> None:
@@ -136,11 +157,6 @@ class ImpactTracker:
         """Return, once, the rows that changed."""
         rows, self._changed = list(self._changed.values()), {}
         return rows
-
-    def of_rebalance(self, group: str, rebalance_id: str) -> RebalanceImpact | None:
-        """Return what is known of a rebalance's cost; null: nothing."""
-        known = self._of(group).rebalances.get(rebalance_id) if group in self._groups else None
-        return None if known is None else known.impact
 
     def lost_ms(self, group: str, from_ms: int) -> int:
         """Return the partition-milliseconds lost after a moment."""

@@ -85,11 +85,30 @@ class _Positions:
 
 
 @dataclass(slots=True)
+class _Past:
+    """Positions of a group as of rows from before a start: those of then as far as they are read, else those of now.
+
+    `last_commit_ms` and `until_ms` are when the group had committed last, and when its lag was told last.
+    """
+
+    topics: dict[str, _Positions]
+    last_commit_ms: int
+    until_ms: int
+    is_read: bool = False
+
+    def tells(self, at_ms: int) -> bool:
+        """Whether these were the positions at a time: some commit was read, or there were none since."""
+        return self.is_read or at_ms > self.last_commit_ms
+
+
+@dataclass(slots=True)
 class _Group:
     """One group: positions by topic, totals, and its panes by number: commits, largest lag, lag last seen and when.
 
     `read_to` is the newest row of commits that was taken, `counted_to` that up to which an earlier run had counted.
     `told` are topics that a probe told the ends of, or that it has none (0), with the version of what it told.
+    `held_ms` is when a coordinator was asked last what it holds. `past` is there while rows are read again that an
+    earlier run had counted.
     """
 
     topics: dict[str, _Positions] = field(default_factory=dict)
@@ -102,6 +121,8 @@ class _Group:
     commits: dict[int, int] = field(default_factory=dict)
     lag_max: dict[int, int] = field(default_factory=dict)
     lag_seen: dict[int, tuple[int, int]] = field(default_factory=dict)
+    held_ms: int = 0
+    past: _Past | None = None
 
 
 class LagTable:
@@ -121,7 +142,10 @@ class LagTable:
             return False
         group.read_to = at
         # What an earlier run counted is read again at a start: windows need it, totals and positions have it.
-        if not _is_at_or_before(at, group.counted_to):
+        if _is_at_or_before(at, group.counted_to):
+            _read_again(group, row, is_last=at == group.counted_to)
+        else:
+            group.past = None
             for name, commits in row.topics.items():
                 _count_commits(group, name, commits)
         for start_ms, count in row.pane_counts:
@@ -137,8 +161,12 @@ class LagTable:
         """
         group = self._groups.setdefault(row.group, _Group())
         is_news = False
-        for topic, committed in row.committed.items():
-            is_news = _learn_committed(group.topics, topic, committed) or is_news
+        if group.past is not None and row.probed_at_ms > group.past.until_ms:
+            group.past = None
+        if row.committed and row.probed_at_ms >= group.held_ms:
+            group.held_ms = row.probed_at_ms
+            for topic, committed in row.committed.items():
+                is_news = _learn_committed(group.topics, topic, committed) or is_news
         nothing = TopicOffsets([], [])
         for topic in {*row.ends, *row.stable_ends}:
             self._see_ends(topic, row.ends.get(topic, nothing), row.stable_ends.get(topic, nothing), row.probed_at_ms)
@@ -153,7 +181,10 @@ class LagTable:
         if row.group in self._groups:
             return
         group = self._groups[row.group] = _Group(
-            total_commits=row.commits, first_commit_ms=row.first_commit_ms, last_commit_ms=row.last_commit_ms
+            total_commits=row.commits,
+            first_commit_ms=row.first_commit_ms,
+            last_commit_ms=row.last_commit_ms,
+            held_ms=row.at_ms,
         )
         if row.log_partition is not None and row.last_log_offset is not None:
             group.counted_to = (row.log_partition, row.log_era, row.last_log_offset)
@@ -164,13 +195,19 @@ class LagTable:
                     np.asarray(topic.committed, dtype=np.int64),
                     np.full(len(topic.partitions), UNKNOWN, dtype=np.int64),
                 )
+        group.past = _Past(dict(group.topics), row.last_commit_ms or 0, row.at_ms)
 
     def measure(self, group: str, now_ms: int) -> int | None:
-        """Return a group's lag in records, null while no end is known, and take it into the windows."""
+        """Return a group's lag in records, null while no end is known, and take it into the windows.
+
+        While rows are read again it is null, too, as long as none tells where the group was then.
+        """
         known = self._groups.get(group)
-        if known is None:
+        if known is None or (known.past is not None and not known.past.tells(now_ms)):
             return None
-        lags = [_lags(at, ends, stable=self._reads_committed(group)) for at, ends in self._with_ends(known)]
+        topics = known.topics if known.past is None else known.past.topics
+        ends_of = [(at, self._ends[name]) for name, at in topics.items() if name in self._ends]
+        lags = [_lags(at, ends, stable=self._reads_committed(group)) for at, ends in ends_of]
         if not lags:
             return None
         total = sum(int(each[each != UNKNOWN].sum()) for each in lags)
@@ -241,9 +278,6 @@ class LagTable:
         """Drop a group that is gone."""
         self._groups.pop(group, None)
 
-    def _with_ends(self, known: _Group) -> list[tuple[_Positions, _Ends]]:
-        return [(at, self._ends[name]) for name, at in known.topics.items() if name in self._ends]
-
     def _see_ends(self, topic: str, told: TopicOffsets, stable: TopicOffsets, at_ms: int) -> None:
         if not told.partitions and not stable.partitions:
             return
@@ -283,12 +317,37 @@ class LagTable:
         self._most_ends = len(self._ends) + _MOST_UNUSED_TOPICS
 
 
-def _count_commits(group: _Group, topic: str, commits: TopicCommits) -> None:
-    positions = _with_commits(group.topics.get(topic), commits)
+def _read_again(group: _Group, row: CommitActivity, *, is_last: bool) -> None:
+    """Learn from a row that an earlier run had counted where the group was then; after the last it is where it is."""
+    if group.past is None:
+        return
+    group.past.is_read = True
+    for name, commits in row.topics.items():
+        _move(group.past.topics, name, commits)
+    if is_last:
+        group.topics |= {name: at for name, at in group.past.topics.items() if _is_as_told(at, group.topics.get(name))}
+        group.past = None
+
+
+def _is_as_told(read: _Positions, told: _Positions | None) -> bool:
+    """Whether positions that were read again are those that an earlier run told, which lack their times."""
+    return (
+        told is not None
+        and np.array_equal(read.partitions, told.partitions)
+        and np.array_equal(read.committed, told.committed)
+    )
+
+
+def _move(topics: dict[str, _Positions], topic: str, commits: TopicCommits) -> None:
+    positions = _with_commits(topics.get(topic), commits)
     if len(positions.partitions):
-        group.topics[topic] = positions
+        topics[topic] = positions
     else:
-        group.topics.pop(topic, None)
+        topics.pop(topic, None)
+
+
+def _count_commits(group: _Group, topic: str, commits: TopicCommits) -> None:
+    _move(group.topics, topic, commits)
     group.total_commits += sum(commits.commits)
     newest, first = max(commits.committed_at_ms), min(commits.first_at_ms)
     group.last_commit_ms = max(newest, group.last_commit_ms or newest)
@@ -325,14 +384,17 @@ def _topic_lag(positions: _Positions, lags: Ints) -> TopicLag:
 
 
 def _learn_committed(topics: dict[str, _Positions], topic: str, committed: TopicOffsets) -> bool:
-    """Learn offsets of partitions of which no commit was read; whether there are any.
+    """Learn what a coordinator holds of partitions of which no commit was read; whether any of it is new.
 
     A commit that was read is newer, or the same.
     """
-    known = topics.get(topic)
-    have = set() if known is None else set(known.partitions.tolist())
-    pairs = zip(committed.partitions, committed.offsets, strict=True)
-    new = {p: offset for p, offset in pairs if p not in have and offset is not None}
+    known, pairs = topics.get(topic), zip(committed.partitions, committed.offsets, strict=True)
+    read: set[int] = set()
+    held: dict[int, int] = {}
+    if known is not None:
+        read = set(known.partitions[known.committed_ms != UNKNOWN].tolist())
+        held = dict(zip(known.partitions.tolist(), known.committed.tolist(), strict=True))
+    new = {p: offset for p, offset in pairs if p not in read and offset is not None and held.get(p) != offset}
     if new:
         unknown = [UNKNOWN] * len(new)
         row = TopicCommits(list(new), list(new.values()), unknown, unknown, [], [])

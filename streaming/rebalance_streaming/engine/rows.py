@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from rebalance_contract import (
+    AlertSilence,
     CommitActivity,
     ContractError,
     CoordinatorActivity,
@@ -28,6 +29,7 @@ from rebalance_contract import (
     decode,
     encode,
     fits_64_bits,
+    silence_problems,
     status_key,
     topics,
 )
@@ -50,9 +52,11 @@ class GroupGone:
     group: str
 
 
+#: The topics of which the engine takes rows.
+DIAGNOSED = (topics.GROUPS, topics.REBALANCES, topics.ACTIVITY, topics.SILENCES)
 Activity = CommitActivity | OffsetActivity | ProbeActivity | CountActivity | ClientActivity | CoordinatorActivity
 #: What the engine takes.
-Input = GroupSnapshot | GroupGone | Rebalance | Activity
+Input = GroupSnapshot | GroupGone | Rebalance | AlertSilence | Activity
 #: What the engine hands on.
 Output = (
     Finding | GroupLag | GroupTiming | RebalanceImpact | GroupImpact | DecodeTotals | ReportTotals | DiagnosisStatus
@@ -85,6 +89,8 @@ def decode_input(topic: str, key: bytes | None, value: bytes | None) -> Input | 
         return None
     if topic == topics.REBALANCES.name:
         return _decode_bounded(value, Rebalance)
+    if topic == topics.SILENCES.name:
+        return decode_silence(value)
     try:
         kind = _tag_decoder.decode(value).kind
     except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -93,6 +99,15 @@ def decode_input(topic: str, key: bytes | None, value: bytes | None) -> Input | 
         raise ContractError(f"unknown kind of activity {kind[:40]!r}: its writer is newer than this reader")
     row = decode(value, _KINDS[kind])
     check_activity(row)
+    return row
+
+
+def decode_silence(value: bytes) -> AlertSilence:
+    """Read a silence, or an announced deploy. Raises ContractError, also for one that is beyond its bounds."""
+    row = _decode_bounded(value, AlertSilence)
+    problem = next(silence_problems(row), None)
+    if problem is not None:
+        raise ContractError(f"not a silence: {problem}")
     return row
 
 

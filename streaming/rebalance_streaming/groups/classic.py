@@ -73,7 +73,7 @@ def _forget(state: FoldState, record: GroupRecord) -> None:
     if state.picture.type not in (None, GroupType.CLASSIC, GroupType.SIMPLE):
         return  # leftovers: a tombstone of the group's former life as a classic group, kept by compaction
     picture = state.picture
-    episodes.abort(state, record)
+    episodes.abort(state, record.timestamp_ms)
     state.gone = RemovedGroup(GroupType.CLASSIC, record.timestamp_ms, picture.generation, picture.members)
     state.joining_since_ms, state.revoked_unassigned, state.changes = None, False, MemberChanges()
     state.picture = replace(

@@ -14,7 +14,6 @@ from dataclasses import replace
 from rebalance_contract import (
     KEPT_PASSING,
     Counters,
-    Generation,
     GroupType,
     Member,
     Moves,
@@ -45,8 +44,9 @@ def begin(state: FoldState, record: GroupRecord, step: Step) -> None:
     else:
         settle(state)
         state.episode = LatestRebalance(_opened(state, record, step), spread_until_ms=step.started_before_ms)
-        _count_rebalance(state, record, step.generation.reason)
-    _count_members(state, step.generation)
+        count_rebalance(state, step.generation.reason, record.timestamp_ms, record.now_ms)
+    generation = step.generation
+    count_members(state, len(generation.joined), len(generation.left), len(generation.replaced))
     state.picture = replace(
         state.picture,
         last_rebalance_ms=record.timestamp_ms,
@@ -83,16 +83,16 @@ def complete(state: FoldState, record: GroupRecord) -> None:
         return
     at_ms = record.timestamp_ms
     ended = _ended(state.episode.rebalance, state, at_ms, RebalanceOutcome.COMPLETED)
-    wandered = _wandered(state.episode.wandered, ended)
+    wandered = wandered_in(state.episode.wandered, ended)
     panes = windows.add_rebalancing(state.picture.windows, state.episode.spread_until_ms, at_ms, record.now_ms)
-    ended = replace(ended, moves=_moves(ended, wandered))
+    ended = replace(ended, moves=moves_of(ended, wandered))
     state.episode = replace(
         state.episode, rebalance=ended, wandered=wandered, spread_until_ms=max(at_ms, state.episode.spread_until_ms)
     )
     state.picture = replace(state.picture, windows=panes, last_rebalance_ms=at_ms, rebalancing_since_ms=None)
 
 
-def abort(state: FoldState, record: GroupRecord) -> None:
+def abort(state: FoldState, at_ms: int) -> None:
     """End the rebalance that goes on, if any, because its group is gone; what comes after is another one."""
     if (
         not state.picture.members
@@ -102,7 +102,7 @@ def abort(state: FoldState, record: GroupRecord) -> None:
         settle(state)
         state.episode = None
     if state.episode is not None and state.episode.rebalance.outcome == RebalanceOutcome.ONGOING:
-        ended = _ended(state.episode.rebalance, state, record.timestamp_ms, RebalanceOutcome.ABORTED)
+        ended = _ended(state.episode.rebalance, state, at_ms, RebalanceOutcome.ABORTED)
         state.episode = replace(state.episode, rebalance=ended)
     state.picture = replace(state.picture, rebalancing_since_ms=None)
 
@@ -110,7 +110,7 @@ def abort(state: FoldState, record: GroupRecord) -> None:
 def resume(state: FoldState) -> None:
     """Take back an abortion: what looked like the group's end was a conversion."""
     if state.episode is not None and state.episode.rebalance.outcome == RebalanceOutcome.ABORTED:
-        rebalance = _reopened(state.episode.rebalance)
+        rebalance = reopened(state.episode.rebalance)
         state.episode = replace(state.episode, rebalance=rebalance)
         state.picture = replace(state.picture, rebalancing_since_ms=rebalance.started_before_ms)
 
@@ -184,7 +184,7 @@ def _id_at(record: GroupRecord) -> str:
 
 
 def _extended(rebalance: Rebalance, state: FoldState, step: Step) -> Rebalance:
-    opened = _with_members(_reopened(rebalance), step.members_after)
+    opened = with_members(reopened(rebalance), step.members_after)
     return replace(
         opened,
         generation_to=step.generation.generation,
@@ -195,7 +195,8 @@ def _extended(rebalance: Rebalance, state: FoldState, step: Step) -> Rebalance:
     )
 
 
-def _reopened(rebalance: Rebalance) -> Rebalance:
+def reopened(rebalance: Rebalance) -> Rebalance:
+    """Return an ended rebalance as one that goes on."""
     return replace(
         rebalance,
         outcome=RebalanceOutcome.ONGOING,
@@ -229,7 +230,7 @@ def _assigned(rebalance: Rebalance, generation: int, at_ms: int, aborted: int) -
 def _ended(rebalance: Rebalance, state: FoldState, at_ms: int, outcome: RebalanceOutcome) -> Rebalance:
     assigned_ms = None if rebalance.assigning_ms is None else rebalance.started_before_ms + rebalance.assigning_ms
     return replace(
-        _with_members(rebalance, state.picture.members),
+        with_members(rebalance, state.picture.members),
         outcome=outcome,
         completed_at_ms=at_ms,
         duration_min_ms=max(0, at_ms - rebalance.started_before_ms),
@@ -238,7 +239,7 @@ def _ended(rebalance: Rebalance, state: FoldState, at_ms: int, outcome: Rebalanc
     )
 
 
-def _with_members(rebalance: Rebalance, after: tuple[Member, ...]) -> Rebalance:
+def with_members(rebalance: Rebalance, after: tuple[Member, ...]) -> Rebalance:
     """Return the rebalance with the members it has led to so far, and the net change."""
     left, joined = difference(rebalance.members_before, after)
     lasting = {member.member_id for member in (*rebalance.members_before, *after)}
@@ -253,19 +254,21 @@ def _with_members(rebalance: Rebalance, after: tuple[Member, ...]) -> Rebalance:
     )
 
 
-def _count_rebalance(state: FoldState, record: GroupRecord, reason: str) -> None:
+def count_rebalance(state: FoldState, reason: str, at_ms: int, now_ms: int) -> None:
+    """Count a rebalance by its reason, in the totals and in the panes."""
     counters = state.picture.counters
     by_reason = {**counters.rebalances, reason: counters.rebalances.get(reason, 0) + 1}
-    panes = windows.add(state.picture.windows, record.timestamp_ms, record.now_ms, rebalances=1)
+    panes = windows.add(state.picture.windows, at_ms, now_ms, rebalances=1)
     state.picture = replace(state.picture, counters=replace(counters, rebalances=by_reason), windows=panes)
 
 
-def _count_members(state: FoldState, generation: Generation) -> None:
-    counters, returned = state.picture.counters, len(generation.replaced)
+def count_members(state: FoldState, joined: int, left: int, returned: int) -> None:
+    """Count members that came and went; those that came back under another id are in both numbers."""
+    counters = state.picture.counters
     counters = replace(
         counters,
-        members_joined=counters.members_joined + len(generation.joined) - returned,
-        members_left=counters.members_left + len(generation.left) - returned,
+        members_joined=counters.members_joined + joined - returned,
+        members_left=counters.members_left + left - returned,
         members_replaced=counters.members_replaced + returned,
     )
     state.picture = replace(state.picture, counters=counters)
@@ -298,7 +301,8 @@ def _before_and_after(rebalance: Rebalance) -> tuple[dict[Place, str], dict[Plac
     return None if before is None or after is None else (before, after)
 
 
-def _wandered(so_far: Partitions, rebalance: Rebalance) -> Partitions:
+def wandered_in(so_far: Partitions, rebalance: Rebalance) -> Partitions:
+    """Return the partitions that were without their former owner so far, with those that are now."""
     owners = _before_and_after(rebalance)
     if owners is None:
         return so_far
@@ -306,7 +310,8 @@ def _wandered(so_far: Partitions, rebalance: Rebalance) -> Partitions:
     return _by_topic({*_places(so_far), *(place for place, owner in before.items() if after.get(place) != owner)})
 
 
-def _moves(rebalance: Rebalance, wandered: Partitions) -> Moves | None:
+def moves_of(rebalance: Rebalance, wandered: Partitions) -> Moves | None:
+    """Return what a rebalance did to partitions; null when an assignment is in no known form."""
     owners = _before_and_after(rebalance)
     if owners is None:
         return None

@@ -308,7 +308,7 @@ def _forget(state: FoldState, record: GroupRecord, kind: _Kind) -> None:
     picture = state.picture
     if picture.type != kind.type:
         return
-    episodes.abort(state, record)
+    episodes.abort(state, record.timestamp_ms)
     members = by_id((*picture.members, *state.changes.departed))
     state.gone = RemovedGroup(kind.type, record.timestamp_ms, picture.generation, members)
     state.changes, state.metadata_hash, state.topology_epoch = MemberChanges(), None, None

@@ -47,7 +47,7 @@ def _continue_classic(state: FoldState, record: GroupRecord) -> None:
 
 
 def _forget_members(state: FoldState, record: GroupRecord) -> None:
-    episodes.abort(state, record)
+    episodes.abort(state, record.timestamp_ms)
     if state.last_generation is not None and record.live:
         state.picture = replace(state.picture, counters=episodes.count_reset(state.picture.counters))
     state.joining_since_ms, state.revoked_unassigned, state.changes, state.gone = None, False, MemberChanges(), None

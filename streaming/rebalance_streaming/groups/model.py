@@ -76,7 +76,8 @@ class RemovedGroup:
 class LatestRebalance:
     """The latest rebalance, to which a further generation may still belong.
 
-    `settled`: its duration and moves are in the totals. `spread_until_ms`: up to when its time is in the panes.
+    `settled`: its duration and moves are in the totals. `counted`: it is in the totals itself, as it is from its
+    beginning on where the log tells that. `spread_until_ms`: up to when its time is in the panes.
     `wandered`: partitions that were without their former owner at the end of some generation of it.
     """
 
@@ -84,18 +85,21 @@ class LatestRebalance:
     settled: bool = False
     spread_until_ms: int = 0
     wandered: Partitions = field(default_factory=dict)
+    counted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class ProbedStates:
     """What probes saw of a classic group since its last record, in epoch milliseconds; null: nothing yet.
 
-    `settled_ms`: the last time it was stable or empty; `rebalancing_ms`: the first time since then that it was not.
+    `settled_ms`: the last time it was stable or empty; `rebalancing_ms`: the first time since then that it was not, and
+    `still_ms` the last one, which is kept of groups only whose log is not read.
     """
 
     probed_ms: int | None = None
     settled_ms: int | None = None
     rebalancing_ms: int | None = None
+    still_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,17 +27,22 @@ def observe(state: FoldState, probe: Probe) -> tuple[FoldState, tuple[Rebalance,
     if state.sighting.probed_ms is not None and probe.probed_at_ms <= state.sighting.probed_ms:
         return state, ()
     after = copy(state)
-    after.sighting = replace(state.sighting, probed_ms=probe.probed_at_ms)
-    if probe.coordinator_id is not msgspec.UNSET:
-        after.picture = replace(after.picture, coordinator=probe.coordinator_id)
-    if probe.topic_ids is not msgspec.UNSET:
-        for name, topic_id in probe.topic_ids.items():
-            name_topic(after, topic_id, name)
+    note_surroundings(after, probe)
     _see_state(after, probe)
     after.picture = replace(after.picture, settlement=settlement_of(after.episode))
     old = None if state.episode is None else state.episode.rebalance
     new = None if after.episode is None else after.episode.rebalance
     return after, () if new is None or new is old else (new,)
+
+
+def note_surroundings(state: FoldState, probe: Probe) -> None:
+    """Note in the given copy of a state that it was probed, who coordinates the group, and the names of topics."""
+    state.sighting = replace(state.sighting, probed_ms=probe.probed_at_ms)
+    if probe.coordinator_id is not msgspec.UNSET:
+        state.picture = replace(state.picture, coordinator=probe.coordinator_id)
+    if probe.topic_ids is not msgspec.UNSET:
+        for name, topic_id in probe.topic_ids.items():
+            name_topic(state, topic_id, name)
 
 
 def _see_state(state: FoldState, probe: Probe) -> None:

@@ -9,7 +9,7 @@ group prepare again.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rebalance_contract import GroupState, Member, Rebalance
 from rebalance_streaming.observed.history import GroupHistory
@@ -41,6 +41,8 @@ def barriers(history: GroupHistory, rebalance: Rebalance) -> tuple[Barrier, ...]
 
     The first join of an empty group is none: it waits by design (group.initial.rebalance.delay.ms).
     """
+    if rebalance.is_at_least:
+        return _seen_barriers(history, rebalance)
     found = []
     known = {m.member_id: m for m in (*rebalance.members_after, *rebalance.passing, *rebalance.members_before)}
     there, settled_ms = {member.member_id for member in rebalance.members_before}, None
@@ -59,6 +61,43 @@ def barriers(history: GroupHistory, rebalance: Rebalance) -> tuple[Barrier, ...]
         there = (there | set(generation.joined)) - set(generation.left)
         settled_ms = generation.assigned_at_ms or released_ms
     return tuple(found)
+
+
+def _seen_barriers(history: GroupHistory, rebalance: Rebalance) -> tuple[Barrier, ...]:
+    """Return the barriers that probes saw, from the first to the last look at each; none where they saw none.
+
+    A wait for a member ends when it is listed no more: whoever prepares after that waits for another one. Coordinators
+    write when each began and was released, where their lines are shipped.
+    """
+    end_ms = rebalance.completed_at_ms or rebalance.started_before_ms
+    looks = [
+        each
+        for each in history.sightings_between(rebalance.started_before_ms, end_ms)
+        if each.state == GroupState.PREPARING_REBALANCE
+    ]
+    if not looks or not rebalance.members_before:
+        return ()
+    after = {each.member_id for each in rebalance.members_after}
+    stayed = tuple(each for each in rebalance.members_before if each.member_id in after)
+    found, awaited, listed = [], set(rebalance.left), set[str]()
+    from_ms = seen_ms = looks[0].at_ms
+    for each in looks:
+        named = listed if each.members is None else {member.member_id for member in each.members}
+        gone = awaited & (listed - named)
+        if gone:
+            found.append(_as_written(history, rebalance, Barrier(from_ms, seen_ms, stayed, frozenset(gone))))
+            awaited, from_ms = awaited - gone, each.at_ms
+        seen_ms, listed = each.at_ms, named
+    found.append(_as_written(history, rebalance, Barrier(from_ms, seen_ms, stayed, frozenset(awaited))))
+    return tuple(found)
+
+
+def _as_written(history: GroupHistory, rebalance: Rebalance, seen: Barrier) -> Barrier:
+    """Return a barrier that probes saw with the times that its coordinator wrote, as far as it did."""
+    log = history.coordinator_log
+    from_ms = log.prepared_before(seen.from_ms, rebalance.started_after_ms)
+    released_ms = log.settled_after(seen.released_ms, rebalance.completed_at_ms)
+    return replace(seen, from_ms=from_ms or seen.from_ms, released_ms=released_ms or seen.released_ms)
 
 
 def preparing_since(history: GroupHistory, after_ms: int, until_ms: int) -> int | None:

@@ -128,6 +128,11 @@ class CoordinatorLog:
                 return None
         return None
 
+    def settled_after(self, seen_ms: int, until_ms: int | None) -> int | None:
+        """Return when the coordinator first wrote that a join phase seen then was over; null: no line tells."""
+        until_ms = seen_ms if until_ms is None else until_ms
+        return next((each.at_ms for each in self._between(seen_ms, until_ms) if each.act in _SETTLED), None)
+
     def exit_of(self, member_id: str, from_ms: int | None, to_ms: int) -> Exit | None:
         """Return how a member went in a stretch of time, the last time it did; null where no line tells."""
         events = list(self._between(from_ms, to_ms))

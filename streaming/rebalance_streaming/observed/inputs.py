@@ -19,6 +19,9 @@ ENDS = 16
 #: What clients report.
 CLIENTS = 32
 
+#: Where the log is not read, these are seldom known and late: rules that look at them are not asked there.
+LOGGED = COMMITS
+
 NOTHING, EVERYTHING = 0, 63
 #: Inputs that change all the time: rules are not asked at each change but some time after the first.
 BULK = COMMITS | ENDS | CLIENTS

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from rebalance_contract import CommitActivity, CoordinatorActivity, GroupSnapshot, OffsetActivity, Probe, Rebalance
+from rebalance_contract import (
+    CommitActivity,
+    CoordinatorActivity,
+    GroupSnapshot,
+    OffsetActivity,
+    Probe,
+    ProbeActivity,
+    Rebalance,
+)
 
 #: More partitions than any topic has that a group is known to read.
 MOST_PARTITIONS = 20_000
@@ -24,6 +32,26 @@ _ALWAYS_PARTITIONS, _AHEAD_FACTOR = 64, 4
 
 class ImplausibleError(ValueError):
     """A row whose values cannot be true, or would cost more than any true ones."""
+
+
+def check(row: object, now_ms: int) -> None:
+    """Raise ImplausibleError for a row that cannot be true at a time; of kinds not listed here any may be.
+
+    Nothing may be taken up of such a row: what is kept of one group's rows is in part shared by all groups.
+    """
+    match row:
+        case GroupSnapshot():
+            check_group(row, now_ms)
+        case Rebalance():
+            check_rebalance(row, now_ms)
+        case CommitActivity():
+            check_commits(row, now_ms)
+        case OffsetActivity():
+            check_ends(row, now_ms)
+        case ProbeActivity():
+            check_probe(row.probe, now_ms)
+        case CoordinatorActivity():
+            check_events(row, now_ms)
 
 
 def check_group(picture: GroupSnapshot, now_ms: int) -> None:

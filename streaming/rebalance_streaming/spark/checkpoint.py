@@ -14,11 +14,15 @@ import msgspec
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from rebalance_contract import Party
 from rebalance_streaming.errors import StreamError
 from rebalance_streaming.spark.session import is_local
 
 #: Raise it when a query's sources, keys or state change in a way Spark cannot carry over.
 LAYOUT = "v4"
+#: Where a query without state keeps its positions since its sources changed: it reads its inputs anew, and the layout,
+#: with the totals of the others, stays.
+_DIRECTORIES = {Party.ACTIVITY.value: "activity-two-sources"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +55,38 @@ def open_checkpoint(spark: SparkSession, path: str, found_now: Baseline) -> Base
         kept = msgspec.json.decode(text, type=Baseline)
     except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError):
         raise StreamError(
-            f"checkpoint {path} is damaged: {file} cannot be read; move it away to start afresh (totals restart)"
+            f"checkpoint {path} is damaged: {file} cannot be read; start with --rebuild --set-aside to go on from "
+            "what was published, or move it away to start afresh (totals restart)"
         ) from None
     _check_same(path, kept, found_now)
     return kept
 
 
+def has_checkpoint(spark: SparkSession, path: str) -> bool:
+    """Return whether there is a checkpoint of this layout at `path`, whole or not; false for a place of no use."""
+    try:
+        system, target = _locate(spark, f"{_absolute(path)}/{LAYOUT}")
+        return bool(system.exists(target))
+    except Py4JJavaError:
+        return False
+
+
+def set_aside(spark: SparkSession, path: str, now_ms: int) -> str:
+    """Move the checkpoint of this layout to a name with the time; returns where it is. Raises StreamError."""
+    moved = f"{_absolute(path)}/{LAYOUT}.set-aside-{now_ms // 1000}"
+    system, target = _locate(spark, f"{_absolute(path)}/{LAYOUT}")
+    try:
+        is_moved = system.rename(target, _locate(spark, moved)[1])
+    except Py4JJavaError:
+        is_moved = False
+    if not is_moved:
+        raise StreamError(f"the checkpoint cannot be moved to {moved}; move it yourself, then start with --rebuild")
+    return moved
+
+
 def query_path(path: str, query: str) -> str:
     """Return the checkpoint location of one query."""
-    return f"{_absolute(path)}/{LAYOUT}/{query}"
+    return f"{_absolute(path)}/{LAYOUT}/{_DIRECTORIES.get(query, query)}"
 
 
 def _absolute(path: str) -> str:
@@ -78,11 +105,17 @@ def _check_same(path: str, kept: Baseline, now: Baseline) -> None:
             )
 
 
-def _read_or_create(spark: SparkSession, file: str, content: bytes) -> bytes:
+def _locate(spark: SparkSession, file: str) -> tuple[Any, Any]:
+    """Return (Hadoop's file system, path) of a file."""
     jvm: Any = spark.sparkContext._jvm
     target = jvm.org.apache.hadoop.fs.Path(file)
     hadoop: Any = spark.sparkContext._jsc
-    system = target.getFileSystem(hadoop.hadoopConfiguration())
+    return target.getFileSystem(hadoop.hadoopConfiguration()), target
+
+
+def _read_or_create(spark: SparkSession, file: str, content: bytes) -> bytes:
+    jvm: Any = spark.sparkContext._jvm
+    system, target = _locate(spark, file)
     if not system.exists(target):
         # Written aside and renamed: a crash in between must not leave half a baseline.
         aside = jvm.org.apache.hadoop.fs.Path(file + ".new")

@@ -1,31 +1,35 @@
-"""The diagnosis query: groups, rebalances and packed activity in, by micro-batch, to the process that judges.
+"""The diagnosis query: groups, rebalances, packed activity and announced deploys in, to the process that judges.
 
 A cause may lie outside the group that suffers, so one process looks at all of them. The query keeps no checkpoint: when
-it starts, it reads the recent past again, of bounded length, and judges it by the records' own time.
+it starts, it reads the recent past again, of bounded length, and judges it once all is read.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from rebalance_contract import Party, topics
+from rebalance_contract import Party
 from rebalance_contract.bounds import MAX_ROW_BYTES
+from rebalance_contract.epochs import WRITER_HEADER
 from rebalance_streaming.cluster import Cluster
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.diagnosis.frames import InputRow
-from rebalance_streaming.diagnosis.process import DiagnosisProcess
+from rebalance_streaming.diagnosis.process import DiagnosisError, DiagnosisProcess
+from rebalance_streaming.engine.rows import DIAGNOSED
 from rebalance_streaming.spark.source import StartingOffsets, source_options, starting_options
 
 DIAGNOSIS = Party.DIAGNOSIS.value
-INPUTS = (topics.GROUPS, topics.REBALANCES, topics.ACTIVITY)
 #: Rows per batch: at the largest size that a row may have they still fit into the driver's memory.
 _ROWS_AT_ONCE = 10_000
+_COLUMNS = ("topic", "partition", "offset", "at_ms", "key", "value", "writer")
 
 
 def start_diagnosis(
@@ -34,8 +38,10 @@ def start_diagnosis(
     config: StreamConfig,
     properties: Mapping[str, str],
     process: DiagnosisProcess,
+    *,
+    is_ending: Callable[[], bool],
 ) -> StreamingQuery:
-    """Start the process, and reading for it."""
+    """Start the process, and reading for it. `is_ending`: whether the application ends, and cuts the running batch."""
     since_ms = _lookback_start(config)
     start = _starting_offsets(cluster, config, since_ms)
     process.start(since_ms)
@@ -43,35 +49,54 @@ def start_diagnosis(
         spark.readStream.format("kafka")
         .options(**source_options(properties, start), **starting_options(start))
         .option("maxOffsetsPerTrigger", _ROWS_AT_ONCE)
+        .option("includeHeaders", "true")
         .load()
     )
-    names = {each.full_name(config.topic_prefix): each.name for each in INPUTS}
+    names = {each.full_name(config.topic_prefix): each.name for each in DIAGNOSED}
 
     def take_batch(batch: DataFrame, _batch_id: int) -> None:
-        rows = _rows(batch.coalesce(1).toArrow(), names)
-        process.take(sorted(rows, key=lambda row: row.at_ms))
+        try:
+            rows = _rows(batch.coalesce(1).toArrow(), names)
+            process.take(sorted(rows, key=lambda row: row.at_ms))
+        except (Py4JError, PySparkException, DiagnosisError):
+            # The next start reads the recent past again, so what a cut batch had is not lost.
+            if not is_ending():
+                raise
 
     # A row above the limit is none of ours, and would have to be held in memory.
     fitting = log.where(F.col("value").isNull() | (F.octet_length("value") <= MAX_ROW_BYTES + 100_000))
-    rows = fitting.select("topic", "partition", "offset", F.unix_millis("timestamp").alias("at_ms"), "key", "value")
+    writer_headers = F.filter("headers", lambda header: header["key"] == WRITER_HEADER)
+    rows = fitting.select(
+        "topic",
+        "partition",
+        "offset",
+        F.unix_millis("timestamp").alias("at_ms"),
+        "key",
+        "value",
+        F.get(writer_headers, F.lit(0))["value"].alias("writer"),
+    )
     writer = rows.writeStream.queryName(DIAGNOSIS).foreachBatch(take_batch)
     return writer.trigger(processingTime=f"{config.diagnosis_trigger_ms} milliseconds").start()
 
 
 def _rows(table: pa.Table, names: Mapping[str, str]) -> Iterator[InputRow]:
-    columns = (table.column(name).to_pylist() for name in ("topic", "partition", "offset", "at_ms", "key", "value"))
-    for topic, partition, offset, at_ms, key, value in zip(*columns, strict=True):
-        yield InputRow(names[topic], partition, offset, at_ms, key, value)
+    columns = (table.column(name).to_pylist() for name in _COLUMNS)
+    for topic, partition, offset, at_ms, key, value, writer in zip(*columns, strict=True):
+        yield InputRow(names[topic], partition, offset, at_ms, key, value, writer)
 
 
 def _starting_offsets(cluster: Cluster, config: StreamConfig, since_ms: int) -> StartingOffsets:
-    """Begin with all groups kept, and the recent past of everything else, no more rows than configured."""
+    """Begin with all groups kept, and the recent past of everything else, no more rows than configured.
+
+    A deploy may be announced long before it begins: all that are kept are read.
+    """
     found: dict[str, Mapping[int, int]] = {config.groups_topic: cluster.log_ends(config.groups_topic).earliest}
     day_ms = since_ms - 86_400_000
-    for topic, from_ms in ((config.rebalances_topic, day_ms), (config.activity_topic, since_ms)):
+    since = {config.rebalances_topic: day_ms, config.activity_topic: since_ms, config.silences_topic: 0}
+    for topic, from_ms in since.items():
         ends = cluster.log_ends(topic).visible
-        since = cluster.offsets_at(topic, from_ms)
-        found[topic] = {p: max(at, ends[p] - config.diagnosis_lookback_rows) for p, at in since.items()}
+        begin = cluster.offsets_at(topic, from_ms)
+        found[topic] = {p: max(at, ends[p] - config.diagnosis_lookback_rows) for p, at in begin.items()}
     return found
 
 

@@ -14,7 +14,7 @@ from rebalance_contract import LogTotals
 from rebalance_streaming.activity.commits import LogEra
 from rebalance_streaming.cluster import Cluster
 from rebalance_streaming.config import StreamConfig
-from rebalance_streaming.input_watcher import InputWatcher, read_totals
+from rebalance_streaming.input_watcher import InputWatcher
 from rebalance_streaming.log_watch import IncidentKind
 from rebalance_streaming.spark.activity import ACTIVITY
 from rebalance_streaming.spark.diagnosis import DIAGNOSIS
@@ -27,19 +27,28 @@ _NEEDS_A_START = frozenset({IncidentKind.PARTITIONS_ADDED, IncidentKind.REWOUND,
 def inputs_of(config: StreamConfig) -> dict[str, tuple[str, ...]]:
     """Return the topics that each query reads."""
     return {
-        MEMBERSHIP: (config.source_topic, config.probes_topic),
-        ACTIVITY: (config.source_topic, config.probes_topic, *config.foreign_topics),
-        DIAGNOSIS: (config.groups_topic, config.rebalances_topic, config.activity_topic),
+        MEMBERSHIP: (*config.log_topics, config.probes_topic),
+        ACTIVITY: (*config.log_topics, config.probes_topic, *config.foreign_topics),
+        DIAGNOSIS: (config.groups_topic, config.rebalances_topic, config.activity_topic, config.silences_topic),
     }
 
 
 class WatchedInputs:
-    """The inputs of the queries that run here. `first_live`: positions before which the log is history."""
+    """The inputs of the queries that run here.
 
-    def __init__(self, config: StreamConfig, cluster: Cluster, first_live: Mapping[int, int]) -> None:
+    `first_live`: positions before which the log is history; `totals`: what was published last of each query's inputs.
+    """
+
+    def __init__(
+        self,
+        config: StreamConfig,
+        cluster: Cluster,
+        first_live: Mapping[int, int],
+        totals: Iterable[LogTotals],
+    ) -> None:
         self._config, self._first_live = config, first_live
         here = {name: topics for name, topics in inputs_of(config).items() if name in config.queries}
-        self._watcher = InputWatcher(cluster.look_at, here, read_totals(config))
+        self._watcher = InputWatcher(cluster.look_at, here, totals)
         self._told: dict[str, LogTotals] = {}
 
     def start(self) -> None:

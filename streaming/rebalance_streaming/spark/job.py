@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from confluent_kafka import Producer
@@ -23,6 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import rebalance_contract as contract
 from rebalance_contract.bounds import MAX_ROW_BYTES
+from rebalance_contract.epochs import WRITER_HEADER, RowWriter, encode_writer, writer_headers
 from rebalance_kafka.properties import java_properties, librdkafka_properties
 from rebalance_streaming.cluster import QUIET, Cluster, LogEnds
 from rebalance_streaming.config import StreamConfig
@@ -30,14 +31,16 @@ from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.diagnosis.inputs import StatusReader
 from rebalance_streaming.diagnosis.process import DiagnosisError, DiagnosisProcess
 from rebalance_streaming.errors import StreamError
+from rebalance_streaming.ownership import QueryOwnership, read_statuses
 from rebalance_streaming.spark.activity import ACTIVITY, pack_activity
-from rebalance_streaming.spark.checkpoint import Baseline, open_checkpoint, query_path
+from rebalance_streaming.spark.checkpoint import Baseline, has_checkpoint, open_checkpoint, query_path, set_aside
 from rebalance_streaming.spark.class_archive import ClassArchive
 from rebalance_streaming.spark.diagnosis import DIAGNOSIS, start_diagnosis
 from rebalance_streaming.spark.inputs import WatchedInputs
-from rebalance_streaming.spark.membership import MEMBERSHIP, fold_groups
+from rebalance_streaming.spark.membership import MEMBERSHIP, PublishedRows, fold_groups
 from rebalance_streaming.spark.progress import NEWEST, CatchUp
-from rebalance_streaming.spark.session import prefer_bulk, start_session
+from rebalance_streaming.spark.rebuilding import first_live, has_rows, read_published
+from rebalance_streaming.spark.session import places_of, prefer_bulk, start_session
 from rebalance_streaming.spark.source import EARLIEST, read_log, rows_in_range
 from rebalance_streaming.spark.spark_home import use_installed_pyspark
 from rebalance_streaming.spark.supervision import SupervisedQuery, root_cause
@@ -49,6 +52,8 @@ _INPUT_QUERIES = (MEMBERSHIP, ACTIVITY)
 _LOOK_SECONDS, _STATUS_SECONDS = 0.5, 2.0
 #: The last statuses are worth no more: at the next start there are newer ones.
 _FLUSH_SECONDS, _STOP_SLACK_SECONDS = 2.0, 5.0
+#: The other stream waits for the end of a superseded one, whose running batches count for nobody.
+_SUPERSEDED_STOP_SECONDS = 2.0
 #: How many rows before its end a new checkpoint begins to read a topic of probes or of client metrics at.
 _PROBES_BACK, _REPORTS_BACK = 20_000, 5_000
 #: A first start that has more positions of the log to read prepares its queries for many rows per batch.
@@ -70,15 +75,35 @@ class _Ears:
 
 
 @dataclass(frozen=True, slots=True)
+class _ReadUp:
+    """What must have been read before groups are known: the log or, where nobody may read it, the probes kept."""
+
+    topic: str
+    starts: Mapping[int, int]
+    ends: LogEnds
+
+    @classmethod
+    def of(cls, cluster: Cluster, config: StreamConfig) -> _ReadUp:
+        """Return it as it stands now."""
+        if config.reads_log:
+            ends = cluster.log_ends(config.source_topic)
+            return cls(config.source_topic, ends.earliest, ends)
+        ends = cluster.log_ends(config.probes_topic)
+        return cls(config.probes_topic, cluster.recent_offsets(config.probes_topic, _PROBES_BACK), ends)
+
+
+@dataclass(frozen=True, slots=True)
 class _Inputs:
     """What the queries read, once it is known, and how to judge it."""
 
     cluster: Cluster
     detect: DetectConfig
     watched: WatchedInputs
-    ends: LogEnds
+    read: _ReadUp
     properties: Mapping[str, str]
     is_first_start: bool
+    ownership: QueryOwnership
+    published: PublishedRows
 
 
 def run(
@@ -91,9 +116,12 @@ def run(
     notify: Notify = lambda _: None,
     warn: Notify | None = None,
     on_look: OnLook = lambda _: None,
+    rebuild: bool = False,
+    may_set_aside: bool = False,
 ) -> None:
     """Run the queries until `stop` is set, then finish the running batches.
 
+    `rebuild` begins a new checkpoint with what was published; `may_set_aside` lets it move one that is there.
     `cache` is a directory for what makes later starts faster; null: there is none.
     `notify` receives a line for people at every stage, `warn` one for each thing that goes wrong (null: `notify` gets
     it), `on_look` the status of all queries twice a second. Raises StreamError when the stream cannot start or breaks.
@@ -102,26 +130,43 @@ def run(
     _raise_problems(config)
     cluster = Cluster(config)
     cluster_id = cluster.check_reachable()
-    cluster.ensure_source()
-    ends = cluster.log_ends(config.source_topic)
-    cluster.check_readable(ends)
+    if config.reads_log:
+        cluster.ensure_source()
+        cluster.check_readable(cluster.log_ends(config.source_topic))
     cluster.ensure_topics(ears.warn)
     cluster.check_foreign_topics()
-    notify(f"cluster {cluster_id}: {len(ends.visible)} partitions of {config.source_topic}; starting Spark")
+    statuses = read_statuses(config)
+    ownership = QueryOwnership(config, statuses, _now_ms())
+    ownership.start()
+    read = _ReadUp.of(cluster, config)
+    notify(f"cluster {cluster_id}: {len(read.ends.visible)} partitions of {read.topic}; starting Spark")
+    if not config.reads_log:
+        notify("the log is not read (sources.log = false): groups are counted from probes, which see some rebalances")
     jars, archive = [*jars], None
     if cache is not None and config.master.startswith("local"):
         use_installed_pyspark(cache)
         archive = ClassArchive(cache, jars)
     spark = start_session(config, jars, () if archive is None else archive.options())
     try:
-        found = Baseline(cluster_id, config.source_topic, dict(ends.visible))
+        found = Baseline(cluster_id, read.topic, dict(read.ends.visible) if config.reads_log else {})
+        if rebuild and (other := ownership.other()) is not None:
+            raise StreamError(
+                f"--rebuild: another stream still writes (host {other.host}, process {other.pid}): stop it first"
+            )
+        published = _take_up(spark, config, statuses, ears, rebuild=rebuild, may_set_aside=may_set_aside)
+        if rebuild:
+            found = replace(found, first_live=first_live(found.first_live, published, read.topic))
         baseline = open_checkpoint(spark, config.checkpoint, found)
-        watched = WatchedInputs(config, cluster, baseline.first_live)
+        totals = [each for each in statuses if isinstance(each, contract.LogTotals)]
+        watched = WatchedInputs(config, cluster, baseline.first_live, totals)
         properties = java_properties(config.kafka)
         # A checkpoint whose log has not grown since it was made is as good as a new one.
         is_first_start = baseline == found
-        inputs = _Inputs(cluster, detect or DetectConfig(), watched, ends, properties, is_first_start)
-        check_source_delivers(spark, cluster, inputs.properties, ends)
+        inputs = _Inputs(
+            cluster, detect or DetectConfig(), watched, read, properties, is_first_start, ownership, published
+        )
+        if config.reads_log:
+            check_source_delivers(spark, cluster, inputs.properties, read.ends)
         _run_queries(spark, config, inputs, stop, ears=ears, archive=archive)
     except Py4JJavaError:
         raise
@@ -131,8 +176,39 @@ def run(
             "its heap was too small (stream.driver_memory); started again, the stream goes on where it was"
         ) from None
     finally:
+        ownership.stop()
         with suppress(*_NO_JVM):
             spark.stop()
+
+
+def _take_up(
+    spark: SparkSession,
+    config: StreamConfig,
+    statuses: Sequence[contract.Status],
+    ears: _Ears,
+    *,
+    rebuild: bool,
+    may_set_aside: bool,
+) -> PublishedRows:
+    """Return what a new checkpoint begins with: nothing, unless it is to be built from what was published."""
+    is_there = has_checkpoint(spark, config.checkpoint)
+    if not rebuild:
+        if not is_there and MEMBERSHIP in config.queries and has_rows(config):
+            ears.warn(
+                f"{config.groups_topic} has groups of a checkpoint that is not at {config.checkpoint}: totals begin "
+                "anew; to go on from what was published, stop the stream and start it with --rebuild --set-aside"
+            )
+        return PublishedRows()
+    if is_there and not may_set_aside:
+        raise StreamError(
+            f"--rebuild: there is a checkpoint at {config.checkpoint}; without --rebuild the stream goes on from it, "
+            "with --set-aside as well it is moved away first"
+        )
+    if is_there:
+        ears.notify(f"the checkpoint was moved to {set_aside(spark, config.checkpoint, _now_ms())}")
+    published = read_published(config, statuses)
+    ears.notify(f"{published.group_count} groups go on from what was published of them")
+    return published
 
 
 def _raise_problems(config: StreamConfig) -> None:
@@ -174,54 +250,73 @@ def _run_queries(
     archive: ClassArchive | None,
 ) -> None:
     producer = Producer({**librdkafka_properties(config.kafka), **QUIET, "linger.ms": 50, "enable.idempotence": True})
-    process = DiagnosisProcess(config, inputs.detect, ears.warn)
-    queries = _queries(spark, config, inputs, process, ears.warn)
+    ownership = inputs.ownership
+    process = DiagnosisProcess(config, inputs.detect, ownership.epoch, ears.warn)
+    queries = _queries(
+        spark, config, inputs, process, ears.warn, is_ending=lambda: stop.is_set() or ownership.is_lost()
+    )
 
     def archive_classes() -> None:
         if archive is not None:
             threading.Thread(target=archive.write, args=(spark,), name="class-archive", daemon=True).start()
 
-    ears.notify("reading the log up")
+    to = _Publishing(config, producer, ears, ownership.epoch)
+    for query in queries:
+        to.publish(query.status)
+    producer.flush(_FLUSH_SECONDS)
+    if ownership.await_handover(stop):
+        ears.notify("took over from another stream")
+    ears.notify(f"reading {'the log' if config.reads_log else 'probes'} up")
     inputs.watched.start()
     try:
-        to = _Publishing(config, producer, ears)
-        _watch(queries, process, inputs.watched, to, stop, on_caught_up=archive_classes)
+        _watch(queries, process, inputs, to, stop, on_caught_up=archive_classes)
     finally:
         inputs.watched.stop()
-        _stop_gracefully(queries, config.stop_timeout_seconds)
+        is_lost = ownership.is_lost()
+        _stop_gracefully(queries, _SUPERSEDED_STOP_SECONDS if is_lost else config.stop_timeout_seconds)
+        if is_lost:
+            # Nobody reads what it has not delivered yet, and the other stream waits for its end.
+            process.end_now()
         process.stop()
         producer.flush(_FLUSH_SECONDS)
 
 
 def _queries(
-    spark: SparkSession, config: StreamConfig, inputs: _Inputs, process: DiagnosisProcess, warn: Notify
+    spark: SparkSession,
+    config: StreamConfig,
+    inputs: _Inputs,
+    process: DiagnosisProcess,
+    warn: Notify,
+    *,
+    is_ending: Callable[[], bool],
 ) -> list[SupervisedQuery]:
-    ends = inputs.ends
+    read = inputs.read
     every: dict[str, tuple[int, CatchUp | None, Callable[[], StreamingQuery]]] = {
         # First what the prober waits for.
         ACTIVITY: (
             config.activity_trigger_ms,
-            CatchUp(config.source_topic, ends.earliest, ends.stable),
+            CatchUp(read.topic, read.starts, read.ends.stable),
             lambda: _start_activity(spark, config, inputs),
         ),
         MEMBERSHIP: (
             config.membership_trigger_ms,
-            CatchUp(config.source_topic, ends.earliest, ends.visible),
+            CatchUp(read.topic, read.starts, read.ends.visible),
             lambda: _start_membership(spark, config, inputs),
         ),
         DIAGNOSIS: (
             config.diagnosis_trigger_ms,
             None,
-            lambda: start_diagnosis(spark, inputs.cluster, config, inputs.properties, process),
+            lambda: start_diagnosis(spark, inputs.cluster, config, inputs.properties, process, is_ending=is_ending),
         ),
     }
     return [
         SupervisedQuery(
-            _initial_status(config, name, trigger_ms, catch_up),
+            _initial_status(config, name, trigger_ms, catch_up, inputs.ownership),
             catch_up,
             _prepared(spark, start),
             warn,
             in_bulk=inputs.is_first_start and catch_up is not None and catch_up.wanted > _BULK_POSITIONS,
+            places=places_of(config, spark.conf.get("spark.local.dir", None)),
         )
         for name, (trigger_ms, catch_up, start) in every.items()
         if name in config.queries
@@ -238,34 +333,37 @@ def _prepared(spark: SparkSession, start: Callable[[], StreamingQuery]) -> Calla
 
 @dataclass(frozen=True, slots=True)
 class _Publishing:
-    """Where the health of the queries goes."""
+    """Where the health of the queries goes, in the epoch of this process."""
 
     config: StreamConfig
     producer: Producer
     ears: _Ears
+    epoch: int
 
     def publish(self, status: contract.QueryStatus | contract.LogTotals) -> None:
         """Queue a status; a full queue means the broker is away, and the next status replaces this one anyway."""
         with suppress(BufferError):
             key = f"{self.config.cluster}/{status.kind}/{status.query}"
-            self.producer.produce(self.config.status_topic, key=key, value=contract.encode(status))
+            headers = writer_headers(RowWriter(self.config.cluster, status.query, self.epoch))
+            self.producer.produce(self.config.status_topic, key=key, value=contract.encode(status), headers=headers)
         self.producer.poll(0)
 
 
 def _watch(
     queries: list[SupervisedQuery],
     process: DiagnosisProcess,
-    watched: WatchedInputs,
+    of: _Inputs,
     to: _Publishing,
     stop: threading.Event,
     *,
     on_caught_up: Callable[[], None],
 ) -> None:
-    config = to.config
+    config, watched = to.config, of.watched
     inputs = _InputStatus(queries, config)
     announced, published = False, 0.0
     threading.Thread(target=_tick, args=(inputs, process, stop), name="diagnosis-clock", daemon=True).start()
     while not stop.wait(_LOOK_SECONDS):
+        of.ownership.check()
         now_ms = _now_ms()
         for query in queries:
             query.tend(now_ms, config.stall_seconds)
@@ -280,7 +378,7 @@ def _watch(
                 to.publish(query.status)
         if not announced and caught_up:
             announced = True
-            to.ears.notify("caught up with the log")
+            to.ears.notify(f"caught up with {'the log' if config.reads_log else 'probes'}")
             on_caught_up()
 
 
@@ -335,37 +433,62 @@ def _stop_one(query: SupervisedQuery, deadline: float) -> None:
 
 
 def _start_membership(spark: SparkSession, config: StreamConfig, inputs: _Inputs) -> StreamingQuery:
-    start = {
-        config.source_topic: dict.fromkeys(inputs.cluster.log_ends(config.source_topic).visible, EARLIEST),
-        config.probes_topic: inputs.cluster.recent_offsets(config.probes_topic, _PROBES_BACK),
-    }
     log = read_log(
         spark,
         inputs.properties,
-        start,
+        _start_of_log(config, inputs),
         read_committed=False,
         max_offsets_per_trigger=config.max_offsets_per_trigger,
     )
-    rows = fold_groups(_observe_newest(log), config, inputs.watched.eras(MEMBERSHIP))
+    rows = fold_groups(_observe_newest(log), config, inputs.watched.eras(MEMBERSHIP), inputs.published)
     return _start(rows, config, inputs, MEMBERSHIP)
 
 
-def _start_activity(spark: SparkSession, config: StreamConfig, inputs: _Inputs) -> StreamingQuery:
-    start: dict[str, Mapping[int, int]] = {
-        config.source_topic: dict.fromkeys(inputs.cluster.log_ends(config.source_topic).visible, EARLIEST),
+def _start_of_log(config: StreamConfig, inputs: _Inputs) -> dict[str, Mapping[int, int]]:
+    """Return where a new checkpoint begins to read the log, if anybody may, and probes."""
+    return {
+        **{topic: dict.fromkeys(inputs.cluster.log_ends(topic).visible, EARLIEST) for topic in config.log_topics},
         config.probes_topic: inputs.cluster.recent_offsets(config.probes_topic, _PROBES_BACK),
     }
-    for topic in config.foreign_topics:
-        start[topic] = inputs.cluster.recent_offsets(topic, _REPORTS_BACK)
+
+
+def _behind_counted(inputs: _Inputs, starts: Mapping[str, Mapping[int, int]]) -> dict[str, Mapping[int, int]]:
+    """Move starts of a query without state behind what it had counted; eras later than the first are read again."""
+    found: dict[str, Mapping[int, int]] = {}
+    for topic, partitions in starts.items():
+        counted = {p: inputs.published.activity.get(f"{topic}/{p}") for p in partitions}
+        if not any(counted.values()):
+            found[topic] = partitions
+            continue
+        ends = inputs.cluster.log_ends(topic).visible
+        found[topic] = {
+            p: start if (at := counted[p]) is None or at[0] else min(at[1] + 1, ends.get(p, 0))
+            for p, start in partitions.items()
+        }
+    return found
+
+
+def _start_activity(spark: SparkSession, config: StreamConfig, inputs: _Inputs) -> StreamingQuery:
     log = read_log(
         spark,
         inputs.properties,
-        start,
+        _behind_counted(inputs, _start_of_log(config, inputs)),
         read_committed=True,
         max_offsets_per_trigger=config.max_offsets_per_trigger,
+    )
+    # A source of their own, and so a limit of their own: a report takes a thousand times what a commit does.
+    reports = read_log(
+        spark,
+        inputs.properties,
+        _behind_counted(
+            inputs, {topic: inputs.cluster.recent_offsets(topic, _REPORTS_BACK) for topic in config.foreign_topics}
+        ),
+        read_committed=True,
+        max_offsets_per_trigger=config.max_reports_per_trigger,
         with_headers=True,
     )
-    rows = pack_activity(_observe_newest(log), config, inputs.watched.eras(ACTIVITY))
+    both = log.unionByName(reports, allowMissingColumns=True)
+    rows = pack_activity(_observe_newest(both), config, inputs.watched.eras(ACTIVITY))
     return _start(rows.withColumn("topic", F.lit(config.activity_topic)), config, inputs, ACTIVITY)
 
 
@@ -376,6 +499,11 @@ def _observe_newest(log: DataFrame) -> DataFrame:
 def _start(rows: DataFrame, config: StreamConfig, inputs: _Inputs, name: str) -> StreamingQuery:
     trigger_ms = config.activity_trigger_ms if name == ACTIVITY else config.membership_trigger_ms
     client = {f"kafka.{key}": value for key, value in inputs.properties.items()}
+    header = F.struct(
+        F.lit(WRITER_HEADER).alias("key"),
+        F.lit(encode_writer(RowWriter(config.cluster, name, inputs.ownership.epoch))).alias("value"),
+    )
+    rows = rows.withColumn("headers", F.array(header))
     writer = rows.writeStream.format("kafka").queryName(name).outputMode("append").options(**client)
     # Rows are bounded (rebalance_contract.bounds); the client's own limit must not be the smaller one.
     writer = writer.option("kafka.max.request.size", str(2 * MAX_ROW_BYTES))
@@ -384,7 +512,7 @@ def _start(rows: DataFrame, config: StreamConfig, inputs: _Inputs, name: str) ->
 
 
 def _initial_status(
-    config: StreamConfig, query: str, trigger_ms: int, catch_up: CatchUp | None
+    config: StreamConfig, query: str, trigger_ms: int, catch_up: CatchUp | None, ownership: QueryOwnership
 ) -> contract.QueryStatus:
     now = _now_ms()
     return contract.QueryStatus(
@@ -395,6 +523,10 @@ def _initial_status(
         updated_at_ms=now,
         trigger_ms=trigger_ms,
         wanted_records=0 if catch_up is None else catch_up.wanted,
+        counted_from=config.counted_from,
+        epoch=ownership.epoch,
+        host=ownership.host,
+        pid=ownership.pid,
     )
 
 

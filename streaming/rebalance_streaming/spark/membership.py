@@ -1,16 +1,18 @@
 """The membership query: group records and probed states in, groups and rebalances out.
 
-Receives every row of the log that is not an offset commit, and probes. A stateless front counts them and adds to each
-the name and bucket of its group, by which Spark hands them on; the state of a group is one blob, and groups share
-buckets, because Spark's cost is per touched key. A record, a probe or a group that fails is set aside and counted; the
-rest of the batch goes on.
+Receives every row of the log that is not an offset commit, and probes; probes alone where nobody may read the log. A
+stateless front counts them and adds to each the name and bucket of its group, by which Spark hands them on; the state
+of a group is one blob, and groups share buckets, because Spark's cost is per touched key. A record, a probe or a group
+that fails is set aside and counted; the rest of the batch goes on.
 """
 
 from __future__ import annotations
 
 import time
+import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -41,6 +43,7 @@ from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.groups import counts
 from rebalance_streaming.groups.fold import FOLDED_TYPES, GROUP_METADATA, fold
 from rebalance_streaming.groups.model import FoldState, GroupRecord, dump_state, load_state, new_state
+from rebalance_streaming.groups.probed import fold_probe
 from rebalance_streaming.groups.probing import observe
 from rebalance_streaming.spark.source import is_offset_commit
 from rebalance_streaming.wire.decode import DecodedRecord, Outcome, decode_record
@@ -71,19 +74,53 @@ _ARROW_SCHEMA = pa.schema(
 )
 OUTPUT_SCHEMA = "topic string, key binary, value binary"
 
+#: In place of a topic: a row that is there for its bucket only.
+TOUCH = ""
+
 #: As in SCHEMA.
 Addressed = tuple[int, str, str, int, int, int, bytes | None, bytes | None]
 #: Topic, key, and value; null is a tombstone.
 Output = tuple[str, str, bytes | None]
 
 
-def fold_groups(log: DataFrame, config: StreamConfig, eras: Mapping[int, LogEra]) -> DataFrame:
-    """Fold the rows of the log and of the probes topic into rows for the output topics (topic, key, value)."""
+class PublishedBucket(msgspec.Struct):
+    """What was published of a bucket: (group, state) of each, and what had been set aside, by kind."""
+
+    groups: list[tuple[str, bytes]] = []
+    quarantined: dict[str, int] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedRows:
+    """What the queries of a lost checkpoint published, for a new one to go on from: packed by bucket, and its totals.
+
+    `activity` has, by `topic/partition`, the position up to which the activity query had counted.
+    """
+
+    buckets: Mapping[int, bytes] = field(default_factory=dict)
+    group_count: int = 0
+    totals: counts.CountTotals = field(default_factory=counts.CountTotals)
+    activity: Mapping[str, counts.Position] = field(default_factory=dict)
+
+
+def pack_bucket(bucket: PublishedBucket) -> bytes:
+    """Serialise for the executors."""
+    return zlib.compress(_encoder.encode(bucket), level=1)
+
+
+def fold_groups(
+    log: DataFrame, config: StreamConfig, eras: Mapping[int, LogEra], published: PublishedRows | None = None
+) -> DataFrame:
+    """Fold the rows of the log and of the probes topic into rows for the output topics (topic, key, value).
+
+    `published` is what state that is not there yet begins with; null: nothing.
+    """
+    published = published or PublishedRows()
     return (
-        _address(log, config, eras)
+        _address(log, config, eras, published)
         .groupBy("bucket")
         .transformWithState(
-            statefulProcessor=GroupProcessor(config.without_secrets(), dict(eras)),
+            statefulProcessor=GroupProcessor(config.without_secrets(), dict(eras), published),
             outputStructType=OUTPUT_SCHEMA,
             outputMode="append",
             # Without timers Spark runs no batch when there is nothing to read.
@@ -92,7 +129,7 @@ def fold_groups(log: DataFrame, config: StreamConfig, eras: Mapping[int, LogEra]
     )
 
 
-def _address(log: DataFrame, config: StreamConfig, eras: Mapping[int, LogEra]) -> DataFrame:
+def _address(log: DataFrame, config: StreamConfig, eras: Mapping[int, LogEra], published: PublishedRows) -> DataFrame:
     is_log = F.col("topic") == config.source_topic
     # Most probes bring offsets only, which are not worth a touched group.
     tells_of_group = F.col("value").cast("string").rlike('"(state|topic_ids|coordinator_id)":')
@@ -100,36 +137,57 @@ def _address(log: DataFrame, config: StreamConfig, eras: Mapping[int, LogEra]) -
         log.where((is_log & ~is_offset_commit()) | (~is_log & tells_of_group))
         .select("topic", "partition", "offset", F.unix_millis("timestamp").alias("timestamp_ms"), "key", "value")
         .coalesce(config.source_tasks)
-        .mapInArrow(_make_addressing(config.without_secrets(), dict(eras)), SCHEMA)
+        .mapInArrow(_make_addressing(config.without_secrets(), dict(eras), published), SCHEMA)
     )
 
 
 def _make_addressing(
-    config: StreamConfig, eras: Mapping[int, LogEra]
+    config: StreamConfig, eras: Mapping[int, LogEra], published: PublishedRows | None = None
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    published = published or PublishedRows()
+    buckets, counted = sorted(published.buckets), _counted_before(config, eras, published)
+
     def address(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        tally = Tally()
+        tally, is_repeated = Tally(), False
         for batch in batches:
             is_probe = pc.equal(batch.column("topic"), config.probes_topic)
-            yield _address_records(batch.filter(pc.invert(is_probe)), tally)
+            log = batch.filter(pc.invert(is_probe))
+            is_repeated = is_repeated or _has_repetition(log, counted)
+            yield _address_records(log, tally, counted)
             yield _to_arrow(_address_probes(batch.filter(is_probe), config.cluster))
         # A task without rows still runs this far; Arrow refuses to build a batch from nothing at all.
         yield _to_arrow(_count_row(config, eras, tally, *place) for place in tally.partitions())
+        if is_repeated:
+            yield _to_arrow((bucket, TOUCH, TOUCH, 0, 0, 0, None, None) for bucket in buckets)
 
     return address
 
 
-def _address_records(log: pa.RecordBatch, tally: Tally) -> pa.RecordBatch:
+def _counted_before(config: StreamConfig, eras: Mapping[int, LogEra], published: PublishedRows) -> dict[int, int]:
+    """Return by partition of the log the offset up to which records are in the totals that were published."""
+    places = {p: published.totals.positions.get(f"{config.source_topic}/{p}") for p in eras}
+    return {p: at[1] for p, at in places.items() if at is not None and at[0] == eras[p].number}
+
+
+def _has_repetition(log: pa.RecordBatch, counted: Mapping[int, int]) -> bool:
+    if not counted:
+        return False
+    places = zip(log.column("partition").to_pylist(), log.column("offset").to_pylist(), strict=True)
+    return any(offset <= counted.get(partition, -1) for partition, offset in places)
+
+
+def _address_records(log: pa.RecordBatch, tally: Tally, counted: Mapping[int, int]) -> pa.RecordBatch:
     """Count rows of the log, and put the group before each that is folded; the others are left out."""
     columns = (log.column(name).to_pylist() for name in ("topic", "partition", "offset", "key", "value"))
     groups: list[str | None] = []
     for topic, partition, offset, key, value in zip(*columns, strict=True):
         record = decode_record(key, value)
-        tally.add(topic, partition, offset, (record.record_type, record.value_version, record.outcome.name.lower()))
+        if offset > counted.get(partition, -1):
+            tally.add(topic, partition, offset, (record.record_type, record.value_version, record.outcome.name.lower()))
         groups.append(_group_of(record))
     names = pa.array(groups, pa.string())
     kept, known = log.filter(names.is_valid()), names.drop_null()
-    buckets = pa.array(map(_bucket_of, known.to_pylist()), pa.int32())
+    buckets = pa.array(map(bucket_of, known.to_pylist()), pa.int32())
     return pa.RecordBatch.from_arrays([buckets, known, *kept.columns], schema=_ARROW_SCHEMA)
 
 
@@ -151,10 +209,11 @@ def _address_probes(probes: pa.RecordBatch, cluster: str) -> Iterator[Addressed]
         place = (row["topic"], row["partition"], row["offset"], row["timestamp_ms"])
         for group, part in parts:
             if isinstance(part, ProbeActivity):
-                yield _bucket_of(group), group, *place, None, encode(part.probe)
+                yield bucket_of(group), group, *place, None, encode(part.probe)
 
 
-def _bucket_of(group: str) -> int:
+def bucket_of(group: str) -> int:
+    """Return the key of Spark's state under which a group is kept."""
     return partition_for_group(group, BUCKETS)
 
 
@@ -177,8 +236,10 @@ class GroupProcessor(StatefulProcessor):
     aside; the bucket `TOTALS` keeps its totals there.
     """
 
-    def __init__(self, config: StreamConfig, eras: Mapping[int, LogEra]) -> None:
-        self._config, self._eras = config, eras
+    def __init__(
+        self, config: StreamConfig, eras: Mapping[int, LogEra], published: PublishedRows | None = None
+    ) -> None:
+        self._config, self._eras, self._published = config, eras, published or PublishedRows()
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state; called once per task."""
@@ -197,10 +258,11 @@ class GroupProcessor(StatefulProcessor):
     def _fold_bucket(self, bucket: int, rows: Iterable[Row]) -> list[Output]:
         by_group: dict[str, list[Row]] = defaultdict(list)
         for row in rows:
-            by_group[row["name"]].append(row)
+            if row["topic"] != TOUCH:
+                by_group[row["name"]].append(row)
         kept = self._own.get()
         own = _Bucket() if kept is None else _bucket_decoder.decode(bytes(kept[0]))
-        after = _Bucket(list(own.deleted), dict(own.quarantined))
+        after = self._take_up(bucket) if kept is None else own.copy()
         outputs: list[Output] = []
         for group, of_group in by_group.items():
             try:
@@ -219,6 +281,22 @@ class GroupProcessor(StatefulProcessor):
             self._own.update((_encoder.encode(after),))
         return outputs
 
+    def _take_up(self, bucket: int) -> _Bucket:
+        """Keep the states that were published of a bucket of which there is none; they are taken up once."""
+        packed = self._published.buckets.get(bucket)
+        if packed is None:
+            return _Bucket()
+        published = msgspec.msgpack.decode(zlib.decompress(packed), type=PublishedBucket)
+        pictures = {}
+        for group, blob in published.groups:
+            self._groups.updateValue((group,), (blob,))
+            pictures[group] = load_state(blob).picture
+        return _Bucket(
+            [(each.updated_at_ms or 0, group) for group, each in pictures.items() if each.state == GroupState.DELETED],
+            dict(published.quarantined),
+            frozenset(group for group, each in pictures.items() if each.log_offset is not None),
+        )
+
     def _fold_group(self, group: str, rows: list[Row], bucket: _Bucket) -> tuple[FoldState | None, list[Output]]:
         """Fold one group's rows; returns its state, null for one of which there still is nothing to know."""
         kept = self._groups.getValue((group,))
@@ -227,10 +305,11 @@ class GroupProcessor(StatefulProcessor):
         rows.sort(key=lambda row: (self._is_probe(row), row["partition"], row["offset"]))
         state = before
         changed: dict[str, Rebalance] = {}
+        is_rebuilt = group in bucket.rebuilt
         for row in rows:
             try:
-                each = self._to_input(row)
-                state, rebalances = observe(state, each) if isinstance(each, Probe) else fold(state, each)
+                each = self._to_input(row, is_rebuilt=is_rebuilt)
+                state, rebalances = self._see(state, each) if isinstance(each, Probe) else fold(state, each)
             except Exception as error:
                 # A record that nobody foresaw changes nothing.
                 bucket.set_aside("probe" if self._is_probe(row) else "record", error)
@@ -244,10 +323,13 @@ class GroupProcessor(StatefulProcessor):
             outputs.append(self._group_row(state.picture))
         return state, outputs
 
+    def _see(self, state: FoldState, probe: Probe) -> tuple[FoldState, tuple[Rebalance, ...]]:
+        return observe(state, probe) if self._config.reads_log else fold_probe(state, probe)
+
     def _is_probe(self, row: Row) -> bool:
         return bool(row["topic"] == self._config.probes_topic)
 
-    def _to_input(self, row: Row) -> GroupRecord | Probe:
+    def _to_input(self, row: Row, *, is_rebuilt: bool) -> GroupRecord | Probe:
         if self._is_probe(row):
             return msgspec.json.decode(bytes(row["value"]), type=Probe)
         value = None if row["value"] is None else bytes(row["value"])
@@ -257,7 +339,8 @@ class GroupProcessor(StatefulProcessor):
             partition=row["partition"],
             offset=row["offset"],
             timestamp_ms=row["timestamp_ms"],
-            live=era is None or row["offset"] >= era.first_live,
+            # What such a group's row was made from is passed over, and everything after it happened since.
+            live=is_rebuilt or era is None or row["offset"] >= era.first_live,
             value=record.value,
             record_type=record.record_type,
             member_id=getattr(record.key, "member_id", None),
@@ -304,7 +387,7 @@ class GroupProcessor(StatefulProcessor):
 
     def _fold_counts(self, rows: Iterable[Row]) -> list[Output]:
         kept, config = self._own.get(), self._config
-        totals = counts.CountTotals() if kept is None else counts.load_totals(bytes(kept[0]))
+        totals = self._published.totals if kept is None else counts.load_totals(bytes(kept[0]))
         totals = counts.fold_counts(
             totals, [msgspec.json.decode(bytes(row["value"]), type=CountActivity) for row in rows]
         )
@@ -314,10 +397,18 @@ class GroupProcessor(StatefulProcessor):
 
 
 class _Bucket(msgspec.Struct):
-    """What a bucket keeps beside its groups: (when, which) of groups deleted, and what was set aside, by kind."""
+    """What a bucket keeps beside its groups: (when, which) of groups deleted, and what was set aside, by kind.
+
+    `rebuilt` are the groups whose states began with what had been published of them.
+    """
 
     deleted: list[tuple[int, str]] = []
     quarantined: dict[str, int] = {}
+    rebuilt: frozenset[str] = frozenset()
+
+    def copy(self) -> _Bucket:
+        """Return one that can be changed."""
+        return _Bucket(list(self.deleted), dict(self.quarantined), self.rebuilt)
 
     def set_aside(self, stage: str, error: Exception) -> None:
         """Count something that failed."""

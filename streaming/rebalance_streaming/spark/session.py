@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,13 @@ def _executor_options(config: StreamConfig) -> dict[str, str]:
 def is_local(checkpoint: str) -> bool:
     """Whether a checkpoint path lies on this machine's own file system."""
     return "://" not in checkpoint or checkpoint.startswith("file:")
+
+
+def places_of(config: StreamConfig, local_directories: str | None) -> tuple[str, ...]:
+    """Return the directories of this machine to which queries write: the checkpoint, and Spark's."""
+    checkpoint = (config.checkpoint.removeprefix("file:"),) if is_local(config.checkpoint) else ()
+    own = os.environ.get("SPARK_LOCAL_DIRS") or local_directories or tempfile.gettempdir()
+    return (*checkpoint, *own.split(","))
 
 
 def start_session(config: StreamConfig, jars: Iterable[Path] = (), jvm_options: Iterable[str] = ()) -> SparkSession:

@@ -25,6 +25,7 @@ SPEED = {
     # 50 partitions a live batch takes seconds on an idle machine.
     "kafka.fetch.max.wait.ms": "0",
     "kafka.max.poll.records": "5000",
+    "kafka.max.partition.fetch.bytes": "262144",
     # Each query has a client per partition: nobody reads their metrics, and registering them costs a second of a start.
     "kafka.auto.include.jmx.reporter": "false",
     "kafka.enable.metrics.push": "false",

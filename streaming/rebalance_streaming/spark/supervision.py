@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -19,6 +20,12 @@ from rebalance_streaming.spark.progress import CatchUp, QueryWatch
 
 #: What Python raised: the line after the indented ones of a traceback.
 _PYTHON_ERROR = re.compile(r"^.*Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)", re.MULTILINE)
+#: How the JVM, RocksDB and Python tell of a full disk, or of a quota that is used up.
+_NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded")
+#: Of state that cannot be written Spark does not say why.
+_STATE_NOT_WRITTEN = "CANNOT_WRITE_STATE_STORE"
+#: What is left on a disk that is full: a file may be too large for it.
+_LITTLE_BYTES = 16 * 1024 * 1024
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 60.0
 #: A query that ran for this long had recovered: its next failure is a new one.
 _RECOVERED_SECONDS = 300.0
@@ -28,6 +35,7 @@ class SupervisedQuery:
     """One query: running, or waiting to be started again.
 
     `start` is told whether it is to be fast with many rows, until the log has been read up once, or with few.
+    `places` are the directories of this machine to which it writes.
     """
 
     def __init__(
@@ -38,10 +46,12 @@ class SupervisedQuery:
         notify: Callable[[str], None],
         *,
         in_bulk: bool = False,
+        places: Sequence[str] = (),
     ) -> None:
         self.name = status.query
         self.watch = QueryWatch(status, catch_up)
         self._start, self._notify, self._in_bulk = start, notify, in_bulk
+        self._places = places
         self._query: StreamingQuery | None = None
         self._next_start = self._started = 0.0
         self._failures = 0
@@ -57,7 +67,8 @@ class SupervisedQuery:
             if time.monotonic() >= self._next_start:
                 self._try_start()
         elif not self._query.isActive:
-            self._failed(_why_it_ended(self._query))
+            error: StreamingQueryException | None = self._query.exception()
+            self._failed("without an error" if error is None else self._cause(error))
         else:
             with suppress(Py4JError):
                 # A query may end while it is looked at; the next look finds out.
@@ -99,7 +110,7 @@ class SupervisedQuery:
             self.watch.begin()
             self._query = self._start(self._in_bulk)
         except (Py4JError, PySparkException, StreamError, DiagnosisError) as error:
-            self._failed(root_cause(str(error)))
+            self._failed(self._cause(error))
         else:
             self.watch.status = replace(self.watch.status, error=None, is_stalled=False)
 
@@ -111,10 +122,27 @@ class SupervisedQuery:
         self.watch.status = replace(self.watch.status, restarts=self.status.restarts + 1, error=reason)
         self._notify(f"the {self.name} query ended: {reason}; it goes on where it was in {pause:.0f} s")
 
+    def _cause(self, error: Exception) -> str:
+        text = str(error)
+        return told_room(text, self._places) or root_cause(text)
 
-def _why_it_ended(query: StreamingQuery) -> str:
-    error: StreamingQueryException | None = query.exception()
-    return "without an error" if error is None else root_cause(str(error))
+
+def told_room(text: str, places: Sequence[str]) -> str | None:
+    """Return which of these directories have no room, all where that cannot be told; null if the error is another."""
+    is_told = _NO_ROOM.search(text) is not None
+    if not places or not (is_told or _STATE_NOT_WRITTEN in text):
+        return None
+    full = [place for place in places if _has_little_room(place)]
+    if not (is_told or full):
+        return None
+    return f"there is no room on the disk of {' or '.join(full or places)}"
+
+
+def _has_little_room(place: str) -> bool:
+    try:
+        return shutil.disk_usage(place).free < _LITTLE_BYTES
+    except OSError:
+        return False
 
 
 def root_cause(text: str) -> str:

@@ -281,6 +281,15 @@ LINES = (
         at="2026-03-01 14:05:01,123",
     ),
     Line(
+        "[2026-03-01 14:05:01,123] INFO [GroupCoordinator id=1 topic=__consumer_offsets partition=23] [GroupId orders] "
+        "Dynamic member c-1 has left group through explicit `LeaveGroup` request; "
+        "client reason: the consumer is being closed",
+        "broker_left_dynamic",
+        group="orders",
+        client="c-1",
+        at="2026-03-01 14:05:01,123",
+    ),
+    Line(
         "[2026-03-01 14:05:01,123] INFO [GroupCoordinator 1]: Group orders with generation 42 is now empty "
         "(__consumer_offsets-23)",
         "broker_empty",

@@ -99,9 +99,9 @@ class Browser:
         """Return id or text of what has the focus."""
         return str(self.run("const e = document.activeElement; return e.id || e.innerText.trim()"))
 
-    def wait(self, condition: Callable[[], _T]) -> _T:
+    def wait(self, condition: Callable[[], _T], seconds: float = DEADLINE_SECONDS) -> _T:
         """Wait until a condition holds, and return what it returned."""
-        deadline = time.monotonic() + DEADLINE_SECONDS
+        deadline = time.monotonic() + seconds
         while True:
             try:
                 found = condition()

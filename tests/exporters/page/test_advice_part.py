@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from exporters.page.storm import storm_view
 from exporters.serving import serving
 from exporters.test_advice import pause
 from exporters.test_advice_answers import rows_of, view_of
+from rebalance_contract import encode
+from rebalance_exporters.view import FINDINGS, Row
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 
@@ -39,6 +42,27 @@ def test_a_group_shows_what_would_have_helped(browser: Browser) -> None:
         assert int(first[3]) > 1
         assert browser.shows(SECTION, "Would have avoided none: ")
         assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
+        assert browser.complaints() == []
+
+
+def test_a_finding_tells_what_its_advice_would_have_avoided_and_goes_on_telling_it(browser: Browser) -> None:
+    """It stands behind the formula, and the change at the top of the page, too.
+
+    A finding that is told anew comes without it, and keeps what was told before.
+    """
+    view, avoided = storm_view(), "#group [data-rule=poll_overrun] .advice .avoided"
+    with serving(view) as served:
+        browser.show(f"http://127.0.0.1:{served.port}/#/groups/prod/checkout-audit")
+        browser.wait_live()
+        told = browser.wait(lambda: browser.texts(avoided))
+        assert browser.text("#group .first-change").startswith("Change max.poll.interval.ms: 11000 → 60000")
+        assert [each for each in told if each.startswith("would have avoided 4 rebalances")] == told != []
+        findings = view.picture().findings["prod", "checkout-audit"].findings
+        (overrun,) = (each for each in findings if each.rule == "poll_overrun")
+        anew = replace(overrun, summary="told anew", updated_at_ms=overrun.updated_at_ms + 1)
+        view.apply([Row(FINDINGS, b"prod/checkout-audit/poll_overrun/anew", encode(anew))])
+        browser.wait(lambda: browser.shows("#group [data-rule=poll_overrun] .summary", "told anew"))
+        assert browser.texts(avoided) == told
         assert browser.complaints() == []
 
 

@@ -322,6 +322,15 @@ def test_what_does_not_exist_is_said(browser: Browser, address: str, text: str) 
         browser.wait(lambda: group_names(browser) == ["payments"])
 
 
+def test_rebalances_like_the_one_of_a_wrong_link_are_named(browser: Browser) -> None:
+    """What may have been meant by the id of a rebalance leads to that rebalance."""
+    view = make_view(group_row(), put(make_rebalance("4711")))
+    with showing(browser, view, "#/groups/prod/payments/rebalances/4710"):
+        browser.wait(lambda: browser.shows("main .trouble", "Did you mean 4711?"))
+        browser.click("main .trouble a")
+        browser.wait(lambda: browser.shows("#rebalance h1", "Rebalance of"))
+
+
 def test_a_broken_address_leads_to_all_groups(browser: Browser) -> None:
     """What is no address of the page, or is badly encoded, shows the table."""
     with showing(browser, make_view(group_row()), "#/groups/prod/%E0%A4%A") as base:
@@ -526,6 +535,22 @@ def test_a_server_that_goes_away_is_seen_and_its_return_too(browser: Browser, mo
         browser.wait_live()
         browser.wait(lambda: group_names(browser) == ["another"])
         assert not browser.find("#trouble")[0].is_displayed()
+        browser.driver.get("about:blank")
+
+
+def test_a_view_that_asks_for_nothing_outlives_the_server(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a stretch of time is still to be chosen there is nothing to load anew, and nothing that fails."""
+    with serving(make_view(group_row())) as served:
+        port = served.port
+        browser.show(f"http://127.0.0.1:{port}/#/past")
+        browser.wait_live()
+    browser.wait(lambda: browser.text("#connection-text") == "STALE, reconnecting")
+    create = functools.partial(socket.create_server, ("127.0.0.1", port))
+    monkeypatch.setattr("exporters.serving.socket.create_server", lambda _: create())
+    with serving(make_view(group_row())):
+        browser.wait_live()
+        assert browser.text("#past h1") == "Choose a stretch of time"
+        assert not browser.find("#past .trouble")
         browser.driver.get("about:blank")
 
 

@@ -132,3 +132,26 @@ def test_an_unanswered_group_stays_due_a_denied_one_waits():
     book.note_described([Described("a", None, error="x"), Described("b", None, error="x", denied=True)], 0.0)
     assert names(book.choose_described(2.0)) == ["a"]
     assert set(names(book.choose_described(60.0))) == {"a", "b"}
+
+
+def test_a_new_group_was_not_listed_before():
+    """Its coordinator listed all its groups without it, at a time that is told once; of groups at a start none did."""
+    book = GroupBook()
+    book.note_all(lists(row("a")), asked_ms=1_000)
+    assert book.take_unlisted_ms("a") is None
+    book.note_unstable(lists(row("b", "PreparingRebalance"), row("c", "PreparingRebalance", coordinator=2)), 3_000)
+    assert [book.take_unlisted_ms(each) for each in ("b", "b", "c")] == [1_000, None, None]
+    book.note_all(lists(row("a"), row("b"), row("d")), asked_ms=30_000)
+    assert book.take_unlisted_ms("d") == 1_000
+
+
+def test_without_the_log_every_group_is_described_in_every_cycle():
+    """In turns where they are too many for one: those asked longest ago first."""
+    book = GroupBook(describe_again_seconds=0.0)
+    rows = [row(f"g{number}") for number in range(MOST_DESCRIBED + 1)]
+    book.note_all(lists(*rows))
+    first = book.choose_described(0.0)
+    book.note_described([Described(each.group, "Stable") for each in first], 0.0)
+    (last,) = {each.group for each in rows} - {each.group for each in first}
+    assert len(first) == MOST_DESCRIBED
+    assert last in names(book.choose_described(2.0))

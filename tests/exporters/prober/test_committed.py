@@ -3,10 +3,10 @@
 from types import SimpleNamespace
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, TopicPartition
 from kafka.errors import GroupAuthorizationFailedError, NotCoordinatorError
 from kafka.protocol.metadata import FindCoordinatorRequest
 
+from coordinators import commit_offsets
 from exporters.prober.probing import make_config, probing
 from exporters.prober.test_probe_broker import name, publish_group  # noqa: F401
 from making_topics import create_topic
@@ -101,17 +101,7 @@ def test_what_the_stream_tells_no_commit_of_is_told(broker, name, monkeypatch): 
     prefix = f"{name}."
     for topic in ("groups", "lag", "activity"):
         create_topic(broker.bootstrap, prefix + topic)
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": name, "log_level": 0})
-
-    def commit() -> bool:
-        try:
-            consumer.commit(offsets=[TopicPartition(name, 1, 42)], asynchronous=False)
-        except KafkaException:  # a broker's first group makes the topic of offsets, and has to wait for it
-            return False
-        return True
-
-    wait_for(commit, "a commit")
-    consumer.close()
+    commit_offsets(broker.bootstrap, name, {(name, 1): 42})
     publish_group(broker.bootstrap, prefix, name, "another-topic")
     with probing(make_config(broker.bootstrap, prefix, offsets_seconds=0.3)) as probed:
         wait_for(lambda: {name: {"1": 42}} in [p.committed_offsets for p in probed.of(name)], lambda: probed.of(name))

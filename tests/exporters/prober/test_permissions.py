@@ -28,7 +28,7 @@ from exporters.prober.probing import Probed, make_config, probing
 from exporters.prober.test_probe_broker import AUTHORIZED, create_topic, produce, publish_commit
 from rebalance_contract import QUERIES, topics
 from rebalance_exporters.config import ExportConfig
-from rebalance_exporters.consumer import TopicReader
+from rebalance_exporters.consumer import Source, TopicReader
 from rebalance_exporters.view import TOPICS, View
 from rebalance_streaming.cluster import Cluster
 from rebalance_streaming.config import StreamConfig
@@ -151,7 +151,11 @@ def test_the_exporter_can_do_with_what_is_documented(make_broker):
     produce(broker.bootstrap, f"{PREFIX}groups", b"}", key="test/g")
     grant_only(broker.bootstrap, "export")
     config = ExportConfig(kafka={"bootstrap.servers": broker.bootstrap}, topic_prefix=PREFIX)
-    reader = TopicReader(config, View(group_expiry_seconds=1, keep_rebalances=0), lambda: time.time_ns() // 1_000_000)
+    reader = TopicReader(
+        Source(config.kafka, config.topic_prefix),
+        View(group_expiry_seconds=1, keep_rebalances=0),
+        lambda: time.time_ns() // 1_000_000,
+    )
     reader.start()
     try:
         wait_for(lambda: reader.progress.loaded, lambda: reader.progress)

@@ -117,6 +117,7 @@ def test_the_prober_publishes_them(broker, server, clients):
         assert {p.type for p in probed.of(group)} == {"zookeeper"}
 
 
+@pytest.mark.waits
 def test_an_unreachable_server_is_one_sentence(monkeypatch: pytest.MonkeyPatch):
     """Naming the setting."""
     monkeypatch.setattr(zookeeper, "_TIMEOUT_SECONDS", 0.5)

@@ -343,6 +343,7 @@ def test_a_second_report_changes_nothing(sent, caplog):
     consumer.close()
 
 
+@pytest.mark.waits
 def test_errors_of_the_reporter_stay_with_it(sent, caplog):
     """A sending that always fails, and a coordinator that is not what it was, are said once each."""
 

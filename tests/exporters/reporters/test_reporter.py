@@ -42,8 +42,8 @@ class Kafka:
 
 
 @contextmanager
-def running(kafka: Kafka, capacity: int = 3) -> Iterator[Outbox]:
-    outbox = Outbox(kafka, FailureLog(LOG), capacity=capacity, retry_seconds=0.01)
+def running(kafka: Kafka, capacity: int = 3, most_bytes: int = 1_000) -> Iterator[Outbox]:
+    outbox = Outbox(kafka, FailureLog(LOG), capacity=capacity, most_bytes=most_bytes, retry_seconds=0.01)
     outbox.start()
     try:
         yield outbox
@@ -93,6 +93,25 @@ def test_a_full_outbox_loses_its_oldest_and_counts_them():
         assert outbox.dropped == 2
         kafka.goes_on.set()
         wait_for(lambda: kafka.got == [b"held", b"c", b"d", b"e"], lambda: kafka.got)
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_large_reports_that_wait_are_bounded_together(away):
+    """By their bytes; the newest waits however large it is, and one that fails goes back only where there is room."""
+    kafka = Kafka()
+    kafka.goes_on.clear()
+    kafka.away = away
+    with running(kafka, capacity=100, most_bytes=10) as outbox:
+        put(outbox, "held")
+        wait_for(lambda: kafka.tried, "the first try")
+        put(outbox, "aaaaaa", "bbbb", "cc")
+        assert outbox.dropped == 1
+        put(outbox, "d" * 20)
+        assert outbox.dropped == 3
+        kafka.goes_on.set()
+        wait_for(lambda: not away or outbox.dropped == 4, "the one that was held to be lost")
+        kafka.away = False
+        wait_for(lambda: kafka.got == [*([] if away else [b"held"]), b"d" * 20], lambda: kafka.got)
 
 
 def test_what_an_outage_kept_arrives_after_it(caplog):
@@ -226,6 +245,7 @@ def test_reports_go_on_while_kafka_holds_one():
     reporter.await_end()
 
 
+@pytest.mark.waits
 def test_a_pause_of_the_process_shows_as_lateness():
     """Here the composing of a report holds up the thread itself."""
     made, kafka = Made(), Kafka()

@@ -64,6 +64,8 @@ def answering(exporter: Exporter) -> Iterator[Exporter]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        # Head and body go out in two pieces: the second would wait until the first is acknowledged.
+        disable_nagle_algorithm = True
 
         def do_GET(self) -> None:
             parts = urlsplit(self.path)

@@ -10,7 +10,7 @@ import pytest
 from exporters.terminal.answering import Exporter, answering, enricher
 from exporters.terminal.pictures import NOW_MS
 from exporters.terminal.running import Outcome, run
-from rebalance_exporters.terminal import commands
+from rebalance_exporters.terminal import commands, silence_commands
 
 Run = Callable[..., Outcome]
 
@@ -24,7 +24,8 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     # Every command reads the machine's store of certificates, which takes longer than all else it does.
     monkeypatch.setenv("SSL_CERT_FILE", os.devnull)
-    monkeypatch.setattr(commands, "_now_ms", lambda: NOW_MS)
+    for module in (commands, silence_commands):
+        monkeypatch.setattr(module, "read_now_ms", lambda: NOW_MS)
 
 
 @pytest.fixture

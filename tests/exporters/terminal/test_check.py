@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from exporters.terminal.pictures import BROKER, CALM_ROW, ENRICHER_ROW, HOSTILE, OVERVIEW, STALE
-from rebalance_exporters.terminal import commands
+from rebalance_exporters.terminal import check_command
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_bug_of_ours_is_unknown_too(monitor, monkeypatch):
     def fail(*_):
         raise ZeroDivisionError("so\nthere")
 
-    monkeypatch.setattr(commands, "_judge", fail)
+    monkeypatch.setattr(check_command, "_judge", fail)
     outcome = monitor("check")
     assert outcome.code == 3
     assert outcome.out == "REBALANCES UNKNOWN - a bug in rebalance-monitor: ZeroDivisionError: so\\nthere\n"

@@ -24,7 +24,8 @@ from exporters.terminal.pictures import (
     member,
 )
 from exporters.terminal.running import hold_to_golden
-from rebalance_contract import Alternative, Evidence, Generation
+from rebalance_contract import Advice, Alternative, Evidence, Generation
+from rebalance_contract.api import AdviceRow
 from rebalance_exporters.rebalance_text import tell_rebalance
 from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.assignments import compare_assignments
@@ -133,6 +134,28 @@ def test_a_rebalance_without_a_finding_says_why(changes, ago_ms, cause):
     assert passages(replace(FACTS, rebalance=rebalance, findings=()))["Cause"] == (cause,)
 
 
+@pytest.mark.parametrize("ended_ms", [None, NOW_MS - 10_000])
+def test_a_rebalance_that_is_not_judged_yet_tells_the_cause_of_those_before_it(ended_ms):
+    """A group that rebalances every few seconds is always in one; who, and what to change, is known all the same."""
+    rebalance = replace(LOSS, completed_at_ms=ended_ms)
+    facts = replace(FACTS, rebalance=rebalance, findings=(), standing=(TWICE, STARVED))
+    told = passages(facts)
+    assert told["Cause"][0].startswith("not ")
+    assert told["Cause"][1] == f"of those before it: {STARVED.summary}"
+    assert "heartbeat_starvation" in told["Cause"][2]
+    assert told["Now"][0] == "upgrade: kafka-python 1.4.6 -> kafka-python 3.0.3 or later"
+    assert [each.partition(":")[0] for each in told["Also"]] == ["[TICKET] duplicate_processing"]
+    assert explain(facts, Access("explain")).severity == STARVED.severity
+
+
+def test_an_old_rebalance_without_a_finding_borrows_no_cause():
+    """What fires now is another matter."""
+    rebalance = replace(LOSS, completed_at_ms=NOW_MS - 900_000)
+    told = passages(replace(FACTS, rebalance=rebalance, findings=(), standing=(STARVED,)))
+    assert len(told["Cause"]) == 1
+    assert "Now" not in told
+
+
 def test_a_rebalance_that_goes_on_says_since_when():
     """And for how long so far, in the headline."""
     ongoing = replace(LOSS, outcome="ongoing", completed_at_ms=None, duration_min_ms=None, duration_max_ms=None)
@@ -147,6 +170,17 @@ def test_the_same_advice_is_given_once():
     assert told["Now"] == (
         "upgrade: kafka-python 1.4.6 -> kafka-python 3.0.3 or later",
         "metadata_max_age_ms: 300000 -> 3000 (from: heartbeat.interval.ms)",
+    )
+
+
+def test_advice_tells_what_it_would_have_avoided():
+    """As the API worked it out, behind the formula."""
+    advice = AdviceRow("session.timeout.ms", "10000", "45000", "max(...)", None, "would have avoided 2 rebalances")
+    cause = replace(STARVED, advice=(advice, Advice("code", None, "poll", "-")))
+    told = passages(replace(FACTS, findings=(cause,)))
+    assert told["Now"] == (
+        "session.timeout.ms: 10000 -> 45000 (from: max(...)); would have avoided 2 rebalances",
+        "code: poll",
     )
 
 

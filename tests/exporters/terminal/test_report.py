@@ -11,7 +11,7 @@ from rich.console import Console
 
 from exporters.terminal.pictures import HOSTILE, NOW_MS, WEEK_MS, WEEKLY
 from exporters.terminal.running import hold_to_golden
-from rebalance_contract.api import GroupName, PeriodReport, PeriodSums
+from rebalance_contract.api import EstimateRange, GroupName, PeriodReport, PeriodSums
 from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.figures import Clock
 from rebalance_exporters.terminal.markup import element, join
@@ -227,6 +227,25 @@ def test_the_chart_has_a_bar_for_each_part():
     assert [float(each) for each in re.findall(r'height="([\d.]+)" class="value"', by_count)][:3] == [0, 60, 120]
     assert "the highest is 2 rebalances" in by_count
     assert set(re.findall(r'height="([\d.]+)" class="value"', write_html(NOTHING, Clock(), Access("x")))) == {"0.0"}
+
+
+def test_each_setting_has_a_bar_of_the_rebalances_it_would_have_avoided():
+    """Lost time or none: the most fill the bar, and what avoided any has some of it."""
+    avoided = replace(WEEKLY.worth[0].avoided, lost_partition_ms=EstimateRange(0, 0), rebalances=EstimateRange(1, 2))
+    several = (WEEKLY.worth[0], replace(WEEKLY.worth[1], avoided=avoided))
+    drawn = write_html(replace(WEEKLY, worth=several, settings=()), Clock(), Access("report"))
+    bars = re.findall(r'<span class="bar"[^>]*><span style="width:([\d.]+)%">', drawn.partition("What changed most")[0])
+    assert [float(each) for each in bars] == [
+        100.0,
+        pytest.approx(100 * 2 / several[0].avoided.rebalances.high, abs=0.1),
+    ]
+
+
+def test_there_is_no_card_for_advice_that_is_not_there():
+    """Where every piece of advice has its worth told, nothing else is to be said."""
+    card = "What else findings advise"
+    assert card in page(WEEKLY).text
+    assert card not in page(replace(WEEKLY, settings=())).text
 
 
 def test_names_of_strangers_stay_names():

@@ -9,12 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from exporters.contract_rows import NOW_MS, SILENCE, group_row, make_view, rebalance_row, silence_row, stream_rows
+from exporters.contract_rows import (
+    NOW_MS,
+    SILENCE,
+    group_row,
+    lag_row,
+    make_view,
+    rebalance_row,
+    silence_row,
+    stream_rows,
+)
 from exporters.serving import hash_password, serving
 from exporters.terminal.running import Outcome, run
 from exporters.test_overview import finding_row
 from rebalance_contract.api import SilencesAnswer
-from rebalance_exporters.terminal import commands
+from rebalance_exporters.terminal import silence_commands
 from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.figures import Clock
 from rebalance_exporters.terminal.silences import tell_all, tell_made
@@ -37,7 +46,7 @@ def monitor(
     """Run `rebalance-monitor` as alice against an exporter that shows the view."""
     (tmp_path / "web.yml").write_text(f"basic_auth_users: {{alice: {hash_password('secret')}}}\n")
     (tmp_path / "password").write_text("secret\n")
-    monkeypatch.setattr(commands, "_now_ms", lambda: NOW_MS)
+    monkeypatch.setattr(silence_commands, "read_now_ms", lambda: NOW_MS)
     with serving(view, web_config_file=str(tmp_path / "web.yml")) as server:
         monkeypatch.setenv("REBALANCE_MONITOR_URL", f"http://127.0.0.1:{server.port}")
         monkeypatch.setenv("REBALANCE_MONITOR_USER", "alice")
@@ -65,15 +74,28 @@ def test_a_silence_is_added_listed_and_expired(monitor: Run, view: View) -> None
 
 
 def test_a_deploy_is_announced(monitor: Run, view: View) -> None:
-    """A pipeline gets the id as JSON; people then see the deploy beside the rebalance, and nobody is called."""
-    announced = monitor("announce", "payments", "--for", "10m", "--reason", "deploy 1.2", "--json")
+    """A pipeline gets the id as JSON; people then see the deploy beside the rebalance, with who deploys what."""
+    announced = monitor("announce", "payments", "--for", "10m", "--version", "1.2", "--by", "bob", "--json")
     told = json.loads(announced.out)
-    assert (told["kind"], told["reason"]) == ("deploy", "deploy 1.2")
+    assert (told["kind"], told["reason"], told["version"]) == ("deploy", "deploy 1.2", "1.2")
+    assert (told["created_by"], told["on_behalf_of"]) == ("alice", "bob")
     assert view.picture().silences.in_force(PAYMENTS, NOW_MS) is not None
     view.apply([rebalance_row("2", NOW_MS + 5_000)])
-    assert "during an announced deploy: deploy 1.2 by alice" in monitor("explain", "payments", "--rebalance", "2").out
+    explained = monitor("explain", "payments", "--rebalance", "2").out
+    assert "during an announced deploy: deploy 1.2 by bob (as alice)" in " ".join(explained.split())
     assert "join (announced deploy)" in monitor("history", "payments").out
     assert "deploy announced until" in monitor("explain", "payments").out
+    assert "deploy announced 1.2" in monitor("silence", "list").out
+
+
+def test_what_is_found_during_a_deploy_is_told(monitor: Run, view: View) -> None:
+    """A deploy costs rebalances, which are not counted then; a finding above what is allowed is one as ever."""
+    view.apply([lag_row(group="orders")])
+    assert monitor("check", "orders", "--max-rebalances", "0").code == 1
+    assert monitor("announce", "payments", "orders", "--for", "10m").code == 0
+    assert monitor("check", "payments").code == 1
+    assert monitor("check", "orders", "--max-rebalances", "0").code == 0
+    assert "deploy announced, ticket: crash_loop" in monitor("top", "--once").out
 
 
 def test_a_silenced_group_is_shown_and_well_to_who_checks(monitor: Run, view: View) -> None:

@@ -13,7 +13,7 @@ from exporters.terminal.pictures import BARE_ROW, BROKER, CALM_ROW, ENRICHER_ROW
 from exporters.terminal.running import hold_to_golden
 from rebalance_contract import Severity
 from rebalance_contract.api import OverviewWindow
-from rebalance_exporters.terminal import commands, top
+from rebalance_exporters.terminal import check_command, commands, top
 from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.client import Api
 from rebalance_exporters.terminal.screen import Screen
@@ -52,7 +52,7 @@ def test_rows_stand_in_the_wanted_order(monitor, sort, groups):
 def test_the_options_offer_every_order_there_is():
     """And the severities that the contract has."""
     assert set(commands.SORTS) == set(top.SORTS)
-    assert tuple(Severity) == commands.SEVERITIES
+    assert tuple(Severity) == check_command.SEVERITIES
 
 
 def test_a_limit_is_said(monitor):

@@ -1,3 +1,5 @@
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Collection;
 import java.util.HashMap;
@@ -6,10 +8,12 @@ import java.util.Map;
 import java.util.Properties;
 import java.util.stream.Collectors;
 import org.apache.kafka.clients.consumer.CommitFailedException;
+import org.apache.kafka.clients.consumer.ConsumerPartitionAssignor;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.RoundRobinAssignor;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.WakeupException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
@@ -20,17 +24,22 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
  * <p>java -cp JARS StoryClient.java NAME TOPIC program.key=value... key=value...; keys that begin with "program." are
  * for this program: poll_for_ms (after the first assignment it polls so long, then never again), record_ms (work on
  * each record), revoke_ms (work when partitions are given up), quick_batches and quick_record_ms (how many batches are quick at first, and how quick), commit (true:
- * commitSync after each batch). All others are the client's. SIGTERM closes it in order.
+ * commitSync after each batch), stall_ms (work on the next records, once for each file
+ * stall_file that it finds), assign_ms (what SlowAssignor takes),
+ * enforce_ms (ask for a rebalance this often). All others are the client's. SIGTERM closes it in order.
  */
 public class StoryClient {
     private static final Map<String, String> program = new HashMap<>();
     private static volatile boolean stopping;
     private static String name;
     private static long assignedAtMs;
+    private static long enforcedAtMs;
     private static KafkaConsumer<byte[], byte[]> consumer;
 
     public static void main(String[] arguments) throws Exception {
         name = arguments[0];
+        // Java that starts a source file keeps its classes from whoever looks assignors up by name.
+        Thread.currentThread().setContextClassLoader(StoryClient.class.getClassLoader());
         Properties properties = new Properties();
         for (String setting : List.of(arguments).subList(2, arguments.length)) {
             String[] pair = setting.split("=", 2);
@@ -61,6 +70,7 @@ public class StoryClient {
             ConsumerRecords<byte[], byte[]> records = consumer.poll(Duration.ofMillis(200));
             if (!records.isEmpty()) {
                 tell("records", ",\"count\":" + records.count() + ",\"ranges\":" + ranges(records));
+                stall();
                 process(records.count(), batch++);
                 if (program.containsKey("record_ms")) {
                     tell("processed", ",\"count\":" + records.count());
@@ -69,10 +79,28 @@ public class StoryClient {
                     commit();
                 }
             }
+            enforce();
             if (pollForMs >= 0 && assignedAtMs > 0 && System.currentTimeMillis() >= assignedAtMs + pollForMs) {
                 tell("stops_polling", "");
                 work(Long.MAX_VALUE);
             }
+        }
+    }
+
+    /** Works for long when it is told to, by a file that it takes away. */
+    private static void stall() throws Exception {
+        if (program.containsKey("stall_file") && Files.deleteIfExists(Path.of(program.get("stall_file")))) {
+            tell("stalls", ",\"milliseconds\":" + number("stall_ms", 0));
+            work(number("stall_ms", 0));
+        }
+    }
+
+    private static void enforce() {
+        long now = System.currentTimeMillis();
+        if (assignedAtMs > 0 && now - Math.max(assignedAtMs, enforcedAtMs) >= number("enforce_ms", Long.MAX_VALUE)) {
+            enforcedAtMs = now;
+            tell("enforces", "");
+            consumer.enforceRebalance("the application wants it");
         }
     }
 
@@ -106,6 +134,37 @@ public class StoryClient {
         } catch (CommitFailedException failure) {
             String text = failure.getMessage().replace("\"", "'").replace("\n", " ");
             tell("commit_failed", ",\"error\":\"CommitFailedException\",\"text\":\"" + text + "\"");
+        }
+    }
+
+    /** Takes its time, as one does whose leader is busy or has very much to deal out. */
+    public static class SlowAssignor extends RoundRobinAssignor {
+        @Override
+        public String name() {
+            return "slow";
+        }
+
+        @Override
+        public Map<String, List<TopicPartition>> assign(
+                Map<String, Integer> partitions, Map<String, ConsumerPartitionAssignor.Subscription> subscriptions) {
+            spend(number("assign_ms", 0));
+            return super.assign(partitions, subscriptions);
+        }
+    }
+
+    /** Forgets the last partition of every topic. */
+    public static class ForgetfulAssignor extends RoundRobinAssignor {
+        @Override
+        public String name() {
+            return "forgetful";
+        }
+
+        @Override
+        public Map<String, List<TopicPartition>> assign(
+                Map<String, Integer> partitions, Map<String, ConsumerPartitionAssignor.Subscription> subscriptions) {
+            Map<String, List<TopicPartition>> found = super.assign(partitions, subscriptions);
+            found.values().forEach(each -> each.removeIf(one -> one.partition() == partitions.get(one.topic()) - 1));
+            return found;
         }
     }
 

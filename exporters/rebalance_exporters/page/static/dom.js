@@ -45,6 +45,24 @@ export function timed(atMs, text) {
   return el("time", { datetime: new Date(atMs).toISOString() }, text);
 }
 
+/** Make a section that is called like its heading. */
+export function section(heading, ...children) {
+  return el("section", { "aria-label": heading }, el("h2", {}, heading), ...children);
+}
+
+/** Make a table, its caption for who does not see it, whose rows fold into cards where the screen is narrow; `numbers`: places of columns that stand right. */
+export function grid(caption, heads, rows, numbers = []) {
+  const kind = (place) => (numbers.includes(place) ? "number" : null);
+  return el("table", { role: "table" }, el("caption", { class: "unseen" }, caption),
+    el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, heads.map((each, place) => el("th", { scope: "col", role: "columnheader", class: kind(place) }, each)))),
+    el("tbody", { role: "rowgroup" }, rows.map((cells) => el("tr", { role: "row" }, cells.map((each, place) => el("td", { role: "cell", class: kind(place), "data-label": heads[place] }, each))))));
+}
+
+/** Write a text into an element, if it is not there already: what is written is read out where it is live. */
+export function setText(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
 const filled = new WeakMap();
 
 /**

@@ -1,5 +1,7 @@
 // Numbers and times as people read them; the same forms as the terminal's.
 
+import { CountedFrom } from "./sets.js";
+
 export const UNKNOWN = "–";
 
 const SECOND = 1000, MINUTE = 60 * SECOND, HOUR = 60 * MINUTE, DAY = 24 * HOUR;
@@ -15,10 +17,26 @@ export function span(ms) {
   return `${short(ms / DAY)} d`;
 }
 
+/** Return a sum of times; one of nothing is 0 s. */
+export function sum(ms) {
+  return ms === 0 ? "0 s" : span(ms);
+}
+
+/** Return seconds as milliseconds; null stays null. */
+export function inMs(seconds) {
+  return seconds === null || seconds === undefined ? null : seconds * SECOND;
+}
+
 /** Return how long ago something was, in whole seconds where it is seconds. */
 export function age(ms) {
   if (ms === null || ms === undefined) return UNKNOWN;
   return ms < MINUTE ? `${Math.floor(Math.max(0, ms) / SECOND)} s` : span(ms);
+}
+
+/** Return a count of a group's row, marked as a lower bound where it is counted from probes. */
+export function atLeast(row, number) {
+  const known = number !== null && number !== undefined;
+  return `${known && row.counted_from === CountedFrom.PROBES ? "≥ " : ""}${amount(number)}`;
 }
 
 /** Return a count: exact below ten thousand, then with k, M or G. */

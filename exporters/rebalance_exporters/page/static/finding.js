@@ -22,19 +22,39 @@ export function findingArticle(finding, { clock, nowMs, rebalanceId = null }) {
       affected(finding, rebalanceId)));
 }
 
+/** Give a finding that came as an event, which does not tell what its advice would have avoided, what was told before of the same advice. */
+export function withNumbers(finding, known) {
+  const before = new Map((known?.advice ?? []).map((each) => [`${each.parameter} ${each.proposed}`, each]));
+  return { ...finding, advice: finding.advice.map((each) => ({ ...before.get(`${each.parameter} ${each.proposed}`), ...each })) };
+}
+
 function standing(finding, clock, nowMs) {
   const since = finding.state === FindingState.FIRING ? "since " : "resolved; since ";
   const of = finding.rebalances ? `, ${finding.primary ? "cause of" : "seen in"} ${plural(finding.rebalances, "rebalance")}` : "";
   return [`${Math.round(finding.confidence * 100)}% sure, ${since}`, timed(finding.started_at_ms, clock.near(finding.started_at_ms, nowMs)), of];
 }
 
+/** Say in one line what to change first: a setting whose value is known, else a setting, as notifications do; null where nothing is advised. */
+export function firstChange(finding) {
+  const weight = (each) => 2 * (each.current === null) + !each.parameter.includes(".");
+  const [first] = [...finding.advice].sort((a, b) => weight(a) - weight(b));
+  return first === undefined ? null : el("p", { class: "first-change" }, "Change ", change(first));
+}
+
+function change(advice) {
+  return [
+    el("code", {}, advice.parameter), ": ",
+    advice.current === null ? null : [el("span", { class: "current" }, advice.current), el("span", { "aria-label": " to " }, " → ")],
+    el("strong", { class: "proposed" }, advice.proposed),
+  ];
+}
+
 function advice(finding) {
   if (!finding.advice.length) return null;
   return el("div", { class: "advice" }, el("h4", {}, "Change"), el("ol", {}, finding.advice.map((each) => el("li", {},
-    el("code", {}, each.parameter), ": ",
-    each.current === null ? null : [el("span", { class: "current" }, each.current), el("span", { "aria-label": " to " }, " → ")],
-    el("strong", { class: "proposed" }, each.proposed),
-    /^-?$/.test(each.formula.trim()) ? null : el("span", { class: "formula" }, `from: ${each.formula}`)))));
+    change(each),
+    /^-?$/.test(each.formula.trim()) ? null : el("span", { class: "formula" }, `from: ${each.formula}`),
+    each.text ? el("span", { class: "avoided" }, each.text) : null))));
 }
 
 function because(finding) {

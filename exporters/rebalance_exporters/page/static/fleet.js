@@ -2,13 +2,13 @@
 //
 // A row is an object with its cells; only cells whose text changed are written and only rows out of place are moved.
 
-import { el, named, nodes, refill } from "./dom.js";
-import { UNKNOWN, amount, percent, plural, span } from "./figures.js";
+import { el, named, nodes, refill, setText } from "./dom.js";
+import { UNKNOWN, amount, atLeast, inMs, percent, plural, sum } from "./figures.js";
 import { fleetLink, groupLink, pastLink } from "./links.js";
 import { Severity } from "./sets.js";
 import { keyOf } from "./store.js";
 import { stretchForm } from "./stretch.js";
-import { compare, gravity, isUnsettled, severityBadge, silenceText, stateMark, stateText, words } from "./words.js";
+import { compare, gravity, isSilenced, isUnsettled, nameCell, severityBadge, silenceText, stateMark, stateText, words } from "./words.js";
 
 const WINDOW = "15m";
 const FIRST_ROWS = 50;
@@ -35,18 +35,13 @@ export const SORTS = {
 };
 
 function lostText(row) {
-  const lost = row.windows[WINDOW]?.lost_partition_seconds;
-  return lost === null || lost === undefined ? UNKNOWN : lost ? span(lost * 1000) : "0 s";
+  return sum(inMs(row.windows[WINDOW]?.lost_partition_seconds));
 }
 
 function groupCell(row, _now, several) {
-  const below = [several ? row.cluster : null, row.owner].filter(Boolean);
   return {
-    text: `${row.group}\n${below.join("\n")}`,
-    make: () => [
-      el("a", { href: groupLink(row.cluster, row.group), class: "name" }, named(row.group)),
-      below.length ? el("span", { class: "below" }, below.flatMap((each, place) => [place ? " · " : null, named(each)])) : null,
-    ],
+    text: JSON.stringify([row.group, row.cluster, row.owner, several]),
+    make: () => nameCell(row, groupLink(row.cluster, row.group), several),
   };
 }
 
@@ -100,7 +95,7 @@ const COLUMNS = [
   { heading: "State", sort: "state", kind: "state", cell: stateCell },
   { heading: "Finding", sort: "finding", kind: "wide finding-cell", cell: findingCell },
   { heading: "Lost (15m)", sort: "lost", kind: "number", cell: plain(lostText) },
-  { heading: "Rebalances (15m)", sort: "rebalances", kind: "number", cell: plain((row) => amount(row.windows[WINDOW]?.rebalances ?? null)) },
+  { heading: "Rebalances (15m)", sort: "rebalances", kind: "number", cell: plain((row) => atLeast(row, row.windows[WINDOW]?.rebalances ?? null)) },
   { heading: "Rebalancing (15m)", sort: "share", kind: "number", cell: shareCell },
   { heading: "Lag", sort: "lag", kind: "number", cell: plain((row) => amount(row.lag)) },
   { heading: "#Members", sort: "members", kind: "number", cell: plain((row) => amount(row.members)) },
@@ -292,7 +287,7 @@ function matches(row, wanted) {
 export function verdict(rows) {
   if (!rows.length) return "No consumer group has been seen yet.";
   const all = plural(rows.length, "group");
-  const acting = rows.filter((row) => !row.silence && row.findings.some((each) => gravity(each.severity) > 0));
+  const acting = rows.filter((row) => !isSilenced(row) && row.findings.some((each) => gravity(each.severity) > 0));
   const unsettled = rows.filter(isUnsettled).length;
   const now = unsettled ? `${unsettled} rebalancing now` : "none rebalancing now";
   if (!acting.length) return `None of ${all} has a finding to act on; ${now}.`;
@@ -300,8 +295,4 @@ export function verdict(rows) {
   const verb = acting.length === 1 ? "has" : "have";
   const grave = paging ? `, ${paging} to act on at once` : "";
   return `${acting.length} of ${all} ${verb} a finding to act on${grave}; ${now}.`;
-}
-
-function setText(element, text) {
-  if (element.textContent !== text) element.textContent = text;
 }

@@ -1,29 +1,26 @@
 // One group: how it is, what was found, its timeline, its members and its rebalances; kept up by events.
 
 import { AdvicePart } from "./advice.js";
-import { el, named, refill, timed } from "./dom.js";
-import { UNKNOWN, age, amount, countPartitions, listPartitions, percent, plural, span } from "./figures.js";
-import { findingArticle } from "./finding.js";
-import { ask, findingsApi, groupApi, groupLink, pastLink, rebalanceLink, rebalancesApi } from "./links.js";
-import { EventName, FindingState } from "./sets.js";
+import { el, grid, named, refill, section, timed } from "./dom.js";
+import { UNKNOWN, age, amount, atLeast, countPartitions, inMs, listPartitions, percent, plural, span, sum } from "./figures.js";
+import { findingArticle, firstChange, withNumbers } from "./finding.js";
+import { findingsApi, groupApi, groupLink, maintenanceLink, pastLink, rebalanceLink, rebalancesApi } from "./links.js";
+import { CountedFrom, EventName, FindingState } from "./sets.js";
 import { keyOf } from "./store.js";
 import { stretchForm, stretchText } from "./stretch.js";
 import { RANGES, drawTimeline } from "./timeline.js";
-import { causesOf, change, fact, gravity, markMs, orderFindings, severityBadge, silenceText, stateMark, stateText, why, words } from "./words.js";
+import { LoadedView } from "./view.js";
+import { askedBy, causesOf, change, fact, gravity, markMs, orderFindings, severityBadge, silenceText, stateMark, stateText, why, words } from "./words.js";
 
 const LOADED = 200, FIRST_ROWS = 15;
 /** The timeline's right end moves with the time; a drawing is good for so long. */
 const REDRAWN_MS = 5_000;
 
-export class GroupView {
-  #target = null;
-  #visit = 0;
+export class GroupView extends LoadedView {
   #width = 0;
 
   constructor(root, store, readClock) {
-    this.root = root;
-    this.store = store;
-    this.readClock = readClock;
+    super(root, store, readClock);
     this.parts = Object.fromEntries(["head", "past", "facts", "timeline", "findings", "rebalances", "members"].map((name) => [name, el("div", { class: `part-${name}` })]));
     this.root.append(...Object.values(this.parts));
     this.advice = new AdvicePart();
@@ -32,70 +29,53 @@ export class GroupView {
     this.observer.observe(this.parts.timeline);
   }
 
-  /** Show a group; what is known of it at once, the rest when it is there. */
   open(target) {
-    this.#target = target;
-    this.range = "latest";
-    this.showsAll = false;
-    this.#forget();
-    this.render();
     this.advice.open(target);
-    return this.load();
+    return super.open(target);
   }
 
   close() {
-    this.#target = null;
-    this.#visit += 1;
+    super.close();
     this.advice.close();
   }
 
-  #forget() {
+  forget() {
+    this.range = "latest";
+    this.showsAll = false;
     this.snapshot = null;
     this.rebalances = null;
     this.findings = null;
-    this.error = null;
-    this.edition = (this.edition ?? 0) + 1;
   }
 
-  /** Load all of it anew; what came in between is in what is loaded. */
-  async load() {
-    const { cluster, group, stretch } = this.#target;
-    const visit = (this.#visit += 1);
-    try {
-      const [snapshot, told, found] = await Promise.all([
-        ask(groupApi(cluster, group)), ask(rebalancesApi(cluster, group, LOADED, stretch)), ask(findingsApi(cluster, group)),
-      ]);
-      if (visit !== this.#visit) return;
-      this.snapshot = snapshot;
-      this.rebalances = new Map(told.rebalances.map((each) => [each.rebalance_id, each]));
-      this.findings = new Map(found.findings.map((each) => [each.finding_id, each]));
-      this.error = null;
-    } catch (error) {
-      if (visit !== this.#visit) return;
-      this.error = error;
-    }
-    this.edition += 1;
-    this.render();
+  addresses() {
+    const { cluster, group, stretch } = this.target;
+    return [groupApi(cluster, group), rebalancesApi(cluster, group, LOADED, stretch), findingsApi(cluster, group)];
+  }
+
+  keep(snapshot, told, found) {
+    this.snapshot = snapshot;
+    this.rebalances = new Map(told.rebalances.map((each) => [each.rebalance_id, each]));
+    this.findings = new Map(found.findings.map((each) => [each.finding_id, each]));
   }
 
   /** Take an event, if it is about this group. Returns what is worth saying aloud, or null. */
   take(name, data) {
-    if (this.#target === null || data.cluster !== this.#target.cluster || data.group !== this.#target.group) return null;
+    const { target } = this;
+    // What is over does not change.
+    if (target === null || target.stretch !== null || keyOf(data) !== keyOf(target)) return null;
     if (name === EventName.GROUP) {
-      if (this.#target.stretch === null && this.#differs(data)) this.load();
+      if (this.#differs(data)) this.load();
       return null;
     }
-    // What is over does not change.
-    if (this.#target.stretch !== null) return null;
-    if (name === EventName.REBALANCE) this.#keep(data);
-    else this.findings?.set(data.finding_id, data);
+    if (name === EventName.REBALANCE) this.#keepRebalance(data);
+    else this.findings?.set(data.finding_id, withNumbers(data, this.findings.get(data.finding_id)));
     this.edition += 1;
-    this.advice.touch();
+    this.advice.askLater();
     if (name === EventName.FINDING) return `Finding, ${data.state}, ${data.severity}: ${words(data.rule)}`;
     return `Rebalance, ${data.outcome}: ${words(data.reason)}`;
   }
 
-  #keep(rebalance) {
+  #keepRebalance(rebalance) {
     this.rebalances?.set(rebalance.rebalance_id, rebalance);
     // A page may stay open for weeks.
     if (this.rebalances?.size > 2 * LOADED) this.rebalances.delete([...this.rebalances.values()].sort((a, b) => markMs(a) - markMs(b))[0].rebalance_id);
@@ -107,19 +87,18 @@ export class GroupView {
     return known === null || row.generation !== known.generation || row.members !== (known.member_count ?? known.members.length) || row.state !== known.state;
   }
 
-  render() {
-    if (this.#target === null || this.root.hidden) return;
-    const row = this.store.rows.get(keyOf(this.#target)) ?? null;
+  draw() {
+    const row = this.store.rows.get(keyOf(this.target)) ?? null;
     const clock = this.readClock(), nowMs = this.store.nowMs;
-    const base = `${keyOf(this.#target)} ${this.edition} ${clock.zone} ${clock.date(nowMs)}`;
-    const { stretch } = this.#target, isPast = stretch !== null;
+    const base = `${keyOf(this.target)} ${this.edition} ${clock.zone} ${clock.date(nowMs)}`;
+    const { stretch } = this.target, isPast = stretch !== null;
     const findings = this.findings === null ? [] : orderFindings(this.findings.values()).filter((each) => !isPast || wasOpen(each, stretch));
     const rebalances = this.rebalances === null ? [] : [...this.rebalances.values()].sort((a, b) => markMs(b) - markMs(a));
     const causes = causesOf(findings);
     const { parts } = this;
     refill(parts.head, `${base} ${row === null ? "" : `${row.state} ${row.owner} ${JSON.stringify([row.findings, row.silence])}`}`, () => this.#head(row, findings, clock));
     // Made once, so that nothing that happens meanwhile writes over what somebody types.
-    refill(parts.past, JSON.stringify([this.#target, clock.zone, this.store.isLoaded]), () => this.#lookBack(clock));
+    refill(parts.past, JSON.stringify([this.target, clock.zone, this.store.isLoaded]), () => this.#lookBack(clock));
     // Of what was then only the log of rebalances and the findings are kept.
     refill(parts.facts, JSON.stringify([base, isPast || facts(row, nowMs)]), () => (isPast ? null : el("dl", { class: "facts" }, facts(row, nowMs).map(([label, value]) => fact(label, value)))));
     refill(parts.findings, base, () => this.#findingList(findings, clock, nowMs));
@@ -129,34 +108,35 @@ export class GroupView {
   }
 
   #head(row, findings, clock) {
-    const { cluster, group, stretch } = this.#target;
+    const { cluster, group, stretch } = this.target;
     const firing = stretch !== null ? [] : findings.filter((each) => each.state === FindingState.FIRING && gravity(each.severity) > 0);
     return [
       el("p", { class: "crumbs" }, el("a", { href: stretch === null ? "#/" : pastLink(stretch) }, stretch === null ? "← All groups" : "← All groups then")),
       el("h1", { tabindex: "-1" }, named(group)),
-      el("p", { class: "quiet" }, "cluster ", named(cluster), row?.owner ? [" · owner ", named(row.owner)] : null),
-      row?.silence ? el("p", { class: "silence", role: "note" }, `${silenceText(row.silence)} until `, timed(row.silence.ends_at_ms, clock.moment(row.silence.ends_at_ms)), " by ", named(row.silence.created_by), ": ", named(row.silence.reason)) : null,
+      el("p", { class: "quiet" }, "cluster ", named(cluster), row?.owner ? [" · owner ", named(row.owner)] : null, stretch === null ? [" · ", el("a", { href: maintenanceLink(cluster, group) }, "silence or deploy …")] : null),
+      row?.silence ? el("p", { class: "silence", role: "note" }, `${silenceText(row.silence)} until `, timed(row.silence.ends_at_ms, clock.moment(row.silence.ends_at_ms)), " by ", named(askedBy(row.silence)), ": ", named(row.silence.reason)) : null,
       firing.length ? el("p", { class: "lead" }, severityBadge(firing[0].severity), " ", firing[0].summary) : null,
+      firing.length ? firstChange(firing[0]) : null,
       stretch === null ? null : el("p", { class: "lead", role: "note" }, `As it was: ${stretchText(stretch, clock)}.`),
-      this.error === null ? null : errorNote(this.error, cluster, row),
+      this.errorNote(row),
     ];
   }
 
   #lookBack(clock) {
-    const { cluster, group, stretch } = this.#target;
+    const { cluster, group, stretch } = this.target;
     const form = stretchForm({ stretch, nowMs: this.store.nowMs, clock, linkOf: (each) => groupLink(cluster, group, each) });
     return stretch === null ? el("details", { class: "look-back", "data-key": "look-back" }, el("summary", {}, "Look back"), form) : form;
   }
 
   #findingList(findings, clock, nowMs) {
-    if (this.findings === null) return this.error === null ? el("p", { class: "quiet" }, "Loading …") : null;
+    if (this.findings === null) return this.error === null ? this.waiting() : null;
     // Causes to act on come in full; what follows from them, what is over and what is only good to know are a line each.
-    const isPast = this.#target.stretch !== null;
+    const isPast = this.target.stretch !== null;
     const acting = findings.filter((each) => (isPast || each.state === FindingState.FIRING) && gravity(each.severity) > 0);
     const loud = acting.some((each) => each.primary) ? acting.filter((each) => each.primary) : acting.slice(0, 1);
     const calm = findings.filter((each) => !loud.includes(each));
     const context = { clock, nowMs };
-    return el("section", { "aria-label": "Findings" }, el("h2", {}, "Findings"),
+    return section("Findings",
       loud.length ? loud.map((each) => findingArticle(each, context)) : el("p", { class: "quiet" }, isPast ? "None to act on is known of that time." : "Nothing to act on."),
       calm.map((each) => el("details", { "data-key": each.finding_id },
         el("summary", {}, severityBadge(each.severity), ` ${words(each.rule)}${each.state === FindingState.FIRING ? "" : ", resolved"}: ${each.summary}`),
@@ -165,7 +145,7 @@ export class GroupView {
 
   #renderTimeline(base, rebalances, causes, clock, nowMs) {
     const part = this.parts.timeline;
-    if (!rebalances.length && this.#target.stretch === null) {
+    if (!rebalances.length && this.target.stretch === null) {
       refill(part, base, () => null);
       return;
     }
@@ -175,14 +155,14 @@ export class GroupView {
   }
 
   #timeline(rebalances, causes, clock, nowMs) {
-    const { drawing, hidden } = drawTimeline({ rebalances, range: this.range, past: this.#target.stretch, nowMs, width: this.#width, clock, causes });
+    const { drawing, hidden } = drawTimeline({ rebalances, range: this.range, past: this.target.stretch, nowMs, width: this.#width, clock, causes });
     const select = el("select", { id: "range" }, Object.entries(RANGES).map(([value, [text]]) => el("option", { value, selected: value === this.range }, text)));
     select.addEventListener("change", () => {
       this.range = select.value;
       this.render();
     });
     return el("section", { "aria-label": "Timeline" },
-      el("div", { class: "row" }, el("h2", {}, "Timeline"), this.#target.stretch === null ? el("p", { class: "tools" }, el("label", { for: "range" }, "Show"), select) : null),
+      el("div", { class: "row" }, el("h2", {}, "Timeline"), this.target.stretch === null ? el("p", { class: "tools" }, el("label", { for: "range" }, "Show"), select) : null),
       el("figure", {}, drawing, el("figcaption", { class: "legend" },
         `Times in ${clock.zone}. ▼ a rebalance (filled: with a cause to act on); band: `, el("span", { class: "key calm" }), " stable, ", el("span", { class: "key moving" }), " rebalancing, ", el("span", { class: "key empty" }), " no members. Each lane: what a member owns; dotted: the group rebalances.",
         hidden ? ` ${plural(hidden, "more member")} not drawn.` : null, " The tables below say the same. Colour of a ▼: what it began with: ",
@@ -191,14 +171,14 @@ export class GroupView {
 
   #rebalanceTable(rebalances, causes, clock, nowMs) {
     if (this.rebalances === null) return null;
-    if (!rebalances.length) return el("section", {}, el("h2", {}, "Rebalances"), el("p", { class: "quiet" }, this.#target.stretch === null ? "None is kept." : "None is kept of that time."));
+    if (!rebalances.length) return section("Rebalances", el("p", { class: "quiet" }, this.target.stretch === null ? "None is kept." : "None is kept of that time."));
     const shown = this.showsAll ? rebalances : rebalances.slice(0, FIRST_ROWS);
     const more = el("button", { type: "button", "data-key": "all-rebalances" }, this.showsAll ? `Show the latest ${FIRST_ROWS}` : `Show all ${rebalances.length}`);
     more.addEventListener("click", () => {
       this.showsAll = !this.showsAll;
       this.render();
     });
-    return el("section", { "aria-label": "Rebalances" }, el("h2", {}, "Rebalances"),
+    return section("Rebalances",
       grid("Rebalances, the latest first", ["When", "Why", "Took", "Cause", "Members", "Generation", "Moved", "Lost"], shown.map((each) => rebalanceCells(each, causes, clock, nowMs)), [4, 5, 6, 7]),
       rebalances.length > FIRST_ROWS ? el("p", {}, more) : null);
   }
@@ -215,16 +195,8 @@ export class GroupView {
       ...(hasState ? [each.state ?? UNKNOWN] : []),
       amount(countPartitions(each.partitions)), el("code", {}, listPartitions(each.partitions, 160) || "none"), el("code", { class: "quiet" }, each.member_id),
     ]);
-    return el("section", { "aria-label": "Members" }, el("h2", {}, "Members"), grid("Members now", heads, rows, [heads.indexOf("#Partitions")]));
+    return section("Members", grid("Members now", heads, rows, [heads.indexOf("#Partitions")]));
   }
-}
-
-/** Make a table, its caption for who does not see it, whose rows fold into cards where the screen is narrow; `numbers`: places of columns that stand right. */
-export function grid(caption, heads, rows, numbers = []) {
-  const kind = (place) => (numbers.includes(place) ? "number" : null);
-  return el("table", { role: "table" }, el("caption", { class: "unseen" }, caption),
-    el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, heads.map((each, place) => el("th", { scope: "col", role: "columnheader", class: kind(place) }, each)))),
-    el("tbody", { role: "rowgroup" }, rows.map((cells) => el("tr", { role: "row" }, cells.map((each, place) => el("td", { role: "cell", class: kind(place), "data-label": heads[place] }, each))))));
 }
 
 /** Tell whether a finding was open within a stretch of time. */
@@ -240,7 +212,7 @@ function rebalanceCells(each, causes, clock, nowMs) {
     el("span", { class: `reason reason-${each.reason}` }, why(each)), each.text.took,
     cause ? [severityBadge(cause.severity), ` ${words(cause.rule)}`] : UNKNOWN,
     change(each.text.members), change(each.text.generations), moved,
-    each.impact ? (each.impact.lost_partition_ms ? span(each.impact.lost_partition_ms) : "0 s") : UNKNOWN,
+    sum(each.impact?.lost_partition_ms),
   ];
 }
 
@@ -255,12 +227,11 @@ function growth(slope) {
 function facts(row, nowMs) {
   if (row === null) return [];
   const quarter = row.windows["15m"] ?? {};
-  const lost = quarter.lost_partition_seconds;
   const list = [
     ["State", `${stateMark(row.state)} ${stateText(row, nowMs)}`],
-    ["Rebalances in 1, 5, 15 min", ["1m", "5m", "15m"].map((each) => row.windows[each]?.rebalances ?? UNKNOWN).join(" · ")],
+    ["Rebalances in 1, 5, 15 min", ["1m", "5m", "15m"].map((each) => atLeast(row, row.windows[each]?.rebalances ?? null)).join(" · ")],
     ["Time rebalancing (15m)", percent(quarter.rebalancing_ratio)],
-    ["Lost (15m)", lost === null || lost === undefined ? UNKNOWN : lost ? span(lost * 1000) : "0 s"],
+    ["Lost (15m)", sum(inMs(quarter.lost_partition_seconds))],
     ["Lag", row.lag === null ? UNKNOWN : `${amount(row.lag)}${growth(row.lag_slope)}`],
     ["Last commit", row.commit_age_ms === null ? UNKNOWN : `${age(row.commit_age_ms)} ago`],
     ["Members", `${amount(row.members)}${row.idle_members ? `, ${row.idle_members} idle` : ""}`],
@@ -270,14 +241,8 @@ function facts(row, nowMs) {
     ["Assignment strategy", row.protocol ?? UNKNOWN],
     ["Coordinator", row.coordinator === null ? UNKNOWN : `broker ${row.coordinator}`],
   ];
+  if (row.counted_from === CountedFrom.PROBES) list.push(["Counted from", "probes, so at least: the log is not read"]);
   if (row.heartbeat_headroom_ratio !== null) list.push(["Heartbeat headroom (5m)", percent(row.heartbeat_headroom_ratio)]);
-  if (row.poll_gap_max_seconds !== null) list.push(["Longest poll gap (5m)", span(row.poll_gap_max_seconds * 1000)]);
+  if (row.poll_gap_max_seconds !== null) list.push(["Longest poll gap (5m)", span(inMs(row.poll_gap_max_seconds))]);
   return list;
-}
-
-/** Say what the API refused, with what may have been meant. */
-export function errorNote(error, cluster, row = null) {
-  if (!("status" in error)) return el("p", { class: "trouble", role: "alert" }, "The exporter cannot be reached; trying again when it is back.");
-  const near = (error.didYouMean ?? []).map((each, place) => [place ? ", " : " Did you mean ", el("a", { href: groupLink(cluster, each) }, named(each))]);
-  return el("p", { class: "trouble", role: "alert" }, `${error.message}.`, error.status === 404 && row === null ? [near, near.length ? "?" : null] : null);
 }

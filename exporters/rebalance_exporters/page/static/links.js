@@ -1,6 +1,6 @@
 // Addresses: of the page's views, which alerts link to, and of the API. Names are percent-encoded in both.
 
-const GROUPS = "groups", REBALANCES = "rebalances", WHY = "why", PAST = "past";
+const GROUPS = "groups", REBALANCES = "rebalances", WHY = "why", PAST = "past", MAINTENANCE = "maintenance";
 
 const LONGEST_LINE = 4_096;
 
@@ -30,13 +30,18 @@ export function rebalanceLink(cluster, group, rebalanceId) {
   return `${groupLink(cluster, group)}/${REBALANCES}/${part(rebalanceId)}`;
 }
 
+/** Return the address of the view of silences and deploys, with a group that a new one is to be about. */
+export function maintenanceLink(cluster, group) {
+  return `#/${MAINTENANCE}?cluster=${part(cluster)}&group=${part(group)}`;
+}
+
 /** Return the address of the view that says what a line of a log means. */
 export function whyLink(text) {
   return `#/${WHY}/${part(text)}`;
 }
 
 /**
- * Read an address: {view: "fleet" | "group" | "rebalance" | "past" | "why" | "nowhere", cluster, group, rebalanceId, text,
+ * Read an address: {view: "fleet" | "group" | "rebalance" | "past" | "maintenance" | "why" | "nowhere", cluster, group, rebalanceId, text,
  * stretch}. The stretch of time, {fromMs, toMs}, is null where it is now; a cluster of null is all of them.
  */
 export function readHash(hash) {
@@ -44,6 +49,7 @@ export function readHash(hash) {
   const raw = path.split("/"), asked = new URLSearchParams(query), stretch = readStretch(asked);
   if (raw.length === 1 && raw[0] === "") return { view: "fleet", cluster: asked.get("cluster") };
   if (raw.length === 1 && raw[0] === PAST) return { view: "past", cluster: asked.get("cluster"), stretch };
+  if (raw.length === 1 && raw[0] === MAINTENANCE) return { view: "maintenance", cluster: asked.get("cluster"), group: asked.get("group") };
   let parts;
   try {
     parts = raw.map(decodeURIComponent);
@@ -101,6 +107,16 @@ export function messagesApi(text) {
   return `api/v1/messages?text=${part([...text].slice(0, LONGEST_LINE).join(""))}`;
 }
 
+/** Return the API's address of silences and announced deploys. */
+export function silencesApi() {
+  return "api/v1/silences";
+}
+
+/** Return the API's address of one of them. */
+export function silenceApi(silence) {
+  return `${silencesApi()}/${part(silence.silence_id)}?cluster=${part(silence.cluster)}`;
+}
+
 /** What the API answered instead of what was asked for. */
 export class ApiError extends Error {
   constructor(status, text, didYouMean = []) {
@@ -111,8 +127,18 @@ export class ApiError extends Error {
 }
 
 /** Ask the API. Throws ApiError for what it refuses, TypeError when it cannot be reached. */
-export async function ask(address) {
-  const answer = await fetch(address, { headers: { accept: "application/json" }, cache: "no-store" });
+export function ask(address) {
+  return call(address, {});
+}
+
+/** Tell the API to change something; what it is told is null where the address says all. Throws as `ask` does. */
+export function tell(method, address, told) {
+  return call(address, { method, body: told === null ? null : JSON.stringify(told) });
+}
+
+async function call(address, how) {
+  const headers = { accept: "application/json", ...(how.body ? { "content-type": "application/json" } : {}) };
+  const answer = await fetch(address, { ...how, headers, cache: "no-store" });
   if (answer.ok) return answer.json();
   const told = await answer.json().catch(() => ({}));
   throw new ApiError(answer.status, told.error ?? `the exporter answered ${answer.status}`, told.did_you_mean ?? []);

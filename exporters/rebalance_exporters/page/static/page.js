@@ -1,9 +1,10 @@
 // Puts the page together: addresses choose the view, events keep the store, and what changed is drawn once a frame.
 
-import { visible } from "./dom.js";
+import { setText, visible } from "./dom.js";
 import { FleetView } from "./fleet.js";
 import { Clock, age } from "./figures.js";
 import { GroupView } from "./group.js";
+import { MaintenanceView } from "./maintenance.js";
 import { PastView } from "./past.js";
 import { ApiError, ask, findingsApi, readHash, whyLink } from "./links.js";
 import { RebalanceView } from "./rebalance.js";
@@ -24,6 +25,7 @@ const views = {
   group: new GroupView(byId("group"), store, readClock),
   rebalance: new RebalanceView(byId("rebalance"), store, readClock),
   past: new PastView(byId("past"), store, readClock),
+  maintenance: new MaintenanceView(byId("maintenance"), store, readClock),
   why: new WhyView(byId("why"), store),
 };
 let shown = null, isLoading = false, waiting = [], frame = null, failure = null, reload = null;
@@ -93,10 +95,6 @@ function troubleText(state) {
   if (state !== "stale") return "";
   const since = store.isLoaded ? ` What you see is from ${clock.moment(store.status.at_ms)}.` : "";
   return failure instanceof ApiError ? `STALE: ${failure.message}.${since}` : `STALE: the exporter does not answer; trying again.${since}`;
-}
-
-function setText(element, text) {
-  if (element.textContent !== text) element.textContent = text;
 }
 
 // --- What is heard ---
@@ -176,7 +174,7 @@ byId("skip").addEventListener("click", (event) => {
 
 addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
-  const isTyping = event.target instanceof HTMLInputElement;
+  const isTyping = event.target instanceof HTMLInputElement || event.target instanceof HTMLTextAreaElement;
   if (event.key === "/" && !isTyping && shown === views.fleet) {
     event.preventDefault();
     views.fleet.filter.focus();

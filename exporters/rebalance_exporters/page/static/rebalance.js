@@ -1,67 +1,52 @@
 // One rebalance explained: its cause, its phases, what it did to partitions, and who had what before and after.
 
-import { el, named, refill } from "./dom.js";
+import { el, grid, named, refill, section } from "./dom.js";
 import { UNKNOWN, amount, countPartitions, listPartitions } from "./figures.js";
 import { findingArticle } from "./finding.js";
-import { errorNote, grid } from "./group.js";
-import { ask, groupLink, rebalanceApi, rebalanceLink, rebalancesApi } from "./links.js";
+import { groupLink, rebalanceApi, rebalanceLink, rebalancesApi } from "./links.js";
 import { ABORTED, EventName, JUDGED_AFTER_MS, NO_CAUSE, RebalanceOutcome } from "./sets.js";
+import { keyOf } from "./store.js";
+import { LoadedView } from "./view.js";
 import { beganText, change, fact, markMs, memberName, severityBadge, why, words } from "./words.js";
 
 /** More members than this: only those whose partitions changed are worth a row. */
 const ALL_ROWS = 20;
 const LIST_WIDTH = 160, AROUND = 200;
 
-export class RebalanceView {
-  #target = null;
-  #visit = 0;
-
+export class RebalanceView extends LoadedView {
   constructor(root, store, readClock) {
-    this.root = root;
-    this.store = store;
-    this.readClock = readClock;
+    super(root, store, readClock);
     this.body = el("div", {});
     this.root.append(this.body);
   }
 
-  open(target) {
-    this.#target = target;
+  forget() {
     this.rebalance = null;
     this.findings = new Map();
     this.around = [];
-    this.error = null;
-    this.edition = (this.edition ?? 0) + 1;
-    this.render();
-    return this.load();
   }
 
-  close() {
-    this.#target = null;
-    this.#visit += 1;
+  addresses() {
+    const { cluster, group, rebalanceId } = this.target;
+    return [rebalanceApi(cluster, group, rebalanceId), rebalancesApi(cluster, group, AROUND)];
   }
 
-  async load() {
-    const { cluster, group, rebalanceId } = this.#target;
-    const visit = (this.#visit += 1);
-    try {
-      const [told, around] = await Promise.all([ask(rebalanceApi(cluster, group, rebalanceId)), ask(rebalancesApi(cluster, group, AROUND))]);
-      if (visit !== this.#visit) return;
-      this.rebalance = told.rebalance;
-      this.findings = new Map(told.findings.map((each) => [each.finding_id, each]));
-      this.around = around.rebalances;
-      this.error = null;
-    } catch (error) {
-      if (visit !== this.#visit) return;
-      this.error = error;
-    }
-    this.edition += 1;
-    this.render();
+  keep(told, around) {
+    this.rebalance = told.rebalance;
+    this.findings = new Map(told.findings.map((each) => [each.finding_id, each]));
+    this.around = around.rebalances;
+  }
+
+  /** The API names groups where the group is not there, else rebalances. */
+  linkOf(name) {
+    const { cluster, group } = this.target;
+    return this.store.rows.has(keyOf(this.target)) ? rebalanceLink(cluster, group, name) : groupLink(cluster, name);
   }
 
   /** Take an event, if it is about this rebalance. */
   take(name, data) {
-    const target = this.#target;
-    if (target === null || data.cluster !== target.cluster || data.group !== target.group) return;
+    const { target } = this;
+    if (target === null || keyOf(data) !== keyOf(target)) return;
     if (name === EventName.REBALANCE && data.rebalance_id === target.rebalanceId) this.rebalance = data;
     else if (name === EventName.REBALANCE && !this.around.some((each) => each.rebalance_id === data.rebalance_id)) this.around = [data, ...this.around].slice(0, AROUND);
     else if (name === EventName.FINDING && data.rebalance_ids.includes(target.rebalanceId)) this.findings.set(data.finding_id, data);
@@ -69,12 +54,11 @@ export class RebalanceView {
     this.edition += 1;
   }
 
-  render() {
-    if (this.#target === null || this.root.hidden) return;
+  draw() {
     const clock = this.readClock();
-    const { cluster, group, rebalanceId } = this.#target;
+    const { cluster, group, rebalanceId } = this.target;
     const isYoung = this.rebalance?.completed_at_ms && this.store.nowMs - this.rebalance.completed_at_ms < JUDGED_AFTER_MS;
-    const signature = JSON.stringify([cluster, group, rebalanceId, this.edition, clock.zone, clock.date(this.store.nowMs), Boolean(isYoung)]);
+    const signature = JSON.stringify([cluster, group, rebalanceId, this.edition, clock.zone, clock.date(this.store.nowMs), Boolean(isYoung), this.store.isLoaded]);
     refill(this.body, signature, () => [
       el("p", { class: "crumbs" }, el("a", { href: "#/" }, "← All groups"), " / ", el("a", { href: groupLink(cluster, group) }, named(group))),
       this.rebalance === null ? this.#waiting() : this.#explanation(clock),
@@ -82,8 +66,7 @@ export class RebalanceView {
   }
 
   #waiting() {
-    const { cluster, rebalanceId } = this.#target;
-    return [el("h1", { tabindex: "-1" }, "Rebalance ", named(rebalanceId)), this.error === null ? el("p", { class: "quiet" }, "Loading …") : errorNote(this.error, cluster)];
+    return [el("h1", { tabindex: "-1" }, "Rebalance ", named(this.target.rebalanceId)), this.waiting()];
   }
 
   #explanation(clock) {
@@ -108,16 +91,12 @@ export class RebalanceView {
 
   #neighbours(clock) {
     const ordered = [...this.around].sort((a, b) => a.started_before_ms - b.started_before_ms);
-    const place = ordered.findIndex((each) => each.rebalance_id === this.#target.rebalanceId);
+    const place = ordered.findIndex((each) => each.rebalance_id === this.target.rebalanceId);
     if (place < 0) return null;
     const link = (text, each) => el("a", { href: rebalanceLink(each.cluster, each.group, each.rebalance_id) }, `${text} ${clock.time(markMs(each))}`);
     const before = ordered[place - 1], after = ordered[place + 1];
     return el("nav", { class: "row", "aria-label": "Neighbouring rebalances" }, before ? link("← before it:", before) : el("span", {}), after ? link("after it →", after) : el("span", {}));
   }
-}
-
-function section(heading, ...children) {
-  return el("section", { "aria-label": heading }, el("h2", {}, heading), ...children);
 }
 
 function unjudged(rebalance, nowMs) {

@@ -1,6 +1,11 @@
 // The contract's closed sets, how they are shown, and words and bounds that the terminal has too: made by
 // rebalance_exporters/page/sets.py, with `make docs`. Change it there.
 
+export const CountedFrom = Object.freeze({
+  "LOG": "log",
+  "PROBES": "probes"
+});
+
 export const RebalanceOutcome = Object.freeze({
   "ONGOING": "ongoing",
   "COMPLETED": "completed",
@@ -32,6 +37,11 @@ export const MessageMatch = Object.freeze({
   "WHOLE": "whole",
   "PART": "part",
   "NONE": "none"
+});
+
+export const SilenceKind = Object.freeze({
+  "SILENCE": "silence",
+  "DEPLOY": "deploy"
 });
 
 export const SETTLED_STATES = Object.freeze([
@@ -73,7 +83,8 @@ export const SOURCES = Object.freeze({
   "probes": "probes",
   "client_metrics": "client metrics",
   "zookeeper": "ZooKeeper",
-  "broker_log": "broker log"
+  "broker_log": "broker log",
+  "announcement": "announced deploy"
 });
 
 export const SILENCES = Object.freeze({

@@ -1,44 +1,37 @@
 // What a line of a log means: the entries of the index that the API finds, beside what is found for the line's group now.
 
 import { el, named, refill } from "./dom.js";
-import { ask, groupLink, messagesApi } from "./links.js";
+import { groupLink, messagesApi } from "./links.js";
 import { MessageMatch } from "./sets.js";
+import { LoadedView } from "./view.js";
 import { severityBadge, words } from "./words.js";
 
-export class WhyView {
-  #visit = 0;
-
+export class WhyView extends LoadedView {
   constructor(root, store) {
-    this.root = root;
-    this.store = store;
-    this.text = "";
+    super(root, store);
     this.part = el("div", {});
     this.root.append(this.part);
   }
 
-  /** Show what is known of a text. */
-  async open(target) {
-    this.text = target.text;
-    this.answer = this.error = null;
-    const visit = (this.#visit += 1);
-    if (this.text.trim() === "") return;
-    try {
-      const answer = await ask(messagesApi(this.text));
-      if (visit === this.#visit) this.answer = answer;
-    } catch (error) {
-      if (visit === this.#visit) this.error = error;
-    }
-    this.render();
+  get text() {
+    return this.target.text;
   }
 
-  close() {
-    this.#visit += 1;
+  forget() {
+    this.answer = null;
   }
 
-  render() {
+  addresses() {
+    return this.text.trim() === "" ? [] : [messagesApi(this.text)];
+  }
+
+  keep(answer) {
+    this.answer = answer;
+  }
+
+  draw() {
     const groups = this.#groups();
-    const signature = JSON.stringify([this.text, this.answer !== null, String(this.error), groups.map((each) => [each.cluster, each.findings])]);
-    refill(this.part, signature, () => [
+    refill(this.part, JSON.stringify([this.edition, groups.map((each) => [each.cluster, each.findings])]), () => [
       el("nav", { class: "crumbs", "aria-label": "Where you are" }, el("a", { href: "#/" }, "All groups"), " / why"),
       el("h1", { tabindex: "-1" }, this.#verdict()),
       this.text === "" ? null : el("p", { class: "asked" }, el("code", {}, named(this.text))),
@@ -53,9 +46,8 @@ export class WhyView {
   }
 
   #verdict() {
-    if (this.error !== null) return `No answer: ${this.error.message}`;
     if (this.text.trim() === "") return "Paste a line of a client's or a broker's log above";
-    if (this.answer === null) return "Looking it up …";
+    if (this.answer === null) return this.error === null ? "Looking it up …" : `No answer: ${this.error.message}`;
     if (this.#isSure()) return this.answer.messages[0].title;
     if (this.answer.match === MessageMatch.PART) return "Part of several messages, the likeliest first: paste more of the line";
     return this.answer.messages.length ? "Not known. The nearest messages:" : "Not known: no message about consumer groups has this text";

@@ -2,7 +2,7 @@
 
 import { el, named } from "./dom.js";
 import { span } from "./figures.js";
-import { FindingState, GRAVITY, SETTLED_STATES, SEVERITY_MARKS, SILENCES, STATE_MARKS, Severity, TIGHT_MS, UNKNOWN_STATE_MARK } from "./sets.js";
+import { FindingState, GRAVITY, SETTLED_STATES, SEVERITY_MARKS, SILENCES, STATE_MARKS, Severity, SilenceKind, TIGHT_MS, UNKNOWN_STATE_MARK } from "./sets.js";
 
 const SETTLED = new Set(SETTLED_STATES);
 
@@ -35,7 +35,17 @@ export function stateText(row, nowMs) {
   return `${row.state} ${since < 60_000 ? `${Math.floor(since / 1000)} s` : span(since)}`;
 }
 
-/** Say that a group's alerts are held back. */
+/** Name who asked for a silence: the user who logged in, behind whom they named. */
+export function askedBy(silence) {
+  return silence.on_behalf_of === null ? silence.created_by : `${silence.on_behalf_of} (as ${silence.created_by})`;
+}
+
+/** Tell whether nobody is to be called for a group; a deploy that is announced holds nothing back. */
+export function isSilenced(row) {
+  return row.silence !== null && row.silence.kind !== SilenceKind.DEPLOY;
+}
+
+/** Say that a group's alerts are held back, or that it is being deployed. */
 export function silenceText(silence) {
   return Object.hasOwn(SILENCES, silence.kind) ? SILENCES[silence.kind] : silence.kind;
 }
@@ -48,6 +58,15 @@ export function isUnsettled(row) {
 /** Name a member as people know it, which outlives its member id. */
 export function memberName(member) {
   return `${member.group_instance_id || member.client_id || member.member_id || "?"}@${(member.host || "?").replace(/^\//, "")}`;
+}
+
+/** Name a group with a link, its owner below, and its cluster where there are several. */
+export function nameCell({ cluster, group, owner }, link, several) {
+  const below = [several ? cluster : null, owner].filter(Boolean);
+  return [
+    el("a", { href: link, class: "name" }, named(group)),
+    below.length ? el("span", { class: "below" }, below.flatMap((each, place) => [place ? " · " : null, named(each)])) : null,
+  ];
 }
 
 /** Write a reason or a rule as words. */

@@ -46,7 +46,9 @@ def explain_barrier(episode: Episode) -> Verdict | None:
         )
     culprit = _last_to_poll(episode.history, stayed, began, released)
     if culprit is None and len(stayed) != 1:
-        return say("stalled_member_join_barrier.nobody_named", began, advice=advice, waited=waited)
+        # Where everybody polled all the while it was something else.
+        sure = PLAUSIBLE if stayed else HINT
+        return say("stalled_member_join_barrier.nobody_named", began, confidence=sure, advice=advice, waited=waited)
     member = culprit or stayed[0]
     return say(
         "stalled_member_join_barrier.rejoined",
@@ -191,7 +193,7 @@ def waiting_now(
         severity=Severity.PAGE if waited > page_ms and lag_grows else None,
         advice=stalled_barrier_advice(None),
         waited=waited,
-        left=max(0, bound - waited),
+        left=max(0, bound - waited) if bound else None,
         who=culprit or "a member that has not rejoined",
         named=culprit is not None,
     )

@@ -53,7 +53,7 @@ def protocol_migration(episode: Episode) -> Verdict | None:
 def initial_formation(episode: Episode) -> Verdict | None:
     """The first members of an empty group; the broker waits for more (group.initial.rebalance.delay.ms, KIP-134)."""
     rebalance = episode.rebalance
-    if rebalance.reason != RebalanceReason.FIRST_JOIN and rebalance.members_before:
+    if rebalance.reason != RebalanceReason.FIRST_JOIN and (rebalance.members_before or rebalance.is_at_least):
         return None
     # A group may empty before it was ever still; then those that passed through are all there were.
     came = rebalance.members_after or rebalance.passing
@@ -81,6 +81,23 @@ def subscription_change(episode: Episode) -> Verdict | None:
         member=new,
         changes=what or "its pattern",
         topics=what or str(new.topic_regex),
+    )
+
+
+def rack_change(episode: Episode) -> Verdict | None:
+    """A member told another rack than before, and nothing else changed (KIP-881)."""
+    before = {member.member_id: member.rack_id for member in episode.rebalance.members_before}
+    stayed = [each for each in episode.rebalance.members_after if each.member_id in before]
+    moved = [each for each in stayed if before[each.member_id] != each.rack_id]
+    if episode.rebalance.reason != RebalanceReason.RACK_CHANGE or not moved:
+        return None
+    return say(
+        "rack_change",
+        episode.rebalance.started_before_ms,
+        subject_of(*moved),
+        members=moved,
+        was=before[moved[0].member_id] or "none",
+        now=moved[0].rack_id or "none",
     )
 
 
@@ -153,7 +170,7 @@ def scale_out(episode: Episode) -> Verdict | None:
     """Members came that were not there before."""
     rebalance = episode.rebalance
     newcomers = [each.member for each in episode.arrivals if each.returned_from is None]
-    if not newcomers or episode.departures:
+    if not newcomers or episode.departures or (rebalance.is_at_least and not _is_seen_whole(episode)):
         return None
     stayed = episode.lasted(rebalance.completed_at_ms or episode.now_ms, episode.thresholds.stay_ms)
     return say(
@@ -164,6 +181,13 @@ def scale_out(episode: Episode) -> Verdict | None:
         before=len(rebalance.members_before),
         after=len(rebalance.members_after),
     )
+
+
+def _is_seen_whole(episode: Episode) -> bool:
+    """Whether what probes saw of a join is all there was: nobody passed through, and nobody waited for long."""
+    rebalance = episode.rebalance
+    short = episode.duration_ms < episode.long_barrier_ms
+    return rebalance.reason == RebalanceReason.JOIN and not rebalance.passing and short
 
 
 def scale_in(episode: Episode) -> Verdict | None:
@@ -269,6 +293,7 @@ def unexplained(episode: Episode) -> Verdict:
         reason=rebalance.reason,
         unchanged=rebalance.reason
         in (RebalanceReason.LEADER_REJOIN, RebalanceReason.RACK_CHANGE, RebalanceReason.OTHER),
+        unread=rebalance.is_at_least,
         reported=episode.has_reports,
         probed=episode.is_probed,
     )
@@ -283,6 +308,7 @@ def not_understood(rebalance: Rebalance) -> Verdict:
 BENIGN_RULES: tuple[BenignRule, ...] = (
     protocol_migration,
     subscription_change,
+    rack_change,
     topic_metadata_change,
     aftermath,
     return_after_loss,
@@ -291,9 +317,6 @@ BENIGN_RULES: tuple[BenignRule, ...] = (
     scale_in,
     scale_out,
 )
-
-
-# --- What Kafka Streams and Kafka Connect plan themselves ---
 
 
 # --- Kafka Streams ---

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rebalance_contract import Advice, Evidence, Subject
+from rebalance_contract import Evidence, Subject
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
@@ -41,29 +41,22 @@ def say_lost(
     /,
     *,
     subject: Subject | None = None,
-    confidence: float | None = None,
-    variant: str | None = None,
     evidence: tuple[Evidence, ...] | None = None,
     missing: tuple[str, ...] | None = None,
-    advice: tuple[Advice, ...] = (),
-    clues: tuple[Evidence, ...] = (),
-    **facts: Any,
+    **told: Any,
 ) -> Verdict:
     """Return a verdict about a lost member, with what its departure tells; its facts `member` and `session` are given.
 
-    Null: it began a session before the member was gone, is about the member, shows how it left, misses its reports.
+    `told` is what `say` takes, confidence and facts of the text among it. Null: it began a session before the member
+    was gone, is about the member, shows how it left, misses its reports.
     """
     return say(
         key,
         departure.to_ms - departure.session_ms if since_ms is None else since_ms,
         subject_of(departure.member) if subject is None else subject,
-        confidence=confidence,
-        variant=variant,
         evidence=departure.evidence if evidence is None else evidence,
-        clues=clues,
         missing=missing_reports(departure) if missing is None else missing,
-        advice=advice,
         member=departure.member,
         session=departure.session_ms,
-        **facts,
+        **told,
     )

@@ -7,12 +7,12 @@ refused leaves no record in the log, so only its own reports show it. What else 
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left
 from collections.abc import Iterator
 
 from rebalance_contract import (
     UNSETTLED_STATES,
+    USUAL_SESSION_MS,
     Advice,
     Generation,
     GroupType,
@@ -23,7 +23,13 @@ from rebalance_contract import (
     SubjectMember,
 )
 from rebalance_contract.clients import FAILED_REBALANCES, JOIN_RATE
-from rebalance_streaming.detect.advice import LONGEST_SESSION_MS, USUAL_SESSION_MS, longer_session
+from rebalance_streaming.detect.advice import (
+    LONGEST_SESSION_MS,
+    heartbeat_for,
+    initial_delay_for,
+    longer_session,
+    poll_interval_for,
+)
 from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.look import DAY_MS, Condition, Look
@@ -45,7 +51,6 @@ from rebalance_streaming.observed.departures import SESSION_EXPIRED, slot_of
 from rebalance_streaming.observed.fingerprints import fingerprint
 from rebalance_streaming.observed.liveness import GONE, RESTARTED
 
-_USUAL_HEARTBEAT_MS = 3_000
 #: Kafka's windowed rates cover a minute, and count late by the answers' travel time: only a clear excess counts.
 _RATE_AGE_MS, _RATE_SLACK = 60_000, 1.25
 #: A longer request time-out is not meant for heartbeats (kafka-python's is 305 s).
@@ -58,7 +63,6 @@ _LOWEST_SESSION_MS = 6_000
 #: A client that is kept out this long does not merely wait for a rebalance to end.
 _REJECTED_MS, _REJECTED_REPORTS = 60_000, 3
 _OUTSIDE = ("init", "wait-join")
-_LOWEST_DELAY_MS, _HIGHEST_DELAY_MS = 3_000, 60_000
 
 
 # --- Session and heartbeats ---
@@ -80,7 +84,7 @@ def session_heartbeat_ratio(look: Look) -> Iterator[Verdict]:
         session=session,
         share=interval / session,
         told=told,
-        proposed=min(_USUAL_HEARTBEAT_MS, session // 3),
+        proposed=heartbeat_for(session),
     )
 
 
@@ -199,7 +203,6 @@ def rebalance_timeout_excessive(look: Look) -> Iterator[Verdict]:
         return
     picture, (longest, worst) = look.history.picture, max(wrong, key=lambda each: each[0])
     gap = polling.longest_told_gap(look, worst)
-    proposed = None if gap is None else max(60_000, 1_000 * math.ceil(2 * gap / 1_000))
     connect = picture is not None and picture.protocol_type == CONNECT_PROTOCOL
     yield say(
         "rebalance_timeout_excessive",
@@ -211,7 +214,7 @@ def rebalance_timeout_excessive(look: Look) -> Iterator[Verdict]:
         count=len(wrong),
         limit=limit,
         setting="rebalance.timeout.ms" if connect else "max.poll.interval.ms",
-        proposed=proposed or "twice the longest batch, at least 60000",
+        proposed="twice the longest batch, at least 60000" if gap is None else poll_interval_for(gap),
     )
 
 
@@ -261,7 +264,7 @@ def _formed_in_steps(forming: list[Rebalance], times: list[int]) -> Verdict:
         rebalance_ids=tuple(each.rebalance_id for each in forming),
         generations=len(times),
         spread=spread,
-        proposed=min(_HIGHEST_DELAY_MS, max(_LOWEST_DELAY_MS, spread + 1_000)),
+        proposed=initial_delay_for(spread),
     )
 
 

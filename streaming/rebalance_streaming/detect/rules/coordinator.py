@@ -7,10 +7,9 @@ store, is plausible at most. Leaders are judged in `leader`.
 
 from __future__ import annotations
 
-import itertools
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 from rebalance_contract import (
     GroupState,
@@ -23,8 +22,8 @@ from rebalance_contract import (
     Subject,
 )
 from rebalance_contract.clients import RESPONSE_MAX
-from rebalance_streaming.detect.advice import USUAL_SESSION_MS
-from rebalance_streaming.detect.episode import ExplainedDeparture
+from rebalance_streaming.detect.advice import session_for_failover
+from rebalance_streaming.detect.episode import Episode, ExplainedDeparture
 from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.rules import leader
 from rebalance_streaming.detect.rules.standing import is_reporting
@@ -35,7 +34,7 @@ from rebalance_streaming.groups.identity import client_stem
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
-from rebalance_streaming.observed.departures import SESSION_EXPIRED, UNKNOWN, Departure, find_departures, session_of
+from rebalance_streaming.observed.departures import SESSION_EXPIRED, UNKNOWN, session_of
 from rebalance_streaming.observed.history import SEEN_FOR_MS, GroupHistory, Sighting
 
 #: A failover is over at most this long before a probe sees the new coordinator (AWS quotes 2 min of client errors).
@@ -50,6 +49,7 @@ _AFTER_FAILOVER = frozenset(
         RebalanceReason.OTHER,
     }
 )
+_REBALANCING = (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
 _MINUTE_MS = 60_000
 _SLOW_CLIENTS = 2
 #: A reporting thread that wakes this late says that its own process was slow.
@@ -94,20 +94,22 @@ def _stuck(look: Look, run: list[Sighting], limit: int, *, static: bool, strange
     )
 
 
-def _trailing_run(look: Look) -> list[Sighting]:
-    """Return the latest probes that all saw the same unsettled state, with no record and no blind spot in between."""
-    run: list[Sighting] = []
-    picture = look.history.picture
-    recorded_ms = (picture.updated_at_ms if picture else None) or 0
+def _unsettled(look: Look) -> Iterator[Sighting]:
+    """Yield the latest probes that saw a rebalance go on, since the group's last record, newest first."""
+    recorded_ms = (look.history.picture.updated_at_ms if look.history.picture else None) or 0
     for each in reversed(look.history.sightings):
         if each.state is None:
             continue
-        near = not run or (run[0].at_ms - each.at_ms <= SEEN_FOR_MS and each.state == run[0].state)
-        if (
-            each.state not in (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
-            or not near
-            or each.at_ms < recorded_ms
-        ):
+        if each.state not in _REBALANCING or each.at_ms < recorded_ms:
+            return
+        yield each
+
+
+def _trailing_run(look: Look) -> list[Sighting]:
+    """Return the latest probes that all saw the same unsettled state, with no record and no blind spot in between."""
+    run: list[Sighting] = []
+    for each in _unsettled(look):
+        if run and (run[0].at_ms - each.at_ms > SEEN_FOR_MS or each.state != run[0].state):
             break
         run.insert(0, each)
     return run if run and look.is_within(run[-1].at_ms, SEEN_FOR_MS) else []
@@ -134,18 +136,13 @@ def _longest_session(members: Sequence[Member]) -> int:
     return max((session_of(each) for each in members), default=0)
 
 
-def find_failover(
-    history: GroupHistory,
-    rebalance: Rebalance,
-    thresholds: Thresholds,
-    departures: Sequence[Departure] | None = None,
-) -> Verdict | None:
+def find_failover(episode: Episode) -> Verdict | None:
     """Return the failover that a rebalance followed, because clients did not find the new coordinator in time (F14).
 
     Null when the coordinator did not move shortly before it, or when the rebalance has a reason of its own: members
-    that came, left in order or stopped polling, or topics that changed. `departures` are those of the rebalance where
-    they have been found already; null: they are looked for, as of the rebalance's end.
+    that came, left in order or stopped polling, or topics that changed.
     """
+    rebalance, history = episode.rebalance, episode.history
     if rebalance.reason not in _AFTER_FAILOVER:
         return None
     session = _longest_session(rebalance.members_before)
@@ -154,13 +151,11 @@ def find_failover(
         for before, after in pairwise(history.coordinators)
         if _answered_ms(history, after.at_ms)
         <= rebalance.started_before_ms
-        <= after.at_ms + session + thresholds.failover_window_ms
+        <= after.at_ms + session + episode.thresholds.failover_window_ms
     ]
     if not moves:
         return None
-    ended_ms = rebalance.last_known_ms
-    lost = find_departures(history, rebalance, {}, ended_ms) if departures is None else departures
-    classes = {each.likely for each in lost}
+    classes = {each.likely for each in episode.departures}
     if classes and not classes & {SESSION_EXPIRED, UNKNOWN}:
         return None
     (before, after), sure = moves[-1], not classes or SESSION_EXPIRED in classes
@@ -174,11 +169,8 @@ def find_failover(
         later=max(0, rebalance.started_before_ms - after.at_ms),
         sure=sure,
         session=session,
-        proposed=max(USUAL_SESSION_MS, session),
+        proposed=session_for_failover(session),
     )
-
-
-# --- Slow, or unable to store ---
 
 
 # --- Slow ---
@@ -197,7 +189,7 @@ def coordinator_overload(look: Look) -> Iterator[Verdict]:
 def _is_slow(look: Look, client: ClientHistory) -> bool:
     """Whether any answer of the last minute was late."""
     limit, since_ms = look.thresholds.overload_response_ms, look.now_ms - _MINUTE_MS
-    recent = itertools.takewhile(lambda each: each.emitted_ms >= since_ms, reversed(client.sights))
+    recent = takewhile(lambda each: each.emitted_ms >= since_ms, reversed(client.sights))
     return any(each.values.get(RESPONSE_MAX, 0.0) > limit for each in recent)
 
 
@@ -266,16 +258,7 @@ def _lost_rounds(rebalance: Rebalance) -> bool:
 
 def _hopping(look: Look) -> list[Sighting]:
     """Return the latest probes if they saw the group fall back to preparing repeatedly, without any record since."""
-    run: list[Sighting] = []
-    recorded_ms = (look.history.picture.updated_at_ms if look.history.picture else None) or 0
-    for each in reversed(look.history.sightings):
-        if (
-            each.state not in (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE, None)
-            or each.at_ms < recorded_ms
-        ):
-            break
-        if each.state is not None:
-            run.insert(0, each)
+    run = [*_unsettled(look)][::-1]
     fresh = bool(run) and look.is_within(run[-1].at_ms, SEEN_FOR_MS)
     return run if fresh and _hops(run) >= _HOPS and run[-1].at_ms - run[0].at_ms >= _HOPPING_MS else []
 

@@ -110,7 +110,7 @@ def _by_rate(history: GroupHistory, rebalance: Rebalance, lost: set[Place]) -> i
     """Estimate how far each owner had gone on since its last commit, at its pace until then; at most to the end."""
     revoked, total = rebalance.started_before_ms, 0.0
     for place in lost:
-        steps = _advances(history.progress, place, revoked)
+        steps = [each for each in commit_steps(history.progress, place, revoked) if each[1] > 0]
         last = history.progress.committed_before(place, revoked)
         end = history.progress.end_at(*place, revoked)
         if last is None or end is None:
@@ -119,20 +119,17 @@ def _by_rate(history: GroupHistory, rebalance: Rebalance, lost: set[Place]) -> i
         if waiting and len(steps) < 2:
             return None
         if waiting:
-            rate = sum(step for _, step in steps[:-1]) / (steps[0][0] - steps[-1][0])  # records per ms
+            rate = sum(step for _, step, _ in steps[:-1]) / (steps[0][0] - steps[-1][0])  # records per ms
             total += min(waiting, rate * (revoked - last[0]))
     return round(total)
 
 
-def _advances(progress: Progress, place: Place, at_ms: int) -> list[tuple[int, int]]:
-    """Return (time, records since the commit before) of remembered commits up to a moment, newest first."""
-    found = []
+def commit_steps(progress: Progress, place: Place, at_ms: int) -> Iterator[tuple[int, int, int]]:
+    """Yield (time, records since the commit before, offset) of remembered commits up to a moment, newest first."""
     after = progress.committed_before(place, at_ms)
     while after is not None and (before := progress.committed_before(place, after[0] - 1)) is not None:
-        if after[1] > before[1]:
-            found.append((after[0], after[1] - before[1]))
+        yield after[0], after[1] - before[1], after[1]
         after = before
-    return found
 
 
 def _by_rewinds(history: GroupHistory, rebalance: Rebalance, lost: set[Place]) -> int | None:
@@ -221,12 +218,8 @@ def _refused(history: GroupHistory, past: ExplainedDeparture) -> int:
 
 def _counted(look: Look, since_ms: int) -> dict[str, Duplicates]:
     """Return what was counted of the rebalances since a moment, where it was anything."""
-    found = {}
-    for name, each in look.memory.duplicates.items():
-        rebalance = look.history.rebalances.get(name)
-        if rebalance is not None and rebalance.started_before_ms >= since_ms and each.records:
-            found[name] = each
-    return found
+    since = {each.rebalance_id for each in look.history.since_ms(since_ms)}
+    return {name: each for name, each in look.memory.duplicates.items() if name in since and each.records}
 
 
 def _is_recent(look: Look, counts: Iterable[str]) -> bool:
@@ -239,7 +232,7 @@ def _duplicates_verdict(look: Look, counts: dict[str, Duplicates], total: int, v
     methods = sorted({each.method for each in counts.values()}, key=lambda each: (_METHODS[each].confidence, each))
     ids = sorted(counts, key=lambda each: look.history.rebalances[each].started_before_ms)
     return say(
-        "duplicate_processing",
+        "duplicate_processing.counted",
         look.history.rebalances[ids[0]].started_before_ms,
         confidence=_METHODS[methods[0]].confidence,
         rebalance_ids=tuple(ids),

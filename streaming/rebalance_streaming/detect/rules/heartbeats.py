@@ -21,6 +21,7 @@ from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.rules.circumstances import THAW_MS, is_busy, same_slot, say_lost
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.departure_times import rounds_of
 from rebalance_streaming.observed.departures import POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure, slot_of
 from rebalance_streaming.observed.evidence import DECISIVE, MODERATE, observe, seconds
 from rebalance_streaming.observed.evidence import STRONG as STRONG_EVIDENCE
@@ -170,6 +171,9 @@ def blocked_heartbeat(episode: Episode, departure: Departure) -> Verdict | None:
     # What blocks the one thread of kafkajs, or keeps the interpreter's lock, stops the reports as well.
     if departure.liveness == PAUSED and departure.client.library != KAFKAJS and not _held_interpreter(departure):
         return None
+    silent = departure.liveness is None and departure.back_ms is None
+    if silent and episode.lasted(departure.to_ms, _patience_ms(departure)):
+        return None  # work ends, and then it is back
     confidence = STRONG if is_busy(departure) or departure.liveness == STARVED else PLAUSIBLE
     advice = blocked_heartbeat_advice(departure)
     return say_lost("processing_blocks_heartbeat", departure, confidence=confidence, advice=advice)
@@ -256,6 +260,8 @@ def refused(episode: Episode, departure: Departure) -> Verdict | None:
     """
     if departure.likely not in (SESSION_EXPIRED, UNKNOWN) or departure.liveness not in (HEALTHY, ALIVE):
         return None
+    if episode.rebalance.is_at_least and departure.likely == UNKNOWN:
+        return None  # it may not have reached its coordinator
     client, patience_ms = episode.history.clients.of(departure.member), _REJOINS * departure.client.heartbeat_ms
     last = None if client is None else client.latest()
     waited = episode.lasted(departure.to_ms, patience_ms)
@@ -357,7 +363,7 @@ def _successor_before_loss(episode: Episode, departure: Departure) -> str | None
     """Return a member of the same client that joined while this one was silent and not yet removed."""
     slot, history, name = slot_of(departure.member), episode.history, departure.member.member_id
     silent_from = departure.to_ms - departure.session_ms - 5_000
-    for generation in episode.rebalance.generations:
+    for generation in rounds_of(episode.rebalance):
         here = [each for each in generation.joined if each != name and _is_of(history, each, slot)]
         if here and (name not in generation.left or _was_there(episode, departure, here[0])):
             return here[0]
@@ -426,7 +432,7 @@ def crash(episode: Episode, departure: Departure) -> Verdict | None:
 def _crash_evidence(episode: Episode, departure: Departure) -> list[Evidence] | None:
     """Return what speaks for and against a death beside a session that ran out; null if something else fits as well."""
     away_ms = (departure.back_ms or episode.now_ms) - departure.to_ms
-    patience_ms = max(_AWAY_SESSIONS * departure.session_ms, _AWAY_MS)
+    patience_ms = _patience_ms(departure)
     usual_ms = _usual_absence_ms(episode, departure)
     long_away = episode.lasted(departure.to_ms, patience_ms)
     waited = usual_ms is None or episode.lasted(departure.to_ms, max(_AWAY_AGAIN * usual_ms, patience_ms))
@@ -467,6 +473,11 @@ def _crash_evidence(episode: Episode, departure: Departure) -> list[Evidence] | 
             observe(EvidenceSource.LOG, "returns", text, "it, or others like it, came back", MODERATE, against=True)
         )
     return found
+
+
+def _patience_ms(departure: Departure) -> int:
+    """Return how long a member that lives is away at most, but for few."""
+    return max(_AWAY_SESSIONS * departure.session_ms, _AWAY_MS)
 
 
 def _nobody_was_spared(episode: Episode) -> bool:
@@ -544,4 +555,6 @@ def unknown_loss(episode: Episode, departure: Departure) -> Verdict | None:
     if departure.likely != UNKNOWN:
         return None
     began_ms = episode.rebalance.started_before_ms
+    if episode.rebalance.is_at_least:
+        return say_lost("undetermined.unread", departure, began_ms, missing=())
     return say_lost("undetermined.gone", departure, began_ms, missing=())

@@ -9,18 +9,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from rebalance_contract import Advice, Generation, GroupType, Member, MemberState, Rebalance, RebalanceReason, Severity
-from rebalance_streaming.detect.bugs import upgrade_advice
+from rebalance_contract import Generation, GroupType, Member, MemberState, Rebalance, RebalanceReason, Severity
 from rebalance_streaming.detect.catalogue import of_family, with_trait
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.look import Condition, Look
-from rebalance_streaming.detect.rules.standing import client_of, is_harmed, size_of, widths
+from rebalance_streaming.detect.rules.standing import client_of, is_harmed, size_of, upgrade_for, widths
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.departures import Departure, slot_of
-from rebalance_streaming.observed.fingerprints import fingerprint
 from rebalance_streaming.observed.history import partition_names, places
 
 #: What a heartbeat of the newer protocol takes at most to carry a revocation to the member and back.
@@ -41,12 +39,8 @@ def reconciliation_stuck(look: Look) -> Iterator[Verdict]:
     if not _is_new(look):
         return
     for member in look.members:
-        since = member.state_since_ms
-        if (
-            member.state == MemberState.UNREVOKED
-            and since is not None
-            and look.outlasted(since, _patience_ms(look, member))
-        ):
+        since = member.state_since_ms if member.state == MemberState.UNREVOKED else None
+        if since is not None and look.outlasted(since, _patience_ms(look, member)):
             yield _holding(look, member, since, look.now_ms)
 
 
@@ -82,7 +76,7 @@ def _holding(look: Look, member: Member, since: int, until_ms: int) -> Verdict:
         since,
         subject_of(member, partitions=partition_names(pending)),
         severity=Severity.PAGE if is_harmed(look, [pending]) else Severity.TICKET if late else Severity.INFO,
-        advice=_upgrade(member, client),
+        advice=upgrade_for(member, client, "reconciliation_stuck", kip848=True),
         member=member,
         partitions=size_of(pending),
         held=until_ms - since,
@@ -97,12 +91,6 @@ def _holding(look: Look, member: Member, since: int, until_ms: int) -> Verdict:
 def _poll_age(client: ClientHistory | None) -> float | None:
     latest = None if client is None else client.latest()
     return None if latest is None else latest.poll_age_ms
-
-
-def _upgrade(member: Member, client: ClientHistory | None) -> tuple[Advice, ...]:
-    prints = fingerprint(member, client)
-    upgrade = upgrade_advice(prints.library, prints.release, "reconciliation_stuck", kip848=True)
-    return () if upgrade is None else (upgrade,)
 
 
 def _waits_for(victim: Member, holder: Member) -> bool:
@@ -123,7 +111,7 @@ def explain_fenced(episode: Episode, departure: Departure) -> Verdict:
         (departure.to_ms if out_ms is None else out_ms) - limit,
         subject_of(member, partitions=partition_names(pending)),
         evidence=departure.evidence,
-        advice=_upgrade(member, client),
+        advice=upgrade_for(member, client, "reconciliation_stuck", kip848=True),
         rebalance_ids=(rebalance.rebalance_id,),
         member=member,
         limit_ms=limit,

@@ -32,8 +32,9 @@ from rebalance_streaming.observed.fingerprints import fingerprint
 _MINUTE_MS = 60_000
 #: Generations per minute above which a loop leaves no time for work.
 _FRANTIC = 10
-#: Creating and changing connectors makes workers rejoin, too: a loop is far more than that.
-_CONNECT_FACTOR = 4
+#: Creating and changing connectors makes workers rejoin, too: a loop is far more than that. One change takes up to so
+#: many rounds, as a first start does: connectors are handed out, then their tasks (KIP-415).
+_CONNECT_FACTOR, _CONNECT_ROUNDS = 4, 6
 #: Sarama's leader checks its metadata, and ends its session when that fails, this often.
 _REFRESH_MS, _REFRESH_SLACK = 600_000, 0.05
 _FAILING_A_DAY = 2
@@ -43,12 +44,17 @@ _FOLLOW_UP, _STREAMS = RebalanceReason.COOPERATIVE_FOLLOWUP, RebalanceReason.STR
 
 
 @dataclass(frozen=True, slots=True)
-class _Rejoin:
-    """A generation that changed nothing, when its join began or ended, and how many rounds it took."""
+class _Round:
+    """A generation that changed nothing, when it began or was complete, and the rebalance it belongs to."""
 
     at_ms: int
-    rounds: int
+    generation: Generation
     rebalance: Rebalance
+
+    @property
+    def joins(self) -> int:
+        """How many rounds of joins it took."""
+        return 1 + self.generation.aborted_before
 
 
 def leader_rejoin_loop(look: Look) -> Iterator[Verdict]:
@@ -65,7 +71,7 @@ def leader_rejoin_loop(look: Look) -> Iterator[Verdict]:
             yield _rejoins(leader, looping)
 
 
-def _pure_rejoins(rebalance: Rebalance, least: int) -> list[_Rejoin]:
+def _pure_rejoins(rebalance: Rebalance, least: int) -> list[_Round]:
     """Return the generations that changed no member, no topic and no partition's owner.
 
     Beside generations that did, a few are what joins bring with them; only runs of `least` and more count.
@@ -88,21 +94,21 @@ def _is_pure(numbered: tuple[int, Generation]) -> bool:
     return generation.reason in reasons and not generation.joined and not generation.left
 
 
-def _rejoin(rebalance: Rebalance, place: int) -> _Rejoin:
+def _rejoin(rebalance: Rebalance, place: int) -> _Round:
     generation = rebalance.generations[place]
     told = rebalance.started_before_ms if place == 0 else generation.join_ended_at_ms or generation.assigned_at_ms
-    return _Rejoin(told or rebalance.started_before_ms, 1 + generation.aborted_before, rebalance)
+    return _Round(told or rebalance.started_before_ms, generation, rebalance)
 
 
-def _looping(look: Look, rejoins: list[_Rejoin]) -> list[_Rejoin]:
+def _looping(look: Look, rejoins: list[_Round]) -> list[_Round]:
     """Return the rejoins that belong to a stretch with too many of them; all such stretches that are remembered."""
-    found: dict[int, _Rejoin] = {}
+    found: dict[int, _Round] = {}
     window, limit = look.thresholds.leader_rejoin_window_ms, look.thresholds.leader_rejoins
-    if any(each.rebalance.reason == RebalanceReason.CONNECT_INTERNAL for each in rejoins):
+    if any(each.generation.reason == RebalanceReason.CONNECT_INTERNAL for each in rejoins):
         limit *= _CONNECT_FACTOR
     for i, first in enumerate(rejoins):
         near = [each for each in rejoins[i:] if each.at_ms - first.at_ms <= window]
-        if sum(each.rounds for each in near) >= limit:
+        if _without_need(near) >= limit:
             found.update({id(each): each for each in near})
     for three in zip(rejoins, rejoins[1:], rejoins[2:], strict=False):
         if all(_is_refresh(a, b) for a, b in pairwise(three)):
@@ -110,15 +116,26 @@ def _looping(look: Look, rejoins: list[_Rejoin]) -> list[_Rejoin]:
     return sorted(found.values(), key=lambda each: each.at_ms)
 
 
-def _is_refresh(one: _Rejoin, other: _Rejoin) -> bool:
+def _without_need(rejoins: list[_Round]) -> int:
+    """Return how many rounds of joins that is; of Connect's, what one change of connectors takes counts once."""
+    total = 0
+    for _, several in groupby(rejoins, lambda each: each.rebalance.rebalance_id):
+        rounds = [*several]
+        joins = sum(each.joins for each in rounds)
+        internal = rounds[0].generation.reason == RebalanceReason.CONNECT_INTERNAL
+        total += max(1, joins - _CONNECT_ROUNDS) if internal else joins
+    return total
+
+
+def _is_refresh(one: _Round, other: _Round) -> bool:
     return abs(other.at_ms - one.at_ms - _REFRESH_MS) <= _REFRESH_SLACK * _REFRESH_MS
 
 
-def _rejoins(leader: str, looping: list[_Rejoin]) -> Verdict:
+def _rejoins(leader: str, looping: list[_Round]) -> Verdict:
     first, last = looping[0], looping[-1]
-    rounds, spread = sum(each.rounds for each in looping), last.at_ms - first.at_ms
+    rounds, spread = sum(each.joins for each in looping), last.at_ms - first.at_ms
     frantic = rounds > _FRANTIC * max(1.0, spread / _MINUTE_MS)
-    connect = last.rebalance.reason == RebalanceReason.CONNECT_INTERNAL
+    connect = last.generation.reason == RebalanceReason.CONNECT_INTERNAL
     periodic = not connect and len(looping) > 2 and all(_is_refresh(a, b) for a, b in pairwise(looping))
     member = leader_of(last.rebalance)
     counts = Counter(each.rebalance.rebalance_id for each in looping)
@@ -170,7 +187,7 @@ def _slow_assignor(look: Look, longest_ms: int, rebalance: Rebalance, times: int
         rebalance.join_ended_at_ms or rebalance.started_before_ms,
         Subject() if leader is None else subject_of(leader),
         severity=Severity.TICKET if longest_ms > look.thresholds.sync_ticket_ms else Severity.INFO,
-        advice=_upgrade(look, leader),
+        advice=_upgrade(look, leader, "assignor_slow_or_failing"),
         rebalance_ids=(rebalance.rebalance_id,),
         leader=leader,
         sync=longest_ms,
@@ -186,28 +203,18 @@ def _failing_assignor(look: Look, failing: Sequence[Rebalance]) -> Verdict:
     return say(
         "assignor_slow_or_failing.failing",
         failing[0].started_before_ms,
-        advice=_upgrade(look, leader_of(failing[-1])),
+        advice=_upgrade(look, leader_of(failing[-1]), "assignor_slow_or_failing"),
         rebalance_ids=tuple(each.rebalance_id for each in failing),
         rebalances=len(failing),
         aborted=sum(each.generations_aborted for each in failing),
     )
 
 
-def _upgrade(look: Look, leader: Member | None) -> tuple[Advice, ...]:
-    prints = None if leader is None else fingerprint(leader, client_of(look, leader))
-    return upgrade_for(prints, "assignor_slow_or_failing")
+def _upgrade(look: Look, leader: Member | None, rule: str, library: str | None = None) -> tuple[Advice, ...]:
+    return upgrade_for(leader, None if leader is None else client_of(look, leader), rule, library=library)
 
 
 # --- Cooperative rebalances that call for the next one without end ---
-
-
-@dataclass(frozen=True, slots=True)
-class _Round:
-    """One follow-up generation, when it was complete, and the rebalance it belongs to."""
-
-    at_ms: int
-    generation: Generation
-    rebalance: Rebalance
 
 
 def cooperative_livelock(look: Look) -> Iterator[Verdict]:
@@ -218,9 +225,8 @@ def cooperative_livelock(look: Look) -> Iterator[Verdict]:
     last = runs[-1]
     rebalance = last[-1].rebalance
     leader = leader_of(rebalance)
-    prints = None if leader is None else fingerprint(leader, client_of(look, leader))
     library = STREAMS if rebalance.protocol == STREAMS_ASSIGNOR else None
-    upgrade = upgrade_for(prints, "cooperative_livelock", library=library)
+    upgrade = _upgrade(look, leader, "cooperative_livelock", library)
     yield say(
         "cooperative_livelock",
         last[0].at_ms,

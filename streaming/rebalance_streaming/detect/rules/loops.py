@@ -185,12 +185,8 @@ def _at(frozen: _Frozen) -> str:
 
 def _consumed_since(look: Look, lost: Sequence[ExplainedDeparture], since_ms: int) -> float:
     """Return how many records the clients of lost members say they got since; 0 when none tells."""
-    clients: dict[int, ClientHistory] = {}
-    for each in lost:
-        m = each.member
-        client = look.history.clients.of(m)
-        if client is not None:
-            clients[id(client)] = client
+    told = (look.history.clients.of(each.member) for each in lost)
+    clients = {id(client): client for client in told if client is not None}
     return sum(_growth(client, since_ms) for client in clients.values())
 
 

@@ -13,15 +13,13 @@ from itertools import pairwise
 from rebalance_contract import GroupState, GroupType, Severity, Subject
 from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.memory import Memory
-from rebalance_streaming.detect.rules.duplicates import duplicate_processing, estimate_duplicates
+from rebalance_streaming.detect.rules.duplicates import commit_steps, duplicate_processing
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.confidence import PLAUSIBLE, STRONG
 from rebalance_streaming.observed.history import GroupHistory
-from rebalance_streaming.observed.progress import Jump, Place, Progress
-
-__all__ = ["CONDITIONS", "estimate_duplicates", "offset_rewind", "offset_skip", "offsets_expired"]
+from rebalance_streaming.observed.progress import Jump, Progress
 
 #: Jumps of one request, or of one tool's run, are this close together.
 _BURST_MS = 5_000
@@ -75,28 +73,20 @@ def _is_jump(look: Look, jump: Jump) -> bool:
     Ahead, a group with members may just have caught up: only one that had been busy with a backlog has shown how fast
     it is.
     """
-    steps = _steps(look.history.progress, (jump.topic, jump.partition), jump.at_ms)
-    usual = max((offset for _, offset, _ in steps), default=1)
+    place, progress = (jump.topic, jump.partition), look.history.progress
+    steps = list(commit_steps(progress, place, jump.at_ms - 1))
+    usual = max((step for _, step, _ in steps), default=1)
     if abs(jump.after - jump.before) <= look.thresholds.jump_factor * max(1, usual):
         return False
-    end = look.history.progress.position(jump.topic, jump.partition).end
+    end = progress.position(*place).end
     if end is not None and end < jump.before:
         # The topic was deleted and made anew: its offsets begin again.
         return False
     if jump.after < jump.before or _was_empty(look.history, jump.at_ms):
         return True
-    return any(busy for _, _, busy in steps)
-
-
-def _steps(progress: Progress, place: Place, at_ms: int) -> list[tuple[int, int, bool]]:
-    """Return the commits before a moment as (time, records since the one before, whether as many still waited)."""
-    found = []
-    after = progress.committed_before(place, at_ms - 1)
-    while after is not None and (before := progress.committed_before(place, after[0] - 1)) is not None:
-        step, end = after[1] - before[1], progress.end_at(*place, after[0])
-        found.append((after[0], step, step > 0 and end is not None and end - after[1] > step))
-        after = before
-    return found
+    # Whether more than it did in one step still waited behind some of them.
+    ends = ((step, offset, progress.end_at(*place, at_ms)) for at_ms, step, offset in steps if step > 0)
+    return any(end is not None and end - offset > step for step, offset, end in ends)
 
 
 def _was_empty(history: GroupHistory, at_ms: int) -> bool:
@@ -116,7 +106,7 @@ def _jump_verdict(look: Look, burst: Sequence[Jump], *, ahead: bool) -> Verdict:
     (variant, label, why), first = _mechanism(look, burst), burst[0]
     names, meant = tuple(sorted({f"{each.topic}-{each.partition}" for each in burst})), variant == ADMINISTRATIVE
     return say(
-        "offset_skip" if ahead else "offset_rewind",
+        "offset_skip.jump" if ahead else "offset_rewind",
         first.at_ms,
         Subject(partitions=names),
         confidence=label,

@@ -23,6 +23,7 @@ from rebalance_streaming.detect.wording import say
 from rebalance_streaming.groups.identity import client_stem
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.confidence import CLAIMED, HINT, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.departure_times import rounds_of
 from rebalance_streaming.observed.departures import CLEAN, SESSION_EXPIRED, UNKNOWN, slot_of
 from rebalance_streaming.observed.liveness import GONE, RESTARTED
 
@@ -56,9 +57,9 @@ class Life:
 
 def crash_loop(look: Look) -> Iterator[Verdict]:
     """The same instance joins and dies again and again (Kubernetes: CrashLoopBackOff)."""
-    window, cycles = look.thresholds.crash_loop_window_ms, look.thresholds.crash_loop_cycles
+    window = look.thresholds.crash_loop_window_ms
     for slot, lives in _lives_by_slot(look).items():
-        starts = _starts(look, slot) if len(lives) >= cycles else []
+        cycles, starts = _deaths_to_see(look, slot, lives)
         died = any(_is_claimed_death(each.past) for each in lives)
         dead = _crowded([each for each in lives if _is_death(look, each, starts, died=died)], cycles, window)
         orderly = _crowded([each for each in lives if each.past.departure.likely == CLEAN], cycles, window)
@@ -79,10 +80,26 @@ def crash_loop(look: Look) -> Iterator[Verdict]:
             confidence=_loop_confidence(look, series, starts, surely_dead=bool(dead)),
             rebalance_ids=_rebalances_of(look, slot, series),
             member=member,
-            times=len(series),
+            times=max(len(series), look.thresholds.crash_loop_cycles),
             lasted=series[-1].past.left_ms - first_ms,
             life=median(lengths),
         )
+
+
+def _deaths_to_see(look: Look, slot: Slot, lives: list[Life]) -> tuple[int, Sequence[int]]:
+    """Return how many deaths of a client make a loop, and when its processes began; the latter only where it matters.
+
+    Probes miss some of them. Where the log is not read, processes that began one after the other tell of the others.
+    """
+    cycles = look.thresholds.crash_loop_cycles
+    if look.reads_log:
+        return cycles, _starts(look, slot) if len(lives) >= cycles else []
+    starts = _starts(look, slot)
+    in_time = any(
+        last - first <= look.thresholds.crash_loop_window_ms
+        for first, last in zip(starts, starts[cycles:], strict=False)
+    )
+    return 1 if in_time else cycles, starts
 
 
 def _is_known_otherwise(past: ExplainedDeparture) -> bool:
@@ -164,7 +181,7 @@ def _gaps_grow(look: Look, slot: Slot, lives: list[Life]) -> bool:
     joins = sorted(
         generation.assigned_at_ms or each.started_before_ms
         for each in look.history.in_order()
-        for generation in each.generations
+        for generation in rounds_of(each)
         for name in generation.joined
         if (member := look.history.members.get(name)) is not None and slot_of(member) == slot
     )
@@ -234,11 +251,15 @@ def _deploy(look: Look, left: list[ExplainedDeparture]) -> Verdict | None:
         and each.last_known_ms >= first_ms - 1_000
     ]
     came = [m for each in rebalances for m in (*each.members_after, *each.passing) if _arrived(each, m)]
+    dead = _not_replaced(left, came)
+    left = [each for each in left if each not in dead]
+    # A death costs more than an orderly leave in the same rebalance.
+    ends = {each.rebalance_id for each in dead}
     size = len(rebalances[0].members_before) if rebalances else 0
     killed = sum(each.departure.likely == SESSION_EXPIRED for each in left)
-    if size == 0 or not _replaced_once(left, came, widths(rebalances)):
+    if size == 0 or len(left) < 2 or not _replaced_once(left, came, widths(rebalances)):
         return None
-    ids = tuple(each.rebalance_id for each in rebalances)
+    ids = tuple(each.rebalance_id for each in rebalances if each.rebalance_id not in ends)
     subject = subject_of(*(each.member for each in left[:MOST_MEMBERS]))
     # What most of them suffer from is worth more than that all of them do.
     if killed * 2 > len(left):
@@ -267,8 +288,16 @@ def _deploy(look: Look, left: list[ExplainedDeparture]) -> Verdict | None:
         size=size,
         many=size > _MANY,
         lasted=last_ms - first_ms,
-        rebalances=len(rebalances),
+        rebalances=len(ids),
     )
+
+
+def _not_replaced(left: list[ExplainedDeparture], came: list[Member]) -> list[ExplainedDeparture]:
+    """Return who died in the middle of a deploy: killed, and without a successor where all others have one."""
+    successors = {slot_of(each) for each in came}
+    alone = [each for each in left if slot_of(each.member) not in successors]
+    killed = all(each.departure.likely == SESSION_EXPIRED for each in alone)
+    return alone if killed and 2 * len(alone) < len(left) else []
 
 
 def _is_stopped_in_turn(left: list[ExplainedDeparture], size: int) -> bool:
@@ -294,7 +323,7 @@ def _replaced_once(left: list[ExplainedDeparture], came: list[Member], width: di
 
 
 def _arrived(rebalance: Rebalance, member: Member) -> bool:
-    return any(member.member_id in generation.joined for generation in rebalance.generations)
+    return any(member.member_id in generation.joined for generation in rounds_of(rebalance))
 
 
 def _same_clients(left: list[ExplainedDeparture], came: list[Member]) -> bool:
@@ -381,7 +410,7 @@ def _crowded(lives: list[Life], count: int, window_ms: int) -> list[Life]:
 def _lives_by_slot(look: Look) -> dict[Slot, list[Life]]:
     joined: dict[str, int] = {}
     for each in look.history.in_order():
-        for generation in each.generations:
+        for generation in rounds_of(each):
             for name in generation.joined:
                 joined.setdefault(name, generation.assigned_at_ms or each.started_before_ms)
     lives: dict[Slot, list[Life]] = {}
@@ -401,7 +430,7 @@ def _rebalances_of(look: Look, slot: Slot, lives: list[Life]) -> tuple[str, ...]
         inside = each.last_known_ms >= first_ms and each.started_before_ms <= last_ms
         if not inside and each.rebalance_id not in ends:
             continue
-        changed = {name for generation in each.generations for name in (*generation.joined, *generation.left)}
+        changed = {name for generation in rounds_of(each) for name in (*generation.joined, *generation.left)}
         known = {m.member_id: m for m in (*each.members_before, *each.members_after, *each.passing)}
         touches = any(name in known and slot_of(known[name]) == slot for name in changed)
         if touches and (each.members_before or look.causes.get(each.rebalance_id) not in _FORMATION):
@@ -415,4 +444,4 @@ PATTERNS: tuple[Condition, ...] = (
     Condition(rolling_deploy),
     Condition(member_flapping),
 )
-AGGREGATES: tuple[Condition, ...] = (Condition(rebalance_storm, inputs.COMMITS | inputs.ENDS),)
+AGGREGATES: tuple[Condition, ...] = (Condition(rebalance_storm, inputs.COMMITS | inputs.ENDS, without_log=True),)

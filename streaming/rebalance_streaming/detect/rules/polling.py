@@ -29,14 +29,8 @@ from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.barriers import Barrier
 from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.confidence import PLAUSIBLE, STRONG
-from rebalance_streaming.observed.departures import (
-    CLEAN,
-    POLL_TIMEOUT,
-    SESSION_EXPIRED,
-    UNKNOWN,
-    Departure,
-    awaited_evidence,
-)
+from rebalance_streaming.observed.departure_times import awaited_evidence
+from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure
 from rebalance_streaming.observed.fingerprints import LIBRDKAFKA, fingerprint, poll_limit_ms
 from rebalance_streaming.observed.history import places
 from rebalance_streaming.observed.progress import KEPT
@@ -140,7 +134,10 @@ class _Gap:
 
 
 def poll_overrun_risk(look: Look) -> Iterator[Verdict]:
-    """A batch took more than half of max.poll.interval; the next may take all of it (KIP-62; story C at its start)."""
+    """A batch took more than half of max.poll.interval; the next may take all of it (KIP-62; story C at its start).
+
+    A client that is back after it overran its limit is no longer at risk of it.
+    """
     if not is_consumer_group(look):
         return
     reporting = bool(look.history.clients.known)
@@ -150,7 +147,8 @@ def poll_overrun_risk(look: Look) -> Iterator[Verdict]:
             continue
         limit = _limit_of(member, client)
         gap = None if limit is None else _told_gap(look, member, client) or _gap_by_commits(look, member, limit)
-        if limit is not None and gap is not None and gap.length_ms >= look.thresholds.poll_risk_warn * limit:
+        # Beyond the limit the member was out: that is `poll_overrun`, told of the rebalance that it made.
+        if limit is not None and gap is not None and look.thresholds.poll_risk_warn * limit <= gap.length_ms < limit:
             yield _at_risk(look, member, client, limit, gap)
 
 

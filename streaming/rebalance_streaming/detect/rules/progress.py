@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from math import ceil
 from statistics import median
 
 from rebalance_contract import Member, Partitions, Rebalance, Subject
 from rebalance_contract.clients import COMMIT_RATE, COMMIT_TOTAL, CONSUMED_RATE, CONSUMED_TOTAL
+from rebalance_streaming.detect.advice import members_for
 from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.rules.standing import client_of, positions_of
@@ -216,7 +216,7 @@ def slow_consumer_group(look: Look) -> Iterator[Verdict]:
     if flow is None or flow.produced <= flow.consumed or flow.lag <= flow.produced * window / 1000 * _BEHIND:
         return
     working = sum(1 for member in look.members if any((member.partitions or {}).values())) or 1
-    needed = min(flow.partitions, ceil(1.3 * flow.produced / (flow.consumed / working)))
+    needed = members_for(flow, working)
     yield say(
         "slow_consumer_group",
         look.now_ms,

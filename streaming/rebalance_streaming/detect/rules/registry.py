@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rebalance_streaming.detect.look import Condition, Recollection
 from rebalance_streaming.detect.rules import (
+    announced,
     benign,
     configuration,
     coordinator,
@@ -28,6 +29,7 @@ RECOLLECTIONS: tuple[Recollection, ...] = (
 )
 #: What several rebalances have in common, and what stands, rebalance or not.
 CONDITIONS: tuple[Condition, ...] = (
+    *announced.CONDITIONS,
     *patterns.PATTERNS,
     *loops.CONDITIONS,
     *coordinator.CONDITIONS,

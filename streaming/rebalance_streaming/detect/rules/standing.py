@@ -15,7 +15,7 @@ from rebalance_streaming.detect.look import Look
 from rebalance_streaming.detect.verdict import subject_of
 from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.departures import slot_of
-from rebalance_streaming.observed.fingerprints import Fingerprint
+from rebalance_streaming.observed.fingerprints import fingerprint
 from rebalance_streaming.observed.history import places
 from rebalance_streaming.observed.progress import Position
 
@@ -45,10 +45,13 @@ def sync_ms(generation: Generation) -> int:
     return 0 if released is None or assigned is None else max(0, assigned - released)
 
 
-def upgrade_for(prints: Fingerprint | None, rule: str, *, library: str | None = None) -> tuple[Advice, ...]:
+def upgrade_for(
+    member: Member | None, client: ClientHistory | None, rule: str, *, library: str | None = None, kip848: bool = False
+) -> tuple[Advice, ...]:
     """Return the upgrade of a client, or of a framework above it, that removes what may be behind a diagnosis."""
-    name = library or (None if prints is None else prints.library)
-    upgrade = upgrade_advice(name, () if prints is None else prints.release, rule)
+    prints = None if member is None else fingerprint(member, client)
+    name, release = (None, ()) if prints is None else (prints.library, prints.release)
+    upgrade = upgrade_advice(library or name, release, rule, kip848=kip848)
     return () if upgrade is None else (upgrade,)
 
 
@@ -58,11 +61,7 @@ def is_consumer_group(look: Look) -> bool:
     return (
         picture is not None
         and picture.type in (GroupType.CLASSIC, GroupType.CONSUMER)
-        and picture.protocol_type
-        in (
-            None,
-            CONSUMER_PROTOCOL,
-        )
+        and picture.protocol_type in (None, CONSUMER_PROTOCOL)
     )
 
 

@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from rebalance_contract import Member, Replacement, Severity, Subject, SubjectMember
 from rebalance_streaming.detect.advice import LONGEST_SESSION_MS, session_for_absence
+from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.look import DAY_MS, Condition, Look
 from rebalance_streaming.detect.rules.standing import (
@@ -31,6 +32,8 @@ from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, ST
 from rebalance_streaming.observed.departures import SESSION_EXPIRED, session_of
 from rebalance_streaming.observed.history import partition_names, places
 
+#: Causes of a lost member that stood still, and was not away.
+_UNPOLLED = with_trait("unpolled")
 #: The earliest that a member without commits is asked about, while the others go on.
 _SILENT_MS = 60_000
 #: A join barrier that ended by its own time-out, allowing for the clocks.
@@ -64,8 +67,7 @@ def _absence(look: Look, past: ExplainedDeparture) -> int | None:
     Of one that was not seen to expire nothing tells whether it was away or stood still.
     """
     departure = past.departure
-    explained = past.rule in ("poll_overrun", "static_stalled_member", "stalled_member_join_barrier")
-    if explained or departure.likely != SESSION_EXPIRED or _is_stall(past):
+    if past.rule in _UNPOLLED or departure.likely != SESSION_EXPIRED or _is_stall(past):
         return None
     back_ms = came_back_ms(look, past)
     if past.member.group_instance_id is None or back_ms is None or back_ms <= past.left_ms:

@@ -7,9 +7,10 @@ such a group is in Kafka but its commits.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import partial
+from itertools import pairwise, takewhile
 from math import ceil
 
 from rebalance_contract import ProbedMember, Severity, Subject, SubjectMember
@@ -132,10 +133,14 @@ def _partition_count(look: Look, looks: list[Ownership], topic: str) -> int:
 
 def _undisturbed_since(looks: list[Ownership], at: int, topic: str, member_id: str) -> int:
     """Return since when a member has been there while the topic's owners were what they are at a look."""
-    owners, since = looks[at].owners.get(topic), looks[at].at_ms
-    for each in reversed(looks[: at + 1]):
-        if each.owners.get(topic) != owners or member_id not in _ids(each):
-            break
+    owners = looks[at].owners.get(topic)
+    return _unbroken_since(looks[: at + 1], lambda each: each.owners.get(topic) == owners and member_id in _ids(each))
+
+
+def _unbroken_since(looks: list[Ownership], is_so: Callable[[Ownership], bool]) -> int:
+    """Return the time of the first look of those at the end of which all show something; of the last, if none does."""
+    since = looks[-1].at_ms
+    for each in takewhile(is_so, reversed(looks)):
         since = each.at_ms
     return since
 
@@ -237,16 +242,13 @@ def _orphans(look: Look, looks: list[Ownership], topic: str) -> dict[int, int]:
         return {}
     known = {int(p) for each in looks for p in each.owners.get(topic, {})}
     known |= set(range(look.history.progress.partition_count(topic) or 0))
-    return {p: _ownerless_since(looks, topic, p) for p in known if str(p) not in latest.owners.get(topic, {})}
+    orphans = (p for p in known if str(p) not in latest.owners.get(topic, {}))
+    return {p: _unbroken_since(looks, partial(_is_orphan, place=(topic, p))) for p in orphans}
 
 
-def _ownerless_since(looks: list[Ownership], topic: str, partition: int) -> int:
-    since = looks[-1].at_ms
-    for each in reversed(looks):
-        if not each.members or str(partition) in each.owners.get(topic, {}):
-            break
-        since = each.at_ms
-    return since
+def _is_orphan(seen: Ownership, place: tuple[str, int]) -> bool:
+    topic, partition = place
+    return bool(seen.members) and str(partition) not in seen.owners.get(topic, {})
 
 
 def _orphan_verdict(look: Look, topic: str, orphans: dict[int, int]) -> Verdict:

@@ -20,7 +20,6 @@ class Reason(enum.StrEnum):
     UNKNOWN_VERSION = "unknown_version"
     NO_VALUES = "no_values"
     PRODUCER = "producer"
-    INFLUX = "influx"
     CONFLUENT = "confluent"
     METRICBEAT = "metricbeat"
 

@@ -7,13 +7,12 @@ of members are for the stage behind.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from rebalance_streaming.wire.metrics import librdkafka, native, otlp, prometheus, telegraf
+from rebalance_streaming.wire.metrics import influx, librdkafka, native, otlp, prometheus, telegraf
 from rebalance_streaming.wire.metrics.documents import read_json
 from rebalance_streaming.wire.metrics.errors import Reason, UndecodableError
 from rebalance_streaming.wire.metrics.identity import complete, read_headers, read_identity
@@ -40,13 +39,11 @@ _JSON_FORMATS = (
 )
 
 #: What `pinned` may be.
-FORMATS = (*(each.name for each in _JSON_FORMATS), otlp.PROTOBUF_FORMAT)
+FORMATS = (*(each.name for each in _JSON_FORMATS), otlp.PROTOBUF_FORMAT, influx.FORMAT)
 
 _SPACE = b" \t\r\n"
 _UTF8_MARK = b"\xef\xbb\xbf"
 _OTLP_START = b"\x0a"
-# Tags exclude the comma that separates them: with it there would be many ways to cut them, and all would be tried.
-_INFLUX = re.compile(rb"[^\s,={}\[\]]+(?:,(?:\\.|[^\s,=\\])+=(?:\\.|[^\s,=\\])+)* [^\s=]+=[^\s=]+")
 # No field numbers of theirs are published; these strings are in what their reporters write of brokers.
 _CONFLUENT = (b"kafka.server:type=", b"kafka.controller:type=", b"io.confluent.", b"confluent.monitoring")
 
@@ -83,6 +80,8 @@ def _decode_value(value: bytes | None, observed_ms: int, pinned: str | None) -> 
     is_json = value.removeprefix(_UTF8_MARK).lstrip(_SPACE)[:1] in (b"{", b"[")
     if pinned == otlp.PROTOBUF_FORMAT or (pinned is None and not is_json and value[:1] == _OTLP_START):
         return otlp.decode_protobuf(value, observed_ms)
+    if not is_json and pinned in (None, influx.FORMAT) and influx.recognises(value):
+        return influx.decode(value, observed_ms)
     if not is_json:
         raise _explain_bytes(value)
     document = read_json(value)
@@ -101,11 +100,7 @@ def _explain_bytes(value: bytes) -> UndecodableError:
         return UndecodableError(
             Reason.CONFLUENT, "The value looks like Confluent's own metrics of brokers, which have none of consumers."
         )
-    if _INFLUX.match(value[:4_096].lstrip(_SPACE)):
-        return UndecodableError(
-            Reason.INFLUX, 'The value is InfluxDB line protocol; set data_format = "json" in Telegraf\'s Kafka output.'
-        )
-    return UndecodableError(Reason.UNKNOWN_FORMAT, "The value is neither JSON nor OTLP protobuf.")
+    return UndecodableError(Reason.UNKNOWN_FORMAT, "The value is neither JSON, OTLP protobuf nor line protocol.")
 
 
 def _explain_document(document: object, pinned: str | None) -> UndecodableError:

@@ -35,9 +35,9 @@ def recognises(document: object) -> bool:
     return bool(metrics) and _is_metric(metrics[0])
 
 
-def decode(document: object, observed_ms: int) -> tuple[Report, ...]:
+def decode(document: object, observed_ms: int, written_as: str = FORMAT) -> tuple[Report, ...]:
     """Read the fields of all metrics; a timestamp's unit is known by its size."""
-    gathered = Gatherer(FORMAT, observed_ms)
+    gathered = Gatherer(written_as, observed_ms)
     for metric in _metrics(document):
         if not _is_metric(metric):
             raise UndecodableError(Reason.MALFORMED, "Every metric of Telegraf needs name, tags and fields.")

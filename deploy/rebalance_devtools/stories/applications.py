@@ -1,0 +1,243 @@
+"""Kafka's own applications, played: Streams by both protocols, Connect, and share groups.
+
+Families as those of families.py. Where the broker keeps the session (KIP-1071, KIP-932) it is 45 s.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from rebalance_devtools.stories.acting import calm, join, open_group
+from rebalance_devtools.stories.families import (
+    PATIENCE_SECONDS,
+    afterwards,
+    ask_connect,
+    assignments,
+    await_loss,
+    await_return,
+    connect,
+    draw_any,
+    draw_quick,
+    expecting,
+    extra_seconds,
+    family,
+    session_seconds,
+    start_connectors,
+    streams,
+)
+from rebalance_devtools.stories.play import Play
+from rebalance_devtools.stories.script import SHARE, STREAMS, ClientSpec, Parameters
+
+#: What an eviction by the broker's own session of 45 s may take.
+_EXPIRY_SECONDS = 120.0
+_EXPIRED = r"fenced from the group because the member session expired"
+_ON_GROUPS = {"versions": ("4.3.1",)}
+_STREAMS_GROUPS: Mapping[str, Any] = {"group_type": "streams", **_ON_GROUPS}
+_SHARE_GROUPS: Mapping[str, Any] = {"group_type": "share", **_ON_GROUPS}
+#: How often Streams looks whether its tasks can move; a minute is the least that it takes.
+_PROBING_MS = 60_000
+
+
+# --- Streams groups (KIP-1071) ---
+
+
+def streams_group(parameters: Parameters) -> ClientSpec:
+    """Return a form of Kafka Streams in its own protocol, where the broker keeps sessions and assigns tasks."""
+    settings = {
+        "group.protocol": "streams",
+        "commit.interval.ms": parameters["commit_ms"],
+        "auto.offset.reset": "earliest",
+    }
+    return ClientSpec(STREAMS, settings)
+
+
+def streams_group_crash(play: Play) -> None:
+    """One of three instances of a streams group is killed and stays away."""
+    open_group(play, "s1", "s2", "s3")
+    play.kill("s2")
+    play.await_logged(_EXPIRED, seconds=_EXPIRY_SECONDS)
+    afterwards(play)
+
+
+def streams_group_pause(play: Play) -> None:
+    """One of two processes of a streams group stands still for longer than its session, and goes on."""
+    open_group(play, "s1", "s2")
+    before = assignments(play, "s2")
+    play.signal("s2", signal.SIGSTOP)
+    play.await_logged(_EXPIRED, seconds=_EXPIRY_SECONDS)
+    play.await_seconds(extra_seconds(play))
+    play.signal("s2", signal.SIGCONT)
+    await_return(play, "s2", before)
+    afterwards(play)
+
+
+def streams_group_scaling(play: Play) -> None:
+    """A streams group of one instance gets a second and a third one."""
+    open_group(play, "s1")
+    join(play, "s2", patience_seconds=_EXPIRY_SECONDS)
+    calm(play)
+    join(play, "s3", patience_seconds=_EXPIRY_SECONDS)
+    afterwards(play)
+
+
+# --- Streams in the classic protocol ---
+
+
+def streams_slow_record(play: Play) -> None:
+    """An instance of Kafka Streams works on one record for longer than it may stay away from poll."""
+    stall_ms = play.parameters["max_poll_ms"] + 8_000 + play.parameters["extra_ms"]
+    open_group(play, "s1")
+    play.start("s2", stall_ms=stall_ms, stall_file=str(play.stall_file("s2")))
+    play.await_told("s2", "records", seconds=PATIENCE_SECONDS)
+    calm(play)
+    generation, before = play.generation, assignments(play, "s2")
+    play.stall("s2")
+    await_loss(play, generation)
+    await_return(play, "s2", before)
+    afterwards(play)
+
+
+def streams_probing(play: Play) -> None:
+    """A second instance warms up the state of the first, which traffic never lets it catch up with."""
+    open_group(play, "s1", stateful="true")
+    # Enough that the copies are behind whenever they are looked at.
+    play.traffic(per_second=200, partitions=play.parameters["partitions"])
+    join(play, "s2", patience_seconds=PATIENCE_SECONDS, stateful="true")
+    generation = play.generation
+    play.await_generation(generation + 2, 6 * _PROBING_MS / 1000)
+    afterwards(play)
+
+
+def _probing(parameters: Parameters) -> ClientSpec:
+    form = streams(parameters)
+    more = {"acceptable.recovery.lag": 0, "probing.rebalance.interval.ms": _PROBING_MS}
+    return replace(form, settings={**form.settings, **more})
+
+
+def _hasty(parameters: Parameters) -> ClientSpec:
+    form = streams(parameters)
+    return replace(form, settings={**form.settings, "max.poll.interval.ms": parameters["max_poll_ms"]})
+
+
+# --- Connect ---
+
+
+def _open_workers(play: Play, *names: str) -> None:
+    for name in names:
+        play.start(name)
+    start_connectors(play)
+    calm(play)
+
+
+def connect_deploy(play: Play) -> None:
+    """Three Connect workers are replaced in turn, in order; each is back before its tasks would move."""
+    _open_workers(play, "w1", "w2", "w3")
+    for name in ("w1", "w2", "w3"):
+        generation = play.generation
+        play.leave(name)
+        play.await_generation(generation)
+        play.await_seconds(2)
+        generation = play.generation
+        play.start(name)
+        play.await_generation(generation, PATIENCE_SECONDS + session_seconds(play))
+        play.await_seconds(15)
+    afterwards(play)
+
+
+def connect_worker_paused(play: Play) -> None:
+    """A Connect worker stands still for longer than its session, and goes on."""
+    _open_workers(play, "w1", "w2")
+    generation = play.generation
+    play.signal("w2", signal.SIGSTOP)
+    await_loss(play, generation)
+    play.await_seconds(extra_seconds(play))
+    generation = play.generation
+    play.signal("w2", signal.SIGCONT)
+    play.await_generation(generation, PATIENCE_SECONDS)
+    afterwards(play)
+
+
+def connect_at_work(play: Play) -> None:
+    """Connectors are made, changed and taken away; no worker comes or goes."""
+    _open_workers(play, "w1", "w2")
+    for number in range(3, 6):
+        start_connectors(play, first=number, count=1)
+        play.await_seconds(12)
+    ask_connect(play, "/connectors/source-3", method="DELETE")
+    play.tell("", "connector_deleted", number=3)
+    afterwards(play)
+
+
+def connect_two_clusters(play: Play) -> None:
+    """Two Connect clusters with config topics of their own use one group id."""
+    other = f"{play.topic}-other"
+    mine = {f"{what}.storage.topic": f"{other}-{what}" for what in ("config", "offset", "status")}
+    play.start("w1")
+    start_connectors(play, count=1)
+    calm(play)
+    play.start("w2", ClientSpec(play.form.library, {**play.form.settings, **mine}))
+    play.await_generation(play.generation, PATIENCE_SECONDS)
+    # The second cluster's leader has a config of its own as soon as it has a connector.
+    play.await_seconds(75)
+    afterwards(play)
+
+
+# --- Share groups (KIP-932) ---
+
+
+def share(_: Parameters) -> ClientSpec:
+    """Return a form of Kafka's own consumer of share groups."""
+    return ClientSpec(SHARE)
+
+
+def share_crash(play: Play) -> None:
+    """One of three consumers of a share group is killed and stays away."""
+    open_group(play, "c1", "c2", "c3")
+    play.kill("c2")
+    play.await_logged(_EXPIRED, seconds=_EXPIRY_SECONDS)
+    afterwards(play)
+
+
+def share_deploy(play: Play) -> None:
+    """Three consumers of a share group are replaced in turn, in order."""
+    names = ("c1", "c2", "c3")
+    open_group(play, *names)
+    for name in names:
+        play.leave(name)
+        play.await_seconds(2)
+        join(play, name, patience_seconds=_EXPIRY_SECONDS)
+        play.await_seconds(6)
+    afterwards(play)
+
+
+def share_autoscaling(play: Play) -> None:
+    """A share group grows from two consumers to four and shrinks back, in order."""
+    open_group(play, "c1", "c2")
+    join(play, "c3", "c4", patience_seconds=_EXPIRY_SECONDS)
+    play.await_seconds(25)
+    for name in ("c3", "c4"):
+        play.leave(name)
+        play.await_seconds(4)
+    afterwards(play)
+
+
+_quick = partial(family, draw=draw_quick)
+
+APPLICATIONS = (
+    family(streams_group_crash, expecting("member_crash"), form=streams_group, draw=draw_any, **_STREAMS_GROUPS),
+    family(streams_group_pause, expecting("process_pause"), form=streams_group, **_STREAMS_GROUPS),
+    family(streams_group_scaling, expecting("scale_out"), form=streams_group, **_STREAMS_GROUPS),
+    _quick(streams_slow_record, expecting("poll_overrun"), form=_hasty),
+    _quick(streams_probing, expecting("streams_probing_rebalance"), form=_probing),
+    _quick(connect_deploy, expecting("rolling_deploy", accepted=("connect_scheduled_rebalance",)), form=connect),
+    _quick(connect_worker_paused, expecting("process_pause"), form=connect),
+    _quick(connect_at_work, expecting(""), form=connect),
+    _quick(connect_two_clusters, expecting("shared_group_id", accepted=("leader_rejoin_loop",)), form=connect),
+    family(share_crash, expecting("member_crash"), form=share, **_SHARE_GROUPS),
+    family(share_deploy, expecting("rolling_deploy"), form=share, **_SHARE_GROUPS),
+    family(share_autoscaling, expecting(""), form=share, **_SHARE_GROUPS),
+)

@@ -1,0 +1,63 @@
+import java.time.Duration;
+import java.util.List;
+import java.util.Properties;
+import java.util.concurrent.CountDownLatch;
+import org.apache.kafka.clients.consumer.ConsumerRecords;
+import org.apache.kafka.clients.consumer.KafkaShareConsumer;
+import org.apache.kafka.common.errors.WakeupException;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+
+/**
+ * A consumer of a share group (KIP-932), telling its events in the lines of telling.py.
+ *
+ * <p>java -cp JARS ShareClient.java NAME TOPIC key=value...; keys are the client's. It has no callbacks and no assignment
+ * of its own, so that "assigned" is told with the first records. SIGTERM closes it in order.
+ */
+public class ShareClient {
+    private static String name;
+
+    public static void main(String[] arguments) {
+        name = arguments[0];
+        Properties properties = new Properties();
+        for (String setting : List.of(arguments).subList(2, arguments.length)) {
+            String[] pair = setting.split("=", 2);
+            properties.put(pair[0], pair[1]);
+        }
+        KafkaShareConsumer<byte[], byte[]> consumer =
+                new KafkaShareConsumer<>(properties, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+        CountDownLatch closed = new CountDownLatch(1);
+        Runtime.getRuntime().addShutdownHook(new Thread(() -> {
+            consumer.wakeup();
+            try {
+                closed.await();
+            } catch (InterruptedException interrupted) {
+                Thread.currentThread().interrupt();
+            }
+        }));
+        consumer.subscribe(List.of(arguments[1]));
+        tell("started", "");
+        boolean first = true;
+        try (consumer) {
+            while (true) {
+                ConsumerRecords<byte[], byte[]> records = consumer.poll(Duration.ofMillis(200));
+                if (first && !records.isEmpty()) {
+                    tell("assigned", "");
+                    first = false;
+                }
+                if (!records.isEmpty()) {
+                    tell("records", ",\"count\":" + records.count());
+                }
+            }
+        } catch (WakeupException stop) {
+            // SIGTERM.
+        }
+        tell("closed", "");
+        closed.countDown();
+    }
+
+    private static synchronized void tell(String event, String more) {
+        System.out.println("{\"t_ms\":" + System.currentTimeMillis() + ",\"name\":\"" + name + "\",\"process\":\"" + name
+                + "/" + ProcessHandle.current().pid() + "\",\"event\":\"" + event + "\"" + more + "}");
+        System.out.flush();
+    }
+}

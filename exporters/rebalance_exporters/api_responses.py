@@ -1,0 +1,39 @@
+"""How the API answers: an object of the contract as JSON, or what is wrong with a request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from starlette.responses import Response
+
+import rebalance_contract as contract
+from rebalance_contract.api import Refusal
+
+
+def json_response(body: object, status_code: int = 200) -> Response:
+    """Answer with an object of the contract, or anything made of them."""
+    return raw_json(contract.encode(body), status_code)
+
+
+def raw_json(text: bytes, status_code: int = 200) -> Response:
+    """Answer with what is JSON already."""
+    return Response(text, status_code, {"cache-control": "no-store"}, media_type="application/json")
+
+
+def error_response(status_code: int, text: str, did_you_mean: Iterable[str] = ()) -> Response:
+    """Answer with what is wrong and the names that look like the one asked for."""
+    return json_response(Refusal(text, tuple(did_you_mean)), status_code)
+
+
+class RequestError(Exception):
+    """A request that cannot be answered: the status, a sentence, and names that may have been meant."""
+
+    def __init__(self, status_code: int, text: str, did_you_mean: Iterable[str] = ()) -> None:
+        super().__init__(text)
+        self.status_code = status_code
+        self.text = text
+        self.did_you_mean = tuple(did_you_mean)
+
+    def answer(self) -> Response:
+        """Return it as the API tells errors."""
+        return error_response(self.status_code, self.text, self.did_you_mean)

@@ -1,0 +1,170 @@
+// Silences and announced deploys: those in force, to come and over lately, and a form for a new one where whoever looks
+// may make one. Made from the API, which is asked again while the view is open: any exporter may have taken one.
+
+import { el, grid, named, refill, section, timed } from "./dom.js";
+import { span } from "./figures.js";
+import { silenceApi, silencesApi, tell } from "./links.js";
+import { SilenceKind } from "./sets.js";
+import { LoadedView } from "./view.js";
+import { askedBy, silenceText } from "./words.js";
+
+const ASKED_AGAIN_MS = 5_000;
+/** Of those that are over, so many are shown. */
+const ENDED = 20;
+const UNITS = [["minutes", 60_000], ["hours", 3_600_000], ["days", 86_400_000]];
+const KINDS = [[SilenceKind.SILENCE, "Hold alerts back"], [SilenceKind.DEPLOY, "Announce a deploy"]];
+
+export class MaintenanceView extends LoadedView {
+  #timer = null;
+
+  constructor(root, store, readClock) {
+    super(root, store, readClock);
+    this.list = el("div", {});
+    this.said = el("p", { role: "status" });
+    this.refused = el("p", { class: "trouble", role: "alert", hidden: true });
+    this.form = el("div", {});
+    this.root.append(this.list, this.said, this.refused, this.form);
+  }
+
+  forget() {
+    this.answer = null;
+    this.#say("");
+  }
+
+  close() {
+    super.close();
+    clearTimeout(this.#timer);
+  }
+
+  addresses() {
+    return [silencesApi()];
+  }
+
+  keep(answer) {
+    this.answer = answer;
+  }
+
+  async load() {
+    clearTimeout(this.#timer);
+    await super.load();
+    clearTimeout(this.#timer);
+    if (this.target !== null) this.#timer = setTimeout(() => this.load(), ASKED_AGAIN_MS);
+  }
+
+  draw() {
+    const clock = this.readClock(), { answer } = this;
+    const clusters = [...new Set([...this.store.rows.values()].map((row) => row.cluster))].sort();
+    refill(this.list, `${clock.zone} ${JSON.stringify([answer?.silences, answer?.read_only, String(this.error)])} ${this.#phases()}`, () => this.#view(clock, clusters));
+    if (answer === null) return;
+    refill(this.form, JSON.stringify([clock.zone, answer.user, answer.read_only, clusters, this.target]), () => (answer.read_only === null ? this.#wish(clock, clusters) : el("p", { class: "quiet" }, `Read only: ${answer.read_only}.`)));
+  }
+
+  /** What changes by the time alone: which have begun, and which are over. */
+  #phases() {
+    return (this.answer?.silences ?? []).map((each) => phase(each, this.store.nowMs)).join("");
+  }
+
+  #view(clock, clusters) {
+    const head = [el("nav", { class: "crumbs", "aria-label": "Where you are" }, el("a", { href: "#/" }, "All groups"), " / maintenance")];
+    if (this.answer === null) return [head, el("h1", { tabindex: "-1" }, "Maintenance"), this.waiting()];
+    const { silences, read_only: readOnly } = this.answer, nowMs = this.store.nowMs;
+    const of = (wanted) => silences.filter((each) => phase(each, nowMs) === wanted);
+    const standing = [...of("now"), ...of("later")], ended = of("over").slice(0, ENDED);
+    const several = clusters.length > 1 || new Set(silences.map((each) => each.cluster)).size > 1;
+    const heads = ["Groups", "What", "When", "Who", "Why"];
+    const cells = (each) => silenceCells(each, clock, nowMs, several);
+    return [
+      head, el("h1", { tabindex: "-1" }, standing.length ? `Maintenance: ${of("now").length} in force, ${of("later").length} to come` : "Maintenance: nothing is silenced, no deploy is announced"),
+      this.errorNote(),
+      standing.length ? grid("In force and to come", readOnly === null ? [...heads, ""] : heads, standing.map((each) => (readOnly === null ? [...cells(each), this.#end(each, nowMs)] : cells(each)))) : null,
+      ended.length ? el("details", { "data-key": "ended" }, el("summary", {}, "Over lately"), grid("Over lately", heads, ended.map(cells))) : null,
+    ];
+  }
+
+  #end(silence, nowMs) {
+    const text = phase(silence, nowMs) === "later" ? "Remove" : "End now";
+    const button = el("button", { type: "button", "data-key": `end ${silence.silence_id}`, "aria-label": `${text}: ${silence.reason}` }, text);
+    button.addEventListener("click", () => this.#do("DELETE", silenceApi(silence), null, "It is over."));
+    return button;
+  }
+
+  #wish(clock, clusters) {
+    const field = (name, attributes = {}) => el("input", { id: `wish-${name}`, name, autocomplete: "off", ...attributes });
+    const choice = (name, options) => el("select", { id: `wish-${name}`, name }, options.map(([value, text]) => el("option", { value }, text)));
+    const kind = choice("kind", KINDS), cluster = choice("cluster", clusters.map((each) => [each, each]));
+    const groups = el("textarea", { id: "wish-groups", name: "groups", rows: "2", required: true, spellcheck: "false", "aria-describedby": "wish-groups-hint" });
+    groups.value = this.target.group ?? "";
+    if (this.target.cluster) cluster.value = this.target.cluster;
+    const length = field("length", { type: "number", min: "1", max: "1000", value: "30", required: true }), unit = choice("unit", UNITS.map(([text, ms]) => [String(ms), text]));
+    const start = field("start", { type: "datetime-local" }), version = field("version", { maxlength: "100" }), by = field("by", { maxlength: "200" }), reason = field("reason", { maxlength: "500", required: true });
+    const line = (input, label, ...more) => el("p", {}, el("label", { for: input.id }, label), " ", input, ...more);
+    const versionLine = line(version, "Version");
+    const form = el("form", { class: "wish", "aria-label": "New silence or deploy" },
+      line(kind, "What"), clusters.length > 1 ? line(cluster, "Cluster") : null,
+      line(groups, "Groups", el("span", { class: "quiet", id: "wish-groups-hint" }, " One a line. A * at the end stands for all names that begin like it; * alone for the whole cluster.")),
+      line(length, "For", " ", unit), line(start, `From, ${clock.zone}`, el("span", { class: "quiet" }, " Empty: now.")), versionLine,
+      line(by, "Who", el("span", { class: "quiet" }, " Empty: ", named(this.answer.user), ", who is logged in.")), line(reason, "Why"),
+      el("button", { type: "submit" }, "Put it in force"));
+    unit.setAttribute("aria-label", "Unit of the duration");
+    const drawKind = () => {
+      versionLine.hidden = kind.value !== SilenceKind.DEPLOY;
+    };
+    kind.addEventListener("change", drawKind);
+    drawKind();
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      const isDeploy = kind.value === SilenceKind.DEPLOY, startMs = start.value === "" ? null : clock.read(start.value);
+      const wanted = {
+        kind: kind.value, cluster: clusters.length > 1 ? cluster.value : null, groups: groups.value.split("\n").map((each) => each.trim()).filter(Boolean),
+        reason: reason.value, duration_ms: Math.round(Number(length.value) * Number(unit.value)), starts_at_ms: startMs,
+        version: isDeploy && version.value.trim() ? version.value.trim() : null, on_behalf_of: by.value.trim() || null,
+      };
+      this.#do("POST", silencesApi(), wanted, "It is in force, for all exporters.").then((made) => {
+        if (made) form.reset();
+        drawKind();
+      });
+    });
+    return section("New", form);
+  }
+
+  /** Ask for a change and say what became of it; returns whether it was made. */
+  async #do(method, address, body, done) {
+    this.#say("");
+    try {
+      await tell(method, address, body);
+    } catch (error) {
+      this.#say("", `It was not done: ${error.message}.`);
+      return false;
+    }
+    this.#say(done);
+    await this.load();
+    return true;
+  }
+
+  #say(text, refusal = "") {
+    this.said.textContent = text;
+    this.refused.textContent = refusal;
+    this.refused.hidden = refusal === "";
+  }
+}
+
+/** Tell whether a silence is to come ("later"), in force ("now") or "over". */
+function phase(silence, nowMs) {
+  if (silence.ends_at_ms <= nowMs) return "over";
+  return silence.starts_at_ms > nowMs ? "later" : "now";
+}
+
+function silenceCells(silence, clock, nowMs, several) {
+  const at = (ms) => timed(ms, clock.moment(ms));
+  const when = {
+    over: () => ["ended ", at(silence.ends_at_ms), silence.expired_by === null ? null : [" by ", named(silence.expired_by)]],
+    later: () => ["from ", at(silence.starts_at_ms), ` for ${span(silence.ends_at_ms - silence.starts_at_ms)}`],
+    now: () => ["until ", at(silence.ends_at_ms)],
+  };
+  const groups = silence.groups.map((each, place) => [place ? ", " : null, named(each)]);
+  return [
+    [groups, several ? el("span", { class: "below" }, "cluster ", named(silence.cluster)) : null],
+    [silenceText(silence), silence.version === null ? null : [" ", named(silence.version)]],
+    when[phase(silence, nowMs)](), named(askedBy(silence)), named(silence.reason),
+  ];
+}

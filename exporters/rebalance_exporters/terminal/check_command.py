@@ -1,0 +1,102 @@
+"""The command `check`: an exit code and one line, whatever happens, for who runs checks."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from typing import Any
+
+import click
+
+from rebalance_exporters.errors import ExporterError
+from rebalance_exporters.terminal.completion import complete_groups
+from rebalance_exporters.terminal.escaping import safe
+from rebalance_exporters.terminal.options import JSON, Where, asking, reads_exporter
+
+#: How grave findings are; the contract's own set needs a library to be read.
+SEVERITIES = ("page", "ticket", "info")
+_UNKNOWN = 3
+
+
+class _WrongUse(click.UsageError):
+    exit_code = _UNKNOWN
+
+
+class _CheckCommand(click.Command):
+    """A command whose wrong use is "unknown": the usual code for that, 2, is "critical" to who runs checks."""
+
+    def make_context(self, *arguments: Any, **options: Any) -> click.Context:
+        try:
+            return super().make_context(*arguments, **options)
+        except click.UsageError as error:
+            # Who runs checks looks at standard output only.
+            click.echo(_tell_unknown(f"wrong use: {error.format_message()}", as_json=False))
+            raise _WrongUse(error.format_message(), error.ctx) from error
+
+
+@click.command(cls=_CheckCommand, short_help="Exit 0, 1, 2 or 3: for cron, CI and Nagios.")
+@click.argument("groups", nargs=-1, shell_complete=complete_groups)
+@click.option("--max-rebalances", type=click.IntRange(min=0), metavar="N", help="Warn when a group has more.")
+@click.option(
+    "--window", type=click.Choice(["1m", "5m", "15m"]), default="15m", show_default=True, help="In this time."
+)
+@click.option(
+    "--max-severity",
+    type=click.Choice(SEVERITIES),
+    default="info",
+    show_default=True,
+    help="The gravest finding that is still all right.",
+)
+@JSON
+@reads_exporter
+def check(
+    *,
+    where: Where,
+    groups: tuple[str, ...],
+    max_rebalances: int | None,
+    window: str,
+    max_severity: str,
+    as_json: bool,
+) -> None:
+    """Say in one line whether groups are well, for cron, CI and Nagios; all groups when none is named.
+
+    \b
+    Exit codes:
+      0  well
+      1  a finding of severity ticket fires, or a limit is passed
+      2  a finding of severity page fires
+      3  not known: no answer, old data, or no such group
+    """
+    try:
+        code, text = _judge(where, groups, (max_rebalances, window, max_severity), as_json)
+    except ExporterError as error:
+        code, text = _UNKNOWN, _tell_unknown(str(error), as_json)
+    except Exception as error:
+        # An exit code of 1 would call a bug of this program a ticket about a group.
+        traceback.print_exc()
+        code, text = _UNKNOWN, _tell_unknown(f"a bug in rebalance-monitor: {type(error).__name__}: {error}", as_json)
+    click.echo(text)
+    sys.exit(code)
+
+
+def _judge(
+    where: Where, groups: tuple[str, ...], limits: tuple[int | None, str, str], as_json: bool
+) -> tuple[int, str]:
+    """Return the exit code and the line."""
+    with asking(where) as api:
+        from rebalance_contract import FindingState  # noqa: PLC0415
+        from rebalance_exporters.terminal import check as checking  # noqa: PLC0415
+        from rebalance_exporters.terminal.escaping import safe_json  # noqa: PLC0415
+
+        overview = api.overview(where.cluster)
+        of_clusters = () if groups else api.findings(where.cluster, "", FindingState.FIRING)
+        verdict = checking.judge(overview, of_clusters, groups, checking.Limits(*limits), where.access)
+        return verdict.status, safe_json(verdict.as_json()) if as_json else verdict.line
+
+
+def _tell_unknown(text: str, as_json: bool) -> str:
+    """Return the line when there is nothing to judge; needs no library, for one may be what is missing."""
+    if as_json:
+        return json.dumps({"status": "UNKNOWN", "exit_code": _UNKNOWN, "text": text, "judgements": []})
+    return f"REBALANCES UNKNOWN - {safe(text)}"

@@ -1,0 +1,148 @@
+"""The commands `silence` and `announce`, for what somebody wants or does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from rebalance_exporters.terminal.completion import complete_groups
+from rebalance_exporters.terminal.escaping import safe
+from rebalance_exporters.terminal.figures import Clock
+from rebalance_exporters.terminal.options import JSON, ZONE, Where, asking, clock_of, read_now_ms, reads_exporter
+
+if TYPE_CHECKING:
+    from rebalance_contract import AlertSilence
+    from rebalance_exporters.terminal.client import Api
+    from rebalance_exporters.terminal.silences import Wish
+
+_GROUPS = click.argument("groups", nargs=-1, required=True, shell_complete=complete_groups)
+_LENGTH = click.option("--for", "length", required=True, metavar="TIME", help="How long: 30m, 2h, 1d.")
+_REASON = click.option("--reason", required=True, help="Why, for who wonders later.")
+_BY = click.option("--by", metavar="WHO", help="For whom, where a pipeline logs in, or several people as one user.")
+
+
+@click.group(short_help="Hold alerts of groups back for a time.")
+def silence() -> None:
+    """Hold alerts of groups back for a time: their findings stay on the page, marked, and nobody is called.
+
+    Nothing that is counted changes. The exporter has to know who asks: add and expire need --user and --password-file,
+    as in its web config.
+    """
+
+
+@silence.command("add", short_help="Silence groups.")
+@_GROUPS
+@_LENGTH
+@_REASON
+@click.option("--from", "start", metavar="TIME", help="When it begins: 2026-03-01T22:00, 22:00, or 30m (from now).")
+@_BY
+@JSON
+@ZONE
+@reads_exporter
+def add_silence(
+    *,
+    where: Where,
+    groups: tuple[str, ...],
+    length: str,
+    reason: str,
+    start: str | None,
+    by: str | None,
+    as_json: bool,
+    utc: bool,
+) -> None:
+    """Silence GROUPS from now, or a later time, on.
+
+    A name that ends with * stands for all names that begin like it; '*' alone for the whole cluster.
+    """
+    with asking(where) as api:
+        from rebalance_exporters.terminal.silences import Wish  # noqa: PLC0415
+
+        wish = Wish(groups=groups, reason=reason, length=length, start=start, by=by)
+        _ask_for(where, api, wish, as_json=as_json, clock=clock_of(utc))
+
+
+@silence.command("list", short_help="List silences in force and to come.")
+@click.option("--all", "ended", is_flag=True, help="Those that ended, too.")
+@JSON
+@ZONE
+@reads_exporter
+def list_silences(*, where: Where, ended: bool, as_json: bool, utc: bool) -> None:
+    """List silences: until when, who asked for them, and why."""
+    with asking(where) as api:
+        from rebalance_exporters.terminal.escaping import safe_json  # noqa: PLC0415
+        from rebalance_exporters.terminal.screen import Screen  # noqa: PLC0415
+        from rebalance_exporters.terminal.silences import tell_all  # noqa: PLC0415
+
+        answer = api.silences(where.cluster)
+        if as_json:
+            click.echo(safe_json(answer, indent=2))
+            return
+        grid = tell_all(answer, clock_of(utc), ended=ended)
+        if grid.rows:
+            Screen().grid(grid)
+        else:
+            Screen().line("no group is silenced")
+
+
+@silence.command("expire", short_help="End a silence now.")
+@click.argument("silence_id", metavar="ID")
+@JSON
+@ZONE
+@reads_exporter
+def expire_silence(*, where: Where, silence_id: str, as_json: bool, utc: bool) -> None:
+    """End the silence ID now; `silence list` shows ids."""
+    with asking(where) as api:
+        _tell_silence(where, api.expire(silence_id, where.cluster), as_json=as_json, clock=clock_of(utc))
+
+
+@click.command(short_help="Announce a deploy, for pipelines.")
+@_GROUPS
+@_LENGTH
+@click.option("--version", metavar="NAME", help="What is deployed.")
+@_BY
+@click.option("--reason", help="Why, for who wonders later; by default that it is a deploy, and of which version.")
+@JSON
+@ZONE
+@reads_exporter
+def announce(
+    *,
+    where: Where,
+    groups: tuple[str, ...],
+    length: str,
+    version: str | None,
+    by: str | None,
+    reason: str | None,
+    as_json: bool,
+    utc: bool,
+) -> None:
+    """Announce a deploy of GROUPS, from the pipeline that makes it, before it begins.
+
+    Rebalances in that time whose members come and go as in a deploy are told to be one. Whatever else is found is told
+    as ever. Ended sooner: `silence expire` with the id that --json prints.
+    """
+    with asking(where) as api:
+        from rebalance_contract import SilenceKind  # noqa: PLC0415
+        from rebalance_exporters.terminal.silences import Wish  # noqa: PLC0415
+
+        told = reason or ("deploy" if version is None else f"deploy {version}")
+        wish = Wish(groups=groups, reason=told, length=length, by=by, version=version, kind=SilenceKind.DEPLOY)
+        _ask_for(where, api, wish, as_json=as_json, clock=clock_of(utc))
+
+
+def _ask_for(where: Where, api: Api, wish: Wish, *, as_json: bool, clock: Clock) -> None:
+    from rebalance_exporters.terminal.silences import request  # noqa: PLC0415
+
+    wanted = request(wish, cluster=where.cluster, now_ms=read_now_ms(), clock=clock)
+    _tell_silence(where, api.silence(wanted), as_json=as_json, clock=clock)
+
+
+def _tell_silence(where: Where, made: AlertSilence, *, as_json: bool, clock: Clock) -> None:
+    from rebalance_exporters.terminal.escaping import safe_json  # noqa: PLC0415
+    from rebalance_exporters.terminal.silences import tell_made  # noqa: PLC0415
+
+    if as_json:
+        click.echo(safe_json(made, indent=2))
+        return
+    for line in tell_made(made, read_now_ms(), clock, where.access):
+        click.echo(safe(line))

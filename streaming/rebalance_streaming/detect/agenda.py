@@ -1,0 +1,149 @@
+"""When which group is judged again, and which of its rebalances: what changed, and what time alone changes.
+
+Receives which inputs of a group changed, and the moments at which something said of it may be something else; hands on
+the groups that are due. Groups are names here: what is known and said of them is not the agenda's business.
+"""
+
+from __future__ import annotations
+
+import heapq
+import zlib
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from rebalance_streaming.observed.inputs import BULK, EVERYTHING, NOTHING
+
+#: How long after the first bulky row a group is judged, and where a standing finding rests on such rows.
+_BULK_MS, _BULK_STANDING_MS = 30_000, 5_000
+#: A group in its join phase is looked at this often: how long it waits is told.
+WAITING_MS = 5_000
+#: Everything is asked again this often, in case a rule declared too little.
+_SWEEP_MS = 600_000
+
+
+@dataclass(slots=True)
+class Timetable:
+    """When one group is judged again. Times in epoch milliseconds.
+
+    It was judged last at `judged_ms`; `changed` are the inputs that changed since, `rests_on` those at which the rules
+    look that say something. It is on the agenda for `planned_ms`, null: not at all. At `sweep_ms` everything is asked
+    again, whatever was declared. What was stated may change by time alone at `restate_ms`, null: never. `waiting` are
+    rebalances that are to be judged, and when; `explain_ms` those whose cause may change by time alone, and when.
+    """
+
+    group: str
+    judged_ms: int
+    sweep_ms: int
+    changed: int = EVERYTHING
+    rests_on: int = NOTHING
+    planned_ms: int | None = None
+    restate_ms: int | None = None
+    waiting: dict[str, int] = field(default_factory=dict)
+    explain_ms: dict[str, int] = field(default_factory=dict)
+
+    def take_changed(self, now_ms: int) -> int:
+        """Return, once, which inputs changed since the group was judged; all of them when a sweep is due."""
+        changed, self.changed, self.judged_ms = self.changed, NOTHING, now_ms
+        if now_ms < self.sweep_ms:
+            return changed
+        self.sweep_ms += ((now_ms - self.sweep_ms) // _SWEEP_MS + 1) * _SWEEP_MS
+        return EVERYTHING
+
+    def take_rebalances(self, now_ms: int) -> set[str]:
+        """Return the rebalances whose cause is to be found, or found anew; they wait no longer."""
+        ready = {name for name, due_ms in self.waiting.items() if due_ms <= now_ms}
+        for name in ready:
+            del self.waiting[name]
+        return ready | {name for name, at_ms in self.explain_ms.items() if at_ms <= now_ms}
+
+    def explain_again(self, rebalance_id: str, at_ms: int | None) -> None:
+        """Note when the cause of a rebalance may change by time alone; null: never."""
+        self.explain_ms.pop(rebalance_id, None)
+        if at_ms is not None:
+            self.explain_ms[rebalance_id] = at_ms
+
+    def keep(self, rebalance_ids: Collection[str]) -> None:
+        """Forget when other rebalances are to be explained anew."""
+        self.explain_ms = {name: at_ms for name, at_ms in self.explain_ms.items() if name in rebalance_ids}
+
+    def next_ms(self, now_ms: int, answers_ms: int | None, *, is_joining: bool) -> int:
+        """Return when the group is to be judged next if nothing happens to it.
+
+        `answers_ms`: when some rule's answer may change by time alone, null: never. `is_joining`: members wait for each
+        other.
+        """
+        times = [self.sweep_ms, *self.waiting.values()]
+        times += [max(at_ms, now_ms + 1) for at_ms in (answers_ms, self.restate_ms) if at_ms is not None]
+        if self.changed & BULK:
+            times.append(now_ms + _BULK_MS)
+        times += [at_ms for at_ms in self.explain_ms.values() if at_ms > now_ms]
+        if is_joining:
+            times.append(now_ms + WAITING_MS)
+        return min(times)
+
+
+class Agenda:
+    """The timetables of all groups, and whose turn it is."""
+
+    def __init__(self) -> None:
+        self._timetables: dict[str, Timetable] = {}
+        #: Groups to which something happened.
+        self._touched: set[str] = set()
+        #: When to judge a group; entries that are not its `planned_ms` are out of date.
+        self._entries: list[tuple[int, str]] = []
+
+    def open(self, group: str, now_ms: int) -> Timetable:
+        """Return the timetable of a group that is new: it is judged soon, and swept at a moment of its own."""
+        sweep_ms = now_ms + zlib.crc32(group.encode(errors="replace")) % _SWEEP_MS
+        timetable = self._timetables[group] = Timetable(group, now_ms, sweep_ms)
+        self.plan(timetable, min(sweep_ms, now_ms + _BULK_MS))
+        return timetable
+
+    def forget(self, group: str) -> None:
+        """Drop a group that is gone."""
+        self._touched.discard(group)
+        self._timetables.pop(group, None)
+
+    def touch(self, timetable: Timetable, changed: int) -> None:
+        """Note which inputs of a group changed: it is judged at once, or soon where such rows come all the time."""
+        timetable.changed |= changed
+        if changed & ~BULK:
+            self._touched.add(timetable.group)
+        else:
+            wait_ms = _BULK_STANDING_MS if timetable.rests_on & changed else _BULK_MS
+            self.plan(timetable, timetable.judged_ms + wait_ms)
+
+    def plan(self, timetable: Timetable, at_ms: int) -> None:
+        """Have a group judged at a time, unless it will be sooner."""
+        if timetable.planned_ms is None or at_ms < timetable.planned_ms:
+            timetable.planned_ms = at_ms
+            heapq.heappush(self._entries, (at_ms, timetable.group))
+
+    def plan_rebalance(self, timetable: Timetable, rebalance_id: str, due_ms: int) -> None:
+        """Have a rebalance judged at a time, unless it waits for its judgement already."""
+        if rebalance_id not in timetable.waiting:
+            timetable.waiting[rebalance_id] = due_ms
+            self.plan(timetable, due_ms)
+
+    def plan_groups(self, groups: Iterable[str], at_ms: int) -> None:
+        """Have groups judged at a time, those of them that are known."""
+        for group in groups:
+            timetable = self._timetables.get(group)
+            if timetable is not None:
+                self.plan(timetable, at_ms)
+
+    def plan_next(self, groups: Iterable[str]) -> None:
+        """Have groups judged at the next turn."""
+        self._touched.update(groups)
+
+    def take_due(self, now_ms: int) -> set[str]:
+        """Return, once, the groups something happened to, and those whose time has come."""
+        due = {group for group in self._touched if group in self._timetables}
+        self._touched.clear()
+        while self._entries and self._entries[0][0] <= now_ms:
+            at_ms, group = heapq.heappop(self._entries)
+            timetable = self._timetables.get(group)
+            if timetable is not None and timetable.planned_ms == at_ms:
+                timetable.planned_ms = None
+                due.add(group)
+        return due

@@ -1,0 +1,116 @@
+"""The causes of a group's rebalances: found when one is due, and anew when later events shed light on it.
+
+Receives cases with the rebalances that are due; puts into them what was found, and into their timetables when that may
+change. Conditions, and what of all this is stated, are judged in `judge`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from rebalance_contract import UNDETERMINED, Rebalance
+from rebalance_streaming.detect.case import Case, JudgedRebalance
+from rebalance_streaming.detect.episode import EpisodeContext, look_at
+from rebalance_streaming.detect.judgement import TimedOut
+from rebalance_streaming.detect.quarantine import Quarantine
+from rebalance_streaming.detect.rank import explain
+from rebalance_streaming.detect.rules.benign import FOLLOWS, not_understood
+from rebalance_streaming.detect.rules.kip848 import held_up
+from rebalance_streaming.detect.shared_losses import SharedLosses
+from rebalance_streaming.detect.verdict import Verdict
+from rebalance_streaming.observed.confidence import HINT
+from rebalance_streaming.observed.departures import POLL_TIMEOUT, SESSION_EXPIRED, Departure
+
+#: Rebalances judged again when something new is known of their group.
+RECONSIDERED = 30
+#: Later rows than this after the longest window shed no light on a rebalance.
+HORIZON_SLACK_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explainer:
+    """Finds causes of rebalances. `losses` are those of the whole cluster, `probe_ms` is how often probes come.
+
+    `on_time_outs` is told of the members that a rebalance lost to a time-out, `on_shared_losses` of the other groups
+    that lost members at the same time as one: their causes may be others now.
+    """
+
+    quarantine: Quarantine
+    losses: SharedLosses
+    probe_ms: int
+    on_time_outs: Callable[[TimedOut], None]
+    on_shared_losses: Callable[[Iterable[str]], None]
+
+    def explain(self, case: Case, due: set[str], now_ms: int) -> None:
+        """Explain rebalances that are due, and those before them again: a return sheds light on a departure."""
+        order = [each for each in case.history.in_order() if each.rebalance_id in due | case.judged.keys()]
+        if not order:
+            return
+        horizon = now_ms - max(case.thresholds.stay_ms, case.thresholds.storm_window_ms) - HORIZON_SLACK_MS
+        again = [each for each in order[-RECONSIDERED:] if each.started_before_ms >= horizon]
+        recent = {each.rebalance_id for each in again} | due
+        for rebalance in order:
+            if rebalance.rebalance_id in recent:
+                self._try_to_explain(case, rebalance, now_ms)
+        case.keep(order)
+
+    def _try_to_explain(self, case: Case, rebalance: Rebalance, now_ms: int) -> None:
+        """Explain a rebalance; one that cannot be, because something in it is odd, has a cause that nobody can tell."""
+        group, name = case.history.group, rebalance.rebalance_id
+        attempt = partial(self._explain, case, rebalance, now_ms)
+        explained = self.quarantine.ask("explain", group, now_ms, attempt, False, about=name)
+        if not explained and name not in case.judged:
+            case.put(JudgedRebalance(rebalance, (not_understood(rebalance),), {}))
+
+    def _explain(self, case: Case, rebalance: Rebalance, now_ms: int) -> bool:
+        group, name = case.history.group, rebalance.rebalance_id
+        known = case.judged.get(name)
+        context = EpisodeContext(
+            [each for each in case.past if each.left_ms <= (rebalance.completed_at_ms or now_ms)],
+            {} if known is None else known.departures,
+            (*case.held_during(rebalance), *held_up(case.look(now_ms, self.probe_ms), rebalance)),
+            self.losses.elsewhere(group, rebalance),
+        )
+        episode = look_at(case.history, rebalance, case.thresholds, now_ms, context)
+        verdicts = case.recall(name, tuple(_followed(case, rebalance, each) for each in explain(episode)))
+        case.timetable.explain_again(name, episode.deadline.at_ms)
+        departures = {each.member.member_id: each for each in episode.departures}
+        told = self._tell_timed_out(rebalance, departures, frozenset() if known is None else known.told)
+        left = case.put(JudgedRebalance(rebalance, verdicts, departures, told))
+        if known is None:
+            self.on_shared_losses(self.losses.take(group, left))
+        return True
+
+    def _tell_timed_out(
+        self, rebalance: Rebalance, departures: Mapping[str, Departure], told: frozenset[str]
+    ) -> frozenset[str]:
+        """Tell of members that a time-out removed, each once: what a later look makes of one does not count.
+
+        Returns all that were told.
+        """
+        new = {name: each.likely for name, each in departures.items() if name not in told}
+        expired, poll_timeout = (
+            tuple(sorted(name for name, likely in new.items() if likely == wanted))
+            for wanted in (SESSION_EXPIRED, POLL_TIMEOUT)
+        )
+        if expired or poll_timeout:
+            at_ms = rebalance.last_known_ms
+            self.on_time_outs(TimedOut(rebalance.group, rebalance.rebalance_id, at_ms, expired, poll_timeout))
+        return told.union(expired, poll_timeout)
+
+
+def _followed(case: Case, rebalance: Rebalance, verdict: Verdict) -> Verdict:
+    """Give a rebalance that only continues the one before that one's cause."""
+    if verdict.rule != FOLLOWS:
+        return verdict
+    before = case.history.before(rebalance)
+    cause = None if before is None else case.judged.get(before.rebalance_id)
+    if cause is None:
+        return replace(verdict, rule=UNDETERMINED, confidence=HINT)
+    return replace(
+        cause.verdicts[0],
+        confidence=min(cause.verdicts[0].confidence, verdict.confidence),
+        rebalance_ids=verdict.rebalance_ids,
+    )

@@ -1,0 +1,112 @@
+"""Deploys that their pipelines announced: which of a group's rebalances they explain (catalogue §4.1).
+
+An announcement is somebody's word for why members come and go in a stretch of time. It explains rebalances whose
+members do so as in a deploy: each client at most once, by leaving or by being killed, and whoever was killed is
+replaced before the time is over. What has another cause that is known, and who goes twice, is told as it would be.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from rebalance_contract import UNDETERMINED, AlertSilence, Evidence, EvidenceSource, Member, Rebalance
+from rebalance_contract.display import asked_by
+from rebalance_streaming.detect.catalogue import PARTS
+from rebalance_streaming.detect.episode import ExplainedDeparture
+from rebalance_streaming.detect.look import Condition, Look
+from rebalance_streaming.detect.rules.patterns import crash_loop, member_flapping, short_lived_consumers
+from rebalance_streaming.detect.rules.standing import widths
+from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
+from rebalance_streaming.detect.wording import say
+from rebalance_streaming.observed.confidence import CLAIMED
+from rebalance_streaming.observed.departures import CLEAN, SESSION_EXPIRED, slot_of
+
+#: An announcement has the time of an exporter's clock, records that of a broker's.
+_CLOCKS_MS = 5_000
+#: What a deploy does not excuse, although each of its parts might be one of a deploy.
+_OTHER_PATTERNS = (crash_loop, short_lived_consumers, member_flapping)
+
+
+def announced_deploy(look: Look) -> Iterator[Verdict]:
+    """Somebody announced a deploy, and members come and go as in one; of several that overlap, the latest counts."""
+    if not look.announcements:
+        return
+    others = [each for rule in _OTHER_PATTERNS for each in rule(look) if each.confidence >= CLAIMED]
+    taken = {name for each in others for name in each.rebalance_ids}
+    for announced in reversed(look.announcements):
+        explained = [each for each in _explained(look, announced) if each.rebalance_id not in taken]
+        if explained:
+            taken |= {each.rebalance_id for each in explained}
+            yield _tell(look, announced, explained)
+
+
+def _explained(look: Look, announced: AlertSilence) -> list[Rebalance]:
+    """Return the rebalances that began in the announced time and whose members came and went as in a deploy."""
+    since_ms = announced.starts_at_ms - _CLOCKS_MS
+    inside = [each for each in look.history.since_ms(since_ms) if each.started_before_ms < announced.ends_at_ms]
+    known = [each for each in inside if each.rebalance_id in look.causes]
+    left, width = _left(look, known), widths(known)
+    again = {slot for slot, n in Counter(slot_of(each.member) for each in left).items() if n > max(1, width[slot])}
+    odd = {each.rebalance_id for each in left if each.rule not in PARTS or slot_of(each.member) in again}
+    if look.lasted(announced.ends_at_ms, 0):
+        odd |= {each.rebalance_id for each in _not_replaced(left, len(_came(known)))}
+    return [
+        each
+        for each in known
+        if each.rebalance_id not in odd
+        and not any(slot_of(member) in again for member in _came([each]))
+        and _may_be_part(each, look.causes[each.rebalance_id])
+    ]
+
+
+def _left(look: Look, rebalances: Sequence[Rebalance]) -> list[ExplainedDeparture]:
+    names = {each.rebalance_id for each in rebalances}
+    return [each for each in look.past if each.rebalance_id in names]
+
+
+def _came(rebalances: Sequence[Rebalance]) -> list[Member]:
+    joined = {name for each in rebalances for generation in each.generations for name in generation.joined}
+    there = {m.member_id: m for each in rebalances for m in (*each.members_after, *each.passing)}
+    return [member for name, member in there.items() if name in joined]
+
+
+def _not_replaced(left: Sequence[ExplainedDeparture], came: int) -> list[ExplainedDeparture]:
+    """Return who went for good, and not in order: of those that are not back the latest, as many as are missing."""
+    gone = [each for each in left if each.departure.likely != CLEAN and each.departure.back_as is None]
+    return gone[max(0, len(gone) - max(0, len(left) - came)) :]
+
+
+def _may_be_part(rebalance: Rebalance, cause: str) -> bool:
+    """Whether a cause leaves room for a deploy, which without a cause takes members that come or go."""
+    moved = any(each.joined or each.left for each in rebalance.generations)
+    return cause in PARTS and (moved or cause != UNDETERMINED)
+
+
+def _tell(look: Look, announced: AlertSilence, explained: Sequence[Rebalance]) -> Verdict:
+    left, came = _left(look, explained), _came(explained)
+    moved = [each.member for each in left] or came
+    said = Evidence(
+        EvidenceSource.ANNOUNCEMENT,
+        "deploy",
+        announced.reason,
+        "announced before its members came and went",
+        announced.starts_at_ms,
+        announced.ends_at_ms,
+    )
+    return say(
+        "rolling_deploy.announced",
+        explained[0].started_before_ms,
+        subject_of(*moved[:MOST_MEMBERS]),
+        evidence=(said,),
+        rebalance_ids=tuple(each.rebalance_id for each in explained),
+        version=announced.version,
+        who=asked_by(announced.created_by, announced.on_behalf_of),
+        left=len(left),
+        came=len(came),
+        killed=sum(each.departure.likely == SESSION_EXPIRED for each in left),
+        rebalances=len(explained),
+    )
+
+
+CONDITIONS: tuple[Condition, ...] = (Condition(announced_deploy),)

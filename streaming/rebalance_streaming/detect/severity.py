@@ -1,0 +1,51 @@
+"""Whom a verdict is to reach: page only where consumption is harmed now, nothing for hints and what is silenced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from rebalance_contract import UNDETERMINED, Severity
+from rebalance_streaming.detect.catalogue import diagnosis
+from rebalance_streaming.detect.config import DetectConfig
+from rebalance_streaming.detect.findings import subject_key
+from rebalance_streaming.detect.look import DAY_MS, Look
+from rebalance_streaming.detect.verdict import Verdict
+from rebalance_streaming.observed.confidence import CLAIMED
+
+
+def with_severities(stated: Sequence[Verdict], look: Look, config: DetectConfig, *, harmed: bool) -> list[Verdict]:
+    """Return all verdicts of a group with their severities; `harmed`: its consumption is harmed now."""
+    recurs, claimed, group = _recurs(stated, look), _claimed(stated), look.history.group
+    found = []
+    for each in stated:
+        heard = _is_sure(each, claimed) and not config.silenced(group, each.rule, look.now_ms)
+        severity = _severity(each, harmed=harmed, recurs=recurs) if heard else Severity.INFO
+        found.append(replace(each, severity=severity))
+    return found
+
+
+def _severity(verdict: Verdict, *, harmed: bool, recurs: bool) -> Severity:
+    severity = verdict.severity or diagnosis(verdict.rule).severity
+    if verdict.rule == UNDETERMINED and recurs:
+        severity = Severity.TICKET
+    return Severity.PAGE if severity == Severity.TICKET and harmed and verdict.primary else severity
+
+
+def _recurs(stated: Iterable[Verdict], look: Look) -> bool:
+    """Whether what nothing explains recurs within a day, or costs as much as if it did."""
+    since_ms = look.now_ms - DAY_MS
+    unexplained = sum(each.primary and each.rule == UNDETERMINED and (each.last_ms or 0) >= since_ms for each in stated)
+    if unexplained >= look.thresholds.recurring_per_day:
+        return True
+    return unexplained > 0 and look.churn() >= look.thresholds.churn_share
+
+
+def _claimed(stated: Iterable[Verdict]) -> set[tuple[str, str]]:
+    """Return what is claimed, and not only a hint, by rule and subject."""
+    return {(each.rule, subject_key(each)) for each in stated if each.confidence >= CLAIMED}
+
+
+def _is_sure(verdict: Verdict, claimed: set[tuple[str, str]]) -> bool:
+    """Whether a verdict may wake somebody: a hint does not, unless its confidence is not that of what was seen."""
+    return (verdict.rule, subject_key(verdict)) in claimed or "unsure" in diagnosis(verdict.rule).traits

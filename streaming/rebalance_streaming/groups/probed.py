@@ -1,0 +1,400 @@
+"""Groups whose log cannot be read: what looks at them tell, folded to the same rebalances.
+
+A look is what a coordinator answered: the group's state, its members, who has which partition; of KIP-848, share and
+streams groups the epoch as well. A rebalance is counted where a state is unsettled, or where members, assignments or
+the epoch are not those of the look before. Several between two looks are one, and those that leave everything as it was
+are not seen, so all counts are *at least*. A rebalance is counted at its first settled look, when its reason is known.
+
+A classic group's generation is in no answer (Kafka: DescribeGroupsResponse.json), so these rebalances have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+
+from rebalance_contract import (
+    COORDINATED_TYPES,
+    SETTLED_STATES,
+    STATES_OF,
+    CountedFrom,
+    GroupState,
+    GroupType,
+    Member,
+    Probe,
+    ProbedMember,
+    Rebalance,
+    RebalanceOutcome,
+    RebalanceReason,
+    Replacement,
+    read_state,
+)
+from rebalance_contract.groups import KEPT_REPLACEMENTS
+from rebalance_streaming.groups import episodes, windows
+from rebalance_streaming.groups.classic import CONSUMER_PROTOCOL, STREAMS_ASSIGNOR, member_change
+from rebalance_streaming.groups.episodes import MERGE_WITHIN_MS, settlement_of
+from rebalance_streaming.groups.identity import pair_members
+from rebalance_streaming.groups.model import FoldState, LatestRebalance, by_id, difference
+from rebalance_streaming.groups.probing import note_surroundings
+
+#: An end is known a period late (`probe.period_seconds`, 2 s by default): by so much longer looks are one rebalance.
+_LATE_MS = 2_000
+#: How long a cooperative assignor's second round is waited for: max.poll.interval.ms bounds it, no answer carries that,
+#: and this is its default. (KIP-429: it begins when the members that give partitions up have done so.)
+FOLLOW_UP_WITHIN_MS = 300_000
+#: Assignors that give partitions up in one round and hand them out in the next, by what their names have in them.
+_COOPERATIVE = ("cooperative", STREAMS_ASSIGNOR)
+
+_STATES = {kind: frozenset(STATES_OF[kind]) for kind in (GroupType.CLASSIC, *COORDINATED_TYPES)}
+
+Place = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What one probe says of a group. `members`, `epoch` and `protocol` are null where they were not told."""
+
+    at_ms: int
+    type: str
+    state: str
+    members: tuple[Member, ...] | None
+    epoch: int | None
+    protocol: str | None
+    settled_at_ms: int | None
+    is_new: bool
+
+    @property
+    def is_settled(self) -> bool:
+        return self.state in SETTLED_STATES
+
+
+def fold_probe(state: FoldState, probe: Probe) -> tuple[FoldState, tuple[Rebalance, ...]]:
+    """Take up a probe of a group whose log is not read. Returns the new state and the rebalances that changed.
+
+    A probe that is not later than the last one changes nothing, so a repetition does not either.
+    """
+    if state.sighting.probed_ms is not None and probe.probed_at_ms <= state.sighting.probed_ms:
+        return state, ()
+    after, at_ms = copy(state), probe.probed_at_ms
+    due = state.picture.settlement
+    if due is not None and at_ms >= due.at_ms:
+        episodes.settle(after)
+    note_surroundings(after, probe)
+    look = _read(probe, state)
+    if look is not None:
+        _take(after, look)
+        after.picture = replace(after.picture, counted_from=CountedFrom.PROBES)
+    after.picture = replace(after.picture, settlement=settlement_of(after.episode))
+    if after.picture != state.picture and after.picture.state is not None:
+        first_ms = state.picture.first_seen_ms
+        after.picture = replace(
+            after.picture, first_seen_ms=at_ms if first_ms is None else first_ms, updated_at_ms=at_ms
+        )
+    old = None if state.episode is None else state.episode.rebalance
+    new = None if after.episode is None else after.episode.rebalance
+    return after, () if new is None or new == old else (new,)
+
+
+def _read(probe: Probe, state: FoldState) -> _Look | None:
+    """Return what a probe says of the group; null where it says nothing of its state, or the group is elsewhere."""
+    name = read_state(probe.state) if isinstance(probe.state, str) else None
+    kind = probe.type if isinstance(probe.type, str) else state.picture.type or GroupType.CLASSIC
+    known = _STATES.get(GroupType(kind)) if kind in _STATES else None
+    if name is None or known is None or name not in {*known, GroupState.DEAD}:
+        return None
+    return _Look(
+        at_ms=probe.probed_at_ms,
+        type=kind,
+        state=name,
+        members=_members(probe.members, state.picture.members) if isinstance(probe.members, tuple) else None,
+        epoch=probe.group_epoch if isinstance(probe.group_epoch, int) else None,
+        protocol=probe.protocol if isinstance(probe.protocol, str) else None,
+        settled_at_ms=probe.settled_at_ms if isinstance(probe.settled_at_ms, int) else None,
+        is_new=isinstance(probe.unlisted_at_ms, int),
+    )
+
+
+def _members(told: Iterable[ProbedMember], known: Sequence[Member]) -> tuple[Member, ...]:
+    """Return members as they were told; one whose partitions are not told now keeps those it had.
+
+    Brokers before 4.0 tell no assignment while a group rebalances (Kafka: ClassicGroup.describe).
+    """
+    had = {each.member_id: each.partitions for each in known}
+    return by_id(
+        Member(
+            member_id=each.member_id,
+            client_id=each.client_id,
+            host=each.host.removeprefix("/"),
+            group_instance_id=each.group_instance_id,
+            partitions=had.get(each.member_id) if each.partitions is None else each.partitions,
+            epoch=each.member_epoch,
+        )
+        for each in told
+    )
+
+
+def _take(state: FoldState, look: _Look) -> None:
+    if look.state == GroupState.DEAD:
+        _forget(state, look)
+        return
+    is_first = state.picture.state is None
+    if not look.is_settled:
+        _see_unrest(state, look, is_first=is_first)
+    elif _is_going_on(state):
+        _complete(state, look)
+    elif is_first and not look.is_new:
+        _adopt(state, look)
+    elif _differs(state, look):
+        _begin(state, look, look.at_ms)
+        _complete(state, look)
+    else:
+        _replace_members(state, look)
+        _adopt(state, look)
+
+
+# --- Unsettled ---
+
+
+def _see_unrest(state: FoldState, look: _Look, *, is_first: bool) -> None:
+    if not _is_going_on(state):
+        if is_first and not look.is_new and look.members is not None:
+            # Nobody knows who was there before: who is now, is.
+            state.picture = replace(state.picture, members=look.members)
+        _begin(state, look, look.at_ms)
+    episode = _ongoing(state)
+    if look.members is not None:
+        episode = replace(episode, rebalance=episodes.with_members(episode.rebalance, look.members))
+    state.episode = episode
+    since = state.sighting.rebalancing_ms or look.at_ms
+    state.sighting = replace(state.sighting, rebalancing_ms=since, still_ms=look.at_ms)
+    state.picture = replace(
+        state.picture, type=look.type, state=look.state, rebalancing_since_ms=episode.rebalance.started_before_ms
+    )
+
+
+def _begin(state: FoldState, look: _Look, began_ms: int) -> None:
+    """Take up a rebalance that a look shows: into the one that just ended, or as a new one."""
+    former = state.episode
+    if former is not None and _continues(former.rebalance, state, began_ms):
+        state.episode = replace(former, rebalance=episodes.reopened(former.rebalance))
+        return
+    episodes.settle(state)
+    picture, settled_ms = state.picture, _settled_ms(state, look)
+    state.episode = LatestRebalance(
+        Rebalance(
+            cluster=picture.cluster,
+            group=picture.group,
+            rebalance_id=f"probe-{began_ms}",
+            type=look.type,
+            reason=RebalanceReason.OTHER,
+            outcome=RebalanceOutcome.ONGOING,
+            generation_from=picture.generation,
+            generation_to=look.epoch,
+            generations=(),
+            generations_aborted=0,
+            started_after_ms=settled_ms,
+            started_before_ms=began_ms,
+            join_ended_at_ms=None,
+            completed_at_ms=None,
+            sync_ms=None,
+            duration_min_ms=None,
+            duration_max_ms=None,
+            protocol=look.protocol or picture.protocol,
+            leader=None,
+            members_before=picture.members,
+            members_after=picture.members,
+            joined=(),
+            left=(),
+            counted_from=CountedFrom.PROBES,
+        ),
+        spread_until_ms=began_ms,
+        counted=False,
+    )
+    state.picture = replace(picture, last_rebalance_ms=began_ms, last_rebalance_id=f"probe-{began_ms}")
+
+
+def _settled_ms(state: FoldState, look: _Look) -> int | None:
+    """Return when the group was last known to be settled before a look."""
+    told = [each for each in (state.sighting.settled_ms, look.settled_at_ms) if each is not None and each < look.at_ms]
+    return max(told, default=None)
+
+
+def _continues(rebalance: Rebalance, state: FoldState, began_ms: int) -> bool:
+    ended_ms = rebalance.completed_at_ms
+    if ended_ms is None or rebalance.outcome != RebalanceOutcome.COMPLETED:
+        return False
+    within_ms = FOLLOW_UP_WITHIN_MS if state.revoked_unassigned else MERGE_WITHIN_MS + _LATE_MS
+    return began_ms - ended_ms <= within_ms
+
+
+def _is_going_on(state: FoldState) -> bool:
+    return state.episode is not None and state.episode.rebalance.outcome == RebalanceOutcome.ONGOING
+
+
+def _ongoing(state: FoldState) -> LatestRebalance:
+    assert state.episode is not None  # it was begun before
+    return state.episode
+
+
+# --- Settled ---
+
+
+def _complete(state: FoldState, look: _Look) -> None:
+    """End the rebalance that goes on: this look is the first that saw the group settled."""
+    before, episode = state.picture.members, _ongoing(state)
+    due, still_ms = state.revoked_unassigned, state.sighting.still_ms
+    members = before if look.members is None else look.members
+    left, joined = difference(before, members)
+    _adopt(state, look)
+    rebalance = episodes.with_members(episode.rebalance, members)
+    began_ms, after_ms = rebalance.started_before_ms, rebalance.started_after_ms
+    lasted_ms = max(0, began_ms if still_ms is None else still_ms)
+    rebalance = replace(
+        rebalance,
+        reason=rebalance.reason if episode.counted else _reason(rebalance, look, due=due),
+        outcome=RebalanceOutcome.COMPLETED,
+        generation_to=look.epoch or rebalance.generation_to,
+        protocol=look.protocol or rebalance.protocol,
+        completed_at_ms=look.at_ms,
+        duration_min_ms=max(0, lasted_ms - began_ms),
+        duration_max_ms=None if after_ms is None else max(0, look.at_ms - after_ms),
+        first_offender=rebalance.first_offender or _only([*rebalance.left]) or _only([*rebalance.joined]),
+    )
+    wandered = episodes.wandered_in(episode.wandered, rebalance)
+    rebalance = replace(rebalance, moves=episodes.moves_of(rebalance, wandered))
+    if not episode.counted:
+        episodes.count_rebalance(state, rebalance.reason, began_ms, look.at_ms)
+    episodes.count_members(state, len(joined), len(left), len(pair_members(left, joined)))
+    panes = windows.add_rebalancing(state.picture.windows, episode.spread_until_ms, lasted_ms, look.at_ms)
+    state.picture = replace(state.picture, windows=panes, last_rebalance_ms=look.at_ms)
+    state.episode = replace(
+        episode,
+        rebalance=rebalance,
+        wandered=wandered,
+        spread_until_ms=max(lasted_ms, episode.spread_until_ms),
+        counted=True,
+    )
+    state.revoked_unassigned = _gave_up_unassigned(rebalance)
+
+
+def _only(names: Sequence[str]) -> str | None:
+    return names[0] if len(names) == 1 else None
+
+
+def _reason(rebalance: Rebalance, look: _Look, *, due: bool) -> str:
+    """Classify what started a rebalance by what it changed; the first match wins, as where the log is read.
+
+    No answer carries subscriptions, so that other topics may have been subscribed to or deleted.
+    """
+    before, after = rebalance.members_before, rebalance.members_after
+    if not after:
+        return RebalanceReason.GROUP_EMPTIED if before else RebalanceReason.OTHER
+    if not before:
+        return RebalanceReason.FIRST_JOIN
+    left, joined = difference(before, after)
+    change = member_change(left, joined, rebalance.replaced)
+    if change is not None:
+        return change
+    if due:
+        return RebalanceReason.COOPERATIVE_FOLLOWUP
+    had, has = _counts(before), _counts(after)
+    grew = had.keys() == has.keys() and all(has[topic] >= count for topic, count in had.items()) and had != has
+    return RebalanceReason.TOPIC_METADATA_CHANGE if grew and not _pending(rebalance) else RebalanceReason.OTHER
+
+
+def _counts(members: Iterable[Member]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for member in members:
+        for topic, numbers in (member.partitions or {}).items():
+            counts[topic] = counts.get(topic, 0) + len(numbers)
+    return counts
+
+
+def _gave_up_unassigned(rebalance: Rebalance) -> bool:
+    """Whether a cooperative group's members gave up partitions that nobody has yet: a second round is due (KIP-429)."""
+    if rebalance.type != GroupType.CLASSIC or not any(word in (rebalance.protocol or "") for word in _COOPERATIVE):
+        return False
+    return bool(_pending(rebalance))
+
+
+def _pending(rebalance: Rebalance) -> set[Place]:
+    """Return the partitions that were somebody's before and are nobody's now."""
+    return _places(rebalance.members_before) - _places(rebalance.members_after)
+
+
+def _places(members: Iterable[Member]) -> set[Place]:
+    return {(topic, p) for each in members for topic, numbers in (each.partitions or {}).items() for p in numbers}
+
+
+def _differs(state: FoldState, look: _Look) -> bool:
+    """Whether a settled group is another than at the look before, so that it rebalanced in between.
+
+    A group epoch is raised for every rebalance, and by nothing else (KIP-848). A static member that came back under a
+    new member id cost none (KIP-345).
+    """
+    known = state.picture
+    if look.epoch is not None and known.generation is not None and known.type == look.type:
+        return look.epoch != known.generation
+    return look.members is not None and _assignment(known.members) != _assignment(look.members)
+
+
+def _assignment(members: Iterable[Member]) -> dict[str, dict[str, list[int]]]:
+    """Return who has what, by what stays of a member: its instance id where it has one."""
+    return {each.group_instance_id or each.member_id: _without_empty(each) for each in members}
+
+
+def _without_empty(member: Member) -> dict[str, list[int]]:
+    return {topic: numbers for topic, numbers in (member.partitions or {}).items() if numbers}
+
+
+def _replace_members(state: FoldState, look: _Look) -> None:
+    """Note static members that came back under a new id without a rebalance (KIP-345)."""
+    if look.members is None:
+        return
+    left, joined = difference(state.picture.members, look.members)
+    pairs = pair_members(left, joined)
+    gone, come = {each.member_id: each for each in left}, {each.member_id: each for each in joined}
+    found = [
+        Replacement(look.at_ms, instance, old, new, gone[old].host, come[new].host)
+        for old, new in pairs
+        if (instance := come[new].group_instance_id) is not None
+    ]
+    if found:
+        episodes.count_members(state, len(found), len(found), len(found))
+        kept = (*state.picture.replacements, *found)[-KEPT_REPLACEMENTS:]
+        state.picture = replace(state.picture, replacements=kept)
+
+
+def _adopt(state: FoldState, look: _Look) -> None:
+    """Take a settled look as the present picture."""
+    picture = state.picture
+    converted = picture.type in _STATES and picture.type != look.type and bool(picture.members)
+    counters = replace(picture.counters, conversions=picture.counters.conversions + converted)
+    is_consumer = look.type == GroupType.CLASSIC and look.protocol is not None and bool(_counts(look.members or ()))
+    state.picture = replace(
+        picture,
+        type=look.type,
+        state=look.state,
+        protocol_type=CONSUMER_PROTOCOL if is_consumer else picture.protocol_type,
+        protocol=look.protocol or picture.protocol,
+        generation=look.epoch if look.epoch is not None or converted else picture.generation,
+        members=picture.members if look.members is None else look.members,
+        rebalancing_since_ms=None,
+        counters=counters,
+    )
+    state.sighting = replace(state.sighting, settled_ms=look.at_ms, rebalancing_ms=None, still_ms=None)
+
+
+def _forget(state: FoldState, look: _Look) -> None:
+    """Empty the picture of a group that its coordinator knows no more; its totals stay, should it return."""
+    state.picture = replace(state.picture, members=())
+    episodes.abort(state, look.at_ms)
+    if state.episode is not None and not state.episode.counted:
+        episodes.count_rebalance(state, state.episode.rebalance.reason, look.at_ms, look.at_ms)
+        state.episode = replace(state.episode, counted=True)
+    state.revoked_unassigned = False
+    state.sighting = replace(state.sighting, settled_ms=look.at_ms, rebalancing_ms=None, still_ms=None)
+    state.picture = replace(
+        state.picture, state=GroupState.DELETED, generation=None, protocol=None, members=(), rebalancing_since_ms=None
+    )

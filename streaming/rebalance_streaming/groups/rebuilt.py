@@ -1,0 +1,34 @@
+"""What is known of a group by the rows that were published of it, when the state that they were made from is lost.
+
+Receives the last row of a group and that of its latest rebalance, hands back a state to fold on from. Rows do not tell
+everything: which topic ids have which names, and which partitions a follow-up generation is due for, is learned anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rebalance_contract import GroupSnapshot, GroupType, Rebalance, settled
+from rebalance_streaming.groups.model import FoldState, LatestRebalance
+
+
+def rebuild_state(picture: GroupSnapshot, latest: Rebalance | None) -> FoldState:
+    """Return the state that a group's last row describes.
+
+    `latest` is the rebalance that the row names as its last one, null when its row is gone: what waits to be added to
+    the totals is added then, and the next generation begins another rebalance.
+    """
+    state = FoldState(picture=picture, last_generation=picture.generation)
+    if latest is not None:
+        state.last_generation = picture.generation or latest.generation_to
+        spread_until_ms = latest.completed_at_ms or latest.started_before_ms
+        state.episode = LatestRebalance(
+            latest,
+            settled=picture.settlement is None and latest.completed_at_ms is not None,
+            spread_until_ms=spread_until_ms,
+        )
+    elif picture.settlement is not None:
+        state.picture = replace(picture, counters=settled(picture.counters, picture.settlement), settlement=None)
+    if latest is None and picture.type == GroupType.CLASSIC:
+        state.joining_since_ms = picture.rebalancing_since_ms
+    return state

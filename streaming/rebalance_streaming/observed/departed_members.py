@@ -1,0 +1,80 @@
+"""Which members are gone after a rebalance, how each left, and as whom it came back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from rebalance_contract import Member, Rebalance
+from rebalance_streaming.observed.clients import ClientHistory
+from rebalance_streaming.observed.departure_classes import classify
+from rebalance_streaming.observed.departure_times import NOTICE_MS, as_told, measure, told_exit
+from rebalance_streaming.observed.departures import Departure, session_of, slot_of
+from rebalance_streaming.observed.fingerprints import fingerprint
+from rebalance_streaming.observed.history import GroupHistory
+from rebalance_streaming.observed.liveness import Lost, read_liveness
+
+#: Reports from this long before a session's length tell whether heartbeats went on at its begin.
+_BEFORE_SESSION_MS = 4_000
+
+
+def find_departures(
+    history: GroupHistory, rebalance: Rebalance, known: Mapping[str, Departure], now_ms: int
+) -> tuple[Departure, ...]:
+    """Return how every member left that was there before a rebalance and is not any more.
+
+    `known`: what was found of them before, by member id; commits of that time may be forgotten by now.
+    """
+    after = {member.member_id for member in rebalance.members_after}
+    meanwhile = {name for generation in rebalance.generations for name in generation.left}
+    returned = (member for member in rebalance.members_after if member.member_id in meanwhile)
+    there = {member.member_id: member for member in (*returned, *rebalance.passing, *rebalance.members_before)}
+    gone = [m for m in there.values() if m.member_id not in after or m.member_id in meanwhile]
+    return tuple(_departure(history, rebalance, each, known.get(each.member_id), now_ms=now_ms) for each in gone)
+
+
+def _departure(
+    history: GroupHistory, rebalance: Rebalance, member: Member, known: Departure | None, *, now_ms: int
+) -> Departure:
+    client = history.clients.of(member)
+    assignor = rebalance.protocol or next((name for _, name in reversed(history.protocols)), None)
+    if client is not None and rebalance.is_at_least:
+        member = _as_configured(member, client)
+    prints, session = fingerprint(member, client, assignor), session_of(member)
+    found = measure(history, rebalance, member, prints) if known is None else replace(known, client=prints)
+    found = as_told(found, told_exit(history, rebalance, member))
+    surely_ms = found.from_ms - NOTICE_MS
+    stretch = None if client is None else client.before(found.to_ms, session + _BEFORE_SESSION_MS, surely_ms)
+    if client is not None and stretch is not None:
+        lost = Lost(client, stretch, prints, session, found.poll_ms, found.to_ms, now_ms, found.joined_ms)
+        found = replace(found, stretch=stretch, liveness=read_liveness(lost, history.clients))
+    found = classify(found, rebalance)
+    back_as, back_ms = _return_of(history, rebalance, member)
+    return replace(found, back_as=back_as, back_ms=back_ms)
+
+
+def _as_configured(member: Member, client: ClientHistory) -> Member:
+    """Return a member with the time-outs that its client told, which no coordinator tells of a member."""
+    told = client.config
+    return replace(
+        member,
+        session_timeout_ms=member.session_timeout_ms or told.session_timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms or told.max_poll_interval_ms,
+    )
+
+
+def _return_of(history: GroupHistory, rebalance: Rebalance, member: Member) -> tuple[Member | None, int | None]:
+    """Return the member this one came back as, and when its group knew it; the first of its slot that joined later."""
+    slot = slot_of(member)
+    for each in (rebalance, *history.after(rebalance)):
+        before = {known.member_id for known in each.members_before}
+        for other in each.members_after:
+            if other.member_id == member.member_id:
+                return other, each.completed_at_ms
+            if (
+                other.member_id not in before
+                and slot_of(other) == slot
+                and not history.seen_together(member.member_id, other.member_id)
+            ):
+                return other, each.completed_at_ms
+    return None, None

@@ -1,0 +1,224 @@
+"""Which departure class each source tells, which cannot be, and what all of it together says.
+
+Receives a departure that is measured; hands it on with the classes that fit, how sure the first is, and why. Sources
+are the coordinator's own lines, the log, the client's reports, commits, and what the client did on its way out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from rebalance_contract import CoordinatorAct, Evidence, EvidenceSource, GroupType, Rebalance
+from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG, one_down
+from rebalance_streaming.observed.departures import (
+    CLEAN,
+    FENCED,
+    POLL_TIMEOUT,
+    SESSION_EXPIRED,
+    TIMER_SLACK_MS,
+    UNKNOWN,
+    Departure,
+    LikelyClasses,
+)
+from rebalance_streaming.observed.evidence import MODERATE, observe, seconds, strength_of, weigh
+from rebalance_streaming.observed.liveness import (
+    GONE,
+    NOT_POLLING,
+    PAUSED,
+    POLL_SLACK_MS,
+    RESTARTED,
+    STARVED,
+    UNREACHABLE,
+    is_poll_reason,
+)
+from rebalance_streaming.observed.time_outs import by_life, by_own_leave, by_silence
+
+#: Two looks of a prober that are further apart do not tell when a member left.
+_SEEN_MS = 5_000
+_CLASSES = (POLL_TIMEOUT, SESSION_EXPIRED, CLEAN, FENCED)
+#: What the coordinator decided itself, as classes.
+_DECIDED = {
+    CoordinatorAct.EXPIRED: SESSION_EXPIRED,
+    CoordinatorAct.EVICTED: POLL_TIMEOUT,
+    CoordinatorAct.FENCED: FENCED,
+    CoordinatorAct.AWAY: CLEAN,
+}
+#: How sure a cell of the liveness matrix is, and what it means.
+_BY_LIVENESS = {
+    NOT_POLLING: (CERTAIN, "heartbeats went on, polls did not"),
+    STARVED: (CERTAIN, "the process ran, its heartbeats did not"),
+    PAUSED: (CERTAIN, "nothing of the process ran"),
+    UNREACHABLE: (STRONG, "the process ran but could not deliver"),
+}
+
+
+def classify(of: Departure, rebalance: Rebalance) -> Departure:
+    """Return a departure with the classes that fit, how sure the first is, and why.
+
+    What cannot be is struck out of what each source says. The surest source decides, of several as sure the first;
+    the others count for or against that.
+    """
+    struck = dict(_impossible(of, rebalance))
+    sources: tuple[LikelyClasses | None, ...] = (_by_coordinator(of),)
+    unread = rebalance.is_at_least and not _knows_session(of, rebalance)
+    if sources[0] is None and unread:
+        # Of commits, and of the time-outs to hold them against, nothing is known.
+        sources = (_by_reports(of), _by_unread_leave(of))
+    elif sources[0] is None:
+        ended = None if rebalance.is_at_least and of.to_ms - of.from_ms > _SEEN_MS else _by_end(of)
+        by_records = (_by_epoch(of, rebalance), _by_reports(of), by_silence(of), ended)
+        sources = (*by_records, by_own_leave(of))
+    told = [kept for each in sources if each is not None and (kept := _possible(each, struck)) is not None]
+    told = sorted([each for each in told if each.classes[0] != UNKNOWN] or told, key=lambda each: -each.confidence)
+    if not told:
+        life = LikelyClasses((UNKNOWN,), HINT, ()) if unread else by_life(of)
+        told = [_possible(life, struck) or LikelyClasses((UNKNOWN,), HINT, life.evidence)]
+    classes, confidence, evidence = told[0]
+    others = [_as_witness(each, classes) for each in told[1:]]
+    witnesses = [each for several in others for each in several]
+    return replace(
+        of,
+        classes=classes,
+        confidence=weigh(confidence, witnesses),
+        evidence=(*evidence, *witnesses),
+        struck=tuple(struck.items()),
+    )
+
+
+def _knows_session(of: Departure, rebalance: Rebalance) -> bool:
+    """Whether a member's session time-out is known: that of a classic member is in the log, or its client tells it."""
+    return of.member.session_timeout_ms is not None or rebalance.type != GroupType.CLASSIC
+
+
+def _by_unread_leave(of: Departure) -> LikelyClasses | None:
+    """Return how a member left whose coordinator wrote that it did so itself, where no commit is known."""
+    if of.told is None or of.told.act != CoordinatorAct.LEFT:
+        return None
+    return LikelyClasses((UNKNOWN, CLEAN, POLL_TIMEOUT), HINT, (of.told.evidence(),))
+
+
+def _possible(told: LikelyClasses, struck: Mapping[str, str]) -> LikelyClasses | None:
+    """Return what a source says without the classes that cannot be, less surely where its first one was among them."""
+    classes, confidence, evidence = told
+    left = tuple(each for each in classes if each not in struck)
+    if not left:
+        return None
+    if left[0] == UNKNOWN and len(left) == len(classes) - 1 == 2:
+        return LikelyClasses(left[1:], PLAUSIBLE, evidence)  # of two that fit as well one is left
+    return LikelyClasses(left, confidence if left[0] == classes[0] else one_down(confidence), evidence)
+
+
+def _as_witness(told: LikelyClasses, classes: tuple[str, ...]) -> tuple[Evidence, ...]:
+    """Return the evidence of a further source with its strength, for or against the first of these classes."""
+    if told.classes[0] == classes[0]:
+        return tuple(replace(each, strength=strength_of(told.confidence)) for each in told.evidence[:1])
+    # Commits go on until a client leaves by itself, for whatever reason.
+    leaves = {classes[0], told.classes[0]} <= {CLEAN, POLL_TIMEOUT, UNKNOWN}
+    if leaves or told.confidence < PLAUSIBLE or classes[0] in told.classes:
+        return ()
+    return tuple(replace(each, strength=MODERATE, against=True) for each in told.evidence[:1])
+
+
+def _impossible(of: Departure, rebalance: Rebalance) -> Iterator[tuple[str, str]]:
+    """Yield the classes that arithmetic rules out, each with the reason."""
+    decided = _decided(of)
+    if decided is not None:
+        yield from ((each, "its coordinator wrote otherwise") for each in _CLASSES if each != decided)
+        return
+    if of.told is not None:
+        yield SESSION_EXPIRED, "it left by its own request, as its coordinator wrote"
+        yield FENCED, "it left by its own request, as its coordinator wrote"
+    poll, session, seen = of.poll_ms, of.session_ms, of.stretch
+    own_word = seen is not None and is_poll_reason(seen.reason)
+    if not own_word and of.client.enforces_poll and poll:
+        unpolled = None if seen is None or seen.polled_ms is None else of.latest_ms - seen.polled_ms
+        if of.age_ms is not None and of.age_ms < poll - POLL_SLACK_MS:
+            yield POLL_TIMEOUT, f"in the group for {seconds(of.age_ms)}, max.poll.interval is {seconds(poll)}"
+        elif unpolled is not None and unpolled < poll - POLL_SLACK_MS:
+            yield POLL_TIMEOUT, f"polled {seconds(unpolled)} before it was gone, max.poll.interval is {seconds(poll)}"
+    if not _knows_session(of, rebalance):
+        return
+    if of.liveness in (GONE, RESTARTED) and (quiet := _unheard_ms(of)) is not None and quiet < session - TIMER_SLACK_MS:
+        yield SESSION_EXPIRED, f"sent heartbeats until {seconds(quiet)} before it was gone, session {seconds(session)}"
+    # A commit renews a classic member's session, as a heartbeat does (OffsetMetadataManager, GroupCoordinator).
+    committed = of.rhythm.last_ms if rebalance.type == GroupType.CLASSIC else None
+    quiet = None if committed is None or committed < (of.joined_ms or committed + 1) else of.latest_ms - committed
+    if quiet is not None and quiet < session - TIMER_SLACK_MS:
+        yield SESSION_EXPIRED, f"committed {seconds(quiet)} before it was gone, its session is {seconds(session)}"
+    elif of.renewed_ms is not None and of.latest_ms - of.renewed_ms < session - TIMER_SLACK_MS:
+        rejoined = seconds(of.latest_ms - of.renewed_ms)
+        yield SESSION_EXPIRED, f"rejoined {rejoined} before it was gone, its session is {seconds(session)}"
+    elif of.age_ms is not None and of.member.session_timeout_ms and of.age_ms < session - TIMER_SLACK_MS:
+        yield SESSION_EXPIRED, f"in the group for {seconds(of.age_ms)}, its session is {seconds(session)}"
+
+
+def _unheard_ms(of: Departure) -> float | None:
+    """Return for how long at most a process that ended had sent no heartbeat when it was gone; null: nothing tells."""
+    seen = of.stretch
+    if seen is None:
+        return None
+    if seen.beat_gap_ms is not None:
+        return seen.beat_gap_ms + of.latest_ms - of.to_ms
+    # Its heartbeats went on as long as it reported, the last one an interval before.
+    ended = of.latest_ms - seen.last_report_ms + of.client.heartbeat_ms
+    return ended if of.client.may_starve is False else None
+
+
+def _decided(of: Departure) -> str | None:
+    """Return the class that the coordinator decided, or the client told it; null for a leave without a reason."""
+    if of.told is None or (of.told.act == CoordinatorAct.LEFT and of.told.reason is None):
+        return None
+    if of.told.act == CoordinatorAct.LEFT:
+        return POLL_TIMEOUT if of.told.over_poll_limit else CLEAN
+    return _DECIDED[CoordinatorAct(of.told.act)]
+
+
+def _by_coordinator(of: Departure) -> LikelyClasses | None:
+    """Take the coordinator's own word, where its broker's log is shipped."""
+    decided = _decided(of)
+    return None if decided is None or of.told is None else LikelyClasses((decided,), CERTAIN, (of.told.evidence(),))
+
+
+def _by_epoch(of: Departure, rebalance: Rebalance) -> LikelyClasses | None:
+    """Look whether a KIP-848 coordinator fenced a member, which its log tells by the epoch of the member."""
+    if not any(of.member.member_id in generation.fenced for generation in rebalance.generations):
+        return None
+    text = f"did not give up partitions within {seconds(of.poll_ms or 0)}"
+    fenced = observe(EvidenceSource.LOG, "member_epoch", text, "fenced by the coordinator")
+    return LikelyClasses((FENCED,), CERTAIN, (fenced,))
+
+
+def _by_reports(of: Departure) -> LikelyClasses | None:
+    """Take the class that goes with what a client's own reports show (`liveness`)."""
+    seen = of.stretch
+    if seen is None or of.liveness not in _BY_LIVENESS:
+        return None
+    sure, words = _BY_LIVENESS[of.liveness]
+    beat = "never" if seen.beat_gap_ms is None else f"{seconds(seen.beat_gap_ms)} before"
+    unpolled = 0 if seen.polled_ms is None else of.to_ms - seen.polled_ms
+    text = {
+        NOT_POLLING: seen.reason or f"no poll for {seconds(unpolled)}, limit {seconds(of.poll_ms or 0)}",
+        STARVED: f"last heartbeat {beat}, session {seconds(of.session_ms)}; reports came on time",
+        PAUSED: f"its reporting stood still for {seconds(seen.stood_still_ms)}",
+        UNREACHABLE: f"{seen.undelivered} reports written in time arrived up to {seconds(seen.late_ms)} later",
+    }[of.liveness]
+    classes = (POLL_TIMEOUT,) if of.liveness == NOT_POLLING else (SESSION_EXPIRED,)
+    span = (seen.last_report_ms, seen.next_report_ms or of.to_ms)
+    # One report alone may be odd: it is not certain.
+    sure = sure if seen.witnesses + (seen.next_report_ms is not None) > 1 or seen.reason else min(sure, STRONG)
+    return LikelyClasses(classes, sure, (observe(EvidenceSource.CLIENT_METRICS, of.liveness, text, words, span=span),))
+
+
+def _by_end(of: Departure) -> LikelyClasses | None:
+    """Compare when a process last reported with when its member was gone: a session later, or at once."""
+    if of.stretch is None or of.liveness not in (GONE, RESTARTED):
+        return None
+    quiet = of.to_ms - of.stretch.last_report_ms
+    text = f"last report {seconds(quiet)} before it was removed, session {seconds(of.session_ms)}"
+    span = (of.stretch.last_report_ms, of.to_ms)
+    evidence = (observe(EvidenceSource.CLIENT_METRICS, "reports", text, "the process ended", span=span),)
+    if of.session_ms - 500 <= quiet <= of.session_ms + 2 * of.stretch.interval_ms:
+        return LikelyClasses((SESSION_EXPIRED,), STRONG, evidence)
+    at_once = quiet < min(of.session_ms, of.stretch.interval_ms + 1_000)
+    return LikelyClasses((CLEAN,), PLAUSIBLE, evidence) if at_once else None

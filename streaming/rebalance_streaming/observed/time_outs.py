@@ -1,0 +1,191 @@
+"""Which time-out a member's silence, or its life in the group, matches: its session, or max.poll.interval.
+
+Receives a departure that is measured; hands on the classes that fit, with how sure the first is. A silence that is
+shorter than both time-outs is that of a member that left in order.
+"""
+
+from __future__ import annotations
+
+from rebalance_contract import CoordinatorAct, Evidence, EvidenceSource
+from rebalance_streaming.observed.confidence import HINT, PLAUSIBLE, STRONG, one_down
+from rebalance_streaming.observed.departures import (
+    CLEAN,
+    COMMIT_GAP_MS,
+    POLL_TIMEOUT,
+    SESSION_EXPIRED,
+    TIMER_SLACK_MS,
+    UNKNOWN,
+    Departure,
+    LikelyClasses,
+)
+from rebalance_streaming.observed.evidence import observe, seconds
+from rebalance_streaming.observed.fingerprints import LIBRDKAFKA
+
+#: A commit interval longer than this is no part of a time-out.
+_LONGEST_GAP_MS = 15_000
+#: A client notices late that max.poll.interval has passed (measured: up to 3.8 s).
+_LATE_LEAVE_MS = 4_500
+#: A session that ran out shows within this of its end.
+_LIFE_SLACK_MS = 2_500
+#: Most notice within this, and a session that happens to run out just then is the less likely one.
+_POLL_TIGHT_MS = 1_000
+#: Of two ways to leave one must fit so many times better than the other.
+_CLEARLY = 2.0
+#: Most clients commit once more when they are closed: a silence longer than this seldom goes before a clean leave.
+_CLOSED_MS, _WITHOUT_LAST_COMMIT = 1_000, 0.5
+
+
+def by_silence(of: Departure) -> LikelyClasses | None:
+    """Compare how long a member had not committed with its time-outs; null where no commit was due."""
+    if of.silence_ms is None:
+        return None
+    classes, evidence = _classes_of(of, of.silence_ms), _silence_evidence(of)
+    # Of a client that commits changes only, none may have been due yet.
+    expired = classes == (SESSION_EXPIRED,)
+    open_still = expired and not of.due and of.silence_ms <= 2 * (of.rhythm.gap_ms or COMMIT_GAP_MS)
+    left = CLEAN in classes and classes[0] in (CLEAN, UNKNOWN)
+    if (open_still or left) and (at_limit := _left_at_its_limit(of)) is not None:
+        # Commits need no poll: librdkafka sends them from a thread of its own, others one per record of a batch.
+        others = (each for each in classes if each not in (POLL_TIMEOUT, UNKNOWN))
+        return LikelyClasses((POLL_TIMEOUT, *others), PLAUSIBLE, (*evidence, at_limit))
+    if open_still:
+        return LikelyClasses((UNKNOWN,), HINT, evidence)
+    sure = STRONG if of.due else PLAUSIBLE
+    return LikelyClasses(classes, sure if len(classes) == 1 else one_down(sure), evidence) if classes else None
+
+
+def _classes_of(of: Departure, silence: int) -> tuple[str, ...]:
+    """Return the time-outs that a silence matches; a clean leave when it is shorter than both.
+
+    Where the moment of the departure is not known well enough to tell a session that ran out from a leave between two
+    commits, how much of the time in question each takes decides.
+    """
+    session, poll, slack = of.session_ms, of.poll_ms if of.client.enforces_poll else None, (of.to_ms - of.from_ms) // 2
+    gap = _commit_gap_ms(of)
+    as_poll = poll is not None and poll - 1_500 - slack <= silence <= poll + gap + _LATE_LEAVE_MS + slack
+    # A commit renews a classic session; one of KIP-848 runs from the last heartbeat.
+    beat = 0 if of.member.session_timeout_ms else of.client.heartbeat_ms + 1_000
+    expires = max(session - TIMER_SLACK_MS - beat, session // 2)
+    longest = silence + max(0, of.latest_ms - (of.from_ms + of.to_ms) // 2)
+    as_session = longest >= expires and silence <= session + gap + 3_000 + slack
+    if as_poll and as_session:
+        nearer = poll is not None and abs(silence - poll) < abs(silence - session - gap // 2)
+        nearer_poll = nearer and not of.client.is_guessed
+        return (POLL_TIMEOUT, SESSION_EXPIRED) if nearer_poll else (SESSION_EXPIRED, POLL_TIMEOUT)
+    if as_poll:
+        return (POLL_TIMEOUT,)
+    clean = silence - slack < max(expires, gap) and silence <= max(2 * gap, 10_000)
+    # What was polled last is committed up to an interval later by clients that do it in a thread of their own.
+    aside = of.client.library in (None, LIBRDKAFKA) and poll is not None
+    if clean and aside and longest >= (poll or 0) - gap - _POLL_TIGHT_MS:
+        return (UNKNOWN, CLEAN, POLL_TIMEOUT, SESSION_EXPIRED) if as_session else (UNKNOWN, CLEAN, POLL_TIMEOUT)
+    if as_session and clean:
+        return _expired_or_left(of, silence, expires, gap)
+    if as_session or clean:
+        return (SESSION_EXPIRED,) if as_session else (CLEAN,)
+    # Its last commits were refused, or came before the last poll.
+    return (POLL_TIMEOUT, UNKNOWN) if poll is not None and silence > poll else ()
+
+
+def _commit_gap_ms(of: Departure) -> int:
+    """Return how far apart its commits usually are, as far as that may be part of a silence."""
+    return min(of.rhythm.gap_ms or COMMIT_GAP_MS, _LONGEST_GAP_MS)
+
+
+def _expired_or_left(of: Departure, silence: int, expires: int, gap: int) -> tuple[str, ...]:
+    """Return which of the two a silence fits clearly better, the other after it; unknown where neither."""
+    middle = (of.from_ms + of.to_ms) // 2
+    shortest, longest = silence - (middle - of.from_ms), silence + (of.latest_ms - middle)
+    expired = max(0, longest - max(expires, shortest))
+    closed, late = max(0, min(_CLOSED_MS, longest) - shortest), max(0, min(gap, longest) - max(_CLOSED_MS, shortest))
+    left = closed + late * _WITHOUT_LAST_COMMIT
+    if expired > _CLEARLY * left:
+        return (SESSION_EXPIRED, CLEAN) if left else (SESSION_EXPIRED,)
+    if left >= _CLEARLY * expired:
+        return (CLEAN, SESSION_EXPIRED) if expired else (CLEAN,)
+    return (UNKNOWN, SESSION_EXPIRED, CLEAN)
+
+
+def _silence_evidence(of: Departure) -> tuple[Evidence, ...]:
+    if of.silence_ms is None:
+        return ()
+    usual = f", usually every {seconds(of.rhythm.gap_ms)}" if of.rhythm.gap_ms else ""
+    text = f"{seconds(of.silence_ms)} without a commit{usual}"
+    span = (of.rhythm.last_ms, of.to_ms)
+    return (observe(EvidenceSource.COMMITS, "silence", text, "time since the last sign", span=span),)
+
+
+def by_life(of: Departure) -> LikelyClasses:
+    """Compare how long a member that never committed was in the group with its time-outs."""
+    life, session, poll = None if of.joined_ms is None else of.to_ms - of.joined_ms, of.session_ms, of.poll_ms
+    evidence = _silence_evidence(of)
+    if life is None:
+        return LikelyClasses((UNKNOWN,), HINT, evidence)
+    past_poll = life - poll if poll and of.client.enforces_poll else None
+    as_session = -500 <= life - session <= _LIFE_SLACK_MS
+    as_poll = past_poll is not None and -500 <= past_poll <= _LATE_LEAVE_MS
+    tight = 0 <= (past_poll or 0) <= _POLL_TIGHT_MS and not of.client.is_guessed
+    if as_poll and (not as_session or tight):
+        return LikelyClasses((POLL_TIMEOUT,), PLAUSIBLE, (*evidence, _limit_evidence(of, life)))
+    if as_session:
+        text = f"lost {seconds(life)} after it got its partitions, with a session of {seconds(session)}"
+        span = (of.joined_ms, of.to_ms)
+        told = (*evidence, observe(EvidenceSource.LOG, "session_timeout", text, "never a heartbeat", span=span))
+        if as_poll:
+            return LikelyClasses((SESSION_EXPIRED, POLL_TIMEOUT), HINT, told)
+        return LikelyClasses((SESSION_EXPIRED,), PLAUSIBLE, told)
+    return LikelyClasses((UNKNOWN,), HINT, evidence)
+
+
+def by_own_leave(of: Departure) -> LikelyClasses | None:
+    """Return how a member left that said so itself without a reason, as librdkafka and kafka-python do (KIP-800)."""
+    if of.told is None or of.told.act != CoordinatorAct.LEFT:
+        return None
+    told = (of.told.evidence(),)
+    life = None if of.joined_ms is None else of.to_ms - of.joined_ms
+    if not of.client.enforces_poll or (life is not None and of.poll_ms is not None and life < of.poll_ms - 500):
+        # It polled to get its partitions, so its limit was not over.
+        return LikelyClasses((CLEAN,), STRONG, told)
+    life_classes = by_life(of)
+    if of.rhythm.last_ms is None and POLL_TIMEOUT in life_classes.classes:
+        return LikelyClasses((POLL_TIMEOUT, CLEAN), PLAUSIBLE, (*told, *life_classes.evidence))
+    if of.silence_ms is not None and of.poll_ms is not None and of.silence_ms >= of.poll_ms - _POLL_TIGHT_MS:
+        return LikelyClasses((POLL_TIMEOUT, CLEAN), PLAUSIBLE, told)
+    if (at_limit := _left_at_its_limit(of)) is not None:
+        return LikelyClasses((POLL_TIMEOUT, CLEAN), PLAUSIBLE, (*told, at_limit))
+    classes, sure = ((UNKNOWN, CLEAN, POLL_TIMEOUT), HINT) if _limit_may_be_over(of) else ((CLEAN,), PLAUSIBLE)
+    return LikelyClasses(classes, sure, told)
+
+
+def _left_at_its_limit(of: Departure) -> Evidence | None:
+    """Return that a member left just when its poll limit was over since it got its partitions; null if it did not.
+
+    Its client must tell nothing, as one that reports tells when it polled, and the moment must be known well enough
+    for a limit that short.
+    """
+    if of.joined_ms is None or not of.poll_ms or not of.client.enforces_poll or of.stretch is not None:
+        return None
+    if of.to_ms - of.from_ms > of.poll_ms - _POLL_TIGHT_MS:
+        return None
+    # Between the two it left; the first moment at which its limit was over is the likely one.
+    life = max(of.from_ms - of.joined_ms, min(of.poll_ms, of.to_ms - of.joined_ms))
+    if not 0 <= life - of.poll_ms <= _POLL_TIGHT_MS:
+        return None
+    return _limit_evidence(of, life)
+
+
+def _limit_evidence(of: Departure, life_ms: int) -> Evidence:
+    text = f"left {seconds(life_ms)} after it got its partitions, with a limit of {seconds(of.poll_ms or 0)}"
+    span = (of.joined_ms, of.to_ms)
+    return observe(EvidenceSource.LOG, "rebalance_timeout", text, "one poll, no other", span=span)
+
+
+def _limit_may_be_over(of: Departure) -> bool:
+    """Whether the poll limit of a client that commits in a thread of its own may have been over when it left.
+
+    What was polled last is committed up to an interval later. A commit just before it left is that of its closing.
+    """
+    if of.silence_ms is None or of.poll_ms is None or of.client.library not in (None, LIBRDKAFKA):
+        return False
+    unpolled_ms = of.silence_ms + _commit_gap_ms(of)
+    return of.silence_ms > _CLOSED_MS and unpolled_ms >= of.poll_ms - _POLL_TIGHT_MS

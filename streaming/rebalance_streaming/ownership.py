@@ -1,0 +1,139 @@
+"""Which process owns what a query writes: the one with the highest epoch, which it takes at its start.
+
+The status topic is where they meet: each process publishes the status of its queries, with its epoch, every two
+seconds, and follows what others publish of the same queries. A newcomer takes a higher epoch than all that are known,
+so that it always wins: a deploy starts it, while the one before it may hang somewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+
+from confluent_kafka import KafkaException
+
+from rebalance_contract import ContractError, QueryStatus, Status, decode_status
+from rebalance_kafka.follower import Follower, Record, read_latest
+from rebalance_kafka.positions import Bounds, Place
+from rebalance_streaming.config import StreamConfig
+from rebalance_streaming.errors import SupersededError
+
+#: Records before the end of the status topic that are read at a start: minutes of statuses, so that of two processes
+#: that start at the same time each sees the other's.
+_BACK = 1_000
+_POLL_SECONDS, _AGAIN_SECONDS = 0.5, 1.0
+#: A process that has published nothing for so long has ended, or cannot reach the brokers.
+_SILENT_SECONDS, _HANDOVER_SECONDS = 5.0, 20.0
+_STOP_SECONDS = 1.0
+
+
+def read_statuses(config: StreamConfig) -> list[Status]:
+    """Return what the status topic tells of this cluster, the last row of each key; odd rows are passed over."""
+    found = []
+    for value in read_latest(config.kafka, [config.status_topic], name="status").values():
+        try:
+            status = decode_status(value)
+        except ContractError:
+            continue
+        if status.cluster == config.cluster:
+            found.append(status)
+    return found
+
+
+class QueryOwnership:
+    """What this process runs, in which epoch, and who took it over."""
+
+    def __init__(self, config: StreamConfig, known: Iterable[Status], now_ms: int) -> None:
+        """Take an epoch; `known` are the last statuses of before, whosever they are."""
+        self.host, self.pid = socket.gethostname(), os.getpid()
+        self._config = config
+        self._keys = {f"{config.cluster}/query/{query}".encode() for query in config.queries}
+        of_before = [each for each in known if isinstance(each, QueryStatus) and each.query in config.queries]
+        self.epoch = max([now_ms, *(each.epoch + 1 for each in of_before)])
+        self._lost_to: QueryStatus | None = None
+        #: The latest status of a process before this one that still writes, and when it came.
+        self._other: tuple[QueryStatus, float] | None = None
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="ownership", daemon=True)
+
+    def start(self) -> None:
+        """Begin to follow what others publish."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the following; a thread that still waits for brokers ends with the process."""
+        self._stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join(_STOP_SECONDS)
+
+    def await_handover(self, stop: threading.Event) -> bool:
+        """Wait until the process before this one is silent, 20 s at most; returns whether there was one."""
+        deadline = time.monotonic() + _HANDOVER_SECONDS
+        waited = False
+        while self.other() is not None and time.monotonic() < deadline:
+            waited = True
+            if stop.wait(_POLL_SECONDS):
+                break
+        return waited
+
+    def other(self) -> QueryStatus | None:
+        """Return the status of a process before this one that has written within the last 5 s; null: there is none."""
+        if self._other is None or time.monotonic() >= self._other[1] + _SILENT_SECONDS:
+            return None
+        return self._other[0]
+
+    def is_lost(self) -> bool:
+        """Whether another process owns a query of this one now."""
+        return self._lost_to is not None
+
+    def check(self) -> None:
+        """Raise SupersededError, which names the other process, once this one has lost a query."""
+        if (owner := self._lost_to) is not None:
+            raise SupersededError(
+                f"another stream (host {owner.host}, process {owner.pid}) took over the {owner.query} query of cluster "
+                f"{owner.cluster}: this one ends. Run one stream per cluster; if both are wanted, give one of them a "
+                "stream.topic_prefix or a stream.cluster of its own"
+            )
+
+    def take(self, records: Iterable[Record], *, is_new: bool) -> None:
+        """Take in records of the status topic; `is_new`: they were written since this process began to follow it."""
+        # Two that started in the same millisecond agree on who goes on.
+        own = self.epoch, self.host, self.pid
+        for record in records:
+            if record.key not in self._keys or record.value is None:
+                continue
+            try:
+                status = decode_status(record.value)
+            except ContractError:
+                continue
+            if not isinstance(status, QueryStatus):
+                continue
+            theirs = status.epoch, status.host, status.pid or 0
+            if theirs > own:
+                self._lost_to = self._lost_to or status
+            elif theirs < own and is_new:
+                self._other = status, time.monotonic()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._follow()
+            except KafkaException:
+                # Brokers that are away are no other stream.
+                self._stopping.wait(_AGAIN_SECONDS)
+
+    def _follow(self) -> None:
+        with closing(
+            Follower(self._config.kafka, [self._config.status_topic], name="ownership", start=_start_lately)
+        ) as follower:
+            while not self._stopping.is_set():
+                is_new = follower.at_end
+                self.take(follower.poll(_POLL_SECONDS), is_new=is_new)
+
+
+def _start_lately(bounds: Mapping[Place, Bounds]) -> Mapping[Place, int]:
+    return {place: max(each.beginning, each.end - _BACK) for place, each in bounds.items()}

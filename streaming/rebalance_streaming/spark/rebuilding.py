@@ -1,0 +1,105 @@
+"""Reads what the membership query published, so that a new checkpoint goes on from it.
+
+Rows go to the executors packed by bucket. A bucket takes its own up when it is touched first, which the oldest records
+of the log see to.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from rebalance_contract import (
+    ContractError,
+    DecodeTotals,
+    GroupSnapshot,
+    Party,
+    QuarantineTotals,
+    Rebalance,
+    ReportTotals,
+    Status,
+    decode,
+)
+from rebalance_kafka.follower import read_latest, read_to_end
+from rebalance_streaming.config import StreamConfig
+from rebalance_streaming.groups import counts
+from rebalance_streaming.groups.model import dump_state
+from rebalance_streaming.groups.rebuilt import rebuild_state
+from rebalance_streaming.spark.membership import PublishedBucket, PublishedRows, bucket_of, pack_bucket
+
+
+def has_rows(config: StreamConfig) -> bool:
+    """Return whether groups of this cluster were published. Raises KafkaException when no broker answers."""
+    prefix = f"{config.cluster}/".encode()
+    return any(
+        record.value is not None and (record.key or b"").startswith(prefix)
+        for record in read_to_end(config.kafka, [config.groups_topic], name="look")
+    )
+
+
+def read_published(config: StreamConfig, statuses: Iterable[Status]) -> PublishedRows:
+    """Read groups and rebalances to their end; odd rows are passed over. Raises KafkaException when no broker answers.
+
+    `statuses` are the last ones of this cluster.
+    """
+    pictures = _read_pictures(config)
+    latest = _read_latest_rebalances(config, pictures)
+    buckets: dict[int, PublishedBucket] = defaultdict(PublishedBucket)
+    for group, picture in pictures.items():
+        buckets[bucket_of(group)].groups.append((group, dump_state(rebuild_state(picture, latest.get(group)))))
+    totals: dict[str, DecodeTotals] = {}
+    reports: ReportTotals | None = None
+    for row in statuses:
+        if isinstance(row, DecodeTotals):
+            totals[row.query] = row
+        if isinstance(row, ReportTotals):
+            reports = row
+        if isinstance(row, QuarantineTotals) and row.query == Party.MEMBERSHIP:
+            told = {f"{each.stage}/{each.reason}": each.count for each in row.quarantined}
+            buckets[row.part].quarantined.update(told)
+    return PublishedRows(
+        {number: pack_bucket(each) for number, each in buckets.items()},
+        len(pictures),
+        counts.restore(totals.get(Party.MEMBERSHIP), None, config.source_topic),
+        counts.restore(totals.get(Party.ACTIVITY), reports, config.source_topic).positions,
+    )
+
+
+def first_live(found: Mapping[int, int], published: PublishedRows, topic: str) -> dict[int, int]:
+    """Return, per partition, the first position that the lost state had not read; `found` where it read none."""
+    known = published.totals.positions
+    return {
+        partition: min(end, known[place][1] + 1) if (place := f"{topic}/{partition}") in known else end
+        for partition, end in found.items()
+    }
+
+
+def _read_pictures(config: StreamConfig) -> dict[str, GroupSnapshot]:
+    pictures: dict[str, GroupSnapshot] = {}
+    for value in read_latest(config.kafka, [config.groups_topic], name="rebuild").values():
+        try:
+            picture = decode(value, GroupSnapshot)
+        except ContractError:
+            continue
+        if picture.cluster == config.cluster:
+            pictures[picture.group] = picture
+    return pictures
+
+
+def _read_latest_rebalances(config: StreamConfig, pictures: Mapping[str, GroupSnapshot]) -> dict[str, Rebalance]:
+    """Return by group the rebalance that its row names; the others of the topic are not kept."""
+    wanted = {
+        f"{config.cluster}/{group}/{each.last_rebalance_id}".encode(): group
+        for group, each in pictures.items()
+        if each.last_rebalance_id is not None
+    }
+    found: dict[str, Rebalance] = {}
+    for record in read_to_end(config.kafka, [config.rebalances_topic], name="rebuild"):
+        group = wanted.get(record.key or b"")
+        if group is None or record.value is None:
+            continue
+        try:
+            found[group] = decode(record.value, Rebalance)
+        except ContractError:
+            continue
+    return found

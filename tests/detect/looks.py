@@ -1,0 +1,29 @@
+"""Looks at histories made by hand: what rules of conditions and patterns receive."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from rebalance_streaming.detect.look import Look
+from rebalance_streaming.detect.memory import Memory
+from rebalance_streaming.detect.rules.registry import RECOLLECTIONS
+from rebalance_streaming.detect.thresholds import Thresholds
+from rebalance_streaming.observed.history import GroupHistory
+
+#: What rules remember of the histories that were looked at, which a case would keep.
+_memories: dict[int, tuple[GroupHistory, Memory]] = {}
+
+
+def look(known: GroupHistory, now_ms: int, **changes: Any) -> Look:
+    """Look at a group with the default thresholds; what is to be remembered is, from one look to the next."""
+    seen = Look(known, **{"thresholds": Thresholds(), "now_ms": now_ms, "memory": memory_of(known), **changes})
+    for each in RECOLLECTIONS:
+        seen = replace(seen, memory=each.recollect(seen))
+    _memories[id(known)] = known, seen.memory
+    return seen
+
+
+def memory_of(known: GroupHistory) -> Memory:
+    """Return what was remembered of a history at the latest look."""
+    return _memories.get(id(known), (known, Memory()))[1]

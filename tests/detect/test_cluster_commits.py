@@ -1,0 +1,32 @@
+"""Whether a standstill of commits may be the monitor's own."""
+
+from __future__ import annotations
+
+from histories import MINUTE, T0
+from rebalance_streaming.detect.cluster_commits import ClusterCommits
+
+
+def test_a_standstill_of_all_groups_may_be_the_monitors():
+    """It is held back until some group is known to have committed since, and told of once then."""
+    commits = ClusterCommits()
+    commits.take("a", T0)
+    commits.take("b", T0 + MINUTE)
+    assert commits.hold_back("a", T0 + 2 * MINUTE)
+    assert not commits.take_released()
+    commits.take("b", T0 + 3 * MINUTE)
+    assert commits.take_released() == ["a"]
+    assert not commits.take_released()
+    assert not commits.hold_back("a", T0 + 2 * MINUTE)
+
+
+def test_of_a_single_group_nobody_can_tell():
+    """Its standstill counts; and a group that is gone holds nothing back."""
+    commits = ClusterCommits()
+    commits.take("a", T0)
+    assert not commits.hold_back("a", T0 + MINUTE)
+    commits.take("b", T0)
+    assert commits.hold_back("b", T0 + MINUTE)
+    commits.forget("b")
+    assert not commits.hold_back("a", T0 + MINUTE)
+    commits.take("a", T0 + 2 * MINUTE)
+    assert not commits.take_released()

@@ -1,0 +1,168 @@
+"""A deploy that its pipeline announces, with a broker, clients that are restarted, and two exporters of one monitor."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from confluent_kafka import Producer
+
+from e2e.pages import page
+from e2e.rig import READY_SECONDS, Watched
+from exporters.serving import hash_password
+from rebalance_contract import FindingState, Severity
+from rebalance_deploy.counts import fetch
+from rebalance_deploy.demo.workload import ConsumerSpec
+from rebalance_deploy.processes import ChildProcess
+from waiting import wait_for
+
+GROUPS = ANNOUNCED, UNSAID, SLOW = "deploy-announced", "deploy-unsaid", "deploy-slow"
+#: Judged half a minute after its end; a machine may be busy.
+PATIENCE = {"seconds": 240.0, "every": 1.0}
+_SERVING = re.compile(r"serving on (\S+)/metrics")
+_RECORDS = 2_000
+
+
+def spec(group: str, number: int, **changes: Any) -> ConsumerSpec:
+    """Describe a consumer that reports of itself, and processes what it polls as it comes."""
+    name = f"{group}-{number}"
+    return ConsumerSpec("confluent-kafka", group, "orders", name, session_timeout_ms=6_000, reports=True, **changes)
+
+
+def hold_a_deploy_is_what_was_announced(watched: Watched) -> None:
+    """The same restart, announced and not; a poll limit that runs out meanwhile; and a restart after its end."""
+    members = {group: [spec(group, number) for number in (1, 2)] for group in (ANNOUNCED, UNSAID)}
+    for each in (*members[ANNOUNCED], *members[UNSAID], spec(SLOW, 1)):
+        watched.start(each)
+    wait_for(lambda: rebalances(watched, SLOW), "the monitor to know the groups", **PATIENCE)
+    with pipeline(watched) as run:
+        announced = json.loads(
+            run("announce", ANNOUNCED, SLOW, "--version", "1.2", "--by", "alice", "--for", "10m", "--json")
+        )
+        assert (announced["created_by"], announced["on_behalf_of"], announced["version"]) == ("ci", "alice", "1.2")
+        shown = wait_for(lambda: silences(watched), "the other exporter to show the deploy", **PATIENCE)
+        assert [each["silence_id"] for each in shown] == [announced["silence_id"]]
+        for group in (ANNOUNCED, UNSAID):
+            for each in members[group]:
+                watched.leave(each)
+                watched.start(each)
+        # It processes for longer than its limit, so it is out, whatever is being deployed.
+        watched.start(spec(SLOW, 2, max_poll_interval_ms=6_000, seconds_per_poll=11.0))
+        produce(watched)
+        said = wait_for(
+            lambda: explained(watched, ANNOUNCED, announced["starts_at_ms"]),
+            lambda: findings(watched, ANNOUNCED),
+            **PATIENCE,
+        )
+        assert "A deploy of 1.2 that alice (as ci) announced: 2 members left and 2 came" in said["summary"]
+        assert [each["value"] for each in said["evidence"] if each["source"] == "announcement"] == ["deploy 1.2"]
+        asking = [each for each in findings(watched, ANNOUNCED) if each["severity"] != Severity.INFO]
+        assert asking == []
+        wait_for(lambda: told(watched, UNSAID, "rolling_deploy"), lambda: findings(watched, UNSAID), **PATIENCE)
+        assert announcements(watched, UNSAID) == []
+        wait_for(lambda: told(watched, SLOW, "poll_overrun"), lambda: findings(watched, SLOW), **PATIENCE)
+
+        run("silence", "expire", announced["silence_id"])
+        ended = wait_for(lambda: [s for s in silences(watched) if s["expired_by"]], "its end to be shown", **PATIENCE)
+        assert ended[0]["expired_by"] == "ci"
+    again = members[ANNOUNCED][0]
+    watched.leave(again)
+    watched.start(again)
+    later = {each["rebalance_id"] for each in rebalances(watched, ANNOUNCED, since_ms=ended[0]["ends_at_ms"])}
+    wait_for(
+        lambda: later and later <= {name for each in findings(watched, ANNOUNCED) for name in each["rebalance_ids"]},
+        lambda: findings(watched, ANNOUNCED),
+        **PATIENCE,
+    )
+    (known,) = announcements(watched, ANNOUNCED)
+    assert set(known["rebalance_ids"]) == set(said["rebalance_ids"])
+
+
+def produce(watched: Watched) -> None:
+    """Write records that keep a slow consumer busy for minutes."""
+    producer = Producer({"bootstrap.servers": watched.broker.bootstrap, "log_level": 0})
+    for number in range(_RECORDS):
+        producer.produce("orders", key=str(number), value=b"x")
+    assert producer.flush(60) == 0
+
+
+@contextmanager
+def pipeline(watched: Watched) -> Iterator[Any]:
+    """Let a pipeline log in to an exporter of its own: the call runs a command at it, and returns what it printed."""
+    web, secret, log = (watched.directory / name for name in ("web.yml", "ci-password", "second-exporter.log"))
+    web.write_text(f"basic_auth_users: {{ci: {hash_password('secret')}}}\n")
+    secret.write_text("secret\n")
+    settings = ("export.listen_host=127.0.0.1", "export.listen_port=0", f"export.web_config_file={web}")
+    command = [
+        *(sys.executable, "-m", "rebalance_deploy", "export", "--bootstrap-server", watched.broker.bootstrap),
+        *("--set", "export.health_without_password=true"),
+        *(part for each in settings for part in ("--set", each)),
+    ]
+    with ChildProcess(command, log_path=log) as process:
+        url = wait_for(lambda: _SERVING.search(log.read_text()), log.read_text)[1]
+        wait_for(lambda: fetch(f"{url}/-/ready")[0] == 200, lambda: fetch(f"{url}/-/ready"), READY_SECONDS)
+        access = {
+            "REBALANCE_MONITOR_URL": url,
+            "REBALANCE_MONITOR_USER": "ci",
+            "REBALANCE_MONITOR_PASSWORD_FILE": str(secret),
+        }
+
+        def run(*words: str) -> str:
+            done = subprocess.run(
+                [sys.executable, "-m", "rebalance_deploy", *words],
+                env={**os.environ, **access},
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=120,
+            )
+            assert done.returncode == 0, done.stderr
+            return done.stdout
+
+        yield run
+        assert process.is_running
+
+
+def findings(watched: Watched, group: str) -> list[dict[str, Any]]:
+    """Return what is found of a group, as the first exporter tells it."""
+    found: list[dict[str, Any]] = json.loads(page(f"{watched.url}/api/v1/findings?group={group}"))["findings"]
+    return found
+
+
+def silences(watched: Watched) -> list[dict[str, Any]]:
+    """Return the silences that the first exporter knows, nobody having asked it for any."""
+    found: list[dict[str, Any]] = json.loads(page(f"{watched.url}/api/v1/silences"))["silences"]
+    return found
+
+
+def rebalances(watched: Watched, group: str, since_ms: int = 0) -> list[dict[str, Any]]:
+    """Return a group's rebalances that began since a time; none while the group is not known."""
+    status, text = fetch(f"{watched.url}/api/v1/groups/{group}/rebalances")
+    known = json.loads(text)["rebalances"] if status == 200 else []
+    return [each for each in known if each["started_before_ms"] >= since_ms]
+
+
+def announcements(watched: Watched, group: str) -> list[dict[str, Any]]:
+    """Return the finding of the deploys that were announced of a group, if there is one."""
+    return [each for each in findings(watched, group) if each["variant"] == "announced"]
+
+
+def explained(watched: Watched, group: str, since_ms: int) -> dict[str, Any] | None:
+    """Return the finding of the announced deploy, once it explains all rebalances that began since a time."""
+    wanted = {each["rebalance_id"] for each in rebalances(watched, group, since_ms)}
+    found = announcements(watched, group)
+    return found[0] if found and wanted and set(found[0]["rebalance_ids"]) == wanted else None
+
+
+def told(watched: Watched, group: str, rule: str) -> bool:
+    """Whether a diagnosis is the cause of some of a group's rebalances, and is open."""
+    return any(
+        each["rule"] == rule and each["primary"] and each["state"] == FindingState.FIRING
+        for each in findings(watched, group)
+    )

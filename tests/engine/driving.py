@@ -1,0 +1,267 @@
+"""What drives an engine as the stream does: rows of recordings in batches, the time, stops and starts.
+
+Rows have the times at which they were written. A run keeps what its engine published as the topics would: the latest
+row of a key. One that starts after another reads what the live diagnosis reads: the topics that it writes, all groups,
+rebalances of a day, and activity since a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from accuracy.recordings import FAMILIES, FOLDER, read_recording
+from rebalance_contract import (
+    AlertSilence,
+    CommitActivity,
+    DecodeTotals,
+    Finding,
+    FindingState,
+    GroupImpact,
+    GroupLag,
+    GroupSnapshot,
+    GroupTiming,
+    Rebalance,
+    RebalanceImpact,
+    ReportTotals,
+)
+from rebalance_streaming.detect.config import DetectConfig
+from rebalance_streaming.engine.engine import Engine, EngineConfig
+from rebalance_streaming.engine.rows import Input, Output, address
+from rebalance_streaming.replay import OFFSETS_TOPIC, Replay, read_lines
+
+#: (when it was written, row), in the order of these times.
+Tape = list[tuple[int, Input]]
+#: The latest rows by topic and key.
+Topics = dict[tuple[str, str], Output]
+
+SECOND, MINUTE, DAY = 1_000, 60_000, 86_400_000
+#: How long rows are awaited after the last one: rebalances are judged 20 s after their end.
+QUIET_MS = 2 * MINUTE
+
+
+class _Taping(Engine):
+    """Writes down what it is told."""
+
+    def __init__(self, config: EngineConfig) -> None:
+        super().__init__(config)
+        self.tape: Tape = []
+
+    def apply(self, row: Input, at_ms: int) -> None:
+        self.tape.append((at_ms, row))
+
+
+def config(judge_from_ms: int = 0) -> EngineConfig:
+    """Return what engines of recordings are told."""
+    detect = DetectConfig()
+    return EngineConfig(cluster="default", source_topic=OFFSETS_TOPIC, detect=detect, judge_from_ms=judge_from_ms)
+
+
+@cache
+def taped(name: str) -> Tape:
+    """Return what a recording with its brokers' log lines tells an engine."""
+    engine = _Taping(config())
+    folder = next(each for each in (FOLDER, FAMILIES) if (each / f"{name}.truth.json").exists())
+    recording = read_recording(folder / f"{name}.truth.json")
+    replay = Replay(engine=engine)
+    replay.take_logs(recording.broker_rows())
+    for _ in (*replay.feed(read_lines([recording.lines(())])), *replay.finish()):
+        pass
+    return engine.tape
+
+
+def gone_on(tape: Tape, minutes: int) -> Tape:
+    """Return a tape with some more minutes in which groups commit as they did last, every five seconds."""
+    last = {row.group: row for _, row in tape if isinstance(row, CommitActivity)}
+    told, end_ms = list(tape), tape[-1][0]
+    for number in range(1, minutes * 12 + 1):
+        at_ms = end_ms + number * 5 * SECOND
+        told += [(at_ms, _moved(row, at_ms - row.last_commit_ms, number)) for row in last.values()]
+    return told
+
+
+def _moved(row: CommitActivity, later_ms: int, further: int) -> CommitActivity:
+    """Return the same commits some time later, and as many records and log positions further."""
+    topics = {
+        name: replace(
+            each,
+            offsets=[None if offset is None else offset + further for offset in each.offsets],
+            committed_at_ms=[at + later_ms for at in each.committed_at_ms],
+            first_at_ms=[at + later_ms for at in each.first_at_ms],
+        )
+        for name, each in row.topics.items()
+    }
+    at = row.last_log_offset + further
+    counts = tuple((start_ms + later_ms, count) for start_ms, count in row.pane_counts)
+    return replace(row, topics=topics, last_log_offset=at, first_log_offset=at, pane_counts=counts)
+
+
+@dataclass(slots=True)
+class Run:
+    """One life of an engine, and what is in the topics after it."""
+
+    engine: Engine
+    topics: Topics = field(default_factory=dict)
+    now_ms: int = 0
+
+    def advance(self, now_ms: int) -> None:
+        """Let the engine look at a moment."""
+        self.now_ms = now_ms
+        put(self.topics, self.engine.advance(now_ms))
+
+    def advance_to(self, now_ms: int) -> None:
+        """Let the engine look at every second up to a moment."""
+        self.now_ms = self.now_ms or now_ms - SECOND
+        while self.now_ms + SECOND <= now_ms:
+            self.advance(self.now_ms + SECOND)
+
+    def take(self, tape: Tape) -> None:
+        """Take rows at their times."""
+        for at_ms, row in tape:
+            self.advance_to(at_ms)
+            self.engine.apply(row, at_ms)
+
+    def end(self, end_ms: int) -> None:
+        """Wait until a moment, and have everything told as of then."""
+        self.advance_to(end_ms)
+        self.advance(end_ms)
+        # How members' heartbeats stood when they were last there depends on when somebody looked.
+        for key in [key for key, row in self.topics.items() if isinstance(row, GroupTiming)]:
+            del self.topics[key]
+        put(self.topics, self.engine.finish(end_ms))
+
+
+def put(topics: Topics, rows: Iterable[Output]) -> None:
+    """Publish rows."""
+    for row in rows:
+        topic, key, _ = address(row)
+        topics[topic, key] = row
+
+
+def end_of(tape: Tape) -> int:
+    """Return when nothing is expected to change any more."""
+    return tape[-1][0] + QUIET_MS
+
+
+@cache
+def undisturbed(name: str) -> Run:
+    """Return a run that takes a recording row by row."""
+    return lived_once(taped(name))
+
+
+def lived_once(tape: Tape) -> Run:
+    """Return a run that takes a tape row by row."""
+    run = Run(Engine(config()))
+    run.take(tape)
+    run.end(end_of(tape))
+    return run
+
+
+def split(tape: Tape, after: Collection[int]) -> Run:
+    """Return a run that takes rows in batches, which end after these places, and looks once after each."""
+    run = Run(Engine(config()))
+    run.advance(tape[0][0])
+    for place, (at_ms, row) in enumerate(tape):
+        run.engine.apply(row, at_ms)
+        if place in after:
+            run.advance(max(at_ms, run.now_ms))
+    run.end(end_of(tape))
+    return run
+
+
+def interrupted(tape: Tape, at: int, missed: int = 0, look_back_ms: int = 15 * MINUTE) -> tuple[Topics, Run]:
+    """Return what was published before row `at`, and the run that started `missed` rows later."""
+    first = Run(Engine(config()))
+    first.take(tape[:at])
+    again = min(len(tape), at + missed)
+    start_ms = tape[again - 1][0]
+    run = Run(Engine(config(start_ms - look_back_ms)), dict(first.topics))
+    for row in filter(None, map(_restored, first.topics.values())):
+        run.engine.restore(row)
+    for at_ms, each in _looked_back(tape[:again], start_ms - look_back_ms):
+        run.engine.apply(each, at_ms)
+    run.advance(max(start_ms, first.now_ms))
+    run.take(tape[again:])
+    run.end(end_of(tape))
+    return first.topics, run
+
+
+def _restored(row: Output) -> Any:
+    """Return a row that a start takes up, as it is read back; null for one that it does not."""
+    is_open = isinstance(row, Finding) and row.state == FindingState.FIRING
+    if not is_open and not isinstance(row, GroupLag | RebalanceImpact | GroupImpact | DecodeTotals | ReportTotals):
+        return None
+    return msgspec.json.decode(address(row)[2], type=type(row))
+
+
+def _looked_back(tape: Tape, since_ms: int) -> Iterator[tuple[int, Input]]:
+    """Yield what is read again at a start: of a compacted topic the latest rows."""
+    newest = {row.group: place for place, (_, row) in enumerate(tape) if isinstance(row, GroupSnapshot)}
+    for place, (at_ms, row) in enumerate(tape):
+        if isinstance(row, GroupSnapshot):
+            is_read = newest[row.group] == place
+        elif isinstance(row, Rebalance):
+            is_read = at_ms >= since_ms - DAY
+        else:
+            is_read = isinstance(row, AlertSilence) or at_ms >= since_ms
+        if is_read:
+            yield at_ms, row
+
+
+#: When a finding was noticed, and as what it was noticed first, depends on when somebody looked.
+_NOTICED = {"finding_id", "detected_at_ms", "updated_at_ms", "resolved_at_ms"}
+#: Words tell how long something had lasted when somebody looked; what they rest on is compared by its source.
+_WORDS = {"summary", "evidence"}
+#: By rule. How many records were processed twice is counted from commits, which are remembered for a minute. The one
+#: member that kept partitions did so for 30 s, from when on it is a ticket.
+_BY_RULE = {
+    "duplicate_processing": {"rebalances", "rebalance_ids", "started_at_ms"},
+    "reconciliation_stuck": {"severity"},
+}
+
+
+def outcome(run: Run) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return what a run has to say at its end, whenever it looked: by topic and key.
+
+    Of findings, those that are open: a condition that passed is told if somebody looked while it held. Conditions, and
+    what many rebalances make together, began when they were noticed.
+    """
+    found = {}
+    for key, row in run.topics.items():
+        if isinstance(row, Finding):
+            if row.state == FindingState.FIRING:
+                found[key] = _settled(row)
+        elif isinstance(row, GroupLag | GroupTiming | RebalanceImpact | GroupImpact | DecodeTotals | ReportTotals):
+            found[key] = msgspec.to_builtins(row)
+    return found
+
+
+def _settled(finding: Finding) -> dict[str, Any]:
+    left_out = {*_NOTICED, *_WORDS, *_BY_RULE.get(finding.rule, ())}
+    if not finding.primary:
+        left_out.add("started_at_ms")
+    told = {name: value for name, value in msgspec.to_builtins(finding).items() if name not in left_out}
+    return {
+        **told,
+        "parent": finding.parent is not None,
+        "rests_on": sorted({(each.source, each.field) for each in finding.evidence}),
+    }
+
+
+def differences(one: Run, other: Run) -> dict[tuple[str, str], Any]:
+    """Return the fields that two runs tell differently, by topic and key."""
+    left, right = outcome(one), outcome(other)
+    found: dict[tuple[str, str], Any] = {}
+    for key in left.keys() | right.keys():
+        a, b = left.get(key), right.get(key)
+        if a is None or b is None:
+            found[key] = (a, b)
+        elif a != b:
+            found[key] = {
+                name: (a.get(name), b.get(name)) for name in a.keys() | b.keys() if a.get(name) != b.get(name)
+            }
+    return found

@@ -1,0 +1,75 @@
+"""The engine as a whole: however rows are cut into batches, and wherever it starts again, it says the same at the end.
+
+What is compared, and what depends on when somebody looked, is told by `driving.outcome`.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as limits
+from hypothesis import strategies as st
+
+from engine.driving import differences, gone_on, interrupted, lived_once, split, taped, undisturbed
+from rebalance_contract import Finding, FindingState
+
+pytestmark = pytest.mark.recordings
+
+#: Of both protocols and ZooKeeper; with all sources, and without client metrics; incidents, scenes, and calm.
+CHOSEN = (
+    "crash_loop-1",
+    "healthy_confluent-1",
+    "held_interpreter-sick-2",
+    "idle_lock-sick-3-4.3.1-no-metrics",
+    "idle_lock_upgraded-cured-4",
+    "join_barrier-sick-1",
+    "long_batches-sick-5",
+    "mixed_clients_crash-54",
+    "owner_lock-sick-6",
+    "poll_overrun-1",
+    "reconciliation_stuck-1",
+    "rolling_deploy-1",
+    "scale_in-1",
+    "static_id_conflict-1",
+)
+
+
+@given(name=st.sampled_from(CHOSEN), share=st.sampled_from((0.02, 0.1, 0.5, 1.0)), chance=st.randoms())
+@limits(max_examples=40)
+def test_batches_may_end_anywhere(name: str, share: float, chance: random.Random):
+    """Whether the engine looks after each row, after every fiftieth, or each second: the last rows are the same."""
+    tape = taped(name)
+    after = {place for place in range(len(tape)) if chance.random() < share}
+    assert differences(undisturbed(name), split(tape, after)) == {}
+
+
+@given(name=st.sampled_from(CHOSEN), missed=st.sampled_from((0, 0, 1, 5)), chance=st.randoms())
+@limits(max_examples=60)
+def test_a_start_in_the_middle_changes_nothing(name: str, missed: int, chance: random.Random):
+    """Stopped before any row, and started again then or some rows later: the last rows are those of one life.
+
+    That holds for all fields of lag with its windows, impact, timing and totals, and of findings for what
+    `driving.outcome` compares; a finding that was open keeps its id. Not promised: causes that rest on commits, of
+    rebalances that nobody judged before the stop nor within a minute; how many records were processed
+    twice, which is counted from commits that are kept for a minute; and in the windows, the largest lag and its slope
+    where a partition was first committed to in the look-back: the row of lag does not tell when that was.
+    """
+    tape = taped(name)
+    before, run = interrupted(tape, chance.randrange(1, len(tape)), missed)
+    assert differences(undisturbed(name), run) == {}
+    for key, row in before.items():
+        if isinstance(row, Finding) and row.state == FindingState.FIRING:
+            now = run.topics[key]
+            assert isinstance(now, Finding)
+            assert now.finding_id == row.finding_id
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_a_start_minutes_after_an_incident_takes_nothing_back(name: str):
+    """Commits of then are not remembered any more: open findings stay, with their causes, if not all their evidence."""
+    tape = gone_on(taped(name), 5)
+    _, run = interrupted(tape, len(tape) - 4)
+    unlike = differences(lived_once(tape), run)
+    assert {key: fields for key, fields in unlike.items() if set(fields) != {"rests_on"}} == {}

@@ -1,0 +1,177 @@
+"""An exporter of 1,000 groups that is killed, and that strangers keep busy."""
+
+from __future__ import annotations
+
+import os
+import random
+import select
+import signal
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from e2e.rig import READY_SECONDS, Rig, samples
+from faults.observing import await_judgement
+from faults.reporting import Figures
+from faults.written_log import WrittenLog, running_log
+from rebalance_deploy.counts import fetch
+from rebalance_deploy.ports import find_free_port
+from waiting import wait_for
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3_600)]
+
+_GROUPS = [f"group-{number:04d}" for number in range(1_000)]
+_READY_SECONDS = 10.0
+#: Within these the moment of a kill is chosen, after the exporter is ready and while it starts.
+_SOME_SCRAPES_SECONDS, _START_SECONDS = 2.0, 4.0
+_STRANGERS = 2_000
+_MINUTE_SECONDS = 60.0
+_ANSWERED_SHARE, _LOG_BYTES_A_MINUTE = 0.99, 10_000
+_HALF = b"GET /metrics HTTP/1.1\r\nHost: x\r\n"
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WrittenLog]:
+    """A log of 1,000 groups and a monitor watching it, whose exporter has the same port at each of its starts."""
+    port = f"export.listen_port={find_free_port()}"
+    with running_log(tmp_path_factory.mktemp("exporter"), port) as running:
+        for _ in range(2):
+            running.write(running.generation(group) for group in _GROUPS)
+            running.await_generations(*_GROUPS)
+        await_judgement(running.rig)
+        yield running
+
+
+def counters(rig: Rig) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    """Return what /metrics counts of groups."""
+    endings = ("_total", "_count", "_sum", "_bucket")
+    return {
+        (name, tuple(sorted(labels.items()))): value
+        for name, labels, value in samples(rig.monitor.url)
+        if "group" in labels and name.endswith(endings)
+    }
+
+
+def start_exporter(rig: Rig) -> float:
+    """Start the exporter again; returns the seconds until it is ready."""
+    began = time.monotonic()
+    rig.monitor.export.start()
+    rig.monitor.wait_until_ready(threading.Event(), print, timeout_seconds=READY_SECONDS)
+    return time.monotonic() - began
+
+
+def kill_exporter(rig: Rig) -> None:
+    """Kill the exporter, and close what is left of it here."""
+    child = rig.monitor.export.process
+    os.kill(child.pid, signal.SIGKILL)
+    assert child.wait(60) != 0
+    child.kill()
+
+
+@pytest.mark.faults(4, fast=0, full=20)
+def test_an_exporter_that_is_killed_counts_as_before(log: WrittenLog, rounds: int, figures: Figures):
+    """While it serves and while it starts: no counter of a group falls or goes, and what happened meanwhile counts."""
+    rig, chance, never = log.rig, random.Random(4), threading.Event()
+    for number in range(rounds):
+        before = counters(rig)
+        # Between two scrapes, or while a start reads its topics.
+        never.wait(chance.uniform(0, _SOME_SCRAPES_SECONDS))
+        kill_exporter(rig)
+        if number % 2:
+            rig.monitor.export.start()
+            never.wait(chance.uniform(0, _START_SECONDS))
+            kill_exporter(rig)
+            log.write_generations(chance.choice(_GROUPS))
+        seconds = start_exporter(rig)
+        figures.note("ready", seconds, "s")
+        after = counters(rig)
+        fallen = {
+            series: (value, after.get(series)) for series, value in before.items() if value > after.get(series, -1)
+        }
+        assert not fallen, list(fallen.items())[:5]
+        log.await_generations(*_GROUPS)
+        assert seconds <= _READY_SECONDS
+    figures.note("counters of groups", len(before), "")
+    rig.monitor.check()
+
+
+class Strangers:
+    """Connections that send half a request and nothing more; those that were closed are opened again each second."""
+
+    def __init__(self, port: int) -> None:
+        self.opened = 0
+        self._port = port
+        self._sockets: set[socket.socket] = set()
+
+    def keep_at_it(self, stop: threading.Event) -> None:
+        """Go on until told to stop."""
+        while not stop.wait(1):
+            self._drop_closed()
+            while len(self._sockets) < _STRANGERS and not stop.is_set():
+                self._open()
+        for each in self._sockets:
+            each.close()
+
+    def _open(self) -> None:
+        try:
+            opened = socket.create_connection(("127.0.0.1", self._port), timeout=10)
+            opened.sendall(_HALF)
+        except OSError:
+            return
+        self._sockets.add(opened)
+        self.opened += 1
+
+    def _drop_closed(self) -> None:
+        looked_at = select.poll()
+        by_number = {each.fileno(): each for each in self._sockets}
+        for number in by_number:
+            looked_at.register(number, select.POLLIN)
+        for number, _ in looked_at.poll(0):
+            self._sockets.discard(by_number[number])
+            by_number[number].close()
+
+
+@contextmanager
+def strangers(url: str) -> Iterator[Strangers]:
+    """Keep 2,000 half requests open while the block runs."""
+    found, stop = Strangers(port_of(url)), threading.Event()
+    thread = threading.Thread(target=found.keep_at_it, args=(stop,), name="strangers")
+    thread.start()
+    try:
+        wait_for(lambda: found.opened >= _STRANGERS, lambda: f"{_STRANGERS} half requests, not {found.opened}")
+        yield found
+    finally:
+        stop.set()
+        thread.join(60)
+
+
+def port_of(url: str) -> int:
+    """Return the port of an address."""
+    return int(url.rpartition(":")[2])
+
+
+@pytest.mark.faults(31, fast=0, full=1)
+def test_half_requests_hold_up_no_scrape(log: WrittenLog, figures: Figures):
+    """2,000 for a minute: scrapes of all groups are answered, and the log says little of it."""
+    rig, answers = log.rig, Counter[bool]()
+    kept = rig.directory / "export.log"
+    with strangers(rig.monitor.url) as going_on:
+        size, began = kept.stat().st_size, time.monotonic()
+        while (passed := time.monotonic() - began) < _MINUTE_SECONDS:
+            status, text = fetch(f"{rig.monitor.url}/metrics", timeout_seconds=10)
+            answers[status == 200 and _GROUPS[-1] in text] += 1
+            figures.note("slowest scrape", time.monotonic() - began - passed, "s")
+        said = (kept.stat().st_size - size) / (passed / 60)
+    share = answers[True] / answers.total()
+    figures.note("half requests", going_on.opened, "")
+    figures.note("scrapes", answers.total(), "")
+    figures.note("not answered", 100 * (1 - share), "%")
+    figures.note("log", said / 1_000, "kB a minute")
+    assert share >= _ANSWERED_SHARE, answers
+    assert said <= _LOG_BYTES_A_MINUTE, kept.read_text()[size:][:2_000]
+    rig.monitor.check()

@@ -1,0 +1,81 @@
+"""A process owns its queries until a higher epoch is told of one of them."""
+
+import threading
+from dataclasses import replace
+
+import pytest
+
+from rebalance_contract import LogTotals, QueryStatus, encode
+from rebalance_kafka.follower import Record
+from rebalance_streaming.config import StreamConfig
+from rebalance_streaming.errors import SupersededError
+from rebalance_streaming.ownership import QueryOwnership
+
+NOW = 1_795_586_097_000
+CONFIG = StreamConfig(kafka={"bootstrap.servers": "unused:9092"}, cluster="prod", queries=("membership", "diagnosis"))
+THEIRS = QueryStatus("prod", "membership", False, NOW, NOW, 500, epoch=NOW + 1, host="other", pid=7)
+
+
+def record(status: QueryStatus) -> Record:
+    key = f"{status.cluster}/query/{status.query}".encode()
+    return Record("rebalance-monitor.status", 0, 1, NOW, key, encode(status), ())
+
+
+def own_status(ownership: QueryOwnership) -> QueryStatus:
+    return replace(THEIRS, epoch=ownership.epoch, host=ownership.host, pid=ownership.pid)
+
+
+def test_a_newcomer_takes_a_higher_epoch_than_all_before():
+    """Also where the clock of the one before was ahead; queries that run elsewhere do not matter."""
+    assert QueryOwnership(CONFIG, [], NOW).epoch == NOW
+    before = [
+        replace(THEIRS, epoch=NOW + 99),
+        replace(THEIRS, query="activity", epoch=NOW + 500),
+        LogTotals("prod", "x", 0),
+    ]
+    assert QueryOwnership(CONFIG, before, NOW).epoch == NOW + 100
+
+
+def test_a_higher_epoch_of_one_of_its_queries_ends_it():
+    """The sentence names the other process and what to do."""
+    ownership = QueryOwnership(CONFIG, [], NOW)
+    ownership.take([record(own_status(ownership)), record(replace(THEIRS, query="activity"))], is_new=True)
+    ownership.check()
+    ownership.take([record(THEIRS)], is_new=False)
+    assert ownership.is_lost()
+    with pytest.raises(
+        SupersededError, match=r"host other, process 7\) took over the membership query of cluster prod"
+    ):
+        ownership.check()
+
+
+def test_of_two_that_start_in_one_moment_exactly_one_goes_on():
+    """Both compare the same."""
+    one, other = QueryOwnership(CONFIG, [], NOW), QueryOwnership(CONFIG, [], NOW)
+    other.host = one.host + "-2"
+    one.take([record(own_status(other))], is_new=True)
+    other.take([record(own_status(one))], is_new=True)
+    assert [one.is_lost(), other.is_lost()] == [True, False]
+
+
+def test_what_is_odd_or_of_others_takes_nothing_over():
+    """Anybody may write rows."""
+    ownership = QueryOwnership(CONFIG, [], NOW)
+    odd = record(THEIRS)._replace(value=b"{")
+    ownership.take(
+        [odd, odd._replace(value=None), odd._replace(key=None), record(replace(THEIRS, cluster="test"))], is_new=True
+    )
+    assert not ownership.is_lost()
+
+
+def test_a_handover_is_waited_for_only_where_somebody_still_writes():
+    """What was written before this process began to follow tells of nobody who lives."""
+    stop = threading.Event()
+    stop.set()
+    ownership = QueryOwnership(CONFIG, [], NOW + 9)
+    ownership.take([record(THEIRS)], is_new=False)
+    assert not ownership.await_handover(stop)
+    assert ownership.other() is None
+    ownership.take([record(THEIRS)], is_new=True)
+    assert ownership.await_handover(stop)
+    assert ownership.other() == THEIRS
