@@ -82,10 +82,16 @@ class _Protocol(H11Protocol):
         self._reading = Reading()
 
     @property
+    def _socket(self) -> socket.socket | None:
+        """The connection's socket; null between the end of a TLS connection and the moment its protocol is told."""
+        found: socket.socket | None = self.transport.get_extra_info("socket")
+        return found
+
+    @property
     def _number(self) -> int:
         """The descriptor of the connection, -1 once it is closed."""
-        number: int = self.transport.get_extra_info("socket").fileno()
-        return number
+        connection = self._socket
+        return -1 if connection is None else connection.fileno()
 
     def handle_events(self) -> None:
         super().handle_events()
@@ -123,9 +129,10 @@ class _Protocol(H11Protocol):
 
     def give_up(self) -> None:
         """Throw away what waits to be read, in the kernel too, which would otherwise keep it for minutes."""
-        connection = self.transport.get_extra_info("socket")
-        with contextlib.suppress(OSError):  # it may be closed already
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection = self._socket
+        if connection is not None:
+            with contextlib.suppress(OSError):  # it may be closed already
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.transport.abort()
 
 

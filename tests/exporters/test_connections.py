@@ -1,5 +1,6 @@
 """What strangers can do to the ports without a password, and that scrapes are answered meanwhile."""
 
+import asyncio
 import logging
 import select
 import socket
@@ -13,13 +14,14 @@ import pytest
 from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
+from uvicorn.server import ServerState
 
 from exporters.contract_rows import NOW_MS, group_row, make_view, stream_rows
 from exporters.serving import Served, make_certificate, serving, serving_app
 from rebalance_exporters import connections, server, web_server
 from rebalance_exporters.connections import STALL_SECONDS, Connections, Reading, connection_limit
 from rebalance_exporters.reloading import Settings
-from rebalance_exporters.web_server import Signals
+from rebalance_exporters.web_server import Signals, _Config, _Protocol
 from waiting import wait_for
 
 LIMIT = 20
@@ -71,6 +73,33 @@ def test_scrapes_are_answered_beside_half_requests(say: bytes, caplog: pytest.Lo
         wait_for(lambda: is_closed(opened[0]), "the first to give way")
         assert not is_closed(opened[-1])
     assert [each for each in caplog.records if each.levelno >= logging.WARNING and "gave way" not in each.message] == []
+
+
+class _WithoutSocket(asyncio.Transport):
+    """What is left of a TLS connection from its end until the event loop tells the protocol of it."""
+
+    aborted = False
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+def test_a_connection_that_has_just_ended_is_looked_at() -> None:
+    """It has no socket any more: that ends neither the look at all connections, nor the server."""
+
+    async def look() -> bool:
+        loop = asyncio.get_running_loop()
+        config = _Config(Starlette(), Connections(LIMIT), None)
+        ended = _Protocol(config, ServerState(), {}, loop)
+        ended.transport = transport = _WithoutSocket()
+        ended.look()
+        ended.give_up()
+        return transport.aborted
+
+    assert asyncio.run(look())
 
 
 @pytest.mark.tools
