@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from faults.reporting import IS_FULL
 from fuzz.timing import least_time
 from rebalance_streaming.wire.metrics.errors import UndecodableError
 from rebalance_streaming.wire.metrics.formats import decode_metrics
@@ -110,4 +111,4 @@ def test_what_is_nearly_line_protocol_costs_nothing():
         with pytest.raises(UndecodableError):
             decode_metrics(None, VALUES["line protocol, nearly"], OBSERVED_MS)
 
-    assert least_time(decode) <= 0.01
+    assert least_time(decode) <= (0.01 if IS_FULL else 1.0)
