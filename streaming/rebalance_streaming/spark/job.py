@@ -93,6 +93,17 @@ class _ReadUp:
 
 
 @dataclass(frozen=True, slots=True)
+class _Found:
+    """The cluster before Spark starts, what was published of the queries last, and as whom this process writes."""
+
+    cluster: Cluster
+    cluster_id: str
+    statuses: Sequence[contract.Status]
+    ownership: QueryOwnership
+    read: _ReadUp
+
+
+@dataclass(frozen=True, slots=True)
 class _Inputs:
     """What the queries read, once it is known, and how to judge it."""
 
@@ -127,6 +138,35 @@ def run(
     it), `on_look` the status of all queries twice a second. Raises StreamError when the stream cannot start or breaks.
     """
     stop, ears = stop or threading.Event(), _Ears(notify, warn or notify, on_look)
+    found = _look_at_cluster(config, ears)
+    jars, archive = [*jars], None
+    if cache is not None and config.master.startswith("local"):
+        use_installed_pyspark(cache)
+        archive = ClassArchive(cache, jars)
+    spark = start_session(config, jars, () if archive is None else archive.options())
+    try:
+        inputs = _prepare(
+            spark, config, detect or DetectConfig(), found, ears, rebuild=rebuild, may_set_aside=may_set_aside
+        )
+        _run_queries(spark, config, inputs, stop, ears=ears, archive=archive)
+    except Py4JJavaError:
+        raise
+    except _NO_JVM:
+        raise StreamError(
+            "Spark's JVM ended or does not answer: see what it said last, and whether the machine ran out of memory or "
+            "its heap was too small (stream.driver_memory); started again, the stream goes on where it was"
+        ) from None
+    finally:
+        found.ownership.stop()
+        with suppress(*_NO_JVM):
+            spark.stop()
+
+
+def _look_at_cluster(config: StreamConfig, ears: _Ears) -> _Found:
+    """Check the settings, the brokers and the topics, and say as whom this process writes.
+
+    Raises StreamError where something is not as the stream needs it.
+    """
     _raise_problems(config)
     cluster = Cluster(config)
     cluster_id = cluster.check_reachable()
@@ -139,46 +179,46 @@ def run(
     ownership = QueryOwnership(config, statuses, _now_ms())
     ownership.start()
     read = _ReadUp.of(cluster, config)
-    notify(f"cluster {cluster_id}: {len(read.ends.visible)} partitions of {read.topic}; starting Spark")
+    ears.notify(f"cluster {cluster_id}: {len(read.ends.visible)} partitions of {read.topic}; starting Spark")
     if not config.reads_log:
-        notify("the log is not read (sources.log = false): groups are counted from probes, which see some rebalances")
-    jars, archive = [*jars], None
-    if cache is not None and config.master.startswith("local"):
-        use_installed_pyspark(cache)
-        archive = ClassArchive(cache, jars)
-    spark = start_session(config, jars, () if archive is None else archive.options())
-    try:
-        found = Baseline(cluster_id, read.topic, dict(read.ends.visible) if config.reads_log else {})
-        if rebuild and (other := ownership.other()) is not None:
-            raise StreamError(
-                f"--rebuild: another stream still writes (host {other.host}, process {other.pid}): stop it first"
-            )
-        published = _take_up(spark, config, statuses, ears, rebuild=rebuild, may_set_aside=may_set_aside)
-        if rebuild:
-            found = replace(found, first_live=first_live(found.first_live, published, read.topic))
-        baseline = open_checkpoint(spark, config.checkpoint, found)
-        totals = [each for each in statuses if isinstance(each, contract.LogTotals)]
-        watched = WatchedInputs(config, cluster, baseline.first_live, totals)
-        properties = java_properties(config.kafka)
-        # A checkpoint whose log has not grown since it was made is as good as a new one.
-        is_first_start = baseline == found
-        inputs = _Inputs(
-            cluster, detect or DetectConfig(), watched, read, properties, is_first_start, ownership, published
+        ears.notify(
+            "the log is not read (sources.log = false): groups are counted from probes, which see some rebalances"
         )
-        if config.reads_log:
-            check_source_delivers(spark, cluster, inputs.properties, read.ends)
-        _run_queries(spark, config, inputs, stop, ears=ears, archive=archive)
-    except Py4JJavaError:
-        raise
-    except _NO_JVM:
+    return _Found(cluster, cluster_id, statuses, ownership, read)
+
+
+def _prepare(
+    spark: SparkSession,
+    config: StreamConfig,
+    detect: DetectConfig,
+    found: _Found,
+    ears: _Ears,
+    *,
+    rebuild: bool,
+    may_set_aside: bool,
+) -> _Inputs:
+    """Open the checkpoint, or begin one, and return what the queries read.
+
+    Raises StreamError where the checkpoint belongs to another log, or Spark delivers nothing of this one.
+    """
+    read, ownership = found.read, found.ownership
+    if rebuild and (other := ownership.other()) is not None:
         raise StreamError(
-            "Spark's JVM ended or does not answer: see what it said last, and whether the machine ran out of memory or "
-            "its heap was too small (stream.driver_memory); started again, the stream goes on where it was"
-        ) from None
-    finally:
-        ownership.stop()
-        with suppress(*_NO_JVM):
-            spark.stop()
+            f"--rebuild: another stream still writes (host {other.host}, process {other.pid}): stop it first"
+        )
+    published = _take_up(spark, config, found.statuses, ears, rebuild=rebuild, may_set_aside=may_set_aside)
+    now = Baseline(found.cluster_id, read.topic, dict(read.ends.visible) if config.reads_log else {})
+    if rebuild:
+        now = replace(now, first_live=first_live(now.first_live, published, read.topic))
+    baseline = open_checkpoint(spark, config.checkpoint, now)
+    totals = [each for each in found.statuses if isinstance(each, contract.LogTotals)]
+    watched = WatchedInputs(config, found.cluster, baseline.first_live, totals)
+    properties = java_properties(config.kafka)
+    if config.reads_log:
+        check_source_delivers(spark, found.cluster, properties, read.ends)
+    # A checkpoint whose log has not grown since it was made is as good as a new one.
+    is_first_start = baseline == now
+    return _Inputs(found.cluster, detect, watched, read, properties, is_first_start, ownership, published)
 
 
 def _take_up(
