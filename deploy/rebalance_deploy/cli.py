@@ -103,6 +103,8 @@ def stream(
     """Run the Spark application that reads __consumer_offsets."""
     from rebalance_deploy import components  # noqa: PLC0415
 
+    if set_aside and not rebuild:
+        raise click.UsageError("--set-aside goes with --rebuild; without it the stream goes on from its checkpoint")
     if queries:
         flags = (*flags, f"stream.queries={','.join(dict.fromkeys(queries))}")
     sources = _sources(config, flags, bootstrap_server)

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from exporters.tables import every_metric
 from prometheus.rig import run_tool
+from rebalance_deploy.cli import cli
 from rebalance_exporters.config import ExportConfig
 from rebalance_exporters.prober.config import ProbeConfig
 from rebalance_exporters.prober.metrics import ProbeMetrics
@@ -99,3 +101,10 @@ def test_its_rule_is_one(tmp_path: Path) -> None:
     file.write_text(yaml.safe_dump({"groups": [{"name": "clusters", "rules": yaml.safe_load(rule)}]}))
     done = run_tool("promtool", "check", "rules", file)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_checkpoint_is_set_aside_for_a_rebuild_only() -> None:
+    """Whoever gives one flag without the other is told, and nothing starts."""
+    outcome = CliRunner().invoke(cli, ["stream", "--set-aside"])
+    assert outcome.exit_code == 2
+    assert "--set-aside goes with --rebuild" in outcome.output
