@@ -32,15 +32,14 @@ from rebalance_contract import (
     TopicLag,
     TopicOffsets,
 )
-from rebalance_streaming.activity.offsets import FEW, UNKNOWN, Ints, as_array, filled, grown, put
+from rebalance_streaming.activity.offsets import UNKNOWN, Ints, filled, grown, put
+from rebalance_streaming.engine.ends import Ends, Oldest, lags_of, older, oldest_unread, sample
+from rebalance_streaming.engine.positions import Positions, is_as_told, learn_committed, move
 from rebalance_streaming.observed.plausible import may_grow
 
 #: Where a row of commits ends: partition of the log, its era, offset.
 Position = tuple[int, int, int]
 
-#: Samples of end offsets are kept this far apart at least, and an eighth of their age.
-_SAMPLE_MS, _SAMPLE_SHARE = 5_000, 8
-_OLDEST_SAMPLE_MS = 24 * 3_600_000
 #: Topics whose ends are kept although no group is known to have committed to them.
 _MOST_UNUSED_TOPICS = 20_000
 
@@ -57,33 +56,6 @@ class LagWindow:
     lag_slope: float | None
 
 
-_NO_TIMES, _NO_SAMPLES = np.empty(0, dtype=np.int64), np.empty((0, 0), dtype=np.int64)
-
-
-@dataclass(slots=True)
-class _Ends:
-    """End offsets of one topic by partition, and what they were at earlier times (rows of `samples`, oldest first).
-
-    `version` grows whenever one of them changes.
-    """
-
-    end: Ints
-    stable: Ints
-    probed_ms: int
-    version: int = 1
-    times: Ints = field(default_factory=lambda: _NO_TIMES)
-    samples: Ints = field(default_factory=lambda: _NO_SAMPLES)
-
-
-@dataclass(slots=True)
-class _Positions:
-    """What a group has committed on one topic: arrays by place in `partitions`, sorted."""
-
-    partitions: Ints
-    committed: Ints
-    committed_ms: Ints
-
-
 @dataclass(slots=True)
 class _Past:
     """Positions of a group as of rows from before a start: those of then as far as they are read, else those of now.
@@ -91,7 +63,7 @@ class _Past:
     `last_commit_ms` and `until_ms` are when the group had committed last, and when its lag was told last.
     """
 
-    topics: dict[str, _Positions]
+    topics: dict[str, Positions]
     last_commit_ms: int
     until_ms: int
     is_read: bool = False
@@ -111,7 +83,7 @@ class _Group:
     earlier run had counted.
     """
 
-    topics: dict[str, _Positions] = field(default_factory=dict)
+    topics: dict[str, Positions] = field(default_factory=dict)
     read_to: Position | None = None
     counted_to: Position | None = None
     total_commits: int = 0
@@ -130,7 +102,7 @@ class LagTable:
 
     def __init__(self, reads_committed: Callable[[str], bool] = lambda _: False) -> None:
         self._reads_committed = reads_committed
-        self._ends: dict[str, _Ends] = {}
+        self._ends: dict[str, Ends] = {}
         self._most_ends = _MOST_UNUSED_TOPICS
         self._groups: dict[str, _Group] = {}
 
@@ -166,7 +138,7 @@ class LagTable:
         if row.committed and row.probed_at_ms >= group.held_ms:
             group.held_ms = row.probed_at_ms
             for topic, committed in row.committed.items():
-                is_news = _learn_committed(group.topics, topic, committed) or is_news
+                is_news = learn_committed(group.topics, topic, committed) or is_news
         nothing = TopicOffsets([], [])
         for topic in {*row.ends, *row.stable_ends}:
             self._see_ends(topic, row.ends.get(topic, nothing), row.stable_ends.get(topic, nothing), row.probed_at_ms)
@@ -190,7 +162,7 @@ class LagTable:
             group.counted_to = (row.log_partition, row.log_era, row.last_log_offset)
         for name, topic in row.topics.items():
             if topic.partitions:
-                group.topics[name] = _Positions(
+                group.topics[name] = Positions(
                     np.asarray(topic.partitions, dtype=np.int64),
                     np.asarray(topic.committed, dtype=np.int64),
                     np.full(len(topic.partitions), UNKNOWN, dtype=np.int64),
@@ -207,7 +179,7 @@ class LagTable:
             return None
         topics = known.topics if known.past is None else known.past.topics
         ends_of = [(at, self._ends[name]) for name, at in topics.items() if name in self._ends]
-        lags = [_lags(at, ends, stable=self._reads_committed(group)) for at, ends in ends_of]
+        lags = [lags_of(at, ends, stable=self._reads_committed(group)) for at, ends in ends_of]
         if not lags:
             return None
         total = sum(int(each[each != UNKNOWN].sum()) for each in lags)
@@ -227,13 +199,13 @@ class LagTable:
             return None
         stable = self._reads_committed(group)
         topics: dict[str, TopicLag] = {}
-        oldest = _Oldest(None, 0, False)
+        oldest = Oldest(None, 0, False)
         for name, positions in known.topics.items():
             ends = self._ends.get(name)
-            lags = _lags(positions, ends, stable=stable)
+            lags = lags_of(positions, ends, stable=stable)
             topics[name] = _topic_lag(positions, lags)
             if ends is not None:
-                oldest = _older(oldest, _oldest_unread(positions, ends, lags))
+                oldest = older(oldest, oldest_unread(positions, ends, lags))
         totals = [topic.total for topic in topics.values() if topic.total is not None]
         is_behind = known.read_to is None or _is_at_or_before(known.read_to, known.counted_to)
         partition, era, offset = (known.counted_to if is_behind else known.read_to) or (None, 0, None)
@@ -289,7 +261,7 @@ class LagTable:
         size = max(size, max(partitions) + 1)
         if known is None:
             self._make_room()
-            known = self._ends[topic] = _Ends(filled(size), filled(size), at_ms)
+            known = self._ends[topic] = Ends(filled(size), filled(size), at_ms)
         elif size > len(known.end):
             known.end, known.stable, known.samples = (
                 grown(each, size) for each in (known.end, known.stable, known.samples)
@@ -303,7 +275,7 @@ class LagTable:
             # Ends only grow: the topic was deleted and made anew, and its past is another topic's.
             known.times, known.samples = known.times[:0], known.samples[:0]
         known.probed_ms = max(at_ms, known.probed_ms)
-        _sample(known, at_ms)
+        sample(known, at_ms)
 
     def _make_room(self) -> None:
         """Forget topics that no group has committed to when there are too many: probes may name as many as they like.
@@ -323,31 +295,14 @@ def _read_again(group: _Group, row: CommitActivity, *, is_last: bool) -> None:
         return
     group.past.is_read = True
     for name, commits in row.topics.items():
-        _move(group.past.topics, name, commits)
+        move(group.past.topics, name, commits)
     if is_last:
-        group.topics |= {name: at for name, at in group.past.topics.items() if _is_as_told(at, group.topics.get(name))}
+        group.topics |= {name: at for name, at in group.past.topics.items() if is_as_told(at, group.topics.get(name))}
         group.past = None
 
 
-def _is_as_told(read: _Positions, told: _Positions | None) -> bool:
-    """Whether positions that were read again are those that an earlier run told, which lack their times."""
-    return (
-        told is not None
-        and np.array_equal(read.partitions, told.partitions)
-        and np.array_equal(read.committed, told.committed)
-    )
-
-
-def _move(topics: dict[str, _Positions], topic: str, commits: TopicCommits) -> None:
-    positions = _with_commits(topics.get(topic), commits)
-    if len(positions.partitions):
-        topics[topic] = positions
-    else:
-        topics.pop(topic, None)
-
-
 def _count_commits(group: _Group, topic: str, commits: TopicCommits) -> None:
-    _move(group.topics, topic, commits)
+    move(group.topics, topic, commits)
     group.total_commits += sum(commits.commits)
     newest, first = max(commits.committed_at_ms), min(commits.first_at_ms)
     group.last_commit_ms = max(newest, group.last_commit_ms or newest)
@@ -359,131 +314,13 @@ def _is_at_or_before(at: Position, known: Position | None) -> bool:
     return known is not None and known[0] == at[0] and at <= known
 
 
-@dataclass(frozen=True, slots=True)
-class _Oldest:
-    """When the oldest unread record was written at the earliest, null without any; `is_bound`: or any earlier."""
-
-    at_ms: int | None
-    error_ms: int
-    is_bound: bool
-
-
-def _older(one: _Oldest, other: _Oldest) -> _Oldest:
-    if one.at_ms is None or other.at_ms is None:
-        return other if one.at_ms is None else one
-    return one if one.at_ms <= other.at_ms else other
-
-
-def _topic_lag(positions: _Positions, lags: Ints) -> TopicLag:
+def _topic_lag(positions: Positions, lags: Ints) -> TopicLag:
     known = lags != UNKNOWN
     told: list[int | None] = lags.tolist()
     if not known.all():
         told = [None if lag == UNKNOWN else lag for lag in told]
     total = int(lags[known].sum()) if known.any() else None
     return TopicLag(positions.partitions.tolist(), positions.committed.tolist(), told, total)
-
-
-def _learn_committed(topics: dict[str, _Positions], topic: str, committed: TopicOffsets) -> bool:
-    """Learn what a coordinator holds of partitions of which no commit was read; whether any of it is new.
-
-    A commit that was read is newer, or the same.
-    """
-    known, pairs = topics.get(topic), zip(committed.partitions, committed.offsets, strict=True)
-    read: set[int] = set()
-    held: dict[int, int] = {}
-    if known is not None:
-        read = set(known.partitions[known.committed_ms != UNKNOWN].tolist())
-        held = dict(zip(known.partitions.tolist(), known.committed.tolist(), strict=True))
-    new = {p: offset for p, offset in pairs if p not in read and offset is not None and held.get(p) != offset}
-    if new:
-        unknown = [UNKNOWN] * len(new)
-        row = TopicCommits(list(new), list(new.values()), unknown, unknown, [], [])
-        topics[topic] = _with_commits(known, row)
-    return bool(new)
-
-
-def _with_commits(known: _Positions | None, commits: TopicCommits) -> _Positions:
-    """Return the positions with a pane's last commits; a deleted offset removes its partition."""
-    if len(commits.partitions) <= FEW and (known is None or len(known.partitions) <= FEW):
-        return _with_few_commits(known, commits)
-    new = np.asarray(commits.partitions, dtype=np.int64)
-    offsets = as_array(commits.offsets)
-    times = np.asarray(commits.committed_at_ms, dtype=np.int64)
-    if known is None or np.array_equal(known.partitions, new):
-        merged = _Positions(new, offsets, times)
-    else:
-        kept = ~np.isin(known.partitions, new)
-        merged = _Positions(
-            np.concatenate((known.partitions[kept], new)),
-            np.concatenate((known.committed[kept], offsets)),
-            np.concatenate((known.committed_ms[kept], times)),
-        )
-    order = np.argsort(merged.partitions, kind="stable")
-    order = order[merged.committed[order] != UNKNOWN]
-    return _Positions(merged.partitions[order], merged.committed[order], merged.committed_ms[order])
-
-
-def _with_few_commits(known: _Positions | None, commits: TopicCommits) -> _Positions:
-    merged: dict[int, tuple[int, int | None, int]] = {}
-    if known is not None:
-        before = zip(known.partitions.tolist(), known.committed.tolist(), known.committed_ms.tolist(), strict=True)
-        merged.update((row[0], row) for row in before)
-    rows = zip(commits.partitions, commits.offsets, commits.committed_at_ms, strict=True)
-    merged.update((row[0], row) for row in rows)
-    kept = sorted(row for row in merged.values() if row[1] is not None and row[1] != UNKNOWN)
-    return _Positions(*(np.array([row[i] for row in kept], dtype=np.int64) for i in range(3)))
-
-
-def _lags(positions: _Positions, ends: _Ends | None, *, stable: bool) -> Ints:
-    """Return the lag per committed partition, -1 where its end is not known."""
-    if ends is None:
-        return filled(len(positions.partitions))
-    source = ends.stable if stable else ends.end
-    # A commit may name a partition up to 2^31 - 1 that does not exist. Partitions are sorted: the first ones do.
-    known = int(positions.partitions.searchsorted(len(source)))
-    end = filled(len(positions.partitions))
-    end[:known] = source[positions.partitions[:known]]
-    return np.where(end == UNKNOWN, UNKNOWN, np.maximum(0, end - positions.committed))
-
-
-def _oldest_unread(positions: _Positions, ends: _Ends, lags: Ints) -> _Oldest:
-    """Return when the topic's oldest unread record was written."""
-    times = ends.times
-    behind = np.flatnonzero(lags > 0)
-    if not len(behind) or not len(times):
-        return _Oldest(None, 0, False)
-    # A partition that no sample knows yet had nothing in it then: -1 is at or below every offset, as 0 is.
-    covered = (ends.samples[:, positions.partitions[behind]] <= positions.committed[behind]).sum(axis=0)
-    written_after = times[np.maximum(covered - 1, 0)]
-    worst = int(written_after.argmin())
-    after_ms, place = int(written_after[worst]), int(covered[worst])
-    if place == 0:
-        return _Oldest(after_ms, 0, True)
-    return _Oldest(after_ms, int(times[min(place, len(times) - 1)]) - after_ms, False)
-
-
-def _sample(ends: _Ends, at_ms: int) -> None:
-    """Add the present ends to the history and thin it: neighbours stay an eighth of their age apart."""
-    times: list[int] = ends.times.tolist()
-    if not times:
-        ends.times, ends.samples = np.array([at_ms], dtype=np.int64), ends.end[np.newaxis].copy()
-        return
-    if at_ms < times[-1]:
-        return
-    if at_ms - times[-1] < _SAMPLE_MS // 2:
-        ends.times[-1], ends.samples[-1] = at_ms, ends.end
-        return
-    times.append(at_ms)
-    keep: list[int] = []
-    for i in range(len(times)):
-        last = i == len(times) - 1
-        spacing = max(_SAMPLE_MS, (at_ms - times[i]) // _SAMPLE_SHARE)
-        gap_if_dropped = times[i + 1] - times[keep[-1]] if keep and not last else None
-        if gap_if_dropped is None or gap_if_dropped > spacing:
-            keep.append(i)
-    keep = [i for i in keep if at_ms - times[i] <= _OLDEST_SAMPLE_MS]
-    ends.times = np.array([times[i] for i in keep], dtype=np.int64)
-    ends.samples = np.concatenate((ends.samples, ends.end[np.newaxis]))[keep]
 
 
 def _window(ring: _Group, now_ms: int, length_ms: int) -> LagWindow:
