@@ -118,6 +118,14 @@ class Rebalance:
         return self.completed_at_ms or self.started_before_ms
 
     @property
+    def rounds(self) -> tuple[Generation, ...]:
+        """Its generations in order; where the log could not be read, one for all of it, with the number 0."""
+        if not self.is_at_least:
+            return self.generations
+        at_ms = self.completed_at_ms
+        return (Generation(0, self.reason, join_ended_at_ms=at_ms, joined=self.joined, left=self.left),)
+
+    @property
     def is_at_least(self) -> bool:
         """Whether it was seen by probes only, which may have taken several for one."""
         return self.counted_from != CountedFrom.LOG

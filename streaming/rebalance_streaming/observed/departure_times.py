@@ -75,7 +75,7 @@ def _was_awaited(history: GroupHistory, rebalance: Rebalance, member: Member) ->
 
 def _lost_in(rebalance: Rebalance, member: Member) -> tuple[Generation, int | None, int]:
     """Return the generation in which a member left, the earliest time of it, and when its join barrier was released."""
-    order = rounds_of(rebalance)
+    order = rebalance.rounds
     place = next((i for i, each in enumerate(order) if member.member_id in each.left), 0)
     generation = order[place]
     begun = rebalance.started_before_ms
@@ -83,14 +83,6 @@ def _lost_in(rebalance: Rebalance, member: Member) -> tuple[Generation, int | No
         begun = generation.join_ended_at_ms or generation.started_at_ms or generation.assigned_at_ms or begun
     earliest = order[place - 1].assigned_at_ms if place else rebalance.started_after_ms
     return generation, earliest, generation.join_ended_at_ms or begun
-
-
-def rounds_of(rebalance: Rebalance) -> tuple[Generation, ...]:
-    """Return the generations of a rebalance in order; of one that probes saw a single one without a number."""
-    if not rebalance.is_at_least:
-        return rebalance.generations
-    end_ms, reason = rebalance.completed_at_ms, rebalance.reason
-    return (Generation(0, reason, join_ended_at_ms=end_ms, joined=rebalance.joined, left=rebalance.left),)
 
 
 def _when(history: GroupHistory, rebalance: Rebalance, member: Member, *, in_barrier: bool) -> tuple[int, int, int]:

@@ -21,7 +21,6 @@ from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.rules.circumstances import THAW_MS, is_busy, same_slot, say_lost
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
-from rebalance_streaming.observed.departure_times import rounds_of
 from rebalance_streaming.observed.departures import POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure, slot_of
 from rebalance_streaming.observed.evidence import DECISIVE, MODERATE, observe, seconds
 from rebalance_streaming.observed.evidence import STRONG as STRONG_EVIDENCE
@@ -363,7 +362,7 @@ def _successor_before_loss(episode: Episode, departure: Departure) -> str | None
     """Return a member of the same client that joined while this one was silent and not yet removed."""
     slot, history, name = slot_of(departure.member), episode.history, departure.member.member_id
     silent_from = departure.to_ms - departure.session_ms - 5_000
-    for generation in rounds_of(episode.rebalance):
+    for generation in episode.rebalance.rounds:
         here = [each for each in generation.joined if each != name and _is_of(history, each, slot)]
         if here and (name not in generation.left or _was_there(episode, departure, here[0])):
             return here[0]

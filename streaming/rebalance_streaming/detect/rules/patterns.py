@@ -23,7 +23,6 @@ from rebalance_streaming.detect.wording import say
 from rebalance_streaming.groups.identity import client_stem
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.confidence import CLAIMED, HINT, PLAUSIBLE, STRONG
-from rebalance_streaming.observed.departure_times import rounds_of
 from rebalance_streaming.observed.departures import CLEAN, SESSION_EXPIRED, UNKNOWN, slot_of
 from rebalance_streaming.observed.liveness import GONE, RESTARTED
 
@@ -181,7 +180,7 @@ def _gaps_grow(look: Look, slot: Slot, lives: list[Life]) -> bool:
     joins = sorted(
         generation.assigned_at_ms or each.started_before_ms
         for each in look.history.in_order()
-        for generation in rounds_of(each)
+        for generation in each.rounds
         for name in generation.joined
         if (member := look.history.members.get(name)) is not None and slot_of(member) == slot
     )
@@ -323,7 +322,7 @@ def _replaced_once(left: list[ExplainedDeparture], came: list[Member], width: di
 
 
 def _arrived(rebalance: Rebalance, member: Member) -> bool:
-    return any(member.member_id in generation.joined for generation in rounds_of(rebalance))
+    return any(member.member_id in generation.joined for generation in rebalance.rounds)
 
 
 def _same_clients(left: list[ExplainedDeparture], came: list[Member]) -> bool:
@@ -410,7 +409,7 @@ def _crowded(lives: list[Life], count: int, window_ms: int) -> list[Life]:
 def _lives_by_slot(look: Look) -> dict[Slot, list[Life]]:
     joined: dict[str, int] = {}
     for each in look.history.in_order():
-        for generation in rounds_of(each):
+        for generation in each.rounds:
             for name in generation.joined:
                 joined.setdefault(name, generation.assigned_at_ms or each.started_before_ms)
     lives: dict[Slot, list[Life]] = {}
@@ -430,7 +429,7 @@ def _rebalances_of(look: Look, slot: Slot, lives: list[Life]) -> tuple[str, ...]
         inside = each.last_known_ms >= first_ms and each.started_before_ms <= last_ms
         if not inside and each.rebalance_id not in ends:
             continue
-        changed = {name for generation in rounds_of(each) for name in (*generation.joined, *generation.left)}
+        changed = {name for generation in each.rounds for name in (*generation.joined, *generation.left)}
         known = {m.member_id: m for m in (*each.members_before, *each.members_after, *each.passing)}
         touches = any(name in known and slot_of(known[name]) == slot for name in changed)
         if touches and (each.members_before or look.causes.get(each.rebalance_id) not in _FORMATION):
