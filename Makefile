@@ -133,11 +133,11 @@ bench: setup jdk ## Measure; prints the tables of docs/benchmarks.md
 docs: setup ## Write what is generated from the code: schemas, API, data flow, diagnoses, metrics, settings, words of the page, dashboards, examples in runbooks
 	$(BIN)/python -m rebalance_contract.schemas docs/schemas
 	$(BIN)/python -m rebalance_contract.openapi docs/openapi.json
-	$(BIN)/python -m rebalance_contract.flow docs/data-flow.md
-	$(BIN)/python -m rebalance_streaming.detect.docs docs/diagnoses.md streaming/rebalance_contract/diagnoses.json
-	$(BIN)/python -m rebalance_exporters.messages.docs docs/messages.md
-	$(BIN)/python -m rebalance_exporters.metrics_docs docs/metrics.md
-	$(BIN)/python -m rebalance_deploy.settings_docs docs/configuration.md
+	$(BIN)/python -m rebalance_devtools.docs.flow docs/data-flow.md
+	$(BIN)/python -m rebalance_devtools.docs.diagnoses docs/diagnoses.md streaming/rebalance_contract/diagnoses.json
+	$(BIN)/python -m rebalance_devtools.docs.messages docs/messages.md
+	$(BIN)/python -m rebalance_devtools.docs.metrics docs/metrics.md
+	$(BIN)/python -m rebalance_devtools.docs.settings docs/configuration.md
 	$(BIN)/python -m rebalance_exporters.page.sets exporters/rebalance_exporters/page/static/sets.js
 	$(BIN)/python -m rebalance_exporters.page.colours exporters/rebalance_exporters/page/static/colours.css
 	$(BIN)/python -m grafana.generate grafana/dashboards

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rebalance_contract import QUERIES, flow, topics
+from rebalance_contract import QUERIES, topics
+from rebalance_devtools.docs import flow
 from rebalance_exporters.prober.config import ProbeConfig
 from rebalance_exporters.reporters.reporter import DEFAULT_TOPIC
 from rebalance_exporters.view import TOPICS as EXPORTED
@@ -23,7 +24,7 @@ LIBRDKAFKA_BATCH_BYTES = 1_000_000
 
 def test_the_page_is_what_the_table_says():
     """Whoever changes a topic writes the page again."""
-    assert PAGE.read_text("utf-8") == flow.render(), "python -m rebalance_contract.flow docs/data-flow.md"
+    assert PAGE.read_text("utf-8") == flow.render(), "python -m rebalance_devtools.docs.flow docs/data-flow.md"
 
 
 @pytest.mark.parametrize("name", [each.name for each in (*topics.TOPICS, *topics.OPTIONAL_TOPICS)] + list(topics.Party))

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from rebalance_contract.settings import description_of
-from rebalance_deploy import settings_docs
 from rebalance_deploy.components import SECTIONS
 from rebalance_deploy.settings import SHARED, known_keys, shared_key
+from rebalance_devtools.docs import settings as settings_docs
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 
@@ -17,7 +17,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 def test_the_page_is_what_the_code_says() -> None:
     """Whoever changes a setting writes the page again."""
     assert PAGE.read_text("utf-8") == settings_docs.render(), (
-        "python -m rebalance_deploy.settings_docs docs/configuration.md"
+        "python -m rebalance_devtools.docs.settings docs/configuration.md"
     )
 
 

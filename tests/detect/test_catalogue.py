@@ -10,6 +10,7 @@ import pytest
 import rebalance_contract
 from rebalance_contract import RebalanceReason
 from rebalance_deploy.settings import Sources, load
+from rebalance_devtools.docs.diagnoses import SETTINGS_EXAMPLE, render, write, write_traits
 from rebalance_streaming.detect import catalogue
 from rebalance_streaming.detect.catalogue import (
     DIAGNOSES,
@@ -25,7 +26,6 @@ from rebalance_streaming.detect.catalogue import (
     with_trait,
 )
 from rebalance_streaming.detect.config import THRESHOLD_NAMES, DetectConfig
-from rebalance_streaming.detect.docs import SETTINGS_EXAMPLE, render, write, write_traits
 from rebalance_streaming.detect.wording import WORDINGS
 
 ROOT = Path(__file__).parents[2]

@@ -1,15 +1,13 @@
 from pathlib import Path
 
-from rebalance_exporters import metrics_docs
+from rebalance_devtools.docs import metrics as metrics_docs
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 
 
 def test_the_page_of_metrics_is_what_the_table_says() -> None:
     """docs/metrics.md is generated: whoever changes a metric writes the page again."""
-    assert PAGE.read_text("utf-8") == metrics_docs.render(), (
-        "python -m rebalance_exporters.metrics_docs docs/metrics.md"
-    )
+    assert PAGE.read_text("utf-8") == metrics_docs.render(), "python -m rebalance_devtools.docs.metrics docs/metrics.md"
 
 
 def test_every_metric_stands_on_the_page_once() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaConsumer
 
-from rebalance_exporters.messages import docs
+from rebalance_devtools.docs import messages as docs
 from rebalance_exporters.messages.index import Message, read_index
 from rebalance_exporters.messages.matching import read_matcher
 from rebalance_streaming.detect.catalogue import DIAGNOSES

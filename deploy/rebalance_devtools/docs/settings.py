@@ -1,6 +1,6 @@
 """The page that lists every setting, made from the components' dataclasses and what each field says of itself.
 
-python -m rebalance_deploy.settings_docs docs/configuration.md
+python -m rebalance_devtools.docs.settings docs/configuration.md
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _INTRODUCTION = f"""\
 # Configuration
 
 Every setting of every process. This page is generated from the dataclasses that hold them; change the texts there,
-then run `python -m rebalance_deploy.settings_docs docs/configuration.md`.
+then run `python -m rebalance_devtools.docs.settings docs/configuration.md`.
 
 One file serves all processes: each reads the shared keys and its own section, and an unknown key anywhere is an error
 that names the nearest one. A flag beats the environment, which beats the file, which beats the default:

@@ -1,6 +1,6 @@
 """The page that explains every diagnosis to people on call, made from the catalogue and the thresholds' defaults.
 
-python -m rebalance_streaming.detect.docs docs/diagnoses.md streaming/rebalance_contract/diagnoses.json
+python -m rebalance_devtools.docs.diagnoses docs/diagnoses.md streaming/rebalance_contract/diagnoses.json
 """
 
 from __future__ import annotations

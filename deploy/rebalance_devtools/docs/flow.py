@@ -1,6 +1,6 @@
 """The page on how data flow between the monitor's processes, made from the table of topics.
 
-python -m rebalance_contract.flow docs/data-flow.md
+python -m rebalance_devtools.docs.flow docs/data-flow.md
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _INTRODUCTION = """\
 
 How a record of the watched log becomes a figure on a page. This page is generated from the table in
 `streaming/rebalance_contract/topics.py`; change it there, then run
-`python -m rebalance_contract.flow docs/data-flow.md`.
+`python -m rebalance_devtools.docs.flow docs/data-flow.md`.
 
 """
 

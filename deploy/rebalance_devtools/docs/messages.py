@@ -1,6 +1,6 @@
 """The page that lists every message, made from the index.
 
-python -m rebalance_exporters.messages.docs docs/messages.md
+python -m rebalance_devtools.docs.messages docs/messages.md
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ the group; with `--file LOG` (also `.gz`) or from a pipe it counts the messages 
 page and `/api/v1/messages?text=` find single lines too.
 
 This page is generated from `exporters/rebalance_exporters/messages/messages.toml`; change the text there, then run
-`python -m rebalance_exporters.messages.docs docs/messages.md`.
+`python -m rebalance_devtools.docs.messages docs/messages.md`.
 
 `{{names}}` stand for what varies. Versions are those whose sources have the text, searched at every released tag; "and
 later" means up to the newest that was looked at:
