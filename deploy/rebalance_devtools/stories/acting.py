@@ -44,3 +44,19 @@ def join(play: Play, *names: str, form: ClientSpec | None = None, patience_secon
         play.start(name, form, **program)
     for name in names:
         play.await_told(name, "assigned", times=before[name] + 1, seconds=patience_seconds)
+
+
+def replace_in_turn(play: Play, *names: str, settle_seconds: float, **joining: Any) -> None:
+    """Let clients leave in order, one after the other, each started again 2 s later, as `join` takes it."""
+    for name in names:
+        play.leave(name)
+        play.await_seconds(2)
+        join(play, name, **joining)
+        play.await_seconds(settle_seconds)
+
+
+def leave_in_turn(play: Play, *names: str, settle_seconds: float) -> None:
+    """Let clients leave in order, one after the other, for good."""
+    for name in names:
+        play.leave(name)
+        play.await_seconds(settle_seconds)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from rebalance_devtools.stories.acting import calm, join, open_group
+from rebalance_devtools.stories.acting import calm, join, leave_in_turn, open_group, replace_in_turn
 from rebalance_devtools.stories.families import (
     PATIENCE_SECONDS,
     afterwards,
@@ -206,11 +206,7 @@ def share_deploy(play: Play) -> None:
     """Three consumers of a share group are replaced in turn, in order."""
     names = ("c1", "c2", "c3")
     open_group(play, *names)
-    for name in names:
-        play.leave(name)
-        play.await_seconds(2)
-        join(play, name, patience_seconds=_EXPIRY_SECONDS)
-        play.await_seconds(6)
+    replace_in_turn(play, *names, settle_seconds=6, patience_seconds=_EXPIRY_SECONDS)
     afterwards(play)
 
 
@@ -219,9 +215,7 @@ def share_autoscaling(play: Play) -> None:
     open_group(play, "c1", "c2")
     join(play, "c3", "c4", patience_seconds=_EXPIRY_SECONDS)
     play.await_seconds(25)
-    for name in ("c3", "c4"):
-        play.leave(name)
-        play.await_seconds(4)
+    leave_in_turn(play, "c3", "c4", settle_seconds=4)
     afterwards(play)
 
 

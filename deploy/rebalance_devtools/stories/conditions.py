@@ -15,7 +15,7 @@ from typing import Any
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from rebalance_devtools.stories.acting import calm, join, open_group
+from rebalance_devtools.stories.acting import calm, join, open_group, replace_in_turn
 from rebalance_devtools.stories.families import (
     NEW,
     PATIENCE_SECONDS,
@@ -80,11 +80,7 @@ def upgrade(play: Play) -> None:
     """Three members are replaced one after the other by such of the newer protocol."""
     names = ("m1", "m2", "m3")
     open_group(play, *names)
-    for name in names:
-        play.leave(name)
-        play.await_seconds(2)
-        join(play, name, form=kip848()(play.parameters))
-        play.await_seconds(8)
+    replace_in_turn(play, *names, settle_seconds=8, form=kip848()(play.parameters))
     afterwards(play)
 
 

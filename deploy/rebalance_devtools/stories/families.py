@@ -18,7 +18,7 @@ from typing import Any
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import ResourceType
 
-from rebalance_devtools.stories.acting import calm, join, open_group
+from rebalance_devtools.stories.acting import calm, join, leave_in_turn, open_group, replace_in_turn
 from rebalance_devtools.stories.network import Fault
 from rebalance_devtools.stories.play import Play
 from rebalance_devtools.stories.script import (
@@ -676,11 +676,7 @@ def deploy_cooperative(play: Play) -> None:
     """Four instances with a cooperative assignor are replaced one after the other, in order."""
     names = tuple(f"m{number}" for number in range(1, 5))
     open_group(play, *names)
-    for name in names:
-        play.leave(name)
-        play.await_seconds(2)
-        join(play, name)
-        play.await_seconds(8)
+    replace_in_turn(play, *names, settle_seconds=8)
     afterwards(play)
 
 
@@ -689,18 +685,14 @@ def autoscaling(play: Play) -> None:
     open_group(play, "m1", "m2")
     join(play, "m3", "m4")
     play.await_seconds(25)
-    for name in ("m3", "m4"):
-        play.leave(name)
-        play.await_seconds(3)
+    leave_in_turn(play, "m3", "m4", settle_seconds=3)
     afterwards(play)
 
 
 def scale_in_rare_commits(play: Play) -> None:
     """Two of four members leave in order, between commits that are farther apart than a session."""
     open_group(play, "m1", "m2", "m3", "m4")
-    for name in ("m3", "m4"):
-        play.leave(name)
-        play.await_seconds(9)
+    leave_in_turn(play, "m3", "m4", settle_seconds=9)
     afterwards(play)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 from functools import partial
 
-from rebalance_devtools.stories.acting import calm, join, open_group
+from rebalance_devtools.stories.acting import calm, join, leave_in_turn, open_group, replace_in_turn
 from rebalance_devtools.stories.families import (
     PATIENCE_SECONDS,
     ROUND_ROBIN,
@@ -126,11 +126,7 @@ def kafkajs_deploy(play: Play) -> None:
     """Three KafkaJS clients are replaced in turn, in order."""
     names = ("m1", "m2", "m3")
     open_group(play, *names)
-    for name in names:
-        play.leave(name)
-        play.await_seconds(2)
-        join(play, name, patience_seconds=PATIENCE_SECONDS)
-        play.await_seconds(8)
+    replace_in_turn(play, *names, settle_seconds=8, patience_seconds=PATIENCE_SECONDS)
     afterwards(play)
 
 
@@ -170,9 +166,7 @@ def mixed_autoscaling(play: Play) -> None:
     open_group(play, "rdk", "go", forms={"go": _FRANZ_GO(play.parameters)})
     join(play, "s1", "s2", form=sarama)
     play.await_seconds(25)
-    for name in ("s1", "s2"):
-        play.leave(name)
-        play.await_seconds(4)
+    leave_in_turn(play, "s1", "s2", settle_seconds=4)
     afterwards(play)
 
 

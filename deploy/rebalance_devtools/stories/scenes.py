@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rebalance_deploy.embedded.kafka import EmbeddedKafka
-from rebalance_devtools.stories.acting import calm, join, open_group
+from rebalance_devtools.stories.acting import calm, join, leave_in_turn, open_group, replace_in_turn
 from rebalance_devtools.stories.play import Play
 from rebalance_devtools.stories.script import CONFLUENT, KAFKA_PYTHON, ClientSpec, Event, Expected, Parameters
 from rebalance_devtools.stories.story import Story
@@ -120,11 +120,7 @@ def rolling_deploy(play: Play) -> None:
     """Four instances are replaced one after the other, in order."""
     names = [f"m{number}" for number in range(1, 5)]
     open_group(play, *names)
-    for name in names:
-        play.leave(name)
-        play.await_seconds(2)
-        join(play, name)
-        play.await_seconds(_SETTLE_SECONDS)
+    replace_in_turn(play, *names, settle_seconds=_SETTLE_SECONDS)
     calm(play)
 
 
@@ -138,9 +134,7 @@ def scale_out(play: Play) -> None:
 def scale_in(play: Play) -> None:
     """From four members to two."""
     open_group(play, "m1", "m2", "m3", "m4")
-    for name in ("m3", "m4"):
-        play.leave(name)
-        play.await_seconds(_SETTLE_SECONDS)
+    leave_in_turn(play, "m3", "m4", settle_seconds=_SETTLE_SECONDS)
     calm(play)
 
 
