@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from histories import MINUTE, T0
-from rebalance_streaming.detect.cluster_commits import ClusterCommits
+from rebalance_streaming.observed.cluster_commits import ClusterCommits
 
 
 def test_a_standstill_of_all_groups_may_be_the_monitors():

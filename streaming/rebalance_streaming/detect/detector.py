@@ -28,7 +28,6 @@ from rebalance_contract import (
 )
 from rebalance_streaming.detect.agenda import Agenda
 from rebalance_streaming.detect.case import SAME_TIME_MS, Case
-from rebalance_streaming.detect.cluster_commits import ClusterCommits
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.detect.explaining import RECONSIDERED, Explainer
 from rebalance_streaming.detect.findings import Findings
@@ -38,6 +37,7 @@ from rebalance_streaming.detect.quarantine import OnQuarantine, Quarantine
 from rebalance_streaming.detect.shared_losses import SharedLosses
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.announcements import Announcements
+from rebalance_streaming.observed.cluster_commits import ClusterCommits
 from rebalance_streaming.observed.coordinator_log import RebalanceStart
 from rebalance_streaming.observed.heartbeats import time_group
 from rebalance_streaming.observed.history import GroupHistory

@@ -14,7 +14,6 @@ from rebalance_contract import Finding, RebalanceOutcome
 from rebalance_streaming.detect.agenda import WAITING_MS
 from rebalance_streaming.detect.case import SAME_TIME_MS, Case
 from rebalance_streaming.detect.catalogue import diagnosis
-from rebalance_streaming.detect.cluster_commits import ClusterCommits
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.detect.explaining import HORIZON_SLACK_MS, Explainer
 from rebalance_streaming.detect.findings import Findings
@@ -26,6 +25,7 @@ from rebalance_streaming.detect.rules.registry import AGGREGATES
 from rebalance_streaming.detect.severity import with_severities
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed import inputs
+from rebalance_streaming.observed.cluster_commits import ClusterCommits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
