@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from prometheus.rig import Inbox, ask, webhook_receiver
+from e2e.pages import page
+from prometheus.rig import Inbox, webhook_receiver
 from rebalance_deploy.observability import alerting
 
 FINDING, DOWN, WATCHDOG = "KafkaRebalanceFinding", "KafkaRebalanceMonitorDown", "KafkaRebalanceWatchdog"
@@ -38,5 +40,5 @@ def hold_page_is_whole(alert: dict[str, Any], exporter_url: str, group: str) -> 
 
 def heard(pager_url: str) -> set[str]:
     """Return the alerts that nothing mutes."""
-    open_alerts = ask(f"{pager_url}/api/v2/alerts")
+    open_alerts = json.loads(page(f"{pager_url}/api/v2/alerts"))
     return {each["labels"]["alertname"] for each in open_alerts if each["status"]["state"] == "active"}
