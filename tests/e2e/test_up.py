@@ -67,7 +67,13 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
             before = len(log.read_text())
             assert process.terminate(120) == 0, log.read_text()
             # Spark's own workers may have had to be started again on a busy machine.
-            assert "Traceback" not in log.read_text()[before:]
+            assert traces(log.read_text()[before:]) == []
+
+
+def traces(said: str) -> list[str]:
+    """Return what was logged with a trace. A batch that the stop cuts on a busy machine is told so by py4j."""
+    entries = re.split(r"^(?=\d{4}-\d\d-\d\dT)", said, flags=re.MULTILINE)
+    return [each for each in entries if "Traceback" in each and "(py4j" not in each.partition("\n")[0]]
 
 
 def test_lag_is_what_the_brokers_say(up: Up):
