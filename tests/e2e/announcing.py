@@ -24,7 +24,7 @@ from waiting import wait_for
 
 GROUPS = ANNOUNCED, UNSAID, SLOW = "deploy-announced", "deploy-unsaid", "deploy-slow"
 #: Judged half a minute after its end; a machine may be busy.
-PATIENCE = {"seconds": 240.0, "every": 1.0}
+PATIENCE = {"seconds": 480.0, "every": 1.0}
 _SERVING = re.compile(r"serving on (\S+)/metrics")
 _RECORDS, _MORE_RECORDS = 2_000, 20
 
