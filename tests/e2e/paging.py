@@ -19,7 +19,9 @@ FINDING, DOWN, WATCHDOG = "KafkaRebalanceFinding", "KafkaRebalanceMonitorDown", 
 def paged(directory: Path, exporter_url: str) -> Iterator[tuple[Inbox, str]]:
     """Let Prometheus watch an exporter and Alertmanager page a receiver; yields it and Alertmanager's URL."""
     with webhook_receiver() as inbox:
-        options: dict[str, Any] = {"scrape_seconds": 1, "hold_seconds": 2, "group_wait_seconds": 1}
+        # A scrape may take as long as lies between two of them: one that a busy exporter answers too late makes every
+        # condition begin to hold anew.
+        options: dict[str, Any] = {"scrape_seconds": 5, "hold_seconds": 2, "group_wait_seconds": 1}
         links = {"link_monitor": exporter_url}
         with alerting(directory, exporter_url, inbox.url, links=links, group_interval_seconds=2, **options) as both:
             yield inbox, both.alertmanager.url
