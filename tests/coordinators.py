@@ -14,8 +14,10 @@ _NOT_YET = {
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.NOT_COORDINATOR,
+    KafkaError.REQUEST_TIMED_OUT,
     KafkaError._WAIT_COORD,
     KafkaError._TIMED_OUT,
+    KafkaError._TRANSPORT,
 }
 
 

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def wait_for(
-    condition: Callable[[], T], what: str | Callable[[], object], seconds: float = 120, every: float = 0.05
+    condition: Callable[[], T], what: str | Callable[[], object], seconds: float = 300, every: float = 0.05
 ) -> T:
     """Return the condition's value once it is true; fail with what was awaited, or what is there instead.
 

@@ -35,10 +35,13 @@ def expected(truth: GroupTruth) -> Counted:
 
 def read_counts(url: str) -> dict[str, Counted]:
     """Return the counts of every group that a /metrics page under `url` shows; none when nobody answers."""
-    sums: dict[tuple[str, str], float] = defaultdict(float)
     status, text = fetch(f"{url}/metrics")
-    if status != HTTPStatus.OK:
-        return {}
+    return counts_in(text) if status == HTTPStatus.OK else {}
+
+
+def counts_in(text: str) -> dict[str, Counted]:
+    """Return the counts of every group that the text of a /metrics page shows."""
+    sums: dict[tuple[str, str], float] = defaultdict(float)
     for family in text_string_to_metric_families(text + "\n"):
         for sample in family.samples:
             if group := sample.labels.get("group"):

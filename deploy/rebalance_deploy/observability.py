@@ -43,7 +43,7 @@ SECRETS = {"pagerduty_key": "0123456789abcdef0123456789abcdef", "webhook_passwor
 #: Where the shipped Alertmanager configuration looks for them.
 _SECRETS = "/etc/alertmanager/secrets"
 _SHIPPED = Path(__file__).resolve().parents[1]
-_READY_SECONDS = 60.0
+_READY_SECONDS = 180.0
 _OK = 200
 _PORT_TAKEN = "address already in use"
 _PORT_ATTEMPTS = 3

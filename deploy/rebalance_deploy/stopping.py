@@ -26,6 +26,7 @@ HANGING_STOP = 70
 STOP_SECONDS = 42.0
 
 _SAY_SECONDS = 1.0
+_ALONE_SECONDS = 60.0
 _OWN_PACKAGES = "rebalance_"
 
 Say = Callable[[str], None]
@@ -46,7 +47,13 @@ def limit_stop(stop: threading.Event, say: Say, name: str, seconds: float = STOP
         saying = threading.Thread(target=say, args=(line,), daemon=True)
         saying.start()
         saying.join(_SAY_SECONDS)
-        _kill_descendants()
+        found = _descendants()
+        # A step whose children are gone goes on, and could end this process with another code before the last line.
+        # Until then this thread keeps the interpreter to itself.
+        sys.setswitchinterval(_ALONE_SECONDS)
+        for pid in found:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
         os._exit(HANGING_STOP)
 
     # Made here, not by the signal's handler: that may interrupt a thread's start, whose lock it would wait for forever.
@@ -68,8 +75,8 @@ def _short(path: str) -> str:
     return "/".join(Path(path).parts[-2:])
 
 
-def _kill_descendants() -> None:
-    """End all processes below this one; where there is no /proc they end when they miss it.
+def _descendants() -> list[int]:
+    """Return all processes below this one, to be ended; where there is no /proc they end when they miss it.
 
     Spark's JVM ends when its standard input does, unless it hangs too.
     """
@@ -78,10 +85,7 @@ def _kill_descendants() -> None:
         with contextlib.suppress(OSError):
             parent = int((directory / "stat").read_text().rpartition(")")[2].split()[1])
             children[parent].append(int(directory.name))
-    waiting = [os.getpid()]
-    while waiting:
-        found = children[waiting.pop()]
-        for pid in found:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-        waiting += found
+    found = [*children[os.getpid()]]
+    for each in found:
+        found += children[each]
+    return found

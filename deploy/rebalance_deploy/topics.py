@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 _ASK_AGAIN_SECONDS = 0.05
-_CREATED_SECONDS = 30
+_CREATED_SECONDS = 120
 
 
 def create_topics(bootstrap: str, partitions: Mapping[str, int], **settings: str) -> None:
@@ -18,7 +18,7 @@ def create_topics(bootstrap: str, partitions: Mapping[str, int], **settings: str
 
     `settings` are those of each topic, under Kafka's names.
     A broker confirms a topic a moment before it tells of it and of its leaders. Raises KafkaException for one that
-    cannot be created, TimeoutError when the broker does not tell of all within 30 s.
+    cannot be created, TimeoutError when the broker does not tell of all within two minutes.
     """
     # The client must outlive its futures.
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})

@@ -70,7 +70,7 @@ def try_render(values: Mapping[str, Any], folder: Path) -> subprocess.CompletedP
     file = folder / "values.json"
     file.write_text(json.dumps(values))
     command = [tool("helm"), "template", "test", str(CHART), "--namespace", "ns", "--kube-version", KUBERNETES]
-    return subprocess.run([*command, "--values", str(file)], capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run([*command, "--values", str(file)], capture_output=True, text=True, check=False, timeout=1_000)
 
 
 _rendered: dict[str, str] = {}

@@ -69,7 +69,7 @@ def validate(schemas: Path, text: str) -> subprocess.CompletedProcess[str]:
     command = [tool("kubeconform"), "-strict", "-summary", "-skip", ",".join(UNCHECKED)]
     location = f"{schemas}/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json"
     command += ["-schema-location", location, "-kubernetes-version", KUBERNETES, "-"]
-    return subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=1_000)
 
 
 def test_the_chart_has_the_versions_of_the_package() -> None:
@@ -112,7 +112,7 @@ def test_helm_finds_nothing_to_complain_of(tmp_path: Path) -> None:
     file = tmp_path / "values.json"
     file.write_text(json.dumps({"kafka": {"bootstrapServers": "broker:9092"}}))
     command = [tool("helm"), "lint", "--strict", "--kube-version", KUBERNETES, "--values", str(file), str(CHART)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1_000)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -123,7 +123,7 @@ def test_the_installer_knows_what_pages_need(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=1_000,
     )
     assert done.returncode == 1
     assert done.stderr.startswith("missing: prometheus prometheus-alertmanager.")

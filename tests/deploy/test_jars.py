@@ -304,7 +304,7 @@ def test_interrupted_run_is_continued(workshop: Workshop) -> None:
 def test_of_two_at_once_one_fetches(workshop: Workshop) -> None:
     """Two processes that need the same jars run Ivy once between them, and both succeed."""
     with start_resolve(workshop) as first, start_resolve(workshop) as second:
-        messages = first.communicate(timeout=60)[1] + second.communicate(timeout=60)[1]
+        messages = first.communicate(timeout=600)[1] + second.communicate(timeout=600)[1]
     assert (first.returncode, second.returncode) == (0, 0), messages
     assert workshop.notes.count("run") == 1
 
@@ -316,7 +316,7 @@ def test_threads_wait_for_each_other(workshop: Workshop) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(600)
     assert workshop.notes.count("run") == 1
     assert len(workshop.installed) == 3
 

@@ -28,7 +28,7 @@ def test_output_and_exit_code(tmp_path: Path) -> None:
     """Both outputs reach the log, in a directory made for it, and the exit code reaches the parent."""
     log = tmp_path / "made" / "log"
     with ChildProcess(["sh", "-c", "echo out; echo err >&2; exit 7"], log_path=log) as child:
-        assert child.wait(20) == 7
+        assert child.wait(120) == 7
         assert not child.is_running
     assert log.read_text() == "out\nerr\n"
 
@@ -37,7 +37,7 @@ def test_environment_and_directory(tmp_path: Path) -> None:
     """The command runs where and with what it was told to."""
     log = tmp_path / "log"
     with ChildProcess(["/bin/sh", "-c", "echo $WORD; pwd"], log_path=log, env={"WORD": "hello"}, cwd=tmp_path) as child:
-        child.wait(20)
+        child.wait(120)
     assert log.read_text() == f"hello\n{tmp_path}\n"
 
 
@@ -65,7 +65,7 @@ def test_terminate_ends_the_whole_family(tmp_path: Path) -> None:
     child = ChildProcess(["sh", "-c", FAMILY], log_path=log)
     pids = told_pids(log)
     assert child.pid == pids[0]
-    assert child.terminate() == 128 + signal.SIGTERM
+    assert child.terminate(deadline_seconds=120) == 128 + signal.SIGTERM
     wait_for(lambda: not any(map(is_alive, pids)), "the family is gone")
 
 
@@ -73,7 +73,7 @@ def test_a_leader_that_ends_leaves_nothing_behind(tmp_path: Path) -> None:
     """A command that ends by itself takes its background children along."""
     log = tmp_path / "log"
     with ChildProcess(["sh", "-c", "sleep 300 & echo $!; exit 0"], log_path=log) as child:
-        assert child.wait(20) == 0
+        assert child.wait(120) == 0
     (pid,) = told_pids(log)
     wait_for(lambda: not is_alive(pid), "the background child is gone")
 
@@ -92,7 +92,7 @@ def test_stubborn_command_is_killed_after_the_deadline(tmp_path: Path) -> None:
 def test_terminate_and_kill_are_repeatable(tmp_path: Path) -> None:
     """Stopping what has stopped is no error and returns the same exit code."""
     child = ChildProcess(["sh", "-c", "exit 3"], log_path=tmp_path / "log")
-    child.wait(20)
+    child.wait(120)
     assert [child.terminate(), child.kill(), child.terminate()] == [3, 3, 3]
 
 
@@ -128,7 +128,7 @@ children[0].wait()
         pids = told_pids(log)
         assert all(map(is_alive, pids))
         parent.send_signal(last_signal)
-        parent.wait(20)
+        parent.wait(120)
     wait_for(lambda: not any(map(is_alive, pids)), "the family is gone")
 
 

@@ -36,21 +36,22 @@ def run(step: str, seconds: float) -> tuple[int, str, int]:
         assert process.stdout is not None
         child = int(process.stdout.readline())
         process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=600)
     return process.returncode, said, child
 
 
 def test_a_step_that_hangs_is_named_and_ended_with_all_children() -> None:
     """The exit code is one of its own; a child that ignores SIGTERM ends, though it has a session of its own."""
-    code, said, child = run(HANG, 0.3)
+    # Within these seconds it gets to the step, on a busy machine too.
+    code, said, child = run(HANG, 4)
     assert code == HANGING_STOP
-    assert said.startswith("probe: the stop takes longer than 0.3 s, in wait (rebalance_deploy/processes.py:")
+    assert said.startswith("probe: the stop takes longer than 4 s, in wait (rebalance_deploy/processes.py:")
     assert said.endswith("; ending without waiting for it\n")
     wait_for(lambda: not is_alive(child), "the child to end")
 
 
 def test_a_stop_in_time_ends_as_always() -> None:
     """The limit says and does nothing; the exit code is the program's."""
-    code, said, child = run(FINISH, 60)
+    code, said, child = run(FINISH, 600)
     assert (code, said) == (0, "")
     assert not is_alive(child)

@@ -70,7 +70,7 @@ def run(installed: Path, program: str, *arguments: str) -> str:
     """Run a program with the wheel's packages and return what it writes."""
     libraries = f"{sysconfig.get_path('purelib')} {sysconfig.get_path('platlib')}"
     command = [sys.executable, "-I", "-S", "-c", _INSTALLED + program, str(installed), libraries, *arguments]
-    done = subprocess.run(command, cwd=installed, capture_output=True, text=True, timeout=200, check=False)
+    done = subprocess.run(command, cwd=installed, capture_output=True, text=True, timeout=1_000, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -20,7 +20,7 @@ _OTHERS = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE"}
 def build_wheel(target: Path) -> Path:
     """Build the wheel without a network; return its file."""
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(target)]
-    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1_000, check=False)
     assert built.returncode == 0, built.stdout + built.stderr
     (path,) = target.glob("*.whl")
     return path

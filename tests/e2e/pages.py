@@ -7,13 +7,16 @@ from http import HTTPStatus
 from rebalance_deploy.counts import fetch
 from waiting import wait_for
 
+#: A machine that is busy takes a while for a large page.
+_ANSWER_SECONDS, _SERVED_SECONDS = 30.0, 180.0
+
 
 def page(url: str) -> str:
     """Return the text of a page, once it is served."""
-    _, text = wait_for(lambda: _served(url), lambda: f"{url}, which answers {fetch(url)}")
+    _, text = wait_for(lambda: _served(url), lambda: f"{url}, which answers {fetch(url)}", _SERVED_SECONDS)
     return text
 
 
 def _served(url: str) -> tuple[int, str] | None:
-    answer = fetch(url)
+    answer = fetch(url, timeout_seconds=_ANSWER_SECONDS)
     return answer if answer[0] == HTTPStatus.OK else None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from prometheus.rig import Inbox, ask, webhook_receiver
+from e2e.pages import page
+from prometheus.rig import Inbox, webhook_receiver
 from rebalance_deploy.observability import alerting
 
 FINDING, DOWN, WATCHDOG = "KafkaRebalanceFinding", "KafkaRebalanceMonitorDown", "KafkaRebalanceWatchdog"
@@ -17,7 +19,9 @@ FINDING, DOWN, WATCHDOG = "KafkaRebalanceFinding", "KafkaRebalanceMonitorDown", 
 def paged(directory: Path, exporter_url: str) -> Iterator[tuple[Inbox, str]]:
     """Let Prometheus watch an exporter and Alertmanager page a receiver; yields it and Alertmanager's URL."""
     with webhook_receiver() as inbox:
-        options: dict[str, Any] = {"scrape_seconds": 1, "hold_seconds": 2, "group_wait_seconds": 1}
+        # A scrape may take as long as lies between two of them: one that a busy exporter answers too late makes every
+        # condition begin to hold anew.
+        options: dict[str, Any] = {"scrape_seconds": 5, "hold_seconds": 2, "group_wait_seconds": 1}
         links = {"link_monitor": exporter_url}
         with alerting(directory, exporter_url, inbox.url, links=links, group_interval_seconds=2, **options) as both:
             yield inbox, both.alertmanager.url
@@ -38,5 +42,5 @@ def hold_page_is_whole(alert: dict[str, Any], exporter_url: str, group: str) -> 
 
 def heard(pager_url: str) -> set[str]:
     """Return the alerts that nothing mutes."""
-    open_alerts = ask(f"{pager_url}/api/v2/alerts")
+    open_alerts = json.loads(page(f"{pager_url}/api/v2/alerts"))
     return {each["labels"]["alertname"] for each in open_alerts if each["status"]["state"] == "active"}

@@ -11,13 +11,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
 from e2e.pages import page
 from rebalance_deploy import local
 from rebalance_deploy.broker_log import GroupTruth, read_truth
-from rebalance_deploy.counts import Counted, expected, read_counts
+from rebalance_deploy.counts import Counted, counts_in, expected
 from rebalance_deploy.demo import workload
 from rebalance_deploy.demo.workload import ConsumerSpec
 from rebalance_deploy.embedded.kafka import EmbeddedKafka
@@ -29,7 +29,7 @@ from rebalance_streaming.wire.decode import decode_record
 from waiting import wait_for
 
 #: A start of Spark may be in it.
-DEADLINE_SECONDS = 180.0
+DEADLINE_SECONDS = 300.0
 READY_SECONDS = 300.0
 OFFSETS_TOPIC = "__consumer_offsets"
 
@@ -78,7 +78,7 @@ class Watched:
     def leave(self, spec: ConsumerSpec) -> None:
         """Stop a consumer in order and wait until its group went on without it, unless it is static."""
         before = self.truth(spec.group).completed.copy()
-        self.clients.pop(spec.client_id).terminate(30)
+        self.clients.pop(spec.client_id).terminate(60)
         if spec.group_instance_id is None:
             self.await_generation(spec.group, before)
 
@@ -119,8 +119,8 @@ class Watched:
         return {group: expected(truth) for group, truth in self.truths().items()}
 
     def counts(self) -> dict[str, Counted]:
-        """Return what /metrics says."""
-        return read_counts(self.url)
+        """Return what /metrics says, as soon as it answers."""
+        return counts_in(page(f"{self.url}/metrics"))
 
     def await_counts(self) -> dict[str, Counted]:
         """Wait until /metrics agrees with the broker's log, and return what both say."""
@@ -207,8 +207,10 @@ def read_topic(
         while left:
             message = consumer.poll(60)
             assert message is not None, f"partitions {left} did not reach their end"
-            if message.error():
-                left.discard(message.partition())
+            if error := message.error():
+                # Anything else, as a broker that does not answer for a moment, ends nothing.
+                if error.code() == KafkaError._PARTITION_EOF:
+                    left.discard(message.partition())
             else:
                 yield message.key(), message.value()
     finally:

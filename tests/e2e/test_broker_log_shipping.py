@@ -26,7 +26,7 @@ from rebalance_streaming.replay import replay
 from rebalance_streaming.wire.broker_logs.outcomes import LineOutcome
 from waiting import wait_for
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(1_200)]
 
 #: As the lines are read without a setting, wherever this runs.
 _IN_UTC = (*QUICK_START, "-Duser.timezone=UTC")
@@ -48,7 +48,7 @@ def shipping(log: Path, bootstrap: str) -> Iterator[None]:
             whole, end, _ = file.read().rpartition(b"\n")
         for line in whole.split(b"\n") if whole else ():
             producer.produce(TOPIC, line)
-        producer.flush(30)
+        producer.flush(120)
         return position + len(whole) + len(end)
 
     def follow() -> None:
@@ -73,7 +73,7 @@ def test_what_a_broker_logs_of_its_groups_reaches_the_findings(version: str):
         create_topics(broker.bootstrap, {"orders": 2})
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         created = admin.create_topics([NewTopic(TOPIC, 1, 1, config=dict(BROKER_LOGS.settings))])
-        created[TOPIC].result(30)
+        created[TOPIC].result(120)
         with shipping(broker.log_path, broker.bootstrap):
             _come_and_go(broker)
         lines = [line + b"\n" for line in _recorded(broker)]

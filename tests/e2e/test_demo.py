@@ -18,12 +18,15 @@ from prometheus.rig import Inbox, run_tool
 from rebalance_deploy.demo.workload import SICK
 from waiting import wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(2_400)]
 
 _READY = re.compile(r"the monitor is ready: (http://\S+)/metrics")
 #: Long enough for a diagnosis, which comes 20 s after a rebalance that the sick consumer caused, every 12 s, and for
 #: what Prometheus and Alertmanager make of it.
-_SECONDS = 120
+_SECONDS = 180
+_CURE_SECONDS = 60
+#: For what a busy machine does later than usual; what ends is noticed sooner.
+_DEADLINE_SECONDS = 300.0
 #: There is a sample only while somebody silences a group.
 _ASKED_FOR = {"kafka_rebalance_group_silenced"}
 
@@ -41,10 +44,10 @@ def test_the_demo_shows_every_metric_tells_of_its_sick_consumer_and_counts_every
     of that consumer, with cause, impact, what to do and links; once the demo is over they tell of their blindness only.
     """
     log, text = tmp_path / "demo.log", ""
-    with demo(log, "--duration", str(_SECONDS), "--cure-after", str(_SECONDS / 2)) as running:
-        url = wait_for(lambda: url_of(log), log.read_text, 240)
+    with demo(log, "--duration", str(_SECONDS), "--cure-after", str(_CURE_SECONDS)) as running:
+        url = wait_for(lambda: url_of(log), log.read_text, 2 * _DEADLINE_SECONDS)
         with paged(tmp_path, url) as (inbox, pager_url):
-            wait_for(lambda: "client processes started" in log.read_text(), log.read_text, 120)
+            wait_for(lambda: "client processes started" in log.read_text(), log.read_text, _DEADLINE_SECONDS)
             missing = {metric.family_name for metric in every_metric()} - _ASKED_FOR
 
             def all_there() -> bool:
@@ -55,12 +58,12 @@ def test_the_demo_shows_every_metric_tells_of_its_sick_consumer_and_counts_every
                 missing.difference_update(each.name for each in found if each.samples)
                 return not missing
 
-            wait_for(all_there, lambda: f"{sorted(missing)} on /metrics", _SECONDS)
+            wait_for(all_there, lambda: f"{sorted(missing)} on /metrics", _DEADLINE_SECONDS)
             checked = check_metrics(text + "\n")
-            told = wait_for(lambda: told_of(inbox, SICK.group), lambda: inbox.bodies("/alerts"), _SECONDS)
-            assert running.wait(300) == 0, log.read_text()
-            wait_for(lambda: alerts(inbox, DOWN), "somebody to be told of the blindness", 60)
-            wait_for(lambda: heard(pager_url) == {DOWN, WATCHDOG}, lambda: heard(pager_url), 60)
+            told = wait_for(lambda: told_of(inbox, SICK.group), lambda: inbox.bodies("/alerts"), _DEADLINE_SECONDS)
+            assert running.wait(600) == 0, log.read_text()
+            wait_for(lambda: alerts(inbox, DOWN), "somebody to be told of the blindness", _DEADLINE_SECONDS)
+            wait_for(lambda: heard(pager_url) == {DOWN, WATCHDOG}, lambda: heard(pager_url), _DEADLINE_SECONDS)
     said = log.read_text()
     assert re.search(r"FIRING (ticket|page): poll_overrun", said)
     assert re.search(r"the advice is followed: enricher-2 starts again with max.poll.interval.ms=(?!6000 )\d+", said)

@@ -60,8 +60,8 @@ def test_a_sick_consumer_pages_and_its_cure_resolves(tmp_path: Path) -> None:
 
             before = len(alerts(inbox, DOWN))
             rig.monitor.export.process.kill()
-            wait_for(lambda: _fires(alerts(inbox, DOWN)[before:]), "the page about blindness", 60)
-            wait_for(lambda: heard(pager_url) == {DOWN, WATCHDOG}, lambda: heard(pager_url), 20)
+            wait_for(lambda: _fires(alerts(inbox, DOWN)[before:]), "the page about blindness", 180)
+            wait_for(lambda: heard(pager_url) == {DOWN, WATCHDOG}, lambda: heard(pager_url), 180)
 
 
 def _critical(inbox: Inbox) -> dict[str, Any] | None:

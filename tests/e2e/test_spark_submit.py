@@ -22,7 +22,7 @@ from rebalance_deploy.processes import ChildProcess
 from rebalance_deploy.topics import create_topics
 from waiting import wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1_800)]
 
 _SPARK = Path(pyspark.__file__).parent
 _ENTRY = Path(__file__).parents[2] / "deploy" / "spark" / "rebalance_stream.py"
@@ -57,7 +57,7 @@ def standalone_master(directory: Path) -> Iterator[str]:
             env=_ENVIRONMENT,
         ),
     ):
-        wait_for(lambda: "Registering worker" in read(log), "the worker to be registered")
+        wait_for(lambda: "Registering worker" in read(log), "the worker to be registered", 300)
         yield url
 
 
@@ -89,11 +89,11 @@ def test_a_groups_picture_arrives(broker: EmbeddedKafka, tmp_path: Path, make_ma
         ]
         log = tmp_path / "submit.log"
         with ChildProcess(command, log_path=log, env=_ENVIRONMENT) as job:
-            wait_for(lambda: "caught up" in read(log) or not job.is_running, "the job to be caught up", 240)
+            wait_for(lambda: "caught up" in read(log) or not job.is_running, "the job to be caught up", 600)
             assert job.is_running, read(log)
             with member_of(broker.bootstrap, group, topic):
                 seen = partial(picture, broker.bootstrap, f"{prefix}groups", group)
-                wait_for(lambda: seen() == "Stable", lambda: f"Stable, not {seen()}")
+                wait_for(lambda: seen() == "Stable", lambda: f"Stable, not {seen()}", 300)
             # The JVM takes the signal: what was in flight is done again from the checkpoint.
             assert job.terminate(120) == 128 + signal.SIGTERM, read(log)
 
@@ -104,7 +104,7 @@ def member_of(bootstrap: str, group: str, topic: str) -> Iterator[None]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
     consumer.subscribe([topic])
     try:
-        wait_for(lambda: consumer.poll(0.2) or consumer.assignment(), "the assignment")
+        wait_for(lambda: consumer.poll(0.2) or consumer.assignment(), "the assignment", 300)
         yield
     finally:
         consumer.close()
@@ -115,7 +115,7 @@ def picture(bootstrap: str, topic: str, group: str) -> str | None:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.partition.eof": True})
     state = None
     try:
-        if topic not in AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=10).topics:
+        if topic not in AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=60).topics:
             return None
         consumer.assign([TopicPartition(topic, 0, 0)])
         while (message := consumer.poll(5)) is not None and message.error() is None:

@@ -146,7 +146,7 @@ def refusals(rig: Rig) -> dict[str, int]:
 def test_odd_rows_in_every_topic_stop_nothing(rig: Rig):
     """No query and no process ends or starts again, and a rebalance afterwards is counted, judged and shown."""
     rig.start(spec("after", "a"))
-    wait_for(lambda: rig.counts().get("after") == rig.expected_counts()["after"], "the group to be counted", 180)
+    wait_for(lambda: rig.counts().get("after") == rig.expected_counts()["after"], "the group to be counted", 300)
     before, diagnosis = restarts(rig), diagnosis_of(rig)
     for topic in topics.TOPICS:
         odd = list(odd_rows())
@@ -154,7 +154,7 @@ def test_odd_rows_in_every_topic_stop_nothing(rig: Rig):
         assert write(rig, name_of(topic), ((key, value) for value in odd for key in keys), **ALONE) == []
     rig.start(spec("after", "b"))
     # What the odd rows claim of other groups is theirs; this one's is as the broker's log says.
-    wait_for(lambda: rig.counts().get("after") == rig.expected_counts()["after"], "the rebalance to be counted", 180)
+    wait_for(lambda: rig.counts().get("after") == rig.expected_counts()["after"], "the rebalance to be counted", 300)
     await_judgement(rig)
     assert restarts(rig) == before
     assert diagnosis_of(rig) == diagnosis
@@ -164,7 +164,7 @@ def test_odd_rows_in_every_topic_stop_nothing(rig: Rig):
     os.kill(diagnosis, signal.SIGKILL)
     wait_for(lambda: restarts(rig) != before, "the restart to be told")
     now = judged_at_ms(rig)
-    wait_for(lambda: judged_at_ms(rig) > now + 2_000, "the diagnosis to be back", 180)
+    wait_for(lambda: judged_at_ms(rig) > now + 2_000, "the diagnosis to be back", 300)
     assert restarts(rig) == {**before, "diagnosis": before["diagnosis"] + 1}
     for name in "ab":
         rig.leave(spec("after", name))

@@ -25,6 +25,7 @@ from rebalance_deploy.embedded.kafka import EmbeddedKafka
 from rebalance_deploy.embedded.server import QUICK_START
 from rebalance_deploy.ports import find_free_ports
 from rebalance_kafka.tokens import unsecured_token
+from waiting import wait_for
 
 USER, PASSWORD = "monitor", 'se"c\\ret, =1'
 KEY_PASSWORD = "open sesame"
@@ -285,3 +286,10 @@ def _add_scram_user(bootstrap: str) -> None:
         wanted = UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, 4096), PASSWORD.encode())
         for future in admin.alter_user_scram_credentials([wanted]).values():
             future.result()
+
+    def is_known() -> bool:
+        found = admin.describe_user_scram_credentials([USER])[USER].result()
+        return len(found.scram_credential_infos) == 2
+
+    # The controller confirms a user a moment before the broker knows of it.
+    wait_for(is_known, f"the broker to know {USER}")

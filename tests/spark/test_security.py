@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 
@@ -45,7 +45,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         producer = Producer(servers)
         for _ in range(RECORDS):
             producer.produce(TOPIC, b"x")
-        producer.flush(10)
+        assert producer.flush(120) == 0
         yield running
 
 
@@ -62,7 +62,15 @@ def read_by_librdkafka(_spark: SparkSession, kafka: Mapping[str, str]) -> int:
     settings = {"group.id": "none", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
     with contextlib.closing(Consumer({**librdkafka_properties(kafka), **settings})) as consumer:
         consumer.assign([TopicPartition(TOPIC, 0, 0)])
-        return len([each for each in consumer.consume(RECORDS, timeout=20) if each.error() is None])
+        read: list[Message] = []
+
+        def is_read() -> bool:
+            # An error is told as a message is; what is wrong with a way in stays wrong.
+            read.extend(each for each in consumer.consume(RECORDS, timeout=1) if each.error() is None)
+            return len(read) >= RECORDS
+
+        wait_for(is_read, lambda: f"{RECORDS} records, not {read}")
+        return len(read)
 
 
 def ask_by_kafka_python(_spark: SparkSession, kafka: Mapping[str, str]) -> int:
@@ -115,7 +123,7 @@ def await_error(kafka: Mapping[str, str], *codes: int) -> None:
         admin.poll(0.1)
         return not set(codes).isdisjoint(told)
 
-    wait_for(is_told, lambda: told, seconds=30)
+    wait_for(is_told, lambda: told)
 
 
 def test_plans_and_settings_hold_no_secret(spark: SparkSession, place: Secured):

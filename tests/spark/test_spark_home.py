@@ -91,7 +91,7 @@ def test_workers_have_what_is_installed_and_import_it_once(tmp_path: Path):
     module = "rebalance_streaming.spark.worker_daemon"
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
     command = [sys.executable, "-c", _JOB, tmp_path, module]
-    answer = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True, timeout=280)
+    answer = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True, timeout=800)
     told = answer.stdout.split()
     assert {"pandas", "pyarrow.compute", "rebalance_streaming.wire.commits"} <= set(told)
     assert "site-packages/pyspark/__init__.py" in told[-1]

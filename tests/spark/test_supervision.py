@@ -21,7 +21,8 @@ from rebalance_streaming.spark.progress import QueryWatch
 from rebalance_streaming.spark.supervision import SupervisedQuery, root_cause, told_room
 from waiting import wait_for
 
-STALL_SECONDS = 60.0
+#: Longer than any batch takes on a machine that is busy with others.
+STALL_SECONDS = 600.0
 
 
 def supervised(name: str, start: Callable[[], StreamingQuery], said: list[str]) -> SupervisedQuery:
@@ -181,7 +182,7 @@ def test_a_query_that_fails_takes_no_other_with_it(running: Callable[..., Stream
             query.tend(now_ms(), STALL_SECONDS)
         return sick.status.restarts >= 3 and len(batches) > 5
 
-    wait_for(tended, lambda: f"three restarts, not {said}")
+    wait_for(tended, lambda: f"three restarts, not {said}", 300)
     assert (well.status.restarts, well.status.error) == (0, None)
     assert {line.partition("; it goes on")[0] for line in said} == {
         "the sick query ended: ValueError: this batch cannot be"
@@ -220,9 +221,9 @@ def test_a_batch_that_makes_no_progress_is_ended(spark: SparkSession, tmp_path: 
         # Until it hangs, and afterwards, a batch may take as long as the machine needs.
         query.tend(now_ms(), 1.0 if hung.exists() and not query.status.restarts else STALL_SECONDS)
         states.append(query.status.is_stalled)
-        return query.status.restarts == 1 and query.status.input_rows > 0 and not query.status.is_stalled
+        return query.status.restarts >= 1 and query.status.input_rows > 0 and not query.status.is_stalled
 
-    wait_for(tended, lambda: f"the query to get on, not {query.status}: {said}")
+    wait_for(tended, lambda: f"the query to get on, not {query.status}: {said}", 300)
     assert any(states)
-    assert "a batch made no progress for 1 s" in said[0]
+    assert any("a batch made no progress for 1 s" in line for line in said)
     query.stop_now()

@@ -37,7 +37,7 @@ Say = Callable[[str], None]
 
 #: Longer than the sick consumer's pause, so that it can leave its group in order.
 _LEAVE_SECONDS = 25.0
-_SETTLE_SECONDS = 60.0
+_SETTLE_SECONDS = 120.0
 _NEWS_SECONDS = 0.5
 _OWNERS = """\
 [[owners]]

@@ -33,7 +33,8 @@ VERSIONS = (DEFAULT_VERSION, "3.9.2")
 SHORT_SESSION = MappingProxyType({"broker.session.timeout.ms": "3000"})
 _CONTROLLER = 1
 _PORT_ATTEMPTS = 3
-_PORT_TAKEN = "Address already in use"
+#: By a broker, and by this module.
+_PORT_TAKEN = ("Address already in use", "is in use: stop what listens")
 _STOP_SECONDS = 20.0
 
 _DEFAULTS = {
@@ -74,7 +75,7 @@ class EmbeddedKafka:
         kafka_version: str = DEFAULT_VERSION,
         config: Mapping[str, str] | None = None,
         jvm_options: Sequence[str] = QUICK_START,
-        start_deadline_seconds: float = 90,
+        start_deadline_seconds: float = 240,
     ) -> None:
         """Prepare a cluster; `config` holds broker settings that go over the defaults. Starts nothing yet."""
         if kafka_version not in VERSIONS:
@@ -163,7 +164,7 @@ class EmbeddedKafka:
             except BaseException as error:
                 self.kill(node)
                 # Between choosing a port and the broker's opening it another program may have come.
-                if attempt == attempts or not isinstance(error, UserError) or _PORT_TAKEN not in str(error):
+                if attempt == attempts or not isinstance(error, UserError) or not _tells_of_port(error):
                     raise
                 self._ports = {}
             else:
@@ -265,7 +266,7 @@ class EmbeddedKafka:
                     raise server.failure("ended while starting")
             for node, client in list(unaware.items()):
                 with contextlib.suppress(KafkaException):
-                    if client.list_topics(timeout=0.5).brokers.keys() >= started.keys():
+                    if client.list_topics(timeout=2).brokers.keys() >= started.keys():
                         del unaware[node]
             if not unaware:
                 return
@@ -293,6 +294,10 @@ def render_properties(node: int, port: int, controller_port: int, data: Path, co
         "log.dirs": str(data),
     }
     return "".join(f"{key}={value}\n" for key, value in settings.items())
+
+
+def _tells_of_port(error: UserError) -> bool:
+    return any(words in str(error) for words in _PORT_TAKEN)
 
 
 def _ignore(_error: object) -> None:

@@ -31,7 +31,7 @@ class ZooKeeper:
     `keep_log` is where the log of a failure is copied to, for a directory that will be removed.
     """
 
-    def __init__(self, directory: Path, *, start_deadline_seconds: float = 60, keep_log: Path | None = None) -> None:
+    def __init__(self, directory: Path, *, start_deadline_seconds: float = 240, keep_log: Path | None = None) -> None:
         """Prepare a server. Starts nothing yet."""
         self._start_deadline_seconds = start_deadline_seconds
         self._port: int | None = None
@@ -79,7 +79,8 @@ class ZooKeeper:
         try:
             client.start(timeout=max(1.0, deadline - time.monotonic()))
             for path in _WATCHED:
-                client.ensure_path(path)
+                # Again if a busy machine loses the session in between.
+                client.retry(client.ensure_path, path)
         except KazooTimeoutError:
             raise self._server.failure(f"did not answer at {self.hosts}") from None
         finally:

@@ -447,7 +447,7 @@ class Play:
         self.events.append(event)
         self.on_event(event)
 
-    def wait(self, condition: Callable[[], T], what: str, seconds: float = 60) -> T:
+    def wait(self, condition: Callable[[], T], what: str, seconds: float = 180) -> T:
         """Return the condition's value once it is true, hearing meanwhile. Raises UserError after the deadline."""
         deadline, pause = time.monotonic() + seconds, threading.Event()
         while True:
@@ -464,11 +464,11 @@ class Play:
         """Return a client's events of one kind that were heard."""
         return [each for each in self.events if each["name"] == name and each["event"] == event]
 
-    def await_end(self, name: str, what: str, seconds: float = 60) -> None:
+    def await_end(self, name: str, what: str, seconds: float = 180) -> None:
         """Wait until a client's process has ended; `what` says why it is to end."""
         self.wait(lambda: not self.is_running(name), f"{name} {what}", seconds)
 
-    def await_told(self, name: str, event: str, *, times: int = 1, seconds: float = 60) -> None:
+    def await_told(self, name: str, event: str, *, times: int = 1, seconds: float = 180) -> None:
         """Wait until a client told an event so often."""
         self.wait(lambda: len(self.told(name, event)) >= times, f"{name} to tell {event} x{times}", seconds)
 
@@ -497,7 +497,7 @@ class Play:
         truth = read_truth(self._broker_lines()).get(self.group)
         return 0 if truth is None else max(truth.completed, default=0)
 
-    def await_generation(self, after: int, seconds: float = 60) -> None:
+    def await_generation(self, after: int, seconds: float = 180) -> None:
         """Wait until the group has had a generation younger than `after`, and an assignment in it."""
         self.wait(lambda: self.generation > after, f"a generation after {after}", seconds)
 
@@ -505,7 +505,7 @@ class Play:
         """Return how many lines of the brokers' logs about the group have a pattern."""
         return sum(re.search(pattern, line) is not None for line in self._broker_lines())
 
-    def await_logged(self, pattern: str, *, times: int = 1, seconds: float = 60) -> None:
+    def await_logged(self, pattern: str, *, times: int = 1, seconds: float = 180) -> None:
         """Wait until the brokers' logs have so many lines about the group with a pattern."""
         self.wait(lambda: self.count_logged(pattern) >= times, f"the brokers to log {pattern!r} x{times}", seconds)
 

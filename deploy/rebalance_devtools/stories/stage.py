@@ -25,7 +25,7 @@ from rebalance_devtools.stories.network import Network, open_network
 _FIND_COORDINATOR = 10
 #: While the offsets topic is being made, or its leader is away.
 _LATER = (14, 15, 16)
-_FOUND_SECONDS = 60.0
+_FOUND_SECONDS = 180.0
 
 #: What a real cluster has and `EmbeddedKafka` leaves out for quick tests.
 _AS_IN_PRODUCTION = {"group.initial.rebalance.delay.ms": "3000", "group.min.session.timeout.ms": "6000"}
@@ -93,7 +93,7 @@ def find_coordinator(bootstrap: str, group: str) -> int:
     """Return the id of the broker that coordinates a group, of any name; the first to ask makes the offsets topic.
 
     Asked in Kafka's own words: confluent-kafka's call for it aborts the process when a coordinator moves meanwhile.
-    Raises UserError when there is none for a minute.
+    Raises UserError when there is none for three minutes.
     """
     deadline, pause = time.monotonic() + _FOUND_SECONDS, threading.Event()
     for address in itertools.cycle(bootstrap.split(",")):

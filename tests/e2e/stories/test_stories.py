@@ -26,9 +26,9 @@ from rebalance_devtools.stories.record import METRICS_TOPIC
 from rebalance_devtools.stories.script import failed_commits, processed_twice
 from rebalance_devtools.stories.story import Story
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1_800)]
 
-_JUDGED_SECONDS = 150.0
+_JUDGED_SECONDS = 300.0
 
 _EVICTED = re.compile(r"[Mm]ember (?P<member>\S+) in group \S+ has failed, removing it")
 _LEFT = re.compile(r"[Mm]ember (?:MemberMetadata\(memberId=)?(?P<member>[\w.-]+)[, ].*has left group")
