@@ -23,7 +23,8 @@ from rebalance_exporters.server import make_app
 from rebalance_exporters.view import View
 from rebalance_exporters.web_server import Signals, serve
 
-DEADLINE_SECONDS = 30
+#: Far more than anything takes here: beside other work a process may get little of the processor for minutes.
+DEADLINE_SECONDS = 120
 
 
 @dataclass(frozen=True)
