@@ -558,9 +558,9 @@ def test_a_server_that_says_nothing_is_noticed(browser: Browser, monkeypatch: py
     with showing(browser, make_view(group_row())):
         # For a second only, which a busy machine may not look in.
         browser.run(
-            "window.said = [];"
-            "new MutationObserver(() => said.push(document.getElementById('connection-text').textContent))"
-            ".observe(document.getElementById('connection-text'), {subtree: true, childList: true, characterData: true})"
+            "const told = document.getElementById('connection-text'); window.said = [];"
+            "new MutationObserver(() => said.push(told.textContent))"
+            ".observe(told, {subtree: true, childList: true, characterData: true})"
         )
         browser.wait(lambda: "STALE, reconnecting" in browser.run("return said"))
         browser.wait_live()
