@@ -73,11 +73,17 @@ class Settings:
             try:
                 read()
             except ExporterError as error:
-                _log.error("%s; what it said before stays in force", error)
-                self._reloads[name] = Reload(name, False, self._reloads[name].succeeded_ms)
+                self._keep(name, str(error))
+            except Exception as error:
+                # What libraries make of odd content, as YAML of a date that there is not, must not end what serves.
+                self._keep(name, f"the {name} file cannot be used: {type(error).__name__}")
             else:
                 _log.info("read the %s file again", name)
                 self._reloads[name] = Reload(name, True, self._clock_ms())
+
+    def _keep(self, name: str, problem: str) -> None:
+        _log.error("%s; what it said before stays in force", problem)
+        self._reloads[name] = Reload(name, False, self._reloads[name].succeeded_ms)
 
     def _readers(self) -> Sequence[tuple[str, Callable[[], None]]]:
         readers = {OWNERS: self._reload_owners, WEB_CONFIG: self._reload_web_config}

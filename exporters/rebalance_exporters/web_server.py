@@ -84,7 +84,10 @@ class _Protocol(H11Protocol):
     @property
     def _socket(self) -> socket.socket | None:
         """The connection's socket; null between the end of a TLS connection and the moment its protocol is told."""
-        found: socket.socket | None = self.transport.get_extra_info("socket")
+        try:
+            found: socket.socket | None = self.transport.get_extra_info("socket")
+        except AttributeError:  # as for `unread_bytes`
+            return None
         return found
 
     @property
@@ -110,7 +113,12 @@ class _Protocol(H11Protocol):
     @property
     def unread_bytes(self) -> int:
         """What the other side has still to read."""
-        return self.transport.get_write_buffer_size()
+        try:
+            return self.transport.get_write_buffer_size()
+        except AttributeError:
+            # asyncio's TLS transport forgets its connection when it is closed a second time, as uvicorn does where an
+            # answer ends after the connection was given up. What waits there ends with asyncio's own time-out.
+            return 0
 
     def look(self) -> None:
         """End a connection whose other side reads nothing."""

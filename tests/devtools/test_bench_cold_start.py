@@ -25,7 +25,7 @@ def committed(bootstrap: str, group: str) -> dict[tuple[str, int], int]:
     """Return what the group's coordinator holds, by topic and partition."""
     # The client must outlive its futures.
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    answer = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(30)
+    answer = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(120)
     return {(each.topic, each.partition): each.offset for each in answer.topic_partitions}
 
 
@@ -40,7 +40,7 @@ def test_the_log_and_the_load_on_it_are_what_the_truth_says(tmp_path: Path):
         check_truth(broker)
         load = Load(broker.bootstrap, SMALL, commits_per_second=300, seconds=0.6)
         with commit_load.start(load, output) as process:
-            assert process.wait(60) == 0
+            assert process.wait(240) == 0
         commits = commit_load.read(output)
         assert len(commits) == load.requests == 60
         last = {commit.group: commit.lag for commit in sorted(commits, key=lambda commit: -commit.lag)}
@@ -56,7 +56,7 @@ def check_truth(broker: EmbeddedKafka) -> None:
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused"})
     for group in ("group-00000", "group-00017", "group-00029"):
         ends = {
-            place: consumer.get_watermark_offsets(TopicPartition(*place), timeout=10)[1]
+            place: consumer.get_watermark_offsets(TopicPartition(*place), timeout=60)[1]
             for place in ((truth.topics[group], partition) for partition in range(SMALL.partitions))
         }
         held = committed(broker.bootstrap, group)

@@ -152,7 +152,7 @@ def test_of_two_at_once_one_installs(workshop: Workshop) -> None:
     command = [sys.executable, "-c", code, str(workshop.requirements)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, **pipes) as first, subprocess.Popen(command, **pipes) as second:  # type: ignore[call-overload]
-        answers = [first.communicate(timeout=90), second.communicate(timeout=90)]
+        answers = [first.communicate(timeout=270), second.communicate(timeout=270)]
     assert (first.returncode, second.returncode) == (0, 0), answers
     assert answers[0][0] == answers[1][0] != ""
     assert "".join(errors for _, errors in answers).count("installing alpha") == 1

@@ -53,7 +53,7 @@ class Line:
     @contextlib.contextmanager
     def connect(self, client_id: str) -> Iterator[socket.socket]:
         host, _, port = self.network.bootstrap.partition(":")
-        with socket.create_connection((host, int(port)), timeout=10) as connection:
+        with socket.create_connection((host, int(port)), timeout=60) as connection:
             connection.sendall(first_request(client_id))
             yield connection
 
@@ -98,7 +98,7 @@ def test_silence_holds_back_and_loses_nothing(line: Line):
         connection.settimeout(0.3)
         with pytest.raises(TimeoutError):
             connection.recv(1)
-        connection.settimeout(10)
+        connection.settimeout(60)
         line.network.set_fault("orders-1", Fault.NONE)
         assert receive(connection, 200) == b"a" * 100 + b"b" * 100
 

@@ -23,7 +23,8 @@ from rebalance_exporters.server import make_app
 from rebalance_exporters.view import View
 from rebalance_exporters.web_server import Signals, serve
 
-DEADLINE_SECONDS = 30
+#: Far more than anything takes here: beside other work a process may get little of the processor for minutes.
+DEADLINE_SECONDS = 120
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ def serving(
     web_config_file: str = "",
     write_silence: Callable[[AlertSilence], None] | None = None,
     silence_refusal: Callable[[str], str | None] = lambda _: None,
+    port: int = 0,
 ) -> Iterator[Served]:
     """Serve a view while the block runs; a silence that somebody asks for is read at once, unless said otherwise."""
     config = ExportConfig(kafka={"bootstrap.servers": "unused:9092"})
@@ -59,15 +61,25 @@ def serving(
         write_silence=write,
         silence_refusal=silence_refusal,
     )
-    with serving_app(app, settings, signals) as served:
+    with serving_app(app, settings, signals, port) as served:
         yield served
 
 
 @contextmanager
-def serving_app(app: Starlette, settings: Settings, signals: Signals) -> Iterator[Served]:
+def reserving_port() -> Iterator[int]:
+    """Keep a port for servers that come one after the other: while none of them is there nobody else gets it."""
+    with socket.socket() as reserved:
+        # As servers do it, so that one can listen there beside this socket, which does not.
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.bind(("127.0.0.1", 0))
+        yield reserved.getsockname()[1]
+
+
+@contextmanager
+def serving_app(app: Starlette, settings: Settings, signals: Signals, port: int = 0) -> Iterator[Served]:
     """Serve any application while the block runs."""
     listening = threading.Event()
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    with socket.create_server(("127.0.0.1", port)) as listener:
         port = listener.getsockname()[1]
         thread = threading.Thread(target=serve, args=(app, listener, settings, signals, lambda *_: listening.set()))
         thread.start()

@@ -72,7 +72,7 @@ def run_alone(extra: str, program: str = "") -> tuple[int, str, str]:
     needed = {name.partition(".")[0] for name in modules(extra)}
     absent = {*set().union(*map(libraries, _PARTS)) - libraries(extra), *_PACKAGES - needed}
     command = [sys.executable, "-c", _IMPORTING + program, " ".join(absent), " ".join(modules(extra))]
-    result = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    result = subprocess.run(command, check=False, capture_output=True, text=True, timeout=280)
     return result.returncode, result.stdout, result.stderr
 
 

@@ -207,7 +207,12 @@ def test_a_silence_is_what_the_document_says(tmp_path: Path, name: str) -> None:
         url = f"http://127.0.0.1:{server.port}{path}"
         asked = {"json": body} if name == "silence" else {}
         answer = httpx.request(
-            OPERATIONS[name].method.upper(), url, auth=("alice", "secret"), timeout=30, verify=False, **asked
+            OPERATIONS[name].method.upper(),
+            url,
+            auth=("alice", "secret"),
+            timeout=DEADLINE_SECONDS,
+            verify=False,
+            **asked,
         )
     assert answer.status_code == OPERATIONS[name].status
     hold(answer.content, OPERATIONS[name].answer)

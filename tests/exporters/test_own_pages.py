@@ -50,7 +50,7 @@ def served(
     Counter("looks", "What somebody counted.", registry=registry).inc(3)
     with (
         serving_pages(web, health, registry, lambda: NOW_MS, reload or threading.Event()) as url,
-        httpx.Client(base_url=url, verify=verify, timeout=30) as client,
+        httpx.Client(base_url=url, verify=verify, timeout=120) as client,
     ):
         yield client
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from exporters.contract_rows import group_row, make_view, stream_rows
-from exporters.serving import Served, hash_password, make_certificate, serving
+from exporters.serving import DEADLINE_SECONDS, Served, hash_password, make_certificate, serving
 from rebalance_exporters.web_server import Signals, _obeying
 from waiting import wait_for
 
@@ -42,7 +42,7 @@ def tls(folder: Path, name: str, more: str = "") -> str:
 def ask(served: Served, path: str, auth: tuple[str, str] | None = None) -> httpx.Response:
     """Get a page over plain HTTP."""
     # Plain HTTP: what certificates the machine knows is not read, which would take longest.
-    return httpx.get(f"http://127.0.0.1:{served.port}{path}", auth=auth, verify=False, timeout=30)
+    return httpx.get(f"http://127.0.0.1:{served.port}{path}", auth=auth, verify=False, timeout=DEADLINE_SECONDS)
 
 
 def trust(folder: Path, name: str, client: str = "") -> ssl.SSLContext:
@@ -55,7 +55,7 @@ def trust(folder: Path, name: str, client: str = "") -> ssl.SSLContext:
 
 def ask_safely(served: Served, context: ssl.SSLContext) -> int:
     """The status of the health page over TLS."""
-    return httpx.get(f"https://localhost:{served.port}/-/healthy", verify=context, timeout=30).status_code
+    return httpx.get(f"https://localhost:{served.port}/-/healthy", verify=context, timeout=DEADLINE_SECONDS).status_code
 
 
 def reloads_of(served: Served, name: str) -> bool:
@@ -112,6 +112,14 @@ def test_a_broken_file_changes_nothing(tmp_path: Path) -> None:
         assert 'monitor_config_reload_successful{file="web_config"} 0.0\n' in text
         write_web_config(tmp_path, alice="secret")
         reload(served, "web_config", successful=True)
+
+
+def test_a_file_that_a_library_stumbles_over_changes_nothing(tmp_path: Path) -> None:
+    """YAML raises no error of its own for a date that there is not: that does not end the server either."""
+    with serving(make_view(), web_config_file=write_web_config(tmp_path, alice="secret")) as served:
+        write_web_config(tmp_path, "basic_auth_users: 2026-99-99\n")
+        reload(served, "web_config", successful=False)
+        assert ask(served, "/-/healthy", ("alice", "secret")).status_code == 200
 
 
 def test_owners_change_without_a_restart(tmp_path: Path) -> None:

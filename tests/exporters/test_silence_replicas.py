@@ -33,6 +33,13 @@ pytestmark = pytest.mark.broker
 PREFIX = "silences-test."
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let brokers take their time to answer."""
+    for name, seconds in (("_DELIVERY_SECONDS", 60.0), ("_ASK_SECONDS", 15.0)):
+        monkeypatch.setattr(f"rebalance_exporters.silence_writer.{name}", seconds)
+
+
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
@@ -50,6 +57,7 @@ def exporting(broker: EmbeddedKafka, prefix: str = PREFIX) -> Iterator[tuple[Vie
         reader.stop()
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_silence_of_one_is_a_silence_of_all(broker: EmbeddedKafka) -> None:
     """Two exporters that run, and one that starts afterwards; ended, it is so for all."""
     for name in TOPICS:
@@ -81,6 +89,7 @@ def test_an_exporter_does_without_the_topic(broker: EmbeddedKafka) -> None:
         writer.write(SILENCE)
 
 
+@pytest.mark.usefixtures("patient")
 def test_whether_the_exporter_may_write_is_known_before(make_broker: Callable[..., EmbeddedKafka]) -> None:
     """Of a topic that it may write to, one that it may not, and one that is missing; the brokers are asked once."""
     broker = make_broker(
@@ -100,7 +109,7 @@ def test_whether_the_exporter_may_write_is_known_before(make_broker: Callable[..
         for operation in (AclOperation.READ, AclOperation.DESCRIBE)
     ]
     for made in admin.create_acls(allowed).values():
-        made.result(30)
+        made.result(120)
     kafka = {"bootstrap.servers": broker.bootstrap}
     guarded = wait_for(lambda: SilenceWriter(kafka, "guarded").refusal(), "the right to be missing")
     assert guarded.startswith("the exporter may not write to guarded; grant it: kafka-acls --add --operation Write")

@@ -16,7 +16,7 @@ from rebalance_exporters.owners import Owners
 from rebalance_exporters.stream_events import EventSource, Filter, write_event
 from rebalance_exporters.view import FINDINGS, GROUPS, REBALANCES, Row, View
 
-DEADLINE_SECONDS = 30
+DEADLINE_SECONDS = 120
 
 
 class Event(NamedTuple):

@@ -40,7 +40,7 @@ class Inbox:
         """Return the bodies sent to `path`."""
         return [each.body for each in [*self._received] if each.path == path]
 
-    def await_body(self, path: str, text: str, *, seconds: float = 30) -> Any:
+    def await_body(self, path: str, text: str, *, seconds: float = 120) -> Any:
         """Return the first body sent to `path` whose JSON has `text`; fail with what came instead."""
 
         def find() -> Any:
@@ -68,13 +68,13 @@ def post_alerts(url: str, *alerts: Mapping[str, Any]) -> None:
     """Post alerts to an Alertmanager; each has `labels` and, as they like, `annotations`, `startsAt` and `endsAt`."""
     body = json.dumps([{"startsAt": now(), **alert} for alert in alerts]).encode()
     request = Request(f"{url}/api/v2/alerts", body, {"Content-Type": "application/json"})
-    with urlopen(request, timeout=10) as answer:
+    with urlopen(request, timeout=60) as answer:
         assert answer.status == 200
 
 
 def ask(url: str) -> Any:
     """Return the JSON behind a URL."""
-    with urlopen(url, timeout=10) as answer:
+    with urlopen(url, timeout=60) as answer:
         return json.load(answer)
 
 

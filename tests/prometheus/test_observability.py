@@ -71,8 +71,8 @@ def test_from_a_series_to_the_page(tmp_path: Path) -> None:
                 hold_seconds=0.5,
             )
             with prometheus(tmp_path, config) as server:
-                body = inbox.await_body("/alerts", "KafkaRebalanceStorm", seconds=60)
-                message = inbox.await_body("/slack", "14 rebalances", seconds=60)["attachments"][0]
+                body = inbox.await_body("/alerts", "KafkaRebalanceStorm", seconds=240)
+                message = inbox.await_body("/slack", "14 rebalances", seconds=240)["attachments"][0]
                 assert fires(Alerting(server, office), name)
                 assert not fires(Alerting(server, office), "calm")
             assert fires(Alerting(server, office), "calm"), "a Prometheus that does not answer calms nobody"

@@ -102,7 +102,7 @@ def test_a_position_that_falls_is_looked_into_at_once():
 
     watcher = InputWatcher(look, {"membership": ("log",)}, period_seconds=3_600)
     watcher.start()
-    assert asked.acquire(timeout=30)
+    assert asked.acquire(timeout=120)
     watcher.note("membership", {"log": {0: 100}})
     brokers.topics["log"] = TopicLook(1, {0: Ends(0, 97)})
     watcher.note("membership", {"log": {0: 95}})
@@ -161,7 +161,7 @@ def test_who_waits_for_brokers_holds_up_nobody():
 
     watcher = InputWatcher(look, INPUTS)
     watcher.start()
-    assert asked.wait(30)
+    assert asked.wait(120)
     watcher.note("activity", {"log": {0: 1}})
     assert watcher.take() == []
     watcher.stop()
@@ -185,6 +185,6 @@ def test_rows_come_back_from_the_status_topic(broker):
         for row in watcher.totals(name, 7):
             producer.produce(config.status_topic, key=f"{name}/log/{row.query}", value=encode(row))
     producer.produce(config.status_topic, key="odd", value=b"{")
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     found = read_statuses(config)
     assert [each for each in found if isinstance(each, LogTotals)] == watcher.totals(config.cluster, 7)

@@ -29,14 +29,14 @@ class Log:
         self.positions: dict[int, int] = {}
 
     def create(self) -> None:
-        self.admin.create_topics([NewTopic(self.topic, 2, 1)])[self.topic].result(30)
+        self.admin.create_topics([NewTopic(self.topic, 2, 1)])[self.topic].result(120)
         self.wait_for_ends({0: Ends(0, 0), 1: Ends(0, 0)})
 
     def write(self, count: int) -> None:
         producer = Producer({"bootstrap.servers": self.bootstrap})
         for _ in range(count):
             producer.produce(self.topic, value=b"x", partition=0)
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0
 
     def wait_for_ends(self, ends: dict[int, Ends]) -> None:
         """Wait until the broker tells this of the topic: it confirms a change before it tells others of it."""
@@ -66,19 +66,19 @@ def log(any_broker) -> Log:
 def test_each_story_of_a_log_is_told(log: Log):
     """Records deleted before they were read, partitions added, the topic made anew: each once, with its figures."""
     log.write(10)
-    log.admin.delete_records([TopicPartition(log.topic, 0, 15)])[TopicPartition(log.topic, 0)].result(30)
+    log.admin.delete_records([TopicPartition(log.topic, 0, 15)])[TopicPartition(log.topic, 0)].result(120)
     log.wait_for_ends({0: Ends(15, 20), 1: Ends(0, 0)})
     (told,) = log.compare()
     assert (told.kind, told.count, told.partitions) == ("skipped", 5, (0,))
     assert log.compare() == []
     log.positions = {0: 20, 1: 0}
 
-    log.admin.create_partitions([NewPartitions(log.topic, 3)])[log.topic].result(30)
+    log.admin.create_partitions([NewPartitions(log.topic, 3)])[log.topic].result(120)
     log.wait_for_ends({0: Ends(15, 20), 1: Ends(0, 0), 2: Ends(0, 0)})
     (told,) = log.compare()
     assert (told.kind, told.partitions) == ("partitions_added", (2,))
 
-    log.admin.delete_topics([log.topic])[log.topic].result(30)
+    log.admin.delete_topics([log.topic])[log.topic].result(120)
     wait_for(lambda: (found := log.look()) is not None and found.partition_count == 0, log.look)
     assert log.compare() == []
     log.create()
@@ -112,7 +112,7 @@ def test_a_partition_without_a_leader_has_no_ends(tmp_path):
     with EmbeddedKafka(tmp_path, brokers=2, config=SHORT_SESSION) as brokers:
         log = Log(brokers)
         topic = NewTopic(log.topic, 2, replica_assignment=[[1], [2]])
-        log.admin.create_topics([topic])[log.topic].result(30)
+        log.admin.create_topics([topic])[log.topic].result(120)
         whole = {0: Ends(0, 10), 1: Ends(0, 0)}
         log.wait_for_ends({0: Ends(0, 0), 1: Ends(0, 0)})
         log.write(10)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -9,13 +10,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from selenium.common.exceptions import StaleElementReferenceException
+from selenium.common.exceptions import SessionNotCreatedException, StaleElementReferenceException
 from selenium.webdriver import ActionChains, Chrome, ChromeOptions, ChromeService
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
-DEADLINE_SECONDS = 30
+DEADLINE_SECONDS = 120
 _T = TypeVar("_T")
+
+
+def _start(options: ChromeOptions, driver: str) -> Chrome:
+    """Start Chromium, again where a busy machine took longer than the minute that its driver waits."""
+    for _ in range(2):
+        with contextlib.suppress(SessionNotCreatedException):
+            return Chrome(options, ChromeService(driver))
+    return Chrome(options, ChromeService(driver))
 
 
 @contextmanager
@@ -31,7 +40,9 @@ def starting_browser(profile: Path) -> Iterator[Browser]:
     options.add_argument(f"--user-data-dir={profile}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     # With both paths given Selenium does not look for a driver elsewhere.
-    chrome = Chrome(options, ChromeService(driver))
+    chrome = _start(options, driver)
+    # axe-core looks at every element of a page, which beside other work takes its time.
+    chrome.set_script_timeout(DEADLINE_SECONDS)
     try:
         yield Browser(chrome)
     finally:

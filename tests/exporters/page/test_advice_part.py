@@ -17,7 +17,7 @@ from exporters.test_advice_answers import rows_of, view_of
 from rebalance_contract import encode
 from rebalance_exporters.view import FINDINGS, Row
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 HOUR_MS = 3_600_000
 SECTION = ".part-advice section"

@@ -18,7 +18,7 @@ from exporters.page.test_past_view import night_view
 from rebalance_contract import GroupSnapshot
 from rebalance_exporters.view import View
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 GROUP = "#/groups/prod/checkout-audit"
 HOUR = f"?from={NOW_MS - 3_600_000}&to={NOW_MS}"

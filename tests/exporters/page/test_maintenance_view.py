@@ -17,7 +17,7 @@ from rebalance_contract import AlertSilence
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.view import View
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 LOGGED_IN = f"Basic {base64.b64encode(b'alice:secret').decode()}"
 

@@ -17,7 +17,7 @@ from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.figures import Clock
 from rebalance_exporters.terminal.period_html import write_html
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 LONG = "x" * 240
 

@@ -13,7 +13,7 @@ from exporters.page.browser import Browser, starting_browser
 from exporters.page.storm import storm_view
 from exporters.serving import serving
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 GROUP = "payments-enricher"
 LINE = f"WARNING:kafka.coordinator:Heartbeat failed for group {GROUP} because it is rebalancing"

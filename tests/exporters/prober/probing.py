@@ -15,7 +15,7 @@ from rebalance_exporters.prober.config import ProbeConfig
 from rebalance_exporters.prober.run import run
 from waiting import wait_for
 
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = 120
 
 
 class Probed:

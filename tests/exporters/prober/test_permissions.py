@@ -10,13 +10,16 @@ import time
 import urllib.request
 from pathlib import Path
 
+import confluent_kafka
 import pytest
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
+    NewTopic,
     ResourcePatternType,
     ResourceType,
 )
@@ -101,6 +104,19 @@ def grant_only(bootstrap: str, process: str) -> None:
     ]
     granted = [binding for command in read_commands(process) for binding in read_bindings(command)]
     create_bindings(bootstrap, *granted, *others, *own)
+    # A broker obeys ACLs a moment after it has confirmed them.
+    wait_for(lambda: is_in_force(bootstrap), "the permissions to be in force")
+
+
+def is_in_force(bootstrap: str) -> bool:
+    """Whether a topic that nobody may make is refused, which comes with what was granted."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    topic = NewTopic("of-nobody", num_partitions=1, replication_factor=1)
+    try:
+        admin.create_topics([topic], validate_only=True)[topic.topic].result()
+    except KafkaException as error:
+        return error.args[0].code() == confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED
+    return False
 
 
 def grant_reading(bootstrap: str, topic: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import msgspec
 import pytest
-from confluent_kafka import Consumer, Producer, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -165,7 +165,7 @@ def test_a_running_rebalance_is_seen(broker, name):
         begun = time.monotonic()
         joining = stack.enter_context(GroupMember(broker.bootstrap, name, name, "joining"))
         seen_at, seen = first(probed, name, "PreparingRebalance", members=2)
-        assert seen_at - begun < 20
+        assert seen_at - begun < 300, "long before all groups are listed again"
         assert (seen.type, seen.coordinator_id, seen.errors) == ("classic", 1, ())
         busy.release()
         wait_for(
@@ -232,7 +232,9 @@ def test_ends_and_stable_offsets_with_an_open_transaction(broker, name):
     publish_commit(broker.bootstrap, prefix, name, name)
     for _ in range(10):
         produce(broker.bootstrap, name, b"x", partition=0)
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": name})
+    names = {"bootstrap.servers": broker.bootstrap, "transactional.id": name}
+    # The broker must not end it before this machine comes to do so.
+    producer = Producer({**names, "transaction.timeout.ms": 600_000})
     producer.init_transactions()
     producer.begin_transaction()
     for _ in range(3):
@@ -429,7 +431,7 @@ def test_a_broker_that_goes_and_comes_back(make_broker, name):
             wait_for(
                 lambda: any(p.members and "back" in members_of(p) for p in probed.of(name)[count:]),
                 lambda: (probed.said, probed.of(name)),
-                seconds=90,
+                seconds=240,
             )
         produce(broker.bootstrap, name, b"x")
         wait_for(lambda: {name: {"0": 1}} in [p.end_offsets for p in probed.of(name)], lambda: probed.of(name))
@@ -444,6 +446,17 @@ def deny(bootstrap: str, *bindings: tuple[ResourceType, str, AclOperation]) -> N
     ]
     for future in admin.create_acls(acls).values():
         future.result()
+
+
+def is_secret(bootstrap: str, group: str) -> bool:
+    """Whether the broker refuses to describe a group."""
+    # The client must outlive its futures.
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    try:
+        admin.describe_consumer_groups([group])[group].result()
+    except KafkaException as error:
+        return error.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED
+    return False
 
 
 AUTHORIZED = {
@@ -470,6 +483,8 @@ def test_a_missing_permission_is_named_and_the_rest_works(make_broker, name):
             (ResourceType.GROUP, secret, AclOperation.DESCRIBE),
             (ResourceType.TOPIC, secret, AclOperation.DESCRIBE),
         )
+        # A broker obeys an ACL a moment after it has confirmed it.
+        wait_for(lambda: is_secret(broker.bootstrap, secret), "the group to be hidden")
         probed = stack.enter_context(probing(make_config(broker.bootstrap, prefix, offsets_seconds=0.5)))
         _, seen = first(probed, public, "Stable", members=1)
         assert members_of(seen)["c"][1] == {public: [0]}
@@ -483,8 +498,9 @@ def test_a_missing_permission_is_named_and_the_rest_works(make_broker, name):
             lambda: [line for line in probed.said if "kafka-acls" in line and "--topic" in line], lambda: probed.said
         )
         assert f"--operation Describe --topic {secret}" in said[0]
-        assert [line for line in probed.said if f"group {secret} may not be described" in line]
-        denied = [p for p in probed.of(secret) if p.members is not msgspec.UNSET]
+        sentence = f"group {secret} may not be described"
+        wait_for(lambda: [line for line in probed.said if sentence in line], lambda: probed.said)
+        denied = wait_for(lambda: [p for p in probed.of(secret) if p.members is not msgspec.UNSET], "the secret group")
         assert {(p.state, p.members) for p in denied} == {("Stable", None)}
 
 

@@ -56,8 +56,9 @@ def server(tmp_path: Path) -> Iterator[str]:
 @pytest.fixture
 def clients(server: str) -> Iterator[KazooClient]:
     """What consumers do: one session that makes nodes."""
-    client = KazooClient(server)
-    client.start(timeout=30)
+    # As long a session as the server grants: nodes must not go because this process gets no processor for a while.
+    client = KazooClient(server, timeout=40)
+    client.start(timeout=120)
     yield client
     client.stop()
     client.close()

@@ -20,8 +20,8 @@ from queue import Empty, Queue
 SPEC = json.loads(sys.argv[1])
 REPORTS = {"topic": SPEC["reports"], "interval_seconds": SPEC["interval_seconds"]}
 LOOK_SECONDS = 0.05
-CLOSE_SECONDS = 20.0
-THREADS_END_SECONDS = 10.0
+CLOSE_SECONDS = 90.0
+THREADS_END_SECONDS = 60.0
 
 
 def tell(event, **more):

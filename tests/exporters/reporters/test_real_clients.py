@@ -31,14 +31,16 @@ CLIENT = Path(__file__).with_name("client.py")
 REPORTS = "rebalance-monitor.client-metrics"
 INTERVAL_MS = 1000
 #: How much later than due a thread may wake, beside what a process tells of its machine.
-LATE_MS = 1500
+LATE_MS = 3000
 STALL_SECONDS = 6.0
 OUTAGE_SECONDS = 4.0
 
 #: Many processes start at once, on a machine that may have other things to do.
 DEADLINE_SECONDS = 150.0
 
-SESSION_MS, HEARTBEAT_MS = 6000, 2000
+#: A session that a client does not lose because this machine gives it no time for a while.
+SESSION_MS, HEARTBEAT_MS = 30_000, 2000
+STARVED_SESSION_MS, STARVED_MS = 6000, 12_000
 PYTHON_SETTINGS = {"session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": HEARTBEAT_MS}
 CONFLUENT_SETTINGS = {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": HEARTBEAT_MS}
 
@@ -67,7 +69,10 @@ CASES = {
     "confluent": Case("confluent", "2.16.1"),
     "plain": Case("kafka-python", "3.0.12", plain=True),
     # Fetches that wait longer than a session: the iterator keeps the client's lock meanwhile (dpkp/kafka-python#1418).
-    "starved": Case("kafka-python", "1.4.6", "kafka-python-1.4.6", "iterate", {"fetch_max_wait_ms": 9000}),
+    "starved": Case(
+        *("kafka-python", "1.4.6", "kafka-python-1.4.6", "iterate"),
+        {"fetch_max_wait_ms": STARVED_MS, "session_timeout_ms": STARVED_SESSION_MS},
+    ),
 }
 TOLD = ("old", "middle", "new", "confluent")
 
@@ -262,7 +267,7 @@ def produce(bootstrap: str, *names: str) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
     for name in names:
         producer.produce(f"orders-{name}", b"x")
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
 
 
 def produce_until(bootstrap: str, clients: dict[str, Client], done: Any) -> None:
@@ -288,7 +293,8 @@ def take_away(broker: EmbeddedKafka) -> tuple[int, int]:
 def stalled(client: Client, reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the reports that were made while the application slept; one begun just before its end may see beyond."""
     (began,), (ended,) = client.told("stalls"), client.told("goes on")
-    return [each for each in reports if began["t_ms"] < each["emitted_ms"] < ended["t_ms"] - 500]
+    until_ms = ended["t_ms"] - 500 - client.machine_late_ms
+    return [each for each in reports if began["t_ms"] < each["emitted_ms"] < until_ms]
 
 
 def coordinator(report: dict[str, Any]) -> dict[str, Any]:
@@ -340,7 +346,7 @@ def test_a_stalled_application_shows(played, name):
     """Reports go on, the last poll's return stands still, and heartbeats do not wait for the application."""
     client = played.clients[name]
     reports = stalled(client, played.reports(name))
-    assert len(reports) >= max(1, STALL_SECONDS - 2 - client.machine_late_ms / INTERVAL_MS)
+    assert len(reports) >= max(1, STALL_SECONDS - 2 - 2 * client.machine_late_ms / INTERVAL_MS)
     apps = [each["app"] for each in reports]
     assert {(each["last_poll_return_ms"], each["waiting_since_ms"]) for each in apps} == {
         (apps[0]["last_poll_return_ms"], None)
@@ -361,7 +367,7 @@ def test_starved_heartbeats_show(played):
     owned = owning(played.reports("starved"))
     held = list(itertools.takewhile(lambda each: coordinator(each)["last-heartbeat-seconds-ago"] == "Infinity", owned))
     assert held
-    assert held[-1]["emitted_ms"] - held[0]["emitted_ms"] >= SESSION_MS
+    assert held[-1]["emitted_ms"] - held[0]["emitted_ms"] >= STARVED_SESSION_MS
     assert max(each["tick_late_ms"] for each in held) < LATE_MS + played.clients["starved"].machine_late_ms
     assert {each["app"]["last_poll_return_ms"] for each in held} == {None}
     assert held[1]["app"]["waiting_since_ms"] is not None
@@ -386,7 +392,7 @@ def test_closing_the_consumer_ends_the_reporter_at_once(played, name):
     (started,), (closed,) = client.told("started"), client.told("closed")
     assert len(started["threads"]) == 2
     assert closed["threads"] == []
-    assert closed["reporter_seconds"] < 5
+    assert closed["reporter_seconds"] < 30, "it did not wait for its time-outs, which client.py makes longer"
     assert played.reports(name)[-1]["closing"] is True
 
 
@@ -440,7 +446,7 @@ locks = [consumer._coordinator._lock] + [lock for lock in [getattr(consumer._cli
 for lock in locks:
     lock.acquire()
 report(consumer, interval_seconds=0.05, send=lambda topic, key, value: got.release())
-print(json.dumps([len(locks), all(got.acquire(timeout=10) for _ in range(5))]), flush=True)
+print(json.dumps([len(locks), all(got.acquire(timeout=60) for _ in range(5))]), flush=True)
 sys.exit()
 """
 
@@ -451,7 +457,7 @@ def test_reports_need_no_lock_of_the_client(name):
     case = CASES[name]
     path = {"PYTHONPATH": str(client_environment(case.environment))} if case.environment else {}
     command = [sys.executable, "-W", "ignore", "-c", LOCKED]
-    done = subprocess.run(command, env={**os.environ, **path}, check=False, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env={**os.environ, **path}, check=False, capture_output=True, text=True, timeout=240)
     assert done.stdout, done.stderr
     locks, arrived = json.loads(done.stdout)
     assert locks == 2

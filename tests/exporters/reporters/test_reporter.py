@@ -49,7 +49,7 @@ def running(kafka: Kafka, capacity: int = 3, most_bytes: int = 1_000) -> Iterato
         yield outbox
     finally:
         outbox.close()
-        outbox.join(time.monotonic() + 10)
+        outbox.join(time.monotonic() + 60)
 
 
 def put(outbox: Outbox, *names: str) -> None:
@@ -173,7 +173,7 @@ def test_closing_does_not_wait_for_a_kafka_that_is_away():
     wait_for(lambda: kafka.tried, "the first try")
     outbox.close()
     outbox.join(time.monotonic() + 0.05)
-    assert kafka.closed.wait(10)
+    assert kafka.closed.wait(60)
     assert kafka.got == []
 
 
@@ -281,7 +281,7 @@ def test_closing_makes_one_last_report():
         wait_for(lambda: kafka.got, "the first report")
     assert [tick.closing for tick in made.ticks] == [False, True]
     assert kafka.got == [b"0", b"1"]
-    assert kafka.closed.wait(10)
+    assert kafka.closed.wait(60)
 
 
 def test_reporting_ends_when_there_is_nothing_to_report_on():
@@ -289,7 +289,7 @@ def test_reporting_ends_when_there_is_nothing_to_report_on():
     made, kafka = Made(), Kafka()
     made.ends_at = 2
     with reporting(made, kafka):
-        assert kafka.closed.wait(10)
+        assert kafka.closed.wait(60)
         assert len(made.ticks) == 3
 
 
