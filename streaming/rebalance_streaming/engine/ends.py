@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rebalance_streaming.activity.offsets import UNKNOWN, Ints, filled
-from rebalance_streaming.engine.positions import Positions
+from rebalance_streaming.engine.positions import TopicPositions
 
 #: Samples of end offsets are kept this far apart at least, and an eighth of their age.
 _SAMPLE_MS, _SAMPLE_SHARE = 5_000, 8
@@ -19,7 +19,7 @@ _NO_TIMES, _NO_SAMPLES = np.empty(0, dtype=np.int64), np.empty((0, 0), dtype=np.
 
 
 @dataclass(slots=True)
-class Ends:
+class TopicEnds:
     """End offsets of one topic by partition, and what they were at earlier times (rows of `samples`, oldest first).
 
     `version` grows whenever one of them changes.
@@ -33,7 +33,7 @@ class Ends:
     samples: Ints = field(default_factory=lambda: _NO_SAMPLES)
 
 
-def lags_of(positions: Positions, ends: Ends | None, *, stable: bool) -> Ints:
+def lags_of(positions: TopicPositions, ends: TopicEnds | None, *, stable: bool) -> Ints:
     """Return the lag per committed partition, -1 where its end is not known."""
     if ends is None:
         return filled(len(positions.partitions))
@@ -61,7 +61,7 @@ def older(one: Oldest, other: Oldest) -> Oldest:
     return one if one.at_ms <= other.at_ms else other
 
 
-def oldest_unread(positions: Positions, ends: Ends, lags: Ints) -> Oldest:
+def oldest_unread(positions: TopicPositions, ends: TopicEnds, lags: Ints) -> Oldest:
     """Return when the topic's oldest unread record was written."""
     times = ends.times
     behind = np.flatnonzero(lags > 0)
@@ -77,7 +77,7 @@ def oldest_unread(positions: Positions, ends: Ends, lags: Ints) -> Oldest:
     return Oldest(after_ms, int(times[min(place, len(times) - 1)]) - after_ms, False)
 
 
-def sample(ends: Ends, at_ms: int) -> None:
+def sample(ends: TopicEnds, at_ms: int) -> None:
     """Add the present ends to the history and thin it: neighbours stay an eighth of their age apart."""
     times: list[int] = ends.times.tolist()
     if not times:

@@ -33,8 +33,8 @@ from rebalance_contract import (
     TopicOffsets,
 )
 from rebalance_streaming.activity.offsets import UNKNOWN, Ints, filled, grown, put
-from rebalance_streaming.engine.ends import Ends, Oldest, lags_of, older, oldest_unread, sample
-from rebalance_streaming.engine.positions import Positions, is_as_told, learn_committed, move
+from rebalance_streaming.engine.ends import Oldest, TopicEnds, lags_of, older, oldest_unread, sample
+from rebalance_streaming.engine.positions import TopicPositions, is_as_told, learn_committed, move
 from rebalance_streaming.observed.plausible import may_grow
 
 #: Where a row of commits ends: partition of the log, its era, offset.
@@ -63,7 +63,7 @@ class _Past:
     `last_commit_ms` and `until_ms` are when the group had committed last, and when its lag was told last.
     """
 
-    topics: dict[str, Positions]
+    topics: dict[str, TopicPositions]
     last_commit_ms: int
     until_ms: int
     is_read: bool = False
@@ -83,7 +83,7 @@ class _Group:
     earlier run had counted.
     """
 
-    topics: dict[str, Positions] = field(default_factory=dict)
+    topics: dict[str, TopicPositions] = field(default_factory=dict)
     read_to: Position | None = None
     counted_to: Position | None = None
     total_commits: int = 0
@@ -102,7 +102,7 @@ class LagTable:
 
     def __init__(self, reads_committed: Callable[[str], bool] = lambda _: False) -> None:
         self._reads_committed = reads_committed
-        self._ends: dict[str, Ends] = {}
+        self._ends: dict[str, TopicEnds] = {}
         self._most_ends = _MOST_UNUSED_TOPICS
         self._groups: dict[str, _Group] = {}
 
@@ -162,7 +162,7 @@ class LagTable:
             group.counted_to = (row.log_partition, row.log_era, row.last_log_offset)
         for name, topic in row.topics.items():
             if topic.partitions:
-                group.topics[name] = Positions(
+                group.topics[name] = TopicPositions(
                     np.asarray(topic.partitions, dtype=np.int64),
                     np.asarray(topic.committed, dtype=np.int64),
                     np.full(len(topic.partitions), UNKNOWN, dtype=np.int64),
@@ -261,7 +261,7 @@ class LagTable:
         size = max(size, max(partitions) + 1)
         if known is None:
             self._make_room()
-            known = self._ends[topic] = Ends(filled(size), filled(size), at_ms)
+            known = self._ends[topic] = TopicEnds(filled(size), filled(size), at_ms)
         elif size > len(known.end):
             known.end, known.stable, known.samples = (
                 grown(each, size) for each in (known.end, known.stable, known.samples)
@@ -314,7 +314,7 @@ def _is_at_or_before(at: Position, known: Position | None) -> bool:
     return known is not None and known[0] == at[0] and at <= known
 
 
-def _topic_lag(positions: Positions, lags: Ints) -> TopicLag:
+def _topic_lag(positions: TopicPositions, lags: Ints) -> TopicLag:
     known = lags != UNKNOWN
     told: list[int | None] = lags.tolist()
     if not known.all():

@@ -14,7 +14,7 @@ from rebalance_streaming.activity.offsets import FEW, UNKNOWN, Ints, as_array
 
 
 @dataclass(slots=True)
-class Positions:
+class TopicPositions:
     """What a group has committed on one topic: arrays by place in `partitions`, sorted."""
 
     partitions: Ints
@@ -22,7 +22,7 @@ class Positions:
     committed_ms: Ints
 
 
-def move(topics: dict[str, Positions], topic: str, commits: TopicCommits) -> None:
+def move(topics: dict[str, TopicPositions], topic: str, commits: TopicCommits) -> None:
     """Move a group on a topic to a pane's last commits; a topic without any position is dropped."""
     positions = _with_commits(topics.get(topic), commits)
     if len(positions.partitions):
@@ -31,7 +31,7 @@ def move(topics: dict[str, Positions], topic: str, commits: TopicCommits) -> Non
         topics.pop(topic, None)
 
 
-def _with_commits(known: Positions | None, commits: TopicCommits) -> Positions:
+def _with_commits(known: TopicPositions | None, commits: TopicCommits) -> TopicPositions:
     """Return the positions with a pane's last commits; a deleted offset removes its partition."""
     if len(commits.partitions) <= FEW and (known is None or len(known.partitions) <= FEW):
         return _with_few_commits(known, commits)
@@ -39,20 +39,20 @@ def _with_commits(known: Positions | None, commits: TopicCommits) -> Positions:
     offsets = as_array(commits.offsets)
     times = np.asarray(commits.committed_at_ms, dtype=np.int64)
     if known is None or np.array_equal(known.partitions, new):
-        merged = Positions(new, offsets, times)
+        merged = TopicPositions(new, offsets, times)
     else:
         kept = ~np.isin(known.partitions, new)
-        merged = Positions(
+        merged = TopicPositions(
             np.concatenate((known.partitions[kept], new)),
             np.concatenate((known.committed[kept], offsets)),
             np.concatenate((known.committed_ms[kept], times)),
         )
     order = np.argsort(merged.partitions, kind="stable")
     order = order[merged.committed[order] != UNKNOWN]
-    return Positions(merged.partitions[order], merged.committed[order], merged.committed_ms[order])
+    return TopicPositions(merged.partitions[order], merged.committed[order], merged.committed_ms[order])
 
 
-def _with_few_commits(known: Positions | None, commits: TopicCommits) -> Positions:
+def _with_few_commits(known: TopicPositions | None, commits: TopicCommits) -> TopicPositions:
     merged: dict[int, tuple[int, int | None, int]] = {}
     if known is not None:
         before = zip(known.partitions.tolist(), known.committed.tolist(), known.committed_ms.tolist(), strict=True)
@@ -60,10 +60,10 @@ def _with_few_commits(known: Positions | None, commits: TopicCommits) -> Positio
     rows = zip(commits.partitions, commits.offsets, commits.committed_at_ms, strict=True)
     merged.update((row[0], row) for row in rows)
     kept = sorted(row for row in merged.values() if row[1] is not None and row[1] != UNKNOWN)
-    return Positions(*(np.array([row[i] for row in kept], dtype=np.int64) for i in range(3)))
+    return TopicPositions(*(np.array([row[i] for row in kept], dtype=np.int64) for i in range(3)))
 
 
-def learn_committed(topics: dict[str, Positions], topic: str, committed: TopicOffsets) -> bool:
+def learn_committed(topics: dict[str, TopicPositions], topic: str, committed: TopicOffsets) -> bool:
     """Learn what a coordinator holds of partitions of which no commit was read; whether any of it is new.
 
     A commit that was read is newer, or the same.
@@ -82,7 +82,7 @@ def learn_committed(topics: dict[str, Positions], topic: str, committed: TopicOf
     return bool(new)
 
 
-def is_as_told(read: Positions, told: Positions | None) -> bool:
+def is_as_told(read: TopicPositions, told: TopicPositions | None) -> bool:
     """Whether positions that were read again are those that an earlier run told, which lack their times."""
     return (
         told is not None
