@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from rebalance_deploy.embedded.kafka import EmbeddedKafka
 from rebalance_devtools.stories.play import Play
 from rebalance_devtools.stories.script import ClientSpec
 
@@ -21,6 +22,7 @@ def open_group(
     form: ClientSpec | None = None,
     forms: Mapping[str, ClientSpec] = MappingProxyType({}),
     hosts: Mapping[str, str] = MappingProxyType({}),
+    replicas: int = 1,
     **program: Any,
 ) -> None:
     """Make the topic, let records come, and start clients until all of them own something and nothing moves.
@@ -28,7 +30,7 @@ def open_group(
     `forms` are clients of another form than the others, `hosts` those that go through the stage's network.
     """
     partitions = play.parameters["partitions"]
-    play.create_topic(partitions)
+    play.create_topic(partitions, replicas=replicas)
     play.traffic(per_second=play.parameters["records_per_second"], partitions=partitions)
     for name in names:
         play.start(name, forms.get(name, form), host=hosts.get(name), **program)
@@ -60,3 +62,14 @@ def leave_in_turn(play: Play, *names: str, settle_seconds: float) -> None:
     for name in names:
         play.leave(name)
         play.await_seconds(settle_seconds)
+
+
+def take_broker_away(play: Play, node: int, stop: Callable[[EmbeddedKafka, int], None], seconds: float) -> None:
+    """Stop one of several brokers, as `stop` does, and start it again after so many seconds."""
+    kafka = play.stage.kafka
+    assert kafka is not None
+    stop(kafka, node)
+    play.tell("", "broker_stopped", node=node)
+    play.await_seconds(seconds)
+    kafka.start(node)
+    play.tell("", "broker_started", node=node)

@@ -15,7 +15,8 @@ from typing import Any
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from rebalance_devtools.stories.acting import calm, join, open_group, replace_in_turn
+from rebalance_deploy.embedded.kafka import EmbeddedKafka
+from rebalance_devtools.stories.acting import calm, join, open_group, replace_in_turn, take_broker_away
 from rebalance_devtools.stories.families import (
     NEW,
     PATIENCE_SECONDS,
@@ -171,13 +172,7 @@ def idle_standby(play: Play) -> None:
 
 def skewed_topic(play: Play) -> None:
     """One partition gets far more records than its owner can work on; the others are quiet."""
-    play.create_topic(play.parameters["partitions"])
-    play.traffic(per_second=play.parameters["records_per_second"], partitions=play.parameters["partitions"])
-    for name in ("m1", "m2"):
-        play.start(name, work_ms=40)
-    for name in ("m1", "m2"):
-        play.await_told(name, "records")
-    calm(play)
+    open_group(play, "m1", "m2", work_ms=40)
     play.traffic(per_second=60, partitions=1)
     play.await_seconds(_WATCHED_SECONDS)
 
@@ -220,16 +215,15 @@ def static_gone(play: Play) -> None:
 
 def static_hang(play: Play) -> None:
     """One of three static members stops polling for far longer than it may."""
-    names = ("m1", "m2", "m3")
-    play.create_topic(play.parameters["partitions"])
-    play.traffic(per_second=play.parameters["records_per_second"], partitions=play.parameters["partitions"])
-    limit_ms = play.parameters["max_poll_ms"]
-    for name in names:
-        more = {"group.instance.id": f"worker-{name}", "max.poll.interval.ms": limit_ms}
-        play.start(name, ClientSpec(play.form.library, {**play.form.settings, **more}), stall_ms=4 * limit_ms)
-    for name in names:
-        play.await_told(name, "records")
-    calm(play)
+    limit_ms, usual = play.parameters["max_poll_ms"], play.form
+    forms = {
+        name: ClientSpec(
+            usual.library,
+            {**usual.settings, "group.instance.id": f"worker-{name}", "max.poll.interval.ms": limit_ms},
+        )
+        for name in ("m1", "m2", "m3")
+    }
+    open_group(play, *forms, forms=forms, stall_ms=4 * limit_ms)
     play.signal("m2", signal.SIGUSR1)
     play.await_told("m2", "stalls")
     play.await_seconds(4 * limit_ms / 1000)
@@ -342,15 +336,9 @@ def offsets_without_replicas(play: Play) -> None:
     for future in play.admin.incremental_alter_configs([resource]).values():
         future.result(30)
     calm(play)
-    kafka, coordinator = play.stage.kafka, play.coordinator()
-    assert kafka is not None
     # The controller has to stay.
-    (follower,) = {2, 3} - {coordinator}
-    kafka.kill(follower)
-    play.tell("", "broker_stopped", node=follower)
-    play.await_seconds(40)
-    kafka.start(follower)
-    play.tell("", "broker_started", node=follower)
+    (follower,) = {2, 3} - {play.coordinator()}
+    take_broker_away(play, follower, EmbeddedKafka.kill, 40)
     afterwards(play)
 
 

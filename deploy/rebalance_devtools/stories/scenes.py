@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rebalance_deploy.embedded.kafka import EmbeddedKafka
-from rebalance_devtools.stories.acting import calm, join, leave_in_turn, open_group, replace_in_turn
+from rebalance_devtools.stories.acting import calm, join, leave_in_turn, open_group, replace_in_turn, take_broker_away
 from rebalance_devtools.stories.play import Play
 from rebalance_devtools.stories.script import CONFLUENT, KAFKA_PYTHON, ClientSpec, Event, Expected, Parameters
 from rebalance_devtools.stories.story import Story
@@ -214,21 +214,8 @@ def coordinator_crash(play: Play) -> None:
 
 
 def _fail_over(play: Play, stop: Callable[[EmbeddedKafka, int], None]) -> None:
-    partitions = play.parameters["partitions"]
-    play.create_topic(partitions, replicas=3)
-    play.traffic(per_second=play.parameters["records_per_second"], partitions=partitions)
-    for name in ("m1", "m2"):
-        play.start(name)
-    for name in ("m1", "m2"):
-        play.await_told(name, "records")
-    calm(play)
-    kafka, node = play.stage.kafka, play.coordinator()
-    assert kafka is not None
-    stop(kafka, node)
-    play.tell("", "broker_stopped", node=node)
-    play.await_seconds(20)
-    kafka.start(node)
-    play.tell("", "broker_started", node=node)
+    open_group(play, "m1", "m2", replicas=3)
+    take_broker_away(play, play.coordinator(), stop, 20)
     calm(play)
 
 
