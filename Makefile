@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# A failure in short: where CI shows the end of what was printed, the message is in it.
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --tb=short
 # Tests run in so many processes, a file in one of them: most of the long ones wait for sessions to expire. 0: in this one.
 WORKERS ?= 2
 # Markers of tests that start JVMs, of all that need more than Python and a moment, and the files with each: whatever is not

@@ -29,7 +29,7 @@ DEFAULT_VERSION = "4.3.1"
 VERSIONS = (DEFAULT_VERSION, "3.9.2")
 
 # Settings for who kills brokers. The controller takes a broker for alive, and refuses its return, until its session is
-# over: it is back in 5 s, not 11. The price is that a machine that stalls for 3 s puts it out too.
+# over: it is back in 5 s, not 62. The price is that a machine that stalls for 3 s puts it out too.
 SHORT_SESSION = MappingProxyType({"broker.session.timeout.ms": "3000"})
 _CONTROLLER = 1
 _PORT_ATTEMPTS = 3
@@ -53,6 +53,9 @@ _DEFAULTS = {
     "auto.create.topics.enable": "false",
     # Often enough for a short session too.
     "broker.heartbeat.interval.ms": "500",
+    # A machine that stalls for the default of 9 s would put a broker out: partitions get new leader epochs, and
+    # coordinators load their groups again.
+    "broker.session.timeout.ms": "60000",
 }
 
 

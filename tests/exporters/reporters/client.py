@@ -155,6 +155,12 @@ def poll(consumer):
             yield 1
 
 
+def stall(seconds):
+    """Do nothing for so long, of which it does not count as more than a look when the machine lets the process wait."""
+    for _ in range(round(seconds / LOOK_SECONDS)):
+        time.sleep(LOOK_SECONDS)
+
+
 def main():
     threading.Thread(target=watch_machine, daemon=True).start()
     logging.getLogger().addHandler(TellingHandler())
@@ -172,7 +178,7 @@ def main():
             continue
         if order[0] == "stall":
             tell("stalls")
-            time.sleep(float(order[1]))
+            stall(float(order[1]))
             tell("goes on")
         elif order[0] == "close":
             consumer.close()

@@ -293,7 +293,10 @@ def take_away(broker: EmbeddedKafka) -> tuple[int, int]:
 def stalled(client: Client, reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the reports that were made while the application slept; one begun just before its end may see beyond."""
     (began,), (ended,) = client.told("stalls"), client.told("goes on")
-    until_ms = ended["t_ms"] - 500 - client.machine_late_ms
+    until_ms = ended["t_ms"] - 500
+    for late in reversed(client.told("late")):
+        if began["t_ms"] < late["t_ms"] and late["t_ms"] - late["late_ms"] < until_ms <= late["t_ms"]:
+            until_ms = late["t_ms"] - late["late_ms"]
     return [each for each in reports if began["t_ms"] < each["emitted_ms"] < until_ms]
 
 
