@@ -10,6 +10,8 @@ HEARTBEAT_AGE = "coordinator_last_heartbeat_seconds_ago"
 HEARTBEAT_RATE = "coordinator_heartbeat_rate"
 HEARTBEAT_TOTAL = "coordinator_heartbeat_total"
 RESPONSE_MAX = "coordinator_heartbeat_response_time_max"
+#: Of all requests to the coordinator, in the window of librdkafka's statistics: joins and synchronisations too.
+ANY_RESPONSE_MAX = "coordinator_response_time_max"
 POLL_AGE = "last_poll_seconds_ago"
 POLL_GAP_MAX = "time_between_poll_max"
 POLL_IDLE = "poll_idle_ratio_avg"
@@ -27,7 +29,8 @@ ASSIGNED_LATENCY = "coordinator_partition_assigned_latency_max"
 #: Canonical names (see client metrics §1.1) of all metrics that a sample may carry.
 CLIENT_VALUES = frozenset(
     (
-        *(HEARTBEAT_AGE, HEARTBEAT_RATE, HEARTBEAT_TOTAL, RESPONSE_MAX, POLL_AGE, POLL_GAP_MAX, POLL_IDLE),
+        *(HEARTBEAT_AGE, HEARTBEAT_RATE, HEARTBEAT_TOTAL, RESPONSE_MAX, ANY_RESPONSE_MAX, POLL_AGE, POLL_GAP_MAX),
+        POLL_IDLE,
         *(FETCH_RATE, CONSUMED_RATE, CONSUMED_TOTAL, COMMIT_RATE, COMMIT_TOTAL, ASSIGNED, JOIN_RATE),
         *(FAILED_REBALANCES, REVOKED_LATENCY, ASSIGNED_LATENCY),
     )

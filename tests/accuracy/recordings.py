@@ -23,6 +23,7 @@ from rebalance_devtools.stories.script import Expected
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.detect.detector import Detector
 from rebalance_streaming.detect.judgement import Judgement
+from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.engine.engine import Engine, EngineConfig
 from rebalance_streaming.log_files import read_log_files
 from rebalance_streaming.replay import CLUSTER, OFFSETS_TOPIC, PANE_MS, Replay, read_lines
@@ -186,8 +187,14 @@ class Recording:
     def _rows(self, kind: str, of: type[_T], sources: str = "all") -> list[_T]:
         return [msgspec.json.decode(row, type=of) for row in self.watched(sources).rows[kind]]
 
+    @property
+    def thresholds(self) -> Thresholds:
+        """The defaults, with the brokers' own retention of offsets, which a monitor has to be told."""
+        minutes = find_story(self.run.story).broker_config.get("offsets.retention.minutes")
+        return Thresholds() if minutes is None else Thresholds(retention_ms=int(minutes) * 60_000)
+
     def _replayed(self, sources: Sources) -> Watched:
-        config = DetectConfig(window_scale=self.window_scale)
+        config = DetectConfig(window_scale=self.window_scale, thresholds=self.thresholds)
         detector = WatchedDetector(self.run.group, CLUSTER, config)
         settings = EngineConfig(cluster=CLUSTER, source_topic=OFFSETS_TOPIC, detect=config)
         engine = Engine(settings, make_detector=lambda *_: detector)

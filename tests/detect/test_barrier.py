@@ -8,8 +8,22 @@ from typing import Any
 
 import pytest
 
-from histories import MINUTE, SECOND, T0, TOPIC, Event, commits, history, joined, member, picture, probe, report
-from rebalance_contract import Generation, Member
+from histories import (
+    MINUTE,
+    SECOND,
+    T0,
+    TOPIC,
+    Event,
+    commits,
+    history,
+    joined,
+    member,
+    picture,
+    probe,
+    report,
+    silenced,
+)
+from rebalance_contract import Generation, Member, Silence
 from rebalance_contract.clients import ASSIGNED_LATENCY, POLL_AGE, REVOKED_LATENCY
 from rebalance_streaming.detect.episode import EpisodeContext, look_at
 from rebalance_streaming.detect.rules.barrier import explain_barrier, explain_late_round, waiting_now
@@ -202,6 +216,55 @@ def test_a_callback_of_five_seconds_is_certain(told: list[Event], slow: bool):
         assert (found.confidence, who(found), found.started_at_ms) == (CERTAIN, ["b"], START_MS)
         assert {each.rule for each in found.alternatives} == {"stalled_member_join_barrier"}
         assert {each.parameter for each in found.advice} == {"code", "max.poll.interval.ms"}
+
+
+# --- Who was late, by commits ---
+
+
+@pytest.mark.parametrize(
+    ("last_ms", "expected"),
+    [
+        ({0: START_MS + 500, 1: RELEASED_MS - 100, 2: START_MS + 800}, ["b"]),
+        ({0: START_MS - 9_000, 1: START_MS - 1_000, 2: START_MS - 8_000}, []),
+        ({0: START_MS + 500, 1: START_MS + 20_000, 2: START_MS + 800}, []),
+        ({0: RELEASED_MS - 3_000, 1: RELEASED_MS - 100, 2: START_MS + 800}, []),
+        ({0: START_MS + 500, 1: RELEASED_MS - 100}, []),
+    ],
+    ids=["as it was released", "all before it", "long before its release", "two late", "one never commits"],
+)
+def test_the_last_to_commit_as_the_barrier_was_released_was_late(last_ms: dict[int, int], expected: list[str]):
+    """Whoever revokes commits and joins; commits of usual intervals say nothing, whether or not clients polled."""
+    assert who(explained(*committed(last_ms))) == expected
+    found = explained(*committed(last_ms), *(row for each in (A, B, C) for row in polling(each, 0)))
+    assert who(found) == expected
+    assert found is not None
+    assert (found.rule == "stalled_member_join_barrier") is bool(expected)
+
+
+def test_a_gap_in_commits_tells_who_was_late_when_commits_are_forgotten():
+    """A dozen commits are kept; one every second has replaced them when a rebalance is judged."""
+    of = joined(START_MS, NEW, [A, B], took_ms=WAIT_MS + 20)
+    after = [commits(RELEASED_MS + n * SECOND, {0: 8 + n, 1: 8 + n}) for n in range(1, 20)]
+    ends = Silence(TOPIC, 0, START_MS, RELEASED_MS + SECOND), Silence(TOPIC, 1, START_MS - SECOND, RELEASED_MS - 100)
+    for gaps, expected in ((ends, ["b"]), ((), [])):
+        known = history(of, *after, silenced(of, *gaps))
+        found = explain_barrier(look_at(known, of, Thresholds(), RELEASED_MS + MINUTE, EpisodeContext()))
+        assert who(found) == expected
+
+
+@pytest.mark.parametrize(
+    ("busy", "before", "expected"),
+    [([0, 2], [0, 1, 2], ["b"]), ([0], [0, 1, 2], []), ([0, 2], [0, 2], []), ([0, 1, 2], [0, 1, 2], [])],
+    ids=["one is silent", "two are", "of one nothing is known", "nobody is"],
+)
+def test_with_a_cooperative_assignor_who_joined_goes_on(busy: list[int], before: list[int], expected: list[str]):
+    """Members keep their partitions while they wait, so that only who has not joined commits nothing."""
+    events = [
+        picture(T0, A, B, C, protocol="cooperative-sticky"),
+        commits(START_MS - SECOND, dict.fromkeys(before, 1)),
+        *(commits(START_MS + at * SECOND, dict.fromkeys(busy, at)) for at in range(5, 40, 5)),
+    ]
+    assert who(explained(*events)) == expected
 
 
 # --- Live ---

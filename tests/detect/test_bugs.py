@@ -74,7 +74,6 @@ def test_the_version_to_go_to_is_without_the_fault(bug: KnownBug):
         (SARAMA, "1.31.0", "processing_blocks_heartbeat", "sarama 1.31.1 or later"),
         (SARAMA, "1.43.0", "stalled_consumer", None),
         ("pykafka", "2.6.0", "zk_partition_owner_conflict", "pykafka 2.7.0 or later"),
-        ("ruby-kafka", "1.5.0", "phantom_members", None),
     ],
 )
 def test_the_upgrade_that_helps(library: str, version: str, rule: str, proposed: str | None):
@@ -123,7 +122,6 @@ def test_nothing_is_known_of_an_unknown_version():
     assert known_bugs(KAFKA_PYTHON, ()) == ()
     assert upgrade_advice(None, (1, 0), "heartbeat_starvation") is None
     assert upgrade_advice(KAFKA_PYTHON, (), "heartbeat_starvation") is None
-    assert [bug.effects for bug in known_bugs("ruby-kafka", ())] == [("phantom_members",)]
 
 
 def test_faults_of_the_newer_protocol_are_its_own():

@@ -25,7 +25,7 @@ from histories import (
     report,
 )
 from rebalance_contract import Generation, Member, Moves, Rebalance, Severity
-from rebalance_contract.clients import RESPONSE_MAX
+from rebalance_contract.clients import ANY_RESPONSE_MAX, RESPONSE_MAX
 from rebalance_streaming.detect.episode import EpisodeContext, look_at
 from rebalance_streaming.detect.rules.coordinator import (
     CONDITIONS,
@@ -291,12 +291,13 @@ def test_a_rebalance_right_after_a_failover_is_its_effect(
 # --- Slow, or unable to store ---
 
 
-def answered(*ms: float, **changes: Any) -> list[Event]:
-    members = [member(f"m{i}-1") for i in range(len(ms))]
-    return [
-        report(NOW - 5 * SECOND, each, {RESPONSE_MAX: value}, **changes)
-        for each, value in zip(members, ms, strict=True)
-    ]
+def answered(
+    *ms: float, metric: str = RESPONSE_MAX, host: str | None = None, since: int = T0, **changes: Any
+) -> list[Event]:
+    members = [replace(each, host=host or each.host) for each in (member(f"m{i}-1") for i in range(len(ms)))]
+    reports = zip(members, ms, strict=True)
+    told = [report(NOW - 5 * SECOND, each, {metric: value}, **changes) for each, value in reports]
+    return [picture(since, *members), *told]
 
 
 @pytest.mark.parametrize(
@@ -304,17 +305,22 @@ def answered(*ms: float, **changes: Any) -> list[Event]:
     [
         pytest.param(answered(1_500, 3_000), PLAUSIBLE, id="both wait"),
         pytest.param(answered(1_500, 3_000, host="h"), HINT, id="both on one host"),
+        pytest.param(answered(1_500, 3_000, 20), HINT, id="one is answered at once"),
         pytest.param(answered(1_500, 30), None, id="one waits"),
         pytest.param(answered(1_500, 1_500, 20, 20, 20), None, id="a minority"),
         pytest.param(answered(30, 20), None, id="healthy"),
         pytest.param(answered(1_500, 3_000, tick_late_ms=4_000), None, id="slow themselves"),
         pytest.param([*moved(), *answered(1_500, 3_000)], None, id="it just moved"),
-        pytest.param([], None, id="nothing told"),
+        pytest.param([picture(T0, A, B)], None, id="nothing told"),
+        pytest.param(answered(1_500, 3_000, metric=ANY_RESPONSE_MAX), PLAUSIBLE, id="any request"),
+        pytest.param(
+            answered(1_500, 3_000, metric=ANY_RESPONSE_MAX, since=NOW - MINUTE), None, id="any request after a join"
+        ),
     ],
 )
 def test_a_slow_coordinator_shows_in_several_clients(events: list[Event], confidence: float | None):
-    """At least two, at least half, none of them slow itself; one group alone makes it plausible at most."""
-    found = list(coordinator_overload(look(history(picture(T0, A, B), *events), NOW)))
+    """At least two, at least half, none of them slow itself; plausible at most, where all of several hosts wait."""
+    found = list(coordinator_overload(look(history(*events), NOW)))
     assert [(each.confidence, each.severity) for each in found] == (
         [] if confidence is None else [(confidence, Severity.TICKET)]
     )
@@ -323,7 +329,7 @@ def test_a_slow_coordinator_shows_in_several_clients(events: list[Event], confid
 def test_evictions_make_a_slow_coordinator_urgent():
     """Answers take half a session, and a member was lost."""
     gone = departed(NOW - MINUTE, A, SESSION_EXPIRED, rule="undetermined")
-    known = history(picture(T0, A, B), *answered(6_000, 7_000))
+    known = history(*answered(6_000, 7_000))
     (found,) = coordinator_overload(look(known, NOW, past=(gone,)))
     assert found.severity == Severity.PAGE
 

@@ -1,4 +1,4 @@
-"""How members come and go: static ones that share a name, stand still or are gone; scalers, deploys, phantoms."""
+"""How members come and go: static ones that share a name, stand still or are gone; scalers, deploys."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.rules.membership import (
     CONDITIONS,
     autoscaler_flapping,
-    phantom_members,
     static_membership_missing,
 )
 from rebalance_streaming.detect.rules.static_members import (
@@ -408,47 +407,6 @@ def test_a_slow_deploy_is_no_scaler():
         events.append(rebalance(at_ms + 3 * MINUTE, rest, members))
     known = history(picture(NOW, *members), *events)
     assert not list(autoscaler_flapping(look(known, NOW, past=tuple(gone))))
-
-
-# --- Phantoms ---
-
-
-def twins(*, client: str = "app", join_s: int = 40, second_commits: bool = False) -> list[Event]:
-    one, other = member("x-1", [0, 1], client_id=client), member("y-1", [2, 3], client_id=client)
-    one, other = replace(one, host="h"), replace(other, host="h")
-    start = NOW - 5 * MINUTE
-    done = [0, 1, 2, 3] if second_commits else [0, 1]
-    return [
-        picture(start + join_s * SECOND, one, other),
-        commits(start - SECOND, dict.fromkeys(range(4), 5)),
-        rebalance(start, [one], [one, other], took_ms=join_s * SECOND),
-        commits(NOW - 30 * SECOND, dict.fromkeys(done, 60)),
-        probe(NOW - SECOND, ends=dict.fromkeys(range(4), 100)),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("events", "fires"),
-    [
-        (twins(), True),
-        (twins(second_commits=True), False),
-        (twins(join_s=1), False),
-        (twins(client="rdkafka"), False),
-    ],
-    ids=["one of two commits", "both commit", "joined at once", "a client of today"],
-)
-def test_an_earlier_attempt_to_join_owns_partitions_nobody_reads(events: list[Event], fires: bool):
-    """Two ids of one client and host after a slow join, of which one only ever commits."""
-    found = list(phantom_members(look(history(*events), NOW)))
-    assert [each.confidence for each in found] == ([PLAUSIBLE] if fires else [])
-    assert not found or found[0].subject.partitions == ("orders-2", "orders-3")
-
-
-def test_two_processes_that_both_report_are_no_phantoms():
-    """Each id has a process of its own."""
-    events = twins()
-    known = history(*events, *(report(NOW, each, pid=i) for i, each in enumerate(history(*events).members.values())))
-    assert not list(phantom_members(look(known, NOW)))
 
 
 # --- Everywhere ---

@@ -52,6 +52,10 @@ def _of_java(**more: Any) -> Form:
     return lambda parameters: java(parameters, **{name.replace("_", "."): value for name, value in more.items()})
 
 
+def _hasty_java(parameters: Parameters) -> ClientSpec:
+    return java(parameters, **{"max.poll.interval.ms": parameters["max_poll_ms"]})
+
+
 def _with_assignor(name: str) -> Form:
     return _of_java(partition_assignment_strategy=f"StoryClient${name}")
 
@@ -155,6 +159,21 @@ def risky_batches(play: Play) -> None:
     for _ in range(4):
         before = len(play.told("m2", "stalls"))
         play.signal("m2", signal.SIGUSR1)
+        play.await_told("m2", "stalls", times=before + 1)
+        play.await_seconds(play.parameters["max_poll_ms"] / 1000 + 4)
+    afterwards(play)
+
+
+def risky_batches_of_java(play: Play) -> None:
+    """The same of Kafka's own client, which enforces its limit by a thread of its own and reports nothing."""
+    open_group(play, "m1")
+    stall_ms = int(0.8 * play.parameters["max_poll_ms"])
+    play.start("m2", stall_ms=stall_ms, stall_file=str(play.stall_file("m2")))
+    play.await_told("m2", "records")
+    calm(play)
+    for _ in range(4):
+        before = len(play.told("m2", "stalls"))
+        play.stall("m2")
         play.await_told("m2", "stalls", times=before + 1)
         play.await_seconds(play.parameters["max_poll_ms"] / 1000 + 4)
     afterwards(play)
@@ -306,8 +325,11 @@ def deploy_and_pause(play: Play) -> None:
 
 
 def coordinator_pulses(play: Play) -> None:
-    """The coordinator's process gets no processor for 2.5 s out of every 6, for a minute and a half."""
-    open_group(play, "m1", "m2", "m3")
+    """The coordinator's process gets no processor for 2.5 s out of every 6, for a minute and a half.
+
+    One host alone could not tell it from its own network: the clients are on three.
+    """
+    open_group(play, "m1", "m2", "m3", hosts=hosts_of(play, "m1", "m2", "m3"))
     kafka = play.stage.kafka
     assert kafka is not None
     (pid,) = kafka.pids
@@ -422,6 +444,7 @@ CONDITIONS = (
     ),
     family(rare_heartbeats, expecting("session_heartbeat_ratio"), form=_rare),
     _quick(risky_batches, expecting("poll_overrun_risk", "m2"), form=overrunning),
+    _quick(risky_batches_of_java, expecting("poll_overrun_risk", "m2"), form=_hasty_java),
     family(idle_standby, expecting("idle_members")),
     family(skewed_topic, expecting("partition_skew", beside=("slow_consumer_group",))),
     family(abandoned, expecting("empty_group_with_lag", beside=("scale_in",))),
@@ -433,7 +456,7 @@ CONDITIONS = (
     _quick(deploy_and_crash, expecting("member_crash", "m4", beside=("rolling_deploy",))),
     _quick(crash_during_scale_out, expecting("member_crash", "m2", beside=("scale_out",)), form=java),
     _quick(deploy_and_pause, expecting("process_pause", "m4", beside=("rolling_deploy",))),
-    family(coordinator_pulses, expecting("coordinator_overload"), draw=draw_long, shared=False),
+    family(coordinator_pulses, expecting("coordinator_overload"), draw=draw_long, shared=False, networked=True),
     family(offsets_without_replicas, expecting("offsets_topic_unhealthy"), draw=draw_long, **_THREE),
     family(zookeeper_flaps, expecting("zk_session_flap"), form=_in_zookeeper, **_ZOOKEEPER),
     family(offsets_gone, expecting("offsets_expired", beside=("scale_in",)), **_FORGETTING),

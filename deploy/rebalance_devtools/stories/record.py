@@ -114,7 +114,11 @@ def record(wanted: Wanted, target: Path, say: Callable[[str], None]) -> StoryRun
     say(f"{wanted.file_name}: playing in {directory}")
     story = wanted.story
     needs: dict[str, Any] = {"brokers": story.brokers, "zookeeper": story.zookeeper, "config": story.broker_config}
-    with open_stage(directory, kafka_version=wanted.kafka_version, **needs) as stage:
+    if story.networked:
+        opened = open_shared_stage(directory, kafka_version=wanted.kafka_version, seed=wanted.seed)
+    else:
+        opened = open_stage(directory, kafka_version=wanted.kafka_version, **needs)
+    with opened as stage:
         run = _record_on(stage, wanted, directory)
     lines = list(_keep(directory / "recording.jsonl"))
     target.mkdir(parents=True, exist_ok=True)

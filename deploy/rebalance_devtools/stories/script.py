@@ -91,7 +91,7 @@ class Script:
     `broker_config` and `zookeeper` are what the stage needs; `moves_coordinator` keeps the group off the controller.
     `group_type` is the monitor's word for the kind of group that plays, `versions` are the brokers the clients work
     with, the usual one first. Where `shared`, it can be played beside others as one group of many on one broker, which
-    has a network whose faults the story may choose.
+    has a network whose faults the story may choose; where `networked`, the broker that it has for itself has one too.
     """
 
     id: str
@@ -114,6 +114,7 @@ class Script:
     versions: tuple[str, ...] = ("3.9.2", "4.3.1")
     slow: bool = False
     shared: bool = False
+    networked: bool = False
 
     def cast(self, parameters: Parameters, *, cured: bool) -> ClientSpec:
         """Return the client of the form that is played. Raises ValueError where there is no cured form."""

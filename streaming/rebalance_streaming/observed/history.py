@@ -261,6 +261,12 @@ def _members(probe: Probe) -> tuple[ProbedMember, ...]:
     return probe.members if isinstance(probe.members, tuple) else ()
 
 
+def is_cooperative(history: GroupHistory) -> bool:
+    """Whether members keep their partitions while a rebalance goes on."""
+    picture = history.picture
+    return picture is not None and (picture.type == GroupType.CONSUMER or "cooperative" in (picture.protocol or ""))
+
+
 def partition_names(partitions: Partitions | None) -> tuple[str, ...]:
     """Return partitions as Kafka prints them."""
     return tuple(f"{topic}-{p}" for topic, numbers in sorted((partitions or {}).items()) for p in numbers)

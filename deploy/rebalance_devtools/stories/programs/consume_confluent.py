@@ -150,10 +150,10 @@ def die(code: int) -> NoReturn:
     os._exit(code)
 
 
-def stall(spec: Spec, teller: Teller) -> None:
+def stall(length_ms: int, teller: Teller) -> None:
     """Stand still."""
-    teller.tell("stalls", milliseconds=spec.stall_ms)
-    time.sleep(spec.stall_ms / 1000)
+    teller.tell("stalls", milliseconds=length_ms)
+    time.sleep(length_ms / 1000)
 
 
 def change_all(members: Sequence[Member]) -> None:
@@ -167,7 +167,9 @@ def main(text: str) -> None:
     spec = Spec(**json.loads(text))
     teller = Teller(spec.name)
     stop_on_sigterm()
-    on_signal(signal.SIGUSR1, lambda: stall(spec, teller))
+    # A handler of Python's runs inside poll(), where an application does not work.
+    stalls: list[int] = []
+    on_signal(signal.SIGUSR1, lambda: stalls.append(spec.stall_ms))
     if spec.output is not None:
         # No file of this process can grow beyond that; its own log never comes near.
         resource.setrlimit(resource.RLIMIT_FSIZE, (spec.disk_bytes, spec.disk_bytes))
@@ -179,6 +181,8 @@ def main(text: str) -> None:
         while until is None or time.monotonic() < until:
             for member in members:
                 member.poll(0.2 / spec.members)
+            if stalls:
+                stall(stalls.pop(), teller)
         teller.tell("dies")
         die(1)
     except Stopped:

@@ -15,10 +15,12 @@ from rebalance_streaming.observed.barriers import SAME_MS, preparing_since
 from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.confidence import HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.evidence import seconds
-from rebalance_streaming.observed.history import GroupHistory, places
+from rebalance_streaming.observed.history import GroupHistory, is_cooperative, places
 
 #: Whoever polls does so more often than this.
 _POLLS_STOPPED_MS = 5_000
+#: Whoever commits when it revokes joins right after that; commits that far apart are not those of one moment.
+_JOINS_WITHIN_MS, _COMMITS_APART_MS = 2_000, 5_000
 _WAITS_FOR_APPLICATION = ("wait-unassign-call", "wait-assign-call")
 
 
@@ -31,9 +33,11 @@ def explain_barrier(episode: Episode) -> Verdict | None:
     callback = _in_callback(episode, barrier.stayed, began, released)
     if callback is not None:
         return callback
-    stayed, advice = _not_polling(episode.history, barrier.stayed, began, released), stalled_barrier_advice(None)
-    inside = [] if stayed else _inside_poll(episode.history, barrier.stayed, began, released)
-    if inside:
+    history, advice = episode.history, stalled_barrier_advice(None)
+    stayed = _not_polling(history, barrier.stayed, began, released)
+    inside = [] if stayed else _inside_poll(history, barrier.stayed, began, released)
+    late = _late_by_commits(episode, inside or stayed, began, released)
+    if inside and late is None:
         several = len(inside) > 1
         return say(
             "slow_rebalance_callback.inside_poll",
@@ -44,7 +48,10 @@ def explain_barrier(episode: Episode) -> Verdict | None:
             several=several,
             waited=waited,
         )
-    culprit = _last_to_poll(episode.history, stayed, began, released)
+    culprit = _longest_without_poll(history, stayed, began, released)
+    if culprit is None and late is not None:
+        subject = subject_of(late)
+        return say("stalled_member_join_barrier.by_commits", began, subject, advice=advice, member=late, waited=waited)
     if culprit is None and len(stayed) != 1:
         # Where everybody polled all the while it was something else.
         sure = PLAUSIBLE if stayed else HINT
@@ -141,20 +148,52 @@ def _poll_ages(history: GroupHistory, members: Sequence[Member], from_ms: int, t
     return ages
 
 
-def _last_to_poll(history: GroupHistory, members: list[Member], from_ms: int, to_ms: int) -> Member | None:
-    """Return the member whose last poll before the barrier is longest ago, or that alone did not commit on joining."""
+def _longest_without_poll(history: GroupHistory, members: Sequence[Member], from_ms: int, to_ms: int) -> Member | None:
+    """Return the member whose last poll is longest ago; null where not all of them told, or all polled lately."""
     ages = _poll_ages(history, members, from_ms, to_ms)
-    if len(ages) == len(members) and ages:
-        worst = max(ages, key=lambda each: ages[each])
-        return next(m for m in members if m.member_id == worst) if ages[worst] >= _POLLS_STOPPED_MS else None
-    # Eager clients commit when they revoke, just before they join: the last one to do so held the barrier.
-    last = {m.member_id: history.progress.rhythm(m.partitions or {}, to_ms).last_ms for m in members}
-    known = {name: at for name, at in last.items() if at is not None}
-    if len(known) < len(members) or len(members) < 2:
+    worst = max(members, key=lambda each: ages.get(each.member_id, 0), default=None)
+    if worst is None or len(ages) < len(members) or ages[worst.member_id] < _POLLS_STOPPED_MS:
         return None
-    latest = max(known, key=lambda each: known[each])
-    others = [at for name, at in known.items() if name != latest]
-    return next(m for m in members if m.member_id == latest) if known[latest] - max(others) >= 5_000 else None
+    return worst
+
+
+def _late_by_commits(episode: Episode, members: Sequence[Member], from_ms: int, released_ms: int) -> Member | None:
+    """Return the one member that commits show to have kept the others waiting until a barrier's release.
+
+    Eager clients commit when they revoke, just before they join: the last one did so as the barrier was released.
+    """
+    if is_cooperative(episode.history):
+        return _silent(episode.history, members, from_ms, released_ms)
+    last = {each.member_id: _last_commit(episode, each, released_ms) or 0 for each in members}
+    if len(members) < 2 or not all(last.values()):
+        return None
+    latest, other = sorted(members, key=lambda each: -last[each.member_id])[:2]
+    at_ms = last[latest.member_id]
+    alone = at_ms - last[other.member_id] >= _COMMITS_APART_MS
+    return latest if alone and at_ms > from_ms and released_ms - at_ms <= _JOINS_WITHIN_MS else None
+
+
+def _last_commit(episode: Episode, member: Member, before_ms: int) -> int | None:
+    """Return when a member committed last before a moment. Gaps are remembered for longer than single commits."""
+    owned, gaps = places(member.partitions), episode.history.silences_of(episode.rebalance)
+    ends = [
+        t for each in gaps if (each.topic, each.partition) in owned for t in (each.last_commit_ms, each.resumed_at_ms)
+    ]
+    last_ms = episode.history.progress.rhythm(member.partitions or {}, before_ms).last_ms
+    return max((t for t in (*ends, last_ms) if t is not None and t <= before_ms), default=None)
+
+
+def _silent(history: GroupHistory, members: Sequence[Member], from_ms: int, to_ms: int) -> Member | None:
+    """Return the only member that does not commit in the later half of a barrier.
+
+    With a cooperative assignor whoever has joined keeps its partitions, and goes on.
+    """
+    half_ms, progress = (from_ms + to_ms) // 2, history.progress
+    silent = [m for m in members if not progress.commits_between(m.partitions or {}, half_ms, to_ms - _JOINS_WITHIN_MS)]
+    if len(silent) != 1 or len(members) < 2:
+        return None
+    # Commits of before must still be known, or later ones may be forgotten too.
+    return silent[0] if progress.rhythm(silent[0].partitions or {}, half_ms).last_ms is not None else None
 
 
 def waiting_now(
@@ -183,12 +222,14 @@ def waiting_now(
     ids = None if listed is None else {member.member_id for member in listed}
     old = [m for m in history.picture.members if ids is None or m.member_id in ids]
     old = _not_polling(history, old, since, now_ms)
-    culprit = old[0] if len(old) == 1 else _last_to_poll(history, old, since, now_ms) if old else None
+    culprit = old[0] if len(old) == 1 else _longest_without_poll(history, old, since, now_ms)
+    if culprit is None and is_cooperative(history):
+        culprit = _silent(history, old, since, now_ms)
     bound = max((m.rebalance_timeout_ms or 0 for m in history.picture.members), default=0)
     return say(
         "stalled_member_join_barrier.now",
         since,
-        subject_of(*(old if culprit is None else (culprit,))),
+        subject_of(*([] if culprit is None else [culprit])),
         confidence=PLAUSIBLE if culprit is None else STRONG,
         severity=Severity.PAGE if waited > page_ms and lag_grows else None,
         advice=stalled_barrier_advice(None),

@@ -21,18 +21,18 @@ from rebalance_contract import (
     Severity,
     Subject,
 )
-from rebalance_contract.clients import RESPONSE_MAX
+from rebalance_contract.clients import ANY_RESPONSE_MAX, RESPONSE_MAX
 from rebalance_streaming.detect.advice import session_for_failover
 from rebalance_streaming.detect.episode import Episode, ExplainedDeparture
 from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.rules import leader
-from rebalance_streaming.detect.rules.standing import is_reporting
+from rebalance_streaming.detect.rules.standing import client_of, is_reporting
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.groups.identity import client_stem
 from rebalance_streaming.observed import inputs
-from rebalance_streaming.observed.clients import ClientHistory
+from rebalance_streaming.observed.clients import ClientHistory, Sight
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import SESSION_EXPIRED, UNKNOWN, session_of
 from rebalance_streaming.observed.history import SEEN_FOR_MS, GroupHistory, Sighting
@@ -174,23 +174,22 @@ def find_failover(episode: Episode) -> Verdict | None:
 
 
 # --- Slow ---
+
+
 def coordinator_overload(look: Look) -> Iterator[Verdict]:
-    """Several clients at once wait long for the answer to a heartbeat: the coordinator is slow."""
+    """Several clients at once wait long for the answers to their requests: the coordinator is slow."""
     if _just_moved(look):
         return
-    if not any(_is_slow(look, each) for each in look.history.clients):
+    names = (RESPONSE_MAX,) if _joined_lately(look) else (RESPONSE_MAX, ANY_RESPONSE_MAX)
+    limit = look.thresholds.overload_response_ms
+    if not any((_response_ms(look, each, names) or 0) > limit for each in look.history.clients):
         return
-    told = [(each, ms) for each in look.history.clients if (ms := _response_ms(look, each)) is not None]
-    slow = [(each, ms) for each, ms in told if ms > look.thresholds.overload_response_ms]
+    pairs = ((each, client_of(look, each)) for each in look.members)
+    reporting = [(each, client) for each, client in pairs if client is not None and _ran_on_time(look, client)]
+    told = [(each, ms) for each, client in reporting if (ms := _response_ms(look, client, names)) is not None]
+    slow = [(each, ms) for each, ms in told if ms > limit]
     if len(slow) >= _SLOW_CLIENTS and 2 * len(slow) >= len(told):
         yield _overloaded(look, slow, len(told))
-
-
-def _is_slow(look: Look, client: ClientHistory) -> bool:
-    """Whether any answer of the last minute was late."""
-    limit, since_ms = look.thresholds.overload_response_ms, look.now_ms - _MINUTE_MS
-    recent = takewhile(lambda each: each.emitted_ms >= since_ms, reversed(client.sights))
-    return any(each.values.get(RESPONSE_MAX, 0.0) > limit for each in recent)
 
 
 def _just_moved(look: Look) -> bool:
@@ -199,25 +198,41 @@ def _just_moved(look: Look) -> bool:
     return bool(moved) and look.is_within(moved[-1].at_ms, look.thresholds.failover_window_ms + 2 * _MINUTE_MS)
 
 
-def _response_ms(look: Look, client: ClientHistory) -> float | None:
-    """Return the longest answer of the last minute; null when not told, or when the client itself was slow."""
-    recent = [each for each in client.sights if look.is_within(each.emitted_ms, _MINUTE_MS)]
-    if not is_reporting(look, client) or any((each.tick_late_ms or 0) > _LATE_TICK_MS for each in recent):
-        return None
-    return max((each.values[RESPONSE_MAX] for each in recent if RESPONSE_MAX in each.values), default=None)
+def _joined_lately(look: Look) -> bool:
+    """Whether members may have waited for each other in what librdkafka's statistics of the last minutes tell."""
+    settled_ms = look.stable_since_ms()
+    return not look.is_settled or settled_ms is None or not look.lasted(settled_ms, 2 * _MINUTE_MS)
 
 
-def _overloaded(look: Look, slow: list[tuple[ClientHistory, float]], told: int) -> Verdict:
-    worst, hosts = max(ms for _, ms in slow), sorted({each.host or "" for each, _ in slow})
+def _recent(look: Look, client: ClientHistory) -> Iterator[Sight]:
+    """Yield the reports of the last minute, newest first."""
+    since_ms = look.now_ms - _MINUTE_MS
+    return takewhile(lambda each: each.emitted_ms >= since_ms, reversed(client.sights))
+
+
+def _response_ms(look: Look, client: ClientHistory, names: Sequence[str]) -> float | None:
+    """Return the longest answer of the last minute; null when not told."""
+    told = (each.values[name] for each in _recent(look, client) for name in names if name in each.values)
+    return max(told, default=None)
+
+
+def _ran_on_time(look: Look, client: ClientHistory) -> bool:
+    """Whether a client that reports was not slow itself; judged anew when its last report is a minute old."""
+    on_time = not any((each.tick_late_ms or 0) > _LATE_TICK_MS for each in _recent(look, client))
+    return on_time and is_reporting(look, client) and look.is_within(client.sights[-1].emitted_ms, _MINUTE_MS)
+
+
+def _overloaded(look: Look, slow: list[tuple[Member, float]], told: int) -> Verdict:
+    worst, hosts = max(ms for _, ms in slow), sorted({each.host for each, _ in slow})
     session = min((session_of(each) for each in look.members), default=0)
     since_ms = look.now_ms - look.thresholds.resolve_after_ms
     evicted = any(each.departure.likely == SESSION_EXPIRED and each.left_ms >= since_ms for each in look.past)
     return say(
         "coordinator_overload",
-        min(each.sights[-1].emitted_ms for each, _ in slow),
-        confidence=PLAUSIBLE if len(hosts) > 1 else HINT,
+        look.now_ms - _MINUTE_MS,
+        # Whoever is answered at once by the same broker says that it is the others' network.
+        confidence=PLAUSIBLE if len(hosts) > 1 and len(slow) == told else HINT,
         severity=Severity.PAGE if evicted and 2 * worst > session else Severity.TICKET,
-        metric=RESPONSE_MAX,
         slow=len(slow),
         told=told,
         worst=worst,

@@ -1,4 +1,4 @@
-"""How members come and go (catalogue §4.4): deploys that static membership would spare, scalers, phantoms.
+"""How members come and go (catalogue §4.4): deploys that static membership would spare, scalers.
 
 Receives a group as it stands with its past departures. What static members do wrong is judged in
 `static_members`.
@@ -14,14 +14,11 @@ from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.look import DAY_MS, Condition, Look
 from rebalance_streaming.detect.rules import static_members
-from rebalance_streaming.detect.rules.standing import came_back_ms, client_of, positions_of, recent_past
-from rebalance_streaming.detect.verdict import Verdict, subject_of
+from rebalance_streaming.detect.rules.standing import came_back_ms, recent_past
+from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.detect.wording import say
-from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.confidence import PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import CLEAN, slot_of
-from rebalance_streaming.observed.fingerprints import fingerprint
-from rebalance_streaming.observed.history import partition_names
 
 _WEEK_MS = 7 * DAY_MS
 _RESTARTS = with_trait("restart")
@@ -29,8 +26,6 @@ _RESTARTS = with_trait("restart")
 _PLATEAU_MS = 60_000
 #: Of this share of departures a scaler must be the author.
 _MOSTLY = 0.8
-#: How long a phantom must have been silent, and how long a join must have taken for a client to give it up.
-_SILENT_MS, _SLOW_JOIN_MS = 60_000, 5_000
 
 
 # --- Restarts ---
@@ -128,65 +123,8 @@ def _flapping(
     )
 
 
-# --- Phantoms ---
-
-
-def phantom_members(look: Look) -> Iterator[Verdict]:
-    """An old client gave up waiting for its join and joined again; its first id still owns partitions (KAFKA-7610)."""
-    since = look.stable_since_ms()
-    if not look.is_settled or since is None or not look.lasted(since, _SILENT_MS):
-        return
-    by_client: dict[tuple[str, str], list[Member]] = {}
-    for member in look.members:
-        if member.group_instance_id is None:
-            by_client.setdefault((member.client_id, member.host), []).append(member)
-    for twins in by_client.values():
-        if len(twins) < 2:
-            continue
-        silent = [each for each in twins if _is_silent(look, each, since)]
-        if 0 < len(silent) == len(twins) - 1 and _may_be_phantoms(look, twins, silent):
-            yield _phantoms(look, twins, silent, since)
-
-
-def _is_silent(look: Look, member: Member, since: int) -> bool:
-    """Whether a member has never committed although records wait for it."""
-    committed = look.history.progress.commits_between(member.partitions or {}, since, look.now_ms)
-    return not committed and any(position.lag for position in positions_of(look, member.partitions))
-
-
-def _may_be_phantoms(look: Look, twins: list[Member], silent: list[Member]) -> bool:
-    """Whether the silent ones came by a slow join of a client that is not known to be a modern one (KIP-394)."""
-    clients = {id(client) for each in twins if (client := client_of(look, each)) is not None}
-    if len(clients) == len(twins) or any(fingerprint(each, None).library is not None for each in twins):
-        return False
-    names = {each.member_id for each in silent}
-    joins = [each for each in look.history.in_order() if names & set(each.joined)]
-    arrived = {name for each in joins for name in each.joined if name in names}
-    return arrived == names and all(_join_ms(each) >= _SLOW_JOIN_MS for each in joins)
-
-
-def _join_ms(rebalance: Rebalance) -> int:
-    released = rebalance.join_ended_at_ms
-    return 0 if released is None else released - rebalance.started_before_ms
-
-
-def _phantoms(look: Look, twins: list[Member], silent: list[Member], since: int) -> Verdict:
-    partitions = tuple(name for each in silent for name in partition_names(each.partitions))
-    return say(
-        "phantom_members",
-        since,
-        subject_of(*silent, partitions=partitions[:20]),
-        member=silent[0],
-        times=len(twins),
-        silent=len(silent),
-        partitions=len(partitions),
-        lasted=look.now_ms - since,
-    )
-
-
 CONDITIONS: tuple[Condition, ...] = (
     Condition(static_membership_missing, grown=True),
     Condition(autoscaler_flapping, grown=True),
-    Condition(phantom_members, inputs.COMMITS | inputs.ENDS | inputs.CLIENTS, grown=True),
     *static_members.CONDITIONS,
 )

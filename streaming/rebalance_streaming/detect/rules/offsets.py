@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from rebalance_contract import GroupState, GroupType, Severity, Subject
+from rebalance_contract import GroupState, Severity, Subject
 from rebalance_streaming.detect.look import Condition, Look
 from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.rules.duplicates import commit_steps, duplicate_processing
@@ -18,7 +18,7 @@ from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.confidence import PLAUSIBLE, STRONG
-from rebalance_streaming.observed.history import GroupHistory
+from rebalance_streaming.observed.history import GroupHistory, is_cooperative
 from rebalance_streaming.observed.progress import Jump, Progress
 
 #: Jumps of one request, or of one tool's run, are this close together.
@@ -139,7 +139,7 @@ def _mechanism(look: Look, burst: Sequence[Jump]) -> tuple[str | None, float, st
         each.started_before_ms - _NEAR_MS <= at_ms <= each.last_known_ms + _NEAR_MS
         for each in history.rebalances.values()
     )
-    if near and burst[0].after < burst[0].before and _is_cooperative(history):
+    if near and burst[0].after < burst[0].before and is_cooperative(history):
         return STALE_COMMIT, PLAUSIBLE, "a former owner committed after the partition had gone on"
     return None, PLAUSIBLE, "it followed a rebalance" if near else "the application seeks, or reset its position"
 
@@ -157,11 +157,6 @@ def _absence_before(history: GroupHistory, at_ms: int) -> int:
 def _are_all(progress: Progress, burst: Sequence[Jump]) -> bool:
     topics = {each.topic for each in burst}
     return len(burst) >= sum(1 for each in progress.positions() if each.topic in topics)
-
-
-def _is_cooperative(history: GroupHistory) -> bool:
-    picture = history.picture
-    return picture is not None and (picture.type == GroupType.CONSUMER or "cooperative" in (picture.protocol or ""))
 
 
 # --- Expiry ---
