@@ -8,7 +8,8 @@ import pytest
 
 from deploy.test_demo_cure import SICK_FINDING, resolved
 from rebalance_contract import Finding, Severity, Subject, SubjectMember
-from rebalance_deploy.demo.headline import LOOK_SECONDS, Headline
+from rebalance_deploy.demo.headline import EXCUSED_SECONDS, LOOK_SECONDS, Headline
+from rebalance_deploy.demo.standstill import NOTICED_SECONDS, Standstill
 from rebalance_deploy.demo.workload import SICK
 
 RIGHT = replace(SICK_FINDING, primary=True, subject=Subject((SubjectMember("m", SICK.client_id),)))
@@ -67,3 +68,29 @@ def test_nothing_is_expected_before_the_first_diagnosis_and_after_the_cure() -> 
     assert looked()[0].looks == 0
     assert looked(GRAVER)[0].looks == 0
     assert looked(RIGHT, resolved(RIGHT), is_cured=True)[0].wrong == 0
+
+
+def test_what_a_standstill_of_the_machine_does_is_not_held_against_the_headline() -> None:
+    """For as long as it is told; a right one counts all the same."""
+    headline, said = looked(RIGHT, GRAVER, times=0)
+    headline.look(100.0, is_cured=False, stood_still_at=99.0)
+    headline.hear(resolved(GRAVER))
+    headline.look(110.0, is_cured=False, stood_still_at=99.0)
+    assert said == []
+    assert headline.total() == (
+        "the headline was right in 1 of 1 looks, one every 10 s; not counted after a standstill of the machine: 1"
+    )
+    headline.hear(GRAVER)
+    headline.look(99.0 + EXCUSED_SECONDS, is_cured=False, stood_still_at=99.0)
+    assert (headline.looks, headline.wrong) == (2, 1)
+
+
+def test_a_thread_that_wakes_late_shows_a_standstill() -> None:
+    """From the length on that can cost a member its session."""
+    standstill = Standstill()
+    for now in (10.0, 10.25, 10.25 + NOTICED_SECONDS - 0.1):
+        standstill.look(now)
+    assert standstill.ended_at is None
+    standstill.look(20.0)
+    standstill.look(20.25)
+    assert standstill.ended_at == 20.0

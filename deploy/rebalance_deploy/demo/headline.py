@@ -14,6 +14,8 @@ from rebalance_deploy.demo.workload import ConsumerSpec
 Say = Callable[[str], None]
 
 LOOK_SECONDS = 10.0
+#: What a machine that stood still does to all groups is told for so long.
+EXCUSED_SECONDS = 300.0
 
 
 class Headline:
@@ -26,7 +28,7 @@ class Headline:
         self._was_told: set[str] = set()
         self._is_known = False
         self._next_look: float | None = None
-        self.looks = self.wrong = 0
+        self.looks = self.wrong = self.excused = 0
 
     def hear(self, finding: Finding) -> None:
         """Take up a finding as the stream published it, of any group."""
@@ -38,13 +40,20 @@ class Headline:
             self._open.pop(finding.finding_id, None)
         self._is_known |= self._is_right(finding)
 
-    def look(self, now: float, *, is_cured: bool) -> None:
-        """Look if it is time to, by `now` in seconds. Nothing is expected before the first right diagnosis."""
+    def look(self, now: float, *, is_cured: bool, stood_still_at: float | None = None) -> None:
+        """Look if it is time to, by `now` in seconds. Nothing is expected before the first right diagnosis.
+
+        `stood_still_at` is when the machine last went on after it stood still, null for never: members that it put out
+        of the group are told for what they are, which is not the consumer's sickness.
+        """
         if not self._is_known or (self._next_look is not None and now < self._next_look):
             return
         self._next_look = now + LOOK_SECONDS
-        self.looks += 1
         trouble = self._trouble(is_cured=is_cured)
+        if trouble is not None and stood_still_at is not None and now - stood_still_at < EXCUSED_SECONDS:
+            self.excused += 1
+            return
+        self.looks += 1
         if trouble is not None:
             self.wrong += 1
             if trouble not in self._was_told:
@@ -54,7 +63,8 @@ class Headline:
     def total(self) -> str:
         """Return how often it was right, as a sentence."""
         right = self.looks - self.wrong
-        return f"the headline was right in {right} of {self.looks} looks, one every {LOOK_SECONDS:.0f} s"
+        excused = f"; not counted after a standstill of the machine: {self.excused}" if self.excused else ""
+        return f"the headline was right in {right} of {self.looks} looks, one every {LOOK_SECONDS:.0f} s{excused}"
 
     def _trouble(self, *, is_cured: bool) -> str | None:
         causes = [each for each in self._open.values() if each.primary]

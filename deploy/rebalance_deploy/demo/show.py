@@ -24,6 +24,7 @@ from rebalance_deploy.demo import workload
 from rebalance_deploy.demo.alerting import fires, pages_told
 from rebalance_deploy.demo.cure import SETTING, Cure
 from rebalance_deploy.demo.headline import Headline
+from rebalance_deploy.demo.standstill import Standstill
 from rebalance_deploy.embedded.kafka import DEFAULT_VERSION, EmbeddedKafka
 from rebalance_deploy.errors import UserError
 from rebalance_deploy.observability import Alerting
@@ -132,7 +133,8 @@ def _play(show: _Show, options: DemoOptions) -> int:
         f"{len(show.clients)} client processes started. {sick.client_id} of group {sick.group} is sick: it works "
         f"{sick.seconds_per_poll:.0f} s on each poll with {SETTING}={sick.max_poll_interval_ms}"
     )
-    headline = _show_news(show, options)
+    with Standstill() as standstill:
+        headline = _show_news(show, options, standstill)
     if options.duration_seconds is None or show.stop.is_set():
         return 0
     show.say("the workload stops; every group empties, which is a rebalance too")
@@ -173,7 +175,7 @@ def _stop_workload(clients: Collection[ChildProcess]) -> None:
         client.terminate(_LEAVE_SECONDS)
 
 
-def _show_news(show: _Show, options: DemoOptions) -> Headline:
+def _show_news(show: _Show, options: DemoOptions, standstill: Standstill) -> Headline:
     """Say every rebalance as it is published, with the page that counts it, and every diagnosis that matters.
 
     The sick consumer is cured on the way. Returns what was seen of the headline.
@@ -195,7 +197,7 @@ def _show_news(show: _Show, options: DemoOptions) -> Headline:
             _restart(show, cure.apply())
         else:
             cure.look(lambda: show.servers is not None and fires(show.servers, workload.SICK.group))
-        headline.look(time.monotonic(), is_cured=cure.is_applied)
+        headline.look(time.monotonic(), is_cured=cure.is_applied, stood_still_at=standstill.ended_at)
         show.monitor.check()
         if any(not client.is_running for client in show.clients.values()):
             raise UserError("a client of the workload ended by itself; see its log in the demo's directory")
