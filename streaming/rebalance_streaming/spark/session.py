@@ -18,11 +18,15 @@ from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.spark.jvm_output import logging_pipe
 
 #: Half of the processor time of a start goes into compiling code that runs once, and a heap of this size needs no
-#: collector with threads and tables of its own. Without the last one Spark goes on when a thread that others wait for
-#: ended for lack of memory, and its batch never does.
+#: collector with threads and tables of its own. It grows only where little is free after a full collection: by default
+#: it has all it may have, of which a log of 5,000 groups needs a third. Without the last one Spark goes on when a thread
+#: that others wait for ended for lack of memory, and its batch never does.
 _SMALL_JVM = (
     "-XX:TieredStopAtLevel=1",
     "-XX:+UseSerialGC",
+    "-Xms200m",
+    "-XX:MinHeapFreeRatio=15",
+    "-XX:MaxHeapFreeRatio=25",
     "-XX:MaxDirectMemorySize=256m",
     "-XX:+ExitOnOutOfMemoryError",
 )
