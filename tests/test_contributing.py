@@ -1,0 +1,58 @@
+"""What CONTRIBUTING.md says of adding things, held against the examples that it names."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TEXT = (ROOT / "CONTRIBUTING.md").read_text()
+#: Written by people; `make docs` and recorders write the rest.
+WRITTEN = {".py", ".toml", ".yml", ".js"}
+#: Name of an example -> the places that adding it took.
+EXAMPLES = {
+    "epoch_churn": {
+        "streaming/rebalance_streaming/detect/diagnoses/kip848.toml",
+        "streaming/rebalance_streaming/detect/rules/kip848.py",
+        "tests/detect/test_kip848.py",
+        # What clients' logs say of it is not needed to tell it.
+        "exporters/rebalance_exporters/messages/messages.toml",
+    },
+    "group_static_members": {
+        "exporters/rebalance_exporters/group_metrics.py",
+        "grafana/unused.yml",
+        "tests/exporters/test_render.py",
+    },
+    "influx": {
+        "streaming/rebalance_streaming/wire/metrics/influx.py",
+        "streaming/rebalance_streaming/wire/metrics/formats.py",
+        "tests/wire/metrics/payloads.py",
+        "tests/wire/metrics/test_formats.py",
+        "tests/wire/metrics/test_influx.py",
+        # Made-up values of every format, and what users are told of each.
+        "tests/fuzz/reports.py",
+        "tests/exporters/reporters/test_documentation.py",
+    },
+}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_stands_where_it_is_said_to(name: str) -> None:
+    """A place that an addition needs beside those is one that the text does not tell of: say so there, or spare it."""
+    whole_word = f"`git grep -lw {name}`" in TEXT
+    assert whole_word or f"`git grep -l {name}`" in TEXT
+    word = re.compile(rf"\b{name}\b" if whole_word else name)
+    found = {
+        str(path.relative_to(ROOT))
+        for folder in ("streaming", "exporters", "deploy", "grafana", "tests")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in WRITTEN and path != Path(__file__) and word.search(path.read_text())
+    }
+    assert found == EXAMPLES[name]
+
+
+def test_every_example_of_the_text_is_held() -> None:
+    """But for a field of the overview, whose name other rows have too."""
+    assert {*re.findall(r"`git grep -lw? (\w+)", TEXT)} == {*EXAMPLES, "protocol_type"}
