@@ -25,7 +25,7 @@ from rebalance_contract import (
 )
 from rebalance_deploy import observability
 from rebalance_deploy.errors import UserError
-from rebalance_streaming.detect.catalogue import DIAGNOSES
+from rebalance_streaming.detect.catalogue import DIAGNOSES, with_trait
 from rebalance_streaming.engine.engine import DROPPED_REPORT
 
 RULE_FILES = sorted(RULES.glob("*.yml"))
@@ -264,6 +264,31 @@ def test_a_runbook_per_alert() -> None:
     for alert in ALERTS:
         assert (RUNBOOKS / f"{alert}.md").read_text().startswith(f"# {alert}\n")
         assert f"({alert}.md)" in index
+
+
+def rules_named(record: str) -> list[set[str]]:
+    """Return the diagnoses that each selector of a recording rule names."""
+    text = (RULES / "kafka-rebalance.yml").read_text()
+    (expr,) = (
+        each["expr"]
+        for group in yaml.safe_load(text)["groups"]
+        for each in group["rules"]
+        if each.get("record") == record
+    )
+    selectors = re.findall(r"\{[^}]*\}", expr)
+    return [
+        {name for regex in re.findall(r'rule(?:=~|!~|!=)"([^"]*)"', each) for name in regex.split("|")} for each in selectors
+    ]
+
+
+def test_what_is_no_cause_is_what_the_catalogue_says() -> None:
+    """A diagnosis that gets or loses the trait `no_cause` has to come into the rule, or go; `intended` likewise."""
+    no_cause, intended = with_trait("no_cause"), with_trait("intended")
+    first, empty, informs = rules_named("kafka_rebalance:cause")
+    assert first == no_cause
+    assert empty < no_cause
+    assert informs < no_cause | intended
+    assert [each for each in rules_named("kafka_rebalance:unexplained_storm") if each] == [intended]
 
 
 def test_runbooks_show_what_alerts_say() -> None:
