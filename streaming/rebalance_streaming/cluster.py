@@ -35,11 +35,11 @@ from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.errors import StreamError
 from rebalance_streaming.log_watch import Ends, TopicLook
 from rebalance_streaming.topic_settings import check_topic
+from rebalance_streaming.wire.records import OFFSETS_TOPIC
 
 REQUEST_SECONDS = 10.0
 #: What brokers older than 2.8 tell as a topic's id: sixteen zero bytes.
 _NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
-OFFSETS_TOPIC = "__consumer_offsets"
 
 #: librdkafka repeats connection failures on stderr every second; what matters of them is raised instead.
 QUIET = {"log_level": "0"}

@@ -14,6 +14,7 @@ from rebalance_contract import QUERIES, CountedFrom, topics
 from rebalance_contract.settings import READS_LOG, READS_LOG_TEXT, setting, table
 from rebalance_kafka.checks import java_problems, librdkafka_problems
 from rebalance_streaming.time_zones import is_time_zone
+from rebalance_streaming.wire.records import OFFSETS_TOPIC
 
 _HIGHEST_PORT = 65535
 
@@ -49,7 +50,7 @@ class StreamConfig:
     cluster: str = setting(
         "default", "Name of the watched cluster: a label of every series, part of every key; without `/`."
     )
-    source_topic: str = setting("__consumer_offsets", "The log that is read.")
+    source_topic: str = setting(OFFSETS_TOPIC, "The log that is read.")
     reads_log: bool = setting(READS_LOG, READS_LOG_TEXT)
     topic_prefix: str = setting(
         "rebalance-monitor.", "What stands before `groups`, `rebalances` and the other names of the monitor's topics."
@@ -203,11 +204,6 @@ class StreamConfig:
     def lag_topic(self) -> str:
         """Compacted topic of lag and windows per group."""
         return topics.LAG.full_name(self.topic_prefix)
-
-    @property
-    def impact_topic(self) -> str:
-        """Topic of what rebalances cost."""
-        return topics.IMPACT.full_name(self.topic_prefix)
 
     @property
     def silences_topic(self) -> str:

@@ -39,8 +39,8 @@ from rebalance_streaming.outputs import OUTPUTS
 from rebalance_streaming.wire.broker_logs.decode import ToUtc, in_utc
 from rebalance_streaming.wire.commits import KeyCache, decode_commits
 from rebalance_streaming.wire.decode import Outcome, decode_record
+from rebalance_streaming.wire.records import OFFSET_COMMIT_PREFIXES, OFFSETS_TOPIC
 
-OFFSETS_TOPIC = "__consumer_offsets"
 PROBES_SUFFIX, BROKER_LOGS_SUFFIX = topics.PROBES.name, topics.BROKER_LOGS.name
 _SILENCES_SUFFIX = f".{topics.SILENCES.name}"
 #: Ends of the names of topics the stream writes: a replay makes them itself.
@@ -53,7 +53,7 @@ _LOG_MARKS = (b"[GroupCoordinator ", b"[GroupMetadataManager ")
 CLUSTER, PANE_MS = "default", 5_000
 
 _CHUNK = 20_000
-_COMMIT_KEYS = ("0000", "0001")
+_COMMIT_KEYS = tuple(each.hex() for each in OFFSET_COMMIT_PREFIXES)
 _CACHED_KEYS = 1_000_000
 #: How often a diagnosis looks at what happened, in the recording's own time; less often where nothing is recorded.
 _TICK_MS, _IDLE_TICKS = 1_000, 500

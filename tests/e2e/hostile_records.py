@@ -10,10 +10,11 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from e2e.pages import page
-from e2e.rig import DEADLINE_SECONDS, OFFSETS_TOPIC, Watched, count_log, kind_of, query_of
+from e2e.rig import DEADLINE_SECONDS, Watched, count_log, kind_of, query_of
 from rebalance_deploy.demo.workload import ConsumerSpec
 from rebalance_devtools.bench import fill
 from rebalance_streaming.wire.partitioner import partition_for_group
+from rebalance_streaming.wire.records import OFFSETS_TOPIC
 from waiting import wait_for as wait_up_to
 
 HOSTILE_RECORDS = 1_000

@@ -26,12 +26,12 @@ from rebalance_deploy.topics import create_topics
 from rebalance_exporters.monitor_metrics import RECORD_TYPES
 from rebalance_streaming.groups.counts import counted_as
 from rebalance_streaming.wire.decode import decode_record
+from rebalance_streaming.wire.records import OFFSETS_TOPIC
 from waiting import wait_for
 
 #: A start of Spark may be in it.
 DEADLINE_SECONDS = 300.0
 READY_SECONDS = 300.0
-OFFSETS_TOPIC = "__consumer_offsets"
 
 #: What a container is told of services whose names begin as the monitor's own settings do.
 KUBERNETES = {

@@ -20,9 +20,10 @@ from rebalance_contract.topics import BROKER_LOGS
 from rebalance_deploy.embedded.kafka import VERSIONS, EmbeddedKafka
 from rebalance_deploy.embedded.server import QUICK_START
 from rebalance_deploy.topics import create_topics
-from rebalance_streaming.activity.broker_logs import pack_lines
+from rebalance_streaming.activity.broker_logs import LogPacking
 from rebalance_streaming.record import record
 from rebalance_streaming.replay import replay
+from rebalance_streaming.wire.broker_logs.decode import in_utc
 from rebalance_streaming.wire.broker_logs.outcomes import LineOutcome
 from waiting import wait_for
 
@@ -91,9 +92,11 @@ def test_what_a_broker_logs_of_its_groups_reaches_the_findings(version: str):
     sources = {one["source"] for each in rows if each["kind"] == "finding" for one in each["evidence"]}
     assert EvidenceSource.BROKER_LOG in sources
     values = [bytes.fromhex(each["value_hex"]) for each in map(json.loads, lines) if each["topic"] == TOPIC]
-    packed, counts = pack_lines(values, cluster="", pane_ms=5_000)
-    events = [event for row in packed if row.group == "g" for event in row.events]
-    assert not counts[LineOutcome.UNKNOWN_TEXT]
+    packing = LogPacking(cluster="", pane_ms=5_000)
+    for value in values:
+        packing.take(value, None, in_utc)
+    events = [event for row in packing.rows() if row.group == "g" for event in row.events]
+    assert not packing.counts[LineOutcome.UNKNOWN_TEXT]
     gone = next(each.member_id for each in events if each.act in (CoordinatorAct.LEFT, CoordinatorAct.EXPIRED))
     assert str(gone).startswith("goes-")
     assert {each.act for each in events} >= {

@@ -11,10 +11,11 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from e2e.replaying import assert_replay_agrees, rows
-from e2e.rig import DEADLINE_SECONDS, KUBERNETES, OFFSETS_TOPIC, Rig, family, read_topic, running_rig
+from e2e.rig import DEADLINE_SECONDS, KUBERNETES, Rig, family, read_topic, running_rig
 from faults.observing import assert_records_counted, restarts, worker_of
 from rebalance_deploy.demo.workload import ConsumerSpec
 from rebalance_streaming.wire.decode import DecodedKey, decode_key
+from rebalance_streaming.wire.records import OFFSETS_TOPIC
 from waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1_800)]

@@ -11,13 +11,14 @@ from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient, TopicPartition
 
 from e2e.replaying import assert_facts_and_causes_agree
-from e2e.rig import OFFSETS_TOPIC, READY_SECONDS, Rig
+from e2e.rig import READY_SECONDS, Rig
 from faults.churn import churning, groups_of, is_calm
 from faults.observing import assert_records_counted, restarts, total
 from rebalance_deploy import local
 from rebalance_deploy.embedded.kafka import SHORT_SESSION, EmbeddedKafka
 from rebalance_deploy.topics import create_topics
 from rebalance_streaming.wire.partitioner import partition_for_group
+from rebalance_streaming.wire.records import OFFSETS_TOPIC
 from waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3_600)]

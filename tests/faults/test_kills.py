@@ -19,7 +19,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from e2e.replaying import assert_facts_and_causes_agree
-from e2e.rig import DEADLINE_SECONDS, KUBERNETES, OFFSETS_TOPIC, READY_SECONDS, Rig, running_rig, samples
+from e2e.rig import DEADLINE_SECONDS, KUBERNETES, READY_SECONDS, Rig, running_rig, samples
 from faults.churn import churning, groups_of, is_calm
 from faults.observing import (
     CONFIG,
@@ -51,6 +51,7 @@ from rebalance_deploy.local import Supervised
 from rebalance_deploy.ports import find_free_port
 from rebalance_devtools.bench import fill
 from rebalance_streaming.wire.partitioner import partition_for_group
+from rebalance_streaming.wire.records import OFFSETS_TOPIC
 from waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3_600)]

@@ -124,7 +124,7 @@ def test_very_many_partitions_that_resume_together(log: WrittenLog, figures: Fig
     in_one_batch(log.rig, write)
 
     def told() -> set[str]:
-        rows = decoded_rows(log.rig, CONFIG.impact_topic, RebalanceImpact)
+        rows = decoded_rows(log.rig, topics.IMPACT.full_name(CONFIG.topic_prefix), RebalanceImpact)
         return {each.group for each in rows if each.silences}
 
     wait_for(lambda: told() >= sizes.keys(), lambda: f"the silences of {sizes.keys() - told()}", _SECONDS, every=2)

@@ -277,7 +277,8 @@ def rules_named(record: str) -> list[set[str]]:
     )
     selectors = re.findall(r"\{[^}]*\}", expr)
     return [
-        {name for regex in re.findall(r'rule(?:=~|!~|!=)"([^"]*)"', each) for name in regex.split("|")} for each in selectors
+        {name for regex in re.findall(r'rule(?:=~|!~|!=)"([^"]*)"', each) for name in regex.split("|")}
+        for each in selectors
     ]
 
 

@@ -14,11 +14,12 @@ from pyspark.sql import SparkSession
 from coordinators import commit_offsets
 from e2e.rig import read_topic
 from rebalance_deploy.embedded.kafka import EmbeddedKafka
-from rebalance_streaming.cluster import OFFSETS_TOPIC, Cluster
+from rebalance_streaming.cluster import Cluster
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.errors import StreamError
 from rebalance_streaming.spark.job import check_source_delivers
 from rebalance_streaming.spark.source import EARLIEST, read_log
+from rebalance_streaming.wire.records import OFFSETS_TOPIC
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 

@@ -31,8 +31,8 @@ from rebalance_deploy.errors import UserError
 from rebalance_deploy.topics import create_topics
 from rebalance_devtools.bench import fill
 from rebalance_streaming.wire.partitioner import partition_for_group
+from rebalance_streaming.wire.records import OFFSETS_TOPIC
 
-OFFSETS_TOPIC = "__consumer_offsets"
 #: The generation that every group is in, and the member that commits.
 GENERATION, MEMBER = 2, "member-0"
 MEMBERS = 2

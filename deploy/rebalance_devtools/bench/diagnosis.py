@@ -25,8 +25,8 @@ from rebalance_streaming.activity.clients import pack_reports
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.engine.engine import Engine, EngineConfig
 from rebalance_streaming.engine.rows import address, decode_input
-from rebalance_streaming.replay import OFFSETS_TOPIC
 from rebalance_streaming.wire.metrics.report import Point, Report
+from rebalance_streaming.wire.records import OFFSETS_TOPIC
 
 _GROUPS, _PARTITIONS, _MEMBERS, _SECONDS, _STEP = 1_000, 20, 5, 120, 5
 _QUIET_GROUPS, _QUIET_SECONDS = 10_000, 600

@@ -41,7 +41,7 @@ from rebalance_devtools.stories.script import CONFLUENT, KAFKA_PYTHON, Event
 from rebalance_devtools.stories.stage import Stage, open_shared_stage, open_stage
 from rebalance_devtools.stories.story import Story, playing
 from rebalance_streaming.config import StreamConfig
-from rebalance_streaming.replay import OFFSETS_TOPIC
+from rebalance_streaming.wire.records import OFFSETS_TOPIC
 
 METRICS_TOPIC = f"{StreamConfig().topic_prefix}client-metrics"
 

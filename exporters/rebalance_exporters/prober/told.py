@@ -1,7 +1,6 @@
 """What to tell each group of where its topics end: what changed since it was told last, or all of it.
 
-Pure. Offsets of a topic are kept once, and what changed in
-it is put together once, however many groups use it.
+Pure. Offsets of a topic are kept once, and what changed in it is put together once, however many groups use it.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ ended in which outcome. Whatever a record is, it ends in outcomes: nothing is ra
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from rebalance_contract import CoordinatorActivity, CoordinatorEvent, encode
@@ -63,16 +63,6 @@ class LogPacking:
         if timestamp_ms is None or timestamp_ms < 0:
             return self.now_ms
         return timestamp_ms if self.now_ms is None else min(timestamp_ms, self.now_ms)
-
-
-def pack_lines(
-    lines: Iterable[bytes], *, cluster: str, pane_ms: int, to_utc: ToUtc = in_utc
-) -> tuple[list[CoordinatorActivity], Counter[LineOutcome]]:
-    """Pack the lines of a file; returns rows, oldest pane first, and lines by outcome."""
-    packing = LogPacking(cluster, pane_ms)
-    for line in lines:
-        packing.take(line, None, to_utc)
-    return list(packing.rows()), packing.counts
 
 
 def _rows(empty: CoordinatorActivity, pane: _Pane) -> Iterator[CoordinatorActivity]:

@@ -18,9 +18,9 @@ from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.spark.jvm_output import logging_pipe
 
 #: Half of the processor time of a start goes into compiling code that runs once, and a heap of this size needs no
-#: collector with threads and tables of its own. It grows only where little is free after a full collection: by default
-#: it has all it may have, of which a log of 5,000 groups needs a third. Without the last one Spark goes on when a thread
-#: that others wait for ended for lack of memory, and its batch never does.
+#: collector with threads and tables of its own. It grows only where little is free after a full collection: else it
+#: takes all it may have, of which a log of 5,000 groups needs a third. Without the last one Spark goes on when a
+#: thread that others wait for ended for lack of memory, and its batch never does.
 _SMALL_JVM = (
     "-XX:TieredStopAtLevel=1",
     "-XX:+UseSerialGC",
