@@ -20,6 +20,13 @@ from rebalance_streaming.spark.progress import CatchUp, QueryWatch
 
 #: What Python raised: the line after the indented ones of a traceback.
 _PYTHON_ERROR = re.compile(r"^.*Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)", re.MULTILINE)
+#: What Hadoop's checksummed files and Spark's logs and state stores say of a checkpoint whose files were changed, cut
+#: or lost: ChecksumFileSystem, HDFSMetadataLog, OffsetSeqLog, and the classes of errors of StateStore's providers.
+_DAMAGED = re.compile(
+    r"Checksum error: |Checksum file not a length multiple|Incomplete log file|"
+    r"\[(?:CANNOT_LOAD_STATE_STORE|STDS_FAILED_TO_READ|STREAMING_CHECKPOINT_MISSING)|"
+    r"File \S*/(?:state|offsets|commits|sources)/\S* does not exist"
+)
 #: How the JVM, RocksDB and Python tell of a full disk, or of a quota that is used up.
 _NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded")
 #: Of state that cannot be written Spark does not say why.
@@ -124,7 +131,20 @@ class SupervisedQuery:
 
     def _cause(self, error: Exception) -> str:
         text = str(error)
-        return told_room(text, self._places) or root_cause(text)
+        return told_room(text, self._places) or told_damage(text) or root_cause(text)
+
+
+def told_damage(text: str) -> str | None:
+    """Return what to do about a checkpoint that Spark cannot read; null if the error is another.
+
+    Not every damage is told so: a file without any content may show as an internal error of Spark.
+    """
+    if _DAMAGED.search(text) is None:
+        return None
+    return (
+        f"{root_cause(text)} (its checkpoint is damaged, or cannot be read now: if that stays so, stop the stream and "
+        "start it once with --rebuild --set-aside)"
+    )
 
 
 def told_room(text: str, places: Sequence[str]) -> str | None:
