@@ -46,6 +46,7 @@ CASES = {
         "rebalances beside it are told, no commit of it counts",
     ),
     16: ("the disk of the checkpoint is full", "a sentence names the path; C once there is room"),
+    17: ("files of the checkpoint are changed, cut or lost", "it is told what to do; C after `--rebuild --set-aside`"),
     18: ("the checkpoint is deleted, and built anew by --rebuild", "no counter falls; C; no group stays as a ghost"),
     20: ("two streams of one cluster", "the one before ends within 10 s; no counter falls; C"),
     21: ("two probers and two exporters, each killed in turn", "no series of a group differs"),

@@ -27,6 +27,8 @@ _DAMAGED = re.compile(
     r"\[(?:CANNOT_LOAD_STATE_STORE|STDS_FAILED_TO_READ|STREAMING_CHECKPOINT_MISSING)|"
     r"File \S*/(?:state|offsets|commits|sources)/\S* does not exist"
 )
+#: What Py4J says before the error of Java itself.
+_CALLED = "An error occurred while calling "
 #: How the JVM, RocksDB and Python tell of a full disk, or of a quota that is used up.
 _NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded")
 #: Of state that cannot be written Spark does not say why.
@@ -169,6 +171,7 @@ def root_cause(text: str) -> str:
     """Return the line of a Spark error that says what happened, not the ones that say where."""
     if raised := _PYTHON_ERROR.findall(text):
         return str(raised[-1])[:500]
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith(("at ", "==="))]
+    stripped = (line.strip().removeprefix(": ") for line in text.splitlines())
+    lines = [line for line in stripped if line and not line.startswith(("at ", "===", _CALLED))]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     return (causes or lines or ["unknown"])[-1 if causes else 0][:500]
