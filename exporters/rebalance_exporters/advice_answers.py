@@ -25,12 +25,14 @@ from rebalance_exporters.advised import with_avoided
 from rebalance_exporters.causes import PrimaryCause
 from rebalance_exporters.kept import GroupKey, KeptRebalance
 from rebalance_exporters.look_back import CONTEXT_MS, LookBack, add_up, look_back
-from rebalance_exporters.picture import Past
+from rebalance_exporters.picture import RebalanceHistory
 
 _GROUPS_OF_SETTING = 5
 
 
-def make_answer(past: Past, key: GroupKey, readiness: Readiness, since_ms: int, now_ms: int) -> AdviceAnswer:
+def make_answer(
+    past: RebalanceHistory, key: GroupKey, readiness: Readiness, since_ms: int, now_ms: int
+) -> AdviceAnswer:
     """Return what settings would have avoided of a group's rebalances since a time. `past` is the group's."""
     history = _history(past, since_ms, now_ms)
     estimates = estimate(history)
@@ -49,12 +51,14 @@ def make_answer(past: Past, key: GroupKey, readiness: Readiness, since_ms: int, 
     )
 
 
-def tell_findings(findings: Iterable[Finding], past: Past, since_ms: int, now_ms: int) -> tuple[FindingRow, ...]:
+def tell_findings(
+    findings: Iterable[Finding], past: RebalanceHistory, since_ms: int, now_ms: int
+) -> tuple[FindingRow, ...]:
     """Return findings of one group with what their advice would have avoided since a time. `past` is the group's."""
     return with_avoided(findings, _history(past, since_ms, now_ms))
 
 
-def _history(past: Past, since_ms: int, now_ms: int) -> LookBack:
+def _history(past: RebalanceHistory, since_ms: int, now_ms: int) -> LookBack:
     seen = [_read(kept, cause) for kept, cause in past.rebalances if kept.started_ms >= since_ms - CONTEXT_MS]
     # The stream's clock may be ahead of this one: all that began counts.
     return look_back(seen, since_ms, max((now_ms, *(each.rebalance.started_before_ms + 1 for each in seen))))

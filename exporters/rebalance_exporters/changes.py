@@ -1,6 +1,6 @@
-"""What changed since when: a bounded log in which each thing stands once, at its latest change.
+"""What changed since when: a bounded log in which each item stands once, at its latest change.
 
-Receives the names of things that changed; hands on those after a given version. It knows no clock and no row: who asks
+Receives the names of items that changed; hands on those after a given version. It knows no clock and no row: who asks
 looks up the present state of what is named.
 """
 
@@ -14,7 +14,7 @@ KEPT_CHANGES = 20_000
 Kind = Literal["group", "rebalance", "finding"]
 
 
-class Thing(NamedTuple):
+class ChangedItem(NamedTuple):
     """What can change. `name` tells rebalances (by id) and findings (by key) of one group apart."""
 
     kind: Kind
@@ -28,26 +28,26 @@ class ChangeLog:
 
     def __init__(self, keep: int = KEPT_CHANGES) -> None:
         self._keep = keep
-        self._versions: dict[Thing, int] = {}
+        self._versions: dict[ChangedItem, int] = {}
         self._horizon = 0
         self.version = 0
 
-    def note(self, thing: Thing) -> None:
-        """Put a change down; an earlier one of the same thing is forgotten."""
-        self._versions.pop(thing, None)
+    def note(self, item: ChangedItem) -> None:
+        """Put a change down; an earlier one of the same item is forgotten."""
+        self._versions.pop(item, None)
         self.version += 1
-        self._versions[thing] = self.version
+        self._versions[item] = self.version
         if len(self._versions) > self._keep:
             oldest = next(iter(self._versions))
             self._horizon = self._versions.pop(oldest)
 
-    def since(self, version: int) -> list[tuple[int, Thing]] | None:
+    def since(self, version: int) -> list[tuple[int, ChangedItem]] | None:
         """Return what changed after `version`, oldest first; null when that is longer ago than is remembered."""
         if not self._horizon <= version <= self.version:
             return None
         found = []
-        for thing, changed in reversed(self._versions.items()):
+        for item, changed in reversed(self._versions.items()):
             if changed <= version:
                 break
-            found.append((changed, thing))
+            found.append((changed, item))
         return found[::-1]

@@ -28,7 +28,7 @@ from rebalance_exporters.advice_answers import find_worth
 from rebalance_exporters.causes import PrimaryCause
 from rebalance_exporters.kept import GroupKey, KeptRebalance
 from rebalance_exporters.owners import Owners
-from rebalance_exporters.picture import Past, Picture
+from rebalance_exporters.picture import Picture, RebalanceHistory
 
 _T = TypeVar("_T")
 
@@ -112,7 +112,14 @@ class _OfSetting:
 
 
 def make_report(
-    past: Past, picture: Picture, readiness: Readiness, now_ms: int, period: Period, *, version: str, owners: Owners
+    past: RebalanceHistory,
+    picture: Picture,
+    readiness: Readiness,
+    now_ms: int,
+    period: Period,
+    *,
+    version: str,
+    owners: Owners,
 ) -> PeriodReport:
     """Put the report on a period together."""
     kept_since_ms = min((kept.started_ms for kept, _ in past.rebalances), default=None)
@@ -153,7 +160,7 @@ def make_report(
     )
 
 
-def _of_cluster(past: Past, cluster: str | None) -> Iterable[tuple[KeptRebalance, PrimaryCause | None]]:
+def _of_cluster(past: RebalanceHistory, cluster: str | None) -> Iterable[tuple[KeptRebalance, PrimaryCause | None]]:
     return (each for each in past.rebalances if cluster in {None, each[0].group[0]})
 
 

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import rebalance_contract as contract
 from rebalance_exporters.causes import PrimaryCause
-from rebalance_exporters.changes import Thing
+from rebalance_exporters.changes import ChangedItem
 from rebalance_exporters.kept import Examples, GroupFindings, GroupKey, KeptRebalance
 from rebalance_exporters.silences import Silences
 from rebalance_exporters.state_times import StateTimes
@@ -64,7 +64,7 @@ class Picture:
         return self.costs.get(key, _NO_COST)
 
 
-class Past(NamedTuple):
+class RebalanceHistory(NamedTuple):
     """Rebalances that are kept, in no order, each with its cause; `dropped_until_ms` as in PeriodReport."""
 
     rebalances: list[tuple[KeptRebalance, PrimaryCause | None]]
@@ -75,4 +75,4 @@ class Changes(NamedTuple):
     """What changed up to `version`, oldest first; null when it is more than is remembered."""
 
     version: int
-    things: list[tuple[int, Thing]] | None
+    items: list[tuple[int, ChangedItem]] | None

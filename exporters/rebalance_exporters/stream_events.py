@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import rebalance_contract as contract
 from rebalance_contract.api import EventName, Gone, Hello, Readiness, Reset, StatusNow
-from rebalance_exporters.changes import KEPT_CHANGES, Thing
+from rebalance_exporters.changes import KEPT_CHANGES, ChangedItem
 from rebalance_exporters.overview import data_age_ms, make_row
 from rebalance_exporters.owners import Owners
 from rebalance_exporters.picture import Picture
@@ -39,12 +39,12 @@ class Filter:
     cluster: str | None = None
     group: str | None = None
 
-    def wants(self, thing: Thing) -> bool:
+    def wants(self, item: ChangedItem) -> bool:
         """Tell whether a change is to be told."""
-        return self.cluster in {None, thing.cluster} and self.group in {None, thing.group}
+        return self.cluster in {None, item.cluster} and self.group in {None, item.group}
 
 
-class _Look(NamedTuple):
+class _News(NamedTuple):
     """What one look at the view found: the version it leads to, events, and the status now."""
 
     version: int
@@ -73,9 +73,9 @@ class EventSource:
     #: How many may follow at once. Each is looked after twice a second and keeps a connection.
     limit: int = 500
     run_id: str = field(default_factory=lambda: secrets.token_hex(4))
-    #: The latest event of each thing with its version, so that many followers cost little more than one, also those
+    #: The latest event of each item with its version, so that many followers cost little more than one, also those
     #: that do not read.
-    _texts: dict[Thing, tuple[int, bytes]] = field(default_factory=dict)
+    _texts: dict[ChangedItem, tuple[int, bytes]] = field(default_factory=dict)
     _following: set[object] = field(default_factory=set)
 
     @property
@@ -101,47 +101,47 @@ class EventSource:
         said, said_at = None, 0.0
         while not self.is_stopping():
             # In a thread: the view may be busy with a batch, and everybody else's requests must go on.
-            look = await asyncio.to_thread(self._look, known, wanted)
-            known = look.version
-            for each in look.news:
+            found = await asyncio.to_thread(self._find_news, known, wanted)
+            known = found.version
+            for each in found.news:
                 yield each
             now = asyncio.get_running_loop().time()
-            if look.readiness != said or now - said_at >= STATUS_SECONDS - LOOK_SECONDS:
-                said, said_at = look.readiness, now
-                yield look.status
+            if found.readiness != said or now - said_at >= STATUS_SECONDS - LOOK_SECONDS:
+                said, said_at = found.readiness, now
+                yield found.status
             await asyncio.sleep(LOOK_SECONDS)
 
-    def _look(self, since: int | None, wanted: Filter) -> _Look:
+    def _find_news(self, since: int | None, wanted: Filter) -> _News:
         """Return what is new after a version; a null version is one that nobody knows, which asks for a reset."""
         changes = self.view.changes(_UNKNOWN if since is None else since)
         picture, readiness, now_ms = self.view.picture(), self.judge(), self.clock_ms()
         status = StatusNow(now_ms, readiness.ready, readiness.text, data_age_ms(picture, now_ms, wanted.cluster))
-        if changes.things is None:
+        if changes.items is None:
             news = [write_event(EventName.RESET, contract.encode(Reset()), self._id(changes.version))]
         else:
-            chosen = [(version, thing) for version, thing in changes.things if wanted.wants(thing)]
-            news = [text for version, thing in chosen if (text := self._write(version, thing, picture))]
-        return _Look(changes.version, news, readiness, write_event(EventName.STATUS, contract.encode(status)))
+            chosen = [(version, item) for version, item in changes.items if wanted.wants(item)]
+            news = [text for version, item in chosen if (text := self._write(version, item, picture))]
+        return _News(changes.version, news, readiness, write_event(EventName.STATUS, contract.encode(status)))
 
-    def _write(self, version: int, thing: Thing, picture: Picture) -> bytes:
+    def _write(self, version: int, item: ChangedItem, picture: Picture) -> bytes:
         """Write what a change led to; nothing when it was forgotten meanwhile."""
-        known = self._texts.get(thing)
+        known = self._texts.get(item)
         if known is not None and known[0] == version:
             return known[1]
-        text = self._encode(version, thing, picture)
+        text = self._encode(version, item, picture)
         if len(self._texts) >= KEPT_CHANGES:
             # Things come and go: what no follower asks for any more must not stay.
             self._texts.clear()
-        self._texts[thing] = (version, text)
+        self._texts[item] = (version, text)
         return text
 
-    def _encode(self, version: int, thing: Thing, picture: Picture) -> bytes:
-        key, event_id = (thing.cluster, thing.group), self._id(version)
-        if thing.kind == "rebalance":
-            kept = self.view.rebalance(key, thing.name)
+    def _encode(self, version: int, item: ChangedItem, picture: Picture) -> bytes:
+        key, event_id = (item.cluster, item.group), self._id(version)
+        if item.kind == "rebalance":
+            kept = self.view.rebalance(key, item.name)
             return write_event(EventName.REBALANCE, picture.document(kept), event_id) if kept else b""
-        if thing.kind == "finding":
-            finding = self.view.finding(thing)
+        if item.kind == "finding":
+            finding = self.view.finding(item)
             return write_event(EventName.FINDING, contract.encode(finding), event_id) if finding else b""
         if key in picture.groups:
             row = make_row(key, picture, self.clock_ms(), self.read_owners())

@@ -19,7 +19,7 @@ import rebalance_contract as contract
 from rebalance_contract.epochs import Fence, RowWriter
 from rebalance_exporters.ages import Ages
 from rebalance_exporters.causes import Causes
-from rebalance_exporters.changes import ChangeLog, Kind, Thing
+from rebalance_exporters.changes import ChangedItem, ChangeLog, Kind
 from rebalance_exporters.kept import (
     GroupKey,
     KeptFindings,
@@ -28,7 +28,7 @@ from rebalance_exporters.kept import (
     KeptRebalances,
     keep_rebalance,
 )
-from rebalance_exporters.picture import Changes, Past, Picture
+from rebalance_exporters.picture import Changes, Picture, RebalanceHistory
 from rebalance_exporters.rows import (
     REFUSALS,
     RefusedError,
@@ -120,7 +120,7 @@ class View:
         self._ages = Ages()
         self._changes = ChangeLog()
         #: Findings that were withdrawn, for whoever has been told of them.
-        self._withdrawn: dict[Thing, contract.Finding] = {}
+        self._withdrawn: dict[ChangedItem, contract.Finding] = {}
         self._fence = Fence()
         self._rows = dict.fromkeys(TOPICS, 0)
         self._refused = Counter({(topic, reason): 0 for topic in TOPICS for reason in REFUSALS})
@@ -237,17 +237,17 @@ class View:
         with self._lock:
             return self._rebalances.get(group, rebalance_id)
 
-    def past(self, group: GroupKey | None = None) -> Past:
+    def past(self, group: GroupKey | None = None) -> RebalanceHistory:
         """Return what is kept of the past, of one group or of all."""
         with self._lock:
             chosen = self._rebalances.all() if group is None else self._rebalances.of_group(group)
             kept = [(each, self._causes.of(each.group, each.rebalance_id)) for each in chosen]
-            return Past(kept, self._rebalances.dropped_until_ms)
+            return RebalanceHistory(kept, self._rebalances.dropped_until_ms)
 
-    def finding(self, thing: Thing) -> contract.Finding | None:
+    def finding(self, item: ChangedItem) -> contract.Finding | None:
         """Return a finding that changed. One that was withdrawn comes resolved, at a time that nobody told."""
         with self._lock:
-            return self._findings.get((thing.cluster, thing.group), thing.name) or self._withdrawn.get(thing)
+            return self._findings.get((item.cluster, item.group), item.name) or self._withdrawn.get(item)
 
     @property
     def version(self) -> int:
@@ -260,7 +260,7 @@ class View:
             return Changes(self._changes.version, self._changes.since(since))
 
     def _note(self, kind: Kind, group: GroupKey, name: str = "") -> None:
-        self._changes.note(Thing(kind, *group, name))
+        self._changes.note(ChangedItem(kind, *group, name))
 
     # --- Row by row ---
 
@@ -393,7 +393,7 @@ class View:
                 self._weights.drop((FINDINGS, name))
             raise
         self._causes.note(finding)
-        self._withdrawn.pop(Thing("finding", *identity, name), None)
+        self._withdrawn.pop(ChangedItem("finding", *identity, name), None)
         if finding != known:
             self._note("finding", identity, name)
             self._note("group", identity)
@@ -401,7 +401,9 @@ class View:
     def _note_withdrawal(self, name: str, gone: contract.Finding) -> None:
         identity = (gone.cluster, gone.group)
         if gone.state == contract.FindingState.FIRING:
-            self._withdrawn[Thing("finding", *identity, name)] = replace(gone, state=contract.FindingState.RESOLVED)
+            self._withdrawn[ChangedItem("finding", *identity, name)] = replace(
+                gone, state=contract.FindingState.RESOLVED
+            )
             while len(self._withdrawn) > _KEPT_WITHDRAWN:
                 del self._withdrawn[next(iter(self._withdrawn))]
             self._note("finding", identity, name)

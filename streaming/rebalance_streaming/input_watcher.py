@@ -18,7 +18,7 @@ from rebalance_streaming.log_watch import Incident, LogWatch, Positions, TopicLo
 _PERIOD_SECONDS, _STOP_SECONDS = 5.0, 1.0
 
 #: What the brokers tell of topics; `Cluster.look_at`.
-Look = Callable[[Collection[str]], Mapping[str, TopicLook]]
+DescribeTopics = Callable[[Collection[str]], Mapping[str, TopicLook]]
 
 
 class InputWatcher:
@@ -26,7 +26,7 @@ class InputWatcher:
 
     def __init__(
         self,
-        look: Look,
+        look: DescribeTopics,
         inputs: Mapping[str, Collection[str]],
         totals: Iterable[LogTotals] = (),
         period_seconds: float = _PERIOD_SECONDS,

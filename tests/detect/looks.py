@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from rebalance_streaming.detect.look import Look
+from rebalance_streaming.detect.group_view import GroupView
 from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.rules.registry import RECOLLECTIONS
 from rebalance_streaming.detect.thresholds import Thresholds
@@ -15,9 +15,9 @@ from rebalance_streaming.observed.history import GroupHistory
 _memories: dict[int, tuple[GroupHistory, Memory]] = {}
 
 
-def look(known: GroupHistory, now_ms: int, **changes: Any) -> Look:
+def look(known: GroupHistory, now_ms: int, **changes: Any) -> GroupView:
     """Look at a group with the default thresholds; what is to be remembered is, from one look to the next."""
-    seen = Look(known, **{"thresholds": Thresholds(), "now_ms": now_ms, "memory": memory_of(known), **changes})
+    seen = GroupView(known, **{"thresholds": Thresholds(), "now_ms": now_ms, "memory": memory_of(known), **changes})
     for each in RECOLLECTIONS:
         seen = replace(seen, memory=each.recollect(seen))
     _memories[id(known)] = known, seen.memory

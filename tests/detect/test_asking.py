@@ -26,9 +26,9 @@ class Restless(Detector):
 
     def _due(self) -> list[str]:
         super()._due()
-        for case in self._cases.values():
-            case.timetable.changed, case.timetable.restate_ms = inputs.EVERYTHING, self.now_ms
-        return sorted(self._cases)
+        for judged_group in self._judged_groups.values():
+            judged_group.timetable.changed, judged_group.timetable.restate_ms = inputs.EVERYTHING, self.now_ms
+        return sorted(self._judged_groups)
 
 
 def standing(detector: Detector) -> set[tuple[str, ...]]:

@@ -257,9 +257,9 @@ def test_a_group_at_rest_is_left_alone(monkeypatch: pytest.MonkeyPatch):
 
 
 def _counting(judge: Callable[..., list[Finding]], asked: list[int]) -> Callable[..., list[Finding]]:
-    def counted(self: GroupJudge, case: object, now_ms: int) -> list[Finding]:
+    def counted(self: GroupJudge, judged_group: object, now_ms: int) -> list[Finding]:
         asked.append(now_ms)
-        return judge(self, case, now_ms)
+        return judge(self, judged_group, now_ms)
 
     return counted
 
@@ -368,7 +368,7 @@ def test_a_group_that_only_probes_named_before_the_time_was_known_stays():
     detector = Detector("prod")
     hear(detector, probe(T0, "Stable", [A]))
     detector.advance(T0 + MINUTE)
-    assert GROUP in detector._cases
+    assert GROUP in detector._judged_groups
 
 
 def test_a_restart_ends_what_does_not_hold_any_more():

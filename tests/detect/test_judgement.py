@@ -36,8 +36,8 @@ from rebalance_contract.clients import (
     POLL_AGE,
     RESPONSE_MAX,
 )
-from rebalance_streaming.detect.case import JudgedRebalance
 from rebalance_streaming.detect.episode import Episode, EpisodeContext, look_at
+from rebalance_streaming.detect.judged_group import JudgedRebalance
 from rebalance_streaming.detect.rules.loops import poison_record
 from rebalance_streaming.detect.rules.losses import explain_loss
 from rebalance_streaming.detect.rules.patterns import crash_loop, rebalance_storm

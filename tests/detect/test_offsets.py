@@ -25,7 +25,7 @@ from histories import (
     take,
 )
 from rebalance_contract import Severity
-from rebalance_streaming.detect.look import ConditionRule, Look
+from rebalance_streaming.detect.group_view import ConditionRule, GroupView
 from rebalance_streaming.detect.rules.duplicates import duplicate_processing, estimate_duplicates
 from rebalance_streaming.detect.rules.offsets import CONDITIONS, offset_rewind, offset_skip, offsets_expired
 from rebalance_streaming.detect.thresholds import Thresholds
@@ -249,7 +249,7 @@ def test_rewinds_are_a_lower_bound_and_nothing_is_no_number():
     assert estimate_duplicates(known, GONE, {}) is None
 
 
-def losing(departures: Sequence[object], *, backlog: int = 5_000, now_ms: int = AT + 25 * SECOND) -> Look:
+def losing(departures: Sequence[object], *, backlog: int = 5_000, now_ms: int = AT + 25 * SECOND) -> GroupView:
     known = history(*working(backlog=backlog), GONE)
     return look(known, now_ms, past=tuple(departures), causes={rebalance_id(AT): "poll_overrun"})
 

@@ -27,7 +27,7 @@ from histories import (
 )
 from rebalance_contract import UNDETERMINED, Rebalance, Severity
 from rebalance_streaming.detect.episode import ExplainedDeparture
-from rebalance_streaming.detect.look import Look
+from rebalance_streaming.detect.group_view import GroupView
 from rebalance_streaming.detect.rules.patterns import (
     AGGREGATES,
     PATTERNS,
@@ -393,7 +393,7 @@ def test_what_is_rare_or_explained_does_not_flap(story: Story):
 NOW = START_MS + 10 * MINUTE
 
 
-def stormy(*causes: str | None, took_s: int = 5, every_s: int = 60, events: Sequence[Event] = ()) -> Look:
+def stormy(*causes: str | None, took_s: int = 5, every_s: int = 60, events: Sequence[Event] = ()) -> GroupView:
     """Let a group rebalance once a minute, each for a cause; null: not judged yet."""
     made = [rebalance(NOW - (n + 1) * every_s * SECOND, [A], [A], took_ms=took_s * SECOND) for n in range(len(causes))]
     known = {each.rebalance_id: cause for each, cause in zip(made, causes, strict=True) if cause is not None}
@@ -427,7 +427,7 @@ def test_a_storm_carries_the_cause_that_most_have():
     ],
     ids=["four", "some explained", "slower", "a third of the time", "less of it", "a long one", "not judged yet"],
 )
-def test_a_storm_is_five_in_ten_minutes_or_a_third_of_the_time(known: Look, variant: str | None):
+def test_a_storm_is_five_in_ten_minutes_or_a_third_of_the_time(known: GroupView, variant: str | None):
     """What a deploy or growth explains does not count; one long wait is no storm."""
     assert [each.variant for each in rebalance_storm(known)] == ([] if variant is None else [variant])
 

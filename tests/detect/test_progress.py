@@ -27,7 +27,7 @@ from histories import (
 )
 from rebalance_contract import Probe, Severity
 from rebalance_streaming.detect.answers import Clocks, hold
-from rebalance_streaming.detect.look import ConditionRule
+from rebalance_streaming.detect.group_view import ConditionRule
 from rebalance_streaming.detect.rules.progress import (
     CONDITIONS,
     commit_failures_after_rebalance,

@@ -43,7 +43,7 @@ from rebalance_contract import (
 from rebalance_contract.clients import POLL_AGE
 from rebalance_streaming.detect import answers
 from rebalance_streaming.detect.detector import Detector
-from rebalance_streaming.detect.look import Condition, Look
+from rebalance_streaming.detect.group_view import Condition, GroupView
 from rebalance_streaming.detect.verdict import Verdict
 
 A, B = member("a-1", [0, 1]), member("b-1", [2, 3])
@@ -85,12 +85,12 @@ def test_a_row_that_cannot_be_true_changes_nothing(what: str):
     detector = Detector("prod", on_quarantine=lambda stage, group, _: heard.append((stage, group)))
     detector.advance(T0)
     detector.take_group(picture(T0, A, B))
-    before = detector.causes(GROUP), list(detector._cases[GROUP].history.progress.positions())
+    before = detector.causes(GROUP), list(detector._judged_groups[GROUP].history.progress.positions())
     take(detector, HOSTILE[what])
     detector.advance(T0 + SECOND)
     assert sum(detector.quarantined.values()) == 1
     assert [group for _, group in heard] == [GROUP]
-    assert (detector.causes(GROUP), list(detector._cases[GROUP].history.progress.positions())) == before
+    assert (detector.causes(GROUP), list(detector._judged_groups[GROUP].history.progress.positions())) == before
 
 
 def test_the_largest_offsets_do_not_overflow():
@@ -110,7 +110,7 @@ def test_the_largest_offsets_do_not_overflow():
 def test_a_rule_that_raises_is_set_aside_for_its_group(monkeypatch: pytest.MonkeyPatch):
     """Other rules and other groups go on; it is counted and told once an hour, not at each turn."""
 
-    def stumbles(look: Look) -> Iterator[Verdict]:
+    def stumbles(look: GroupView) -> Iterator[Verdict]:
         if look.history.group == "odd":
             raise ZeroDivisionError
         return iter(())
@@ -171,10 +171,10 @@ def test_groups_that_only_probes_name_are_bounded_and_forgotten():
     for number in range(20_000):
         run.detector.take_probe(replace(seen, group=f"invented-{number}"))
     run.detector.take_group(picture(T0, A, B))
-    assert len(run.detector._cases) == 5_001
+    assert len(run.detector._judged_groups) == 5_001
     assert sum(run.detector.quarantined.values()) == 15_000
     run.live(T0 + 45 * MINUTE, step_ms=10 * SECOND)
-    assert list(run.detector._cases) == [GROUP]
+    assert list(run.detector._judged_groups) == [GROUP]
 
 
 # --- Anything ---

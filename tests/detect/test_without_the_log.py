@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rebalance_streaming.detect.look import Condition
+from rebalance_streaming.detect.group_view import Condition
 from rebalance_streaming.detect.rules.registry import CONDITIONS
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.replay import replay

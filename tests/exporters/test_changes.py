@@ -1,16 +1,16 @@
-from rebalance_exporters.changes import ChangeLog, Thing
+from rebalance_exporters.changes import ChangedItem, ChangeLog
 
 
 def names_since(log: ChangeLog, version: int) -> list[str] | None:
     """The groups that changed after a version, oldest first; null when that is not remembered."""
     found = log.since(version)
-    return None if found is None else [thing.group for _, thing in found]
+    return None if found is None else [item.group for _, item in found]
 
 
 def note_all(log: ChangeLog, names: str) -> None:
     """Note a change of one group per letter."""
     for name in names:
-        log.note(Thing("group", "c", name))
+        log.note(ChangedItem("group", "c", name))
 
 
 def test_each_thing_stands_at_its_latest_change() -> None:

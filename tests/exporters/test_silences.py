@@ -199,7 +199,7 @@ def test_followers_hear_when_a_silence_begins_and_ends():
     for step in steps:
         before = view.version
         step()
-        told.append([thing.group for _, thing in view.changes(before).things or ()])
+        told.append([item.group for _, item in view.changes(before).items or ()])
     assert told == [["payments"], [], [], [], ["payments"], ["payments"], []]
 
 

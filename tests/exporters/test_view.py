@@ -177,8 +177,8 @@ def test_news_of_a_rebalances_cost_is_news_of_the_rebalance() -> None:
     version = view.version
     view.apply([impact_row("0-1", lag_peak=5), impact_row("0-1", lag_peak=5), impact_row("9-9", lag_peak=5)])
     changes = view.changes(version)
-    assert changes.things is not None
-    assert [(thing.kind, thing.name) for _, thing in changes.things] == [("rebalance", "0-1")]
+    assert changes.items is not None
+    assert [(item.kind, item.name) for _, item in changes.items] == [("rebalance", "0-1")]
     assert changes.version == version + 1
 
 

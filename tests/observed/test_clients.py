@@ -59,8 +59,8 @@ def test_an_older_report_finds_its_place_and_changes_no_identity():
     """It arrived late: it tells of its own moment and not of now."""
     late = report(T0 + SECOND, replace(WHO, member_id="b-0"), {POLL_AGE: 3.0}, host="/old")
     client = known(report(T0, WHO), report(T0 + 2 * SECOND, WHO), late)
-    assert [each.emitted_ms - T0 for each in client.sights] == [0, SECOND, 2 * SECOND]
-    assert (client.member_id, client.host, client.sights[1].poll_age_ms) == ("b-1", "/host-b", 3_000)
+    assert [each.emitted_ms - T0 for each in client.reports] == [0, SECOND, 2 * SECOND]
+    assert (client.member_id, client.host, client.reports[1].poll_age_ms) == ("b-1", "/host-b", 3_000)
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -69,15 +69,15 @@ def test_pieces_of_one_moment_are_one_report(late: bool):
     pieces = [report(T0, WHO, {POLL_AGE: 3.0}), report(T0, WHO, {HEARTBEAT_AGE: 1.5}), report(T0, WHO, {POLL_AGE: 3.0})]
     newer = [report(T0 + SECOND, WHO)]
     client = known(*(newer + pieces if late else pieces + newer))
-    assert len(client.sights) == 2
-    assert (client.sights[0].poll_age_ms, client.sights[0].heartbeat_age_ms) == (3_000, 1_500)
+    assert len(client.reports) == 2
+    assert (client.reports[0].poll_age_ms, client.reports[0].heartbeat_age_ms) == (3_000, 1_500)
 
 
 def test_only_the_latest_reports_are_kept():
     """Memory is bounded, oldest first, whichever way they come."""
     reports = [report(T0 + n * SECOND, WHO) for n in range(400)]
-    assert known(*reports).sights == known(*reversed(reports)).sights
-    assert [known(*reports).sights[i].emitted_ms for i in (0, -1)] == [T0 + 220 * SECOND, T0 + 399 * SECOND]
+    assert known(*reports).reports == known(*reversed(reports)).reports
+    assert [known(*reports).reports[i].emitted_ms for i in (0, -1)] == [T0 + 220 * SECOND, T0 + 399 * SECOND]
 
 
 def test_deltas_are_added_up():
@@ -86,7 +86,7 @@ def test_deltas_are_added_up():
         replace(report(T0 + n, WHO), points=(Point(HEARTBEAT_TOTAL, 2.0, temporality=Temporality.DELTA),))
         for n in range(3)
     ]
-    assert [each.heartbeat_total for each in known(*told).sights] == [2.0, 4.0, 6.0]
+    assert [each.heartbeat_total for each in known(*told).reports] == [2.0, 4.0, 6.0]
 
 
 def test_points_of_partitions_are_kept_apart():
@@ -100,7 +100,7 @@ def test_points_of_partitions_are_kept_apart():
     )
     client = known(replace(report(T0, WHO), points=points))
     assert client.lag == {("orders", 3): {"app_offset": 7.0}}
-    assert client.sights[0].values == {}
+    assert client.reports[0].values == {}
 
 
 def test_what_is_told_twice_is_added_up_once():
@@ -108,7 +108,7 @@ def test_what_is_told_twice_is_added_up_once():
     one = replace(report(T0, WHO), points=(Point(HEARTBEAT_TOTAL, 2.0, temporality=Temporality.DELTA),))
     other = replace(report(T0, WHO), points=(Point(COMMIT_TOTAL, 5.0, temporality=Temporality.DELTA),))
     client = known(one, other, one, other, replace(one, emitted_ms=T0 + 1))
-    assert [each.values for each in client.sights] == [
+    assert [each.values for each in client.reports] == [
         {HEARTBEAT_TOTAL: 2.0, COMMIT_TOTAL: 5.0},
         {HEARTBEAT_TOTAL: 4.0},
     ]
@@ -117,19 +117,19 @@ def test_what_is_told_twice_is_added_up_once():
 def test_a_piece_may_say_zero():
     """The later piece of a moment counts, also where it tells 0."""
     client = known(report(T0, WHO, {ASSIGNED: 3.0}), report(T0, WHO, {ASSIGNED: 0.0}))
-    assert [each.assigned for each in client.sights] == [0.0]
+    assert [each.assigned for each in client.reports] == [0.0]
 
 
 def test_the_last_poll_tells_its_age():
     """A reporter that names the moment of the last poll says as much as one that names its age."""
     client = known(report(T0, WHO, last_poll_return_ms=T0 - 2_500), report(T0 + 1, WHO, last_poll_return_ms=T0 + 99))
-    assert [each.poll_age_ms for each in client.sights] == [2_500, 0]
+    assert [each.poll_age_ms for each in client.reports] == [2_500, 0]
 
 
 def test_a_client_that_waits_for_records_polls():
     """However long it has been waiting inside poll(); one that tells neither leaves it open."""
     client = known(report(T0, WHO, waiting_since_ms=T0 - 90_000), report(T0 + 1, WHO))
-    assert [each.poll_age_ms for each in client.sights] == [0, None]
+    assert [each.poll_age_ms for each in client.reports] == [0, None]
 
 
 # --- The time before a loss ---
@@ -232,7 +232,7 @@ def test_a_process_keeps_its_history_over_a_rejoin():
         clients.take(packed(report(T0 + at * SECOND, who)))
     (client,) = clients
     assert clients.of(Member("b-1", "b", "/host-b", None)) is client is clients.of(Member("b-2", "x", "/y", None))
-    assert len(client.sights) == 3
+    assert len(client.reports) == 3
 
 
 def test_a_client_without_a_member_id_is_the_one_it_was():
@@ -241,7 +241,7 @@ def test_a_client_without_a_member_id_is_the_one_it_was():
     for at, member_id in ((0, "b-1"), (5, None), (10, "b-2")):
         clients.take(packed(report(T0 + at * SECOND, WHO, member_id=member_id)))
     (client,) = clients
-    assert [each.member_id for each in client.sights] == ["b-1", None, "b-2"]
+    assert [each.member_id for each in client.reports] == ["b-1", None, "b-2"]
 
 
 def test_two_consumers_of_one_process_may_share_a_client_id():
@@ -253,7 +253,7 @@ def test_two_consumers_of_one_process_may_share_a_client_id():
     one, other = clients.of(Member("b-1", "b", "/host-b", None)), clients.of(Member("c-1", "b", "/host-b", None))
     assert one is not None
     assert other is not None
-    assert (len(one.sights), len(other.sights)) == (3, 3)
+    assert (len(one.reports), len(other.reports)) == (3, 3)
     clients.take(packed(report(T0 + 15 * SECOND, WHO)))
     clients.take(packed(report(T0 + 15 * SECOND, replace(WHO, member_id="c-2"))))
     assert clients.of(Member("c-2", "b", "/host-b", None)) is other

@@ -27,15 +27,15 @@ from rebalance_streaming.groups import counts
 from rebalance_streaming.groups.model import dump_state
 from rebalance_streaming.groups.rebuilt import rebuild_state
 from rebalance_streaming.spark import membership
-from rebalance_streaming.spark.membership import BUCKETS, TOTALS, PublishedRows
+from rebalance_streaming.spark.membership import BUCKETS, TOTALS, AddressedRow, PublishedRows
 from spark.state import Output, Store
 
 CONFIG = StreamConfig(cluster="prod")
 DAY_MS = 86_400_000
 GROUP = "v39-kp3-group-expiry"
-NAMES = tuple(field.name for field in membership._ARROW_SCHEMA)
+NAMES = AddressedRow._fields
 #: As Spark's source has it.
-SOURCE = pa.schema(list(membership._ARROW_SCHEMA)[2:])
+SOURCE = pa.schema([membership.ARROW_SCHEMA.field(name) for name in membership.SOURCE_COLUMNS])
 
 #: As Spark's source has it: topic, partition, offset, timestamp, key, value.
 LogRow = tuple[str, int, int, int, bytes | None, bytes | None]

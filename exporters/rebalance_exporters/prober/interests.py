@@ -76,7 +76,7 @@ class Interest:
 
 
 @dataclass(slots=True)
-class _Known:
+class _GroupTopics:
     """What is known of one group: its members' topics, its lag row's, those it committed to, and when, and those that
     its coordinator holds offsets for. Log offsets are those of its log partition, null where no row told one.
     """
@@ -116,7 +116,7 @@ class Interests:
 
     def __init__(self, cluster: str) -> None:
         self._cluster = cluster
-        self._groups: dict[str, _Known] = {}
+        self._groups: dict[str, _GroupTopics] = {}
         self._fresh: set[str] = set()
         self._lock = threading.Lock()
         self.is_fresh = threading.Event()
@@ -133,7 +133,7 @@ class Interests:
             if row.state == GroupState.DELETED:
                 self._delete(row)
                 return
-            known = self._groups.setdefault(row.group, _Known())
+            known = self._groups.setdefault(row.group, _GroupTopics())
             before = known.topics
             known.type, known.has_members = row.type, bool(row.members)
             known.subscribed = _subscribed(row)
@@ -143,7 +143,7 @@ class Interests:
         """Forget a group, except for what it committed after it was deleted: it lives on without members then."""
         known = self._groups.get(row.group)
         if known is None or row.log_offset is None or (known.committed_until or -1) < row.log_offset:
-            self._groups[row.group] = _Known(deleted_at=row.log_offset)
+            self._groups[row.group] = _GroupTopics(deleted_at=row.log_offset)
         else:
             known.type, known.subscribed, known.has_members = None, frozenset(), False
 
@@ -156,7 +156,7 @@ class Interests:
         if not self._is_ours(row.cluster, row.group):
             return
         with self._lock:
-            known = self._groups.setdefault(row.group, _Known())
+            known = self._groups.setdefault(row.group, _GroupTopics())
             if not known.note_commits(row):
                 return
             before = known.topics
@@ -171,7 +171,7 @@ class Interests:
         if not self._is_ours(row.cluster, row.group):
             return
         with self._lock:
-            known = self._groups.setdefault(row.group, _Known())
+            known = self._groups.setdefault(row.group, _GroupTopics())
             if known.note_commits(row):
                 before = known.topics
                 known.committed |= dict.fromkeys(_legal(row.topics), now_ms)
@@ -203,7 +203,7 @@ class Interests:
             if group in self._groups:
                 self._groups[group].lagging = frozenset()
 
-    def _note_fresh(self, group: str, before: frozenset[str], known: _Known) -> None:
+    def _note_fresh(self, group: str, before: frozenset[str], known: _GroupTopics) -> None:
         if not known.topics <= before:
             self._fresh.add(group)
             self.is_fresh.set()
@@ -244,7 +244,7 @@ class Interests:
             }
 
 
-def _forget_old(known: _Known, now_ms: int) -> None:
+def _forget_old(known: _GroupTopics, now_ms: int) -> None:
     if any(now_ms - at >= COMMITS_COUNT_MS for at in known.committed.values()):
         known.committed = {topic: at for topic, at in known.committed.items() if now_ms - at < COMMITS_COUNT_MS}
 

@@ -25,7 +25,7 @@ from rebalance_exporters.prober.publish import Publications
 from rebalance_exporters.prober.publisher import ProbePublisher
 from rebalance_exporters.prober.reader import InterestReader
 from rebalance_exporters.prober.tasks import Complaints, Say, Task, Wake
-from rebalance_exporters.prober.topics import TopicBook, ensure_probes_topic
+from rebalance_exporters.prober.topics import TopicRegistry, ensure_probes_topic
 from rebalance_exporters.prober.watch_committed import CommittedWatch
 from rebalance_exporters.prober.watch_groups import GroupWatch
 from rebalance_exporters.prober.watch_offsets import OffsetWatch
@@ -93,7 +93,7 @@ def _make_tasks(
     )
     offsets = OffsetWatch(
         config,
-        topics=TopicBook(brokers),
+        topics=TopicRegistry(brokers),
         asker=OffsetAsker(brokers),
         interests=interests,
         publish=publisher.publish,

@@ -56,7 +56,7 @@ class _Topic:
 
 
 @dataclass(slots=True)
-class _Told:
+class _ToldTopics:
     """What a group was told: up to which round, and how many partitions each topic had."""
 
     round: int = 0
@@ -69,7 +69,7 @@ class OffsetPublications:
     def __init__(self) -> None:
         self._round = 0
         self._topics: dict[str, _Topic] = {}
-        self._told: dict[str, _Told] = {}
+        self._told: dict[str, _ToldTopics] = {}
 
     def note(self, end: Mapping[str, Sequence[int | None]], stable: Mapping[str, Sequence[int | None]]) -> None:
         """Take in what one round of asking found; a topic that was not asked keeps what it had."""
@@ -92,7 +92,7 @@ class OffsetPublications:
         """
         told = self._told.get(group)
         if told is None:
-            told = self._told[group] = _Told()
+            told = self._told[group] = _ToldTopics()
         end: Offsets = {}
         stable: Offsets = {}
         for name, count in partitions.items():

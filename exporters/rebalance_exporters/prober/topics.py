@@ -61,7 +61,7 @@ def parse_topic_id(text: str) -> uuid.UUID | None:
         return None
 
 
-class TopicBook:
+class TopicRegistry:
     """What is known of the topics that groups use."""
 
     def __init__(self, brokers: Brokers) -> None:
@@ -191,7 +191,7 @@ def ensure_probes_topic(admin: AdminClient, brokers: Brokers, config: ProbeConfi
 
 
 def _exists(brokers: Brokers, name: str) -> bool:
-    book = TopicBook(brokers)
-    book.refresh([name], now=0.0)
-    topic = book.resolve(name)
+    registry = TopicRegistry(brokers)
+    registry.refresh([name], now=0.0)
+    topic = registry.resolve(name)
     return topic is not None and topic.partitions > 0

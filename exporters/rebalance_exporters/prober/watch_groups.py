@@ -11,8 +11,8 @@ import msgspec
 from rebalance_contract import SETTLED_STATES, GroupState, Probe
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.prober.answers import Described, GroupList, Listed
-from rebalance_exporters.prober.book import GroupBook
 from rebalance_exporters.prober.config import ProbeConfig
+from rebalance_exporters.prober.group_registry import GroupRegistry
 from rebalance_exporters.prober.groups import GroupAsker
 from rebalance_exporters.prober.interests import Interests
 from rebalance_exporters.prober.metrics import ProbeMetrics
@@ -44,7 +44,7 @@ class GroupWatch:
         self._publish = publish
         self._metrics = metrics
         self._complaints = complaints
-        self._book = GroupBook() if config.reads_log else GroupBook(describe_again_seconds=0.0)
+        self._registry = GroupRegistry() if config.reads_log else GroupRegistry(describe_again_seconds=0.0)
         self._publications = Publications()
         self._next_full = 0.0
         self._hidden_lists = 0
@@ -53,7 +53,7 @@ class GroupWatch:
     def cycle(self) -> None:
         """Ask and publish once. Raises ExporterError when no broker answered."""
         now = time.monotonic()
-        if now >= self._next_full or self._book.wants_full_list or self._log_is_ahead():
+        if now >= self._next_full or self._registry.wants_full_list or self._log_is_ahead():
             self._list_all()
             self._next_full = now + self._full_list_seconds
         else:
@@ -63,15 +63,15 @@ class GroupWatch:
 
     def _log_is_ahead(self) -> bool:
         """Whether the log knows of groups that appeared since all were listed: one may be stable at once."""
-        return bool(self._interests.names() - {each.group for each in self._book.groups()} - self._unlisted)
+        return bool(self._interests.names() - {each.group for each in self._registry.groups()} - self._unlisted)
 
     def _list_all(self) -> None:
         known, asked_ms = self._interests.names(), _now_ms()
         found = self._asker.list_all()
-        gone = self._book.note_all(found, asked_ms)
+        gone = self._registry.note_all(found, asked_ms)
         self._check(found)
         self._unlisted = known - {listed.group for listed in found.groups}
-        groups = self._book.groups()
+        groups = self._registry.groups()
         self._metrics.groups.set(len(groups))
         self._publications.forget({listed.group for listed in groups})
         self._publish_gone(gone)
@@ -83,11 +83,11 @@ class GroupWatch:
         if not found.answered:
             # After an outage anything may have changed.
             self._next_full = 0.0
-        newer_settled = self._book.note_unstable(found, asked_ms)
+        newer_settled = self._registry.note_unstable(found, asked_ms)
         self._check(found)
         if newer_settled:
             newer = self._asker.list_newer()
-            self._book.note_newer(newer)
+            self._registry.note_newer(newer)
             self._check(newer)
 
     def _check(self, found: GroupList) -> None:
@@ -122,9 +122,9 @@ class GroupWatch:
             )
 
     def _describe(self, now: float) -> None:
-        chosen = {listed.group: listed for listed in self._book.choose_described(now)}
+        chosen = {listed.group: listed for listed in self._registry.choose_described(now)}
         described = [each for each in self._asker.describe(chosen.values()) if each.group in chosen]
-        self._book.note_described(described, now)
+        self._registry.note_described(described, now)
         now_ms = _now_ms()
         for each in described:
             self._note_error(each)
@@ -145,24 +145,24 @@ class GroupWatch:
 
     def _publish_newer(self, now: float) -> None:
         now_ms = _now_ms()
-        for listed in self._book.groups():
+        for listed in self._registry.groups():
             if not listed.is_classic:
                 self._admit(probe_listed(self._cluster, listed, now_ms), now)
 
     def _with_settled(self, probe: Probe) -> Probe:
         """Add to the first word of an unrest when the group was last seen settled: it is published seldom then."""
-        settled_ms = self._book.settled_ms(probe.group)
+        settled_ms = self._registry.settled_ms(probe.group)
         return probe if settled_ms is None else replace(probe, settled_at_ms=settled_ms)
 
     def _admit(self, probe: Probe, now: float) -> None:
         if self._publications.admit(probe, now):
             self._publish(probe if self._reads_log else self._with_bounds(probe))
         if probe.state in SETTLED_STATES:
-            self._book.note_rested(probe.group, probe.probed_at_ms)
+            self._registry.note_rested(probe.group, probe.probed_at_ms)
 
     def _with_bounds(self, probe: Probe) -> Probe:
         """Add since when at the earliest the group is as it is, which the log tells better where it is read."""
-        unlisted_ms, rested_ms = self._book.take_unlisted_ms(probe.group), self._book.rested_ms(probe.group)
+        unlisted_ms, rested_ms = self._registry.take_unlisted_ms(probe.group), self._registry.rested_ms(probe.group)
         if unlisted_ms is not None:
             probe = replace(probe, unlisted_at_ms=unlisted_ms)
         if rested_ms is not None and probe.settled_at_ms is msgspec.UNSET:

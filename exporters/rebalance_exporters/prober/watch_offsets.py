@@ -17,7 +17,7 @@ from rebalance_exporters.prober.offsets import OffsetAsker, OffsetRound
 from rebalance_exporters.prober.repeats import Repeats
 from rebalance_exporters.prober.tasks import Complaints
 from rebalance_exporters.prober.told import OffsetPublications
-from rebalance_exporters.prober.topics import ProbedTopic, TopicBook
+from rebalance_exporters.prober.topics import ProbedTopic, TopicRegistry
 
 WHAT = "offsets"
 #: Sentences about a group's topics in one probe.
@@ -31,7 +31,7 @@ class OffsetWatch:
         self,
         config: ProbeConfig,
         *,
-        topics: TopicBook,
+        topics: TopicRegistry,
         asker: OffsetAsker,
         interests: Interests,
         publish: Callable[[Probe], None],

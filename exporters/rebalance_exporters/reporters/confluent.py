@@ -29,7 +29,7 @@ import confluent_kafka
 
 from rebalance_exporters.reporters.outbox import LARGEST_BYTES, CallTransport, FailureLog, Outbox, OutgoingReport
 from rebalance_exporters.reporters.payload import compose_native, encode, encode_key
-from rebalance_exporters.reporters.polls import PollBook
+from rebalance_exporters.reporters.polls import PollTracker
 from rebalance_exporters.reporters.reporter import DEFAULT_INTERVAL_SECONDS, DEFAULT_TOPIC, DueReport, Reporter
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class _Watch:
     reporter: Reporter
 
     def __init__(self, config: dict[str, Any], complaints: FailureLog) -> None:
-        self.book = PollBook()
+        self.polls = PollTracker()
         self._config = config
         self._complaints = complaints
         self._told = read_config(config)
@@ -149,7 +149,7 @@ class _Watch:
         """Return a report as this module describes it."""
         client, statistics = self._read_client(), self._statistics
         key = encode_key(client["group_id"], client["client_id"])
-        report = compose_native(tick, client, self.book.read(), {})
+        report = compose_native(tick, client, self.polls.read(), {})
         if statistics is None:
             return OutgoingReport(key, encode(report))
         text, arrived = statistics
@@ -253,13 +253,13 @@ def _make_watched(base: Any) -> Any:
     def noting(method: Callable[..., Any], count: Callable[[Any], int]) -> Callable[..., Any]:
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
             watch: _Watch = self.__dict__[_WATCH]
-            watch.book.enter_poll()
+            watch.polls.enter_poll()
             found = 0
             try:
                 records = method(self, *args, **kwargs)
                 found = count(records)
             finally:
-                watch.book.leave_poll(found)
+                watch.polls.leave_poll(found)
             watch.note_member(self)
             return records
 

@@ -24,7 +24,7 @@ import kafka
 from rebalance_exporters.reporters.kafka_python_producer import make_producer_settings, make_transport
 from rebalance_exporters.reporters.outbox import FailureLog, Outbox, OutgoingReport
 from rebalance_exporters.reporters.payload import as_json_number, compose_native, encode, encode_key
-from rebalance_exporters.reporters.polls import PollBook
+from rebalance_exporters.reporters.polls import PollTracker
 from rebalance_exporters.reporters.reporter import (
     DEFAULT_INTERVAL_SECONDS,
     DEFAULT_TOPIC,
@@ -91,7 +91,7 @@ def _start(consumer: Any, transport: Transport, complaints: FailureLog, interval
     composer = _Composer(consumer)
     reporter = Reporter(composer.compose, Outbox(transport, complaints), complaints, interval_seconds)
     try:
-        _watch(consumer, composer.book, reporter)
+        _watch(consumer, composer.polls, reporter)
     except Exception as error:
         complaints.note("polls of this consumer are not seen", error)
     reporter.start()
@@ -171,7 +171,7 @@ class _Composer:
     """Makes a consumer's reports, without keeping it alive."""
 
     def __init__(self, consumer: Any) -> None:
-        self.book = PollBook()
+        self.polls = PollTracker()
         self._consumer = weakref.ref(consumer)
 
     def compose(self, tick: DueReport) -> OutgoingReport | None:
@@ -180,7 +180,7 @@ class _Composer:
             return None
         client = read_client(consumer)
         metrics = read_metrics(consumer.metrics(raw=True) or {})
-        value = encode(compose_native(tick, client, self.book.read(), metrics))
+        value = encode(compose_native(tick, client, self.polls.read(), metrics))
         return OutgoingReport(encode_key(client["group_id"], client["client_id"]), value)
 
 
@@ -245,14 +245,14 @@ def _read_tags(name: Any) -> str:
 class _Watch:
     """What a reported consumer carries."""
 
-    def __init__(self, book: PollBook, reporter: Reporter) -> None:
-        self.book = book
+    def __init__(self, polls: PollTracker, reporter: Reporter) -> None:
+        self.polls = polls
         self.reporter = reporter
 
 
-def _watch(consumer: Any, book: PollBook, reporter: Reporter) -> None:
+def _watch(consumer: Any, polls: PollTracker, reporter: Reporter) -> None:
     """Give a consumer a class of its own that notes polls; `for` looks for `__next__` in the class only."""
-    setattr(consumer, _WATCH, _Watch(book, reporter))
+    setattr(consumer, _WATCH, _Watch(polls, reporter))
     consumer.__class__ = _make_watched(type(consumer))
     # At the interpreter's exit there is nobody left to tell.
     weakref.finalize(consumer, reporter.abandon).atexit = False
@@ -262,23 +262,23 @@ def _make_watched(base: Any) -> type:
     """Return a subclass that tells its instance's watch of every poll and of the close."""
 
     def poll(self: Any, *args: Any, **kwargs: Any) -> Any:
-        book, found = self.__dict__[_WATCH].book, 0
-        book.enter_poll()
+        polls, found = self.__dict__[_WATCH].polls, 0
+        polls.enter_poll()
         try:
             records = base.poll(self, *args, **kwargs)
             found = count_records(records)
         finally:
-            book.leave_poll(found)
+            polls.leave_poll(found)
         return records
 
     def next_(self: Any) -> Any:
-        book, found = self.__dict__[_WATCH].book, False
-        book.enter_next()
+        polls, found = self.__dict__[_WATCH].polls, False
+        polls.enter_next()
         try:
             record = base.__next__(self)
             found = True
         finally:
-            book.leave_next(found=found)
+            polls.leave_next(found=found)
         return record
 
     def close(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -19,7 +19,7 @@ def wall_ms() -> int:
     return int(time.time() * 1000)
 
 
-class PollBook:
+class PollTracker:
     """Notes calls of `poll` and, for clients that are iterators, of `__next__`.
 
     Clients differ in what iterating is. Newer ones of kafka-python poll inside and hand out the batch one by one; then

@@ -20,7 +20,7 @@ from rebalance_exporters.terminal.escaping import safe_json
 from rebalance_exporters.terminal.figures import Clock
 from rebalance_exporters.terminal.screen import Screen
 from rebalance_exporters.terminal.why import (
-    Known,
+    MonitoredGroup,
     ask,
     explain_log,
     explain_message,
@@ -82,9 +82,9 @@ def _lines(path: Path | None) -> Iterator[str]:
     return read_lines(path)
 
 
-def _ask(question: WhyQuestion, groups: Sequence[str]) -> list[Known]:
+def _ask(question: WhyQuestion, groups: Sequence[str]) -> list[MonitoredGroup]:
     """Ask the monitor about groups, and no more after it did not answer once."""
-    knowns: list[Known] = []
+    knowns: list[MonitoredGroup] = []
     if not groups:
         return knowns
     with Api(question.access) as api:

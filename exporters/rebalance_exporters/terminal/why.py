@@ -24,7 +24,7 @@ _FINDINGS, _ROWS, _EXPLAINED, _GROUPS = 3, 40, 3, 3
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class MonitoredGroup:
     """What the monitor knows of a group now. `trouble`: why it knows nothing, null where it does."""
 
     group: str
@@ -47,18 +47,18 @@ class Known:
         return told
 
 
-def ask(api: Api, group: str, cluster: str | None, clock: Clock) -> Known:
+def ask(api: Api, group: str, cluster: str | None, clock: Clock) -> MonitoredGroup:
     """Ask the monitor about a group; that it does not answer, or knows no such group, is part of the answer."""
     try:
         of_cluster = api.group(group, cluster).cluster
-        return Known(group, api.findings(of_cluster, group), clock=clock)
+        return MonitoredGroup(group, api.findings(of_cluster, group), clock=clock)
     except NotFoundError:
-        return Known(group, trouble=f"the monitor at {api.access.url} knows no group {group}", clock=clock)
+        return MonitoredGroup(group, trouble=f"the monitor at {api.access.url} knows no group {group}", clock=clock)
     except ExporterError as error:
-        return Known(group, trouble=str(error), is_unreachable=True, clock=clock)
+        return MonitoredGroup(group, trouble=str(error), is_unreachable=True, clock=clock)
 
 
-def explain_message(answer: MessagesAnswer, known: Known | None, access: Access) -> TextReport:
+def explain_message(answer: MessagesAnswer, known: MonitoredGroup | None, access: Access) -> TextReport:
     """Make the report about one text."""
     if answer.match is MessageMatch.NONE:
         return _not_known(answer)
@@ -83,7 +83,7 @@ def explain_message(answer: MessagesAnswer, known: Known | None, access: Access)
     )
 
 
-def _ambiguous(answer: MessagesAnswer, known: Known | None, access: Access) -> TextReport:
+def _ambiguous(answer: MessagesAnswer, known: MonitoredGroup | None, access: Access) -> TextReport:
     """Make the report about a piece that several messages have: one passage for each, and no verdict."""
     causes = [cause.diagnosis for row in answer.messages for cause in row.causes]
     passages = [
@@ -113,14 +113,14 @@ def _tell_printers(row: MessageRow) -> str:
     return "; ".join(f"{each.name} {each.versions} ({each.source})" for each in row.printed)
 
 
-def _tell_causes(row: MessageRow, known: Known | None) -> Iterator[str]:
+def _tell_causes(row: MessageRow, known: MonitoredGroup | None) -> Iterator[str]:
     found = set() if known is None else {each.rule for each in known.findings}
     for cause in sorted(row.causes, key=lambda each: each.diagnosis not in found):
         mark = "" if known is None or cause.diagnosis not in found else f" [found for {known.group}]"
         yield f"{cause.diagnosis}{mark}: {cause.when}"
 
 
-def _tell_known(known: Known | None, causes: Sequence[str]) -> Iterator[Passage]:
+def _tell_known(known: MonitoredGroup | None, causes: Sequence[str]) -> Iterator[Passage]:
     if known is None:
         return
     if known.trouble is not None:
@@ -135,7 +135,7 @@ def _tell_finding(finding: Finding, clock: Clock) -> str:
     return f"[{finding.severity.upper()}] {verdict(finding)}, {since}: {finding.summary}"
 
 
-def _hints(known: Known | None, access: Access) -> Iterator[Hint]:
+def _hints(known: MonitoredGroup | None, access: Access) -> Iterator[Hint]:
     if known is not None and known.trouble is None:
         yield Hint("why it rebalanced last", access.command_line("explain", known.group))
 
@@ -149,7 +149,7 @@ def list_messages(tally: LineTally) -> TextReport:
     return TextReport(title, None, (), (_table(tally),))
 
 
-def explain_log(tally: LineTally, knowns: Sequence[Known], access: Access) -> TextReport:
+def explain_log(tally: LineTally, knowns: Sequence[MonitoredGroup], access: Access) -> TextReport:
     """Make the report that says what the messages of a log mean, those that matter first."""
     meanings = _meanings(tally.entries)
     told = [each for each in meanings if not each[0].ordinary][:_EXPLAINED] or meanings[:1]
@@ -169,7 +169,7 @@ def groups_of(tally: LineTally) -> list[str]:
     return sorted(counts, key=lambda each: (-counts[each], each))[:_GROUPS]
 
 
-def log_json(tally: LineTally, knowns: Sequence[Known]) -> dict[str, object]:
+def log_json(tally: LineTally, knowns: Sequence[MonitoredGroup]) -> dict[str, object]:
     """Return the same for programs."""
     messages = [
         {
@@ -192,7 +192,7 @@ def log_json(tally: LineTally, knowns: Sequence[Known]) -> dict[str, object]:
     }
 
 
-def known_json(known: Known) -> dict[str, object]:
+def known_json(known: MonitoredGroup) -> dict[str, object]:
     """Return what the monitor knows for programs."""
     return {"group": known.group, "findings": known.findings, "trouble": known.trouble}
 

@@ -14,7 +14,7 @@ from rebalance_contract import Severity
 from rebalance_streaming.detect.catalogue import diagnosis
 from rebalance_streaming.detect.episode import Deadline
 from rebalance_streaming.detect.findings import subject_key
-from rebalance_streaming.detect.look import Look
+from rebalance_streaming.detect.group_view import GroupView
 from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.quarantine import Quarantine
 from rebalance_streaming.detect.rules.registry import CONDITIONS, RECOLLECTIONS
@@ -27,7 +27,7 @@ Clocks = dict[tuple[str, str], int]
 _SILENCE: tuple[tuple[Verdict, ...], Clocks] = ((), {})
 
 
-def hold(found: Sequence[Verdict], clocks: Clocks, look: Look) -> tuple[tuple[Verdict, ...], Clocks]:
+def hold(found: Sequence[Verdict], clocks: Clocks, look: GroupView) -> tuple[tuple[Verdict, ...], Clocks]:
     """Return what of a rule's answer has lasted as long as it must, and the clocks of those that must last."""
     if not any(each.lasting_ms for each in found):
         return tuple(found), {}
@@ -74,7 +74,7 @@ class Answers:
                 found |= CONDITIONS[place].looks_at
         return found
 
-    def ask(self, look: Look, changed: int, quarantine: Quarantine) -> bool:
+    def ask(self, look: GroupView, changed: int, quarantine: Quarantine) -> bool:
         """Ask the rules that look at what changed, and those that are due; returns whether any answer is another."""
         due = {place for place, at_ms in self._due.items() if at_ms <= look.now_ms}
         for place in sorted({*_recollections(changed), *(each for each in due if each < 0)}, reverse=True):
@@ -83,14 +83,14 @@ class Answers:
         rules = sorted({*_rules(changed), *(each for each in due if each >= 0)})
         return sum(self._ask_one(place, look, quarantine) for place in rules) > 0
 
-    def _recollect(self, place: int, look: Look, quarantine: Quarantine) -> None:
+    def _recollect(self, place: int, look: GroupView, quarantine: Quarantine) -> None:
         each, look = RECOLLECTIONS[-1 - place], replace(look, memory=self.memory)
         look.deadline.at_ms = None
         group, now_ms = look.history.group, look.now_ms
         self.memory = quarantine.ask(each.name, group, now_ms, lambda: each.recollect(look), self.memory)
         self._note(place, look.deadline)
 
-    def _ask_one(self, place: int, look: Look, quarantine: Quarantine) -> bool:
+    def _ask_one(self, place: int, look: GroupView, quarantine: Quarantine) -> bool:
         answer, clocks = self._answer(place, look, quarantine)
         self._note(place, look.deadline)
         if clocks or place in self._clocks:
@@ -102,7 +102,7 @@ class Answers:
             del self._answers[place]
         return answer != before
 
-    def _answer(self, place: int, look: Look, quarantine: Quarantine) -> tuple[tuple[Verdict, ...], Clocks]:
+    def _answer(self, place: int, look: GroupView, quarantine: Quarantine) -> tuple[tuple[Verdict, ...], Clocks]:
         condition, group, deadline = CONDITIONS[place], look.history.group, look.deadline
         deadline.at_ms = None
         # Called for every rule and group, so without a closure.

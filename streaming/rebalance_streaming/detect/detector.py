@@ -27,11 +27,11 @@ from rebalance_contract import (
     RebalanceOutcome,
 )
 from rebalance_streaming.detect.agenda import Agenda
-from rebalance_streaming.detect.case import SAME_TIME_MS, Case
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.detect.explaining import RECONSIDERED, Explainer
 from rebalance_streaming.detect.findings import Findings
 from rebalance_streaming.detect.judge import GroupJudge
+from rebalance_streaming.detect.judged_group import SAME_TIME_MS, JudgedGroup
 from rebalance_streaming.detect.judgement import Judgement, Unpublished
 from rebalance_streaming.detect.quarantine import OnQuarantine, Quarantine
 from rebalance_streaming.detect.shared_losses import SharedLosses
@@ -73,7 +73,7 @@ class Detector:
         self._limits = self._config.thresholds.scaled(self._config.window_scale)
         self._quarantine = Quarantine(on_quarantine)
         self._judge_from_ms = judge_from_ms
-        self._cases: dict[str, Case] = {}
+        self._judged_groups: dict[str, JudgedGroup] = {}
         self._unconfirmed = 0
         self._routing = Routing()
         self._agenda = Agenda()
@@ -119,13 +119,13 @@ class Detector:
 
     def _take_group(self, picture: GroupSnapshot) -> None:
         check_group(picture, self.now_ms)
-        case = self._case(picture.group, confirmed=True)
-        if case is None or (before := case.history.picture) == picture:
+        judged_group = self._judged_group(picture.group, confirmed=True)
+        if judged_group is None or (before := judged_group.history.picture) == picture:
             return
-        case.history.take_group(picture, self.now_ms)
-        self._losses.take_group(picture.group, before, case.history.picture)
-        self._note_members(case, picture.members)
-        self._agenda.touch(case.timetable, inputs.GROUP)
+        judged_group.history.take_group(picture, self.now_ms)
+        self._losses.take_group(picture.group, before, judged_group.history.picture)
+        self._note_members(judged_group, picture.members)
+        self._agenda.touch(judged_group.timetable, inputs.GROUP)
 
     def take_rebalance(self, rebalance: Rebalance) -> None:
         """Take up a version of a rebalance."""
@@ -133,22 +133,22 @@ class Detector:
 
     def _take_rebalance(self, rebalance: Rebalance) -> None:
         check_rebalance(rebalance, self.now_ms)
-        case = self._case(rebalance.group, confirmed=True)
-        if case is None or case.history.rebalances.get(rebalance.rebalance_id) == rebalance:
+        judged_group = self._judged_group(rebalance.group, confirmed=True)
+        if judged_group is None or judged_group.history.rebalances.get(rebalance.rebalance_id) == rebalance:
             return
-        case.history.take_rebalance(rebalance)
-        self._note_members(case, (*rebalance.members_before, *rebalance.members_after))
-        self._await(case, rebalance)
-        self._agenda.touch(case.timetable, inputs.GROUP)
+        judged_group.history.take_rebalance(rebalance)
+        self._note_members(judged_group, (*rebalance.members_before, *rebalance.members_after))
+        self._await(judged_group, rebalance)
+        self._agenda.touch(judged_group.timetable, inputs.GROUP)
 
-    def _await(self, case: Case, rebalance: Rebalance) -> None:
+    def _await(self, judged_group: JudgedGroup, rebalance: Rebalance) -> None:
         """Put a rebalance down for judgement; one that goes on and on is judged on the way, not at its last end."""
         end_ms = rebalance.completed_at_ms
         if rebalance.outcome == RebalanceOutcome.ONGOING or end_ms is None or end_ms < self._judge_from_ms:
             return
-        again = rebalance.rebalance_id in case.judged
+        again = rebalance.rebalance_id in judged_group.judged
         due_ms = self.now_ms + SAME_TIME_MS if again else end_ms + self._config.settle_ms
-        self._agenda.plan_rebalance(case.timetable, rebalance.rebalance_id, due_ms)
+        self._agenda.plan_rebalance(judged_group.timetable, rebalance.rebalance_id, due_ms)
 
     def take_commits(self, row: CommitActivity) -> None:
         """Take up packed commits."""
@@ -156,11 +156,11 @@ class Detector:
 
     def _take_commits(self, row: CommitActivity) -> None:
         check_commits(row, self.now_ms)
-        case = self._case(row.group, confirmed=True)
-        if case is not None:
-            case.history.progress.take_commits(row)
-            self._commits.take(row.group, case.history.progress.last_commit_ms or 0)
-            self._agenda.touch(case.timetable, inputs.COMMITS)
+        judged_group = self._judged_group(row.group, confirmed=True)
+        if judged_group is not None:
+            judged_group.history.progress.take_commits(row)
+            self._commits.take(row.group, judged_group.history.progress.last_commit_ms or 0)
+            self._agenda.touch(judged_group.timetable, inputs.COMMITS)
 
     def take_probe(self, probe: Probe) -> None:
         """Take up a probe."""
@@ -168,12 +168,12 @@ class Detector:
 
     def _take_probe(self, probe: Probe) -> None:
         check_probe(probe, self.now_ms)
-        case = self._case(probe.group)
-        if case is None:
+        judged_group = self._judged_group(probe.group)
+        if judged_group is None:
             return
-        changed = case.history.take_probe(probe)
+        changed = judged_group.history.take_probe(probe)
         if changed:
-            self._agenda.touch(case.timetable, changed)
+            self._agenda.touch(judged_group.timetable, changed)
 
     def take_offsets(self, row: OffsetActivity) -> None:
         """Take up probed end offsets."""
@@ -181,28 +181,28 @@ class Detector:
 
     def _take_offsets(self, row: OffsetActivity) -> None:
         check_ends(row, self.now_ms)
-        case = self._case(row.group)
-        if case is not None and (changed := case.history.take_offsets(row)):
-            self._agenda.touch(case.timetable, changed)
+        judged_group = self._judged_group(row.group)
+        if judged_group is not None and (changed := judged_group.history.take_offsets(row)):
+            self._agenda.touch(judged_group.timetable, changed)
 
     def take_impact(self, impact: RebalanceImpact) -> None:
         """Take up what a rebalance cost, as far as it is known."""
-        case = self._cases.get(impact.group)
-        if case is not None and case.history.take_impact(impact):
-            self._agenda.touch(case.timetable, inputs.GROUP)
+        judged_group = self._judged_groups.get(impact.group)
+        if judged_group is not None and judged_group.history.take_impact(impact):
+            self._agenda.touch(judged_group.timetable, inputs.GROUP)
 
     def take_clients(self, row: ClientActivity) -> None:
         """Take up what a client said of itself; a row whose group is not known yet is kept for a while.
 
         Clients name groups as they like: one makes no group, it is known by the log or by probes.
         """
-        if row.group_id not in self._cases and self._config.ignores(row.group_id or ""):
+        if row.group_id not in self._judged_groups and self._config.ignores(row.group_id or ""):
             return
         for group, each in self._routing.route(row):
-            case = self._cases.get(group)
-            if case is not None:
-                case.history.clients.take(each)
-                self._agenda.touch(case.timetable, inputs.CLIENTS)
+            judged_group = self._judged_groups.get(group)
+            if judged_group is not None:
+                judged_group.history.clients.take(each)
+                self._agenda.touch(judged_group.timetable, inputs.CLIENTS)
 
     def take_coordinator(self, row: CoordinatorActivity) -> None:
         """Take up what a group's coordinators wrote in their brokers' logs."""
@@ -210,46 +210,46 @@ class Detector:
 
     def _take_coordinator(self, row: CoordinatorActivity) -> None:
         check_events(row, self.now_ms)
-        case = self._case(row.group)
-        if case is not None and case.history.coordinator_log.take(row.events):
-            self._agenda.touch(case.timetable, inputs.STATES)
+        judged_group = self._judged_group(row.group)
+        if judged_group is not None and judged_group.history.coordinator_log.take(row.events):
+            self._agenda.touch(judged_group.timetable, inputs.STATES)
 
     def take_announcement(self, row: AlertSilence) -> None:
         """Take up a deploy that somebody announced, or its new end; silences of other kinds say nothing here."""
         known = self._announcements.put(row)
-        for group, case in self._cases.items():
+        for group, judged_group in self._judged_groups.items():
             if row.is_about(group) or (known is not None and known.is_about(group)):
-                self._agenda.touch(case.timetable, inputs.GROUP)
+                self._agenda.touch(judged_group.timetable, inputs.GROUP)
 
     def starts(self, group: str) -> Iterator[tuple[str, RebalanceStart]]:
         """Yield when coordinators began to prepare a group's latest rebalances, by the ids of these."""
-        case = self._cases.get(group)
-        if case is None or case.history.coordinator_log.is_empty():
+        judged_group = self._judged_groups.get(group)
+        if judged_group is None or judged_group.history.coordinator_log.is_empty():
             return
-        for rebalance in case.history.in_order()[-RECONSIDERED:]:
-            if (start := case.history.coordinator_log.start_of(rebalance)) is not None:
+        for rebalance in judged_group.history.in_order()[-RECONSIDERED:]:
+            if (start := judged_group.history.coordinator_log.start_of(rebalance)) is not None:
                 yield rebalance.rebalance_id, start
 
-    def _note_members(self, case: Case, members: Iterable[Member]) -> None:
+    def _note_members(self, judged_group: JudgedGroup, members: Iterable[Member]) -> None:
         """Learn who is in a group, and take up what its clients said before that was known."""
-        group = case.history.group
+        group = judged_group.history.group
         known = tuple(members)
         if self._routing.note_members(group, known):
             for each in self._routing.waiting_for(group, known):
-                case.history.clients.take(each)
-                self._agenda.touch(case.timetable, inputs.CLIENTS)
+                judged_group.history.clients.take(each)
+                self._agenda.touch(judged_group.timetable, inputs.CLIENTS)
 
     def forget_group(self, group: str) -> None:
         """Drop a group that is gone for good; what was found of it is over."""
         self._agenda.forget(group)
         self._routing.groups.discard(group)
-        case = self._cases.pop(group, None)
-        if case is None:
+        judged_group = self._judged_groups.pop(group, None)
+        if judged_group is None:
             return
-        self._unconfirmed -= not case.confirmed
+        self._unconfirmed -= not judged_group.confirmed
         self._commits.forget(group)
         self._quarantine.forget(group)
-        self._losses.take_group(group, case.history.picture, None)
+        self._losses.take_group(group, judged_group.history.picture, None)
         ended, withdrawn = self.findings.update(group, (), self.now_ms, 0)
         self._unpublished.withdrawn += [*ended, *withdrawn]
         self.findings.forget_group(group)
@@ -267,89 +267,93 @@ class Detector:
         self.now_ms = max(self.now_ms, now_ms)
         changed: list[Finding] = []
         for group in self._take_turns(self._due(), most):
-            changed += self._judge_group(self._cases[group])
+            changed += self._judge_group(self._judged_groups[group])
         return self._unpublished.take([*changed, *self._disturbances()])
 
     def _begin(self, now_ms: int) -> None:
         """Learn the time: of what was heard before, at a start, nobody knows how long ago it was."""
-        for case in self._cases.values():
-            case.heard_ms = now_ms
+        for judged_group in self._judged_groups.values():
+            judged_group.heard_ms = now_ms
 
-    def _judge_group(self, case: Case) -> list[Finding]:
-        found, timetable = self._judge.judge(case, self.now_ms), case.timetable
-        is_joining = case.is_joining(self.now_ms)
-        self._agenda.plan(timetable, timetable.next_ms(self.now_ms, case.answers.due_ms(), is_joining=is_joining))
+    def _judge_group(self, judged_group: JudgedGroup) -> list[Finding]:
+        found, timetable = self._judge.judge(judged_group, self.now_ms), judged_group.timetable
+        is_joining = judged_group.is_joining(self.now_ms)
+        self._agenda.plan(
+            timetable, timetable.next_ms(self.now_ms, judged_group.answers.due_ms(), is_joining=is_joining)
+        )
         return found
 
     def _take_turns(self, due: list[str], most: int | None) -> list[str]:
         if most is None or len(due) <= most:
             return due
-        due.sort(key=lambda group: not self._cases[group].timetable.waiting)
+        due.sort(key=lambda group: not self._judged_groups[group].timetable.waiting)
         self._agenda.plan_next(due[most:])
         return due[:most]
 
     def finish(self) -> Judgement:
         """Judge everything with what there is: no more will come."""
-        for case in self._cases.values():
-            case.timetable.waiting = dict.fromkeys(case.timetable.waiting, 0)
+        for judged_group in self._judged_groups.values():
+            judged_group.timetable.waiting = dict.fromkeys(judged_group.timetable.waiting, 0)
         changed: list[Finding] = []
         # The first groups are judged before what the last ones lost is known, so all once more where that matters.
         for _ in range(2 if self._losses else 1):
-            for group in sorted(self._cases):
-                self._cases[group].timetable.changed = inputs.EVERYTHING
-                changed += self._judge_group(self._cases[group])
+            for group in sorted(self._judged_groups):
+                self._judged_groups[group].timetable.changed = inputs.EVERYTHING
+                changed += self._judge_group(self._judged_groups[group])
         return self._unpublished.take([*changed, *self._disturbances()])
 
     def timings(self, now_ms: int) -> Iterator[GroupTiming]:
         """Yield the heartbeat timing of every group whose clients report."""
-        for group, case in self._cases.items():
-            if case.history.clients.known:
-                timing = self._quarantine.ask("timing", group, now_ms, partial(time_group, case.history, now_ms), None)
+        for group, judged_group in self._judged_groups.items():
+            if judged_group.history.clients.known:
+                timing = self._quarantine.ask(
+                    "timing", group, now_ms, partial(time_group, judged_group.history, now_ms), None
+                )
                 if timing is not None:
                     yield timing
 
     def causes(self, group: str) -> Mapping[str, str]:
         """Return the primary cause of every judged rebalance of a group, by rebalance id."""
-        case = self._cases.get(group)
-        return {} if case is None else case.causes()
+        judged_group = self._judged_groups.get(group)
+        return {} if judged_group is None else judged_group.causes()
 
-    def _case(self, group: str, *, confirmed: bool = False) -> Case | None:
-        """Return a group's case; null for groups that are ignored.
+    def _judged_group(self, group: str, *, confirmed: bool = False) -> JudgedGroup | None:
+        """Return a group as it is judged; null for groups that are ignored.
 
         Raises ImplausibleError where too many are known from probes and reports only.
         """
-        case = self._cases.get(group)
-        if case is None:
+        judged_group = self._judged_groups.get(group)
+        if judged_group is None:
             if self._config.ignores(group):
                 return None
             if not confirmed and self._unconfirmed >= _MOST_UNCONFIRMED:
                 raise ImplausibleError("more groups than can be that only probes and clients name")
             history, thresholds = GroupHistory(self._cluster, group), self._config.for_group(group)
-            case = self._cases[group] = Case(
+            judged_group = self._judged_groups[group] = JudgedGroup(
                 history, thresholds, self._agenda.open(group, self.now_ms), self._announcements
             )
-            case.restore(self.findings.firing(group))
+            judged_group.restore(self.findings.firing(group))
             self._unconfirmed += 1
-            self._note_members(case, ())
-        if confirmed and not case.confirmed:
-            case.confirmed, self._unconfirmed = True, self._unconfirmed - 1
-        case.heard_ms = self.now_ms
-        return case
+            self._note_members(judged_group, ())
+        if confirmed and not judged_group.confirmed:
+            judged_group.confirmed, self._unconfirmed = True, self._unconfirmed - 1
+        judged_group.heard_ms = self.now_ms
+        return judged_group
 
     def _due(self) -> list[str]:
         """Return the groups whose turn it is; those that were invented are forgotten when it comes."""
         due = self._agenda.take_due(self.now_ms)
         for group in self._commits.take_released():
-            self._cases[group].timetable.restate_ms = self.now_ms
+            self._judged_groups[group].timetable.restate_ms = self.now_ms
             due.add(group)
-        for group in [each for each in due if self._is_invented(self._cases[each])]:
+        for group in [each for each in due if self._is_invented(self._judged_groups[each])]:
             due.discard(group)
             self.forget_group(group)
         return sorted(due)
 
-    def _is_invented(self, case: Case) -> bool:
+    def _is_invented(self, judged_group: JudgedGroup) -> bool:
         """Whether nothing but probes and clients ever named a group, and these stopped long ago."""
-        return not case.confirmed and self.now_ms - case.heard_ms >= _UNCONFIRMED_MS
+        return not judged_group.confirmed and self.now_ms - judged_group.heard_ms >= _UNCONFIRMED_MS
 
     def _disturbances(self) -> list[Finding]:
         """Judge what groups suffered together; returns findings of the whole cluster that changed."""
@@ -369,5 +373,9 @@ class Detector:
 
     def _coordinator_of(self, group: str) -> int | None:
         """Return the broker that coordinates a group, as last probed."""
-        case = self._cases.get(group)
-        return case.history.coordinators[-1].broker if case is not None and case.history.coordinators else None
+        judged_group = self._judged_groups.get(group)
+        return (
+            judged_group.history.coordinators[-1].broker
+            if judged_group is not None and judged_group.history.coordinators
+            else None
+        )

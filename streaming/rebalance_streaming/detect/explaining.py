@@ -1,6 +1,6 @@
 """The causes of a group's rebalances: found when one is due, and anew when later events shed light on it.
 
-Receives cases with the rebalances that are due; puts into them what was found, and into their timetables when that may
+Receives groups with the rebalances that are due; puts into them what was found, and into their timetables when that may
 change. Conditions, and what of all this is stated, are judged in `judge`.
 """
 
@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from rebalance_contract import UNDETERMINED, Rebalance
-from rebalance_streaming.detect.case import Case, JudgedRebalance
 from rebalance_streaming.detect.episode import EpisodeContext, look_at
+from rebalance_streaming.detect.judged_group import JudgedGroup, JudgedRebalance
 from rebalance_streaming.detect.judgement import TimedOut
 from rebalance_streaming.detect.quarantine import Quarantine
 from rebalance_streaming.detect.rank import explain
@@ -43,42 +43,48 @@ class Explainer:
     on_time_outs: Callable[[TimedOut], None]
     on_shared_losses: Callable[[Iterable[str]], None]
 
-    def explain(self, case: Case, due: set[str], now_ms: int) -> None:
+    def explain(self, judged_group: JudgedGroup, due: set[str], now_ms: int) -> None:
         """Explain rebalances that are due, and those before them again: a return sheds light on a departure."""
-        order = [each for each in case.history.in_order() if each.rebalance_id in due | case.judged.keys()]
+        order = [
+            each for each in judged_group.history.in_order() if each.rebalance_id in due | judged_group.judged.keys()
+        ]
         if not order:
             return
-        horizon = now_ms - max(case.thresholds.stay_ms, case.thresholds.storm_window_ms) - HORIZON_SLACK_MS
+        horizon = (
+            now_ms - max(judged_group.thresholds.stay_ms, judged_group.thresholds.storm_window_ms) - HORIZON_SLACK_MS
+        )
         again = [each for each in order[-RECONSIDERED:] if each.started_before_ms >= horizon]
         recent = {each.rebalance_id for each in again} | due
         for rebalance in order:
             if rebalance.rebalance_id in recent:
-                self._try_to_explain(case, rebalance, now_ms)
-        case.keep(order)
+                self._try_to_explain(judged_group, rebalance, now_ms)
+        judged_group.keep(order)
 
-    def _try_to_explain(self, case: Case, rebalance: Rebalance, now_ms: int) -> None:
+    def _try_to_explain(self, judged_group: JudgedGroup, rebalance: Rebalance, now_ms: int) -> None:
         """Explain a rebalance; one that cannot be, because something in it is odd, has a cause that nobody can tell."""
-        group, name = case.history.group, rebalance.rebalance_id
-        attempt = partial(self._explain, case, rebalance, now_ms)
+        group, name = judged_group.history.group, rebalance.rebalance_id
+        attempt = partial(self._explain, judged_group, rebalance, now_ms)
         explained = self.quarantine.ask("explain", group, now_ms, attempt, False, about=name)
-        if not explained and name not in case.judged:
-            case.put(JudgedRebalance(rebalance, (not_understood(rebalance),), {}))
+        if not explained and name not in judged_group.judged:
+            judged_group.put(JudgedRebalance(rebalance, (not_understood(rebalance),), {}))
 
-    def _explain(self, case: Case, rebalance: Rebalance, now_ms: int) -> bool:
-        group, name = case.history.group, rebalance.rebalance_id
-        known = case.judged.get(name)
+    def _explain(self, judged_group: JudgedGroup, rebalance: Rebalance, now_ms: int) -> bool:
+        group, name = judged_group.history.group, rebalance.rebalance_id
+        known = judged_group.judged.get(name)
         context = EpisodeContext(
-            [each for each in case.past if each.left_ms <= (rebalance.completed_at_ms or now_ms)],
+            [each for each in judged_group.past if each.left_ms <= (rebalance.completed_at_ms or now_ms)],
             {} if known is None else known.departures,
-            (*case.held_during(rebalance), *held_up(case.look(now_ms, self.probe_ms), rebalance)),
+            (*judged_group.held_during(rebalance), *held_up(judged_group.view(now_ms, self.probe_ms), rebalance)),
             self.losses.elsewhere(group, rebalance),
         )
-        episode = look_at(case.history, rebalance, case.thresholds, now_ms, context)
-        verdicts = case.recall(name, tuple(_followed(case, rebalance, each) for each in explain(episode)))
-        case.timetable.explain_again(name, episode.deadline.at_ms)
+        episode = look_at(judged_group.history, rebalance, judged_group.thresholds, now_ms, context)
+        verdicts = judged_group.recall(
+            name, tuple(_followed(judged_group, rebalance, each) for each in explain(episode))
+        )
+        judged_group.timetable.explain_again(name, episode.deadline.at_ms)
         departures = {each.member.member_id: each for each in episode.departures}
         told = self._tell_timed_out(rebalance, departures, frozenset() if known is None else known.told)
-        left = case.put(JudgedRebalance(rebalance, verdicts, departures, told))
+        left = judged_group.put(JudgedRebalance(rebalance, verdicts, departures, told))
         if known is None:
             self.on_shared_losses(self.losses.take(group, left))
         return True
@@ -101,12 +107,12 @@ class Explainer:
         return told.union(expired, poll_timeout)
 
 
-def _followed(case: Case, rebalance: Rebalance, verdict: Verdict) -> Verdict:
+def _followed(judged_group: JudgedGroup, rebalance: Rebalance, verdict: Verdict) -> Verdict:
     """Give a rebalance that only continues the one before that one's cause."""
     if verdict.rule != FOLLOWS:
         return verdict
-    before = case.history.before(rebalance)
-    cause = None if before is None else case.judged.get(before.rebalance_id)
+    before = judged_group.history.before(rebalance)
+    cause = None if before is None else judged_group.judged.get(before.rebalance_id)
     if cause is None:
         return replace(verdict, rule=UNDETERMINED, confidence=HINT)
     return replace(

@@ -1,6 +1,6 @@
 """One group's turn: rules are asked what may have another answer, and what holds of all they say becomes findings.
 
-Receives cases whose time has come, with all that changed in them; hands on the findings that changed, and notes in
+Receives groups whose time has come, with all that changed in them; hands on the findings that changed, and notes in
 their timetables when what was stated may be something else. When a group's time has come is the agenda's business.
 """
 
@@ -12,12 +12,12 @@ from functools import partial
 
 from rebalance_contract import Finding, RebalanceOutcome
 from rebalance_streaming.detect.agenda import WAITING_MS
-from rebalance_streaming.detect.case import SAME_TIME_MS, Case
 from rebalance_streaming.detect.catalogue import diagnosis
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.detect.explaining import HORIZON_SLACK_MS, Explainer
 from rebalance_streaming.detect.findings import Findings
-from rebalance_streaming.detect.look import DAY_MS, Look
+from rebalance_streaming.detect.group_view import DAY_MS, GroupView
+from rebalance_streaming.detect.judged_group import SAME_TIME_MS, JudgedGroup
 from rebalance_streaming.detect.quarantine import Quarantine
 from rebalance_streaming.detect.rules.barrier import waiting_now
 from rebalance_streaming.detect.rules.patterns import lag_grows
@@ -39,79 +39,85 @@ class GroupJudge:
     explainer: Explainer
     commits: ClusterCommits
 
-    def judge(self, case: Case, now_ms: int) -> list[Finding]:
+    def judge(self, judged_group: JudgedGroup, now_ms: int) -> list[Finding]:
         """Ask what may have another answer, and state what became of it; returns the findings that changed."""
-        group, timetable = case.history.group, case.timetable
+        group, timetable = judged_group.history.group, judged_group.timetable
         changed, due = timetable.take_changed(now_ms), timetable.take_rebalances(now_ms)
-        if due or _is_recent(case, now_ms):
+        if due or _is_recent(judged_group, now_ms):
             changed = inputs.EVERYTHING
-            self.explainer.explain(case, due, now_ms)
-        case.note_held([each for each in case.answers.verdicts() if not each.claims], now_ms)
-        look = case.look(now_ms, self.config.probe_interval_ms)
-        another = case.answers.ask(look, changed, self.quarantine)
-        state = partial(self._state, case, look, changed, another=another)
+            self.explainer.explain(judged_group, due, now_ms)
+        judged_group.note_held([each for each in judged_group.answers.verdicts() if not each.claims], now_ms)
+        look = judged_group.view(now_ms, self.config.probe_interval_ms)
+        another = judged_group.answers.ask(look, changed, self.quarantine)
+        state = partial(self._state, judged_group, look, changed, another=another)
         found = self.quarantine.ask("state", group, now_ms, state, list[Finding]())
-        timetable.rests_on = case.answers.rests_on()
+        timetable.rests_on = judged_group.answers.rests_on()
         return found
 
-    def _state(self, case: Case, look: Look, changed: int, *, another: bool) -> list[Finding]:
+    def _state(self, judged_group: JudgedGroup, look: GroupView, changed: int, *, another: bool) -> list[Finding]:
         """State what holds, unless it is what was stated before."""
-        now_ms, restate_ms = look.now_ms, case.timetable.restate_ms
+        now_ms, restate_ms = look.now_ms, judged_group.timetable.restate_ms
         due = restate_ms is not None and restate_ms <= now_ms
-        must = another or due or changed & (inputs.GROUP | inputs.STATES) or case.is_joining(now_ms)
+        must = another or due or changed & (inputs.GROUP | inputs.STATES) or judged_group.is_joining(now_ms)
         look.deadline.at_ms = None
-        harmed = lag_grows(look) if must or (case.minds_harm and changed & inputs.BULK) else case.harmed
-        if not must and harmed == case.harmed:
+        harmed = lag_grows(look) if must or (judged_group.minds_harm and changed & inputs.BULK) else judged_group.harmed
+        if not must and harmed == judged_group.harmed:
             return []
-        case.harmed, found = harmed, list(case.answers.verdicts())
-        stated = case.state([each for each in found if each.claims], now_ms)
+        judged_group.harmed, found = harmed, list(judged_group.answers.verdicts())
+        stated = judged_group.state([each for each in found if each.claims], now_ms)
         causes = {name: each.rule for each in stated if each.primary for name in each.rebalance_ids}
         look = replace(look, causes=causes)
-        standing = [each for each in found if not each.claims and not self._is_behind(case, each)]
-        standing += self._holding(case, standing, now_ms, harmed=harmed)
-        stated += case.state_standing(standing)
-        stated += case.state_storms([verdict for rule in AGGREGATES for verdict in rule(look)], now_ms)
-        return self._publish(case, look, stated, harmed=harmed)
+        standing = [each for each in found if not each.claims and not self._is_behind(judged_group, each)]
+        standing += self._holding(judged_group, standing, now_ms, harmed=harmed)
+        stated += judged_group.state_standing(standing)
+        stated += judged_group.state_storms([verdict for rule in AGGREGATES for verdict in rule(look)], now_ms)
+        return self._publish(judged_group, look, stated, harmed=harmed)
 
-    def _holding(self, case: Case, standing: Sequence[Verdict], now_ms: int, *, harmed: bool) -> list[Verdict]:
+    def _holding(
+        self, judged_group: JudgedGroup, standing: Sequence[Verdict], now_ms: int, *, harmed: bool
+    ) -> list[Verdict]:
         """Return what else holds the group up, now or until a moment ago."""
-        limits = case.thresholds
-        waiting = waiting_now(case.history, now_ms, limits.barrier_ms, limits.barrier_page_ms, lag_grows=harmed)
+        limits = judged_group.thresholds
+        waiting = waiting_now(judged_group.history, now_ms, limits.barrier_ms, limits.barrier_page_ms, lag_grows=harmed)
         now = [] if waiting is None else [waiting]
-        case.note_held([*standing, *now], now_ms)
+        judged_group.note_held([*standing, *now], now_ms)
         since_ms = now_ms - self.config.settle_ms - 2 * SAME_TIME_MS
-        return [*now, *case.released([*standing, *now], since_ms)]
+        return [*now, *judged_group.released([*standing, *now], since_ms)]
 
-    def _is_behind(self, case: Case, verdict: Verdict) -> bool:
+    def _is_behind(self, judged_group: JudgedGroup, verdict: Verdict) -> bool:
         """Whether a standstill may be the monitor's own: no group at all is known to have committed since it began."""
         rests_on_commits = "missing_commits" in diagnosis(verdict.rule).traits
-        return rests_on_commits and self.commits.hold_back(case.history.group, verdict.started_at_ms)
+        return rests_on_commits and self.commits.hold_back(judged_group.history.group, verdict.started_at_ms)
 
-    def _publish(self, case: Case, look: Look, stated: Sequence[Verdict], *, harmed: bool) -> list[Finding]:
+    def _publish(
+        self, judged_group: JudgedGroup, look: GroupView, stated: Sequence[Verdict], *, harmed: bool
+    ) -> list[Finding]:
         weighed = with_severities(stated, look, self.config, harmed=harmed)
-        group, resolve_after_ms = case.history.group, case.thresholds.resolve_after_ms
+        group, resolve_after_ms = judged_group.history.group, judged_group.thresholds.resolve_after_ms
         changed, withdrawn = self.findings.update(group, weighed, look.now_ms, resolve_after_ms)
         self.withdrawn.extend(withdrawn)
-        case.minds_harm = any(each.primary or "gathers" in diagnosis(each.rule).traits for each in weighed)
-        case.timetable.restate_ms = self._restate_ms(case, look, weighed)
+        judged_group.minds_harm = any(each.primary or "gathers" in diagnosis(each.rule).traits for each in weighed)
+        judged_group.timetable.restate_ms = self._restate_ms(judged_group, look, weighed)
         return changed
 
-    def _restate_ms(self, case: Case, look: Look, stated: Sequence[Verdict]) -> int | None:
+    def _restate_ms(self, judged_group: JudgedGroup, look: GroupView, stated: Sequence[Verdict]) -> int | None:
         """Return when what was stated becomes something else by time alone; null: never."""
         ends = [each.last_ms for each in stated if each.last_ms is not None]
-        times = [at_ms + lasts_ms for at_ms in ends for lasts_ms in (case.thresholds.resolve_after_ms, DAY_MS + 1)]
+        times = [
+            at_ms + lasts_ms for at_ms in ends for lasts_ms in (judged_group.thresholds.resolve_after_ms, DAY_MS + 1)
+        ]
         times += [each.until_ms for each in self.config.silences if each.until_ms is not None]
-        times += [each.updated_at_ms for each in self.findings.firing(case.history.group)]
+        times += [each.updated_at_ms for each in self.findings.firing(judged_group.history.group)]
         if look.deadline.at_ms is not None:
             times.append(look.deadline.at_ms)
-        if case.timetable.waiting and case.held:
+        if judged_group.timetable.waiting and judged_group.held:
             times.append(look.now_ms + WAITING_MS)
         return min((each for each in times if each > look.now_ms), default=None)
 
 
-def _is_recent(case: Case, now_ms: int) -> bool:
+def _is_recent(judged_group: JudgedGroup, now_ms: int) -> bool:
     """Whether the group rebalances, or did so lately: then all is judged anew whenever it is looked at."""
-    latest, limits = case.history.latest(), case.thresholds
+    latest, limits = judged_group.history.latest(), judged_group.thresholds
     if latest is None:
         return False
     horizon = max(limits.stay_ms, limits.storm_window_ms, limits.churn_window_ms) + HORIZON_SLACK_MS

@@ -1,7 +1,8 @@
-"""What rules remember of a group from one look to the next. Its owner is the case; rules receive it and hand it back.
+"""What rules remember of a group from one look to the next.
 
-Most of what rules ask is in the history. Here is what the history forgets sooner than it is needed: commits are kept
-for about a minute, end offsets for a quarter of an hour.
+Its owner is the `JudgedGroup`; rules receive it and hand it back. Most of what rules ask is in the history. Here is
+what the history forgets sooner than it is needed: commits are kept for about a minute, end offsets for a quarter of an
+hour.
 """
 
 from __future__ import annotations

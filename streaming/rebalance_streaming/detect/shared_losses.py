@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable
 
 from rebalance_contract import GroupSnapshot, Rebalance
-from rebalance_streaming.detect.case import SAME_TIME_MS
 from rebalance_streaming.detect.episode import ExplainedDeparture, OtherGroups
+from rebalance_streaming.detect.judged_group import SAME_TIME_MS
 from rebalance_streaming.detect.rules.coordinator import cluster_wide
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict

@@ -18,8 +18,8 @@ class Verdict:
     rebalances it explains; `claims` makes it their primary cause even where another was found for each alone. What must
     last before it counts has `lasting_ms` above 0: it is said, as begun when it was first seen, once it has.
 
-    The case adds how it stands among others: `primary`, whether it is the cause of its rebalances or is found beside
-    it; `last_ms`, when what it is about last happened (epoch ms), null for a condition that stands.
+    `JudgedGroup` adds how it stands among others: `primary`, whether it is the cause of its rebalances or is found
+    beside it; `last_ms`, when what it is about last happened (epoch ms), null for a condition that stands.
     """
 
     rule: str

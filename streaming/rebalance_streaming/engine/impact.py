@@ -23,7 +23,7 @@ _KEPT_MEASUREMENTS = 200
 
 
 @dataclass(slots=True)
-class _Known:
+class _RebalanceCost:
     """A rebalance with its cost; `silences` and `lag` are what rests on rows that are not remembered."""
 
     rebalance: Rebalance
@@ -37,7 +37,7 @@ class _GroupCosts:
     """`restored` are impacts that an earlier run published, which had measured lag up to `measured_before_ms`."""
 
     totals: GroupImpact
-    rebalances: dict[str, _Known] = field(default_factory=dict)
+    rebalances: dict[str, _RebalanceCost] = field(default_factory=dict)
     restored: dict[str, RebalanceImpact] = field(default_factory=dict)
     silences: deque[Silence] = field(default_factory=lambda: deque(maxlen=_KEPT_SILENCES))
     measured: deque[tuple[int, int]] = field(default_factory=deque)
@@ -72,7 +72,7 @@ class ImpactTracker:
         known = group.rebalances.get(name)
         if known is None:
             impact = group.restored.pop(name, RebalanceImpact(self._cluster, rebalance.group, name))
-            group.rebalances[name] = _Known(rebalance, impact, impact.silences, _lag_of(impact))
+            group.rebalances[name] = _RebalanceCost(rebalance, impact, impact.silences, _lag_of(impact))
             self._drop_old(group)
         else:
             known.rebalance = rebalance
@@ -101,7 +101,7 @@ class ImpactTracker:
         for each in _at_or_before(costs.rebalances.values(), at_ms)[-1:]:
             self._hold_lag(costs, each)
 
-    def _hold_lag(self, costs: _GroupCosts, known: _Known) -> None:
+    def _hold_lag(self, costs: _GroupCosts, known: _RebalanceCost) -> None:
         """Hold the measurements against a rebalance, whichever came first, it or they."""
         started_ms = known.rebalance.started_before_ms
         later = (each.rebalance.started_before_ms for each in costs.rebalances.values())
@@ -203,7 +203,7 @@ class ImpactTracker:
             lost_ms = sum(each.resumed_at_ms - max(each.last_commit_ms, start_ms) for each in ordered)
             self._put(group, known, replace(known.impact, silences=ordered, lost_partition_ms=max(0, lost_ms)))
 
-    def _put(self, group: _GroupCosts, known: _Known, impact: RebalanceImpact) -> None:
+    def _put(self, group: _GroupCosts, known: _RebalanceCost, impact: RebalanceImpact) -> None:
         if impact == known.impact:
             return
         known.impact = impact
@@ -220,13 +220,13 @@ def _lag_of(impact: RebalanceImpact) -> LagAround | None:
     return LagAround(impact.lag_before, impact.lag_peak, impact.lag_recovered_at_ms)
 
 
-def _at_or_before(rebalances: Iterable[_Known], at_ms: int) -> list[_Known]:
+def _at_or_before(rebalances: Iterable[_RebalanceCost], at_ms: int) -> list[_RebalanceCost]:
     """Return the rebalances that had begun at a moment, in the order they began."""
     begun = [each for each in rebalances if each.rebalance.started_before_ms <= at_ms]
     return sorted(begun, key=lambda each: each.rebalance.started_before_ms)
 
 
-def _latest_overlapping(rebalances: Iterable[_Known], silence: Silence) -> _Known | None:
+def _latest_overlapping(rebalances: Iterable[_RebalanceCost], silence: Silence) -> _RebalanceCost | None:
     overlapping = (
         known
         for known in rebalances
@@ -236,7 +236,7 @@ def _latest_overlapping(rebalances: Iterable[_Known], silence: Silence) -> _Know
     return max(overlapping, key=lambda known: known.rebalance.started_before_ms, default=None)
 
 
-def _counted(totals: GroupImpact, known: _Known) -> GroupImpact:
+def _counted(totals: GroupImpact, known: _RebalanceCost) -> GroupImpact:
     """Return totals with a rebalance's present share in the place of what it had before."""
     started_ms, impact = known.rebalance.started_before_ms, known.impact
     name = impact.rebalance_id
@@ -271,7 +271,7 @@ def _counted(totals: GroupImpact, known: _Known) -> GroupImpact:
     )
 
 
-def _spans(known: _Known) -> Iterator[tuple[int, int]]:
+def _spans(known: _RebalanceCost) -> Iterator[tuple[int, int]]:
     """Yield the stretches of time lost."""
     start_ms = known.rebalance.started_before_ms
     for silence in known.impact.silences:

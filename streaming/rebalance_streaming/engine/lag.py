@@ -57,7 +57,7 @@ class LagWindow:
 
 
 @dataclass(slots=True)
-class _Past:
+class _EarlierPositions:
     """Positions of a group as of rows from before a start: those of then as far as they are read, else those of now.
 
     `last_commit_ms` and `until_ms` are when the group had committed last, and when its lag was told last.
@@ -79,7 +79,7 @@ class _Group:
 
     `read_to` is the newest row of commits that was taken, `counted_to` that up to which an earlier run had counted.
     `told` are topics that a probe told the ends of, or that it has none (0), with the version of what it told.
-    `held_ms` is when a coordinator was asked last what it holds. `past` is there while rows are read again that an
+    `held_ms` is when a coordinator was asked last what it holds. `earlier` is there while rows are read again that an
     earlier run had counted.
     """
 
@@ -94,7 +94,7 @@ class _Group:
     lag_max: dict[int, int] = field(default_factory=dict)
     lag_seen: dict[int, tuple[int, int]] = field(default_factory=dict)
     held_ms: int = 0
-    past: _Past | None = None
+    earlier: _EarlierPositions | None = None
 
 
 class LagTable:
@@ -117,7 +117,7 @@ class LagTable:
         if _is_at_or_before(at, group.counted_to):
             _read_again(group, row, is_last=at == group.counted_to)
         else:
-            group.past = None
+            group.earlier = None
             for name, commits in row.topics.items():
                 _count_commits(group, name, commits)
         for start_ms, count in row.pane_counts:
@@ -133,8 +133,8 @@ class LagTable:
         """
         group = self._groups.setdefault(row.group, _Group())
         is_news = False
-        if group.past is not None and row.probed_at_ms > group.past.until_ms:
-            group.past = None
+        if group.earlier is not None and row.probed_at_ms > group.earlier.until_ms:
+            group.earlier = None
         if row.committed and row.probed_at_ms >= group.held_ms:
             group.held_ms = row.probed_at_ms
             for topic, committed in row.committed.items():
@@ -167,7 +167,7 @@ class LagTable:
                     np.asarray(topic.committed, dtype=np.int64),
                     np.full(len(topic.partitions), UNKNOWN, dtype=np.int64),
                 )
-        group.past = _Past(dict(group.topics), row.last_commit_ms or 0, row.at_ms)
+        group.earlier = _EarlierPositions(dict(group.topics), row.last_commit_ms or 0, row.at_ms)
 
     def measure(self, group: str, now_ms: int) -> int | None:
         """Return a group's lag in records, null while no end is known, and take it into the windows.
@@ -175,9 +175,9 @@ class LagTable:
         While rows are read again it is null, too, as long as none tells where the group was then.
         """
         known = self._groups.get(group)
-        if known is None or (known.past is not None and not known.past.tells(now_ms)):
+        if known is None or (known.earlier is not None and not known.earlier.tells(now_ms)):
             return None
-        topics = known.topics if known.past is None else known.past.topics
+        topics = known.topics if known.earlier is None else known.earlier.topics
         ends_of = [(at, self._ends[name]) for name, at in topics.items() if name in self._ends]
         lags = [lags_of(at, ends, stable=self._reads_committed(group)) for at, ends in ends_of]
         if not lags:
@@ -291,14 +291,16 @@ class LagTable:
 
 def _read_again(group: _Group, row: CommitActivity, *, is_last: bool) -> None:
     """Learn from a row that an earlier run had counted where the group was then; after the last it is where it is."""
-    if group.past is None:
+    if group.earlier is None:
         return
-    group.past.is_read = True
+    group.earlier.is_read = True
     for name, commits in row.topics.items():
-        move(group.past.topics, name, commits)
+        move(group.earlier.topics, name, commits)
     if is_last:
-        group.topics |= {name: at for name, at in group.past.topics.items() if is_as_told(at, group.topics.get(name))}
-        group.past = None
+        group.topics |= {
+            name: at for name, at in group.earlier.topics.items() if is_as_told(at, group.topics.get(name))
+        }
+        group.earlier = None
 
 
 def _count_commits(group: _Group, topic: str, commits: TopicCommits) -> None:

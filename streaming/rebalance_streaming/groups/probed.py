@@ -1,9 +1,10 @@
-"""Groups whose log cannot be read: what looks at them tell, folded to the same rebalances.
+"""Groups whose log cannot be read: what probes tell of them, folded to the same rebalances.
 
-A look is what a coordinator answered: the group's state, its members, who has which partition; of KIP-848, share and
+A probe is what a coordinator answered: the group's state, its members, who has which partition; of KIP-848, share and
 streams groups the epoch as well. A rebalance is counted where a state is unsettled, or where members, assignments or
-the epoch are not those of the look before. Several between two looks are one, and those that leave everything as it was
-are not seen, so all counts are *at least*. A rebalance is counted at its first settled look, when its reason is known.
+the epoch are not those of the probe before. Several between two probes are one, and those that leave everything as it
+was are not seen, so all counts are *at least*. A rebalance is counted at its first settled probe, when its reason is
+known.
 
 A classic group's generation is in no answer (Kafka: DescribeGroupsResponse.json), so these rebalances have none.
 """
@@ -38,7 +39,7 @@ from rebalance_streaming.groups.identity import pair_members
 from rebalance_streaming.groups.model import FoldState, LatestRebalance, by_id, difference
 from rebalance_streaming.groups.probing import note_surroundings
 
-#: An end is known a period late (`probe.period_seconds`, 2 s by default): by so much longer looks are one rebalance.
+#: An end is known a period late (`probe.period_seconds`, 2 s by default): probes are one rebalance so much longer.
 _LATE_MS = 2_000
 #: How long a cooperative assignor's second round is waited for: max.poll.interval.ms bounds it, no answer carries that,
 #: and this is its default. (KIP-429: it begins when the members that give partitions up have done so.)
@@ -52,7 +53,7 @@ Place = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _ProbedGroup:
     """What one probe says of a group. `members`, `epoch` and `protocol` are null where they were not told."""
 
     at_ms: int
@@ -81,9 +82,9 @@ def fold_probe(state: FoldState, probe: Probe) -> tuple[FoldState, tuple[Rebalan
     if due is not None and at_ms >= due.at_ms:
         episodes.settle(after)
     note_surroundings(after, probe)
-    look = _read(probe, state)
-    if look is not None:
-        _take(after, look)
+    probed = _read(probe, state)
+    if probed is not None:
+        _take(after, probed)
         after.picture = replace(after.picture, counted_from=CountedFrom.PROBES)
     after.picture = replace(after.picture, settlement=settlement_of(after.episode))
     if after.picture != state.picture and after.picture.state is not None:
@@ -96,14 +97,14 @@ def fold_probe(state: FoldState, probe: Probe) -> tuple[FoldState, tuple[Rebalan
     return after, () if new is None or new == old else (new,)
 
 
-def _read(probe: Probe, state: FoldState) -> _Look | None:
+def _read(probe: Probe, state: FoldState) -> _ProbedGroup | None:
     """Return what a probe says of the group; null where it says nothing of its state, or the group is elsewhere."""
     name = read_state(probe.state) if isinstance(probe.state, str) else None
     kind = probe.type if isinstance(probe.type, str) else state.picture.type or GroupType.CLASSIC
     known = _STATES.get(GroupType(kind)) if kind in _STATES else None
     if name is None or known is None or name not in {*known, GroupState.DEAD}:
         return None
-    return _Look(
+    return _ProbedGroup(
         at_ms=probe.probed_at_ms,
         type=kind,
         state=name,
@@ -134,63 +135,63 @@ def _members(told: Iterable[ProbedMember], known: Sequence[Member]) -> tuple[Mem
     )
 
 
-def _take(state: FoldState, look: _Look) -> None:
-    if look.state == GroupState.DEAD:
-        _forget(state, look)
+def _take(state: FoldState, probed: _ProbedGroup) -> None:
+    if probed.state == GroupState.DEAD:
+        _forget(state, probed)
         return
     is_first = state.picture.state is None
-    if not look.is_settled:
-        _see_unrest(state, look, is_first=is_first)
+    if not probed.is_settled:
+        _see_unrest(state, probed, is_first=is_first)
     elif _is_going_on(state):
-        _complete(state, look)
-    elif is_first and not look.is_new:
-        _adopt(state, look)
-    elif _differs(state, look):
-        _begin(state, look, look.at_ms)
-        _complete(state, look)
+        _complete(state, probed)
+    elif is_first and not probed.is_new:
+        _adopt(state, probed)
+    elif _differs(state, probed):
+        _begin(state, probed, probed.at_ms)
+        _complete(state, probed)
     else:
-        _replace_members(state, look)
-        _adopt(state, look)
+        _replace_members(state, probed)
+        _adopt(state, probed)
 
 
 # --- Unsettled ---
 
 
-def _see_unrest(state: FoldState, look: _Look, *, is_first: bool) -> None:
+def _see_unrest(state: FoldState, probed: _ProbedGroup, *, is_first: bool) -> None:
     if not _is_going_on(state):
-        if is_first and not look.is_new and look.members is not None:
+        if is_first and not probed.is_new and probed.members is not None:
             # Nobody knows who was there before: who is now, is.
-            state.picture = replace(state.picture, members=look.members)
-        _begin(state, look, look.at_ms)
+            state.picture = replace(state.picture, members=probed.members)
+        _begin(state, probed, probed.at_ms)
     episode = _ongoing(state)
-    if look.members is not None:
-        episode = replace(episode, rebalance=episodes.with_members(episode.rebalance, look.members))
+    if probed.members is not None:
+        episode = replace(episode, rebalance=episodes.with_members(episode.rebalance, probed.members))
     state.episode = episode
-    since = state.sighting.rebalancing_ms or look.at_ms
-    state.sighting = replace(state.sighting, rebalancing_ms=since, still_ms=look.at_ms)
+    since = state.sighting.rebalancing_ms or probed.at_ms
+    state.sighting = replace(state.sighting, rebalancing_ms=since, still_ms=probed.at_ms)
     state.picture = replace(
-        state.picture, type=look.type, state=look.state, rebalancing_since_ms=episode.rebalance.started_before_ms
+        state.picture, type=probed.type, state=probed.state, rebalancing_since_ms=episode.rebalance.started_before_ms
     )
 
 
-def _begin(state: FoldState, look: _Look, began_ms: int) -> None:
-    """Take up a rebalance that a look shows: into the one that just ended, or as a new one."""
+def _begin(state: FoldState, probed: _ProbedGroup, began_ms: int) -> None:
+    """Take up a rebalance that a probe shows: into the one that just ended, or as a new one."""
     former = state.episode
     if former is not None and _continues(former.rebalance, state, began_ms):
         state.episode = replace(former, rebalance=episodes.reopened(former.rebalance))
         return
     episodes.settle(state)
-    picture, settled_ms = state.picture, _settled_ms(state, look)
+    picture, settled_ms = state.picture, _settled_ms(state, probed)
     state.episode = LatestRebalance(
         Rebalance(
             cluster=picture.cluster,
             group=picture.group,
             rebalance_id=f"probe-{began_ms}",
-            type=look.type,
+            type=probed.type,
             reason=RebalanceReason.OTHER,
             outcome=RebalanceOutcome.ONGOING,
             generation_from=picture.generation,
-            generation_to=look.epoch,
+            generation_to=probed.epoch,
             generations=(),
             generations_aborted=0,
             started_after_ms=settled_ms,
@@ -200,7 +201,7 @@ def _begin(state: FoldState, look: _Look, began_ms: int) -> None:
             sync_ms=None,
             duration_min_ms=None,
             duration_max_ms=None,
-            protocol=look.protocol or picture.protocol,
+            protocol=probed.protocol or picture.protocol,
             leader=None,
             members_before=picture.members,
             members_after=picture.members,
@@ -214,9 +215,11 @@ def _begin(state: FoldState, look: _Look, began_ms: int) -> None:
     state.picture = replace(picture, last_rebalance_ms=began_ms, last_rebalance_id=f"probe-{began_ms}")
 
 
-def _settled_ms(state: FoldState, look: _Look) -> int | None:
-    """Return when the group was last known to be settled before a look."""
-    told = [each for each in (state.sighting.settled_ms, look.settled_at_ms) if each is not None and each < look.at_ms]
+def _settled_ms(state: FoldState, probed: _ProbedGroup) -> int | None:
+    """Return when the group was last known to be settled before a probe."""
+    told = [
+        each for each in (state.sighting.settled_ms, probed.settled_at_ms) if each is not None and each < probed.at_ms
+    ]
     return max(told, default=None)
 
 
@@ -240,34 +243,34 @@ def _ongoing(state: FoldState) -> LatestRebalance:
 # --- Settled ---
 
 
-def _complete(state: FoldState, look: _Look) -> None:
-    """End the rebalance that goes on: this look is the first that saw the group settled."""
+def _complete(state: FoldState, probed: _ProbedGroup) -> None:
+    """End the rebalance that goes on: this probe is the first that saw the group settled."""
     before, episode = state.picture.members, _ongoing(state)
     due, still_ms = state.revoked_unassigned, state.sighting.still_ms
-    members = before if look.members is None else look.members
+    members = before if probed.members is None else probed.members
     left, joined = difference(before, members)
-    _adopt(state, look)
+    _adopt(state, probed)
     rebalance = episodes.with_members(episode.rebalance, members)
     began_ms, after_ms = rebalance.started_before_ms, rebalance.started_after_ms
     lasted_ms = max(0, began_ms if still_ms is None else still_ms)
     rebalance = replace(
         rebalance,
-        reason=rebalance.reason if episode.counted else _reason(rebalance, look, due=due),
+        reason=rebalance.reason if episode.counted else _reason(rebalance, probed, due=due),
         outcome=RebalanceOutcome.COMPLETED,
-        generation_to=look.epoch or rebalance.generation_to,
-        protocol=look.protocol or rebalance.protocol,
-        completed_at_ms=look.at_ms,
+        generation_to=probed.epoch or rebalance.generation_to,
+        protocol=probed.protocol or rebalance.protocol,
+        completed_at_ms=probed.at_ms,
         duration_min_ms=max(0, lasted_ms - began_ms),
-        duration_max_ms=None if after_ms is None else max(0, look.at_ms - after_ms),
+        duration_max_ms=None if after_ms is None else max(0, probed.at_ms - after_ms),
         first_offender=rebalance.first_offender or _only([*rebalance.left]) or _only([*rebalance.joined]),
     )
     wandered = episodes.wandered_in(episode.wandered, rebalance)
     rebalance = replace(rebalance, moves=episodes.moves_of(rebalance, wandered))
     if not episode.counted:
-        episodes.count_rebalance(state, rebalance.reason, began_ms, look.at_ms)
+        episodes.count_rebalance(state, rebalance.reason, began_ms, probed.at_ms)
     episodes.count_members(state, len(joined), len(left), len(pair_members(left, joined)))
-    panes = windows.add_rebalancing(state.picture.windows, episode.spread_until_ms, lasted_ms, look.at_ms)
-    state.picture = replace(state.picture, windows=panes, last_rebalance_ms=look.at_ms)
+    panes = windows.add_rebalancing(state.picture.windows, episode.spread_until_ms, lasted_ms, probed.at_ms)
+    state.picture = replace(state.picture, windows=panes, last_rebalance_ms=probed.at_ms)
     state.episode = replace(
         episode,
         rebalance=rebalance,
@@ -282,7 +285,7 @@ def _only(names: Sequence[str]) -> str | None:
     return names[0] if len(names) == 1 else None
 
 
-def _reason(rebalance: Rebalance, look: _Look, *, due: bool) -> str:
+def _reason(rebalance: Rebalance, probed: _ProbedGroup, *, due: bool) -> str:
     """Classify what started a rebalance by what it changed; the first match wins, as where the log is read.
 
     No answer carries subscriptions, so that other topics may have been subscribed to or deleted.
@@ -327,16 +330,16 @@ def _places(members: Iterable[Member]) -> set[Place]:
     return {(topic, p) for each in members for topic, numbers in (each.partitions or {}).items() for p in numbers}
 
 
-def _differs(state: FoldState, look: _Look) -> bool:
-    """Whether a settled group is another than at the look before, so that it rebalanced in between.
+def _differs(state: FoldState, probed: _ProbedGroup) -> bool:
+    """Whether a settled group is another than at the probe before, so that it rebalanced in between.
 
     A group epoch is raised for every rebalance, and by nothing else (KIP-848). A static member that came back under a
     new member id cost none (KIP-345).
     """
     known = state.picture
-    if look.epoch is not None and known.generation is not None and known.type == look.type:
-        return look.epoch != known.generation
-    return look.members is not None and _assignment(known.members) != _assignment(look.members)
+    if probed.epoch is not None and known.generation is not None and known.type == probed.type:
+        return probed.epoch != known.generation
+    return probed.members is not None and _assignment(known.members) != _assignment(probed.members)
 
 
 def _assignment(members: Iterable[Member]) -> dict[str, dict[str, list[int]]]:
@@ -348,15 +351,15 @@ def _without_empty(member: Member) -> dict[str, list[int]]:
     return {topic: numbers for topic, numbers in (member.partitions or {}).items() if numbers}
 
 
-def _replace_members(state: FoldState, look: _Look) -> None:
+def _replace_members(state: FoldState, probed: _ProbedGroup) -> None:
     """Note static members that came back under a new id without a rebalance (KIP-345)."""
-    if look.members is None:
+    if probed.members is None:
         return
-    left, joined = difference(state.picture.members, look.members)
+    left, joined = difference(state.picture.members, probed.members)
     pairs = pair_members(left, joined)
     gone, come = {each.member_id: each for each in left}, {each.member_id: each for each in joined}
     found = [
-        Replacement(look.at_ms, instance, old, new, gone[old].host, come[new].host)
+        Replacement(probed.at_ms, instance, old, new, gone[old].host, come[new].host)
         for old, new in pairs
         if (instance := come[new].group_instance_id) is not None
     ]
@@ -366,35 +369,37 @@ def _replace_members(state: FoldState, look: _Look) -> None:
         state.picture = replace(state.picture, replacements=kept)
 
 
-def _adopt(state: FoldState, look: _Look) -> None:
-    """Take a settled look as the present picture."""
+def _adopt(state: FoldState, probed: _ProbedGroup) -> None:
+    """Take a settled probe as the present picture."""
     picture = state.picture
-    converted = picture.type in _STATES and picture.type != look.type and bool(picture.members)
+    converted = picture.type in _STATES and picture.type != probed.type and bool(picture.members)
     counters = replace(picture.counters, conversions=picture.counters.conversions + converted)
-    is_consumer = look.type == GroupType.CLASSIC and look.protocol is not None and bool(_counts(look.members or ()))
+    is_consumer = (
+        probed.type == GroupType.CLASSIC and probed.protocol is not None and bool(_counts(probed.members or ()))
+    )
     state.picture = replace(
         picture,
-        type=look.type,
-        state=look.state,
+        type=probed.type,
+        state=probed.state,
         protocol_type=CONSUMER_PROTOCOL if is_consumer else picture.protocol_type,
-        protocol=look.protocol or picture.protocol,
-        generation=look.epoch if look.epoch is not None or converted else picture.generation,
-        members=picture.members if look.members is None else look.members,
+        protocol=probed.protocol or picture.protocol,
+        generation=probed.epoch if probed.epoch is not None or converted else picture.generation,
+        members=picture.members if probed.members is None else probed.members,
         rebalancing_since_ms=None,
         counters=counters,
     )
-    state.sighting = replace(state.sighting, settled_ms=look.at_ms, rebalancing_ms=None, still_ms=None)
+    state.sighting = replace(state.sighting, settled_ms=probed.at_ms, rebalancing_ms=None, still_ms=None)
 
 
-def _forget(state: FoldState, look: _Look) -> None:
+def _forget(state: FoldState, probed: _ProbedGroup) -> None:
     """Empty the picture of a group that its coordinator knows no more; its totals stay, should it return."""
     state.picture = replace(state.picture, members=())
-    episodes.abort(state, look.at_ms)
+    episodes.abort(state, probed.at_ms)
     if state.episode is not None and not state.episode.counted:
-        episodes.count_rebalance(state, state.episode.rebalance.reason, look.at_ms, look.at_ms)
+        episodes.count_rebalance(state, state.episode.rebalance.reason, probed.at_ms, probed.at_ms)
         state.episode = replace(state.episode, counted=True)
     state.revoked_unassigned = False
-    state.sighting = replace(state.sighting, settled_ms=look.at_ms, rebalancing_ms=None, still_ms=None)
+    state.sighting = replace(state.sighting, settled_ms=probed.at_ms, rebalancing_ms=None, still_ms=None)
     state.picture = replace(
         state.picture, state=GroupState.DELETED, generation=None, protocol=None, members=(), rebalancing_since_ms=None
     )

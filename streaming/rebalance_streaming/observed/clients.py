@@ -30,7 +30,7 @@ _NO_FIGURES = ProcessFigures()
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class ClientReport:
     """What a client said of one moment. Times in epoch milliseconds, ages in milliseconds; null: not told.
 
     `heartbeat_never`: the client said that it never sent one. `values` holds all values by canonical name, counters
@@ -108,19 +108,19 @@ class ClientHistory:
     config: ClientConfig = field(default_factory=ClientConfig)
     #: Its statistics reach the topic through the application's own poll loop, so they come late when that stands still.
     through_application: bool = False
-    sights: deque[Sight] = field(default_factory=lambda: deque(maxlen=_KEPT))
+    reports: deque[ClientReport] = field(default_factory=lambda: deque(maxlen=_KEPT))
     #: Running sums of delta counters.
     sums: dict[str, float] = field(default_factory=dict)
     lag: dict[tuple[str, int], dict[str, float]] = field(default_factory=dict)
 
     def take(self, row: ClientActivity, sample: ClientSample) -> None:
         """Take up a sample of a row. One that is older than the newest finds its place by its own time."""
-        if len(self.sights) == _KEPT and sample.emitted_ms < self.sights[0].emitted_ms:
+        if len(self.reports) == _KEPT and sample.emitted_ms < self.reports[0].emitted_ms:
             return
         last = self.latest()
         if last is None or sample.emitted_ms >= last.emitted_ms:
             self._take_identity(row)
-        self._place(_sight(row, sample, self._values(sample)))
+        self._place(_report(row, sample, self._values(sample)))
 
     def _take_identity(self, row: ClientActivity) -> None:
         self.client_id = row.client_id or self.client_id
@@ -137,15 +137,15 @@ class ClientHistory:
         if row.config != ClientConfig():
             self.config = row.config
 
-    def _place(self, sight: Sight) -> None:
-        place = bisect_left(self.sights, sight.emitted_ms, key=lambda each: each.emitted_ms)
-        if place < len(self.sights) and self.sights[place].emitted_ms == sight.emitted_ms:
+    def _place(self, report: ClientReport) -> None:
+        place = bisect_left(self.reports, report.emitted_ms, key=lambda each: each.emitted_ms)
+        if place < len(self.reports) and self.reports[place].emitted_ms == report.emitted_ms:
             # Formats with one metric per message tell a moment in pieces.
-            self.sights[place] = _merged(self.sights[place], sight)
-        elif place == len(self.sights):
-            self.sights.append(sight)
+            self.reports[place] = _merged(self.reports[place], report)
+        elif place == len(self.reports):
+            self.reports.append(report)
         else:
-            self.sights = deque(sorted((*self.sights, sight), key=lambda each: each.emitted_ms), maxlen=_KEPT)
+            self.reports = deque(sorted((*self.reports, report), key=lambda each: each.emitted_ms), maxlen=_KEPT)
 
     def _values(self, sample: ClientSample) -> dict[str, float]:
         if not sample.increments:
@@ -160,9 +160,9 @@ class ClientHistory:
                 values[metric] = self.sums[metric]
         return values
 
-    def _at(self, emitted_ms: int) -> Sight | None:
-        place = bisect_left(self.sights, emitted_ms, key=lambda each: each.emitted_ms)
-        found = self.sights[place] if place < len(self.sights) else None
+    def _at(self, emitted_ms: int) -> ClientReport | None:
+        place = bisect_left(self.reports, emitted_ms, key=lambda each: each.emitted_ms)
+        found = self.reports[place] if place < len(self.reports) else None
         return found if found is not None and found.emitted_ms == emitted_ms else None
 
     def take_offsets(self, offsets: Mapping[str, Mapping[str, int]]) -> None:
@@ -174,17 +174,17 @@ class ClientHistory:
         while len(self.lag) > _KEPT_PLACES:
             del self.lag[next(iter(self.lag))]
 
-    def latest(self) -> Sight | None:
+    def latest(self) -> ClientReport | None:
         """Return the newest report."""
-        return self.sights[-1] if self.sights else None
+        return self.reports[-1] if self.reports else None
 
     def before(self, lost_ms: int, length_ms: int, surely_ms: int | None = None) -> Stretch | None:
         """Return what was reported about the time before a loss; null when there is no report before it.
 
         `surely_ms`: it was certainly not lost before that.
         """
-        known = [each for each in self.sights if each.emitted_ms <= lost_ms]
-        after = [each for each in self.sights if each.emitted_ms > lost_ms]
+        known = [each for each in self.reports if each.emitted_ms <= lost_ms]
+        after = [each for each in self.reports if each.emitted_ms > lost_ms]
         if not known:
             return None
         inside = [each for each in known if each.emitted_ms >= lost_ms - length_ms]
@@ -215,19 +215,19 @@ class ClientHistory:
             or known[-1].reason,
         )
 
-    def _stood_still(self, sights: list[Sight], quiet_ms: int) -> int:
-        ticks = [each.tick_late_ms for each in sights if each.tick_late_ms is not None]
+    def _stood_still(self, reports: list[ClientReport], quiet_ms: int) -> int:
+        ticks = [each.tick_late_ms for each in reports if each.tick_late_ms is not None]
         if ticks:
             return max(ticks)
         return max(0, quiet_ms - round(_LATE_REPORT * self.interval_ms))
 
-    def _same_polls(self, after: list[Sight], lost_ms: int) -> list[Sight]:
+    def _same_polls(self, after: list[ClientReport], lost_ms: int) -> list[ClientReport]:
         """Return the next report if it still tells of a poll before the loss."""
         if after and after[0].poll_age_ms is not None and after[0].emitted_ms - after[0].poll_age_ms < lost_ms:
             return [replace(after[0], poll_age_ms=after[0].poll_age_ms - (after[0].emitted_ms - lost_ms))]
         return []
 
-    def _is_same_process(self, one: Sight, other: Sight) -> bool:
+    def _is_same_process(self, one: ClientReport, other: ClientReport) -> bool:
         """Whether two reports are known to come from one process.
 
         By its start or its id; else by a member id that only the one that got it knows, or totals that go on.
@@ -241,10 +241,10 @@ class ClientHistory:
         return self.pid is not None or same_member or went_on
 
 
-def _sight(row: ClientActivity, sample: ClientSample, values: dict[str, float]) -> Sight:
+def _report(row: ClientActivity, sample: ClientSample, values: dict[str, float]) -> ClientReport:
     age, poll_age = values.get(HEARTBEAT_AGE), values.get(POLL_AGE)
     process = sample.process or _NO_FIGURES
-    return Sight(
+    return ClientReport(
         emitted_ms=sample.emitted_ms,
         observed_ms=sample.observed_ms,
         member_id=row.member_id,
@@ -266,49 +266,49 @@ def _sight(row: ClientActivity, sample: ClientSample, values: dict[str, float]) 
     )
 
 
-def _merged(one: Sight, other: Sight) -> Sight:
+def _merged(one: ClientReport, other: ClientReport) -> ClientReport:
     """Return two pieces of one moment as one; what both tell counts as told last."""
-    told = {name: getattr(other, name) for name in Sight.__dataclass_fields__}
+    told = {name: getattr(other, name) for name in ClientReport.__dataclass_fields__}
     fields = {name: getattr(one, name) if value is None else value for name, value in told.items()}
     fields["heartbeat_never"] = one.heartbeat_never or other.heartbeat_never
     fields["increments"] = one.increments | other.increments
-    return Sight(**{**fields, "values": one.values | other.values})
+    return ClientReport(**{**fields, "values": one.values | other.values})
 
 
-def _longest_gap(sights: list[Sight]) -> tuple[int, Sight | None, Sight | None]:
-    pairs = itertools.pairwise(sights)
+def _longest_gap(reports: list[ClientReport]) -> tuple[int, ClientReport | None, ClientReport | None]:
+    pairs = itertools.pairwise(reports)
     return max(
         ((b.emitted_ms - a.emitted_ms, a, b) for a, b in pairs), key=lambda each: each[0], default=(0, None, None)
     )
 
 
-def _beat_gap(last: Sight, next_: Sight | None, lost_ms: int) -> float | None:
+def _beat_gap(last: ClientReport, next_: ClientReport | None, lost_ms: int) -> float | None:
     """Return how long before a loss the last heartbeat was sent; the report after it knows best."""
-    for sight in (next_, last):
-        if sight is not None and sight.heartbeat_age_ms is not None:
-            sent_ms = sight.emitted_ms - sight.heartbeat_age_ms
+    for report in (next_, last):
+        if report is not None and report.heartbeat_age_ms is not None:
+            sent_ms = report.emitted_ms - report.heartbeat_age_ms
             if sent_ms <= lost_ms:
                 return lost_ms - sent_ms
     return None
 
 
-def _restarted(sights: list[Sight], after: list[Sight]) -> bool:
-    starts = [each.process_start_ms for each in sights if each.process_start_ms is not None]
+def _restarted(reports: list[ClientReport], after: list[ClientReport]) -> bool:
+    starts = [each.process_start_ms for each in reports if each.process_start_ms is not None]
     later = [each.process_start_ms for each in after if each.process_start_ms is not None]
     # librdkafka's is computed from a clock of whole seconds.
     return bool(starts and later and later[-1] - starts[0] > _START_SLACK_MS)
 
 
-def _never_beat_ms(known: list[Sight]) -> int | None:
+def _never_beat_ms(known: list[ClientReport]) -> int | None:
     """Return for how long the latest reports say that a member never sent a heartbeat; null: they do not."""
     silent = itertools.takewhile(lambda each: each.heartbeat_never and (each.assigned or 0) > 0, reversed(known))
     times = [each.emitted_ms for each in silent]
     return times[0] - times[-1] if times else None
 
 
-def _polled_ms(sights: list[Sight], lost_ms: int) -> float | None:
+def _polled_ms(reports: list[ClientReport], lost_ms: int) -> float | None:
     """Return the latest poll before a loss that reports tell of; null where none does."""
-    told = (each.emitted_ms - each.poll_age_ms for each in sights if each.poll_age_ms is not None)
+    told = (each.emitted_ms - each.poll_age_ms for each in reports if each.poll_age_ms is not None)
     return max((each for each in told if each <= lost_ms), default=None)
 
 
@@ -316,18 +316,18 @@ def _largest(values: Iterable[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)
 
 
-def _heartbeat_rate(sights: list[Sight]) -> float | None:
+def _heartbeat_rate(reports: list[ClientReport]) -> float | None:
     """Return heartbeats per second: by counter where there is one, else the last windowed rate."""
-    counted = [each for each in sights if each.heartbeat_total is not None]
+    counted = [each for each in reports if each.heartbeat_total is not None]
     if len(counted) > 1 and counted[-1].emitted_ms > counted[0].emitted_ms:
         first, last = counted[0], counted[-1]
         return ((last.heartbeat_total or 0) - (first.heartbeat_total or 0)) / (
             (last.emitted_ms - first.emitted_ms) / 1000
         )
-    return next((each.heartbeat_rate for each in reversed(sights) if each.heartbeat_rate is not None), None)
+    return next((each.heartbeat_rate for each in reversed(reports) if each.heartbeat_rate is not None), None)
 
 
-def _per_second(before: Sight | None, after: Sight | None, name: str) -> float | None:
+def _per_second(before: ClientReport | None, after: ClientReport | None, name: str) -> float | None:
     if before is None or after is None or after.emitted_ms <= before.emitted_ms:
         return None
     one, other = getattr(before, name), getattr(after, name)
@@ -404,8 +404,8 @@ class Clients:
 
     def next_start_ms(self, client_id: str, reported_ms: int) -> int | None:
         """Return when the next process of a client began after the one that reported at a time; null: none is known."""
-        sights = [each for history in self if history.client_id == client_id for each in history.sights]
-        told = [(each.emitted_ms, each.process_start_ms) for each in sights if each.process_start_ms is not None]
+        reports = [each for history in self if history.client_id == client_id for each in history.reports]
+        told = [(each.emitted_ms, each.process_start_ms) for each in reports if each.process_start_ms is not None]
         present = max((start_ms for emitted_ms, start_ms in told if emitted_ms <= reported_ms), default=None)
         if present is None:
             return None

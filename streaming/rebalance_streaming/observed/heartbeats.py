@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from rebalance_contract import WINDOWS_MS, GroupTiming, Member, MemberTiming, TimingWindow
 from rebalance_contract.clients import RESPONSE_MAX
-from rebalance_streaming.observed.clients import ClientHistory, Sight
+from rebalance_streaming.observed.clients import ClientHistory, ClientReport
 from rebalance_streaming.observed.departures import session_of
 from rebalance_streaming.observed.fingerprints import fingerprint, poll_limit_ms
 from rebalance_streaming.observed.history import GroupHistory
@@ -83,14 +83,14 @@ def _window(pairs: list[tuple[Member, ClientHistory]], from_ms: int) -> TimingWi
     ages, headrooms, polls, poll_headrooms, reports = [], [], [], [], 0
     for member, client in pairs:
         session, poll = _session(member, client), _poll(member, client)
-        for sight in _since(client, from_ms):
+        for report in _since(client, from_ms):
             reports += 1
-            if sight.heartbeat_age_ms is not None and sight.assigned != 0:
-                ages.append(sight.heartbeat_age_ms)
-                headrooms.append(_headroom(sight.heartbeat_age_ms, session))
-            if sight.poll_age_ms is not None:
-                polls.append(sight.poll_age_ms)
-                poll_headrooms.append(_headroom(sight.poll_age_ms, poll))
+            if report.heartbeat_age_ms is not None and report.assigned != 0:
+                ages.append(report.heartbeat_age_ms)
+                headrooms.append(_headroom(report.heartbeat_age_ms, session))
+            if report.poll_age_ms is not None:
+                polls.append(report.poll_age_ms)
+                poll_headrooms.append(_headroom(report.poll_age_ms, poll))
     return TimingWindow(
         heartbeat_age_max_ms=max(ages, default=None),
         heartbeat_headroom=min((each for each in headrooms if each is not None), default=None),
@@ -100,8 +100,8 @@ def _window(pairs: list[tuple[Member, ClientHistory]], from_ms: int) -> TimingWi
     )
 
 
-def _since(client: ClientHistory, from_ms: int) -> Iterator[Sight]:
-    for sight in reversed(client.sights):
-        if sight.emitted_ms < from_ms:
+def _since(client: ClientHistory, from_ms: int) -> Iterator[ClientReport]:
+    for report in reversed(client.reports):
+        if report.emitted_ms < from_ms:
             return
-        yield sight
+        yield report

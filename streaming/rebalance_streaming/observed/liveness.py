@@ -149,9 +149,9 @@ def _has_successor(lost: Lost, clients: Clients) -> bool:
     return last is not None and any(
         other is not lost.client
         and other.client_id == lost.client.client_id
-        and bool(other.sights)
-        and (other.sights[0].process_start_ms or 0) > min(lost.at_ms, last.emitted_ms) - 60_000
-        and other.sights[0].emitted_ms > last.emitted_ms
+        and bool(other.reports)
+        and (other.reports[0].process_start_ms or 0) > min(lost.at_ms, last.emitted_ms) - 60_000
+        and other.reports[0].emitted_ms > last.emitted_ms
         for other in clients
     )
 

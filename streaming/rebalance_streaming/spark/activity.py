@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from rebalance_contract import CommitActivity, ContractError, CountActivity, Party, encode
 from rebalance_streaming.activity.broker_logs import LogPacking
@@ -32,7 +33,6 @@ from rebalance_streaming.wire.decode import Outcome
 
 ACTIVITY = Party.ACTIVITY.value
 
-SCHEMA = "key binary, value binary"
 _ARROW_SCHEMA = pa.schema([("key", pa.binary()), ("value", pa.binary())])
 #: Distinct keys remembered per worker process: 10,000 groups of 100 partitions. Only speed depends on it.
 _CACHED_KEYS = 1_000_000
@@ -60,7 +60,7 @@ def pack_activity(log: DataFrame, config: StreamConfig, eras: Mapping[int, LogEr
             F.when(~is_log, F.to_json("headers")).alias("headers"),
         )
         .coalesce(config.source_tasks)
-        .mapInArrow(_make_packer(config.without_secrets(), dict(eras)), SCHEMA)
+        .mapInArrow(_make_packer(config.without_secrets(), dict(eras)), from_arrow_schema(_ARROW_SCHEMA))
     )
 
 

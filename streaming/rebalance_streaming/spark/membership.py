@@ -13,13 +13,14 @@ import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from rebalance_contract import (
@@ -55,30 +56,39 @@ BUCKETS = 32
 #: In place of a bucket: the query's own totals.
 TOTALS = -1
 
-#: A row as Spark's source has it, behind the bucket and the name of its group. Rows of the probes topic are split into
-#: one for each group; in the bucket `TOTALS` are counts, which each task writes of the partitions that it read.
-SCHEMA = (
-    "bucket int, name string, topic string, partition int, offset long, timestamp_ms long, key binary, value binary"
+_Int = Annotated[int, pa.int32()]
+_Long = Annotated[int, pa.int64()]
+_Text = Annotated[str, pa.string()]
+_Binary = Annotated[bytes | None, pa.binary()]
+
+
+class AddressedRow(NamedTuple):
+    """A row as Spark's source has it, behind the bucket and the name of its group, with the types that Arrow has.
+
+    Rows of the probes topic are split into one for each group; in the bucket `TOTALS` are counts, which each task
+    writes of the partitions that it read.
+    """
+
+    bucket: _Int
+    name: _Text
+    topic: _Text
+    partition: _Int
+    offset: _Long
+    timestamp_ms: _Long
+    key: _Binary = None
+    value: _Binary = None
+
+
+ARROW_SCHEMA = pa.schema(
+    [(name, kind.__metadata__[0]) for name, kind in get_type_hints(AddressedRow, include_extras=True).items()]
 )
-_ARROW_SCHEMA = pa.schema(
-    [
-        ("bucket", pa.int32()),
-        ("name", pa.string()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp_ms", pa.int64()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-    ]
-)
+#: What is read of Spark's source: the rest of a row.
+SOURCE_COLUMNS = AddressedRow._fields[AddressedRow._fields.index("topic") :]
 OUTPUT_SCHEMA = "topic string, key binary, value binary"
 
 #: In place of a topic: a row that is there for its bucket only.
 TOUCH = ""
 
-#: As in SCHEMA.
-Addressed = tuple[int, str, str, int, int, int, bytes | None, bytes | None]
 #: Topic, key, and value; null is a tombstone.
 Output = tuple[str, str, bytes | None]
 
@@ -135,9 +145,10 @@ def _address(log: DataFrame, config: StreamConfig, eras: Mapping[int, LogEra], p
     tells_of_group = F.col("value").cast("string").rlike('"(state|topic_ids|coordinator_id)":')
     return (
         log.where((is_log & ~is_offset_commit()) | (~is_log & tells_of_group))
-        .select("topic", "partition", "offset", F.unix_millis("timestamp").alias("timestamp_ms"), "key", "value")
+        .withColumn("timestamp_ms", F.unix_millis("timestamp"))
+        .select(*SOURCE_COLUMNS)
         .coalesce(config.source_tasks)
-        .mapInArrow(_make_addressing(config.without_secrets(), dict(eras), published), SCHEMA)
+        .mapInArrow(_make_addressing(config.without_secrets(), dict(eras), published), from_arrow_schema(ARROW_SCHEMA))
     )
 
 
@@ -158,7 +169,7 @@ def _make_addressing(
         # A task without rows still runs this far; Arrow refuses to build a batch from nothing at all.
         yield _to_arrow(_count_row(config, eras, tally, *place) for place in tally.partitions())
         if is_repeated:
-            yield _to_arrow((bucket, TOUCH, TOUCH, 0, 0, 0, None, None) for bucket in buckets)
+            yield _to_arrow(AddressedRow(bucket, TOUCH, TOUCH, 0, 0, 0) for bucket in buckets)
 
     return address
 
@@ -188,7 +199,7 @@ def _address_records(log: pa.RecordBatch, tally: Tally, counted: Mapping[int, in
     names = pa.array(groups, pa.string())
     kept, known = log.filter(names.is_valid()), names.drop_null()
     buckets = pa.array(map(bucket_of, known.to_pylist()), pa.int32())
-    return pa.RecordBatch.from_arrays([buckets, known, *kept.columns], schema=_ARROW_SCHEMA)
+    return pa.RecordBatch.from_arrays([buckets, known, *kept.columns], schema=ARROW_SCHEMA)
 
 
 def _group_of(record: DecodedRecord) -> str | None:
@@ -199,7 +210,7 @@ def _group_of(record: DecodedRecord) -> str | None:
     return group
 
 
-def _address_probes(probes: pa.RecordBatch, cluster: str) -> Iterator[Addressed]:
+def _address_probes(probes: pa.RecordBatch, cluster: str) -> Iterator[AddressedRow]:
     """Yield the parts of probes that are about a group; the activity query counts probes that are none."""
     for row in probes.to_pylist():
         try:
@@ -209,7 +220,7 @@ def _address_probes(probes: pa.RecordBatch, cluster: str) -> Iterator[Addressed]
         place = (row["topic"], row["partition"], row["offset"], row["timestamp_ms"])
         for group, part in parts:
             if isinstance(part, ProbeActivity):
-                yield bucket_of(group), group, *place, None, encode(part.probe)
+                yield AddressedRow(bucket_of(group), group, *place, value=encode(part.probe))
 
 
 def bucket_of(group: str) -> int:
@@ -217,16 +228,18 @@ def bucket_of(group: str) -> int:
     return partition_for_group(group, BUCKETS)
 
 
-def _count_row(config: StreamConfig, eras: Mapping[int, LogEra], tally: Tally, topic: str, partition: int) -> Addressed:
+def _count_row(
+    config: StreamConfig, eras: Mapping[int, LogEra], tally: Tally, topic: str, partition: int
+) -> AddressedRow:
     last, era = tally.last_offset(topic, partition), eras.get(partition)
     counted = CountActivity(
         config.cluster, topic, partition, last, tally.counts(topic, partition), 0 if era is None else era.number
     )
-    return TOTALS, topic, topic, partition, last, 0, None, encode(counted)
+    return AddressedRow(TOTALS, topic, topic, partition, last, 0, value=encode(counted))
 
 
-def _to_arrow(rows: Iterable[Addressed]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([dict(zip(_ARROW_SCHEMA.names, row, strict=True)) for row in rows], _ARROW_SCHEMA)
+def _to_arrow(rows: Iterable[AddressedRow]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([row._asdict() for row in rows], ARROW_SCHEMA)
 
 
 class GroupProcessor(StatefulProcessor):

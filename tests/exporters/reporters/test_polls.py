@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rebalance_exporters.reporters.polls import PollBook
+from rebalance_exporters.reporters.polls import PollTracker
 
 
 class Clock:
@@ -19,72 +19,72 @@ class Clock:
 
 
 @pytest.fixture
-def book() -> PollBook:
-    return PollBook(Clock())
+def polls() -> PollTracker:
+    return PollTracker(Clock())
 
 
-def told(book: PollBook) -> tuple[int | None, int | None, int | None, int | None]:
+def told(polls: PollTracker) -> tuple[int | None, int | None, int | None, int | None]:
     """Last return, waiting since, records, records done."""
-    read = book.read()
+    read = polls.read()
     return read["last_poll_return_ms"], read["waiting_since_ms"], read["records_in_last_poll"], read["records_done"]
 
 
-def test_nothing_is_said_before_the_first_poll(book):
+def test_nothing_is_said_before_the_first_poll(polls):
     """Neither a return nor records are invented."""
-    assert told(book) == (None, None, None, None)
+    assert told(polls) == (None, None, None, None)
 
 
-def test_a_poll_is_told_by_its_return(book):
+def test_a_poll_is_told_by_its_return(polls):
     """The time of the return stands still until the next one; how far the application is, nobody knows."""
-    book.enter_poll()
-    book.leave_poll(7)
-    assert told(book) == told(book) == (1002, None, 7, None)
+    polls.enter_poll()
+    polls.leave_poll(7)
+    assert told(polls) == told(polls) == (1002, None, 7, None)
 
 
-def test_while_the_application_waits_its_last_return_is_not_told(book):
+def test_while_the_application_waits_its_last_return_is_not_told(polls):
     """A consumer of a silent topic would look like one that hangs."""
-    book.enter_poll()
-    book.leave_poll(7)
-    book.enter_poll()
-    assert told(book) == (None, 1003, 7, None)
+    polls.enter_poll()
+    polls.leave_poll(7)
+    polls.enter_poll()
+    assert told(polls) == (None, 1003, 7, None)
 
 
-def test_an_iterator_over_polls_tells_how_much_of_the_batch_is_done(book):
+def test_an_iterator_over_polls_tells_how_much_of_the_batch_is_done(polls):
     """kafka-python 2.x and 3.x: the batch is polled inside the first call, and each further call ends one record."""
     seen = []
     for call in range(4):
-        book.enter_next()
+        polls.enter_next()
         if call in (0, 3):
-            book.enter_poll()
-            book.leave_poll(3)
-        book.leave_next(found=True)
-        seen.append(told(book))
+            polls.enter_poll()
+            polls.leave_poll(3)
+        polls.leave_next(found=True)
+        seen.append(told(polls))
     assert seen == [(1003, None, 3, 0), (1003, None, 3, 1), (1003, None, 3, 2), (1008, None, 3, 0)]
 
 
-def test_an_iterator_that_finds_nothing_polls_on(book):
+def test_an_iterator_that_finds_nothing_polls_on(polls):
     """Empty polls inside it are waiting, not returning."""
-    book.enter_next()
-    book.enter_poll()
-    book.leave_poll(0)
-    book.enter_poll()
-    assert told(book) == (None, 1004, 0, 0)
+    polls.enter_next()
+    polls.enter_poll()
+    polls.leave_poll(0)
+    polls.enter_poll()
+    assert told(polls) == (None, 1004, 0, 0)
 
 
-def test_each_record_of_an_iterator_without_polls_counts_as_a_poll(book):
+def test_each_record_of_an_iterator_without_polls_counts_as_a_poll(polls):
     """kafka-python 1.4: nothing is polled inside, the work of a poll is done between records."""
     seen = []
     for _ in range(2):
-        book.enter_next()
-        book.leave_next(found=True)
-        seen.append(told(book))
+        polls.enter_next()
+        polls.leave_next(found=True)
+        seen.append(told(polls))
     assert seen == [(1002, None, 1, 0), (1004, None, 1, 0)]
-    book.enter_next()
-    assert told(book) == (None, 1005, 1, 1)
+    polls.enter_next()
+    assert told(polls) == (None, 1005, 1, 1)
 
 
-def test_an_iterator_that_ends_gives_the_application_back_to_itself(book):
+def test_an_iterator_that_ends_gives_the_application_back_to_itself(polls):
     """consumer_timeout_ms ends it without a record."""
-    book.enter_next()
-    book.leave_next(found=False)
-    assert told(book) == (1002, None, 0, 0)
+    polls.enter_next()
+    polls.leave_next(found=False)
+    assert told(polls) == (1002, None, 0, 0)

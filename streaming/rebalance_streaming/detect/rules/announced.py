@@ -14,7 +14,7 @@ from rebalance_contract import UNDETERMINED, AlertSilence, Evidence, EvidenceSou
 from rebalance_contract.display import asked_by
 from rebalance_streaming.detect.catalogue import PARTS
 from rebalance_streaming.detect.episode import ExplainedDeparture
-from rebalance_streaming.detect.look import Condition, Look
+from rebalance_streaming.detect.group_view import Condition, GroupView
 from rebalance_streaming.detect.rules.patterns import crash_loop, member_flapping, short_lived_consumers
 from rebalance_streaming.detect.rules.standing import widths
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
@@ -28,7 +28,7 @@ _CLOCKS_MS = 5_000
 _OTHER_PATTERNS = (crash_loop, short_lived_consumers, member_flapping)
 
 
-def announced_deploy(look: Look) -> Iterator[Verdict]:
+def announced_deploy(look: GroupView) -> Iterator[Verdict]:
     """Somebody announced a deploy, and members come and go as in one; of several that overlap, the latest counts."""
     if not look.announcements:
         return
@@ -41,7 +41,7 @@ def announced_deploy(look: Look) -> Iterator[Verdict]:
             yield _tell(look, announced, explained)
 
 
-def _explained(look: Look, announced: AlertSilence) -> list[Rebalance]:
+def _explained(look: GroupView, announced: AlertSilence) -> list[Rebalance]:
     """Return the rebalances that began in the announced time and whose members came and went as in a deploy."""
     since_ms = announced.starts_at_ms - _CLOCKS_MS
     inside = [each for each in look.history.since_ms(since_ms) if each.started_before_ms < announced.ends_at_ms]
@@ -60,7 +60,7 @@ def _explained(look: Look, announced: AlertSilence) -> list[Rebalance]:
     ]
 
 
-def _left(look: Look, rebalances: Sequence[Rebalance]) -> list[ExplainedDeparture]:
+def _left(look: GroupView, rebalances: Sequence[Rebalance]) -> list[ExplainedDeparture]:
     names = {each.rebalance_id for each in rebalances}
     return [each for each in look.past if each.rebalance_id in names]
 
@@ -83,7 +83,7 @@ def _may_be_part(rebalance: Rebalance, cause: str) -> bool:
     return cause in PARTS and (moved or cause != UNDETERMINED)
 
 
-def _tell(look: Look, announced: AlertSilence, explained: Sequence[Rebalance]) -> Verdict:
+def _tell(look: GroupView, announced: AlertSilence, explained: Sequence[Rebalance]) -> Verdict:
     left, came = _left(look, explained), _came(explained)
     moved = [each.member for each in left] or came
     said = Evidence(

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from rebalance_contract import GroupType, Member, Severity
-from rebalance_streaming.detect.look import DAY_MS, Condition, Look
+from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
 from rebalance_streaming.detect.rules.standing import (
     STREAMS_ASSIGNOR,
     client_of,
@@ -33,7 +33,7 @@ _NUMBER = re.compile(r"[-_.]?\d+")
 # --- Eager assignors ---
 
 
-def eager_assignor(look: Look) -> Iterator[Verdict]:
+def eager_assignor(look: GroupView) -> Iterator[Verdict]:
     """Every rebalance stops all members, also those whose partitions stay where they are (KIP-429)."""
     picture = look.history.picture
     if picture is None or picture.type != GroupType.CLASSIC or picture.protocol not in _EAGER:
@@ -65,7 +65,7 @@ def eager_assignor(look: Look) -> Iterator[Verdict]:
     )
 
 
-def assignor_migration_error(look: Look) -> Iterator[Verdict]:
+def assignor_migration_error(look: GroupView) -> Iterator[Verdict]:
     """The group goes back and forth between assignors: members offer lists that do not fit (librdkafka#3589, #4368)."""
     window_ms = look.thresholds.deploy_window_ms
     changes = [(at, name) for at, name in look.history.protocols if look.is_within(at, window_ms)]
@@ -89,7 +89,7 @@ def assignor_migration_error(look: Look) -> Iterator[Verdict]:
 # --- Shares ---
 
 
-def idle_members(look: Look) -> Iterator[Verdict]:
+def idle_members(look: GroupView) -> Iterator[Verdict]:
     """Members without a partition, because there are more of them than partitions; each still costs rebalances."""
     if not is_consumer_group(look) or not look.members:
         return
@@ -115,7 +115,7 @@ def idle_members(look: Look) -> Iterator[Verdict]:
     )
 
 
-def _partitions_of(look: Look, member: Member) -> int:
+def _partitions_of(look: GroupView, member: Member) -> int:
     """Return how many partitions the topics of a member have: as probed, at least as assigned."""
     total = 0
     for topic in member.topics:
@@ -124,19 +124,19 @@ def _partitions_of(look: Look, member: Member) -> int:
     return total
 
 
-def _is_surplus(look: Look, member: Member) -> bool:
+def _is_surplus(look: GroupView, member: Member) -> bool:
     rivals = [each for each in look.members if set(each.topics) & set(member.topics)]
     return len(rivals) > _partitions_of(look, member) > 0
 
 
-def _idle_since(look: Look, member: Member) -> int | None:
+def _idle_since(look: GroupView, member: Member) -> int | None:
     def is_idle(members: tuple[Member, ...]) -> bool:
         return any(each.member_id == member.member_id and not size_of(each.partitions) for each in members)
 
     return standing_since(look, is_idle)
 
 
-def assignment_imbalance(look: Look) -> Iterator[Verdict]:
+def assignment_imbalance(look: GroupView) -> Iterator[Verdict]:
     """Members with equal subscriptions have unequal shares: range over many topics, or a flaw of the assignor."""
     picture = look.history.picture
     if not look.is_settled or not is_consumer_group(look) or picture is None:
@@ -176,7 +176,7 @@ def _is_uneven(members: tuple[Member, ...]) -> bool:
 # --- Strangers ---
 
 
-def shared_group_id(look: Look) -> Iterator[Verdict]:
+def shared_group_id(look: GroupView) -> Iterator[Verdict]:
     """Different applications use one group id: a deploy of one stops the other (spring-projects/spring-kafka#3784)."""
     if not is_consumer_group(look):
         return

@@ -113,11 +113,11 @@ def _in_callback(episode: Episode, members: Sequence[Member], from_ms: int, to_m
 
 
 def _callback_text(client: ClientHistory, from_ms: int, to_ms: int, longest_ms: int) -> str | None:
-    states = [s for s in client.sights if from_ms - 1_000 <= s.emitted_ms <= to_ms + 1_000]
+    states = [s for s in client.reports if from_ms - 1_000 <= s.emitted_ms <= to_ms + 1_000]
     waiting = [s for s in states if s.join_state in _WAITS_FOR_APPLICATION]
     if len(waiting) > 1 and waiting[-1].emitted_ms - waiting[0].emitted_ms >= longest_ms:
         return f"join state {waiting[-1].join_state} for {seconds(waiting[-1].emitted_ms - waiting[0].emitted_ms)}"
-    later = [s for s in client.sights if to_ms - 1_000 <= s.emitted_ms <= to_ms + 60_000]
+    later = [s for s in client.reports if to_ms - 1_000 <= s.emitted_ms <= to_ms + 60_000]
     for name in (REVOKED_LATENCY, ASSIGNED_LATENCY):
         largest = max((s.values[name] for s in later if name in s.values), default=0.0)
         if largest >= longest_ms:

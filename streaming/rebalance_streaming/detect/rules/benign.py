@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from rebalance_contract import Evidence, EvidenceSource, GroupType, Member, Rebalance, RebalanceReason, Severity
 from rebalance_streaming.detect.episode import Episode, runs_of_own
-from rebalance_streaming.detect.look import DAY_MS, Condition, Look
+from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
 from rebalance_streaming.detect.rules.standing import CONNECT_PROTOCOL, STREAMS_ASSIGNOR
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
 from rebalance_streaming.detect.wording import say
@@ -328,7 +328,7 @@ class _Probing:
     spacing_ms: int
 
 
-def streams_probing_rebalance(look: Look) -> Iterator[Verdict]:
+def streams_probing_rebalance(look: GroupView) -> Iterator[Verdict]:
     """Streams looks every ten minutes whether warm-up replicas have caught up, and moves tasks that have (KIP-441)."""
     probing = _probing(look.history.in_order())
     usual = [each for each in probing if _is_near(each.spacing_ms, _PROBING_MS)]
@@ -382,14 +382,14 @@ def _probed(probing: list[_Probing], interval_ms: int, confidence: float) -> Ver
 
 
 # --- Kafka Connect ---
-def connect_scheduled_rebalance(look: Look) -> Iterator[Verdict]:
+def connect_scheduled_rebalance(look: GroupView) -> Iterator[Verdict]:
     """Connect held back a lost worker's tasks for scheduled.rebalance.max.delay, then handed them out (KIP-415)."""
     for confidence, pairs in ((STRONG, _scheduled(look, exact=True)), (PLAUSIBLE, _scheduled(look, exact=False))):
         if pairs:
             yield _handed_out(pairs, confidence)
 
 
-def _scheduled(look: Look, *, exact: bool) -> list[tuple[Rebalance, Rebalance]]:
+def _scheduled(look: GroupView, *, exact: bool) -> list[tuple[Rebalance, Rebalance]]:
     """Return (departure, the rebalance that followed by itself), by the default delay or by a shorter one."""
     picture, order = look.history.picture, look.history.in_order()
     if picture is None or picture.protocol_type not in (CONNECT_PROTOCOL, None):

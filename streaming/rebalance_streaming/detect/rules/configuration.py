@@ -32,7 +32,7 @@ from rebalance_streaming.detect.advice import (
 )
 from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
-from rebalance_streaming.detect.look import DAY_MS, Condition, Look
+from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
 from rebalance_streaming.detect.rules import assignors, polling
 from rebalance_streaming.detect.rules.standing import (
     CONNECT_PROTOCOL,
@@ -66,7 +66,7 @@ _OUTSIDE = ("init", "wait-join")
 
 
 # --- Session and heartbeats ---
-def session_heartbeat_ratio(look: Look) -> Iterator[Verdict]:
+def session_heartbeat_ratio(look: GroupView) -> Iterator[Verdict]:
     """Fewer than three heartbeats fit into the session: one that is lost may cost the membership (KIP-62; story C)."""
     wrong = [(member, *found) for member in look.members if (found := _heartbeat_of(look, member)) is not None]
     if not wrong:
@@ -88,7 +88,7 @@ def session_heartbeat_ratio(look: Look) -> Iterator[Verdict]:
     )
 
 
-def _heartbeat_of(look: Look, member: Member) -> tuple[float, bool] | None:
+def _heartbeat_of(look: GroupView, member: Member) -> tuple[float, bool] | None:
     """Return (heartbeat interval in ms, whether it was told) of a member whose interval is too long for its session."""
     session, client = member.session_timeout_ms, client_of(look, member)
     if not session or client is None:
@@ -102,13 +102,13 @@ def _heartbeat_of(look: Look, member: Member) -> tuple[float, bool] | None:
 
 def _interval_by_rate(client: ClientHistory) -> float | None:
     """Return the shortest interval between heartbeats seen: rebalances and starvation only make it longer."""
-    sights = list(client.sights)
-    if not sights or sights[-1].emitted_ms - sights[0].emitted_ms < _RATE_AGE_MS:
+    reports = list(client.reports)
+    if not reports or reports[-1].emitted_ms - reports[0].emitted_ms < _RATE_AGE_MS:
         return None
     rates = [
-        s.heartbeat_rate for s in sights if s.heartbeat_rate and s.emitted_ms - sights[0].emitted_ms >= _RATE_AGE_MS
+        s.heartbeat_rate for s in reports if s.heartbeat_rate and s.emitted_ms - reports[0].emitted_ms >= _RATE_AGE_MS
     ]
-    counted = [(s.emitted_ms, s.heartbeat_total) for s in sights if s.heartbeat_total is not None]
+    counted = [(s.emitted_ms, s.heartbeat_total) for s in reports if s.heartbeat_total is not None]
     times = [at for at, _ in counted]
     for at_ms, total in counted:
         later = bisect_left(times, at_ms + _RATE_AGE_MS)
@@ -117,7 +117,7 @@ def _interval_by_rate(client: ClientHistory) -> float | None:
     return 1000 / max(rates) if rates else None
 
 
-def session_timeout_too_short(look: Look) -> Iterator[Verdict]:
+def session_timeout_too_short(look: GroupView) -> Iterator[Verdict]:
     """Members are lost that were only slow for a moment: the session is shorter than usual pauses (KIP-735)."""
     evicted, limit = _evicted_for_a_moment(look), look.thresholds.session_timeout_ms
     short = [each for each in look.members if each.session_timeout_ms is not None and each.session_timeout_ms < limit]
@@ -132,7 +132,7 @@ def _may_starve(evicted: list[ExplainedDeparture]) -> bool:
     return any(each.departure.liveness is None and each.departure.client.may_starve is not False for each in evicted)
 
 
-def _evicted_for_a_moment(look: Look) -> list[ExplainedDeparture]:
+def _evicted_for_a_moment(look: GroupView) -> list[ExplainedDeparture]:
     """Return departures by session expiry, of members that were back within two sessions, that a longer one saves."""
     found = []
     for past in recent_past(look, DAY_MS):
@@ -149,7 +149,7 @@ def _evicted_for_a_moment(look: Look) -> list[ExplainedDeparture]:
     return found
 
 
-def _lost_for_a_moment(look: Look, evicted: list[ExplainedDeparture]) -> Verdict:
+def _lost_for_a_moment(look: GroupView, evicted: list[ExplainedDeparture]) -> Verdict:
     last, starving = evicted[-1].departure, _may_starve(evicted)
     slots = {slot_of(each.member) for each in evicted}
     blind = {each.member.host or "the member" for each in evicted if each.departure.liveness is None}
@@ -171,7 +171,7 @@ def _lost_for_a_moment(look: Look, evicted: list[ExplainedDeparture]) -> Verdict
     )
 
 
-def _short_by_setting(look: Look, short: list[Member]) -> Verdict:
+def _short_by_setting(look: GroupView, short: list[Member]) -> Verdict:
     member = min(short, key=lambda each: each.session_timeout_ms or 0)
     return say(
         "session_timeout_too_short.setting",
@@ -184,7 +184,7 @@ def _short_by_setting(look: Look, short: list[Member]) -> Verdict:
     )
 
 
-def _longer_session(look: Look, member: Member) -> Advice:
+def _longer_session(look: GroupView, member: Member) -> Advice:
     client = client_of(look, member)
     session, request = member.session_timeout_ms, client.config.request_timeout_ms if client else None
     if request is not None and request > _LONGEST_REQUEST_MS:
@@ -194,7 +194,7 @@ def _longer_session(look: Look, member: Member) -> Advice:
 
 
 # --- Rebalance time-out ---
-def rebalance_timeout_excessive(look: Look) -> Iterator[Verdict]:
+def rebalance_timeout_excessive(look: GroupView) -> Iterator[Verdict]:
     """One member that stalls freezes the group for the largest rebalance time-out (fasten-project/fasten#183)."""
     timeouts = [(each.rebalance_timeout_ms or 0, each) for each in look.members]
     limit = look.thresholds.rebalance_timeout_ms
@@ -221,7 +221,7 @@ def rebalance_timeout_excessive(look: Look) -> Iterator[Verdict]:
 # --- Members that come one by one, or are not let in ---
 
 
-def initial_delay_too_short(look: Look) -> Iterator[Verdict]:
+def initial_delay_too_short(look: GroupView) -> Iterator[Verdict]:
     """A forming group rebalanced for every member that came (group.initial.rebalance.delay.ms, KIP-134)."""
     window = look.thresholds.formation_window_ms
     recent = look.recent(window + look.thresholds.resolve_after_ms)
@@ -268,7 +268,7 @@ def _formed_in_steps(forming: list[Rebalance], times: list[int]) -> Verdict:
     )
 
 
-def join_rejected(look: Look) -> Iterator[Verdict]:
+def join_rejected(look: GroupView) -> Iterator[Verdict]:
     """A client tries to join and never becomes a member: the broker refuses it (KIP-62, KIP-345, KIP-389)."""
     if not _lets_members_in(look):
         return
@@ -279,7 +279,7 @@ def join_rejected(look: Look) -> Iterator[Verdict]:
             yield _rejected(look, client)
 
 
-def _lets_members_in(look: Look) -> bool:
+def _lets_members_in(look: GroupView) -> bool:
     """Whether the group has been at rest for so long that a client could have joined."""
     picture, since = look.history.picture, look.stable_since_ms()
     if picture is None or picture.rebalancing_since_ms is not None or since is None:
@@ -289,13 +289,13 @@ def _lets_members_in(look: Look) -> bool:
     return not busy and look.lasted(since, _REJECTED_MS)
 
 
-def _is_kept_out(look: Look, client: ClientHistory) -> bool:
+def _is_kept_out(look: GroupView, client: ClientHistory) -> bool:
     """Whether all recent reports tell of attempts to join and none of partitions."""
     if not is_reporting(look, client) or client.group_id not in (None, look.history.group):
         return False
     if client.member_id is not None and any(each.member_id == client.member_id for each in look.members):
         return False
-    seen = [each for each in client.sights if each.emitted_ms >= look.now_ms - _REJECTED_MS]
+    seen = [each for each in client.reports if each.emitted_ms >= look.now_ms - _REJECTED_MS]
     if len(seen) < _REJECTED_REPORTS or seen[-1].emitted_ms - seen[0].emitted_ms < _REJECTED_MS // 2:
         return False
     if any(each.assigned for each in seen) or all(each.assigned is None and each.join_state is None for each in seen):
@@ -306,10 +306,10 @@ def _is_kept_out(look: Look, client: ClientHistory) -> bool:
     return tries or outside or (len(failed) > 1 and failed[-1] > failed[0])
 
 
-def _rejected(look: Look, client: ClientHistory) -> Verdict:
+def _rejected(look: GroupView, client: ClientHistory) -> Verdict:
     session = client.config.session_timeout_ms
     refused = session if session is not None and not _LOWEST_SESSION_MS <= session <= LONGEST_SESSION_MS else None
-    seen = [each for each in client.sights if each.emitted_ms >= look.now_ms - _REJECTED_MS]
+    seen = [each for each in client.reports if each.emitted_ms >= look.now_ms - _REJECTED_MS]
     return say(
         "join_rejected.tries",
         seen[0].emitted_ms,

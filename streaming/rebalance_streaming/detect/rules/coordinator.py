@@ -24,7 +24,7 @@ from rebalance_contract import (
 from rebalance_contract.clients import ANY_RESPONSE_MAX, RESPONSE_MAX
 from rebalance_streaming.detect.advice import session_for_failover
 from rebalance_streaming.detect.episode import Episode, ExplainedDeparture
-from rebalance_streaming.detect.look import Condition, Look
+from rebalance_streaming.detect.group_view import Condition, GroupView
 from rebalance_streaming.detect.rules import leader
 from rebalance_streaming.detect.rules.standing import client_of, is_reporting
 from rebalance_streaming.detect.thresholds import Thresholds
@@ -32,7 +32,7 @@ from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.groups.identity import client_stem
 from rebalance_streaming.observed import inputs
-from rebalance_streaming.observed.clients import ClientHistory, Sight
+from rebalance_streaming.observed.clients import ClientHistory, ClientReport
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import SESSION_EXPIRED, UNKNOWN, session_of
 from rebalance_streaming.observed.history import SEEN_FOR_MS, GroupHistory, Sighting
@@ -59,7 +59,7 @@ _ABORTED = 2
 _LEAST_HOSTS, _LEAST_COORDINATORS = 2, 2
 
 
-def coordinator_stuck_rebalance(look: Look) -> Iterator[Verdict]:
+def coordinator_stuck_rebalance(look: GroupView) -> Iterator[Verdict]:
     """The coordinator exceeds the rebalance's own time-out, which it must not (KAFKA-9752, KAFKA-12890)."""
     run = _trailing_run(look)
     limit = max((each.rebalance_timeout_ms or 0 for each in look.members), default=0)
@@ -70,13 +70,13 @@ def coordinator_stuck_rebalance(look: Look) -> Iterator[Verdict]:
     yield _stuck(look, run, limit, static=static, strangers=_are_strangers(look, listed))
 
 
-def _are_strangers(look: Look, listed: Sequence[ProbedMember]) -> bool:
+def _are_strangers(look: GroupView, listed: Sequence[ProbedMember]) -> bool:
     """Whether somebody waits of another client: its rebalance time-out may be longer than those known."""
     known = {client_stem(each.client_id) for each in look.members}
     return any(client_stem(each.client_id) not in known for each in listed)
 
 
-def _stuck(look: Look, run: list[Sighting], limit: int, *, static: bool, strangers: bool) -> Verdict:
+def _stuck(look: GroupView, run: list[Sighting], limit: int, *, static: bool, strangers: bool) -> Verdict:
     preparing = run[-1].state == GroupState.PREPARING_REBALANCE
     return say(
         "coordinator_stuck_rebalance",
@@ -94,7 +94,7 @@ def _stuck(look: Look, run: list[Sighting], limit: int, *, static: bool, strange
     )
 
 
-def _unsettled(look: Look) -> Iterator[Sighting]:
+def _unsettled(look: GroupView) -> Iterator[Sighting]:
     """Yield the latest probes that saw a rebalance go on, since the group's last record, newest first."""
     recorded_ms = (look.history.picture.updated_at_ms if look.history.picture else None) or 0
     for each in reversed(look.history.sightings):
@@ -105,7 +105,7 @@ def _unsettled(look: Look) -> Iterator[Sighting]:
         yield each
 
 
-def _trailing_run(look: Look) -> list[Sighting]:
+def _trailing_run(look: GroupView) -> list[Sighting]:
     """Return the latest probes that all saw the same unsettled state, with no record and no blind spot in between."""
     run: list[Sighting] = []
     for each in _unsettled(look):
@@ -115,7 +115,7 @@ def _trailing_run(look: Look) -> list[Sighting]:
     return run if run and look.is_within(run[-1].at_ms, SEEN_FOR_MS) else []
 
 
-def coordinator_failover(look: Look) -> Iterator[Verdict]:
+def coordinator_failover(look: GroupView) -> Iterator[Verdict]:
     """The group's coordinator moved to another broker, and the group did not notice: as it should be (F14)."""
     for before, after in [*pairwise(look.history.coordinators)][-1:]:
         if not look.is_within(after.at_ms, look.thresholds.resolve_after_ms):
@@ -176,7 +176,7 @@ def find_failover(episode: Episode) -> Verdict | None:
 # --- Slow ---
 
 
-def coordinator_overload(look: Look) -> Iterator[Verdict]:
+def coordinator_overload(look: GroupView) -> Iterator[Verdict]:
     """Several clients at once wait long for the answers to their requests: the coordinator is slow."""
     if _just_moved(look):
         return
@@ -192,37 +192,37 @@ def coordinator_overload(look: Look) -> Iterator[Verdict]:
         yield _overloaded(look, slow, len(told))
 
 
-def _just_moved(look: Look) -> bool:
+def _just_moved(look: GroupView) -> bool:
     """Whether the coordinator moved so lately that clients' one-minute maxima still show it."""
     moved = list(look.history.coordinators)[1:]
     return bool(moved) and look.is_within(moved[-1].at_ms, look.thresholds.failover_window_ms + 2 * _MINUTE_MS)
 
 
-def _joined_lately(look: Look) -> bool:
+def _joined_lately(look: GroupView) -> bool:
     """Whether members may have waited for each other in what librdkafka's statistics of the last minutes tell."""
     settled_ms = look.stable_since_ms()
     return not look.is_settled or settled_ms is None or not look.lasted(settled_ms, 2 * _MINUTE_MS)
 
 
-def _recent(look: Look, client: ClientHistory) -> Iterator[Sight]:
+def _recent(look: GroupView, client: ClientHistory) -> Iterator[ClientReport]:
     """Yield the reports of the last minute, newest first."""
     since_ms = look.now_ms - _MINUTE_MS
-    return takewhile(lambda each: each.emitted_ms >= since_ms, reversed(client.sights))
+    return takewhile(lambda each: each.emitted_ms >= since_ms, reversed(client.reports))
 
 
-def _response_ms(look: Look, client: ClientHistory, names: Sequence[str]) -> float | None:
+def _response_ms(look: GroupView, client: ClientHistory, names: Sequence[str]) -> float | None:
     """Return the longest answer of the last minute; null when not told."""
     told = (each.values[name] for each in _recent(look, client) for name in names if name in each.values)
     return max(told, default=None)
 
 
-def _ran_on_time(look: Look, client: ClientHistory) -> bool:
+def _ran_on_time(look: GroupView, client: ClientHistory) -> bool:
     """Whether a client that reports was not slow itself; judged anew when its last report is a minute old."""
     on_time = not any((each.tick_late_ms or 0) > _LATE_TICK_MS for each in _recent(look, client))
-    return on_time and is_reporting(look, client) and look.is_within(client.sights[-1].emitted_ms, _MINUTE_MS)
+    return on_time and is_reporting(look, client) and look.is_within(client.reports[-1].emitted_ms, _MINUTE_MS)
 
 
-def _overloaded(look: Look, slow: list[tuple[Member, float]], told: int) -> Verdict:
+def _overloaded(look: GroupView, slow: list[tuple[Member, float]], told: int) -> Verdict:
     worst, hosts = max(ms for _, ms in slow), sorted({each.host for each, _ in slow})
     session = min((session_of(each) for each in look.members), default=0)
     since_ms = look.now_ms - look.thresholds.resolve_after_ms
@@ -242,7 +242,7 @@ def _overloaded(look: Look, slow: list[tuple[Member, float]], told: int) -> Verd
 
 
 # --- Unable to store ---
-def offsets_topic_unhealthy(look: Look) -> Iterator[Verdict]:
+def offsets_topic_unhealthy(look: GroupView) -> Iterator[Verdict]:
     """The group's offsets partition cannot store assignments (F11c, confluentinc/librdkafka#2722)."""
     hopping = _hopping(look)
     recent = [] if hopping else look.recent(look.thresholds.resolve_after_ms)
@@ -271,7 +271,7 @@ def _lost_rounds(rebalance: Rebalance) -> bool:
     return rebalance.generations_aborted >= _ABORTED and changes <= 1 and bool(rebalance.members_after)
 
 
-def _hopping(look: Look) -> list[Sighting]:
+def _hopping(look: GroupView) -> list[Sighting]:
     """Return the latest probes if they saw the group fall back to preparing repeatedly, without any record since."""
     run = [*_unsettled(look)][::-1]
     fresh = bool(run) and look.is_within(run[-1].at_ms, SEEN_FOR_MS)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from rebalance_contract import EvidenceSource, Partitions, Rebalance
 from rebalance_contract.clients import CONSUMED_TOTAL
 from rebalance_streaming.detect.episode import ExplainedDeparture
-from rebalance_streaming.detect.look import Look
+from rebalance_streaming.detect.group_view import GroupView
 from rebalance_streaming.detect.memory import Duplicates, Memory
 from rebalance_streaming.detect.verdict import Verdict, name_of
 from rebalance_streaming.detect.wording import say
@@ -84,7 +84,7 @@ def _by_totals(history: GroupHistory, rebalance: Rebalance, lost: set[Place]) ->
 
 def _consumed_over(client: ClientHistory, before_ms: int) -> tuple[int, float] | None:
     """Return (moment before, records consumed since) of a client whose total never went back; null without."""
-    told = [(s.emitted_ms, s.values[CONSUMED_TOTAL]) for s in client.sights if CONSUMED_TOTAL in s.values]
+    told = [(s.emitted_ms, s.values[CONSUMED_TOTAL]) for s in client.reports if CONSUMED_TOTAL in s.values]
     start = next((i for i in reversed(range(len(told))) if told[i][0] <= before_ms), None)
     if start is None or start == len(told) - 1:
         return None
@@ -167,7 +167,7 @@ _METHODS = {
 _WITHOUT_COMMIT = (POLL_TIMEOUT, SESSION_EXPIRED, FENCED)
 
 
-def duplicate_processing(look: Look) -> Iterator[Verdict]:
+def duplicate_processing(look: GroupView) -> Iterator[Verdict]:
     """Members that were lost before they could commit made others process records again (KIP-62; kafka-python#2070)."""
     since = look.history.progress.ends_since()
     counts = _counted(look, since) if since is not None else {}
@@ -180,7 +180,7 @@ def duplicate_processing(look: Look) -> Iterator[Verdict]:
         yield _duplicates_verdict(look, counts, total, volume, since)
 
 
-def recollect_duplicates(look: Look) -> Memory:
+def recollect_duplicates(look: GroupView) -> Memory:
     """Count the duplicates of rebalances that lost members and were not counted yet; forget those long gone."""
     known = {name: each for name, each in look.memory.duplicates.items() if name in look.history.rebalances}
     lost: dict[str, set[Place]] = {}
@@ -216,19 +216,21 @@ def _refused(history: GroupHistory, past: ExplainedDeparture) -> int:
     )
 
 
-def _counted(look: Look, since_ms: int) -> dict[str, Duplicates]:
+def _counted(look: GroupView, since_ms: int) -> dict[str, Duplicates]:
     """Return what was counted of the rebalances since a moment, where it was anything."""
     since = {each.rebalance_id for each in look.history.since_ms(since_ms)}
     return {name: each for name, each in look.memory.duplicates.items() if name in since and each.records}
 
 
-def _is_recent(look: Look, counts: Iterable[str]) -> bool:
+def _is_recent(look: GroupView, counts: Iterable[str]) -> bool:
     rebalances = [look.history.rebalances[each] for each in counts]
     latest_ms = max(each.last_known_ms for each in rebalances)
     return look.is_within(latest_ms, look.thresholds.resolve_after_ms)
 
 
-def _duplicates_verdict(look: Look, counts: dict[str, Duplicates], total: int, volume: int, since_ms: int) -> Verdict:
+def _duplicates_verdict(
+    look: GroupView, counts: dict[str, Duplicates], total: int, volume: int, since_ms: int
+) -> Verdict:
     methods = sorted({each.method for each in counts.values()}, key=lambda each: (_METHODS[each].confidence, each))
     ids = sorted(counts, key=lambda each: look.history.rebalances[each].started_before_ms)
     return say(

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from rebalance_contract import Generation, GroupType, Member, MemberState, Rebalance, RebalanceReason, Severity
 from rebalance_streaming.detect.catalogue import of_family, with_trait
 from rebalance_streaming.detect.episode import Episode
-from rebalance_streaming.detect.look import Condition, Look
+from rebalance_streaming.detect.group_view import Condition, GroupView
 from rebalance_streaming.detect.rules.standing import client_of, is_harmed, size_of, upgrade_for, widths
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
@@ -34,7 +34,7 @@ _MEMBER_REASONS = frozenset(
 # --- Members that do not let go ---
 
 
-def reconciliation_stuck(look: Look) -> Iterator[Verdict]:
+def reconciliation_stuck(look: GroupView) -> Iterator[Verdict]:
     """A member does not give up partitions that others are to get (KAFKA-16198, KAFKA-19449); these are the victims."""
     if not _is_new(look):
         return
@@ -44,7 +44,7 @@ def reconciliation_stuck(look: Look) -> Iterator[Verdict]:
             yield _holding(look, member, since, look.now_ms)
 
 
-def held_up(look: Look, rebalance: Rebalance) -> Iterator[Verdict]:
+def held_up(look: GroupView, rebalance: Rebalance) -> Iterator[Verdict]:
     """Yield who kept partitions for too long during a rebalance and has let go since, whether or not anybody looked."""
     ended_ms = rebalance.completed_at_ms or look.now_ms
     for member, until_ms in look.history.released:
@@ -55,18 +55,18 @@ def held_up(look: Look, rebalance: Rebalance) -> Iterator[Verdict]:
             yield _holding(look, member, since, until_ms)
 
 
-def _patience_ms(look: Look, member: Member) -> float:
+def _patience_ms(look: GroupView, member: Member) -> float:
     """Return how long a member may take: three heartbeats, or half of a time-out that would be over before."""
     usual = max(look.thresholds.reconciliation_ms, _HEARTBEATS * _HEARTBEAT_MS)
     limit = member.rebalance_timeout_ms
     return usual if limit is None else min(usual, max(_LATE * limit, 1.5 * _HEARTBEAT_MS))
 
 
-def _is_new(look: Look) -> bool:
+def _is_new(look: GroupView) -> bool:
     return look.history.picture is not None and look.history.picture.type == GroupType.CONSUMER
 
 
-def _holding(look: Look, member: Member, since: int, until_ms: int) -> Verdict:
+def _holding(look: GroupView, member: Member, since: int, until_ms: int) -> Verdict:
     limit, pending, client = member.rebalance_timeout_ms, member.pending_revocation, client_of(look, member)
     victims = [each for each in look.members if each.state == MemberState.UNRELEASED and _waits_for(each, member)]
     ended = until_ms < look.now_ms
@@ -125,7 +125,7 @@ def explain_fenced(episode: Episode, departure: Departure) -> Verdict:
 # --- Targets that do not come ---
 
 
-def assigning_stuck(look: Look) -> Iterator[Verdict]:
+def assigning_stuck(look: GroupView) -> Iterator[Verdict]:
     """The coordinator has computed no target assignment for the group's epoch (KIP-848; F16)."""
     picture = look.history.picture
     if picture is None or picture.type != GroupType.CONSUMER or not picture.members or picture.generation is None:
@@ -138,7 +138,7 @@ def assigning_stuck(look: Look) -> Iterator[Verdict]:
         yield say("assigning_stuck", since, epoch=epoch, target=target, lasted=look.now_ms - since)
 
 
-def _unassigned_since(look: Look) -> int | None:
+def _unassigned_since(look: GroupView) -> int | None:
     """Return when the first epoch began that has no target, of those after the last one that has."""
     picture = look.history.picture
     last = look.history.rebalances.get(picture.last_rebalance_id or "") if picture is not None else None
@@ -153,7 +153,7 @@ def _unassigned_since(look: Look) -> int | None:
 # --- Too many epochs ---
 
 
-def epoch_churn(look: Look) -> Iterator[Verdict]:
+def epoch_churn(look: GroupView) -> Iterator[Verdict]:
     """The group gets new epochs all the time, each moving partitions (KIP-848); says what they are made of."""
     if not _is_new(look):
         return
@@ -167,11 +167,11 @@ def epoch_churn(look: Look) -> Iterator[Verdict]:
     yield _churning(look, near, epochs)
 
 
-def _reaches(look: Look, rebalance: Rebalance, window_ms: int) -> bool:
+def _reaches(look: GroupView, rebalance: Rebalance, window_ms: int) -> bool:
     return rebalance.type == GroupType.CONSUMER and look.is_within(rebalance.completed_at_ms or look.now_ms, window_ms)
 
 
-def _is_benign(look: Look, rebalance: Rebalance) -> bool:
+def _is_benign(look: GroupView, rebalance: Rebalance) -> bool:
     return look.causes.get(rebalance.rebalance_id) in _CALM
 
 
@@ -196,7 +196,7 @@ def _kind(epoch: Generation) -> str:
     return "leave or session expiry" if epoch.reason == RebalanceReason.DEPARTURE else epoch.reason.replace("_", " ")
 
 
-def _churning(look: Look, rebalances: Sequence[Rebalance], epochs: Sequence[Generation]) -> Verdict:
+def _churning(look: GroupView, rebalances: Sequence[Rebalance], epochs: Sequence[Generation]) -> Verdict:
     kinds = Counter(_kind(each) for each in epochs)
     main, _ = kinds.most_common(1)[0]
     ids = {name for each in epochs for name in (*each.joined, *each.left, *each.fenced)}

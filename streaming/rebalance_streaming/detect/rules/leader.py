@@ -14,7 +14,7 @@ from itertools import groupby, pairwise
 
 from rebalance_contract import Advice, Generation, GroupType, Member, Rebalance, RebalanceReason, Severity, Subject
 from rebalance_streaming.detect.bugs import STREAMS
-from rebalance_streaming.detect.look import DAY_MS, Condition, Look
+from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
 from rebalance_streaming.detect.rules.standing import (
     STREAMS_ASSIGNOR,
     client_of,
@@ -57,7 +57,7 @@ class _Round:
         return 1 + self.generation.aborted_before
 
 
-def leader_rejoin_loop(look: Look) -> Iterator[Verdict]:
+def leader_rejoin_loop(look: GroupView) -> Iterator[Verdict]:
     """The leader joins again and again though nothing changed (KAFKA-14867, strimzi/strimzi-kafka-operator#3225)."""
     # A change of topics that probes saw makes the leader rejoin as it should.
     called = {name for name, cause in look.causes.items() if cause == "topic_metadata_change"}
@@ -100,7 +100,7 @@ def _rejoin(rebalance: Rebalance, place: int) -> _Round:
     return _Round(told or rebalance.started_before_ms, generation, rebalance)
 
 
-def _looping(look: Look, rejoins: list[_Round]) -> list[_Round]:
+def _looping(look: GroupView, rejoins: list[_Round]) -> list[_Round]:
     """Return the rejoins that belong to a stretch with too many of them; all such stretches that are remembered."""
     found: dict[int, _Round] = {}
     window, limit = look.thresholds.leader_rejoin_window_ms, look.thresholds.leader_rejoins
@@ -158,7 +158,7 @@ def _rejoins(leader: str, looping: list[_Round]) -> Verdict:
     )
 
 
-def assignor_slow_or_failing(look: Look) -> Iterator[Verdict]:
+def assignor_slow_or_failing(look: GroupView) -> Iterator[Verdict]:
     """The leader takes long to compute the assignment, or its rounds come to nothing (confluentinc/librdkafka#4800)."""
     day = [each for each in look.recent(DAY_MS) if each.type == GroupType.CLASSIC and each.members_after]
     slow = [(ms, each) for each in day if (ms := _longest_sync_ms(each)) > look.thresholds.sync_warn_ms]
@@ -180,7 +180,7 @@ def _changes(rebalance: Rebalance) -> int:
     return sum(len(each.joined) + len(each.left) for each in rebalance.generations)
 
 
-def _slow_assignor(look: Look, longest_ms: int, rebalance: Rebalance, times: int) -> Verdict:
+def _slow_assignor(look: GroupView, longest_ms: int, rebalance: Rebalance, times: int) -> Verdict:
     leader = leader_of(rebalance)
     return say(
         "assignor_slow_or_failing.slow",
@@ -199,7 +199,7 @@ def _slow_assignor(look: Look, longest_ms: int, rebalance: Rebalance, times: int
     )
 
 
-def _failing_assignor(look: Look, failing: Sequence[Rebalance]) -> Verdict:
+def _failing_assignor(look: GroupView, failing: Sequence[Rebalance]) -> Verdict:
     return say(
         "assignor_slow_or_failing.failing",
         failing[0].started_before_ms,
@@ -210,14 +210,14 @@ def _failing_assignor(look: Look, failing: Sequence[Rebalance]) -> Verdict:
     )
 
 
-def _upgrade(look: Look, leader: Member | None, rule: str, library: str | None = None) -> tuple[Advice, ...]:
+def _upgrade(look: GroupView, leader: Member | None, rule: str, library: str | None = None) -> tuple[Advice, ...]:
     return upgrade_for(leader, None if leader is None else client_of(look, leader), rule, library=library)
 
 
 # --- Cooperative rebalances that call for the next one without end ---
 
 
-def cooperative_livelock(look: Look) -> Iterator[Verdict]:
+def cooperative_livelock(look: GroupView) -> Iterator[Verdict]:
     """Follow-up rebalances trigger each other (KAFKA-13891, KAFKA-14382, confluentinc/librdkafka#4800, #4059)."""
     runs = [each for each in _runs(look) if len(each) >= look.thresholds.livelock_generations]
     if not runs:
@@ -243,7 +243,7 @@ def cooperative_livelock(look: Look) -> Iterator[Verdict]:
     )
 
 
-def _runs(look: Look) -> list[list[_Round]]:
+def _runs(look: GroupView) -> list[list[_Round]]:
     """Return series of follow-ups, oldest first; a series ends with another kind of generation or a longer pause."""
     runs: list[list[_Round]] = [[]]
     for each in _follow_ups(look):
@@ -257,7 +257,7 @@ def _runs(look: Look) -> list[list[_Round]]:
     return [run for run in runs if run]
 
 
-def _follow_ups(look: Look) -> Iterator[_Round | None]:
+def _follow_ups(look: GroupView) -> Iterator[_Round | None]:
     """Yield follow-ups in order, and null for every generation that is none."""
     for rebalance in look.history.in_order():
         reasons = (_FOLLOW_UP, _STREAMS) if rebalance.protocol == STREAMS_ASSIGNOR else (_FOLLOW_UP,)
@@ -267,7 +267,7 @@ def _follow_ups(look: Look) -> Iterator[_Round | None]:
             yield _Round(at_ms, generation, rebalance) if same else None
 
 
-def _versions_known(look: Look) -> bool:
+def _versions_known(look: GroupView) -> bool:
     return all(fingerprint(each, client_of(look, each)).release for each in look.members)
 
 

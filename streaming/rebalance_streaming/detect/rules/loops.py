@@ -15,7 +15,7 @@ from rebalance_contract import Member, Rebalance, Severity, Subject
 from rebalance_contract.clients import CONSUMED_TOTAL
 from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
-from rebalance_streaming.detect.look import Condition, Look
+from rebalance_streaming.detect.group_view import Condition, GroupView
 from rebalance_streaming.detect.verdict import Verdict, name_of
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed import inputs
@@ -53,7 +53,7 @@ class _Frozen:
         return f"{self.place[0]}-{self.place[1]}"
 
 
-def _frozen(look: Look, place: Place) -> _Frozen:
+def _frozen(look: GroupView, place: Place) -> _Frozen:
     position = look.history.progress.position(*place)
     if position.committed is None or position.advanced_ms is None:
         return _Frozen(place, None, look.history.first_ms or 0, position.end)
@@ -63,7 +63,7 @@ def _frozen(look: Look, place: Place) -> _Frozen:
 # --- The same batch again and again ---
 
 
-def no_progress_loop(look: Look) -> Iterator[Verdict]:
+def no_progress_loop(look: GroupView) -> Iterator[Verdict]:
     """Every owner runs the same too-long batch and hands it on (tulios/kafkajs#1396, #1083; kafka-python#2070)."""
     lost = [each for each in look.past if _was_too_long(each)]
     if len(lost) < _LOSSES:
@@ -85,7 +85,7 @@ def _was_too_long(past: ExplainedDeparture) -> bool:
     return past.departure.likely == POLL_TIMEOUT or (expired and past.rule in _OVER_WORK)
 
 
-def _series(look: Look) -> list[Rebalance]:
+def _series(look: GroupView) -> list[Rebalance]:
     """Return the latest rebalances, as far as each may be the next turn of a loop; none if the last is long ago.
 
     A turn takes as long as a poll may.
@@ -122,7 +122,7 @@ def _has(member: Member, place: Place) -> bool:
     return partition in (member.partitions or {}).get(topic, ())
 
 
-def _is_loop(look: Look, frozen: _Frozen, lost: Sequence[ExplainedDeparture], changes: Sequence[str]) -> bool:
+def _is_loop(look: GroupView, frozen: _Frozen, lost: Sequence[ExplainedDeparture], changes: Sequence[str]) -> bool:
     """Whether owners were lost while records waited.
 
     Where that is not known, or nothing was ever committed (offsets may be kept elsewhere), only poll time-outs count:
@@ -141,7 +141,7 @@ def _losses(frozen: _Frozen, lost: Sequence[ExplainedDeparture]) -> list[Explain
     return [d for d in lost if d.left_ms >= frozen.since_ms and _has(d.member, frozen.place)]
 
 
-def _waited(look: Look, frozen: _Frozen, losses: Sequence[ExplainedDeparture]) -> bool | None:
+def _waited(look: GroupView, frozen: _Frozen, losses: Sequence[ExplainedDeparture]) -> bool | None:
     """Whether the partition had records to read whenever an owner was lost; null when its end was never probed.
 
     An end before what is committed was told before that: it says nothing.
@@ -152,7 +152,7 @@ def _waited(look: Look, frozen: _Frozen, losses: Sequence[ExplainedDeparture]) -
 
 
 def _loop_verdict(
-    look: Look, loops: dict[tuple[str, ...], list[_Frozen]], lost: Sequence[ExplainedDeparture]
+    look: GroupView, loops: dict[tuple[str, ...], list[_Frozen]], lost: Sequence[ExplainedDeparture]
 ) -> Verdict:
     stuck = sorted((each for group in loops.values() for each in group), key=lambda each: each.place)
     ids = tuple(dict.fromkeys(each for changes in loops for each in changes))
@@ -183,7 +183,7 @@ def _at(frozen: _Frozen) -> str:
     return f"{frozen.name} @ {'its start' if frozen.offset is None else frozen.offset}"
 
 
-def _consumed_since(look: Look, lost: Sequence[ExplainedDeparture], since_ms: int) -> float:
+def _consumed_since(look: GroupView, lost: Sequence[ExplainedDeparture], since_ms: int) -> float:
     """Return how many records the clients of lost members say they got since; 0 when none tells."""
     told = (look.history.clients.of(each.member) for each in lost)
     clients = {id(client): client for client in told if client is not None}
@@ -191,14 +191,14 @@ def _consumed_since(look: Look, lost: Sequence[ExplainedDeparture], since_ms: in
 
 
 def _growth(client: ClientHistory, since_ms: int) -> float:
-    told = [s.values[CONSUMED_TOTAL] for s in client.sights if s.emitted_ms >= since_ms and CONSUMED_TOTAL in s.values]
+    told = [s.values[CONSUMED_TOTAL] for s in client.reports if s.emitted_ms >= since_ms and CONSUMED_TOTAL in s.values]
     return sum(max(0.0, after - before) for before, after in pairwise(told))
 
 
 # --- One record kills each owner ---
 
 
-def poison_record(look: Look) -> Iterator[Verdict]:
+def poison_record(look: GroupView) -> Iterator[Verdict]:
     """One record takes down each owner of its partition (Walmart and Uber on poison pills)."""
     window = look.thresholds.poison_window_ms
     deaths = [each for each in look.past if look.is_within(each.left_ms, window) and _may_be_poisoned(look, each)]
@@ -215,7 +215,7 @@ def poison_record(look: Look) -> Iterator[Verdict]:
         yield _poison_verdict(look, sorted(found[max(found)], key=lambda each: each.place), deaths)
 
 
-def _may_be_poisoned(look: Look, death: ExplainedDeparture) -> bool:
+def _may_be_poisoned(look: GroupView, death: ExplainedDeparture) -> bool:
     """Whether a record may have ended a member: what an error ends says good-bye, too, with nothing done."""
     if death.rule in _ORDERLY:
         joined_ms = death.departure.joined_ms
@@ -223,7 +223,7 @@ def _may_be_poisoned(look: Look, death: ExplainedDeparture) -> bool:
     return not (death.rule in _NOT_OF_RECORDS and death.confidence >= STRONG)
 
 
-def did_nothing(look: Look, past: ExplainedDeparture, joined_ms: int) -> bool | None:
+def did_nothing(look: GroupView, past: ExplainedDeparture, joined_ms: int) -> bool | None:
     """Whether a member committed nothing new in its life although records waited for it; null: no end was probed."""
     progress, mine = look.history.progress, places(past.member.partitions)
     if any(_advanced(look, place, joined_ms, past.left_ms) for place in mine):
@@ -233,7 +233,7 @@ def did_nothing(look: Look, past: ExplainedDeparture, joined_ms: int) -> bool | 
     return any(waited) if waited else None
 
 
-def _is_poisoned(look: Look, frozen: _Frozen, deaths: Sequence[ExplainedDeparture]) -> bool:
+def _is_poisoned(look: GroupView, frozen: _Frozen, deaths: Sequence[ExplainedDeparture]) -> bool:
     victims = _losses(frozen, deaths)
     return (
         len(victims) >= look.thresholds.poison_departures
@@ -243,13 +243,13 @@ def _is_poisoned(look: Look, frozen: _Frozen, deaths: Sequence[ExplainedDepartur
     )
 
 
-def _had_records(look: Look, frozen: _Frozen, victims: Sequence[ExplainedDeparture]) -> bool:
+def _had_records(look: GroupView, frozen: _Frozen, victims: Sequence[ExplainedDeparture]) -> bool:
     """Whether records waited; where no end was probed, whether the owners surely died: what starves is idle."""
     waited = _waited(look, frozen, victims)
     return all(each.confidence >= CLAIMED for each in victims) if waited is None else waited
 
 
-def _are_several(look: Look, victims: Sequence[ExplainedDeparture]) -> bool:
+def _are_several(look: GroupView, victims: Sequence[ExplainedDeparture]) -> bool:
     """Whether more than one instance died: other clients or hosts, or two that lived at the same time."""
     if len({slot_of(each.member) for each in victims}) > 1:
         return True
@@ -258,7 +258,7 @@ def _are_several(look: Look, victims: Sequence[ExplainedDeparture]) -> bool:
     return any(len(each) > 1 for each in together)
 
 
-def _others_advanced(look: Look, frozen: _Frozen, victims: Sequence[ExplainedDeparture]) -> bool:
+def _others_advanced(look: GroupView, frozen: _Frozen, victims: Sequence[ExplainedDeparture]) -> bool:
     """Whether most victims that had other partitions went on with one of those while they lived."""
     told = []
     for victim in victims:
@@ -269,7 +269,7 @@ def _others_advanced(look: Look, frozen: _Frozen, victims: Sequence[ExplainedDep
     return bool(told) and 2 * sum(told) > len(told)
 
 
-def _others_survived(look: Look, frozen: _Frozen, victims: Sequence[ExplainedDeparture]) -> bool:
+def _others_survived(look: GroupView, frozen: _Frozen, victims: Sequence[ExplainedDeparture]) -> bool:
     """Whether members without the partition outlived most of its owners, which died too soon to commit anything."""
     outlived, told = 0, 0
     for victim in victims:
@@ -283,13 +283,13 @@ def _others_survived(look: Look, frozen: _Frozen, victims: Sequence[ExplainedDep
     return told > 1 and 2 * outlived > told
 
 
-def _advanced(look: Look, place: tuple[str, int], from_ms: int, to_ms: int) -> bool:
+def _advanced(look: GroupView, place: tuple[str, int], from_ms: int, to_ms: int) -> bool:
     before = look.history.progress.committed_before(place, from_ms)
     after = look.history.progress.committed_before(place, to_ms)
     return after is not None and after[0] > from_ms and (before is None or after[1] > before[1])
 
 
-def _poison_verdict(look: Look, poisoned: Sequence[_Frozen], deaths: Sequence[ExplainedDeparture]) -> Verdict:
+def _poison_verdict(look: GroupView, poisoned: Sequence[_Frozen], deaths: Sequence[ExplainedDeparture]) -> Verdict:
     first, victims = poisoned[0], _losses(poisoned[0], deaths)
     of_one = max(Counter(slot_of(each.member) for each in deaths).values()) / len(deaths)
     clear = len(victims) / len(deaths) >= 2 * of_one and len(poisoned) == 1 and first.lag is not None
@@ -313,7 +313,7 @@ def _poison_verdict(look: Look, poisoned: Sequence[_Frozen], deaths: Sequence[Ex
     )
 
 
-def _shaken_by(look: Look, victims: Sequence[ExplainedDeparture]) -> tuple[str, ...]:
+def _shaken_by(look: GroupView, victims: Sequence[ExplainedDeparture]) -> tuple[str, ...]:
     """Return the rebalances in which victims were lost, and those since in which only their like came and went."""
     ids, slots = {each.rebalance_id for each in victims}, {slot_of(each.member) for each in victims}
     until_ms = max(each.departure.back_ms or each.left_ms for each in victims)

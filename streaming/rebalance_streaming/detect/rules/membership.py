@@ -12,7 +12,7 @@ from rebalance_contract import UNDETERMINED, Member, Rebalance, RebalanceReason
 from rebalance_streaming.detect.advice import session_for_absence
 from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
-from rebalance_streaming.detect.look import DAY_MS, Condition, Look
+from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
 from rebalance_streaming.detect.rules import static_members
 from rebalance_streaming.detect.rules.standing import came_back_ms, recent_past
 from rebalance_streaming.detect.verdict import Verdict
@@ -31,7 +31,7 @@ _MOSTLY = 0.8
 # --- Restarts ---
 
 
-def static_membership_missing(look: Look) -> Iterator[Verdict]:
+def static_membership_missing(look: GroupView) -> Iterator[Verdict]:
     """Deploys cost many rebalances that static membership would spare: every instance comes back at once (KIP-345)."""
     if not look.members or any(each.group_instance_id for each in look.members):
         return
@@ -55,12 +55,12 @@ def static_membership_missing(look: Look) -> Iterator[Verdict]:
     )
 
 
-def _is_restart(look: Look, rebalance: Rebalance) -> bool:
+def _is_restart(look: GroupView, rebalance: Rebalance) -> bool:
     cause = look.causes.get(rebalance.rebalance_id, UNDETERMINED)
     return cause in _RESTARTS or (cause == UNDETERMINED and rebalance.reason == RebalanceReason.REPLACEMENT)
 
 
-def _absence(look: Look, past: ExplainedDeparture) -> int | None:
+def _absence(look: GroupView, past: ExplainedDeparture) -> int | None:
     back_ms = came_back_ms(look, past)
     return None if back_ms is None else max(0, back_ms - past.left_ms)
 
@@ -68,7 +68,7 @@ def _absence(look: Look, past: ExplainedDeparture) -> int | None:
 # --- Scaling ---
 
 
-def autoscaler_flapping(look: Look) -> Iterator[Verdict]:
+def autoscaler_flapping(look: GroupView) -> Iterator[Verdict]:
     """The number of members goes up and down without end: a scaler answers its own rebalances (kedacore/keda#1556)."""
     window = look.thresholds.autoscaler_window_ms
     moves = [each for each in look.recent(window) if look.causes.get(each.rebalance_id) != "rolling_deploy"]
@@ -86,7 +86,7 @@ def autoscaler_flapping(look: Look) -> Iterator[Verdict]:
     yield _flapping(look, moves, turns, left, list(came.values()))
 
 
-def _turns(look: Look, moves: list[Rebalance]) -> list[int]:
+def _turns(look: GroupView, moves: list[Rebalance]) -> list[int]:
     """Return the extremes of the number of members, first and last included; what did not last is left out."""
     if not moves:
         return []
@@ -101,7 +101,7 @@ def _turns(look: Look, moves: list[Rebalance]) -> list[int]:
 
 
 def _flapping(
-    look: Look, moves: list[Rebalance], turns: list[int], left: list[ExplainedDeparture], came: list[Member]
+    look: GroupView, moves: list[Rebalance], turns: list[int], left: list[ExplainedDeparture], came: list[Member]
 ) -> Verdict:
     known = {slot_of(each) for each in moves[0].members_before} | {slot_of(each.member) for each in left}
     hosts = {each.host for each in moves[0].members_before}

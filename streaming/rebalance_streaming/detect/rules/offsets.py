@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from rebalance_contract import GroupState, Severity, Subject
-from rebalance_streaming.detect.look import Condition, Look
+from rebalance_streaming.detect.group_view import Condition, GroupView
 from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.rules.duplicates import commit_steps, duplicate_processing
 from rebalance_streaming.detect.verdict import Verdict
@@ -38,17 +38,17 @@ ADMINISTRATIVE, STALE_COMMIT, AFTER_EXPIRY = "administrative_reset", "stale_comm
 # --- Jumps ---
 
 
-def offset_rewind(look: Look) -> Iterator[Verdict]:
+def offset_rewind(look: GroupView) -> Iterator[Verdict]:
     """Committed offsets went back: their records are processed again."""
     yield from (_jump_verdict(look, burst, ahead=False) for burst in _bursts(look, ahead=False))
 
 
-def offset_skip(look: Look) -> Iterator[Verdict]:
+def offset_skip(look: GroupView) -> Iterator[Verdict]:
     """Committed offsets went ahead of what anybody can have processed: records were lost to the group."""
     yield from (_jump_verdict(look, burst, ahead=True) for burst in _bursts(look, ahead=True))
 
 
-def _bursts(look: Look, *, ahead: bool) -> list[list[Jump]]:
+def _bursts(look: GroupView, *, ahead: bool) -> list[list[Jump]]:
     """Return the jumps in one direction that stand, those of one moment together."""
     found: list[list[Jump]] = []
     jumps = [each for each, is_one in look.memory.jumps.items() if is_one and (each.after > each.before) is ahead]
@@ -60,14 +60,14 @@ def _bursts(look: Look, *, ahead: bool) -> list[list[Jump]]:
     return found
 
 
-def recollect_jumps(look: Look) -> Memory:
+def recollect_jumps(look: GroupView) -> Memory:
     """Remember of recent changes whether they were jumps, as found while the commits before them were still known."""
     known, stands_ms = look.memory.jumps, look.thresholds.resolve_after_ms
     recent = [each for each in look.history.progress.jumps if look.is_within(each.at_ms, stands_ms)]
     return replace(look.memory, jumps={e: known[e] if e in known else _is_jump(look, e) for e in recent})
 
 
-def _is_jump(look: Look, jump: Jump) -> bool:
+def _is_jump(look: GroupView, jump: Jump) -> bool:
     """Whether an offset went further than its owner can have worked.
 
     Ahead, a group with members may just have caught up: only one that had been busy with a backlog has shown how fast
@@ -102,7 +102,7 @@ def _was_empty(history: GroupHistory, at_ms: int) -> bool:
     return picture is not None and picture.state == GroupState.EMPTY and not history.is_simple()
 
 
-def _jump_verdict(look: Look, burst: Sequence[Jump], *, ahead: bool) -> Verdict:
+def _jump_verdict(look: GroupView, burst: Sequence[Jump], *, ahead: bool) -> Verdict:
     (variant, label, why), first = _mechanism(look, burst), burst[0]
     names, meant = tuple(sorted({f"{each.topic}-{each.partition}" for each in burst})), variant == ADMINISTRATIVE
     return say(
@@ -127,7 +127,7 @@ def _jump_verdict(look: Look, burst: Sequence[Jump], *, ahead: bool) -> Verdict:
     )
 
 
-def _mechanism(look: Look, burst: Sequence[Jump]) -> tuple[str | None, float, str]:
+def _mechanism(look: GroupView, burst: Sequence[Jump]) -> tuple[str | None, float, str]:
     """Return (variant, confidence, what probably did it) of jumps of one moment."""
     history, at_ms = look.history, burst[0].at_ms
     if _absence_before(history, at_ms) >= _NEARLY * look.thresholds.retention_ms:
@@ -162,7 +162,7 @@ def _are_all(progress: Progress, burst: Sequence[Jump]) -> bool:
 # --- Expiry ---
 
 
-def offsets_expired(look: Look) -> Iterator[Verdict]:
+def offsets_expired(look: GroupView) -> Iterator[Verdict]:
     """A group was away for so long that its offsets expired, or are about to (KIP-211: 7 days; 1 day before 2.0)."""
     since = _away_since(look)
     if since is not None:
@@ -172,7 +172,7 @@ def offsets_expired(look: Look) -> Iterator[Verdict]:
         yield from _expired(look, gone)
 
 
-def _away_since(look: Look) -> int | None:
+def _away_since(look: GroupView) -> int | None:
     """Return since when the offsets age: the group became empty, or was committed last if it never had members.
 
     Null while it has members, or when that is not known.
@@ -195,7 +195,7 @@ def _away_since(look: Look) -> int | None:
     return max(emptied.completed_at_ms, last_commit or 0)
 
 
-def _expires_soon(look: Look, since: int) -> Iterator[Verdict]:
+def _expires_soon(look: GroupView, since: int) -> Iterator[Verdict]:
     retention, away = look.thresholds.retention_ms, look.now_ms - since
     if not look.lasted(since, _WARN * retention) or not look.is_within(since, _SURELY_LONGER * retention):
         return
@@ -212,7 +212,7 @@ def _expires_soon(look: Look, since: int) -> Iterator[Verdict]:
         )
 
 
-def _expired(look: Look, gone: Sequence[tuple[str, int, int]]) -> Iterator[Verdict]:
+def _expired(look: GroupView, gone: Sequence[tuple[str, int, int]]) -> Iterator[Verdict]:
     """Yield what of the deletions was expiry: all offsets of an absent group, or those of topics no longer wanted.
 
     Deletions soon after use are somebody's doing, or the topic's end.
@@ -227,7 +227,7 @@ def _expired(look: Look, gone: Sequence[tuple[str, int, int]]) -> Iterator[Verdi
         yield _expiry_verdict(look, gone, None)
 
 
-def _was_old(look: Look, gone: tuple[str, int, int]) -> bool:
+def _was_old(look: GroupView, gone: tuple[str, int, int]) -> bool:
     """Whether an offset was as old as it may get when it was deleted; not known counts as no."""
     topic, partition, deleted_ms = gone
     last = look.history.progress.committed_before((topic, partition), deleted_ms)
@@ -239,7 +239,7 @@ def _was_old(look: Look, gone: tuple[str, int, int]) -> bool:
     return since is not None and deleted_ms - since >= _NEARLY * look.thresholds.retention_ms
 
 
-def _expiry_verdict(look: Look, gone: Sequence[tuple[str, int, int]], variant: str | None) -> Verdict:
+def _expiry_verdict(look: GroupView, gone: Sequence[tuple[str, int, int]], variant: str | None) -> Verdict:
     names = tuple(f"{topic}-{partition}" for topic, partition, _ in sorted(gone))
     retention = look.thresholds.retention_ms / _HOUR_MS
     return say(

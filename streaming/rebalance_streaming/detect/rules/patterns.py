@@ -15,7 +15,7 @@ from statistics import median
 from rebalance_contract import UNDETERMINED, Member, Rebalance, Severity
 from rebalance_streaming.detect.catalogue import PARTS, of_family, with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
-from rebalance_streaming.detect.look import Condition, Look
+from rebalance_streaming.detect.group_view import Condition, GroupView
 from rebalance_streaming.detect.rules import loops
 from rebalance_streaming.detect.rules.standing import widths
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
@@ -54,7 +54,7 @@ class Life:
         return None if self.joined_ms is None else max(0, self.past.left_ms - self.joined_ms)
 
 
-def crash_loop(look: Look) -> Iterator[Verdict]:
+def crash_loop(look: GroupView) -> Iterator[Verdict]:
     """The same instance joins and dies again and again (Kubernetes: CrashLoopBackOff)."""
     window = look.thresholds.crash_loop_window_ms
     for slot, lives in _lives_by_slot(look).items():
@@ -85,7 +85,7 @@ def crash_loop(look: Look) -> Iterator[Verdict]:
         )
 
 
-def _deaths_to_see(look: Look, slot: Slot, lives: list[Life]) -> tuple[int, Sequence[int]]:
+def _deaths_to_see(look: GroupView, slot: Slot, lives: list[Life]) -> tuple[int, Sequence[int]]:
     """Return how many deaths of a client make a loop, and when its processes began; the latter only where it matters.
 
     Probes miss some of them. Where the log is not read, processes that began one after the other tell of the others.
@@ -110,7 +110,7 @@ def _is_among(life: Life, series: list[Life]) -> bool:
     return bool(series) and series[0].past.left_ms <= life.past.left_ms <= series[-1].past.left_ms
 
 
-def _others_die(look: Look, lives: list[Life]) -> bool:
+def _others_die(look: GroupView, lives: list[Life]) -> bool:
     """Whether other clients are lost in turn with it: then something that they share ends them, as a record may."""
     slot, first_ms, last_ms = slot_of(lives[0].member), lives[0].past.left_ms, lives[-1].past.left_ms
     others = [
@@ -123,7 +123,7 @@ def _others_die(look: Look, lives: list[Life]) -> bool:
     return 2 * len(others) >= len(lives)
 
 
-def _loop_confidence(look: Look, lives: list[Life], starts: Sequence[int], *, surely_dead: bool) -> float:
+def _loop_confidence(look: GroupView, lives: list[Life], starts: Sequence[int], *, surely_dead: bool) -> float:
     """A client that starves, stands still or is cut off comes and goes as a dying one does.
 
     Its reports tell, or a successor beside its ghost. A process that dies at once has told nothing of some lives.
@@ -145,7 +145,7 @@ def _is_claimed_death(past: ExplainedDeparture) -> bool:
     return past.rule in _DEATHS and past.confidence >= CLAIMED
 
 
-def _is_death(look: Look, life: Life, starts: Sequence[int], *, died: bool) -> bool:
+def _is_death(look: GroupView, life: Life, starts: Sequence[int], *, died: bool) -> bool:
     """Whether a life ended in a death: by its session; or, as another process began, whatever it said on its way out.
 
     `died`: another life of the client is claimed to have ended so; then one that may have, has. A process that an error
@@ -167,16 +167,16 @@ def _began_anew(life: Life, starts: Sequence[int], within_ms: int) -> bool:
     return life.joined_ms is not None and any(life.joined_ms < each <= life.past.left_ms + within_ms for each in starts)
 
 
-def _starts(look: Look, slot: Slot) -> list[int]:
+def _starts(look: GroupView, slot: Slot) -> list[int]:
     """Return when the processes of a client began, as far as they report, if it is one at a time."""
     if sum(client_stem(each.client_id) == slot[0] for each in look.members) > 1:
         return []
     clients = [each for each in look.history.clients if client_stem(each.client_id or "") == slot[0]]
-    told = (each.process_start_ms for client in clients for each in client.sights)
+    told = (each.process_start_ms for client in clients for each in client.reports)
     return sorted({each for each in told if each is not None})
 
 
-def _gaps_grow(look: Look, slot: Slot, lives: list[Life]) -> bool:
+def _gaps_grow(look: GroupView, slot: Slot, lives: list[Life]) -> bool:
     joins = sorted(
         generation.assigned_at_ms or each.started_before_ms
         for each in look.history.in_order()
@@ -189,7 +189,7 @@ def _gaps_grow(look: Look, slot: Slot, lives: list[Life]) -> bool:
     return len(gaps) >= 3 and all(b >= _BACK_OFF * a for a, b in itertools.pairwise(gaps))
 
 
-def short_lived_consumers(look: Look) -> Iterator[Verdict]:
+def short_lived_consumers(look: GroupView) -> Iterator[Verdict]:
     """An application makes a consumer per job or request: each joins, leaves in order, and shakes the group."""
     limits = look.thresholds
     lives = sorted(
@@ -221,12 +221,12 @@ def short_lived_consumers(look: Look) -> Iterator[Verdict]:
     )
 
 
-def rolling_deploy(look: Look) -> list[Verdict]:
+def rolling_deploy(look: GroupView) -> list[Verdict]:
     """Every instance was replaced once, one after the other (KIP-345)."""
     return [verdict for run in _runs_of_departures(look) if (verdict := _deploy(look, run)) is not None]
 
 
-def _runs_of_departures(look: Look) -> list[list[ExplainedDeparture]]:
+def _runs_of_departures(look: GroupView) -> list[list[ExplainedDeparture]]:
     """Return departures that follow each other as those of one deploy do."""
     runs: list[list[ExplainedDeparture]] = []
     for past in look.past:
@@ -237,7 +237,7 @@ def _runs_of_departures(look: Look) -> list[list[ExplainedDeparture]]:
     return [run for run in runs if len(run) > 1]
 
 
-def _deploy(look: Look, left: list[ExplainedDeparture]) -> Verdict | None:
+def _deploy(look: GroupView, left: list[ExplainedDeparture]) -> Verdict | None:
     window = max(look.thresholds.deploy_window_ms, look.thresholds.deploy_per_member_ms * len(left))
     first_ms, last_ms = left[0].left_ms, left[-1].left_ms
     if last_ms - first_ms > window or any(each.rule not in _DEPLOY_RULES for each in left):
@@ -330,7 +330,7 @@ def _same_clients(left: list[ExplainedDeparture], came: list[Member]) -> bool:
     return {each.member.topics for each in left} == {member.topics for member in came}
 
 
-def member_flapping(look: Look) -> Iterator[Verdict]:
+def member_flapping(look: GroupView) -> Iterator[Verdict]:
     """The same member leaves and returns again and again, and no source tells why."""
     window, returns = look.thresholds.flapping_window_ms, look.thresholds.flapping_returns
     for slot, all_lives in _lives_by_slot(look).items():
@@ -348,7 +348,7 @@ def member_flapping(look: Look) -> Iterator[Verdict]:
         )
 
 
-def rebalance_storm(look: Look) -> Iterator[Verdict]:
+def rebalance_storm(look: GroupView) -> Iterator[Verdict]:
     """More rebalances than a group can work beside; carries the cause that most of them have."""
     limits, window = look.thresholds, look.thresholds.storm_window_ms
     recent = [each for each in look.recent(window) if look.causes.get(each.rebalance_id) not in _BENIGN]
@@ -378,7 +378,7 @@ def rebalance_storm(look: Look) -> Iterator[Verdict]:
     )
 
 
-def _is_one_pass(look: Look, rebalances: list[Rebalance]) -> bool:
+def _is_one_pass(look: GroupView, rebalances: list[Rebalance]) -> bool:
     """Whether nobody went twice, while somebody did: what a deploy is like before all have been replaced."""
     ids = {each.rebalance_id for each in rebalances}
     gone = Counter(slot_of(each.member) for each in look.past if each.rebalance_id in ids)
@@ -386,7 +386,7 @@ def _is_one_pass(look: Look, rebalances: list[Rebalance]) -> bool:
     return bool(gone) and all(count <= max(1, width.get(slot, 1)) for slot, count in gone.items())
 
 
-def lag_grows(look: Look) -> bool:
+def lag_grows(look: GroupView) -> bool:
     """Whether some partition is not consumed while records arrive: harm, and not only a risk of it."""
     for position in look.history.progress.falls_behind(look.now_ms - look.thresholds.stalled_ms):
         moved = position.advanced_ms or 0
@@ -406,7 +406,7 @@ def _crowded(lives: list[Life], count: int, window_ms: int) -> list[Life]:
     return [lives[i] for i in sorted(inside)]
 
 
-def _lives_by_slot(look: Look) -> dict[Slot, list[Life]]:
+def _lives_by_slot(look: GroupView) -> dict[Slot, list[Life]]:
     joined: dict[str, int] = {}
     for each in look.history.in_order():
         for generation in each.rounds:
@@ -419,7 +419,7 @@ def _lives_by_slot(look: Look) -> dict[Slot, list[Life]]:
     return lives
 
 
-def _rebalances_of(look: Look, slot: Slot, lives: list[Life]) -> tuple[str, ...]:
+def _rebalances_of(look: GroupView, slot: Slot, lives: list[Life]) -> tuple[str, ...]:
     """Return the rebalances in which a slot's members came or went during these lives, first formations left out."""
     found = []
     first_ms = min(each.past.left_ms if each.joined_ms is None else each.joined_ms for each in lives)

@@ -20,7 +20,7 @@ from rebalance_streaming.detect.advice import (
     stalled_barrier_advice,
 )
 from rebalance_streaming.detect.episode import Episode
-from rebalance_streaming.detect.look import Condition, Look
+from rebalance_streaming.detect.group_view import Condition, GroupView
 from rebalance_streaming.detect.rules.circumstances import say_lost
 from rebalance_streaming.detect.rules.standing import client_of, is_consumer_group, positions_of
 from rebalance_streaming.detect.verdict import Verdict, subject_of
@@ -133,7 +133,7 @@ class _Gap:
     metric: str | None
 
 
-def poll_overrun_risk(look: Look) -> Iterator[Verdict]:
+def poll_overrun_risk(look: GroupView) -> Iterator[Verdict]:
     """A batch took more than half of max.poll.interval; the next may take all of it (KIP-62; story C at its start).
 
     A client that is back after it overran its limit is no longer at risk of it.
@@ -152,13 +152,13 @@ def poll_overrun_risk(look: Look) -> Iterator[Verdict]:
             yield _at_risk(look, member, client, limit, gap)
 
 
-def _may_be_late(look: Look, member: Member, limit: int) -> bool:
+def _may_be_late(look: GroupView, member: Member, limit: int) -> bool:
     """Whether there may be a risky gap between commits, whichever partitions of its topics are the member's."""
     bound = look.history.progress.longest_gap_bound_ms(member.partitions or {})
     return bound >= look.thresholds.poll_risk_warn * limit
 
 
-def longest_told_gap(look: Look, member: Member) -> float | None:
+def longest_told_gap(look: GroupView, member: Member) -> float | None:
     """Return the longest time between two polls that a member's client reported, in milliseconds; null: none told."""
     gap = _told_gap(look, member, client_of(look, member))
     return None if gap is None else gap.length_ms
@@ -173,12 +173,12 @@ def _limit_of(member: Member, client: ClientHistory | None) -> int | None:
     return limit or None if prints.enforces_poll else None
 
 
-def _told_gap(look: Look, member: Member, client: ClientHistory | None) -> _Gap | None:
+def _told_gap(look: GroupView, member: Member, client: ClientHistory | None) -> _Gap | None:
     if client is None:
         return None
     waiting: bool | None = None
     gaps: list[tuple[float, int, str]] = []
-    for each in client.sights:
+    for each in client.reports:
         if each.values.get(POLL_IDLE, 0.0) > _WAITING:
             continue
         if POLL_GAP_MAX in each.values:
@@ -193,7 +193,7 @@ def _told_gap(look: Look, member: Member, client: ClientHistory | None) -> _Gap 
     return _Gap(*max(gaps)) if gaps else None
 
 
-def _gap_by_commits(look: Look, member: Member, limit: int) -> _Gap | None:
+def _gap_by_commits(look: GroupView, member: Member, limit: int) -> _Gap | None:
     """Return the longest busy time between two commits of a client that commits inside poll()."""
     progress, partitions, since = look.history.progress, member.partitions or {}, look.stable_since_ms()
     longest = progress.longest_gap_ms(partitions) if _may_be_late(look, member, limit) else None
@@ -209,7 +209,7 @@ def _gap_by_commits(look: Look, member: Member, limit: int) -> _Gap | None:
     return _Gap(*max(gaps), None) if gaps else None
 
 
-def _commit_times(look: Look, member: Member) -> list[int]:
+def _commit_times(look: GroupView, member: Member) -> list[int]:
     times: list[int] = []
     before_ms: int | None = look.now_ms
     while before_ms is not None and len(times) < KEPT:
@@ -220,7 +220,7 @@ def _commit_times(look: Look, member: Member) -> list[int]:
     return times[::-1]
 
 
-def _had_work(look: Look, member: Member, at_ms: int) -> bool:
+def _had_work(look: GroupView, member: Member, at_ms: int) -> bool:
     """Whether records were waiting in the member's partitions right after a commit."""
     progress = look.history.progress
     for place in places(member.partitions):
@@ -230,7 +230,7 @@ def _had_work(look: Look, member: Member, at_ms: int) -> bool:
     return False
 
 
-def _at_risk(look: Look, member: Member, client: ClientHistory | None, limit: int, gap: _Gap) -> Verdict:
+def _at_risk(look: GroupView, member: Member, client: ClientHistory | None, limit: int, gap: _Gap) -> Verdict:
     near = gap.length_ms >= look.thresholds.poll_risk_ticket * limit
     return say(
         "poll_overrun_risk.told" if gap.metric else "poll_overrun_risk.by_commits",

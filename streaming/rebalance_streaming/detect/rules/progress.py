@@ -14,14 +14,14 @@ from statistics import median
 from rebalance_contract import Member, Partitions, Rebalance, Subject
 from rebalance_contract.clients import COMMIT_RATE, COMMIT_TOTAL, CONSUMED_RATE, CONSUMED_TOTAL
 from rebalance_streaming.detect.advice import members_for
-from rebalance_streaming.detect.look import Condition, Look
+from rebalance_streaming.detect.group_view import Condition, GroupView
 from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.rules.standing import client_of, positions_of
 from rebalance_streaming.detect.rules.unread import commit_only_group, empty_group_with_lag, orphan_partition
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed import inputs
-from rebalance_streaming.observed.clients import ClientHistory, Sight
+from rebalance_streaming.observed.clients import ClientHistory, ClientReport
 from rebalance_streaming.observed.confidence import CERTAIN, STRONG
 from rebalance_streaming.observed.fingerprints import fingerprint
 from rebalance_streaming.observed.history import by_topic, places
@@ -44,7 +44,7 @@ _REPORTED_MS = 120_000
 
 
 # --- Standing still ---
-def stalled_consumer(look: Look) -> Iterator[Verdict]:
+def stalled_consumer(look: GroupView) -> Iterator[Verdict]:
     """A member is there and takes part, but commits nothing while records wait (IBM/sarama#2855; Cloudflare)."""
     if look.history.progress.ends_since() is None:
         return
@@ -63,7 +63,7 @@ def stalled_consumer(look: Look) -> Iterator[Verdict]:
             yield _stalled_verdict(look, member, stuck, max(stable, *(each.advanced_ms or 0 for each in stuck)))
 
 
-def recollect_waiting(look: Look) -> Memory:
+def recollect_waiting(look: GroupView) -> Memory:
     """Remember since when records are seen waiting in partitions that are not committed any further.
 
     A rebalance makes the time begin anew, for its new owners.
@@ -82,7 +82,7 @@ def recollect_waiting(look: Look) -> Memory:
     return replace(look.memory, waiting=waiting)
 
 
-def _waiting(look: Look) -> Iterator[tuple[Member, list[Position]]]:
+def _waiting(look: GroupView) -> Iterator[tuple[Member, list[Position]]]:
     """Yield members with those of their partitions that have lag and were not committed any further for some time.
 
     Readers of committed records wait for a transaction as long as it is open.
@@ -102,7 +102,7 @@ def _waiting(look: Look) -> Iterator[tuple[Member, list[Position]]]:
             yield member, positions
 
 
-def _patience(look: Look, member: Member) -> int | None:
+def _patience(look: GroupView, member: Member) -> int | None:
     """Return for how long (ms) a member may commit nothing; null when its rhythm is not known."""
     progress = look.history.progress
     gap = progress.rhythm(member.partitions or {}, look.now_ms).gap_ms
@@ -115,11 +115,11 @@ def _patience(look: Look, member: Member) -> int | None:
     return max(look.thresholds.stalled_ms, 3 * gap, enforced)
 
 
-def _assigned(look: Look) -> Partitions:
+def _assigned(look: GroupView) -> Partitions:
     return by_topic(place for member in look.members for place in places(member.partitions))
 
 
-def _waits_for(look: Look, position: Position, wait_ms: int) -> bool:
+def _waits_for(look: GroupView, position: Position, wait_ms: int) -> bool:
     """Whether records that were there so long ago still are, and more have come since.
 
     How long records wait is known from ends probed then, or from having looked for so long. After a transaction,
@@ -144,7 +144,7 @@ def _in_transaction(position: Position) -> bool:
     return stable is not None and stable < (position.end or 0) and (position.committed or 0) >= stable
 
 
-def _stalled_verdict(look: Look, member: Member, stuck: Sequence[Position], since_ms: int) -> Verdict:
+def _stalled_verdict(look: GroupView, member: Member, stuck: Sequence[Position], since_ms: int) -> Verdict:
     goes_on = any((each.advanced_ms or 0) > since_ms for each in positions_of(look, member.partitions))
     alone, names = goes_on and len(stuck) == 1, tuple(each.name for each in stuck)
     variant, poll_age, rate = _what_it_does(look, member)
@@ -167,7 +167,7 @@ def _stalled_verdict(look: Look, member: Member, stuck: Sequence[Position], sinc
     )
 
 
-def _what_it_does(look: Look, member: Member) -> tuple[str | None, float | None, float | None]:
+def _what_it_does(look: GroupView, member: Member) -> tuple[str | None, float | None, float | None]:
     """Return what the member's client says it does meanwhile, the age of its last poll or else its records per second.
 
     Null: it is silent, or that is not what tells.
@@ -183,7 +183,7 @@ def _what_it_does(look: Look, member: Member) -> tuple[str | None, float | None,
     return variant, None, consumed
 
 
-def _stopped_checkpoints(look: Look) -> Iterator[Verdict]:
+def _stopped_checkpoints(look: GroupView) -> Iterator[Verdict]:
     """Yield that a group without members, which committed regularly, does so no more; it may have ended on purpose."""
     progress = look.history.progress
     last = progress.last_commit_ms
@@ -207,7 +207,7 @@ def _stopped_checkpoints(look: Look) -> Iterator[Verdict]:
 
 
 # --- Advancing, but too slowly ---
-def slow_consumer_group(look: Look) -> Iterator[Verdict]:
+def slow_consumer_group(look: GroupView) -> Iterator[Verdict]:
     """All partitions advance, but more is produced than consumed: not a rebalance's fault."""
     window, stable = look.thresholds.slow_ms, look.stable_since_ms()
     if not look.is_settled or stable is None or not look.members or not look.lasted(stable, window):
@@ -228,7 +228,7 @@ def slow_consumer_group(look: Look) -> Iterator[Verdict]:
     )
 
 
-def _flow(look: Look) -> Flow | None:
+def _flow(look: GroupView) -> Flow | None:
     """Return what flows; null while a partition with lag stands still, or where commits or ends are not known."""
     progress, wait_ms = look.history.progress, look.thresholds.stalled_ms
     if not progress.total_lag() or any(progress.falls_behind(look.now_ms - wait_ms)):
@@ -240,7 +240,7 @@ def _flow(look: Look) -> Flow | None:
     return flow if flow is not None and flow.consumed else None
 
 
-def partition_skew(look: Look) -> Iterator[Verdict]:
+def partition_skew(look: GroupView) -> Iterator[Verdict]:
     """One partition gets most of the records: members added do not help."""
     progress = look.history.progress
     total = (progress.total_lag() if look.is_settled else None) or 0
@@ -248,7 +248,7 @@ def partition_skew(look: Look) -> Iterator[Verdict]:
         yield from _skew(look, position, total)
 
 
-def _skew(look: Look, position: Position, total: int) -> Iterator[Verdict]:
+def _skew(look: GroupView, position: Position, total: int) -> Iterator[Verdict]:
     """Yield the skew of the partition that has most of the lag, once it has lasted."""
     progress, window = look.history.progress, look.thresholds.slow_ms
     count = progress.partition_count(position.topic) or 0
@@ -278,21 +278,21 @@ def _skew(look: Look, position: Position, total: int) -> Iterator[Verdict]:
 # --- Clients that go on without the group, or whose commits fail ---
 
 
-def _moved(sights: Sequence[Sight], total: str, rate: str | None, since_ms: int) -> bool | None:
+def _moved(reports: Sequence[ClientReport], total: str, rate: str | None, since_ms: int) -> bool | None:
     """Whether something was counted in these reports, all after `since_ms`; null when they do not tell."""
-    counted = [each.values[total] for each in sights if total in each.values]
+    counted = [each.values[total] for each in reports if total in each.values]
     if len(counted) > 1:
         return any(after > before for before, after in pairwise(counted))
     told = [
         each.values[rate]
-        for each in sights
+        for each in reports
         if rate is not None and rate in each.values and each.emitted_ms >= since_ms + _RATE_WINDOW_MS
     ]
     return told[-1] > 0 if told else None
 
 
 # --- Zombies ---
-def zombie_member(look: Look) -> Iterator[Verdict]:
+def zombie_member(look: GroupView) -> Iterator[Verdict]:
     """A client that was removed from the group keeps on consuming."""
     picture = look.history.picture
     if picture is None or picture.rebalancing_since_ms is not None:
@@ -307,7 +307,7 @@ def zombie_member(look: Look) -> Iterator[Verdict]:
             yield from _zombie(look, client, latest.member_id, gone_ms)
 
 
-def _gone_ms(look: Look, member_id: str) -> int | None:
+def _gone_ms(look: GroupView, member_id: str) -> int | None:
     """Return when a member was out of the group; null when it never was seen in it."""
     for each in reversed(look.history.in_order()):
         if member_id in {m.member_id for m in each.members_before}:
@@ -315,8 +315,8 @@ def _gone_ms(look: Look, member_id: str) -> int | None:
     return None
 
 
-def _zombie(look: Look, client: ClientHistory, member_id: str, gone_ms: int) -> Iterator[Verdict]:
-    after = [s for s in client.sights if s.member_id == member_id and s.emitted_ms >= gone_ms + _SLACK_MS]
+def _zombie(look: GroupView, client: ClientHistory, member_id: str, gone_ms: int) -> Iterator[Verdict]:
+    after = [s for s in client.reports if s.member_id == member_id and s.emitted_ms >= gone_ms + _SLACK_MS]
     member = look.history.members.get(member_id)
     if member is None or not _moved(after, CONSUMED_TOTAL, CONSUMED_RATE, gone_ms):
         return
@@ -326,20 +326,20 @@ def _zombie(look: Look, client: ClientHistory, member_id: str, gone_ms: int) -> 
 
 
 # --- Commits that fail ---
-def commit_failures_after_rebalance(look: Look) -> Iterator[Verdict]:
+def commit_failures_after_rebalance(look: GroupView) -> Iterator[Verdict]:
     """Since a rebalance a member consumes, but none of its commits is stored: they are refused, or not tried."""
     latest = next(reversed(look.history.in_order()), None) if look.history.clients.known else None
     if latest is None or latest.completed_at_ms is None or not look.is_settled:
         return
     for member in look.members:
         client = look.history.clients.of(member)
-        if client is not None and client.sights and member.partitions:
+        if client is not None and client.reports and member.partitions:
             yield from _failing(look, client, member, latest)
 
 
-def _failing(look: Look, client: ClientHistory, member: Member, rebalance: Rebalance) -> Iterator[Verdict]:
+def _failing(look: GroupView, client: ClientHistory, member: Member, rebalance: Rebalance) -> Iterator[Verdict]:
     done_ms, progress = rebalance.completed_at_ms or 0, look.history.progress
-    after = [s for s in client.sights if s.emitted_ms >= done_ms + _SLACK_MS]
+    after = [s for s in client.reports if s.emitted_ms >= done_ms + _SLACK_MS]
     rhythm = progress.rhythm(member.partitions or {}, done_ms)
     quiet_ms = max(_RATE_WINDOW_MS, 3 * (rhythm.gap_ms or 0)) + _SLACK_MS
     if not after or rhythm.gap_ms is None or after[-1].emitted_ms - done_ms < quiet_ms:
@@ -352,7 +352,7 @@ def _failing(look: Look, client: ClientHistory, member: Member, rebalance: Rebal
     yield _failing_verdict(look, member, rebalance, tried=_moved(after, COMMIT_TOTAL, COMMIT_RATE, done_ms))
 
 
-def _failing_verdict(look: Look, member: Member, rebalance: Rebalance, *, tried: bool | None) -> Verdict:
+def _failing_verdict(look: GroupView, member: Member, rebalance: Rebalance, *, tried: bool | None) -> Verdict:
     done_ms = rebalance.last_known_ms
     return say(
         "commit_failures_after_rebalance",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rebalance_streaming.detect.look import Condition, Recollection
+from rebalance_streaming.detect.group_view import Condition, Recollection
 from rebalance_streaming.detect.rules import (
     announced,
     benign,

@@ -1,6 +1,6 @@
 """What several rules of standing conditions ask of a group: since when, whose client, is there harm.
 
-Receives a `Look`; answers from the history alone. Holds no threshold and says nothing of causes.
+Receives a `GroupView`; answers from the history alone. Holds no threshold and says nothing of causes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from rebalance_contract import Advice, Generation, GroupType, Member, Partitions, Rebalance, Subject
 from rebalance_streaming.detect.bugs import upgrade_advice
 from rebalance_streaming.detect.episode import ExplainedDeparture
-from rebalance_streaming.detect.look import Look
+from rebalance_streaming.detect.group_view import GroupView
 from rebalance_streaming.detect.verdict import subject_of
 from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.departures import slot_of
@@ -22,7 +22,7 @@ from rebalance_streaming.observed.progress import Position
 CONSUMER_PROTOCOL, CONNECT_PROTOCOL, STREAMS_ASSIGNOR = "consumer", "connect", "stream"
 
 
-def client_of(look: Look, member: Member) -> ClientHistory | None:
+def client_of(look: GroupView, member: Member) -> ClientHistory | None:
     """Return what a member's client reported; null when nothing did."""
     clients = look.history.clients
     # Nearly always somebody has just reported under this id: rules ask for every member at every look.
@@ -55,7 +55,7 @@ def upgrade_for(
     return () if upgrade is None else (upgrade,)
 
 
-def is_consumer_group(look: Look) -> bool:
+def is_consumer_group(look: GroupView) -> bool:
     """Whether members are consumers of topics: not Connect workers, nor anything whose assignment has another form."""
     picture = look.history.picture
     return (
@@ -65,7 +65,7 @@ def is_consumer_group(look: Look) -> bool:
     )
 
 
-def subject_among(look: Look, culprits: Sequence[Member]) -> Subject:
+def subject_among(look: GroupView, culprits: Sequence[Member]) -> Subject:
     """Return the members as a subject, or the group as a whole where all are alike: it stays as they come and go."""
     return Subject() if len(culprits) == len(look.members) else subject_of(*culprits)
 
@@ -84,7 +84,7 @@ def size_of(partitions: Partitions | None) -> int:
     return sum(len(numbers) for numbers in (partitions or {}).values())
 
 
-def standing_since(look: Look, stands: Callable[[tuple[Member, ...]], bool]) -> int | None:
+def standing_since(look: GroupView, stands: Callable[[tuple[Member, ...]], bool]) -> int | None:
     """Return since when something has been true of the members after every rebalance; null when it is not true now."""
     if not stands(look.members):
         return None
@@ -96,12 +96,12 @@ def standing_since(look: Look, stands: Callable[[tuple[Member, ...]], bool]) -> 
     return since if since is not None else look.stable_since_ms()
 
 
-def recent_past(look: Look, window_ms: int) -> list[ExplainedDeparture]:
+def recent_past(look: GroupView, window_ms: int) -> list[ExplainedDeparture]:
     """Return the departures within a window that ends now, oldest first."""
     return [each for each in look.past if look.is_within(each.left_ms, window_ms)]
 
 
-def came_back_ms(look: Look, past: ExplainedDeparture) -> int | None:
+def came_back_ms(look: GroupView, past: ExplainedDeparture) -> int | None:
     """Return when a member that left was in the group again, under whatever id; null when it has not come back."""
     if past.departure.back_ms is not None:
         return past.departure.back_ms
@@ -116,12 +116,12 @@ def came_back_ms(look: Look, past: ExplainedDeparture) -> int | None:
     return None
 
 
-def positions_of(look: Look, partitions: Partitions | None) -> list[Position]:
+def positions_of(look: GroupView, partitions: Partitions | None) -> list[Position]:
     """Return where these partitions stand."""
     return [look.history.progress.position(topic, p) for topic, p in sorted(places(partitions))]
 
 
-def is_harmed(look: Look, partitions: Iterable[Partitions | None]) -> bool:
+def is_harmed(look: GroupView, partitions: Iterable[Partitions | None]) -> bool:
     """Whether one of these partitions has not moved for a while and falls behind: harm to consumption now."""
     for each in partitions:
         for position in positions_of(look, each):
@@ -133,7 +133,7 @@ def is_harmed(look: Look, partitions: Iterable[Partitions | None]) -> bool:
     return False
 
 
-def is_reporting(look: Look, client: ClientHistory) -> bool:
+def is_reporting(look: GroupView, client: ClientHistory) -> bool:
     """Whether a client's reports go on: the latest is at most three intervals old."""
     latest = client.latest()
     return latest is not None and look.is_within(latest.emitted_ms, max(15_000, 3 * client.interval_ms))

@@ -14,7 +14,7 @@ from rebalance_contract import Member, Replacement, Severity, Subject, SubjectMe
 from rebalance_streaming.detect.advice import LONGEST_SESSION_MS, session_for_absence
 from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
-from rebalance_streaming.detect.look import DAY_MS, Condition, Look
+from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
 from rebalance_streaming.detect.rules.standing import (
     came_back_ms,
     client_of,
@@ -46,7 +46,7 @@ _NAMES_PER_MEMBER, _LEAST_NAMES = 3, 6
 
 
 # --- Away for longer than the session ---
-def static_session_too_short(look: Look) -> Iterator[Verdict]:
+def static_session_too_short(look: GroupView) -> Iterator[Verdict]:
     """A static member was away for longer than its session, so that its restart cost two rebalances (KIP-345)."""
     absences: dict[str, list[tuple[int, ExplainedDeparture]]] = {}
     for past in recent_past(look, DAY_MS):
@@ -61,7 +61,7 @@ def static_session_too_short(look: Look) -> Iterator[Verdict]:
             yield _too_short(look, instance, longest, [past for _, past in several])
 
 
-def _absence(look: Look, past: ExplainedDeparture) -> int | None:
+def _absence(look: GroupView, past: ExplainedDeparture) -> int | None:
     """Return how long a static member was away that expired and returned, in milliseconds; null for all others.
 
     Of one that was not seen to expire nothing tells whether it was away or stood still.
@@ -77,7 +77,7 @@ def _absence(look: Look, past: ExplainedDeparture) -> int | None:
     return away if departure.session_ms < away <= LONGEST_SESSION_MS else None
 
 
-def _too_short(look: Look, instance: str, longest: int, several: list[ExplainedDeparture]) -> Verdict:
+def _too_short(look: GroupView, instance: str, longest: int, several: list[ExplainedDeparture]) -> Verdict:
     last = several[-1].departure
     longer = session_for_absence(last.session_ms, longest, of_client=last.member.session_timeout_ms is not None)
     return say(
@@ -96,7 +96,7 @@ def _too_short(look: Look, instance: str, longest: int, several: list[ExplainedD
 
 
 # --- Gone for good ---
-def static_member_ghost(look: Look) -> Iterator[Verdict]:
+def static_member_ghost(look: GroupView) -> Iterator[Verdict]:
     """A static instance is gone for good; nobody reads its partitions until its session ends (KIP-345)."""
     yield from (verdict for each in look.members if (verdict := _gone_unseen(look, each)) is not None)
     horizon = look.thresholds.stay_ms + look.thresholds.resolve_after_ms
@@ -107,7 +107,7 @@ def static_member_ghost(look: Look) -> Iterator[Verdict]:
             yield _gone_for_good(past)
 
 
-def _gone_unseen(look: Look, member: Member) -> Verdict | None:
+def _gone_unseen(look: GroupView, member: Member) -> Verdict | None:
     """Judge a static member that is still listed: silent with work to do, while the others go on."""
     silent = _silence_with_work(look, member)
     client = None if silent is None else client_of(look, member)
@@ -132,7 +132,7 @@ def _with_partitions(member: Member) -> Subject:
     return subject_of(member, partitions=partition_names(member.partitions)[:20])
 
 
-def _silence_with_work(look: Look, member: Member) -> int | None:
+def _silence_with_work(look: GroupView, member: Member) -> int | None:
     """Return for how long a static member has committed nothing although it had work and the others went on."""
     if member.group_instance_id is None or not member.partitions:
         return None
@@ -166,7 +166,7 @@ def _gone_for_good(past: ExplainedDeparture) -> Verdict:
 
 
 # --- Alive, but not polling ---
-def static_stalled_member(look: Look) -> Iterator[Verdict]:
+def static_stalled_member(look: GroupView) -> Iterator[Verdict]:
     """A static member that stops polling keeps its partitions until max.poll.interval plus its session (KIP-345)."""
     static = [member for member in look.members if member.group_instance_id is not None]
     barrier = _barrier_that_ran_out(look) if static else None
@@ -184,7 +184,7 @@ def _is_stall(past: ExplainedDeparture) -> bool:
     return silence is not None and poll is not None and silence >= poll + past.departure.session_ms - _SLACK_MS
 
 
-def _stalled_by_report(look: Look, member: Member) -> Verdict | None:
+def _stalled_by_report(look: GroupView, member: Member) -> Verdict | None:
     client, limit = client_of(look, member), member.rebalance_timeout_ms
     latest = None if client is None else client.latest()
     age = None if latest is None else latest.poll_age_ms
@@ -195,7 +195,7 @@ def _stalled_by_report(look: Look, member: Member) -> Verdict | None:
     return _stalled(look, member, round(latest.emitted_ms - age), poll_age=age)
 
 
-def _barrier_that_ran_out(look: Look) -> Barrier | None:
+def _barrier_that_ran_out(look: GroupView) -> Barrier | None:
     """Return the longest barrier of the latest rebalance if it ended by its time-out."""
     latest = look.history.latest()
     barrier = None if latest is None else longest_barrier(look.history, latest)
@@ -204,7 +204,7 @@ def _barrier_that_ran_out(look: Look) -> Barrier | None:
     return barrier if ran_out else None
 
 
-def _stalled_by_barrier(look: Look, member: Member, barrier: Barrier) -> Verdict | None:
+def _stalled_by_barrier(look: GroupView, member: Member, barrier: Barrier) -> Verdict | None:
     """Judge a static member for which a barrier ran into its time-out, and that has not committed since."""
     progress = look.history.progress
     known = any(each.member_id == member.member_id for each in barrier.stayed)
@@ -218,7 +218,7 @@ def _stalled_by_barrier(look: Look, member: Member, barrier: Barrier) -> Verdict
 
 
 def _stalled(
-    look: Look, member: Member, since_ms: int, *, poll_age: float | None = None, barrier_ms: int | None = None
+    look: GroupView, member: Member, since_ms: int, *, poll_age: float | None = None, barrier_ms: int | None = None
 ) -> Verdict:
     poll, session = member.rebalance_timeout_ms or 0, session_of(member)
     return say(
@@ -240,7 +240,7 @@ def _stalled(
 # --- Names: one that two processes share, one that is new at each start ---
 
 
-def static_id_conflict(look: Look) -> Iterator[Verdict]:
+def static_id_conflict(look: GroupView) -> Iterator[Verdict]:
     """Two live processes share a group.instance.id and fence each other (twmb/franz-go#931, kafka4beam/brod#674)."""
     for instance in sorted({each.group_instance_id for each in look.members if each.group_instance_id is not None}):
         swaps, rivals = _replacements(look, instance), _rivals(look, instance)
@@ -249,7 +249,7 @@ def static_id_conflict(look: Look) -> Iterator[Verdict]:
             yield _conflict(look, instance, swaps, rivals, processes)
 
 
-def _replacements(look: Look, instance: str) -> list[Replacement]:
+def _replacements(look: GroupView, instance: str) -> list[Replacement]:
     picture = look.history.picture
     window_ms = look.thresholds.conflict_window_ms
     return [
@@ -259,24 +259,24 @@ def _replacements(look: Look, instance: str) -> list[Replacement]:
     ]
 
 
-def _rivals(look: Look, instance: str) -> list[ClientHistory]:
+def _rivals(look: GroupView, instance: str) -> list[ClientHistory]:
     """Return the processes that report under one instance id at the same time; fewer than two are no rivals."""
-    processes = [each for each in _processes(look, instance) if len(each.sights) > 1]
+    processes = [each for each in _processes(look, instance) if len(each.reports) > 1]
     live = [each for each in processes if is_reporting(look, each)] if len(processes) >= _REPLACEMENTS else []
     if len(live) < _REPLACEMENTS:
         return []
-    latest_start = max(each.sights[0].emitted_ms for each in live)
+    latest_start = max(each.reports[0].emitted_ms for each in live)
     # A process that has just been replaced still counts as live for a moment: both must have gone on since.
-    return live if all(sum(s.emitted_ms >= latest_start for s in each.sights) > 1 for each in live) else []
+    return live if all(sum(s.emitted_ms >= latest_start for s in each.reports) > 1 for each in live) else []
 
 
-def _processes(look: Look, instance: str) -> list[ClientHistory]:
+def _processes(look: GroupView, instance: str) -> list[ClientHistory]:
     """Return the processes that reported under an instance id lately, in the order of their first reports."""
     window_ms = look.thresholds.conflict_window_ms
-    known = [each for each in look.history.clients if each.instance_id == instance and each.sights]
+    known = [each for each in look.history.clients if each.instance_id == instance and each.reports]
     return sorted(
-        (each for each in known if look.is_within(each.sights[-1].emitted_ms, window_ms)),
-        key=lambda each: each.sights[0].emitted_ms,
+        (each for each in known if look.is_within(each.reports[-1].emitted_ms, window_ms)),
+        key=lambda each: each.reports[0].emitted_ms,
     )
 
 
@@ -291,12 +291,12 @@ def _gaps_ms(processes: list[ClientHistory]) -> list[int]:
     Who is fenced lives until its next heartbeat, after another has joined: two that share a name overlap. Whoever is
     started again begins when the one before is gone.
     """
-    gaps = [_began_ms(after) - before.sights[-1].emitted_ms for before, after in pairwise(processes)]
+    gaps = [_began_ms(after) - before.reports[-1].emitted_ms for before, after in pairwise(processes)]
     return gaps if all(gap > 0 for gap in gaps) else []
 
 
 def _began_ms(process: ClientHistory) -> int:
-    first = process.sights[0]
+    first = process.reports[0]
     return first.emitted_ms if first.process_start_ms is None else first.process_start_ms
 
 
@@ -323,7 +323,11 @@ def _returns(processes: list[ClientHistory]) -> int:
 
 
 def _conflict(
-    look: Look, instance: str, swaps: list[Replacement], rivals: list[ClientHistory], processes: list[ClientHistory]
+    look: GroupView,
+    instance: str,
+    swaps: list[Replacement],
+    rivals: list[ClientHistory],
+    processes: list[ClientHistory],
 ) -> Verdict:
     turns, returns = _alternations(swaps), _returns(processes)
     sure, seen = bool(rivals) or turns > 1 or returns > 1, bool(turns or returns)
@@ -331,7 +335,7 @@ def _conflict(
     hosts = [each.old_host for each in swaps[:1]] + [each.new_host for each in swaps]
     return say(
         "static_id_conflict",
-        swaps[0].at_ms if swaps else processes[0].sights[0].emitted_ms,
+        swaps[0].at_ms if swaps else processes[0].reports[0].emitted_ms,
         _both(look, instance, swaps, rivals),
         confidence=CERTAIN if sure else STRONG if seen else HINT,
         severity=Severity.PAGE if turns else Severity.TICKET,
@@ -346,7 +350,7 @@ def _conflict(
     )
 
 
-def _both(look: Look, instance: str, swaps: list[Replacement], rivals: list[ClientHistory]) -> Subject:
+def _both(look: GroupView, instance: str, swaps: list[Replacement], rivals: list[ClientHistory]) -> Subject:
     """Return both sides: who was thrown out last and by whom, or the processes that report."""
     if not swaps:
         sides = [SubjectMember(each.member_id, each.client_id, each.host, instance) for each in rivals]
@@ -356,19 +360,19 @@ def _both(look: Look, instance: str, swaps: list[Replacement], rivals: list[Clie
     return Subject(tuple(SubjectMember(name, _client_id(look, name), host, instance) for name, host in named))
 
 
-def _client_id(look: Look, member_id: str) -> str | None:
+def _client_id(look: GroupView, member_id: str) -> str | None:
     """Return the client id that was reported with a member id: the log keeps that of the instance's first holder."""
-    told = (c for c in look.history.clients if any(each.member_id == member_id for each in c.sights))
+    told = (c for c in look.history.clients if any(each.member_id == member_id for each in c.reports))
     return next((each.client_id for each in told), None)
 
 
-def instance_subject(look: Look, instance: str) -> Subject:
+def instance_subject(look: GroupView, instance: str) -> Subject:
     """Return the member that has an instance id now as a subject, or the bare id when nobody has it."""
     member = next((each for each in look.members if each.group_instance_id == instance), None)
     return Subject((SubjectMember(None, group_instance_id=instance),)) if member is None else subject_of(member)
 
 
-def static_member_restart(look: Look) -> Iterator[Verdict]:
+def static_member_restart(look: GroupView) -> Iterator[Verdict]:
     """A static member was restarted within its session, which cost nobody else anything (KIP-345, KAFKA-10284)."""
     picture = look.history.picture
     for instance in sorted({each.group_instance_id for each in (picture.replacements if picture else ())}):
@@ -393,7 +397,7 @@ def static_member_restart(look: Look) -> Iterator[Verdict]:
         )
 
 
-def random_instance_ids(look: Look) -> Iterator[Verdict]:
+def random_instance_ids(look: GroupView) -> Iterator[Verdict]:
     """Every start has a new group.instance.id, and each leaves a ghost behind (variant of `static_member_ghost`)."""
     recent = look.recent(DAY_MS)
     seen = {m.group_instance_id for each in recent for m in (*each.members_before, *each.members_after)} - {None}

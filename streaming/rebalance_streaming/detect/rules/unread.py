@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from rebalance_contract import GroupState, GroupType, Partitions, Severity, Subject
-from rebalance_streaming.detect.look import Look
+from rebalance_streaming.detect.group_view import GroupView
 from rebalance_streaming.detect.verdict import Verdict, name_of
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed.evidence import seconds
@@ -20,7 +20,7 @@ from rebalance_streaming.observed.progress import Position
 _LONGER, _ABSENCES = 1.5, 2
 
 
-def orphan_partition(look: Look) -> Iterator[Verdict]:
+def orphan_partition(look: GroupView) -> Iterator[Verdict]:
     """A partition of a subscribed topic is in no assignment (KAFKA-13435, KAFKA-12984, IBM/sarama#1462)."""
     picture, stable = look.history.picture, look.stable_since_ms()
     if picture is None or stable is None or not look.is_settled:
@@ -42,7 +42,7 @@ def orphan_partition(look: Look) -> Iterator[Verdict]:
             yield _orphan_verdict(look, topic, known, max(stable, _changed_ms(look, topic)))
 
 
-def _assigned(look: Look) -> Partitions | None:
+def _assigned(look: GroupView) -> Partitions | None:
     """Return what members have or are about to get; null when some assignment is not in a known form."""
     found: Partitions = {}
     for member in look.members:
@@ -54,18 +54,18 @@ def _assigned(look: Look) -> Partitions | None:
     return found
 
 
-def _changed_ms(look: Look, topic: str) -> int:
+def _changed_ms(look: GroupView, topic: str) -> int:
     """Return when a topic last got partitions, or else since when it has been watched."""
     changes = [at_ms for at_ms, name, _, _ in look.history.topic_changes if name == topic]
     return changes[-1] if changes else look.history.progress.ends_since() or look.now_ms
 
 
-def _metadata_age_ms(look: Look) -> int:
+def _metadata_age_ms(look: GroupView) -> int:
     told = [each.config.metadata_max_age_ms for each in look.history.clients]
     return max((each for each in told if each is not None), default=look.thresholds.metadata_ms)
 
 
-def _orphan_verdict(look: Look, topic: str, orphans: list[Position], since_ms: int) -> Verdict:
+def _orphan_verdict(look: GroupView, topic: str, orphans: list[Position], since_ms: int) -> Verdict:
     names = tuple(each.name for each in orphans)
     growing = any((look.end_growth(topic, each.partition, look.thresholds.slow_ms) or 0) > 0 for each in orphans)
     unread = growing or any(each.lag for each in orphans)
@@ -86,7 +86,7 @@ def _orphan_verdict(look: Look, topic: str, orphans: list[Position], since_ms: i
     )
 
 
-def empty_group_with_lag(look: Look) -> Iterator[Verdict]:
+def empty_group_with_lag(look: GroupView) -> Iterator[Verdict]:
     """A group lost all its members, and records keep coming."""
     since = _empty_since(look)
     if since is None or not look.lasted(since, _allowed_absence_ms(look, since)):
@@ -97,7 +97,7 @@ def empty_group_with_lag(look: Look) -> Iterator[Verdict]:
         yield _empty_verdict(look, growing, since)
 
 
-def _empty_since(look: Look) -> int | None:
+def _empty_since(look: GroupView) -> int | None:
     """Return since when a group that had members has none and nobody commits for it; null if it is otherwise."""
     history, picture = look.history, look.history.picture
     if picture is None or picture.state != GroupState.EMPTY or history.is_simple() or history.ownership:
@@ -108,7 +108,7 @@ def _empty_since(look: Look) -> int | None:
     return None if emptied is None else max(emptied, history.progress.last_commit_ms or 0)
 
 
-def _allowed_absence_ms(look: Look, since_ms: int) -> int:
+def _allowed_absence_ms(look: GroupView, since_ms: int) -> int:
     """Return for how long (ms) the group may be away: longer during a deploy, or if it often is (a scheduled job)."""
     in_order = look.history.in_order()
     spells = [
@@ -122,7 +122,7 @@ def _allowed_absence_ms(look: Look, since_ms: int) -> int:
     return max(allowed, look.thresholds.stay_ms) if deploying else allowed
 
 
-def _grows(look: Look, position: Position, since_ms: int) -> bool:
+def _grows(look: GroupView, position: Position, since_ms: int) -> bool:
     """Whether records came since a moment, and lately."""
     window_ms = look.thresholds.slow_ms
     if since_ms < look.now_ms - window_ms:
@@ -131,7 +131,7 @@ def _grows(look: Look, position: Position, since_ms: int) -> bool:
     return (look.history.progress.end_growth(position.topic, position.partition, since_ms) or 0) > 0
 
 
-def _empty_verdict(look: Look, growing: list[Position], since_ms: int) -> Verdict:
+def _empty_verdict(look: GroupView, growing: list[Position], since_ms: int) -> Verdict:
     last, abandoned = look.history.latest(), look.history.had_members_ms is None
     return say(
         "empty_group_with_lag",
@@ -146,7 +146,7 @@ def _empty_verdict(look: Look, growing: list[Position], since_ms: int) -> Verdic
     )
 
 
-def commit_only_group(look: Look) -> Iterator[Verdict]:
+def commit_only_group(look: GroupView) -> Iterator[Verdict]:
     """Offsets are committed without membership: assign(), Flink's checkpoints, connectors of their own making."""
     progress = look.history.progress
     if not look.history.is_simple() or look.history.ownership or progress.first_commit_ms is None:

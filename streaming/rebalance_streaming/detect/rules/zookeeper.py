@@ -14,7 +14,7 @@ from itertools import pairwise, takewhile
 from math import ceil
 
 from rebalance_contract import ProbedMember, Severity, Subject, SubjectMember
-from rebalance_streaming.detect.look import Condition, Look
+from rebalance_streaming.detect.group_view import Condition, GroupView
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.detect.wording import advise, say
 from rebalance_streaming.observed import inputs
@@ -41,7 +41,7 @@ class _Conflict:
     gave_up_ms: int | None = None
 
 
-def zk_partition_owner_conflict(look: Look) -> Iterator[Verdict]:
+def zk_partition_owner_conflict(look: GroupView) -> Iterator[Verdict]:
     """An owner does not let go of partitions that are another's by now (Parsely/pykafka#701, #619, #606)."""
     looks = list(look.history.ownership)
     if not looks or _is_stale(look, looks):
@@ -53,11 +53,11 @@ def zk_partition_owner_conflict(look: Look) -> Iterator[Verdict]:
         yield _conflict_verdict(look, looks[-1], conflicts)
 
 
-def _is_stale(look: Look, looks: list[Ownership]) -> bool:
+def _is_stale(look: GroupView, looks: list[Ownership]) -> bool:
     return look.outlasted(looks[-1].at_ms, _STALE_MS)
 
 
-def _waiting(look: Look, looks: list[Ownership]) -> Iterator[_Conflict]:
+def _waiting(look: GroupView, looks: list[Ownership]) -> Iterator[_Conflict]:
     """Yield members that have been waiting for their share longer than they try, while nothing changed hands."""
     for topic in looks[-1].owners:
         for starved in _starved(look, looks, looks[-1], topic):
@@ -66,7 +66,7 @@ def _waiting(look: Look, looks: list[Ownership]) -> Iterator[_Conflict]:
                 yield _conflict(look, looks, looks[-1], topic, starved=starved, since_ms=since)
 
 
-def _given_up(look: Look, looks: list[Ownership]) -> Iterator[_Conflict]:
+def _given_up(look: GroupView, looks: list[Ownership]) -> Iterator[_Conflict]:
     """Yield members that went after about the time they try, never owned anything, while nothing changed hands.
 
     Stands until the holder gives something up, or until this is long ago.
@@ -86,7 +86,7 @@ def _given_up(look: Look, looks: list[Ownership]) -> Iterator[_Conflict]:
                     yield conflict
 
 
-def _starved(look: Look, looks: list[Ownership], seen: Ownership, topic: str) -> set[str]:
+def _starved(look: GroupView, looks: list[Ownership], seen: Ownership, topic: str) -> set[str]:
     """Return ids with less than their fair share of a topic while somebody has more than its own."""
     held, partitions = _claims(seen, topic), _partition_count(look, looks, topic)
     if not held or max(held.values()) <= ceil(partitions / len(held)):
@@ -125,7 +125,7 @@ def _is_of(owner: str, member_id: str) -> bool:
     return owner == member_id or (owner.startswith(f"{member_id}-") and owner[len(member_id) + 1 :].isdigit())
 
 
-def _partition_count(look: Look, looks: list[Ownership], topic: str) -> int:
+def _partition_count(look: GroupView, looks: list[Ownership], topic: str) -> int:
     """Return how many partitions a topic has: as probed, else as many as were ever owned."""
     probed = look.history.progress.partition_count(topic)
     return probed or len({partition for each in looks for partition in each.owners.get(topic, {})})
@@ -146,7 +146,7 @@ def _unbroken_since(looks: list[Ownership], is_so: Callable[[Ownership], bool]) 
 
 
 def _conflict(
-    look: Look,
+    look: GroupView,
     looks: list[Ownership],
     seen: Ownership,
     topic: str,
@@ -160,7 +160,7 @@ def _conflict(
     return _Conflict(topic, partitions, len(claims), holders, starved, since_ms, gave_up_ms)
 
 
-def _conflict_verdict(look: Look, latest: Ownership, conflicts: list[_Conflict]) -> Verdict:
+def _conflict_verdict(look: GroupView, latest: Ownership, conflicts: list[_Conflict]) -> Verdict:
     first, gave_up = conflicts[0], any(each.gave_up_ms is not None for each in conflicts)
     idle, ambiguous, holders = _topic_is_idle(look, first), len(latest.owners) > 1, sorted(first.holders.items())
     starved = sorted({each.starved for each in conflicts})
@@ -188,7 +188,7 @@ def _conflict_verdict(look: Look, latest: Ownership, conflicts: list[_Conflict])
     )
 
 
-def _topic_is_idle(look: Look, conflict: _Conflict) -> bool | None:
+def _topic_is_idle(look: GroupView, conflict: _Conflict) -> bool | None:
     """Whether the topic got no records while the members waited; null when its ends were not probed."""
     progress, until = look.history.progress, conflict.gave_up_ms or look.now_ms
     grown = []
@@ -198,7 +198,7 @@ def _topic_is_idle(look: Look, conflict: _Conflict) -> bool | None:
     return not any(grown) if grown else None
 
 
-def _starves_consumption(look: Look, conflict: _Conflict) -> bool:
+def _starves_consumption(look: GroupView, conflict: _Conflict) -> bool:
     """Whether records of the topic wait and nobody advances."""
     wait = look.thresholds.stalled_ms
     positions = (look.history.progress.position(conflict.topic, each) for each in range(conflict.partitions))
@@ -220,7 +220,7 @@ def _host(member_id: str) -> str:
     return member_id.rpartition(":")[0] or member_id
 
 
-def zk_orphan_partition(look: Look) -> Iterator[Verdict]:
+def zk_orphan_partition(look: GroupView) -> Iterator[Verdict]:
     """Members are there, and yet nobody owns a partition (pykafka#565; wvanbergen/kafka#102)."""
     looks = list(look.history.ownership)
     if not looks or _is_stale(look, looks) or not looks[-1].members:
@@ -232,7 +232,7 @@ def zk_orphan_partition(look: Look) -> Iterator[Verdict]:
             yield _orphan_verdict(look, topic, orphans)
 
 
-def _orphans(look: Look, looks: list[Ownership], topic: str) -> dict[int, int]:
+def _orphans(look: GroupView, looks: list[Ownership], topic: str) -> dict[int, int]:
     """Return the partitions without an owner and since when, while there were members.
 
     A topic of which nothing is owned was perhaps given up on purpose, unless some member owns nothing at all.
@@ -251,7 +251,7 @@ def _is_orphan(seen: Ownership, place: tuple[str, int]) -> bool:
     return bool(seen.members) and str(partition) not in seen.owners.get(topic, {})
 
 
-def _orphan_verdict(look: Look, topic: str, orphans: dict[int, int]) -> Verdict:
+def _orphan_verdict(look: GroupView, topic: str, orphans: dict[int, int]) -> Verdict:
     names = tuple(f"{topic}-{p}" for p in sorted(orphans))
     lags = [look.history.progress.position(topic, p).lag for p in orphans]
     return say(
@@ -267,7 +267,7 @@ def _orphan_verdict(look: Look, topic: str, orphans: dict[int, int]) -> Verdict:
     )
 
 
-def zk_session_flap(look: Look) -> Iterator[Verdict]:
+def zk_session_flap(look: GroupView) -> Iterator[Verdict]:
     """The same consumer loses its ZooKeeper session again and again."""
     window = look.thresholds.zk_flap_window_ms
     sessions: dict[str, dict[int, int]] = {}
@@ -282,7 +282,7 @@ def zk_session_flap(look: Look) -> Iterator[Verdict]:
             yield _flap_verdict(look, latest[member_id], sorted(created.values()))
 
 
-def _flap_verdict(look: Look, member: ProbedMember, times: list[int]) -> Verdict:
+def _flap_verdict(look: GroupView, member: ProbedMember, times: list[int]) -> Verdict:
     return say(
         "zk_session_flap",
         times[1],

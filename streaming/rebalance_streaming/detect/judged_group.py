@@ -15,7 +15,7 @@ from rebalance_streaming.detect.answers import Answers
 from rebalance_streaming.detect.catalogue import CALLED, DIAGNOSES, PARTS, diagnosis, with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.findings import as_verdict
-from rebalance_streaming.detect.look import Look
+from rebalance_streaming.detect.group_view import GroupView
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.announcements import Announcements
@@ -67,7 +67,7 @@ class JudgedRebalance:
 
 
 @dataclass(slots=True)
-class Case:
+class JudgedGroup:
     """One group under judgement.
 
     `judged` is by rebalance id. `held` is what was seen holding the group up, and when last (epoch ms).
@@ -95,10 +95,10 @@ class Case:
         """Return the primary cause of every judged rebalance, by rebalance id."""
         return {name: each.verdicts[0].rule for name, each in self.judged.items()}
 
-    def look(self, now_ms: int, probe_ms: int) -> Look:
-        """Return the group as rules look at it now; `probe_ms` is how often probes come."""
+    def view(self, now_ms: int, probe_ms: int) -> GroupView:
+        """Return the group as rules see it now; `probe_ms` is how often probes come."""
         announced = self.announcements.of(self.history.cluster, self.history.group)
-        return Look(self.history, self.thresholds, now_ms, tuple(self.past), self.causes(), probe_ms, announced)
+        return GroupView(self.history, self.thresholds, now_ms, tuple(self.past), self.causes(), probe_ms, announced)
 
     def is_joining(self, now_ms: int) -> bool:
         """Whether probes lately saw the group in its join phase."""

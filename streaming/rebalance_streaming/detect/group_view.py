@@ -20,7 +20,7 @@ _COMMIT_GAP_MS = 15_000
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class GroupView:
     """A group's history and the present. `past` are its departures with their explanations, oldest first.
 
     `causes` gives the rule that was found to be each rebalance's primary cause. `probe_ms` is how often probes come.
@@ -125,7 +125,7 @@ def _stood_still_ms(rebalance: Rebalance, silences: tuple[Silence, ...]) -> int:
 
 
 #: Says what stands, of any number of subjects, as long as it stands.
-ConditionRule = Callable[[Look], Iterable[Verdict]]
+ConditionRule = Callable[[GroupView], Iterable[Verdict]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ class Condition:
         """The rule's own name, which is its diagnosis' id for most."""
         return getattr(self.rule, "__name__", "rule")
 
-    def __call__(self, look: Look) -> Iterable[Verdict]:
+    def __call__(self, look: GroupView) -> Iterable[Verdict]:
         """Ask the rule."""
         if self.grown and look.is_young:
             return ()
@@ -160,7 +160,7 @@ class Condition:
 class Recollection:
     """Works out what is to be remembered of a group now, from what was remembered before."""
 
-    recollect: Callable[[Look], Memory]
+    recollect: Callable[[GroupView], Memory]
     looks_at: int = GROUP
 
     @property

@@ -27,7 +27,7 @@ class _Entry:
     rested_ms: int | None = None
 
 
-class GroupBook:
+class GroupRegistry:
     """All groups of a cluster."""
 
     def __init__(self, describe_again_seconds: float = DESCRIBE_AGAIN_SECONDS) -> None:
