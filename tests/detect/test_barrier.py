@@ -308,11 +308,16 @@ def test_the_longest_time_out_of_all_bounds_the_wait():
         (20, [], T0),
         (120, preparing(20, B, NEW), T0),
         (25, preparing(20, B, NEW), START_MS + 22_000),
+        (40, preparing(0, B, NEW), T0),
+        (40, [*preparing(0, B), probe(START_MS + 39_000, "PreparingRebalance")], START_MS + 10_000),
     ],
-    ids=["not for long", "stable", "released", "no probes", "nobody looked since", "the log knows better"],
+    ids=[
+        *("not for long", "stable", "released", "no probes", "nobody looked since", "the log knows better"),
+        *("seen once", "two waits, and the log tells of the end of the first"),
+    ],
 )
 def test_what_does_not_wait_now_is_not_told(seconds: int, events: list[Event], told_ms: int):
-    """Only a fresh probe that still sees it prepare, for ten seconds, which the log has not overtaken."""
+    """Only a fresh probe that still sees it prepare, ten seconds after the first since the log's last release."""
     assert now(seconds, *events, told_ms=told_ms) is None
 
 

@@ -126,6 +126,7 @@ def url_of(log: Path) -> str:
     return found[1] if found else ""
 
 
+@pytest.mark.faults(34, fast=0, full=1)
 def test_documented_rights_are_enough_and_each_is_needed(
     broker: Guarded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,6 +46,7 @@ CASES = {
         "rebalances beside it are told, no commit of it counts",
     ),
     16: ("the disk of the checkpoint is full", "a sentence names the path; C once there is room"),
+    17: ("files of the checkpoint are changed, cut or lost", "it is told what to do; C after `--rebuild --set-aside`"),
     18: ("the checkpoint is deleted, and built anew by --rebuild", "no counter falls; C; no group stays as a ghost"),
     20: ("two streams of one cluster", "the one before ends within 10 s; no counter falls; C"),
     21: ("two probers and two exporters, each killed in turn", "no series of a group differs"),
@@ -59,6 +60,10 @@ CASES = {
     29: ("3.6 GB of client metrics, then a restart", "it starts, and is ready within 60 s"),
     30: ("1,000,000 reports of invented groups", "at most 50 MB; what is dropped is counted"),
     31: ("2,000 half requests", "99 % of scrapes are answered; 10 kB of log a minute"),
+    34: (
+        "each documented right of stream, prober and exporter is taken away in turn",
+        "with all of them nobody complains; without one its process names it",
+    ),
     35: ("mTLS, PLAIN, SCRAM and OAUTHBEARER for stream, prober and exporter", "12 of 12 get ready"),
     36: ("a password is searched for in all that can be seen", "it is nowhere"),
     37: ("writing is throttled to 10 kB/s for three minutes", "C; memory stays flat"),

@@ -18,7 +18,7 @@ from rebalance_contract import QueryStatus
 from rebalance_streaming.errors import StreamError
 from rebalance_streaming.spark import supervision
 from rebalance_streaming.spark.progress import QueryWatch
-from rebalance_streaming.spark.supervision import SupervisedQuery, root_cause, told_room
+from rebalance_streaming.spark.supervision import SupervisedQuery, root_cause, told_damage, told_room
 from waiting import wait_for
 
 #: Longer than any batch takes on a machine that is busy with others.
@@ -52,6 +52,35 @@ def test_a_full_disk_is_told_by_its_path(monkeypatch: pytest.MonkeyPatch):
     assert told_room(text, [*free]) == "there is no room on the disk of /checkpoint or /tmp"
     assert told_room("java.io.IOException: broken pipe", [*free]) is None
     assert told_room(text, []) is None
+
+
+# --- A damaged checkpoint ---
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Checksum error: file:/c/v4/membership/offsets/7 at 512 exp: -1860105294 got: -1725887566",
+        "Checksum file not a length multiple of checksum size in file:/c/v4/membership/offsets/7 at 0 checksumpos: 8",
+        "Failed to read log file file:/c/v4/membership/commits/7. Incomplete log file in the offset commit log",
+        "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state.  SQLSTATE: 58030",
+        "[STDS_FAILED_TO_READ_OPERATOR_METADATA] Failed to read the operator metadata for checkpointLocation=file:/c",
+        "[STREAMING_CHECKPOINT_MISSING_METADATA_FILE] Checkpoint location file:/c is in an inconsistent state",
+        "File file:/c/v4/membership/state/0/_stateSchema/default/0_11703f66 does not exist",
+    ],
+)
+def test_a_damaged_checkpoint_is_told_with_what_to_do(text: str):
+    """In what Spark and Hadoop say of files that were changed, cut and lost (case 17 plays all of them)."""
+    told = told_damage(text + "\n=== Streaming Query ===\nIdentifier: membership")
+    assert told is not None
+    assert told.startswith(text)
+    assert "start it once with --rebuild --set-aside" in told
+
+
+def test_other_errors_are_no_damage():
+    """A broker that is away, and a file of somebody else."""
+    assert told_damage("org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node") is None
+    assert told_damage("File file:/etc/kafka/client.pem does not exist") is None
 
 
 # --- Pauses ---

@@ -14,7 +14,7 @@ import msgspec
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from rebalance_contract import Party
+from rebalance_contract import QUERIES, Party
 from rebalance_streaming.errors import StreamError
 from rebalance_streaming.spark.session import is_local
 
@@ -41,25 +41,34 @@ class Baseline:
 def open_checkpoint(spark: SparkSession, path: str, found_now: Baseline) -> Baseline:
     """Return the baseline kept at `path`, or keep `found_now` there if there is none yet.
 
-    Raises StreamError when the place cannot be used or belongs to another cluster or topic.
+    Raises StreamError when the place cannot be used, is damaged, or belongs to another cluster or topic.
     """
     file = f"{_absolute(path)}/{LAYOUT}/monitor.json"
     try:
+        # Made anew beside what the queries keep it would take for history what they have not read yet.
+        if not _exists(spark, file) and any(_exists(spark, query_path(path, each)) for each in QUERIES):
+            raise _damaged(path, file)
         text = _read_or_create(spark, file, msgspec.json.encode(found_now))
     except Py4JJavaError as error:
         reason = str(error.java_exception).splitlines()[0]
+        if "ChecksumException" in reason:
+            raise _damaged(path, file) from None
         raise StreamError(
             f"cannot use checkpoint {path} ({reason}); choose another with --set stream.checkpoint=DIR"
         ) from None
     try:
         kept = msgspec.json.decode(text, type=Baseline)
     except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError):
-        raise StreamError(
-            f"checkpoint {path} is damaged: {file} cannot be read; start with --rebuild --set-aside to go on from "
-            "what was published, or move it away to start afresh (totals restart)"
-        ) from None
+        raise _damaged(path, file) from None
     _check_same(path, kept, found_now)
     return kept
+
+
+def _damaged(path: str, file: str) -> StreamError:
+    return StreamError(
+        f"checkpoint {path} is damaged: {file} cannot be read; start with --rebuild --set-aside to go on from what was "
+        "published, or move it away to start afresh (totals restart)"
+    )
 
 
 def has_checkpoint(spark: SparkSession, path: str) -> bool:
@@ -111,6 +120,11 @@ def _locate(spark: SparkSession, file: str) -> tuple[Any, Any]:
     target = jvm.org.apache.hadoop.fs.Path(file)
     hadoop: Any = spark.sparkContext._jsc
     return target.getFileSystem(hadoop.hadoopConfiguration()), target
+
+
+def _exists(spark: SparkSession, file: str) -> bool:
+    system, target = _locate(spark, file)
+    return bool(system.exists(target))
 
 
 def _read_or_create(spark: SparkSession, file: str, content: bytes) -> bytes:

@@ -20,6 +20,15 @@ from rebalance_streaming.spark.progress import CatchUp, QueryWatch
 
 #: What Python raised: the line after the indented ones of a traceback.
 _PYTHON_ERROR = re.compile(r"^.*Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)", re.MULTILINE)
+#: What Hadoop's checksummed files and Spark's logs and state stores say of a checkpoint whose files were changed, cut
+#: or lost: ChecksumFileSystem, HDFSMetadataLog, OffsetSeqLog, and the classes of errors of StateStore's providers.
+_DAMAGED = re.compile(
+    r"Checksum error: |Checksum file not a length multiple|Incomplete log file|"
+    r"\[(?:CANNOT_LOAD_STATE_STORE|STDS_FAILED_TO_READ|STREAMING_CHECKPOINT_MISSING)|"
+    r"File \S*/(?:state|offsets|commits|sources)/\S* does not exist"
+)
+#: What Py4J says before the error of Java itself.
+_CALLED = "An error occurred while calling "
 #: How the JVM, RocksDB and Python tell of a full disk, or of a quota that is used up.
 _NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded")
 #: Of state that cannot be written Spark does not say why.
@@ -124,7 +133,20 @@ class SupervisedQuery:
 
     def _cause(self, error: Exception) -> str:
         text = str(error)
-        return told_room(text, self._places) or root_cause(text)
+        return told_room(text, self._places) or told_damage(text) or root_cause(text)
+
+
+def told_damage(text: str) -> str | None:
+    """Return what to do about a checkpoint that Spark cannot read; null if the error is another.
+
+    Not every damage is told so: a file without any content may show as an internal error of Spark.
+    """
+    if _DAMAGED.search(text) is None:
+        return None
+    return (
+        f"{root_cause(text)} (its checkpoint is damaged, or cannot be read now: if that stays so, stop the stream and "
+        "start it once with --rebuild --set-aside)"
+    )
 
 
 def told_room(text: str, places: Sequence[str]) -> str | None:
@@ -149,6 +171,7 @@ def root_cause(text: str) -> str:
     """Return the line of a Spark error that says what happened, not the ones that say where."""
     if raised := _PYTHON_ERROR.findall(text):
         return str(raised[-1])[:500]
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith(("at ", "==="))]
+    stripped = (line.strip().removeprefix(": ") for line in text.splitlines())
+    lines = [line for line in stripped if line and not line.startswith(("at ", "===", _CALLED))]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     return (causes or lines or ["unknown"])[-1 if causes else 0][:500]

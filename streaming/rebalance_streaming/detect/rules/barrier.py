@@ -211,12 +211,13 @@ def waiting_now(
         or not history.picture.members
     ):
         return None
-    since = preparing_since(history, 0, seen[-1].at_ms) or seen[-1].at_ms
-    waited = now_ms - since
-    told_ms = history.picture.last_rebalance_ms
-    if told_ms is not None and told_ms >= seen[-1].at_ms - SAME_MS:
+    told_ms, seen_ms = history.picture.last_rebalance_ms, seen[-1].at_ms
+    if told_ms is not None and told_ms >= seen_ms - SAME_MS:
         return None  # the log knows better: it has been released meanwhile
-    if waited < long_barrier_ms(history, history.picture.members, barrier_ms) or now_ms - seen[-1].at_ms > 90_000:
+    # What was seen before the log's last release was another wait, and what goes on since the last probe is not known.
+    since = preparing_since(history, told_ms or 0, seen_ms) or seen_ms
+    waited = seen_ms - since
+    if waited < long_barrier_ms(history, history.picture.members, barrier_ms) or now_ms - seen_ms > 90_000:
         return None
     listed = next((each.members for each in reversed(seen) if each.members is not None), None)
     ids = None if listed is None else {member.member_id for member in listed}

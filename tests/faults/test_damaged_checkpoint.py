@@ -1,0 +1,108 @@
+"""A checkpoint whose files are damaged: the stream says so and what to do about it, and loses no count by it."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from faults.reporting import Figures
+from faults.written_log import WrittenLog, running_log
+from rebalance_streaming.spark.checkpoint import LAYOUT
+from waiting import wait_for
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3_600)]
+
+_GROUPS = tuple(f"group-{number:02d}" for number in range(20))
+_ADVICE = "--rebuild --set-aside"
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WrittenLog]:
+    """A log with groups, and a monitor whose checkpoint is damaged."""
+    with running_log(tmp_path_factory.mktemp("damaged")) as running:
+        yield running
+
+
+# --- What is done to a file ---
+
+Damage = Callable[[bytes, random.Random], bytes | None]
+
+
+def flipped(content: bytes, chance: random.Random) -> bytes:
+    """Return the content with one bit changed."""
+    at = chance.randrange(len(content))
+    return content[:at] + bytes([content[at] ^ (1 << chance.randrange(8))]) + content[at + 1 :]
+
+
+def cut(content: bytes, chance: random.Random) -> bytes:
+    """Return a beginning of the content."""
+    return content[: chance.randrange(1, len(content))]
+
+
+def zeroed(content: bytes, _: random.Random) -> bytes:
+    """Return what some file systems leave of a file when a machine loses its power."""
+    return bytes(len(content))
+
+
+def gone(_content: bytes, _: random.Random) -> None:
+    """Return null: the file is there no more."""
+
+
+_CHANGED = (flipped, cut, zeroed)
+#: Below the checkpoint: files that a start reads, the newest of those that match, and what is done to them. A newest
+#: file of offsets or commits that is gone is a batch that has not begun or ended, and files without content are told by
+#: Spark in words that say nothing.
+_FILES: tuple[tuple[str, tuple[Damage, ...]], ...] = (
+    ("membership/offsets/[0-9]*", _CHANGED),
+    ("membership/commits/[0-9]*", _CHANGED),
+    ("membership/metadata", (gone,)),
+    ("membership/state/0/0/[0-9]*.changelog", (*_CHANGED, gone)),
+    ("membership/state/0/_stateSchema/default/[0-9]*", (*_CHANGED, gone)),
+    ("membership/state/0/_metadata/v2/[0-9]*", (*_CHANGED, gone)),
+    ("monitor.json", (*_CHANGED, gone)),
+)
+
+
+def damage(checkpoint: Path, pattern: str, how: Damage, chance: random.Random) -> str:
+    """Damage the newest file of a kind; returns its name and what was done."""
+    file = max(checkpoint.glob(pattern), key=lambda each: int("".join(re.findall(r"^\d+", each.name)) or 0))
+    content = how(file.read_bytes(), chance)
+    if content is None:
+        file.unlink()
+    else:
+        file.write_bytes(content)
+    return f"{file.relative_to(checkpoint)} {how.__name__}"
+
+
+@pytest.mark.faults(17, fast=0, full=14)
+def test_a_damaged_checkpoint_is_told_and_rebuilt(log: WrittenLog, rounds: int, figures: Figures):
+    """Each round another file; groups go on while the stream is away, and no generation is lost or counted twice."""
+    chance = random.Random(17)
+    stream = log.rig.monitor.stream
+    for number in range(rounds):
+        pattern, ways = _FILES[number % len(_FILES)]
+        log.write(log.generation(group) for group in _GROUPS)
+        log.await_generations(*_GROUPS)
+        assert stream.process.terminate(45) == 0
+        (baseline,) = log.rig.directory.rglob(f"{LAYOUT}/monitor.json")
+        done = damage(baseline.parent, pattern, chance.choice(ways), chance)
+        log.write(log.generation(group) for group in _GROUPS)
+
+        said = stream.process.log_path
+        assert said is not None
+        before = len(said.read_text())
+        stream.start()
+        wait_for(lambda: _ADVICE in said.read_text()[before:], lambda: (done, said.read_text()[before:]))  # noqa: B023
+        # Of a stream that cannot begin the process ends by itself.
+        assert stream.process.terminate(45) in (0, 1), done
+        stream.start("--rebuild", "--set-aside")
+        log.await_generations(*_GROUPS)
+        assert stream.process.terminate(45) == 0
+        stream.start()
+    log.write(log.generation(group) for group in _GROUPS)
+    log.await_generations(*_GROUPS)
+    figures.note("damaged files", rounds, "")
