@@ -40,6 +40,11 @@ class BoardRow:
     collapsed: bool = False
 
 
+def side_by_side(width: int, *panels: dashboard.Panel) -> tuple[tuple[int, dashboard.Panel], ...]:
+    """Return panels of one width as a row has them; what is more than 24 wide goes on below."""
+    return tuple((width, panel) for panel in panels)
+
+
 @dataclass(frozen=True, slots=True)
 class Board:
     """A dashboard before it has a place for its panels. `variables` stand beside data source, cluster and live page.

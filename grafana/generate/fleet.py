@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from grafana.generate import colours, found
-from grafana.generate.board import Board, BoardRow, choose_groups
+from grafana.generate.board import Board, BoardRow, choose_groups, side_by_side
 from grafana.generate.links import FLEET, MONITOR, ROW, SERIES, to_board, to_group, to_live_page, to_readiness
 from grafana.generate.panels import (
     BAD,
@@ -48,12 +48,12 @@ def make() -> Board:
         rows=(
             BoardRow("", 3, found.show_leading(to_group(*SERIES), to_live_page(*SERIES), group=True)),
             BoardRow("", 7, ((24, found.show_open(to_group(*ROW), to_live_page(*ROW))),)),
-            BoardRow("", 3, tuple((3, panel) for panel in _show_counts())),
+            BoardRow("", 3, side_by_side(3, *_show_counts())),
             BoardRow("", 9, ((24, _show_worst()),)),
             BoardRow(
                 "Over time",
                 9,
-                ((12, _show_by_reason()), (12, _show_shares()), (12, _show_by_coordinator()), (12, _show_durations())),
+                side_by_side(12, _show_by_reason(), _show_shares(), _show_by_coordinator(), _show_durations()),
             ),
         ),
         variables=(choose_groups(),),

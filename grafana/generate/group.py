@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from grafana.generate import colours, found, group_causes, group_costs
-from grafana.generate.board import Board, BoardRow, choose_group, choose_topics
+from grafana.generate.board import Board, BoardRow, choose_group, choose_topics, side_by_side
 from grafana.generate.links import GROUP, ROW, SERIES, to_live_page
 from grafana.generate.panels import (
     BAD,
@@ -44,12 +44,12 @@ def make() -> Board:
             BoardRow(
                 "", 3, (*found.show_leading(to_live_page(*SERIES), group=False), (3, _show_share()), (3, _show_often()))
             ),
-            BoardRow("", 3, tuple((3, panel) for panel in _show_costs())),
+            BoardRow("", 3, side_by_side(3, *_show_costs())),
             BoardRow("", 7, ((24, found.show_open(to_live_page(*ROW), of_one=True)),)),
             BoardRow(
                 "What happens",
                 8,
-                ((12, _show_states()), (12, _show_shares()), (12, _show_by_reason()), (12, _show_findings())),
+                side_by_side(12, _show_states(), _show_shares(), _show_by_reason(), _show_findings()),
             ),
             *group_causes.make_rows(),
             *group_costs.make_rows(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from grafana.generate import colours
-from grafana.generate.board import Board, BoardRow
+from grafana.generate.board import Board, BoardRow, side_by_side
 from grafana.generate.links import MONITOR, to_readiness
 from grafana.generate.panels import (
     BAD,
@@ -35,34 +35,32 @@ def make() -> Board:
         uid=MONITOR,
         description="Whether the monitor keeps up, understands what it reads, and shows all of it.",
         rows=(
-            BoardRow("Verdict", 4, tuple((3, panel) for panel in _show_verdict())),
+            BoardRow("Verdict", 4, side_by_side(3, *_show_verdict())),
             BoardRow(
                 "Does it keep up",
                 8,
-                tuple(
-                    (12, panel)
-                    for panel in (
-                        _show_lag(),
-                        _show_delay(),
-                        _show_batches(),
-                        _show_ages(),
-                        _show_reading(),
-                        _show_diagnosis(),
-                        _show_lost(),
-                        _show_inputs(),
-                    )
+                side_by_side(
+                    12,
+                    _show_lag(),
+                    _show_delay(),
+                    _show_batches(),
+                    _show_ages(),
+                    _show_reading(),
+                    _show_diagnosis(),
+                    _show_lost(),
+                    _show_inputs(),
                 ),
             ),
-            BoardRow("Does it understand", 8, tuple((8, panel) for panel in _show_understanding())),
+            BoardRow("Does it understand", 8, side_by_side(8, *_show_understanding())),
             BoardRow(
                 "Does it show all",
                 8,
-                tuple((6, panel) for panel in (_show_groups(), _show_diagnosed(), _show_series(), _show_drops())),
+                side_by_side(6, _show_groups(), _show_diagnosed(), _show_series(), _show_drops()),
             ),
             BoardRow(
                 "What runs",
                 8,
-                tuple((12, panel) for panel in (_show_state(), _show_memory(), _show_queries(), _show_exporters())),
+                side_by_side(12, _show_state(), _show_memory(), _show_queries(), _show_exporters()),
             ),
         ),
     )

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from rebalance_devtools.stories.acting import calm, join, leave_in_turn, open_group, replace_in_turn
+from rebalance_devtools.stories.acting import calm, join, leave_in_turn, open_group
 from rebalance_devtools.stories.families import (
     PATIENCE_SECONDS,
     afterwards,
@@ -20,6 +20,7 @@ from rebalance_devtools.stories.families import (
     await_loss,
     await_return,
     connect,
+    deploy_in_turn,
     draw_any,
     draw_quick,
     expecting,
@@ -204,10 +205,7 @@ def share_crash(play: Play) -> None:
 
 def share_deploy(play: Play) -> None:
     """Three consumers of a share group are replaced in turn, in order."""
-    names = ("c1", "c2", "c3")
-    open_group(play, *names)
-    replace_in_turn(play, *names, settle_seconds=6, patience_seconds=_EXPIRY_SECONDS)
-    afterwards(play)
+    deploy_in_turn(play, "c1", "c2", "c3", settle_seconds=6, patience_seconds=_EXPIRY_SECONDS)
 
 
 def share_autoscaling(play: Play) -> None:

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from rebalance_deploy.embedded.kafka import EmbeddedKafka
-from rebalance_devtools.stories.acting import calm, join, open_group, replace_in_turn, take_broker_away
+from rebalance_devtools.stories.acting import calm, join, open_group, take_broker_away
 from rebalance_devtools.stories.families import (
     NEW,
     PATIENCE_SECONDS,
@@ -26,6 +26,7 @@ from rebalance_devtools.stories.families import (
     await_loss,
     await_return,
     confluent,
+    deploy_in_turn,
     draw_long,
     draw_quick,
     expecting,
@@ -83,10 +84,7 @@ def late_formation(play: Play) -> None:
 
 def upgrade(play: Play) -> None:
     """Three members are replaced one after the other by such of the newer protocol."""
-    names = ("m1", "m2", "m3")
-    open_group(play, *names)
-    replace_in_turn(play, *names, settle_seconds=8, form=kip848()(play.parameters))
-    afterwards(play)
+    deploy_in_turn(play, "m1", "m2", "m3", settle_seconds=8, form=kip848()(play.parameters))
 
 
 def autoscaler_swings(play: Play) -> None:

@@ -173,6 +173,13 @@ def afterwards(play: Play) -> None:
     play.await_seconds(_AFTERWARDS_SECONDS)
 
 
+def deploy_in_turn(play: Play, *names: str, settle_seconds: float, **joining: Any) -> None:
+    """Open a group whose members are then replaced one after the other, in order, as `replace_in_turn` does it."""
+    open_group(play, *names)
+    replace_in_turn(play, *names, settle_seconds=settle_seconds, **joining)
+    afterwards(play)
+
+
 def host_of(play: Play, number: int) -> str:
     """Return a host of the play's own: permissions are taken from hosts, and other groups share the broker."""
     return f"127.0.{1 + play.seed % 200}.{number}"
@@ -674,10 +681,7 @@ def mixed_clients_crash(play: Play) -> None:
 
 def deploy_cooperative(play: Play) -> None:
     """Four instances with a cooperative assignor are replaced one after the other, in order."""
-    names = tuple(f"m{number}" for number in range(1, 5))
-    open_group(play, *names)
-    replace_in_turn(play, *names, settle_seconds=8)
-    afterwards(play)
+    deploy_in_turn(play, "m1", "m2", "m3", "m4", settle_seconds=8)
 
 
 def autoscaling(play: Play) -> None:

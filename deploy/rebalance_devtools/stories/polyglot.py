@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 from functools import partial
 
-from rebalance_devtools.stories.acting import calm, join, leave_in_turn, open_group, replace_in_turn
+from rebalance_devtools.stories.acting import calm, join, leave_in_turn, open_group
 from rebalance_devtools.stories.families import (
     PATIENCE_SECONDS,
     ROUND_ROBIN,
@@ -18,6 +18,7 @@ from rebalance_devtools.stories.families import (
     assignments,
     await_loss,
     await_return,
+    deploy_in_turn,
     draw_quick,
     expecting,
     extra_seconds,
@@ -124,10 +125,7 @@ def go_crash_restarted(play: Play) -> None:
 
 def kafkajs_deploy(play: Play) -> None:
     """Three KafkaJS clients are replaced in turn, in order."""
-    names = ("m1", "m2", "m3")
-    open_group(play, *names)
-    replace_in_turn(play, *names, settle_seconds=8, patience_seconds=PATIENCE_SECONDS)
-    afterwards(play)
+    deploy_in_turn(play, "m1", "m2", "m3", settle_seconds=8, patience_seconds=PATIENCE_SECONDS)
 
 
 def go_pause(play: Play) -> None:
