@@ -45,7 +45,9 @@ def kafka_python_settings(kafka: Mapping[str, str]) -> dict[str, Any]:
     return settings
 
 
-class Tokens(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python has no types
+# kafka-python asks whether it is one, and has no types to be one by.
+@AbstractTokenProvider.register
+class Tokens:
     """Hands out a token until most of its life is over, then the next one; safe to use from several threads."""
 
     def __init__(self, source: TokenSource, config: str) -> None:

@@ -8,13 +8,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
+
+resource: ModuleType | None
 try:
     import resource
 except ImportError:  # not a Unix
-    resource = None  # type: ignore[assignment]
-
-if TYPE_CHECKING:
-    from typing import Any
+    resource = None
 
 _STAT = Path("/proc/self/stat")
 #: Place of `starttime` among the fields that follow the program's name, see proc(5).

@@ -3,6 +3,7 @@
 import ssl
 
 import pytest
+from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from rebalance_exporters.prober.config import ProbeConfig
 from rebalance_exporters.prober.kafka_python import Tokens, kafka_python_settings
@@ -77,6 +78,8 @@ def test_a_token_is_kept_until_most_of_its_life_is_over(monkeypatch: pytest.Monk
 
     monkeypatch.setattr("rebalance_exporters.prober.kafka_python.time.time", lambda: now[0])
     tokens = Tokens(source, "principal=me")
+    # kafka-python refuses whatever is no such one.
+    assert isinstance(tokens, AbstractTokenProvider)
     assert [tokens.token(), tokens.token(), tokens.extensions()] == ["token-1", "token-1", {"traceId": "7"}]
     now[0] += 81
     assert tokens.token() == "token-2"

@@ -29,7 +29,7 @@ class Spec:
     stall_ms: int = 0
 
 
-class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+class Listener(ConsumerRebalanceListener):
     """Tells what is assigned, and as whom."""
 
     def __init__(self, teller: Teller, consumer: Any) -> None:

@@ -44,7 +44,7 @@ class Spec:
     metrics_topic: str | None = None
 
 
-class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+class Listener(ConsumerRebalanceListener):
     """Tells what is assigned, and as whom."""
 
     def __init__(self, teller: Teller) -> None:

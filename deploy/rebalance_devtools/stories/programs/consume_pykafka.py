@@ -11,11 +11,8 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from pykafka import KafkaClient  # type: ignore[import-not-found]
-from pykafka.exceptions import (  # type: ignore[import-not-found]
-    ConsumerStoppedException,
-    PartitionOwnedError,
-)
+from pykafka import KafkaClient
+from pykafka.exceptions import ConsumerStoppedException, PartitionOwnedError
 
 from rebalance_devtools.stories.programs.telling import Stopped, Teller, stop_on_sigterm
 

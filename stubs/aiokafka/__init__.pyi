@@ -1,0 +1,9 @@
+"""What of aiokafka is subclassed here; it is no requirement. The rest is untyped, as without this file."""
+
+from typing import Any
+
+class ConsumerRebalanceListener:
+    async def on_partitions_revoked(self, revoked: Any) -> None: ...
+    async def on_partitions_assigned(self, assigned: Any) -> None: ...
+
+def __getattr__(name: str) -> Any: ...

@@ -1,0 +1,9 @@
+"""What of kafka-python is subclassed here; it ships no types. The rest is untyped, as without this file."""
+
+from typing import Any
+
+class ConsumerRebalanceListener:
+    def on_partitions_revoked(self, revoked: Any) -> None: ...
+    def on_partitions_assigned(self, assigned: Any) -> None: ...
+
+def __getattr__(name: str) -> Any: ...
