@@ -14,7 +14,7 @@ from rebalance_exporters.terminal.completion import complete_groups
 from rebalance_exporters.terminal.escaping import safe
 from rebalance_exporters.terminal.options import JSON, Where, asking, reads_exporter
 
-#: How grave findings are; the contract's own set needs a library to be read.
+#: How grave findings are. The contract's own set needs a library to be read; a test holds this one against it.
 SEVERITIES = ("page", "ticket", "info")
 _UNKNOWN = 3
 
