@@ -45,10 +45,12 @@ def open_checkpoint(spark: SparkSession, path: str, found_now: Baseline) -> Base
     """
     file = f"{_absolute(path)}/{LAYOUT}/monitor.json"
     try:
-        # Made anew beside what the queries keep it would take for history what they have not read yet.
-        if not _exists(spark, file) and any(_exists(spark, query_path(path, each)) for each in QUERIES):
-            raise _damaged(path, file)
-        text = _read_or_create(spark, file, msgspec.json.encode(found_now))
+        if not _exists(spark, file):
+            # Made anew beside what the queries keep it would take for history what they have not read yet.
+            if any(_exists(spark, query_path(path, each)) for each in QUERIES):
+                raise _damaged(path, file)
+            _create(spark, file, msgspec.json.encode(found_now))
+        text = _read(spark, file)
     except Py4JJavaError as error:
         reason = str(error.java_exception).splitlines()[0]
         if "ChecksumException" in reason:
@@ -74,8 +76,7 @@ def _damaged(path: str, file: str) -> StreamError:
 def has_checkpoint(spark: SparkSession, path: str) -> bool:
     """Return whether there is a checkpoint of this layout at `path`, whole or not; false for a place of no use."""
     try:
-        system, target = _locate(spark, f"{_absolute(path)}/{LAYOUT}")
-        return bool(system.exists(target))
+        return _exists(spark, f"{_absolute(path)}/{LAYOUT}")
     except Py4JJavaError:
         return False
 
@@ -127,16 +128,19 @@ def _exists(spark: SparkSession, file: str) -> bool:
     return bool(system.exists(target))
 
 
-def _read_or_create(spark: SparkSession, file: str, content: bytes) -> bytes:
+def _create(spark: SparkSession, file: str, content: bytes) -> None:
+    """Write aside and rename: a crash in between must not leave half a file."""
+    system, target = _locate(spark, file)
+    _, aside = _locate(spark, file + ".new")
+    stream = system.create(aside, True)
+    stream.write(bytearray(content))
+    stream.close()
+    system.rename(aside, target)
+
+
+def _read(spark: SparkSession, file: str) -> bytes:
     jvm: Any = spark.sparkContext._jvm
     system, target = _locate(spark, file)
-    if not system.exists(target):
-        # Written aside and renamed: a crash in between must not leave half a baseline.
-        aside = jvm.org.apache.hadoop.fs.Path(file + ".new")
-        stream = system.create(aside, True)
-        stream.write(bytearray(content))
-        stream.close()
-        system.rename(aside, target)
     stream = system.open(target)
     try:
         return bytes(jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
