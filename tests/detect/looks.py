@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from rebalance_streaming.detect.group_view import GroupView
+from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.rules.registry import RECOLLECTIONS
 from rebalance_streaming.detect.thresholds import Thresholds
@@ -17,7 +18,9 @@ _memories: dict[int, tuple[GroupHistory, Memory]] = {}
 
 def look(known: GroupHistory, now_ms: int, **changes: Any) -> GroupView:
     """Look at a group with the default thresholds; what is to be remembered is, from one look to the next."""
-    seen = GroupView(known, **{"thresholds": Thresholds(), "now_ms": now_ms, "memory": memory_of(known), **changes})
+    seen = GroupView(
+        known, **{"thresholds": Thresholds(), "time": JudgingTime(now_ms), "memory": memory_of(known), **changes}
+    )
     for each in RECOLLECTIONS:
         seen = replace(seen, memory=each.recollect(seen))
     _memories[id(known)] = known, seen.memory

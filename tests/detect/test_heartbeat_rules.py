@@ -11,6 +11,7 @@ from detect.standing_histories import departed
 from histories import MINUTE, SECOND, T0, Event, history, member, rebalance, report
 from rebalance_contract import Member
 from rebalance_streaming.detect.episode import Episode, EpisodeContext, OtherGroups, look_at
+from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.heartbeats import (
     blocked_heartbeat,
     pause,
@@ -254,12 +255,12 @@ def test_a_client_without_a_thread_of_its_own_was_busy(
 def test_work_ends_and_death_does_not(after_s: int, rule: str):
     """A client without a thread for heartbeats that does not come back for three sessions, at least 30 s, has died."""
     of = gone(kafka_python("1.3.5"), liveness=None, arriving=20)
-    at = replace(episode(of), now_ms=LOST_MS + after_s * SECOND)
+    at = replace(episode(of), time=JudgingTime(LOST_MS + after_s * SECOND))
     found = explain_loss(at, of)
     assert found is not None
     assert found.rule == rule
     if after_s == 20:
-        assert at.deadline.at_ms == LOST_MS + 30 * SECOND
+        assert at.time.due_ms == LOST_MS + 30 * SECOND
 
 
 @pytest.mark.parametrize(

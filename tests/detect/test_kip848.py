@@ -14,6 +14,7 @@ from histories import HOUR, MINUTE, SECOND, T0, Event, commits, history, member,
 from rebalance_contract import Generation, GroupSnapshot, Member, Rebalance, Severity
 from rebalance_contract.clients import POLL_AGE
 from rebalance_streaming.detect.episode import Episode
+from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.kip848 import (
     CONDITIONS,
     assigning_stuck,
@@ -135,7 +136,7 @@ def test_a_recorded_fencing_is_explained():
     departures = {each.member.member_id: each for each in find_departures(known, change, {}, NOW)}
     (name,) = [name for generation in change.generations for name in generation.fenced]
     assert departures[name].likely == FENCED
-    episode = Episode(change, known, Thresholds(), NOW, tuple(departures.values()), ())
+    episode = Episode(change, known, Thresholds(), JudgingTime(NOW), tuple(departures.values()), ())
     found = explain_fenced(episode, departures[name])
     assert (found.rule, found.variant, found.confidence) == ("reconciliation_stuck", "fenced", CERTAIN)
     assert [each.member_id for each in found.subject.members] == [name]

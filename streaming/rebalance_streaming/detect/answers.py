@@ -12,7 +12,6 @@ from functools import cache
 
 from rebalance_contract import Severity
 from rebalance_streaming.detect.catalogue import diagnosis
-from rebalance_streaming.detect.episode import Deadline
 from rebalance_streaming.detect.findings import subject_key
 from rebalance_streaming.detect.group_view import GroupView
 from rebalance_streaming.detect.memory import Memory
@@ -36,7 +35,7 @@ def hold(found: Sequence[Verdict], clocks: Clocks, look: GroupView) -> tuple[tup
         if each.lasting_ms:
             key = (each.rule, subject_key(each))
             running[key] = clocks.get(key, look.now_ms)
-            if not look.lasted(running[key], each.lasting_ms):
+            if not look.time.lasted(running[key], each.lasting_ms):
                 continue
             said.append(replace(each, started_at_ms=running[key]))
         else:
@@ -85,14 +84,13 @@ class Answers:
 
     def _recollect(self, place: int, look: GroupView, quarantine: Quarantine) -> None:
         each, look = RECOLLECTIONS[-1 - place], replace(look, memory=self.memory)
-        look.deadline.at_ms = None
         group, now_ms = look.history.group, look.now_ms
         self.memory = quarantine.ask(each.name, group, now_ms, lambda: each.recollect(look), self.memory)
-        self._note(place, look.deadline)
+        self._note(place, look.time.take_due())
 
     def _ask_one(self, place: int, look: GroupView, quarantine: Quarantine) -> bool:
         answer, clocks = self._answer(place, look, quarantine)
-        self._note(place, look.deadline)
+        self._note(place, look.time.take_due())
         if clocks or place in self._clocks:
             self._clocks[place] = clocks
         before = self._answers.get(place, ())
@@ -103,8 +101,7 @@ class Answers:
         return answer != before
 
     def _answer(self, place: int, look: GroupView, quarantine: Quarantine) -> tuple[tuple[Verdict, ...], Clocks]:
-        condition, group, deadline = CONDITIONS[place], look.history.group, look.deadline
-        deadline.at_ms = None
+        condition, group = CONDITIONS[place], look.history.group
         # Called for every rule and group, so without a closure.
         if quarantine.is_aside(condition.name, group, look.now_ms):
             return _SILENCE
@@ -115,11 +112,11 @@ class Answers:
             quarantine.put_aside(condition.name, group, look.now_ms, error)
             return _SILENCE
 
-    def _note(self, place: int, deadline: Deadline) -> None:
-        if deadline.at_ms is None:
+    def _note(self, place: int, due_ms: int | None) -> None:
+        if due_ms is None:
             self._due.pop(place, None)
         else:
-            self._due[place] = deadline.at_ms
+            self._due[place] = due_ms
 
 
 @cache

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import ceil
 
 from rebalance_contract import Member, Rebalance, RebalanceReason
 from rebalance_streaming.detect.catalogue import with_trait
+from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.barriers import Barrier, barriers, longest_of
@@ -20,24 +20,6 @@ from rebalance_streaming.observed.liveness import reports_end_ms
 
 #: Diagnoses that say that a process ended.
 _DEATHS = with_trait("death")
-
-
-@dataclass(slots=True)
-class Deadline:
-    """The earliest moment (epoch ms) at which an answer may become another one because of the time alone."""
-
-    at_ms: int | None = None
-
-    def note(self, at_ms: int) -> None:
-        """Take up a moment; the earliest counts."""
-        if self.at_ms is None or at_ms < self.at_ms:
-            self.at_ms = at_ms
-
-    def is_over(self, until_ms: float, now_ms: int) -> bool:
-        """Whether a moment has come by now; otherwise the answer is another one from then on."""
-        if now_ms < until_ms:
-            self.note(ceil(until_ms))
-        return now_ms >= until_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,25 +56,25 @@ class Episode:
     """One rebalance with everything around it, at the time it is judged.
 
     `earlier` are departures of earlier rebalances, `died` the clients (`slot_of`) of which one is claimed a death,
-    `held` what was seen holding the group up while it went on. Rules compare times by `lasted`, which notes in
-    `deadline` when the answer would be another one: then it is judged again.
+    `held` what was seen holding the group up while it went on. Rules compare times by `time`, which records when the
+    answer would be another one: then it is judged again.
     """
 
     rebalance: Rebalance
     history: GroupHistory
     thresholds: Thresholds
-    now_ms: int
+    time: JudgingTime
     departures: tuple[Departure, ...]
     arrivals: tuple[Arrival, ...]
     earlier: tuple[Departure, ...] = ()
     died: frozenset[tuple[str, str]] = frozenset()
     held: tuple[Verdict, ...] = ()
     elsewhere: OtherGroups = OtherGroups()
-    deadline: Deadline = field(default_factory=Deadline, compare=False)
 
-    def lasted(self, since_ms: int, for_ms: float) -> bool:
-        """Whether something that began then has lasted so long by now."""
-        return self.deadline.is_over(since_ms + for_ms, self.now_ms)
+    @property
+    def now_ms(self) -> int:
+        """When it is judged, epoch ms."""
+        return self.time.now_ms
 
     @property
     def duration_ms(self) -> int:
@@ -211,24 +193,23 @@ def look_at(
     """Put together what rules need of one rebalance."""
     before = {member.member_id for member in rebalance.members_before}
     joined = [member for member in rebalance.members_after if member.member_id not in before]
-    departures, deadline = find_departures(history, rebalance, known.departures, now_ms), Deadline()
+    departures, time = find_departures(history, rebalance, known.departures, now_ms), JudgingTime(now_ms)
     for each in departures:
         # A client whose reports ended is given up two intervals later.
         ends_ms = None if each.stretch is None else reports_end_ms(each.stretch)
         if ends_ms is not None and ends_ms >= now_ms:
-            deadline.note(ends_ms + 1)
+            time.note_due(ends_ms + 1)
     return Episode(
         rebalance,
         history,
         thresholds,
-        now_ms,
+        time,
         departures,
         tuple(Arrival(member, _returned_from(history, member, rebalance, known.past)) for member in joined),
         tuple(each.departure for each in known.past if each.rebalance_id != rebalance.rebalance_id),
         frozenset(slot_of(each.member) for each in known.past if _is_death(each, rebalance)),
         known.held,
         known.elsewhere,
-        deadline,
     )
 
 

@@ -81,7 +81,7 @@ class Explainer:
         verdicts = judged_group.recall(
             name, tuple(_followed(judged_group, rebalance, each) for each in explain(episode))
         )
-        judged_group.timetable.explain_again(name, episode.deadline.at_ms)
+        judged_group.timetable.explain_again(name, episode.time.due_ms)
         departures = {each.member.member_id: each for each in episode.departures}
         told = self._tell_timed_out(rebalance, departures, frozenset() if known is None else known.told)
         left = judged_group.put(JudgedRebalance(rebalance, verdicts, departures, told))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from math import floor
 
 from rebalance_contract import AlertSilence, GroupState, Member, Rebalance, Silence
-from rebalance_streaming.detect.episode import Deadline, ExplainedDeparture
+from rebalance_streaming.detect.episode import ExplainedDeparture
+from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict, from_probes
@@ -25,31 +25,22 @@ class GroupView:
 
     `causes` gives the rule that was found to be each rebalance's primary cause. `probe_ms` is how often probes come.
     `announcements` are the deploys of the group that somebody announced, whenever that was, the earliest first.
-    Rules compare times by `lasted` and `is_within`, which note in `deadline` when the answer would be another one, so
-    that a rule need not be asked before that unless something it looks at changes.
+    Rules compare times by `time`, which records when the answer would be another one.
     """
 
     history: GroupHistory
     thresholds: Thresholds
-    now_ms: int
+    time: JudgingTime
     past: tuple[ExplainedDeparture, ...] = ()
     causes: dict[str, str] = field(default_factory=dict)
     probe_ms: int = 5_000
     announcements: tuple[AlertSilence, ...] = ()
     memory: Memory = field(default_factory=Memory)
-    deadline: Deadline = field(default_factory=Deadline, compare=False)
 
-    def lasted(self, since_ms: int, for_ms: float) -> bool:
-        """Whether something that began then has lasted so long by now."""
-        return self.deadline.is_over(since_ms + for_ms, self.now_ms)
-
-    def outlasted(self, since_ms: int, for_ms: float) -> bool:
-        """Whether something that began then has lasted longer than this by now."""
-        return self.lasted(since_ms, floor(for_ms) + 1)
-
-    def is_within(self, at_ms: int, window_ms: float) -> bool:
-        """Whether a moment is inside a window that ends now."""
-        return not self.outlasted(at_ms, window_ms)
+    @property
+    def now_ms(self) -> int:
+        """When it is judged, epoch ms."""
+        return self.time.now_ms
 
     def end_growth(self, topic: str, partition: int, window_ms: int) -> int | None:
         """Return how many records a partition got within a window that ends now; null when it was probed once at most.
@@ -59,7 +50,7 @@ class GroupView:
         grown = self.history.progress.end_growth(topic, partition, self.now_ms - window_ms)
         if grown:
             first_ms = self.history.progress.first_probe_ms(topic, self.now_ms - window_ms)
-            self.deadline.note((self.now_ms if first_ms is None else first_ms) + window_ms + 1)
+            self.time.note_due((self.now_ms if first_ms is None else first_ms) + window_ms + 1)
         return grown
 
     @property
@@ -76,7 +67,7 @@ class GroupView:
     def is_young(self) -> bool:
         """Whether the group is too new to be judged by how it stands."""
         first = self.history.first_ms
-        return first is None or not self.lasted(first, self.thresholds.young_ms)
+        return first is None or not self.time.lasted(first, self.thresholds.young_ms)
 
     @property
     def is_settled(self) -> bool:
@@ -88,7 +79,7 @@ class GroupView:
         """Return the rebalances that began within a window that ends now, oldest first."""
         found = self.history.since_ms(self.now_ms - window_ms)
         if found:
-            self.deadline.note(found[0].started_before_ms + window_ms + 1)
+            self.time.note_due(found[0].started_before_ms + window_ms + 1)
         return found
 
     def churn(self) -> float:

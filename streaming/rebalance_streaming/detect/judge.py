@@ -59,7 +59,6 @@ class GroupJudge:
         now_ms, restate_ms = look.now_ms, judged_group.timetable.restate_ms
         due = restate_ms is not None and restate_ms <= now_ms
         must = another or due or changed & (inputs.GROUP | inputs.STATES) or judged_group.is_joining(now_ms)
-        look.deadline.at_ms = None
         harmed = lag_grows(look) if must or (judged_group.minds_harm and changed & inputs.BULK) else judged_group.harmed
         if not must and harmed == judged_group.harmed:
             return []
@@ -108,8 +107,8 @@ class GroupJudge:
         ]
         times += [each.until_ms for each in self.config.silences if each.until_ms is not None]
         times += [each.updated_at_ms for each in self.findings.firing(judged_group.history.group)]
-        if look.deadline.at_ms is not None:
-            times.append(look.deadline.at_ms)
+        if look.time.due_ms is not None:
+            times.append(look.time.due_ms)
         if judged_group.timetable.waiting and judged_group.held:
             times.append(look.now_ms + WAITING_MS)
         return min((each for each in times if each > look.now_ms), default=None)

@@ -49,7 +49,7 @@ def _explained(look: GroupView, announced: AlertSilence) -> list[Rebalance]:
     left, width = _left(look, known), widths(known)
     again = {slot for slot, n in Counter(slot_of(each.member) for each in left).items() if n > max(1, width[slot])}
     odd = {each.rebalance_id for each in left if each.rule not in PARTS or slot_of(each.member) in again}
-    if look.lasted(announced.ends_at_ms, 0):
+    if look.time.lasted(announced.ends_at_ms, 0):
         odd |= {each.rebalance_id for each in _not_replaced(left, len(_came(known)))}
     return [
         each

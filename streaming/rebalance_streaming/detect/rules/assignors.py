@@ -68,7 +68,7 @@ def eager_assignor(look: GroupView) -> Iterator[Verdict]:
 def assignor_migration_error(look: GroupView) -> Iterator[Verdict]:
     """The group goes back and forth between assignors: members offer lists that do not fit (librdkafka#3589, #4368)."""
     window_ms = look.thresholds.deploy_window_ms
-    changes = [(at, name) for at, name in look.history.protocols if look.is_within(at, window_ms)]
+    changes = [(at, name) for at, name in look.history.protocols if look.time.is_within(at, window_ms)]
     before = [(at, name) for at, name in look.history.protocols if at < look.now_ms - window_ms][-1:]
     names = [name for _, name in (*before, *changes)]
     returns = sum(a == c for a, c in zip(names, names[2:], strict=False))
@@ -97,7 +97,9 @@ def idle_members(look: GroupView) -> Iterator[Verdict]:
         each for each in look.members if each.topics and each.partitions is not None and not size_of(each.partitions)
     ]
     waiting = [(each, _idle_since(look, each)) for each in idle if _is_surplus(look, each)]
-    idle_since = [(each, at) for each, at in waiting if at is not None and look.lasted(at, look.thresholds.idle_ms)]
+    idle_since = [
+        (each, at) for each, at in waiting if at is not None and look.time.lasted(at, look.thresholds.idle_ms)
+    ]
     if not idle_since:
         return
     members, times = [each for each, _ in idle_since], [at for _, at in idle_since]
@@ -144,7 +146,7 @@ def assignment_imbalance(look: GroupView) -> Iterator[Verdict]:
     if picture.protocol == STREAMS_ASSIGNOR or not _is_uneven(look.members):
         return
     since = standing_since(look, _is_uneven)
-    if since is None or not look.lasted(since, look.thresholds.imbalance_ms):
+    if since is None or not look.time.lasted(since, look.thresholds.imbalance_ms):
         return
     shares = [size_of(each.partitions) for each in look.members]
     fair = sum(shares) / len(shares)
@@ -181,7 +183,7 @@ def shared_group_id(look: GroupView) -> Iterator[Verdict]:
     if not is_consumer_group(look):
         return
     since = standing_since(look, lambda members: len(_strangers(members)) > 1)
-    if since is None or not look.lasted(since, look.thresholds.shared_ms):
+    if since is None or not look.time.lasted(since, look.thresholds.shared_ms):
         return
     parts = _strangers(look.members)
     yield say(

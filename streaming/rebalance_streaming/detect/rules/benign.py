@@ -172,7 +172,7 @@ def scale_out(episode: Episode) -> Verdict | None:
     newcomers = [each.member for each in episode.arrivals if each.returned_from is None]
     if not newcomers or episode.departures or (rebalance.is_at_least and not _is_seen_whole(episode)):
         return None
-    stayed = episode.lasted(rebalance.completed_at_ms or episode.now_ms, episode.thresholds.stay_ms)
+    stayed = episode.time.lasted(rebalance.completed_at_ms or episode.now_ms, episode.thresholds.stay_ms)
     return say(
         "scale_out",
         rebalance.started_before_ms,
@@ -195,7 +195,7 @@ def scale_in(episode: Episode) -> Verdict | None:
     rebalance, left = episode.rebalance, [each for each in episode.departures if each.likely == CLEAN]
     if not left or len(left) < len(episode.departures) or any(each.back_as is not None for each in left):
         return None
-    waited = episode.lasted(left[-1].to_ms, episode.thresholds.stay_ms)
+    waited = episode.time.lasted(left[-1].to_ms, episode.thresholds.stay_ms)
     evidence = tuple(evidence for each in left[:5] for evidence in each.evidence)
     return say(
         "scale_in",

@@ -285,8 +285,8 @@ def _lets_members_in(look: GroupView) -> bool:
     if picture is None or picture.rebalancing_since_ms is not None or since is None:
         return False
     unsettled = next((each for each in reversed(look.history.sightings) if each.state in UNSETTLED_STATES), None)
-    busy = unsettled is not None and look.is_within(unsettled.at_ms, _REJECTED_MS)
-    return not busy and look.lasted(since, _REJECTED_MS)
+    busy = unsettled is not None and look.time.is_within(unsettled.at_ms, _REJECTED_MS)
+    return not busy and look.time.lasted(since, _REJECTED_MS)
 
 
 def _is_kept_out(look: GroupView, client: ClientHistory) -> bool:

@@ -112,13 +112,13 @@ def _trailing_run(look: GroupView) -> list[Sighting]:
         if run and (run[0].at_ms - each.at_ms > SEEN_FOR_MS or each.state != run[0].state):
             break
         run.insert(0, each)
-    return run if run and look.is_within(run[-1].at_ms, SEEN_FOR_MS) else []
+    return run if run and look.time.is_within(run[-1].at_ms, SEEN_FOR_MS) else []
 
 
 def coordinator_failover(look: GroupView) -> Iterator[Verdict]:
     """The group's coordinator moved to another broker, and the group did not notice: as it should be (F14)."""
     for before, after in [*pairwise(look.history.coordinators)][-1:]:
-        if not look.is_within(after.at_ms, look.thresholds.resolve_after_ms):
+        if not look.time.is_within(after.at_ms, look.thresholds.resolve_after_ms):
             return
         reach = after.at_ms + _longest_session(look.members) + look.thresholds.failover_window_ms
         near = look.history.since_ms(_answered_ms(look.history, after.at_ms))
@@ -195,13 +195,13 @@ def coordinator_overload(look: GroupView) -> Iterator[Verdict]:
 def _just_moved(look: GroupView) -> bool:
     """Whether the coordinator moved so lately that clients' one-minute maxima still show it."""
     moved = list(look.history.coordinators)[1:]
-    return bool(moved) and look.is_within(moved[-1].at_ms, look.thresholds.failover_window_ms + 2 * _MINUTE_MS)
+    return bool(moved) and look.time.is_within(moved[-1].at_ms, look.thresholds.failover_window_ms + 2 * _MINUTE_MS)
 
 
 def _joined_lately(look: GroupView) -> bool:
     """Whether members may have waited for each other in what librdkafka's statistics of the last minutes tell."""
     settled_ms = look.stable_since_ms()
-    return not look.is_settled or settled_ms is None or not look.lasted(settled_ms, 2 * _MINUTE_MS)
+    return not look.is_settled or settled_ms is None or not look.time.lasted(settled_ms, 2 * _MINUTE_MS)
 
 
 def _recent(look: GroupView, client: ClientHistory) -> Iterator[ClientReport]:
@@ -219,7 +219,7 @@ def _response_ms(look: GroupView, client: ClientHistory, names: Sequence[str]) -
 def _ran_on_time(look: GroupView, client: ClientHistory) -> bool:
     """Whether a client that reports was not slow itself; judged anew when its last report is a minute old."""
     on_time = not any((each.tick_late_ms or 0) > _LATE_TICK_MS for each in _recent(look, client))
-    return on_time and is_reporting(look, client) and look.is_within(client.reports[-1].emitted_ms, _MINUTE_MS)
+    return on_time and is_reporting(look, client) and look.time.is_within(client.reports[-1].emitted_ms, _MINUTE_MS)
 
 
 def _overloaded(look: GroupView, slow: list[tuple[Member, float]], told: int) -> Verdict:
@@ -274,7 +274,7 @@ def _lost_rounds(rebalance: Rebalance) -> bool:
 def _hopping(look: GroupView) -> list[Sighting]:
     """Return the latest probes if they saw the group fall back to preparing repeatedly, without any record since."""
     run = [*_unsettled(look)][::-1]
-    fresh = bool(run) and look.is_within(run[-1].at_ms, SEEN_FOR_MS)
+    fresh = bool(run) and look.time.is_within(run[-1].at_ms, SEEN_FOR_MS)
     return run if fresh and _hops(run) >= _HOPS and run[-1].at_ms - run[0].at_ms >= _HOPPING_MS else []
 
 

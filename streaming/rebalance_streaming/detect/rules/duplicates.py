@@ -186,12 +186,12 @@ def recollect_duplicates(look: GroupView) -> Memory:
     lost: dict[str, set[Place]] = {}
     refused: dict[str, int] = {}
     for each in look.past:
-        if each.departure.likely in _WITHOUT_COMMIT and look.is_within(each.left_ms, 2 * _COUNTABLE_MS):
+        if each.departure.likely in _WITHOUT_COMMIT and look.time.is_within(each.left_ms, 2 * _COUNTABLE_MS):
             lost.setdefault(each.rebalance_id, set()).update(places(each.member.partitions))
             refused[each.rebalance_id] = refused.get(each.rebalance_id, 0) + _refused(look.history, each)
     for rebalance_id in sorted(lost.keys() - known.keys()):
         rebalance = look.history.rebalances.get(rebalance_id)
-        if rebalance is None or not look.is_within(rebalance.completed_at_ms or look.now_ms, _COUNTABLE_MS):
+        if rebalance is None or not look.time.is_within(rebalance.completed_at_ms or look.now_ms, _COUNTABLE_MS):
             continue
         found = estimate_duplicates(look.history, rebalance, by_topic(sorted(lost[rebalance_id])))
         if (found is None or not found[0]) and refused[rebalance_id]:
@@ -225,7 +225,7 @@ def _counted(look: GroupView, since_ms: int) -> dict[str, Duplicates]:
 def _is_recent(look: GroupView, counts: Iterable[str]) -> bool:
     rebalances = [look.history.rebalances[each] for each in counts]
     latest_ms = max(each.last_known_ms for each in rebalances)
-    return look.is_within(latest_ms, look.thresholds.resolve_after_ms)
+    return look.time.is_within(latest_ms, look.thresholds.resolve_after_ms)
 
 
 def _duplicates_verdict(

@@ -171,7 +171,7 @@ def blocked_heartbeat(episode: Episode, departure: Departure) -> Verdict | None:
     if departure.liveness == PAUSED and departure.client.library != KAFKAJS and not _held_interpreter(departure):
         return None
     silent = departure.liveness is None and departure.back_ms is None
-    if silent and episode.lasted(departure.to_ms, _patience_ms(departure)):
+    if silent and episode.time.lasted(departure.to_ms, _patience_ms(departure)):
         return None  # work ends, and then it is back
     confidence = STRONG if is_busy(departure) or departure.liveness == STARVED else PLAUSIBLE
     advice = blocked_heartbeat_advice(departure)
@@ -263,7 +263,7 @@ def refused(episode: Episode, departure: Departure) -> Verdict | None:
         return None  # it may not have reached its coordinator
     client, patience_ms = episode.history.clients.of(departure.member), _REJOINS * departure.client.heartbeat_ms
     last = None if client is None else client.latest()
-    waited = episode.lasted(departure.to_ms, patience_ms)
+    waited = episode.time.lasted(departure.to_ms, patience_ms)
     if departure.back_as is not None or not waited or last is None or last.emitted_ms < departure.to_ms + patience_ms:
         return None
     if not last.assigned and last.join_state is None and not last.values.get(JOIN_RATE):
@@ -433,8 +433,8 @@ def _crash_evidence(episode: Episode, departure: Departure) -> list[Evidence] | 
     away_ms = (departure.back_ms or episode.now_ms) - departure.to_ms
     patience_ms = _patience_ms(departure)
     usual_ms = _usual_absence_ms(episode, departure)
-    long_away = episode.lasted(departure.to_ms, patience_ms)
-    waited = usual_ms is None or episode.lasted(departure.to_ms, max(_AWAY_AGAIN * usual_ms, patience_ms))
+    long_away = episode.time.lasted(departure.to_ms, patience_ms)
+    waited = usual_ms is None or episode.time.lasted(departure.to_ms, max(_AWAY_AGAIN * usual_ms, patience_ms))
     if departure.liveness == RESTARTED or (departure.liveness == GONE and waited):
         return [_reports_ended(departure)]
     known = departure.client.may_starve is False

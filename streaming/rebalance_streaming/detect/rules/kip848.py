@@ -40,7 +40,7 @@ def reconciliation_stuck(look: GroupView) -> Iterator[Verdict]:
         return
     for member in look.members:
         since = member.state_since_ms if member.state == MemberState.UNREVOKED else None
-        if since is not None and look.outlasted(since, _patience_ms(look, member)):
+        if since is not None and look.time.outlasted(since, _patience_ms(look, member)):
             yield _holding(look, member, since, look.now_ms)
 
 
@@ -70,7 +70,9 @@ def _holding(look: GroupView, member: Member, since: int, until_ms: int) -> Verd
     limit, pending, client = member.rebalance_timeout_ms, member.pending_revocation, client_of(look, member)
     victims = [each for each in look.members if each.state == MemberState.UNRELEASED and _waits_for(each, member)]
     ended = until_ms < look.now_ms
-    late = limit is not None and (until_ms - since > _LATE * limit if ended else look.outlasted(since, _LATE * limit))
+    late = limit is not None and (
+        until_ms - since > _LATE * limit if ended else look.time.outlasted(since, _LATE * limit)
+    )
     return say(
         "reconciliation_stuck.holding",
         since,
@@ -133,7 +135,7 @@ def assigning_stuck(look: GroupView) -> Iterator[Verdict]:
     if picture.assignment_epoch is not None and picture.assignment_epoch >= picture.generation:
         return
     since = _unassigned_since(look)
-    if since is not None and look.outlasted(since, look.thresholds.assigning_ms):
+    if since is not None and look.time.outlasted(since, look.thresholds.assigning_ms):
         epoch, target = picture.generation, str(picture.assignment_epoch)
         yield say("assigning_stuck", since, epoch=epoch, target=target, lasted=look.now_ms - since)
 
@@ -160,7 +162,7 @@ def epoch_churn(look: GroupView) -> Iterator[Verdict]:
     window = look.thresholds.churn_window_ms
     # A rebalance that goes on may have begun before the window.
     near = [each for each in look.history.in_order() if _reaches(look, each, window) and not _is_benign(look, each)]
-    epochs = [g for each in near for g in each.generations if look.is_within(g.started_at_ms or 0, window)]
+    epochs = [g for each in near for g in each.generations if look.time.is_within(g.started_at_ms or 0, window)]
     epochs = [each for each in epochs if each.reason not in (RebalanceReason.FIRST_JOIN, RebalanceReason.GROUP_EMPTIED)]
     if len(epochs) < look.thresholds.churn_epochs or _is_one_pass(near, epochs):
         return
@@ -168,7 +170,9 @@ def epoch_churn(look: GroupView) -> Iterator[Verdict]:
 
 
 def _reaches(look: GroupView, rebalance: Rebalance, window_ms: int) -> bool:
-    return rebalance.type == GroupType.CONSUMER and look.is_within(rebalance.completed_at_ms or look.now_ms, window_ms)
+    return rebalance.type == GroupType.CONSUMER and look.time.is_within(
+        rebalance.completed_at_ms or look.now_ms, window_ms
+    )
 
 
 def _is_benign(look: GroupView, rebalance: Rebalance) -> bool:

@@ -162,7 +162,9 @@ def assignor_slow_or_failing(look: GroupView) -> Iterator[Verdict]:
     """The leader takes long to compute the assignment, or its rounds come to nothing (confluentinc/librdkafka#4800)."""
     day = [each for each in look.recent(DAY_MS) if each.type == GroupType.CLASSIC and each.members_after]
     slow = [(ms, each) for each in day if (ms := _longest_sync_ms(each)) > look.thresholds.sync_warn_ms]
-    recent = [(ms, each) for ms, each in slow if look.is_within(each.last_known_ms, look.thresholds.resolve_after_ms)]
+    recent = [
+        (ms, each) for ms, each in slow if look.time.is_within(each.last_known_ms, look.thresholds.resolve_after_ms)
+    ]
     if recent:
         yield _slow_assignor(look, *max(recent, key=lambda each: each[0]), len(slow))
     failing = [each for each in day if each.generations_aborted and _changes(each) <= 1]

@@ -98,7 +98,7 @@ def _series(look: GroupView) -> list[Rebalance]:
         if next_ms - each.started_before_ms > turn_ms:
             break
         if not found:
-            look.deadline.note(each.started_before_ms + turn_ms + 1)
+            look.time.note_due(each.started_before_ms + turn_ms + 1)
         found.insert(0, each)
         next_ms = each.started_before_ms
     return found
@@ -201,7 +201,7 @@ def _growth(client: ClientHistory, since_ms: int) -> float:
 def poison_record(look: GroupView) -> Iterator[Verdict]:
     """One record takes down each owner of its partition (Walmart and Uber on poison pills)."""
     window = look.thresholds.poison_window_ms
-    deaths = [each for each in look.past if look.is_within(each.left_ms, window) and _may_be_poisoned(look, each)]
+    deaths = [each for each in look.past if look.time.is_within(each.left_ms, window) and _may_be_poisoned(look, each)]
     if len(deaths) < look.thresholds.poison_departures:
         return
     coverage = Counter(place for each in deaths for place in places(each.member.partitions))
@@ -298,7 +298,7 @@ def _poison_verdict(look: GroupView, poisoned: Sequence[_Frozen], deaths: Sequen
         victims[0].left_ms,
         Subject(partitions=tuple(each.name for each in poisoned)),
         confidence=STRONG if clear else PLAUSIBLE,
-        severity=Severity.PAGE if look.lasted(first.since_ms, look.thresholds.stalled_ms) else Severity.TICKET,
+        severity=Severity.PAGE if look.time.lasted(first.since_ms, look.thresholds.stalled_ms) else Severity.TICKET,
         rebalance_ids=_shaken_by(look, victims),
         next=[_at(each) for each in poisoned],
         departures=len(victims),

@@ -93,7 +93,7 @@ def _turns(look: GroupView, moves: list[Rebalance]) -> list[int]:
     counts = [len(moves[0].members_before)]
     for each, later in zip(moves, [*moves[1:], None], strict=True):
         began = each.last_known_ms
-        if look.lasted(began, _PLATEAU_MS) if later is None else later.started_before_ms - began >= _PLATEAU_MS:
+        if look.time.lasted(began, _PLATEAU_MS) if later is None else later.started_before_ms - began >= _PLATEAU_MS:
             counts.append(len(each.members_after))
     counts = [each for i, each in enumerate(counts) if i == 0 or each != counts[i - 1]]
     inner = [b for a, b, c in zip(counts, counts[1:], counts[2:], strict=False) if (b - a) * (c - b) < 0]

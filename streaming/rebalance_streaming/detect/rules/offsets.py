@@ -63,7 +63,7 @@ def _bursts(look: GroupView, *, ahead: bool) -> list[list[Jump]]:
 def recollect_jumps(look: GroupView) -> Memory:
     """Remember of recent changes whether they were jumps, as found while the commits before them were still known."""
     known, stands_ms = look.memory.jumps, look.thresholds.resolve_after_ms
-    recent = [each for each in look.history.progress.jumps if look.is_within(each.at_ms, stands_ms)]
+    recent = [each for each in look.history.progress.jumps if look.time.is_within(each.at_ms, stands_ms)]
     return replace(look.memory, jumps={e: known[e] if e in known else _is_jump(look, e) for e in recent})
 
 
@@ -167,7 +167,7 @@ def offsets_expired(look: GroupView) -> Iterator[Verdict]:
     since = _away_since(look)
     if since is not None:
         yield from _expires_soon(look, since)
-    gone = [each for each in look.history.progress.deleted() if look.is_within(each[2], _TOLD_MS)]
+    gone = [each for each in look.history.progress.deleted() if look.time.is_within(each[2], _TOLD_MS)]
     if gone:
         yield from _expired(look, gone)
 
@@ -197,7 +197,7 @@ def _away_since(look: GroupView) -> int | None:
 
 def _expires_soon(look: GroupView, since: int) -> Iterator[Verdict]:
     retention, away = look.thresholds.retention_ms, look.now_ms - since
-    if not look.lasted(since, _WARN * retention) or not look.is_within(since, _SURELY_LONGER * retention):
+    if not look.time.lasted(since, _WARN * retention) or not look.time.is_within(since, _SURELY_LONGER * retention):
         return
     held = sum(1 for _ in look.history.progress.positions())
     if held:

@@ -52,11 +52,11 @@ def stalled_consumer(look: GroupView) -> Iterator[Verdict]:
         yield from _stopped_checkpoints(look)
         return
     stable = look.stable_since_ms()
-    if not look.is_settled or stable is None or not look.lasted(stable, look.thresholds.stalled_ms):
+    if not look.is_settled or stable is None or not look.time.lasted(stable, look.thresholds.stalled_ms):
         return
     for member, positions in _waiting(look):
         wait = _patience(look, member)
-        if wait is None or not look.lasted(stable, wait):
+        if wait is None or not look.time.lasted(stable, wait):
             continue
         stuck = [each for each in positions if _waits_for(look, each, wait)]
         if stuck:
@@ -90,7 +90,7 @@ def _waiting(look: GroupView) -> Iterator[tuple[Member, list[Position]]]:
     progress, wait_ms = look.history.progress, look.thresholds.stalled_ms
     next_ms = progress.next_to_fall_behind(look.now_ms - wait_ms)
     if next_ms is not None:
-        look.deadline.note(next_ms + wait_ms)
+        look.time.note_due(next_ms + wait_ms)
     behind: dict[str, list[Position]] = {}
     for each in progress.falls_behind(look.now_ms - wait_ms):
         if not _in_transaction(each):
@@ -131,12 +131,14 @@ def _waits_for(look: GroupView, position: Position, wait_ms: int) -> bool:
     began = look.memory.waiting.get(position.name, look.now_ms)
     before = progress.end_at(position.topic, position.partition, since)
     seen_then = before is not None and position.committed is not None and position.committed < before
-    if not (seen_then or look.lasted(began, wait_ms)) or not look.lasted(position.advanced_ms or since, wait_ms):
+    if not (seen_then or look.time.lasted(began, wait_ms)) or not look.time.lasted(
+        position.advanced_ms or since, wait_ms
+    ):
         # A probe remembered until then may tell sooner than having looked for so long.
-        look.deadline.note(look.now_ms + END_SPACING_MS)
+        look.time.note_due(look.now_ms + END_SPACING_MS)
         return False
     settle = 2 * look.probe_ms if position.stable_end is not None else 0
-    return look.lasted(began, settle)
+    return look.time.lasted(began, settle)
 
 
 def _in_transaction(position: Position) -> bool:
@@ -174,7 +176,7 @@ def _what_it_does(look: GroupView, member: Member) -> tuple[str | None, float | 
     """
     client = client_of(look, member)
     latest = None if client is None else client.latest()
-    if client is None or latest is None or not look.is_within(latest.emitted_ms, _FRESH_MS + client.interval_ms):
+    if client is None or latest is None or not look.time.is_within(latest.emitted_ms, _FRESH_MS + client.interval_ms):
         return None, None, None
     if latest.poll_age_ms is not None and latest.poll_age_ms >= look.thresholds.stalled_ms:
         return "not_polling", latest.poll_age_ms, None
@@ -187,11 +189,11 @@ def _stopped_checkpoints(look: GroupView) -> Iterator[Verdict]:
     """Yield that a group without members, which committed regularly, does so no more; it may have ended on purpose."""
     progress = look.history.progress
     last = progress.last_commit_ms
-    if last is None or look.history.ownership or not look.lasted(last, look.thresholds.stalled_ms):
+    if last is None or look.history.ownership or not look.time.lasted(last, look.thresholds.stalled_ms):
         return
     lagging = list(progress.lagging())
     rhythm = progress.rhythm(by_topic((each.topic, each.partition) for each in lagging), look.now_ms)
-    if rhythm.gap_ms is None or rhythm.commits < _REGULAR or not look.lasted(last, 3 * rhythm.gap_ms):
+    if rhythm.gap_ms is None or rhythm.commits < _REGULAR or not look.time.lasted(last, 3 * rhythm.gap_ms):
         return
     wait = max(look.thresholds.stalled_ms, 3 * rhythm.gap_ms)
     stuck = [each for each in lagging if not _in_transaction(each) and _waits_for(look, each, wait)]
@@ -210,7 +212,7 @@ def _stopped_checkpoints(look: GroupView) -> Iterator[Verdict]:
 def slow_consumer_group(look: GroupView) -> Iterator[Verdict]:
     """All partitions advance, but more is produced than consumed: not a rebalance's fault."""
     window, stable = look.thresholds.slow_ms, look.stable_since_ms()
-    if not look.is_settled or stable is None or not look.members or not look.lasted(stable, window):
+    if not look.is_settled or stable is None or not look.members or not look.time.lasted(stable, window):
         return
     flow = _flow(look)
     if flow is None or flow.produced <= flow.consumed or flow.lag <= flow.produced * window / 1000 * _BEHIND:
@@ -235,7 +237,7 @@ def _flow(look: GroupView) -> Flow | None:
         return None
     next_ms = progress.next_to_fall_behind(look.now_ms - wait_ms)
     if next_ms is not None:
-        look.deadline.note(next_ms + wait_ms)
+        look.time.note_due(next_ms + wait_ms)
     flow = progress.flow(_RATE_MS)
     return flow if flow is not None and flow.consumed else None
 
@@ -303,7 +305,7 @@ def zombie_member(look: GroupView) -> Iterator[Verdict]:
         if latest is None or latest.member_id is None or latest.member_id in present:
             continue
         gone_ms = _gone_ms(look, latest.member_id)
-        if gone_ms is not None and look.is_within(latest.emitted_ms, _REPORTED_MS):
+        if gone_ms is not None and look.time.is_within(latest.emitted_ms, _REPORTED_MS):
             yield from _zombie(look, client, latest.member_id, gone_ms)
 
 
@@ -344,7 +346,7 @@ def _failing(look: GroupView, client: ClientHistory, member: Member, rebalance: 
     quiet_ms = max(_RATE_WINDOW_MS, 3 * (rhythm.gap_ms or 0)) + _SLACK_MS
     if not after or rhythm.gap_ms is None or after[-1].emitted_ms - done_ms < quiet_ms:
         return
-    fresh = look.is_within(after[-1].emitted_ms, _REPORTED_MS)
+    fresh = look.time.is_within(after[-1].emitted_ms, _REPORTED_MS)
     if not fresh or not _moved(after, CONSUMED_TOTAL, CONSUMED_RATE, done_ms):
         return
     if progress.commits_between(member.partitions or {}, done_ms, look.now_ms):

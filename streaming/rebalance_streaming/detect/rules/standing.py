@@ -98,7 +98,7 @@ def standing_since(look: GroupView, stands: Callable[[tuple[Member, ...]], bool]
 
 def recent_past(look: GroupView, window_ms: int) -> list[ExplainedDeparture]:
     """Return the departures within a window that ends now, oldest first."""
-    return [each for each in look.past if look.is_within(each.left_ms, window_ms)]
+    return [each for each in look.past if look.time.is_within(each.left_ms, window_ms)]
 
 
 def came_back_ms(look: GroupView, past: ExplainedDeparture) -> int | None:
@@ -126,7 +126,7 @@ def is_harmed(look: GroupView, partitions: Iterable[Partitions | None]) -> bool:
     for each in partitions:
         for position in positions_of(look, each):
             moved = position.advanced_ms
-            if not position.lag or moved is None or not look.lasted(moved, look.thresholds.stalled_ms):
+            if not position.lag or moved is None or not look.time.lasted(moved, look.thresholds.stalled_ms):
                 continue
             if (look.history.progress.end_growth(position.topic, position.partition, moved) or 0) > 0:
                 return True
@@ -136,4 +136,4 @@ def is_harmed(look: GroupView, partitions: Iterable[Partitions | None]) -> bool:
 def is_reporting(look: GroupView, client: ClientHistory) -> bool:
     """Whether a client's reports go on: the latest is at most three intervals old."""
     latest = client.latest()
-    return latest is not None and look.is_within(latest.emitted_ms, max(15_000, 3 * client.interval_ms))
+    return latest is not None and look.time.is_within(latest.emitted_ms, max(15_000, 3 * client.interval_ms))

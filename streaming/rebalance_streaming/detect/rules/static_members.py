@@ -102,7 +102,7 @@ def static_member_ghost(look: GroupView) -> Iterator[Verdict]:
     horizon = look.thresholds.stay_ms + look.thresholds.resolve_after_ms
     for past in recent_past(look, horizon):
         expired = past.departure.likely == SESSION_EXPIRED and not _is_stall(past)
-        waited = look.lasted(past.left_ms, look.thresholds.stay_ms)
+        waited = look.time.lasted(past.left_ms, look.thresholds.stay_ms)
         if past.member.group_instance_id is not None and expired and waited and came_back_ms(look, past) is None:
             yield _gone_for_good(past)
 
@@ -139,7 +139,7 @@ def _silence_with_work(look: GroupView, member: Member) -> int | None:
     progress, stable_ms = look.history.progress, look.stable_since_ms()
     rhythm = progress.rhythm(member.partitions, look.now_ms)
     since = max(rhythm.last_ms or 0, stable_ms or 0)
-    if rhythm.last_ms is None or not look.lasted(since, max(_SILENT_MS, 3 * (rhythm.gap_ms or 0))):
+    if rhythm.last_ms is None or not look.time.lasted(since, max(_SILENT_MS, 3 * (rhythm.gap_ms or 0))):
         return None
     positions = positions_of(look, member.partitions)
     working = any(p.lag and (progress.end_growth(p.topic, p.partition, since) or 0) > 0 for p in positions)
@@ -255,7 +255,7 @@ def _replacements(look: GroupView, instance: str) -> list[Replacement]:
     return [
         each
         for each in (picture.replacements if picture else ())
-        if each.group_instance_id == instance and look.is_within(each.at_ms, window_ms)
+        if each.group_instance_id == instance and look.time.is_within(each.at_ms, window_ms)
     ]
 
 
@@ -275,7 +275,7 @@ def _processes(look: GroupView, instance: str) -> list[ClientHistory]:
     window_ms = look.thresholds.conflict_window_ms
     known = [each for each in look.history.clients if each.instance_id == instance and each.reports]
     return sorted(
-        (each for each in known if look.is_within(each.reports[-1].emitted_ms, window_ms)),
+        (each for each in known if look.time.is_within(each.reports[-1].emitted_ms, window_ms)),
         key=lambda each: each.reports[0].emitted_ms,
     )
 

@@ -25,7 +25,7 @@ def orphan_partition(look: GroupView) -> Iterator[Verdict]:
     picture, stable = look.history.picture, look.stable_since_ms()
     if picture is None or stable is None or not look.is_settled:
         return
-    if not look.outlasted(stable, look.thresholds.orphan_ms):
+    if not look.time.outlasted(stable, look.thresholds.orphan_ms):
         return
     if picture.type not in (GroupType.CLASSIC, GroupType.CONSUMER) or picture.protocol_type not in ("consumer", None):
         return
@@ -38,7 +38,7 @@ def orphan_partition(look: GroupView) -> Iterator[Verdict]:
         missing = sorted(set(range(counts[topic])) - set(assigned.get(topic, ())))
         orphans = [look.history.progress.position(topic, each) for each in missing] if missing else []
         known = [each for each in orphans if each.end is not None]
-        if known and look.outlasted(_changed_ms(look, topic), _metadata_age_ms(look)):
+        if known and look.time.outlasted(_changed_ms(look, topic), _metadata_age_ms(look)):
             yield _orphan_verdict(look, topic, known, max(stable, _changed_ms(look, topic)))
 
 
@@ -89,7 +89,7 @@ def _orphan_verdict(look: GroupView, topic: str, orphans: list[Position], since_
 def empty_group_with_lag(look: GroupView) -> Iterator[Verdict]:
     """A group lost all its members, and records keep coming."""
     since = _empty_since(look)
-    if since is None or not look.lasted(since, _allowed_absence_ms(look, since)):
+    if since is None or not look.time.lasted(since, _allowed_absence_ms(look, since)):
         return
     waiting = [each for each in look.history.progress.positions() if each.lag]
     growing = [each for each in waiting if _grows(look, each, since)]
@@ -127,7 +127,7 @@ def _grows(look: GroupView, position: Position, since_ms: int) -> bool:
     window_ms = look.thresholds.slow_ms
     if since_ms < look.now_ms - window_ms:
         return (look.end_growth(position.topic, position.partition, window_ms) or 0) > 0
-    look.deadline.note(since_ms + window_ms + 1)
+    look.time.note_due(since_ms + window_ms + 1)
     return (look.history.progress.end_growth(position.topic, position.partition, since_ms) or 0) > 0
 
 

@@ -54,7 +54,7 @@ def zk_partition_owner_conflict(look: GroupView) -> Iterator[Verdict]:
 
 
 def _is_stale(look: GroupView, looks: list[Ownership]) -> bool:
-    return look.outlasted(looks[-1].at_ms, _STALE_MS)
+    return look.time.outlasted(looks[-1].at_ms, _STALE_MS)
 
 
 def _waiting(look: GroupView, looks: list[Ownership]) -> Iterator[_Conflict]:
@@ -62,7 +62,7 @@ def _waiting(look: GroupView, looks: list[Ownership]) -> Iterator[_Conflict]:
     for topic in looks[-1].owners:
         for starved in _starved(look, looks, looks[-1], topic):
             since = _undisturbed_since(looks, len(looks) - 1, topic, starved)
-            if look.outlasted(since, look.thresholds.zk_idle_ms):
+            if look.time.outlasted(since, look.thresholds.zk_idle_ms):
                 yield _conflict(look, looks, looks[-1], topic, starved=starved, since_ms=since)
 
 
@@ -74,7 +74,7 @@ def _given_up(look: GroupView, looks: list[Ownership]) -> Iterator[_Conflict]:
     shortest = look.thresholds.zk_idle_ms - look.probe_ms
     for at, (seen, after) in enumerate(pairwise(looks)):
         gone = _ids(seen) - _ids(after)
-        if not gone or not look.is_within(after.at_ms, look.thresholds.resolve_after_ms):
+        if not gone or not look.time.is_within(after.at_ms, look.thresholds.resolve_after_ms):
             continue
         for topic in seen.owners:
             for starved in _starved(look, looks, seen, topic) & gone:
@@ -203,7 +203,7 @@ def _starves_consumption(look: GroupView, conflict: _Conflict) -> bool:
     wait = look.thresholds.stalled_ms
     positions = (look.history.progress.position(conflict.topic, each) for each in range(conflict.partitions))
     moved = [each.advanced_ms for each in positions if each.lag]
-    return any(at_ms is not None and look.outlasted(at_ms, wait) for at_ms in moved)
+    return any(at_ms is not None and look.time.outlasted(at_ms, wait) for at_ms in moved)
 
 
 def _subject_member(seen: Ownership, owner: str) -> SubjectMember:
@@ -227,7 +227,7 @@ def zk_orphan_partition(look: GroupView) -> Iterator[Verdict]:
         return
     wait = max(look.thresholds.zk_orphan_ms, look.thresholds.zk_idle_ms)
     for topic in sorted({name for each in looks for name in each.owners}):
-        orphans = {p: since for p, since in _orphans(look, looks, topic).items() if look.outlasted(since, wait)}
+        orphans = {p: since for p, since in _orphans(look, looks, topic).items() if look.time.outlasted(since, wait)}
         if orphans:
             yield _orphan_verdict(look, topic, orphans)
 
@@ -273,7 +273,7 @@ def zk_session_flap(look: GroupView) -> Iterator[Verdict]:
     sessions: dict[str, dict[int, int]] = {}
     latest: dict[str, ProbedMember] = {}
     for seen in look.history.ownership:
-        for member in seen.members if look.is_within(seen.at_ms, window) else ():
+        for member in seen.members if look.time.is_within(seen.at_ms, window) else ():
             if member.session_created_ms is not None:
                 sessions.setdefault(member.member_id, {}).setdefault(member.session_created_ms, seen.at_ms)
                 latest[member.member_id] = member
