@@ -398,7 +398,7 @@ def _user_errors() -> tuple[type[Exception], ...]:
     kinds: list[type[Exception]] = [UserError]
     for module, name in (
         ("rebalance_streaming.errors", "StreamError"),
-        ("rebalance_streaming.replay", "ReplayError"),
+        ("rebalance_streaming.recording", "ReplayError"),
         ("rebalance_exporters.errors", "ExporterError"),
     ):
         if module in sys.modules:

@@ -14,7 +14,8 @@ from e2e.rig import Rig, read_topic
 from rebalance_contract import GroupLag, GroupTiming, encode, topics
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.engine.engine import Engine
-from rebalance_streaming.replay import Replay, make_engine, read_lines
+from rebalance_streaming.recording import read_lines
+from rebalance_streaming.replay import Replay, make_engine
 from waiting import wait_for
 
 _PANE_MS = StreamConfig().pane_ms

@@ -13,7 +13,8 @@ import pytest
 
 from accuracy.recordings import Recording, recordings
 from rebalance_contract import AlertSilence, Finding, Severity, SilenceKind, decode, encode
-from rebalance_streaming.replay import Replay, make_engine, read_lines
+from rebalance_streaming.recording import read_lines
+from rebalance_streaming.replay import Replay, make_engine
 
 pytestmark = pytest.mark.recordings
 

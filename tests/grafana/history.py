@@ -23,7 +23,7 @@ from rebalance_exporters.health import ReadProgress
 from rebalance_exporters.owners import Owners
 from rebalance_exporters.render import Exposition
 from rebalance_exporters.view import FINDINGS, Row, View
-from rebalance_streaming.replay import RecordedLine
+from rebalance_streaming.recording import RecordedLine
 
 #: Recordings, and the groups they are shown as.
 INCIDENTS = {

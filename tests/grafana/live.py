@@ -30,7 +30,8 @@ from rebalance_exporters.reloading import Settings
 from rebalance_exporters.server import make_app
 from rebalance_exporters.view import FINDINGS, STATUS, Row, View
 from rebalance_exporters.web_server import Signals
-from rebalance_streaming.replay import RecordedLine, Replay, make_engine, read_lines
+from rebalance_streaming.recording import RecordedLine, read_lines
+from rebalance_streaming.replay import Replay, make_engine
 from waiting import wait_for
 
 STORIES = Path(__file__).parents[1] / "golden" / "stories"

@@ -1,0 +1,120 @@
+"""Recordings: log lines as `rebalance-monitor record` writes them, read back in their order of time.
+
+A recording has one JSON object per line: `topic` (absent: the offsets topic), `partition`, `offset`, `timestamp_ms`,
+`key_hex`, `value_hex` (null: a tombstone), and `received_at_ms` where the recorder noted its clock.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from rebalance_streaming.compressed import uncompressed
+from rebalance_streaming.wire.records import OFFSET_COMMIT_PREFIXES, OFFSETS_TOPIC
+
+_COMMIT_KEYS = tuple(each.hex() for each in OFFSET_COMMIT_PREFIXES)
+
+
+class ReplayError(ValueError):
+    """A recording that cannot be read; the text names the line and what is wrong with it."""
+
+
+class RecordedLine(msgspec.Struct):
+    """One line of a recording. `control` and `read_committed` are there in recordings made from log segments."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key_hex: str | None
+    value_hex: str | None
+    topic: str = OFFSETS_TOPIC
+    received_at_ms: int | None = None
+    control: bool = False
+    read_committed: bool = True
+    headers: dict[str, str | None] | list[Any] | None = None
+
+    @property
+    def key(self) -> bytes | None:
+        """The record's key; null where it has none."""
+        return _bytes(self.key_hex)
+
+    @property
+    def value(self) -> bytes | None:
+        """The record's value; null for a tombstone."""
+        return _bytes(self.value_hex)
+
+    @property
+    def is_commit(self) -> bool:
+        """Whether the record commits an offset of a group, or takes one back."""
+        key = self.key_hex
+        return key is not None and key[:4] in _COMMIT_KEYS and self.topic == OFFSETS_TOPIC
+
+    def named_headers(self) -> dict[str, bytes | None]:
+        """Return the headers by name; the recorder writes their values as hexadecimal text."""
+        pairs = self.headers.items() if isinstance(self.headers, dict) else self.headers or ()
+        found: dict[str, bytes | None] = {}
+        for pair in pairs:
+            if isinstance(pair, tuple | list) and len(pair) == 2 and isinstance(pair[0], str):
+                found[pair[0]] = _bytes(pair[1]) if isinstance(pair[1], str) else None
+        return found
+
+
+_line_decoder = msgspec.json.Decoder(RecordedLine)
+
+
+def read_lines(
+    files: Iterable[Iterable[bytes | str]],
+    until_ms: int | None = None,
+    notify: Callable[[str], None] = lambda _: None,
+) -> Iterator[RecordedLine]:
+    """Read recordings, compressed by gzip or not, several merged by time, up to and including `until_ms`.
+
+    A last line that is cut off is left out and told to `notify`. Raises ReplayError for any other bad line.
+    """
+    readings = [_parse(file, notify) for file in files]
+    lines = readings[0] if len(readings) == 1 else heapq.merge(*readings, key=lambda line: line.timestamp_ms)
+    return (line for line in lines if until_ms is None or line.timestamp_ms <= until_ms)
+
+
+def _parse(file: Iterable[bytes | str], notify: Callable[[str], None]) -> Iterator[RecordedLine]:
+    name = getattr(file, "name", "the input")
+    numbered = enumerate(uncompressed(file, name, ReplayError), start=1)
+    for number, text in numbered:
+        if not text.strip():
+            continue
+        try:
+            yield _checked(_line_decoder.decode(text))
+        except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError) as error:
+            if not text.endswith(_line_end(text)) and next(numbered, None) is None:
+                notify(f"{name} line {number} is cut off and left out; the recorder was stopped while it wrote")
+                return
+            raise ReplayError(
+                f"{name} line {number}: {error}; a recording has partition, offset, timestamp_ms, key_hex and value_hex"
+            ) from None
+        except ReplayError as error:
+            raise ReplayError(f"{name} line {number}: {error}") from None
+
+
+def _line_end(text: bytes | str) -> Any:
+    return b"\n" if isinstance(text, bytes) else "\n"
+
+
+def _checked(line: RecordedLine) -> RecordedLine:
+    """Return the line; raises ReplayError here, where its number is known, for what is no hexadecimal text."""
+    for text in (line.key_hex, line.value_hex):
+        _bytes(text)
+    if line.headers:
+        line.named_headers()
+    return line
+
+
+def _bytes(text: str | None) -> bytes | None:
+    if text is None:
+        return None
+    try:
+        return bytes.fromhex(text)
+    except ValueError as error:
+        raise ReplayError(f"key_hex or value_hex is not hexadecimal: {error}") from None
