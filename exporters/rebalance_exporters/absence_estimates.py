@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from rebalance_contract import COORDINATED_TYPES, Advice, Member, Rebalance
-from rebalance_contract.api import EstimateRange, SettingEstimate
+from rebalance_contract.api_reports import EstimateRange, SettingEstimate
 from rebalance_exporters.absences import DID_NOT_POLL, NO_CAUSE, STARVED, STOOD_STILL, Absence, Seen, Way
 from rebalance_exporters.advice_values import read_ms, read_share
 from rebalance_exporters.estimates import (

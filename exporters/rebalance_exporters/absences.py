@@ -13,7 +13,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from rebalance_contract import UNDETERMINED, USUAL_SESSION_MS, Advice, Generation, Member, Rebalance, RebalanceImpact
-from rebalance_contract.api import EstimateRange
+from rebalance_contract.api_reports import EstimateRange
 from rebalance_contract.diagnoses import with_trait
 
 #: By traits of the catalogue: what a cause tells of a member that went, or of those that waited for it.

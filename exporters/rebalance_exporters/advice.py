@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from rebalance_contract.api import Avoided, SettingEstimate
+from rebalance_contract.api_reports import Avoided, SettingEstimate
 from rebalance_exporters.absence_estimates import (
     estimate_max_poll_interval,
     estimate_max_poll_records,

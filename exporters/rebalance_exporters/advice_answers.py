@@ -9,14 +9,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from rebalance_contract import Finding
-from rebalance_contract.api import (
+from rebalance_contract.api import FindingRow, Readiness
+from rebalance_contract.api_reports import (
     AdviceAnswer,
     Avoided,
     EstimateRange,
-    FindingRow,
     GroupEstimate,
     PeriodWorth,
-    Readiness,
     SettingEstimate,
 )
 from rebalance_exporters.absences import Seen, see

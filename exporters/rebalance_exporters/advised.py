@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rebalance_contract import Advice, Finding
-from rebalance_contract.api import AdviceRow, Avoided, FindingRow
+from rebalance_contract.api import AdviceRow, FindingRow
+from rebalance_contract.api_reports import Avoided
 from rebalance_exporters.absence_estimates import SESSION_OF_GROUP
 from rebalance_exporters.advice import avoids_something, estimate_one
 from rebalance_exporters.advice_values import read_ms, read_share

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rebalance_contract.api import Avoided, EstimateRange
+from rebalance_contract.api_reports import Avoided, EstimateRange
 from rebalance_exporters.figures import amount, length
 
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from rebalance_contract import Member, Silence
-from rebalance_contract.api import Avoided, EstimateRange, SettingEstimate
+from rebalance_contract.api_reports import Avoided, EstimateRange, SettingEstimate
 from rebalance_exporters.absences import Seen
 
 

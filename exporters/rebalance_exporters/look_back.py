@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from rebalance_contract.api import PeriodSums
+from rebalance_contract.api_reports import PeriodSums
 from rebalance_exporters.absences import Absence, Seen, find_absences
 
 #: The rebalances before a period that are needed to find who came back in it.

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from rebalance_contract import Advice
-from rebalance_contract.api import (
+from rebalance_contract.api import Readiness
+from rebalance_contract.api_reports import (
     GroupName,
     PeriodCause,
     PeriodGroup,
@@ -22,7 +23,6 @@ from rebalance_contract.api import (
     PeriodReport,
     PeriodSetting,
     PeriodSums,
-    Readiness,
 )
 from rebalance_exporters.advice_answers import find_worth
 from rebalance_exporters.causes import PrimaryCause

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 
 from rebalance_contract import GroupType, Rebalance, RebalanceImpact
-from rebalance_contract.api import Avoided, EstimateRange, SettingEstimate
+from rebalance_contract.api_reports import Avoided, EstimateRange, SettingEstimate
 from rebalance_exporters.absences import HELD_UP, WAITED_FOR, Seen, when_begun, when_last_joined
 from rebalance_exporters.estimates import (
     ENOUGH,

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from rebalance_contract import api
+from rebalance_contract import api, api_messages, api_reports
 from rebalance_contract.groups import GroupSnapshot
 from rebalance_contract.schemas import write_json
 from rebalance_contract.sets import AnySeverity, FindingState
@@ -122,7 +122,7 @@ OPERATIONS = (
         name="advice",
         path=f"{_ONE_GROUP}/{api.ADVICE}",
         summary="Which settings would have avoided a group's rebalances, how many, and what they cost",
-        answer=api.AdviceAnswer,
+        answer=api_reports.AdviceAnswer,
         parameters=(
             *_OF_GROUP,
             Parameter("since_ms", "Rebalances that began since then; a day ago where it is not given.", _WHOLE_NUMBER),
@@ -146,7 +146,7 @@ OPERATIONS = (
         name="report",
         path=api.REPORT_PATH,
         summary="What rebalances cost in a period, why, what changed since the period before, and what to set",
-        answer=api.PeriodReport,
+        answer=api_reports.PeriodReport,
         parameters=(
             _CLUSTER,
             Parameter("since_ms", "When the period began; a week before its end where it is not given.", _WHOLE_NUMBER),
@@ -168,7 +168,7 @@ OPERATIONS = (
         name="messages",
         path=api.MESSAGES_PATH,
         summary="What a message of a client or a coordinator means, and which diagnoses it may stand for",
-        answer=api.MessagesAnswer,
+        answer=api_messages.MessagesAnswer,
         parameters=(Parameter("text", "A line of a log, or a piece of one; at most 4,096 characters."),),
         refusals={400: "The text is missing or too long."},
     ),

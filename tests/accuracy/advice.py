@@ -14,7 +14,7 @@ from pathlib import Path
 
 from accuracy.recordings import FOLDER, GOLDEN, Recording, read_recording
 from rebalance_contract import Finding, Rebalance, RebalanceImpact, decode
-from rebalance_contract.api import EstimateRange, SettingEstimate
+from rebalance_contract.api_reports import EstimateRange, SettingEstimate
 from rebalance_devtools.stories import advised
 from rebalance_exporters.absences import Seen, see
 from rebalance_exporters.advice import estimate

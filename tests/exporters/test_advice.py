@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rebalance_contract import Advice, Generation, Member, Rebalance, RebalanceImpact, Silence
-from rebalance_contract.api import EstimateRange, SettingEstimate
+from rebalance_contract.api_reports import EstimateRange, SettingEstimate
 from rebalance_exporters.absences import Seen, Way, find_absences
 from rebalance_exporters.advice import avoids_something, estimate
 from rebalance_exporters.estimates import Setting

@@ -8,7 +8,8 @@ from exporters.contract_rows import NOW_MS, group_row
 from exporters.past import RECORDS, cause_row
 from exporters.test_advice import pause
 from rebalance_contract import Rebalance, encode
-from rebalance_contract.api import AdviceAnswer, EstimateRange, PeriodWorth, Readiness
+from rebalance_contract.api import Readiness
+from rebalance_contract.api_reports import AdviceAnswer, EstimateRange, PeriodWorth
 from rebalance_exporters.absences import Seen
 from rebalance_exporters.advice_answers import find_worth, make_answer
 from rebalance_exporters.view import IMPACT, REBALANCES, Row, View

@@ -9,7 +9,8 @@ import pytest
 from exporters.test_advice import NOW_MS, overrun, pause
 from exporters.test_findings import OVERRUN
 from rebalance_contract import Advice, Finding
-from rebalance_contract.api import AdviceRow, Avoided, EstimateRange
+from rebalance_contract.api import AdviceRow
+from rebalance_contract.api_reports import Avoided, EstimateRange
 from rebalance_exporters.absences import Seen
 from rebalance_exporters.advised import with_avoided, without_avoided
 from rebalance_exporters.look_back import look_back

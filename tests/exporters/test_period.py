@@ -9,7 +9,8 @@ import pytest
 from exporters.contract_rows import NOW_MS, group_row, impact_row, make_view
 from exporters.past import CODE, DAY_MS, RECORDS, SESSION, cause_row, costly_rows, past_row
 from rebalance_contract import Advice
-from rebalance_contract.api import GroupName, PeriodReport, PeriodSums, Readiness
+from rebalance_contract.api import Readiness
+from rebalance_contract.api_reports import GroupName, PeriodReport, PeriodSums
 from rebalance_exporters.owners import Owners
 from rebalance_exporters.period import PARTS, Period, make_report
 from rebalance_exporters.view import FINDINGS, Row, View

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rebalance_contract.api import MessagesAnswer
+from rebalance_contract.api_messages import MessagesAnswer
 from rebalance_exporters.messages.loglines import read_origin
 from rebalance_exporters.messages.matching import TEXT_LIMIT, Matcher
 

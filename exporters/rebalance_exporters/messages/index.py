@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-from rebalance_contract.api import MessageCause, MessagePrinter, MessageRow, MessageSetting
+from rebalance_contract.api_messages import MessageCause, MessagePrinter, MessageRow, MessageSetting
 
 _FILE = "messages.toml"
 

@@ -17,7 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from rebalance_contract.api import MessageMatch
+from rebalance_contract.api_messages import MessageMatch
 from rebalance_exporters.messages.index import Message, read_index
 
 #: What is looked at of a text that a person gives.

@@ -22,7 +22,8 @@ from rebalance_contract import (
     SilenceKind,
     display,
 )
-from rebalance_contract.api import EventName, MessageMatch
+from rebalance_contract.api import EventName
+from rebalance_contract.api_messages import MessageMatch
 from rebalance_exporters import figures, rebalance_text
 
 _HEAD = """\

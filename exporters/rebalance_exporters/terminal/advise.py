@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rebalance_contract.api import AdviceAnswer, PeriodSums, SettingEstimate
+from rebalance_contract.api_reports import AdviceAnswer, PeriodSums, SettingEstimate
 from rebalance_exporters.avoided_text import between, saved
 from rebalance_exporters.figures import UNKNOWN, length, plural
 from rebalance_exporters.terminal.access import Access

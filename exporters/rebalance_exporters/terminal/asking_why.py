@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from rebalance_contract.api import MessageMatch
+from rebalance_contract.api_messages import MessageMatch
 from rebalance_exporters.messages.answers import answer as look_up
 from rebalance_exporters.messages.matching import read_matcher
 from rebalance_exporters.messages.tally import lines_of, read_lines, tally

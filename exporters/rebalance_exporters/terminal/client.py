@@ -25,10 +25,8 @@ from rebalance_contract.api import (
     REPORT_PATH,
     SILENCES_PATH,
     STREAM_PATH,
-    AdviceAnswer,
     FindingsAnswer,
     Overview,
-    PeriodReport,
     RebalanceAnswer,
     RebalanceRow,
     RebalancesAnswer,
@@ -36,6 +34,7 @@ from rebalance_contract.api import (
     SilenceRequest,
     SilencesAnswer,
 )
+from rebalance_contract.api_reports import AdviceAnswer, PeriodReport
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.terminal.access import DEFAULT_URL, Access
 from rebalance_exporters.terminal.escaping import safe

@@ -6,7 +6,14 @@ import math
 from collections.abc import Iterator
 
 from rebalance_contract import UNDETERMINED
-from rebalance_contract.api import PeriodCause, PeriodGroup, PeriodReport, PeriodSetting, PeriodSums, PeriodWorth
+from rebalance_contract.api_reports import (
+    PeriodCause,
+    PeriodGroup,
+    PeriodReport,
+    PeriodSetting,
+    PeriodSums,
+    PeriodWorth,
+)
 from rebalance_exporters.avoided_text import saved
 from rebalance_exporters.figures import UNKNOWN, amount, length, plural, span
 from rebalance_exporters.terminal.access import Access

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import resources
 from urllib.parse import quote
 
-from rebalance_contract.api import PeriodGroup, PeriodReport, PeriodSetting, PeriodSums, PeriodWorth
+from rebalance_contract.api_reports import PeriodGroup, PeriodReport, PeriodSetting, PeriodSums, PeriodWorth
 from rebalance_exporters.avoided_text import saved
 from rebalance_exporters.figures import UNKNOWN, amount, length, plural, span
 from rebalance_exporters.terminal.access import Access

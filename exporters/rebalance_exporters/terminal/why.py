@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from rebalance_contract import Finding, FindingState, gravity
-from rebalance_contract.api import MessageMatch, MessageRow, MessagesAnswer
+from rebalance_contract.api_messages import MessageMatch, MessageRow, MessagesAnswer
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.figures import UNKNOWN, amount, plural
 from rebalance_exporters.messages.index import Meaning

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporters.messages.real_lines import LINES, Line
-from rebalance_contract.api import MessageMatch
+from rebalance_contract.api_messages import MessageMatch
 from rebalance_exporters.messages.answers import answer
 from rebalance_exporters.messages.index import read_index
 from rebalance_exporters.messages.loglines import read_origin, read_time

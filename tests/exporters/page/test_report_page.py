@@ -12,7 +12,7 @@ import pytest
 
 from exporters.page.browser import Browser, starting_browser
 from exporters.terminal.pictures import HOSTILE, WEEKLY
-from rebalance_contract.api import PeriodReport
+from rebalance_contract.api_reports import PeriodReport
 from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.figures import Clock
 from rebalance_exporters.terminal.period_html import write_html

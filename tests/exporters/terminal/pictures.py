@@ -21,16 +21,13 @@ from rebalance_contract import (
     Subject,
     SubjectMember,
 )
-from rebalance_contract.api import (
+from rebalance_contract.api import FindingMark, Overview, OverviewRow, OverviewWindow, RebalanceRow
+from rebalance_contract.api_reports import (
     AdviceAnswer,
     Avoided,
     EstimateRange,
-    FindingMark,
     GroupEstimate,
     GroupName,
-    Overview,
-    OverviewRow,
-    OverviewWindow,
     PeriodCause,
     PeriodGroup,
     PeriodPart,
@@ -38,7 +35,6 @@ from rebalance_contract.api import (
     PeriodSetting,
     PeriodSums,
     PeriodWorth,
-    RebalanceRow,
     SettingEstimate,
 )
 

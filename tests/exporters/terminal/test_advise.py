@@ -7,7 +7,7 @@ import pytest
 
 from exporters.terminal.pictures import ADVISED, HOSTILE, MINUTE_MS, NOW_MS
 from exporters.terminal.running import hold_to_golden
-from rebalance_contract.api import Avoided, EstimateRange, PeriodSums
+from rebalance_contract.api_reports import Avoided, EstimateRange, PeriodSums
 from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.advise import saved, tell_advice
 from rebalance_exporters.terminal.figures import Clock

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from exporters.terminal.pictures import HOSTILE, NOW_MS, WEEK_MS, WEEKLY
 from exporters.terminal.running import hold_to_golden
-from rebalance_contract.api import EstimateRange, GroupName, PeriodReport, PeriodSums
+from rebalance_contract.api_reports import EstimateRange, GroupName, PeriodReport, PeriodSums
 from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.figures import Clock
 from rebalance_exporters.terminal.markup import element, join
