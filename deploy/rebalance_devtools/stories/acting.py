@@ -8,7 +8,7 @@ from typing import Any
 
 from rebalance_deploy.embedded.kafka import EmbeddedKafka
 from rebalance_devtools.stories.play import Play
-from rebalance_devtools.stories.script import ClientSpec
+from rebalance_devtools.stories.script import CONFLUENT, ClientSpec
 
 
 def calm(play: Play) -> None:
@@ -73,3 +73,75 @@ def take_broker_away(play: Play, node: int, stop: Callable[[EmbeddedKafka, int],
     play.await_seconds(seconds)
     kafka.start(node)
     play.tell("", "broker_started", node=node)
+
+
+#: Until a rebalance is judged, and the verdict has had time to be late.
+_AFTERWARDS_SECONDS = 32.0
+
+#: What an eviction may take beyond the session, and a client to come back.
+PATIENCE_SECONDS = 60.0
+
+
+def session_seconds(play: Play) -> float:
+    """Return the session time-out that was drawn, in seconds."""
+    return play.parameters["session_ms"] / 1000
+
+
+def extra_seconds(play: Play) -> float:
+    """Return the time that was drawn to be added, in seconds."""
+    return play.parameters["extra_ms"] / 1000
+
+
+def await_loss(play: Play, generation: int) -> None:
+    """Wait until the group went on after a generation, however late its session lets it."""
+    play.await_generation(generation, session_seconds(play) + PATIENCE_SECONDS)
+
+
+def await_return(play: Play, name: str, before: int) -> None:
+    """Wait until a client was assigned something once more than `before`."""
+    play.await_told(name, "assigned", times=before + 1, seconds=session_seconds(play) + 2 * PATIENCE_SECONDS)
+
+
+def assignments(play: Play, name: str) -> int:
+    """Return how often a client was assigned something."""
+    return len(play.told(name, "assigned"))
+
+
+def afterwards(play: Play) -> None:
+    """Let the time pass in which what happened is judged."""
+    play.await_seconds(_AFTERWARDS_SECONDS)
+
+
+def deploy_in_turn(play: Play, *names: str, settle_seconds: float, **joining: Any) -> None:
+    """Open a group whose members are then replaced one after the other, in order, as `replace_in_turn` does it."""
+    open_group(play, *names)
+    replace_in_turn(play, *names, settle_seconds=settle_seconds, **joining)
+    afterwards(play)
+
+
+def host_of(play: Play, number: int) -> str:
+    """Return a host of the play's own: permissions are taken from hosts, and other groups share the broker."""
+    return f"127.0.{1 + play.seed % 200}.{number}"
+
+
+def hosts_of(play: Play, *names: str) -> dict[str, str]:
+    """Return hosts of the play's own for clients, by their names."""
+    return {name: host_of(play, 10 + number) for number, name in enumerate(names)}
+
+
+def start_static(play: Play, name: str, *, host: str | None = None) -> None:
+    """Start a static member."""
+    form = ClientSpec(CONFLUENT, {**play.form.settings, "group.instance.id": f"worker-{name}"})
+    play.start(name, form, host=host)
+
+
+def open_static(play: Play, *names: str) -> None:
+    """Open a group of static members."""
+    partitions = play.parameters["partitions"]
+    play.create_topic(partitions)
+    play.traffic(per_second=play.parameters["records_per_second"], partitions=partitions)
+    for name in names:
+        start_static(play, name)
+    for name in names:
+        play.await_told(name, "records")
+    calm(play)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from rebalance_devtools.stories.acting import calm, join, open_group
-from rebalance_devtools.stories.families import confluent, java, overrunning, python
+from rebalance_devtools.stories.forms import confluent, java, overrunning, python
 from rebalance_devtools.stories.play import Play
 from rebalance_devtools.stories.script import KAFKA_PYTHON, ClientSpec, Expected, Parameters
 from rebalance_devtools.stories.story import Story

@@ -5,29 +5,35 @@ Families as those of families.py. Where the broker keeps the session (KIP-1071, 
 
 from __future__ import annotations
 
+import json
 import signal
+import urllib.request
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from rebalance_devtools.stories.acting import calm, join, leave_in_turn, open_group
-from rebalance_devtools.stories.families import (
+from rebalance_devtools.stories.acting import (
     PATIENCE_SECONDS,
     afterwards,
-    ask_connect,
     assignments,
     await_loss,
     await_return,
-    connect,
+    calm,
     deploy_in_turn,
+    extra_seconds,
+    join,
+    leave_in_turn,
+    open_group,
+    session_seconds,
+)
+from rebalance_devtools.stories.forms import (
+    CONNECT_DELAY_SECONDS,
+    connect,
     draw_any,
     draw_quick,
     expecting,
-    extra_seconds,
     family,
-    session_seconds,
-    start_connectors,
     streams,
 )
 from rebalance_devtools.stories.play import Play
@@ -88,6 +94,26 @@ def streams_group_scaling(play: Play) -> None:
 # --- Streams in the classic protocol ---
 
 
+def streams_deploy(play: Play) -> None:
+    """Two Kafka Streams instances are restarted in turn; Streams closes without leaving its group."""
+    open_group(play, "s1", "s2")
+    for name in ("s1", "s2"):
+        play.leave(name)
+        play.await_seconds(1.5)
+        join(play, name, patience_seconds=session_seconds(play) + PATIENCE_SECONDS)
+        calm(play)
+    afterwards(play)
+
+
+def streams_crash(play: Play) -> None:
+    """One of two Kafka Streams instances is killed and stays away."""
+    open_group(play, "s1", "s2")
+    generation = play.generation
+    play.kill("s2")
+    await_loss(play, generation)
+    afterwards(play)
+
+
 def streams_slow_record(play: Play) -> None:
     """An instance of Kafka Streams works on one record for longer than it may stay away from poll."""
     stall_ms = play.parameters["max_poll_ms"] + 8_000 + play.parameters["extra_ms"]
@@ -125,6 +151,53 @@ def _hasty(parameters: Parameters) -> ClientSpec:
 
 
 # --- Connect ---
+
+
+def ask_connect(play: Play, path: str, body: Any = None, *, method: str | None = None) -> Any:
+    """Ask the first worker's REST interface; null while it does not answer, or answers nothing."""
+    address = f"http://127.0.0.1:{play.rest_port('w1')}{path}"
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(address, data, {"Content-Type": "application/json"}, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310
+            return json.load(answer)
+    except (OSError, ValueError):
+        return None
+
+
+def start_connectors(play: Play, *, first: int = 0, count: int = 3) -> None:
+    """Give the first worker's cluster connectors that read files, and wait until their tasks run."""
+    numbers = range(first, first + count)
+    for number in numbers:
+        source = play.directory / f"source-{number}.txt"
+        source.write_text("a line\n")
+        config = {
+            "connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector",
+            "tasks.max": "1",
+            "file": str(source),
+            "topic": play.topic,
+        }
+        wanted = {"name": f"source-{number}", "config": config}
+        play.wait(partial(ask_connect, play, "/connectors", wanted), "Connect to take it", 120)
+
+    def running() -> bool:
+        found = [ask_connect(play, f"/connectors/source-{number}/status") for number in numbers]
+        return all(each and each["tasks"] and each["tasks"][0]["state"] == "RUNNING" for each in found)
+
+    play.wait(running, "all tasks to run", 120)
+
+
+def connect_worker_lost(play: Play) -> None:
+    """One of two Connect workers is killed; its tasks wait for the delay before the other one gets them."""
+    for name in ("w1", "w2"):
+        play.start(name)
+    start_connectors(play)
+    calm(play)
+    generation = play.generation
+    play.kill("w2")
+    await_loss(play, generation)
+    play.await_generation(generation + 1, CONNECT_DELAY_SECONDS + PATIENCE_SECONDS)
+    afterwards(play)
 
 
 def _open_workers(play: Play, *names: str) -> None:
@@ -220,6 +293,9 @@ def share_autoscaling(play: Play) -> None:
 _quick = partial(family, draw=draw_quick)
 
 APPLICATIONS = (
+    _quick(streams_deploy, expecting("ungraceful_shutdown", beside=("rolling_deploy",)), form=streams),
+    _quick(streams_crash, expecting("member_crash"), form=streams),
+    _quick(connect_worker_lost, expecting("connect_scheduled_rebalance", beside=("member_crash",)), form=connect),
     family(streams_group_crash, expecting("member_crash"), form=streams_group, draw=draw_any, **_STREAMS_GROUPS),
     family(streams_group_pause, expecting("process_pause"), form=streams_group, **_STREAMS_GROUPS),
     family(streams_group_scaling, expecting("scale_out"), form=streams_group, **_STREAMS_GROUPS),

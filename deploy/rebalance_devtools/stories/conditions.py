@@ -16,29 +16,34 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from rebalance_deploy.embedded.kafka import EmbeddedKafka
-from rebalance_devtools.stories.acting import calm, join, open_group, take_broker_away
-from rebalance_devtools.stories.families import (
-    NEW,
+from rebalance_devtools.stories.acting import (
     PATIENCE_SECONDS,
-    Form,
     afterwards,
     assignments,
     await_loss,
     await_return,
-    confluent,
+    calm,
     deploy_in_turn,
+    extra_seconds,
+    host_of,
+    hosts_of,
+    join,
+    open_group,
+    open_static,
+    session_seconds,
+    take_broker_away,
+)
+from rebalance_devtools.stories.forms import (
+    NEW,
+    Form,
+    confluent,
     draw_long,
     draw_quick,
     expecting,
-    extra_seconds,
     family,
-    host_of,
-    hosts_of,
     java,
     kip848,
-    open_static,
     overrunning,
-    session_seconds,
 )
 from rebalance_devtools.stories.play import Play
 from rebalance_devtools.stories.script import ClientSpec, Parameters

@@ -7,130 +7,52 @@ them the rules may be tuned to is declared in tests/accuracy/families.toml, not 
 
 from __future__ import annotations
 
-import json
-import random
 import signal
-import urllib.request
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import ResourceType
 
-from rebalance_devtools.stories.acting import calm, join, leave_in_turn, open_group, replace_in_turn
+from rebalance_devtools.stories.acting import (
+    PATIENCE_SECONDS,
+    afterwards,
+    assignments,
+    await_loss,
+    await_return,
+    calm,
+    deploy_in_turn,
+    extra_seconds,
+    host_of,
+    hosts_of,
+    join,
+    leave_in_turn,
+    open_group,
+    open_static,
+    session_seconds,
+    start_static,
+)
+from rebalance_devtools.stories.forms import (
+    COOPERATIVE,
+    NEW,
+    ROUND_ROBIN,
+    WATCHFUL,
+    confluent,
+    cooperative_java,
+    draw_quick,
+    expecting,
+    family,
+    java,
+    kip848,
+    overrunning,
+    python,
+)
 from rebalance_devtools.stories.network import Fault
 from rebalance_devtools.stories.play import Play
 from rebalance_devtools.stories.script import (
     AIOKAFKA,
     CONFLUENT,
-    CONNECT,
-    JAVA,
     KAFKA_PYTHON,
-    STREAMS,
     ClientSpec,
-    Expected,
-    Parameters,
 )
-from rebalance_devtools.stories.story import Story
-
-Form = Callable[[Parameters], ClientSpec]
-
-#: Until a rebalance is judged, and the verdict has had time to be late.
-_AFTERWARDS_SECONDS = 32.0
-#: What an eviction may take beyond the session, and a client to come back.
-PATIENCE_SECONDS = 60.0
-_SESSIONS_MS = (6_000, 10_000, 45_000)
-#: How long Connect waits for a worker that is gone.
-_DELAY_SECONDS = 25
-_COMMITS_MS = (1_000, 3_000, 10_000)
-
-
-def draw_any(generator: random.Random) -> Parameters:
-    """Draw sessions of every length."""
-    return _draw(generator, _SESSIONS_MS)
-
-
-def draw_quick(generator: random.Random) -> Parameters:
-    """Draw a session of 6 or 10 s: for what takes several of them."""
-    return _draw(generator, _SESSIONS_MS[:2])
-
-
-def draw_long(generator: random.Random) -> Parameters:
-    """Draw a session of 45 s: for those that are missed late."""
-    return _draw(generator, _SESSIONS_MS[2:])
-
-
-def _draw(generator: random.Random, sessions_ms: tuple[int, ...]) -> Parameters:
-    session_ms = generator.choice(sessions_ms)
-    heartbeats_ms = (session_ms // 3, 3_000) if session_ms < _SESSIONS_MS[-1] else (3_000, 10_000)
-    return {
-        "session_ms": session_ms,
-        "heartbeat_ms": min(generator.choice(heartbeats_ms), session_ms // 2),
-        "commit_ms": generator.choice(_COMMITS_MS),
-        # librdkafka refuses one that is shorter than the session.
-        "max_poll_ms": max(session_ms, generator.randrange(11_000, 16_001, 1_000)),
-        "partitions": generator.randint(4, 6),
-        "records_per_second": generator.randint(6, 12),
-        "calm_ms": generator.randrange(9_000, 13_001, 500),
-        "extra_ms": generator.randrange(1_500, 7_001, 500),
-    }
-
-
-def confluent(**more: Any) -> Form:
-    """Return a form of confluent-kafka; keys of `more` are its settings with underscores for dots, null for none."""
-
-    def form(parameters: Parameters) -> ClientSpec:
-        settings = {
-            "session.timeout.ms": parameters["session_ms"],
-            "heartbeat.interval.ms": parameters["heartbeat_ms"],
-            "auto.commit.interval.ms": parameters["commit_ms"],
-            "partition.assignment.strategy": "range",
-            **{name.replace("_", "."): value for name, value in more.items()},
-        }
-        return ClientSpec(CONFLUENT, {name: value for name, value in settings.items() if value is not None})
-
-    return form
-
-
-def overrunning(parameters: Parameters) -> ClientSpec:
-    """Return a form that leaves when it has not polled for as long as was drawn."""
-    return confluent(max_poll_interval_ms=parameters["max_poll_ms"])(parameters)
-
-
-def kip848(**more: Any) -> Form:
-    """Return a form of confluent-kafka in the newer protocol, where the broker keeps sessions and heartbeats."""
-    without = {"session_timeout_ms": None, "heartbeat_interval_ms": None, "partition_assignment_strategy": None}
-    return confluent(group_protocol="consumer", **without, **more)
-
-
-def java(parameters: Parameters, **more: Any) -> ClientSpec:
-    """Return a form of Kafka's own client."""
-    settings = {
-        "session.timeout.ms": parameters["session_ms"],
-        "heartbeat.interval.ms": parameters["heartbeat_ms"],
-        "auto.commit.interval.ms": parameters["commit_ms"],
-        "partition.assignment.strategy": "org.apache.kafka.clients.consumer.RoundRobinAssignor",
-    }
-    return ClientSpec(JAVA, {**settings, **more})
-
-
-def python(library: str) -> Form:
-    """Return a form of kafka-python or aiokafka, whose settings have the same names."""
-
-    def form(parameters: Parameters) -> ClientSpec:
-        settings = {
-            "session_timeout_ms": parameters["session_ms"],
-            "heartbeat_interval_ms": parameters["heartbeat_ms"],
-            "auto_commit_interval_ms": parameters["commit_ms"],
-        }
-        return ClientSpec(library, settings)
-
-    return form
-
-
-#: What librdkafka, kafka-python, aiokafka and Java all know.
-ROUND_ROBIN = confluent(partition_assignment_strategy="roundrobin")
 
 
 def mixed(play: Play, *, with_java: bool = True) -> dict[str, ClientSpec]:
@@ -141,53 +63,6 @@ def mixed(play: Play, *, with_java: bool = True) -> dict[str, ClientSpec]:
         "kp": python(KAFKA_PYTHON)(play.parameters),
     }
     return {**forms, "java": java(play.parameters)} if with_java else forms
-
-
-def session_seconds(play: Play) -> float:
-    """Return the session time-out that was drawn, in seconds."""
-    return play.parameters["session_ms"] / 1000
-
-
-def extra_seconds(play: Play) -> float:
-    """Return the time that was drawn to be added, in seconds."""
-    return play.parameters["extra_ms"] / 1000
-
-
-def await_loss(play: Play, generation: int) -> None:
-    """Wait until the group went on after a generation, however late its session lets it."""
-    play.await_generation(generation, session_seconds(play) + PATIENCE_SECONDS)
-
-
-def await_return(play: Play, name: str, before: int) -> None:
-    """Wait until a client was assigned something once more than `before`."""
-    play.await_told(name, "assigned", times=before + 1, seconds=session_seconds(play) + 2 * PATIENCE_SECONDS)
-
-
-def assignments(play: Play, name: str) -> int:
-    """Return how often a client was assigned something."""
-    return len(play.told(name, "assigned"))
-
-
-def afterwards(play: Play) -> None:
-    """Let the time pass in which what happened is judged."""
-    play.await_seconds(_AFTERWARDS_SECONDS)
-
-
-def deploy_in_turn(play: Play, *names: str, settle_seconds: float, **joining: Any) -> None:
-    """Open a group whose members are then replaced one after the other, in order, as `replace_in_turn` does it."""
-    open_group(play, *names)
-    replace_in_turn(play, *names, settle_seconds=settle_seconds, **joining)
-    afterwards(play)
-
-
-def host_of(play: Play, number: int) -> str:
-    """Return a host of the play's own: permissions are taken from hosts, and other groups share the broker."""
-    return f"127.0.{1 + play.seed % 200}.{number}"
-
-
-def hosts_of(play: Play, *names: str) -> dict[str, str]:
-    """Return hosts of the play's own for clients, by their names."""
-    return {name: host_of(play, 10 + number) for number, name in enumerate(names)}
 
 
 # --- Network ---
@@ -360,24 +235,6 @@ def event_loop_blocked(play: Play) -> None:
 
 
 # --- Static members ---
-
-
-def start_static(play: Play, name: str, *, host: str | None = None) -> None:
-    """Start a static member."""
-    form = ClientSpec(CONFLUENT, {**play.form.settings, "group.instance.id": f"worker-{name}"})
-    play.start(name, form, host=host)
-
-
-def open_static(play: Play, *names: str) -> None:
-    """Open a group of static members."""
-    partitions = play.parameters["partitions"]
-    play.create_topic(partitions)
-    play.traffic(per_second=play.parameters["records_per_second"], partitions=partitions)
-    for name in names:
-        start_static(play, name)
-    for name in names:
-        play.await_told(name, "records")
-    calm(play)
 
 
 def static_supervised(play: Play) -> None:
@@ -585,76 +442,6 @@ def two_culprits(play: Play) -> None:
     afterwards(play)
 
 
-# --- Kafka's own applications ---
-
-
-def streams_deploy(play: Play) -> None:
-    """Two Kafka Streams instances are restarted in turn; Streams closes without leaving its group."""
-    open_group(play, "s1", "s2")
-    for name in ("s1", "s2"):
-        play.leave(name)
-        play.await_seconds(1.5)
-        join(play, name, patience_seconds=session_seconds(play) + PATIENCE_SECONDS)
-        calm(play)
-    afterwards(play)
-
-
-def streams_crash(play: Play) -> None:
-    """One of two Kafka Streams instances is killed and stays away."""
-    open_group(play, "s1", "s2")
-    generation = play.generation
-    play.kill("s2")
-    await_loss(play, generation)
-    afterwards(play)
-
-
-def ask_connect(play: Play, path: str, body: Any = None, *, method: str | None = None) -> Any:
-    """Ask the first worker's REST interface; null while it does not answer, or answers nothing."""
-    address = f"http://127.0.0.1:{play.rest_port('w1')}{path}"
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(address, data, {"Content-Type": "application/json"}, method=method)
-    try:
-        with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310
-            return json.load(answer)
-    except (OSError, ValueError):
-        return None
-
-
-def start_connectors(play: Play, *, first: int = 0, count: int = 3) -> None:
-    """Give the first worker's cluster connectors that read files, and wait until their tasks run."""
-    numbers = range(first, first + count)
-    for number in numbers:
-        source = play.directory / f"source-{number}.txt"
-        source.write_text("a line\n")
-        config = {
-            "connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector",
-            "tasks.max": "1",
-            "file": str(source),
-            "topic": play.topic,
-        }
-        wanted = {"name": f"source-{number}", "config": config}
-        play.wait(partial(ask_connect, play, "/connectors", wanted), "Connect to take it", 120)
-
-    def running() -> bool:
-        found = [ask_connect(play, f"/connectors/source-{number}/status") for number in numbers]
-        return all(each and each["tasks"] and each["tasks"][0]["state"] == "RUNNING" for each in found)
-
-    play.wait(running, "all tasks to run", 120)
-
-
-def connect_worker_lost(play: Play) -> None:
-    """One of two Connect workers is killed; its tasks wait for the delay before the other one gets them."""
-    for name in ("w1", "w2"):
-        play.start(name)
-    start_connectors(play)
-    calm(play)
-    generation = play.generation
-    play.kill("w2")
-    await_loss(play, generation)
-    play.await_generation(generation + 1, _DELAY_SECONDS + PATIENCE_SECONDS)
-    afterwards(play)
-
-
 # --- Healthy groups ---
 
 
@@ -700,69 +487,7 @@ def scale_in_rare_commits(play: Play) -> None:
     afterwards(play)
 
 
-def streams(parameters: Parameters) -> ClientSpec:
-    """Return a form of Kafka Streams in the classic protocol."""
-    settings = {
-        "session.timeout.ms": parameters["session_ms"],
-        "heartbeat.interval.ms": parameters["heartbeat_ms"],
-        "commit.interval.ms": parameters["commit_ms"],
-        "auto.offset.reset": "earliest",
-    }
-    return ClientSpec(STREAMS, settings)
-
-
-def cooperative_java(parameters: Parameters) -> ClientSpec:
-    """Return a form of Kafka's own client whose assignor moves partitions in two rounds."""
-    assignor = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
-    return java(parameters, **{"partition.assignment.strategy": assignor})
-
-
-def connect(parameters: Parameters) -> ClientSpec:
-    """Return a form of a distributed Connect worker."""
-    settings = {
-        "session.timeout.ms": parameters["session_ms"],
-        "heartbeat.interval.ms": parameters["heartbeat_ms"],
-        "scheduled.rebalance.max.delay.ms": _DELAY_SECONDS * 1000,
-    }
-    return ClientSpec(CONNECT, settings)
-
-
-COOPERATIVE = confluent(partition_assignment_strategy="cooperative-sticky")
-WATCHFUL = confluent(topic_metadata_refresh_interval_ms=3_000)
 _RARE_COMMITS = confluent(auto_commit_interval_ms=10_000, session_timeout_ms=6_000, heartbeat_interval_ms=2_000)
-NEW: Mapping[str, Any] = {"group_type": "consumer", "versions": ("4.3.1",)}
-
-
-def family(
-    perform: Callable[[Play], None],
-    expected: Expected,
-    *,
-    form: Form | None = None,
-    draw: Callable[[random.Random], Parameters] = draw_any,
-    shared: bool = True,
-    **more: Any,
-) -> Story:
-    """Return the family of a performance: its name, and what happens in it, are those of the function."""
-    name = perform.__name__
-    return Story(
-        id=name,
-        title=name.replace("_", " "),
-        what=(perform.__doc__ or "").removesuffix("."),
-        draw=draw,
-        sick=form or confluent(),
-        cured=None,
-        expect=lambda _: expected,
-        perform=perform,
-        count_symptoms=lambda *_: 0,
-        seconds=400,
-        shared=shared,
-        **{"versions": ("4.3.1", "3.9.2"), **more},
-    )
-
-
-def expecting(diagnosis: str, *culprits: str, **more: Any) -> Expected:
-    """Return what must be said: a diagnosis (empty for none) and the clients it must name."""
-    return Expected(diagnosis, culprits=culprits, **more)
 
 
 _BARRIER = ("stalled_member_join_barrier",)
@@ -810,14 +535,6 @@ FAMILIES = (
     family(authorisation_lost_topic, expecting("stalled_consumer", "m2"), draw=draw_quick),
     family(deploy_while_slow, expecting("stalled_member_join_barrier", "slow", accepted=("rolling_deploy",))),
     family(two_culprits, expecting("member_crash", "m1", "m2", also=("poll_overrun",)), draw=draw_quick),
-    family(streams_deploy, expecting("ungraceful_shutdown", beside=("rolling_deploy",)), form=streams, draw=draw_quick),
-    family(streams_crash, expecting("member_crash"), form=streams, draw=draw_quick),
-    family(
-        connect_worker_lost,
-        expecting("connect_scheduled_rebalance", beside=("member_crash",)),
-        form=connect,
-        draw=draw_quick,
-    ),
     family(mixed_clients, expecting(""), form=ROUND_ROBIN),
     family(mixed_clients_crash, expecting("member_crash", "aio"), form=ROUND_ROBIN, draw=draw_quick),
     family(deploy_cooperative, expecting("rolling_deploy"), form=COOPERATIVE),

@@ -9,23 +9,21 @@ from __future__ import annotations
 import signal
 from functools import partial
 
-from rebalance_devtools.stories.acting import calm, join, leave_in_turn, open_group
-from rebalance_devtools.stories.families import (
+from rebalance_devtools.stories.acting import (
     PATIENCE_SECONDS,
-    ROUND_ROBIN,
-    Form,
     afterwards,
     assignments,
     await_loss,
     await_return,
+    calm,
     deploy_in_turn,
-    draw_quick,
-    expecting,
     extra_seconds,
-    family,
-    java,
+    join,
+    leave_in_turn,
+    open_group,
     session_seconds,
 )
+from rebalance_devtools.stories.forms import ROUND_ROBIN, Form, draw_quick, expecting, family, java
 from rebalance_devtools.stories.play import Play
 from rebalance_devtools.stories.script import FRANZ_GO, KAFKAJS, SARAMA, ClientSpec, Parameters
 
