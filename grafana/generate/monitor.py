@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from grafana.generate import colours
 from grafana.generate.board import Board, BoardRow, side_by_side
-from grafana.generate.links import MONITOR, to_readiness
+from grafana.generate.links import MONITOR
+from grafana.generate.monitor_verdict import NOT_DECODED, show_verdict
 from grafana.generate.panels import (
     BAD,
     GOOD,
@@ -12,21 +13,15 @@ from grafana.generate.panels import (
     WORSE,
     About,
     Query,
-    Steps,
     TableColumn,
     show_lines,
-    show_stat,
     show_table,
 )
-from grafana.generate.queries import of_clusters, of_exporters
+from grafana.generate.queries import max_growth, max_of_exporter, max_of_query, of_clusters, of_exporters
 from grafana.generate.sdk import dashboard, units
-from grafana.generate.texts import NO_EXPORTER, NO_PROBE
-
-_NO_STREAM = "no word from the stream: is `rebalance-monitor stream` running?"
+from grafana.generate.texts import NO_EXPORTER, NO_STREAM
 
 _QUERY = "{{cluster}} / {{query}}"
-_ANY_IS_BAD: Steps = ((None, GOOD), (1, BAD))
-_NOT_DECODED = 'outcome=~"unsupported|corrupt"'
 
 
 def make() -> Board:
@@ -35,7 +30,7 @@ def make() -> Board:
         uid=MONITOR,
         description="Whether the monitor keeps up, understands what it reads, and shows all of it.",
         rows=(
-            BoardRow("Verdict", 4, side_by_side(3, *_show_verdict())),
+            BoardRow("Verdict", 4, side_by_side(3, *show_verdict())),
             BoardRow(
                 "Does it keep up",
                 8,
@@ -66,151 +61,6 @@ def make() -> Board:
     )
 
 
-def _of_query(metric: str) -> str:
-    return f"max by (cluster, query) ({of_clusters(f'monitor_{metric}')})"
-
-
-def _of_exporter(metric: str, *labels: str) -> str:
-    return f"max by ({', '.join(('instance', *labels))}) ({of_exporters(f'monitor_{metric}')})"
-
-
-def _grown(selected: str, labels: str) -> str:
-    return f"max by ({labels}) (increase({selected}[$__range]))"
-
-
-def _show_verdict() -> tuple[dashboard.Panel, ...]:
-    return (
-        _show_ready(),
-        _show_alive(),
-        _show_unread(),
-        _show_probed(),
-        _show_undecoded(),
-        _show_left_out(),
-        _show_dropped(),
-        _show_complained(),
-    )
-
-
-def _show_ready() -> dashboard.Panel:
-    return show_stat(
-        "Ready",
-        About("Per exporter: whether the picture is complete and fresh.", "ready.", "click: /-/ready says why not."),
-        _of_exporter("ready"),
-        unit=units.Number,
-        empty=NO_EXPORTER,
-        steps=((None, BAD), (1, GOOD)),
-        texts={"0": "not ready", "1": "ready"},
-        links=(to_readiness(),),
-        legend="{{instance}}",
-    )
-
-
-def _show_alive() -> dashboard.Panel:
-    return show_stat(
-        "Sign of life",
-        About(
-            "Time since the quietest query last told anything.",
-            "a few times its trigger at most.",
-            "it grows: the stream is down; see the end of its log.",
-        ),
-        f"max({of_clusters('monitor_status_age_seconds')})",
-        unit=units.DurationSeconds,
-        empty=_NO_STREAM,
-        steps=((None, GOOD), (60, WORSE), (180, BAD)),
-    )
-
-
-def _show_unread() -> dashboard.Panel:
-    return show_stat(
-        "Unread",
-        About(
-            "Log positions that no query has processed yet, an upper bound of records.",
-            "near 0, or falling after a start.",
-            "it rises: more cores, or a longer stream.activity_trigger_ms.",
-        ),
-        f"sum({_of_query('source_lag_records')})",
-        unit=units.Short,
-        empty=_NO_STREAM,
-    )
-
-
-def _show_probed() -> dashboard.Panel:
-    return show_stat(
-        "Newest probe",
-        About(
-            "Age of the newest probe of the cluster that was probed longest ago.",
-            "a few probe intervals at most.",
-            "it grows: lag, coordinators and states within a rebalance are old; see the prober's log.",
-        ),
-        f"time() - min({of_clusters('monitor_last_probe_timestamp_seconds')})",
-        unit=units.DurationSeconds,
-        empty=NO_PROBE,
-        steps=((None, GOOD), (300, WORSE)),
-    )
-
-
-def _show_undecoded() -> dashboard.Panel:
-    records = of_clusters("monitor_records_total", _NOT_DECODED)
-    undecodable = _grown(records, "cluster, query, type, version, outcome")
-    return show_stat(
-        "Not decoded",
-        About(
-            "Records of the offsets topic in the time shown that could not be decoded.",
-            "0.",
-            "part of the log is not understood: the panel Records not decoded says which type and version.",
-        ),
-        f"round(sum({undecodable})) or 0 * max({of_clusters('monitor_caught_up')})",
-        unit=units.Short,
-        empty=_NO_STREAM,
-        steps=_ANY_IS_BAD,
-    )
-
-
-def _show_left_out() -> dashboard.Panel:
-    return show_stat(
-        "Rows left out",
-        About(
-            "Rows of the stream's topics in the time shown that the exporter could not understand.",
-            "0.",
-            "update the exporter, or find what else writes to the topic.",
-        ),
-        f"round(sum({_grown(of_exporters('monitor_contract_errors_total'), 'instance, topic, reason')}))",
-        unit=units.Short,
-        empty=NO_EXPORTER,
-        steps=_ANY_IS_BAD,
-    )
-
-
-def _show_dropped() -> dashboard.Panel:
-    return show_stat(
-        "Left out for a limit",
-        About(
-            "Series left out in the time shown because of a limit.",
-            "0.",
-            "something is not watched: raise export.limit_groups or export.limit_members_per_group.",
-        ),
-        f"round(sum({_grown(of_exporters('monitor_dropped_series_total'), 'instance, limit')}))",
-        unit=units.Short,
-        empty=NO_EXPORTER,
-        steps=_ANY_IS_BAD,
-    )
-
-
-def _show_complained() -> dashboard.Panel:
-    return show_stat(
-        "Kafka errors",
-        About(
-            "Errors that the exporters' Kafka clients reported in the time shown.",
-            "0, or a few while a broker restarts.",
-            "/-/ready shows the latest one while the exporter is not ready.",
-        ),
-        f"round(sum({_grown(of_exporters('monitor_kafka_errors_total'), 'instance')}))",
-        unit=units.Short,
-        empty=NO_EXPORTER,
-        steps=((None, GOOD), (1, WORSE)),
-    )
-
-
 def _show_lag() -> dashboard.Panel:
     return show_lines(
         "Unread log positions",
@@ -219,9 +69,9 @@ def _show_lag() -> dashboard.Panel:
             "flat and low; falling after a start.",
             "rising for long: the stream needs more cores, or stream.activity_trigger_ms is too short.",
         ),
-        (Query(_of_query("source_lag_records"), _QUERY),),
+        (Query(max_of_query("source_lag_records"), _QUERY),),
         unit=units.Short,
-        empty=_NO_STREAM,
+        empty=NO_STREAM,
     )
 
 
@@ -233,9 +83,9 @@ def _show_delay() -> dashboard.Panel:
             "seconds. On a log that is quiet it may be old without harm: nothing waits.",
             "high while positions are unread: the picture is old, see Batches.",
         ),
-        (Query(_of_query("event_delay_seconds"), _QUERY),),
+        (Query(max_of_query("event_delay_seconds"), _QUERY),),
         unit=units.Seconds,
-        empty=_NO_STREAM,
+        empty=NO_STREAM,
         limit=(120, BAD),
     )
 
@@ -249,12 +99,12 @@ def _show_batches() -> dashboard.Panel:
             "longer for a while: more cores. One long batch after a start is the log being read.",
         ),
         (
-            Query(_of_query("batch_seconds"), f"{_QUERY}: took"),
-            Query(_of_query("trigger_seconds"), f"{_QUERY}: trigger"),
-            Query(_of_query("batch_rows"), f"{_QUERY}: records", unit=units.Short),
+            Query(max_of_query("batch_seconds"), f"{_QUERY}: took"),
+            Query(max_of_query("trigger_seconds"), f"{_QUERY}: trigger"),
+            Query(max_of_query("batch_rows"), f"{_QUERY}: records", unit=units.Short),
         ),
         unit=units.Seconds,
-        empty=_NO_STREAM,
+        empty=NO_STREAM,
     )
 
 
@@ -272,7 +122,7 @@ def _show_ages() -> dashboard.Panel:
             Query(f"min by (cluster, query) ({of_clusters('monitor_status_age_seconds')})", f"{_QUERY}: sign of life"),
         ),
         unit=units.Seconds,
-        empty=_NO_STREAM,
+        empty=NO_STREAM,
     )
 
 
@@ -284,7 +134,7 @@ def _show_reading() -> dashboard.Panel:
             "rising to 100 % after a start, and there it stays.",
             "it stands still below: see Batches, and the end of the stream's log.",
         ),
-        (Query(_of_query("read_ratio"), _QUERY),),
+        (Query(max_of_query("read_ratio"), _QUERY),),
         unit=units.PercentUnit,
         empty="nothing was there",
         highest=1,
@@ -307,7 +157,7 @@ def _show_diagnosis() -> dashboard.Panel:
             Query(of_diagnosis("age"), "{{cluster}}: sign of life"),
         ),
         unit=units.Seconds,
-        empty=_NO_STREAM,
+        empty=NO_STREAM,
         limit=(60, BAD),
     )
 
@@ -329,7 +179,7 @@ def _show_lost() -> dashboard.Panel:
         ),
         (_grown_per_input("skipped_positions", "unread"), _grown_per_input("lost_positions", "cut")),
         unit=units.Short,
-        empty=_NO_STREAM,
+        empty=NO_STREAM,
         stacked=True,
     )
 
@@ -349,7 +199,7 @@ def _show_inputs() -> dashboard.Panel:
             _grown_per_input("partitions_removed", "went"),
         ),
         unit=units.Short,
-        empty=_NO_STREAM,
+        empty=NO_STREAM,
         stacked=True,
     )
 
@@ -371,7 +221,7 @@ def _show_diagnosed() -> dashboard.Panel:
             ),
         ),
         unit=units.Short,
-        empty=_NO_STREAM,
+        empty=NO_STREAM,
     )
 
 
@@ -407,13 +257,13 @@ def _show_records() -> dashboard.Panel:
         ),
         (Query(f"sum by (outcome) ({everything}) > 0", "{{outcome}}", colours=colours.DECODING),),
         unit=PER_SECOND,
-        empty=_NO_STREAM,
+        empty=NO_STREAM,
         stacked=True,
     )
 
 
 def _show_not_decoded() -> dashboard.Panel:
-    undecoded = _per_second("records_total", "query, type, version, outcome", _NOT_DECODED)
+    undecoded = _per_second("records_total", "query, type, version, outcome", NOT_DECODED)
     return show_lines(
         "Records not decoded",
         About(
@@ -529,7 +379,7 @@ def _show_groups() -> dashboard.Panel:
             "none dropped.",
             "raise export.limit_groups.",
         ),
-        (Query(_of_exporter("groups", "outcome"), "{{instance}}: {{outcome}}", colours=colours.EXPORTED),),
+        (Query(max_of_exporter("groups", "outcome"), "{{instance}}: {{outcome}}", colours=colours.EXPORTED),),
         unit=units.Short,
         empty=NO_EXPORTER,
     )
@@ -543,7 +393,7 @@ def _show_series() -> dashboard.Panel:
             "grows with the number of groups only.",
             "switch export.collect_partitions or export.collect_members off, or lower the limits.",
         ),
-        (Query(_of_exporter("series"), "{{instance}}"),),
+        (Query(max_of_exporter("series"), "{{instance}}"),),
         unit=units.Short,
         empty=NO_EXPORTER,
     )
@@ -578,9 +428,9 @@ def _show_state() -> dashboard.Panel:
             "as many as groups.",
             "it grows without new groups: who makes group ids that are used once?",
         ),
-        (Query(_of_query("state_rows"), _QUERY),),
+        (Query(max_of_query("state_rows"), _QUERY),),
         unit=units.Short,
-        empty=_NO_STREAM,
+        empty=NO_STREAM,
     )
 
 
@@ -588,9 +438,9 @@ def _show_memory() -> dashboard.Panel:
     return show_lines(
         "State in memory",
         About("Memory that the state of queries takes.", "flat.", "it grows: give the stream more memory in time."),
-        (Query(_of_query("state_bytes"), _QUERY),),
+        (Query(max_of_query("state_bytes"), _QUERY),),
         unit=units.BytesIEC,
-        empty=_NO_STREAM,
+        empty=NO_STREAM,
     )
 
 
@@ -606,15 +456,15 @@ def _show_queries() -> dashboard.Panel:
         (
             TableColumn("Cluster", label="cluster"),
             TableColumn("Query", label="query"),
-            TableColumn("Caught up", _of_query("caught_up"), texts={"0": ("no", WORSE), "1": ("yes", GOOD)}),
-            TableColumn("Runs", _of_query("failed"), texts={"0": ("yes", GOOD), "1": ("no", BAD)}),
-            TableColumn("Progress", _of_query("stalled"), texts={"0": ("yes", GOOD), "1": ("none", BAD)}),
+            TableColumn("Caught up", max_of_query("caught_up"), texts={"0": ("no", WORSE), "1": ("yes", GOOD)}),
+            TableColumn("Runs", max_of_query("failed"), texts={"0": ("yes", GOOD), "1": ("no", BAD)}),
+            TableColumn("Progress", max_of_query("stalled"), texts={"0": ("yes", GOOD), "1": ("none", BAD)}),
             TableColumn(
-                "Restarts", f"round({_grown(of_clusters('monitor_restarts_total'), 'cluster, query')})", units.Short
+                "Restarts", f"round({max_growth(of_clusters('monitor_restarts_total'), 'cluster, query')})", units.Short
             ),
-            TableColumn("Started", f"1000 * {_of_query('start_timestamp_seconds')}", units.DateTimeFromNow),
+            TableColumn("Started", f"1000 * {max_of_query('start_timestamp_seconds')}", units.DateTimeFromNow),
         ),
-        empty=_NO_STREAM,
+        empty=NO_STREAM,
         sort="Cluster",
     )
 
@@ -634,15 +484,15 @@ def _show_exporters() -> dashboard.Panel:
             TableColumn("File", label="file"),
             TableColumn(
                 "Understood",
-                _of_exporter("config_reload_successful", "file"),
+                max_of_exporter("config_reload_successful", "file"),
                 texts={"0": ("no", BAD), "1": ("yes", GOOD)},
             ),
             TableColumn(
                 "Read",
-                f"1000 * {_of_exporter('config_reload_success_timestamp_seconds', 'file')}",
+                f"1000 * {max_of_exporter('config_reload_success_timestamp_seconds', 'file')}",
                 units.DateTimeFromNow,
             ),
-            TableColumn("Runs", _of_exporter("build_info", "version"), hidden=True),
+            TableColumn("Runs", max_of_exporter("build_info", "version"), hidden=True),
         ),
         empty=NO_EXPORTER,
         sort="Exporter",

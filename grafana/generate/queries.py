@@ -139,3 +139,18 @@ def with_coordinator(vector: str) -> str:
 
 def _join(*matchers: str) -> str:
     return ",".join(filter(None, matchers))
+
+
+def max_of_query(metric: str) -> str:
+    """Return each query's value of a metric of the monitor's own."""
+    return f"max by (cluster, query) ({of_clusters(f'monitor_{metric}')})"
+
+
+def max_of_exporter(metric: str, *labels: str) -> str:
+    """Return each exporter's value of a metric of the monitor's own, by more labels."""
+    return f"max by ({', '.join(('instance', *labels))}) ({of_exporters(f'monitor_{metric}')})"
+
+
+def max_growth(selected: str, labels: str) -> str:
+    """Return by how much a counter grew in the range shown, the highest by labels: who tells of it may be several."""
+    return f"max by ({labels}) (increase({selected}[$__range]))"
