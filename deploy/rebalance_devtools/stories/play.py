@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -29,25 +28,14 @@ from confluent_kafka.admin import (
 )
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from rebalance_deploy import jars
 from rebalance_deploy.broker_log import read_truth
 from rebalance_deploy.errors import UserError
-from rebalance_deploy.jdk import find_java
 from rebalance_deploy.ports import find_free_port
 from rebalance_deploy.processes import ChildProcess
-from rebalance_devtools.clients import client_environment
-from rebalance_devtools.stories import apps, foreign
+from rebalance_devtools.stories.client_commands import ClientStart
 from rebalance_devtools.stories.network import Fault, Network
 from rebalance_devtools.stories.script import (
-    AIOKAFKA,
-    CONFLUENT,
     CONNECT,
-    FRANZ_GO,
-    JAVA,
-    KAFKAJS,
-    SARAMA,
-    SHARE,
-    STREAMS,
     ClientSpec,
     Event,
     Parameters,
@@ -58,9 +46,6 @@ from rebalance_devtools.stories.stage import Stage, find_coordinator
 T = TypeVar("T")
 Hear = Callable[[Event], None]
 
-_PROGRAMS = Path(__file__).parent / "programs"
-_JAVA_OPTIONS = ("-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-_CONNECT_OPTIONS = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _LISTEN_SECONDS = 0.1
 _STOP_SECONDS = 15.0
 
@@ -214,7 +199,20 @@ class Play:
         if host is not None:
             self._hosts[name] = host
             self.network.place(self.client_id(name), host)
-        command, more = self._command(name, chosen, group or self.group)
+        client = ClientStart(
+            name,
+            chosen,
+            group or self.group,
+            self.topic,
+            self.stage,
+            self.directory,
+            self.network.bootstrap if name in self._hosts else self.stage.bootstrap,
+            through_network=name in self._hosts,
+            client_id=self.client_id(name),
+            metrics_topic=self.metrics_topic,
+            rest_port=self.rest_port(name) if chosen.library == CONNECT else None,
+        )
+        command, more = client.command()
         log = self.directory / f"{name}-{len(self._past) + len(self._clients)}.jsonl"
         env = {**os.environ, **more} if more else None
         process = ChildProcess(command, log_path=log, env=env, cwd=self.directory)
@@ -258,132 +256,9 @@ class Play:
         self._clients[name].dismissed = True
         return self._clients[name].process
 
-    def _command(self, name: str, form: ClientSpec, group: str) -> tuple[list[str | Path], dict[str, str]]:
-        """Return what starts a client, and the environment that it needs."""
-        if form.library == JAVA:
-            return self._java_command(name, form, group), {}
-        if form.library == SHARE:
-            return self._share_command(name, form, group), {}
-        if form.library == STREAMS:
-            return self._streams_command(name, form, group), {}
-        if form.library == CONNECT:
-            return self._connect_command(name, form, group), {}
-        if form.library in (FRANZ_GO, SARAMA, KAFKAJS):
-            return self._foreign_command(name, form, group)
-        module = _module_of(form.library)
-        path = client_environment(form.library) if form.library[-1].isdigit() else None
-        text = json.dumps(self._python_spec(name, form, group, module))
-        # The pinned client goes before whatever else this process finds.
-        found = [str(path), *filter(None, [os.environ.get("PYTHONPATH")])]
-        more = {"PYTHONPATH": os.pathsep.join(found)} if path else {}
-        return [sys.executable, "-m", f"{_PACKAGE}.{module}", text], more
-
-    def _foreign_command(self, name: str, form: ClientSpec, group: str) -> tuple[list[str | Path], dict[str, str]]:
-        told = {
-            "name": name,
-            "bootstrap": self._bootstrap(name),
-            "group": group,
-            "topic": self.topic,
-            **({"client_id": self.client_id(name)} if name in self._hosts else {}),
-            **form.settings,
-            **form.program,
-        }
-        if form.library == KAFKAJS:
-            program, modules = foreign.node_program()
-            return [foreign.find_tool("node"), program, json.dumps(told)], {"NODE_PATH": str(modules)}
-        return [foreign.go_program(), json.dumps({"library": form.library, **told})], {}
-
-    def _java_command(self, name: str, form: ClientSpec, group: str) -> list[str | Path]:
-        settings = {
-            "bootstrap.servers": self._bootstrap(name),
-            "group.id": group,
-            "client.id": self.client_id(name),
-            "auto.offset.reset": "earliest",
-            **form.settings,
-            **{f"program.{key}": value for key, value in form.program.items()},
-        }
-        classpath = jars.classpath(f"broker-{self.stage.kafka_version}")
-        head: list[str | Path] = [
-            find_java().executable,
-            *_JAVA_OPTIONS,
-            "-cp",
-            classpath,
-            _PROGRAMS / "StoryClient.java",
-        ]
-        return [*head, name, self.topic, *(f"{key}={value}" for key, value in settings.items())]
-
-    def _share_command(self, name: str, form: ClientSpec, group: str) -> list[str | Path]:
-        settings = {
-            "bootstrap.servers": self._bootstrap(name),
-            "group.id": group,
-            "client.id": self.client_id(name),
-            **form.settings,
-        }
-        program = _PROGRAMS / "ShareClient.java"
-        classpath = jars.classpath(f"broker-{self.stage.kafka_version}")
-        java: list[str | Path] = [find_java().executable, *_JAVA_OPTIONS, "-cp", classpath, program]
-        return [*java, name, self.topic, *(f"{key}={value}" for key, value in settings.items())]
-
-    def _streams_command(self, name: str, form: ClientSpec, group: str) -> list[str | Path]:
-        settings = {
-            "bootstrap.servers": self.stage.bootstrap,
-            "application.id": group,
-            "client.id": name,
-            "state.dir": self.directory / f"{name}.state",
-            **form.settings,
-            **{f"program.{key}": value for key, value in form.program.items()},
-        }
-        program = _PROGRAMS / "StreamsApp.java"
-        java: list[str | Path] = [find_java().executable, *_JAVA_OPTIONS, "-cp", apps.classpath("streams"), program]
-        return [*java, name, self.topic, *(f"{key}={value}" for key, value in settings.items())]
-
-    def _connect_command(self, name: str, form: ClientSpec, group: str) -> list[str | Path]:
-        converter = "org.apache.kafka.connect.storage.StringConverter"
-        settings = {
-            "bootstrap.servers": self.stage.bootstrap,
-            "group.id": group,
-            "client.id": name,
-            "key.converter": converter,
-            "value.converter": converter,
-            **{f"{what}.storage.topic": f"{self.topic}-{what}" for what in ("config", "offset", "status")},
-            **{f"{what}.storage.replication.factor": 1 for what in ("config", "offset", "status")},
-            "offset.storage.partitions": 1,
-            "status.storage.partitions": 1,
-            "listeners": f"http://127.0.0.1:{self.rest_port(name)}",
-            **form.settings,
-        }
-        file = self.directory / f"{name}.properties"
-        file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        main = "org.apache.kafka.connect.cli.ConnectDistributed"
-        return [find_java().executable, *_CONNECT_OPTIONS, "-cp", apps.classpath("connect"), main, file]
-
     def rest_port(self, name: str) -> int:
         """Return the port at which a Connect worker answers, the same every time."""
         return self._rest_ports.setdefault(name, find_free_port())
-
-    def _python_spec(self, name: str, form: ClientSpec, group: str, module: str) -> dict[str, Any]:
-        common = {"name": name, **form.program}
-        if module == "consume_pykafka":
-            settings = {"zookeeper_connect": self.stage.zookeeper, **form.settings}
-            return {
-                **common,
-                "bootstrap": self.stage.bootstrap,
-                "group": group,
-                "topic": self.topic,
-                "settings": settings,
-            }
-        if module == "consume_confluent":
-            known = {"bootstrap.servers": self._bootstrap(name), "group.id": group, "client.id": self.client_id(name)}
-            settings = {**known, "auto.offset.reset": "earliest", **form.settings}
-            return {"topics": [self.topic], **common, "settings": settings, "metrics_topic": self.metrics_topic}
-        known = {"bootstrap_servers": self._bootstrap(name), "group_id": group, "auto_offset_reset": "earliest"}
-        settings = {**known, "client_id": self.client_id(name), **form.settings}
-        if module == "consume_aiokafka":
-            return {**common, "topic": self.topic, "settings": settings}
-        return {**common, "topic": self.topic, "settings": settings, "metrics_topic": self.metrics_topic}
-
-    def _bootstrap(self, name: str) -> str:
-        return self.network.bootstrap if name in self._hosts else self.stage.bootstrap
 
     # --- faults of the stage ---
 
@@ -567,17 +442,6 @@ class _Traffic:
             self._producer.produce(topic, value=value, partition=number % partitions)
             self._producer.poll(0)
             number += 1
-
-
-_PACKAGE = "rebalance_devtools.stories.programs"
-
-
-def _module_of(library: str) -> str:
-    if library.startswith("pykafka"):
-        return "consume_pykafka"
-    if library == AIOKAFKA:
-        return "consume_aiokafka"
-    return "consume_confluent" if library == CONFLUENT else "consume_kafka_python"
 
 
 def _read_events(client: _Client) -> Iterator[Event]:

@@ -13,16 +13,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from rebalance_contract import CommitActivity, Partitions, TopicCommits, TopicOffsets
-from rebalance_streaming.activity.offsets import FEW, UNKNOWN, Ints, as_array, filled, grown, places, put, widened
+from rebalance_streaming.activity.offsets import FEW, UNKNOWN, Ints, as_array, filled, grown, places, put
+from rebalance_streaming.observed.commit_rings import KEPT, CommitRings
 from rebalance_streaming.observed.plausible import LARGEST_OFFSET, MOST_TOPICS, may_grow
 
 Place = tuple[str, int]
 
-#: Commits kept per partition; summaries carry one per pane, so with the default pane at least a minute.
-KEPT = 12
 #: Commits of one request reach the log within milliseconds of each other.
 _SAME_REQUEST_MS = 50
 #: End offsets kept per topic, and how far apart at least.
@@ -30,79 +28,6 @@ _KEPT_ENDS, END_SPACING_MS = 90, 10_000
 #: A committed offset jumps ahead when it takes more records than this, and so many times its longest step before.
 _SMALLEST_JUMP, _UNUSUAL_STEP = 1_000, 10
 _KEPT_JUMPS = 200
-
-
-@dataclass(frozen=True, slots=True)
-class _Advances:
-    """Of the commits that advanced a partition of a topic: the longest time between two of one partition (ms).
-
-    `earliest_ms` is the first of all, `latest_first_ms` the latest that is some partition's first; null: there is none.
-    """
-
-    longest_ms: int
-    earliest_ms: int | None
-    latest_first_ms: int | None
-
-
-@dataclass(slots=True)
-class _Topic:
-    """Rings of one topic: rows are commits, newest last; columns are `partitions`, sorted. -1: none yet."""
-
-    partitions: Ints = field(default_factory=lambda: filled(0))
-    times: Ints = field(default_factory=lambda: filled(KEPT, 0))
-    offsets: Ints = field(default_factory=lambda: filled(KEPT, 0))
-    #: When the committed offset last changed, and since when it is watched.
-    advanced_ms: Ints = field(default_factory=lambda: filled(0))
-    first_ms: Ints = field(default_factory=lambda: filled(0))
-    #: Deleted by a tombstone at this time, -1: not.
-    deleted_ms: Ints = field(default_factory=lambda: filled(0))
-    #: Worked out when they are first asked for, and forgotten with the next commit. Lags belong to a row of ends.
-    _advances: _Advances | None = None
-    _lags: tuple[Ints, Ints] | None = None
-
-    def advances(self) -> _Advances:
-        """Return how far apart the remembered commits are that advanced a partition."""
-        if self._advances is None:
-            self._advances = _look_at_advances(self.times, self.offsets)
-        return self._advances
-
-    def lags(self, ends: Ints) -> Ints:
-        """Return the lag of each of `partitions`; -1 where its end is not known or nothing is committed."""
-        if self._lags is None or self._lags[0] is not ends:
-            # Partitions are sorted: those that were probed come first.
-            size = int(self.partitions.searchsorted(len(ends)))
-            end = filled(len(self.partitions))
-            end[:size] = ends[self.partitions[:size]]
-            known = (end != UNKNOWN) & self.is_committed()
-            self._lags = ends, np.where(known, np.maximum(0, end - self.offsets[-1]), UNKNOWN)
-        return self._lags[1]
-
-    def is_committed(self) -> npt.NDArray[np.bool_]:
-        """Return, per partition, whether its offset was committed and not deleted."""
-        committed: npt.NDArray[np.bool_] = (self.times[-1] != UNKNOWN) & (self.deleted_ms == UNKNOWN)
-        return committed
-
-    def columns(self, numbers: Iterable[int]) -> Ints:
-        """Return the places of those of some partitions that were ever committed, in their order."""
-        wanted = np.fromiter(numbers, dtype=np.int64)
-        at: Ints = np.minimum(self.partitions.searchsorted(wanted), len(self.partitions) - 1)
-        return at[self.partitions[at] == wanted] if len(self.partitions) else at[:0]
-
-    def with_partitions(self, partitions: Ints) -> _Topic:
-        """Return the topic with columns for more partitions."""
-        known, wider = self.partitions, np.union1d(self.partitions, partitions)
-        return _Topic(
-            wider,
-            widened(self.times, known, wider),
-            widened(self.offsets, known, wider),
-            widened(self.advanced_ms, known, wider),
-            widened(self.first_ms, known, wider),
-            widened(self.deleted_ms, known, wider),
-        )
-
-    def forget_answers(self) -> None:
-        """Drop what was worked out from the columns: they change."""
-        self._advances = self._lags = None
 
 
 @dataclass(slots=True)
@@ -174,7 +99,7 @@ class Progress:
     """Commits and end offsets of one group."""
 
     def __init__(self) -> None:
-        self._topics: dict[str, _Topic] = {}
+        self._topics: dict[str, CommitRings] = {}
         self._ends: dict[str, _Ends] = {}
         self._read_to: dict[int, int] = {}
         self.first_commit_ms: int | None = None
@@ -194,7 +119,7 @@ class Progress:
 
     def _take_topic(self, name: str, commits: TopicCommits) -> None:
         partitions = np.asarray(commits.partitions, dtype=np.int64)
-        topic = self._topics.get(name) or _Topic()
+        topic = self._topics.get(name) or CommitRings()
         at = places(topic.partitions, partitions)
         if at is None:
             topic = self._topics[name] = topic.with_partitions(partitions)
@@ -206,7 +131,7 @@ class Progress:
             self._take_many(name, topic, at, commits)
         del self.jumps[:-_KEPT_JUMPS]
 
-    def _take_few(self, name: str, topic: _Topic, at: Ints, commits: TopicCommits) -> None:
+    def _take_few(self, name: str, topic: CommitRings, at: Ints, commits: TopicCommits) -> None:
         rows = zip(at.tolist(), commits.partitions, commits.offsets, commits.committed_at_ms, strict=True)
         for place, partition, offset, at_ms in rows:
             topic.deleted_ms[place] = UNKNOWN if offset is not None else at_ms
@@ -224,7 +149,7 @@ class Progress:
                 ring[:-1, place] = ring[1:, place]
                 ring[-1, place] = newest
 
-    def _take_many(self, name: str, topic: _Topic, at: Ints, commits: TopicCommits) -> None:
+    def _take_many(self, name: str, topic: CommitRings, at: Ints, commits: TopicCommits) -> None:
         times = np.asarray(commits.committed_at_ms, dtype=np.int64)
         deleted = np.array([offset is None for offset in commits.offsets])
         offsets = _bounded(as_array(commits.offsets))
@@ -238,7 +163,7 @@ class Progress:
         topic.times[:-1, kept], topic.offsets[:-1, kept] = topic.times[1:, kept], topic.offsets[1:, kept]
         topic.times[-1, kept], topic.offsets[-1, kept] = times, offsets
 
-    def _note_jumps(self, name: str, topic: _Topic, kept: Ints, times: Ints, offsets: Ints) -> None:
+    def _note_jumps(self, name: str, topic: CommitRings, kept: Ints, times: Ints, offsets: Ints) -> None:
         third, second, before = topic.offsets[-3:, kept]
         step = offsets - before
         back = (before != UNKNOWN) & (step < 0)
@@ -307,7 +232,7 @@ class Progress:
             for place in np.flatnonzero(lags > records).tolist():
                 yield self._position(name, topic, place)
 
-    def _lags(self) -> Iterator[tuple[str, _Topic, Ints]]:
+    def _lags(self) -> Iterator[tuple[str, CommitRings, Ints]]:
         """Yield topics that are committed and probed, with the lag of each of their partitions; -1: nobody knows it."""
         for name, topic in self._topics.items():
             ends = self._ends.get(name)
@@ -354,14 +279,14 @@ class Progress:
 
     def position(self, name: str, partition: int) -> Position:
         """Return one partition, whatever is known of it."""
-        topic = self._topics.get(name) or _Topic()
+        topic = self._topics.get(name) or CommitRings()
         for place in topic.columns([partition]).tolist():
             if topic.times[-1, place] != UNKNOWN:
                 return self._position(name, topic, place)
         end, stable = self._end(name, partition)
         return Position(name, partition, None, end, stable, None, None)
 
-    def _position(self, name: str, topic: _Topic, place: int) -> Position:
+    def _position(self, name: str, topic: CommitRings, place: int) -> Position:
         partition = int(topic.partitions[place])
         end, stable = self._end(name, partition)
         return Position(
@@ -504,26 +429,12 @@ class Progress:
         ]
 
     def _rings(self, name: str, numbers: Iterable[int]) -> tuple[Ints, Ints]:
-        topic = self._topics.get(name) or _Topic()
+        topic = self._topics.get(name) or CommitRings()
         columns = topic.columns(numbers)
         return topic.times[:, columns], topic.offsets[:, columns]
 
 
-def _look_at_advances(times: Ints, offsets: Ints) -> _Advances:
-    """Work out how far apart the advances in a topic's rings are; a clock that goes back makes none longer."""
-    moved = (times[:-1] != UNKNOWN) & (offsets[1:] > offsets[:-1])
-    if not moved.any():
-        return _Advances(0, None, None)
-    at_ms = np.where(moved, times[1:], UNKNOWN)
-    reached = np.maximum.accumulate(at_ms, axis=0)
-    again = reached[:-1] != UNKNOWN
-    longest = int(np.where(again, reached[1:] - reached[:-1], 0).max()) if len(reached) > 1 else 0
-    columns = moved.any(axis=0)
-    first = at_ms[moved.argmax(axis=0)[columns], columns]
-    return _Advances(longest, int(at_ms[moved].min()), int(first.max()))
-
-
-def _rates(topic: _Topic, ends: _Ends, columns: Ints, apart_ms: int) -> tuple[float, float]:
+def _rates(topic: CommitRings, ends: _Ends, columns: Ints, apart_ms: int) -> tuple[float, float]:
     """Return records per second (produced, committed) of some columns between two commits whose ends are known."""
     times, offsets = topic.times[:, columns], topic.offsets[:, columns]
     earlier = (times != UNKNOWN) & (times <= times[-1] - apart_ms)

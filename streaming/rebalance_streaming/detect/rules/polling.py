@@ -28,12 +28,12 @@ from rebalance_streaming.detect.wording import advise, say
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.barriers import Barrier
 from rebalance_streaming.observed.clients import ClientHistory
+from rebalance_streaming.observed.commit_rings import KEPT
 from rebalance_streaming.observed.confidence import PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departure_times import awaited_evidence
 from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure
 from rebalance_streaming.observed.fingerprints import LIBRDKAFKA, fingerprint, poll_limit_ms
 from rebalance_streaming.observed.history import places
-from rebalance_streaming.observed.progress import KEPT
 
 #: A client that usually commits this often does so inside poll(), every auto.commit.interval (5 s).
 _AUTO_COMMIT_MS = 10_000

@@ -1,0 +1,104 @@
+"""The last commits of each partition of a topic, as arrays: a large group has hundreds of partitions.
+
+Rings are filled by `progress.py`; what is worked out of them is kept until the next commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from rebalance_streaming.activity.offsets import UNKNOWN, Ints, filled, widened
+
+#: Commits kept per partition; summaries carry one per pane, so with the default pane at least a minute.
+KEPT = 12
+
+
+@dataclass(frozen=True, slots=True)
+class _Advances:
+    """Of the commits that advanced a partition of a topic: the longest time between two of one partition (ms).
+
+    `earliest_ms` is the first of all, `latest_first_ms` the latest that is some partition's first; null: there is none.
+    """
+
+    longest_ms: int
+    earliest_ms: int | None
+    latest_first_ms: int | None
+
+
+@dataclass(slots=True)
+class CommitRings:
+    """Rings of one topic: rows are commits, newest last; columns are `partitions`, sorted. -1: none yet."""
+
+    partitions: Ints = field(default_factory=lambda: filled(0))
+    times: Ints = field(default_factory=lambda: filled(KEPT, 0))
+    offsets: Ints = field(default_factory=lambda: filled(KEPT, 0))
+    #: When the committed offset last changed, and since when it is watched.
+    advanced_ms: Ints = field(default_factory=lambda: filled(0))
+    first_ms: Ints = field(default_factory=lambda: filled(0))
+    #: Deleted by a tombstone at this time, -1: not.
+    deleted_ms: Ints = field(default_factory=lambda: filled(0))
+    #: Worked out when they are first asked for, and forgotten with the next commit. Lags belong to a row of ends.
+    _advances: _Advances | None = None
+    _lags: tuple[Ints, Ints] | None = None
+
+    def advances(self) -> _Advances:
+        """Return how far apart the remembered commits are that advanced a partition."""
+        if self._advances is None:
+            self._advances = _look_at_advances(self.times, self.offsets)
+        return self._advances
+
+    def lags(self, ends: Ints) -> Ints:
+        """Return the lag of each of `partitions`; -1 where its end is not known or nothing is committed."""
+        if self._lags is None or self._lags[0] is not ends:
+            # Partitions are sorted: those that were probed come first.
+            size = int(self.partitions.searchsorted(len(ends)))
+            end = filled(len(self.partitions))
+            end[:size] = ends[self.partitions[:size]]
+            known = (end != UNKNOWN) & self.is_committed()
+            self._lags = ends, np.where(known, np.maximum(0, end - self.offsets[-1]), UNKNOWN)
+        return self._lags[1]
+
+    def is_committed(self) -> npt.NDArray[np.bool_]:
+        """Return, per partition, whether its offset was committed and not deleted."""
+        committed: npt.NDArray[np.bool_] = (self.times[-1] != UNKNOWN) & (self.deleted_ms == UNKNOWN)
+        return committed
+
+    def columns(self, numbers: Iterable[int]) -> Ints:
+        """Return the places of those of some partitions that were ever committed, in their order."""
+        wanted = np.fromiter(numbers, dtype=np.int64)
+        at: Ints = np.minimum(self.partitions.searchsorted(wanted), len(self.partitions) - 1)
+        return at[self.partitions[at] == wanted] if len(self.partitions) else at[:0]
+
+    def with_partitions(self, partitions: Ints) -> CommitRings:
+        """Return the topic with columns for more partitions."""
+        known, wider = self.partitions, np.union1d(self.partitions, partitions)
+        return CommitRings(
+            wider,
+            widened(self.times, known, wider),
+            widened(self.offsets, known, wider),
+            widened(self.advanced_ms, known, wider),
+            widened(self.first_ms, known, wider),
+            widened(self.deleted_ms, known, wider),
+        )
+
+    def forget_answers(self) -> None:
+        """Drop what was worked out from the columns: they change."""
+        self._advances = self._lags = None
+
+
+def _look_at_advances(times: Ints, offsets: Ints) -> _Advances:
+    """Work out how far apart the advances in a topic's rings are; a clock that goes back makes none longer."""
+    moved = (times[:-1] != UNKNOWN) & (offsets[1:] > offsets[:-1])
+    if not moved.any():
+        return _Advances(0, None, None)
+    at_ms = np.where(moved, times[1:], UNKNOWN)
+    reached = np.maximum.accumulate(at_ms, axis=0)
+    again = reached[:-1] != UNKNOWN
+    longest = int(np.where(again, reached[1:] - reached[:-1], 0).max()) if len(reached) > 1 else 0
+    columns = moved.any(axis=0)
+    first = at_ms[moved.argmax(axis=0)[columns], columns]
+    return _Advances(longest, int(at_ms[moved].min()), int(first.max()))
