@@ -17,13 +17,11 @@ from pathlib import Path
 from confluent_kafka import Producer
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import rebalance_contract as contract
-from rebalance_contract.bounds import MAX_ROW_BYTES
-from rebalance_contract.epochs import WRITER_HEADER, RowWriter, encode_writer, writer_headers
+from rebalance_contract.epochs import RowWriter, writer_headers
 from rebalance_kafka.properties import java_properties, librdkafka_properties
 from rebalance_streaming.cluster import QUIET, Cluster, LogEnds
 from rebalance_streaming.config import StreamConfig
@@ -32,16 +30,17 @@ from rebalance_streaming.diagnosis.inputs import StatusReader
 from rebalance_streaming.diagnosis.process import DiagnosisError, DiagnosisProcess
 from rebalance_streaming.errors import StreamError
 from rebalance_streaming.ownership import QueryOwnership, read_statuses
-from rebalance_streaming.spark.activity import ACTIVITY, pack_activity
-from rebalance_streaming.spark.checkpoint import Baseline, has_checkpoint, open_checkpoint, query_path, set_aside
+from rebalance_streaming.spark.activity import ACTIVITY
+from rebalance_streaming.spark.checkpoint import Baseline, has_checkpoint, open_checkpoint, set_aside
 from rebalance_streaming.spark.class_archive import ClassArchive
 from rebalance_streaming.spark.diagnosis import DIAGNOSIS, start_diagnosis
+from rebalance_streaming.spark.input_queries import QueryInputs, ReadUp, start_activity, start_membership
 from rebalance_streaming.spark.inputs import WatchedInputs
-from rebalance_streaming.spark.membership import MEMBERSHIP, PublishedRows, fold_groups
-from rebalance_streaming.spark.progress import NEWEST, CatchUp
+from rebalance_streaming.spark.membership import MEMBERSHIP, PublishedRows
+from rebalance_streaming.spark.progress import CatchUp
 from rebalance_streaming.spark.rebuilding import first_live, has_rows, read_published
 from rebalance_streaming.spark.session import places_of, prefer_bulk, start_session
-from rebalance_streaming.spark.source import EARLIEST, read_log, rows_in_range
+from rebalance_streaming.spark.source import rows_in_range
 from rebalance_streaming.spark.spark_home import use_installed_pyspark
 from rebalance_streaming.spark.supervision import SupervisedQuery, root_cause
 
@@ -54,8 +53,6 @@ _LOOK_SECONDS, _STATUS_SECONDS = 0.5, 2.0
 _FLUSH_SECONDS, _STOP_SLACK_SECONDS = 2.0, 5.0
 #: The other stream waits for the end of a superseded one, whose running batches count for nobody.
 _SUPERSEDED_STOP_SECONDS = 2.0
-#: How many rows before its end a new checkpoint begins to read a topic of probes or of client metrics at.
-_PROBES_BACK, _REPORTS_BACK = 20_000, 5_000
 #: A first start that has more positions of the log to read prepares its queries for many rows per batch.
 _BULK_POSITIONS = 500_000
 #: How many positions before a partition's end the start-up check reads: more than any run of markers.
@@ -75,24 +72,6 @@ class _Ears:
 
 
 @dataclass(frozen=True, slots=True)
-class _ReadUp:
-    """What must have been read before groups are known: the log or, where nobody may read it, the probes kept."""
-
-    topic: str
-    starts: Mapping[int, int]
-    ends: LogEnds
-
-    @classmethod
-    def of(cls, cluster: Cluster, config: StreamConfig) -> _ReadUp:
-        """Return it as it stands now."""
-        if config.reads_log:
-            ends = cluster.log_ends(config.source_topic)
-            return cls(config.source_topic, ends.earliest, ends)
-        ends = cluster.log_ends(config.probes_topic)
-        return cls(config.probes_topic, cluster.recent_offsets(config.probes_topic, _PROBES_BACK), ends)
-
-
-@dataclass(frozen=True, slots=True)
 class _Found:
     """The cluster before Spark starts, what was published of the queries last, and as whom this process writes."""
 
@@ -100,21 +79,7 @@ class _Found:
     cluster_id: str
     statuses: Sequence[contract.Status]
     ownership: QueryOwnership
-    read: _ReadUp
-
-
-@dataclass(frozen=True, slots=True)
-class _Inputs:
-    """What the queries read, once it is known, and how to judge it."""
-
-    cluster: Cluster
-    detect: DetectConfig
-    watched: WatchedInputs
-    read: _ReadUp
-    properties: Mapping[str, str]
-    is_first_start: bool
-    ownership: QueryOwnership
-    published: PublishedRows
+    read: ReadUp
 
 
 def run(
@@ -178,7 +143,7 @@ def _look_at_cluster(config: StreamConfig, ears: _Ears) -> _Found:
     statuses = read_statuses(config)
     ownership = QueryOwnership(config, statuses, _now_ms())
     ownership.start()
-    read = _ReadUp.of(cluster, config)
+    read = ReadUp.of(cluster, config)
     ears.notify(f"cluster {cluster_id}: {len(read.ends.visible)} partitions of {read.topic}; starting Spark")
     if not config.reads_log:
         ears.notify(
@@ -196,7 +161,7 @@ def _prepare(
     *,
     rebuild: bool,
     may_set_aside: bool,
-) -> _Inputs:
+) -> QueryInputs:
     """Open the checkpoint, or begin one, and return what the queries read.
 
     Raises StreamError where the checkpoint belongs to another log, or Spark delivers nothing of this one.
@@ -218,7 +183,7 @@ def _prepare(
         check_source_delivers(spark, found.cluster, properties, read.ends)
     # A checkpoint whose log has not grown since it was made is as good as a new one.
     is_first_start = baseline == now
-    return _Inputs(found.cluster, detect, watched, read, properties, is_first_start, ownership, published)
+    return QueryInputs(found.cluster, detect, watched, read, properties, is_first_start, ownership, published)
 
 
 def _take_up(
@@ -283,7 +248,7 @@ def check_source_delivers(spark: SparkSession, cluster: Cluster, properties: Map
 def _run_queries(
     spark: SparkSession,
     config: StreamConfig,
-    inputs: _Inputs,
+    inputs: QueryInputs,
     stop: threading.Event,
     *,
     ears: _Ears,
@@ -324,7 +289,7 @@ def _run_queries(
 def _queries(
     spark: SparkSession,
     config: StreamConfig,
-    inputs: _Inputs,
+    inputs: QueryInputs,
     process: DiagnosisProcess,
     warn: Notify,
     *,
@@ -336,12 +301,12 @@ def _queries(
         ACTIVITY: (
             config.activity_trigger_ms,
             CatchUp(read.topic, read.starts, read.ends.stable),
-            lambda: _start_activity(spark, config, inputs),
+            lambda: start_activity(spark, config, inputs),
         ),
         MEMBERSHIP: (
             config.membership_trigger_ms,
             CatchUp(read.topic, read.starts, read.ends.visible),
-            lambda: _start_membership(spark, config, inputs),
+            lambda: start_membership(spark, config, inputs),
         ),
         DIAGNOSIS: (
             config.diagnosis_trigger_ms,
@@ -392,7 +357,7 @@ class _Publishing:
 def _watch(
     queries: list[SupervisedQuery],
     process: DiagnosisProcess,
-    of: _Inputs,
+    of: QueryInputs,
     to: _Publishing,
     stop: threading.Event,
     *,
@@ -470,85 +435,6 @@ def _stop_one(query: SupervisedQuery, deadline: float) -> None:
         while time.monotonic() < deadline and not query.is_between_batches():
             time.sleep(0.02)
         query.stop_now()
-
-
-def _start_membership(spark: SparkSession, config: StreamConfig, inputs: _Inputs) -> StreamingQuery:
-    log = read_log(
-        spark,
-        inputs.properties,
-        _start_of_log(config, inputs),
-        read_committed=False,
-        max_offsets_per_trigger=config.max_offsets_per_trigger,
-    )
-    rows = fold_groups(_observe_newest(log), config, inputs.watched.eras(MEMBERSHIP), inputs.published)
-    return _start(rows, config, inputs, MEMBERSHIP)
-
-
-def _start_of_log(config: StreamConfig, inputs: _Inputs) -> dict[str, Mapping[int, int]]:
-    """Return where a new checkpoint begins to read the log, if anybody may, and probes."""
-    return {
-        **{topic: dict.fromkeys(inputs.cluster.log_ends(topic).visible, EARLIEST) for topic in config.log_topics},
-        config.probes_topic: inputs.cluster.recent_offsets(config.probes_topic, _PROBES_BACK),
-    }
-
-
-def _behind_counted(inputs: _Inputs, starts: Mapping[str, Mapping[int, int]]) -> dict[str, Mapping[int, int]]:
-    """Move starts of a query without state behind what it had counted; eras later than the first are read again."""
-    found: dict[str, Mapping[int, int]] = {}
-    for topic, partitions in starts.items():
-        counted = {p: inputs.published.activity.get(f"{topic}/{p}") for p in partitions}
-        if not any(counted.values()):
-            found[topic] = partitions
-            continue
-        ends = inputs.cluster.log_ends(topic).visible
-        found[topic] = {
-            p: start if (at := counted[p]) is None or at[0] else min(at[1] + 1, ends.get(p, 0))
-            for p, start in partitions.items()
-        }
-    return found
-
-
-def _start_activity(spark: SparkSession, config: StreamConfig, inputs: _Inputs) -> StreamingQuery:
-    log = read_log(
-        spark,
-        inputs.properties,
-        _behind_counted(inputs, _start_of_log(config, inputs)),
-        read_committed=True,
-        max_offsets_per_trigger=config.max_offsets_per_trigger,
-    )
-    # A source of their own, and so a limit of their own: a report takes a thousand times what a commit does.
-    reports = read_log(
-        spark,
-        inputs.properties,
-        _behind_counted(
-            inputs, {topic: inputs.cluster.recent_offsets(topic, _REPORTS_BACK) for topic in config.foreign_topics}
-        ),
-        read_committed=True,
-        max_offsets_per_trigger=config.max_reports_per_trigger,
-        with_headers=True,
-    )
-    both = log.unionByName(reports, allowMissingColumns=True)
-    rows = pack_activity(_observe_newest(both), config, inputs.watched.eras(ACTIVITY))
-    return _start(rows.withColumn("topic", F.lit(config.activity_topic)), config, inputs, ACTIVITY)
-
-
-def _observe_newest(log: DataFrame) -> DataFrame:
-    return log.observe(NEWEST, F.max(F.unix_millis("timestamp")).alias(NEWEST))
-
-
-def _start(rows: DataFrame, config: StreamConfig, inputs: _Inputs, name: str) -> StreamingQuery:
-    trigger_ms = config.activity_trigger_ms if name == ACTIVITY else config.membership_trigger_ms
-    client = {f"kafka.{key}": value for key, value in inputs.properties.items()}
-    header = F.struct(
-        F.lit(WRITER_HEADER).alias("key"),
-        F.lit(encode_writer(RowWriter(config.cluster, name, inputs.ownership.epoch))).alias("value"),
-    )
-    rows = rows.withColumn("headers", F.array(header))
-    writer = rows.writeStream.format("kafka").queryName(name).outputMode("append").options(**client)
-    # Rows are bounded (rebalance_contract.bounds); the client's own limit must not be the smaller one.
-    writer = writer.option("kafka.max.request.size", str(2 * MAX_ROW_BYTES))
-    writer = writer.option("checkpointLocation", query_path(config.checkpoint, name))
-    return writer.trigger(processingTime=f"{trigger_ms} milliseconds").start()
 
 
 def _initial_status(

@@ -1,0 +1,139 @@
+"""The queries that read what others write, *membership* and *activity*: from where they read, and how they write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from rebalance_contract.bounds import MAX_ROW_BYTES
+from rebalance_contract.epochs import WRITER_HEADER, RowWriter, encode_writer
+from rebalance_streaming.cluster import Cluster, LogEnds
+from rebalance_streaming.config import StreamConfig
+from rebalance_streaming.detect.config import DetectConfig
+from rebalance_streaming.ownership import QueryOwnership
+from rebalance_streaming.spark.activity import ACTIVITY, pack_activity
+from rebalance_streaming.spark.checkpoint import query_path
+from rebalance_streaming.spark.inputs import WatchedInputs
+from rebalance_streaming.spark.membership import MEMBERSHIP, PublishedRows, fold_groups
+from rebalance_streaming.spark.progress import NEWEST
+from rebalance_streaming.spark.source import EARLIEST, read_log
+
+#: How many rows before its end a new checkpoint begins to read a topic of probes or of client metrics at.
+_PROBES_BACK, _REPORTS_BACK = 20_000, 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class ReadUp:
+    """What must have been read before groups are known: the log or, where nobody may read it, the probes kept."""
+
+    topic: str
+    starts: Mapping[int, int]
+    ends: LogEnds
+
+    @classmethod
+    def of(cls, cluster: Cluster, config: StreamConfig) -> ReadUp:
+        """Return it as it stands now."""
+        if config.reads_log:
+            ends = cluster.log_ends(config.source_topic)
+            return cls(config.source_topic, ends.earliest, ends)
+        ends = cluster.log_ends(config.probes_topic)
+        return cls(config.probes_topic, cluster.recent_offsets(config.probes_topic, _PROBES_BACK), ends)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryInputs:
+    """What the queries read, once it is known, and how to judge it."""
+
+    cluster: Cluster
+    detect: DetectConfig
+    watched: WatchedInputs
+    read: ReadUp
+    properties: Mapping[str, str]
+    is_first_start: bool
+    ownership: QueryOwnership
+    published: PublishedRows
+
+
+def start_membership(spark: SparkSession, config: StreamConfig, inputs: QueryInputs) -> StreamingQuery:
+    """Start to read group records and probes, and to fold them."""
+    log = read_log(
+        spark,
+        inputs.properties,
+        _start_of_log(config, inputs),
+        read_committed=False,
+        max_offsets_per_trigger=config.max_offsets_per_trigger,
+    )
+    rows = fold_groups(_observe_newest(log), config, inputs.watched.eras(MEMBERSHIP), inputs.published)
+    return _start(rows, config, inputs, MEMBERSHIP)
+
+
+def _start_of_log(config: StreamConfig, inputs: QueryInputs) -> dict[str, Mapping[int, int]]:
+    """Return where a new checkpoint begins to read the log, if anybody may, and probes."""
+    return {
+        **{topic: dict.fromkeys(inputs.cluster.log_ends(topic).visible, EARLIEST) for topic in config.log_topics},
+        config.probes_topic: inputs.cluster.recent_offsets(config.probes_topic, _PROBES_BACK),
+    }
+
+
+def _behind_counted(inputs: QueryInputs, starts: Mapping[str, Mapping[int, int]]) -> dict[str, Mapping[int, int]]:
+    """Move starts of a query without state behind what it had counted; eras later than the first are read again."""
+    found: dict[str, Mapping[int, int]] = {}
+    for topic, partitions in starts.items():
+        counted = {p: inputs.published.activity.get(f"{topic}/{p}") for p in partitions}
+        if not any(counted.values()):
+            found[topic] = partitions
+            continue
+        ends = inputs.cluster.log_ends(topic).visible
+        found[topic] = {
+            p: start if (at := counted[p]) is None or at[0] else min(at[1] + 1, ends.get(p, 0))
+            for p, start in partitions.items()
+        }
+    return found
+
+
+def start_activity(spark: SparkSession, config: StreamConfig, inputs: QueryInputs) -> StreamingQuery:
+    """Start to read commits, probes, client metrics and brokers' log lines, and to pack them."""
+    log = read_log(
+        spark,
+        inputs.properties,
+        _behind_counted(inputs, _start_of_log(config, inputs)),
+        read_committed=True,
+        max_offsets_per_trigger=config.max_offsets_per_trigger,
+    )
+    # A source of their own, and so a limit of their own: a report takes a thousand times what a commit does.
+    reports = read_log(
+        spark,
+        inputs.properties,
+        _behind_counted(
+            inputs, {topic: inputs.cluster.recent_offsets(topic, _REPORTS_BACK) for topic in config.foreign_topics}
+        ),
+        read_committed=True,
+        max_offsets_per_trigger=config.max_reports_per_trigger,
+        with_headers=True,
+    )
+    both = log.unionByName(reports, allowMissingColumns=True)
+    rows = pack_activity(_observe_newest(both), config, inputs.watched.eras(ACTIVITY))
+    return _start(rows.withColumn("topic", F.lit(config.activity_topic)), config, inputs, ACTIVITY)
+
+
+def _observe_newest(log: DataFrame) -> DataFrame:
+    return log.observe(NEWEST, F.max(F.unix_millis("timestamp")).alias(NEWEST))
+
+
+def _start(rows: DataFrame, config: StreamConfig, inputs: QueryInputs, name: str) -> StreamingQuery:
+    trigger_ms = config.activity_trigger_ms if name == ACTIVITY else config.membership_trigger_ms
+    client = {f"kafka.{key}": value for key, value in inputs.properties.items()}
+    header = F.struct(
+        F.lit(WRITER_HEADER).alias("key"),
+        F.lit(encode_writer(RowWriter(config.cluster, name, inputs.ownership.epoch))).alias("value"),
+    )
+    rows = rows.withColumn("headers", F.array(header))
+    writer = rows.writeStream.format("kafka").queryName(name).outputMode("append").options(**client)
+    # Rows are bounded (rebalance_contract.bounds); the client's own limit must not be the smaller one.
+    writer = writer.option("kafka.max.request.size", str(2 * MAX_ROW_BYTES))
+    writer = writer.option("checkpointLocation", query_path(config.checkpoint, name))
+    return writer.trigger(processingTime=f"{trigger_ms} milliseconds").start()
