@@ -18,7 +18,8 @@ from rebalance_contract.sets import (
 #: The session of members that nobody set one for: by clients since Kafka 3.0 (KIP-735), and by brokers (KIP-848).
 USUAL_SESSION_MS = 45_000
 
-#: Topic (or, in a streams group, subtopology) -> sorted partition numbers.
+#: Topic -> sorted partition numbers. A streams group's tasks stand under the topics that they read, and under their
+#: subtopology where the log does not tell those (a pattern, or a topology that was not read).
 Partitions = dict[str, list[int]]
 
 

@@ -9,7 +9,7 @@ member records (5, 10, 19), their tombstones, a resolved pattern (16).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -178,14 +178,14 @@ def _on_current(state: FoldState, record: GroupRecord, kind: _Kind) -> None:
 
 
 def _assigned(state: FoldState, value: Any, kind: _Kind) -> Partitions:
-    return _tasks(value.active_tasks) if kind is STREAMS else _topics(state, value.assigned_partitions)
+    return _tasks(state, value.active_tasks) if kind is STREAMS else _topics(state, value.assigned_partitions)
 
 
 def _pending(state: FoldState, value: Any, kind: _Kind) -> Partitions | None:
     if kind is SHARE:
         return None
     if kind is STREAMS:
-        return _tasks(value.active_tasks_pending_revocation) or None
+        return _tasks(state, value.active_tasks_pending_revocation) or None
     return _topics(state, value.partitions_pending_revocation) or None
 
 
@@ -200,7 +200,7 @@ def _on_target_member(state: FoldState, record: GroupRecord, kind: _Kind) -> Non
         state,
         replace(
             known,
-            target=_tasks(value.active_tasks) if kind is STREAMS else _topics(state, value.topic_partitions),
+            target=_tasks(state, value.active_tasks) if kind is STREAMS else _topics(state, value.topic_partitions),
         ),
     )
 
@@ -311,7 +311,7 @@ def _forget(state: FoldState, record: GroupRecord, kind: _Kind) -> None:
     episodes.abort(state, record.timestamp_ms)
     members = by_id((*picture.members, *state.changes.departed))
     state.gone = RemovedGroup(kind.type, record.timestamp_ms, picture.generation, members)
-    state.changes, state.metadata_hash, state.topology_epoch = MemberChanges(), None, None
+    state.changes, state.metadata_hash, state.topology_epoch, state.sources = MemberChanges(), None, None, {}
     state.picture = replace(
         state.picture, state=GroupState.DELETED, generation=None, assignment_epoch=None, leader=None, members=()
     )
@@ -335,6 +335,14 @@ def _on_regex(state: FoldState, _record: GroupRecord, _kind: _Kind) -> None:
 def _on_topology(state: FoldState, record: GroupRecord, _kind: _Kind) -> None:
     if record.value is not None:
         state.topology_epoch = record.value.epoch
+        # Those of a pattern are not in the record.
+        state.sources = {
+            each.subtopology_id: (*each.source_topics, *(topic.name for topic in each.repartition_source_topics))
+            for each in record.value.subtopologies
+            if not each.source_topic_regex
+        }
+        members = tuple(_read_by(each, state.sources) for each in state.picture.members)
+        state.picture = replace(state.picture, members=members)
         state.changes = replace(state.changes, others=(*state.changes.others, "topology"))
 
 
@@ -402,8 +410,29 @@ def _topics(state: FoldState, topics: Iterable[Any]) -> Partitions:
     return named
 
 
-def _tasks(tasks: Iterable[Any]) -> Partitions:
-    return {each.subtopology_id: sorted(each.partitions) for each in tasks}
+def _tasks(state: FoldState, tasks: Iterable[Any]) -> Partitions:
+    return _as_read({each.subtopology_id: sorted(each.partitions) for each in tasks}, state.sources)
+
+
+def _as_read(tasks: Partitions, sources: Mapping[str, Sequence[str]]) -> Partitions:
+    """Return tasks as the partitions that they read; those of a subtopology without known topics stay under its id.
+
+    Task 0_2 reads partition 2 of each source topic of subtopology 0 that has one (KIP-1071: its tasks are as many as
+    its largest source topic has partitions). No topic is read by two subtopologies.
+    """
+    return {topic: numbers for name, numbers in tasks.items() for topic in sources.get(name) or (name,)}
+
+
+def _read_by(member: Member, sources: Mapping[str, Sequence[str]]) -> Member:
+    def read(partitions: Partitions | None) -> Partitions | None:
+        return None if partitions is None else _as_read(partitions, sources)
+
+    return replace(
+        member,
+        partitions=read(member.partitions),
+        target=read(member.target),
+        pending_revocation=read(member.pending_revocation),
+    )
 
 
 def name_topic(state: FoldState, topic_id: str, name: str) -> None:

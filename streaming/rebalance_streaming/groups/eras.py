@@ -51,5 +51,5 @@ def _forget_members(state: FoldState, record: GroupRecord) -> None:
     if state.last_generation is not None and record.live:
         state.picture = replace(state.picture, counters=episodes.count_reset(state.picture.counters))
     state.joining_since_ms, state.revoked_unassigned, state.changes, state.gone = None, False, MemberChanges(), None
-    state.last_generation, state.metadata_hash, state.topology_epoch = None, None, None
+    state.last_generation, state.metadata_hash, state.topology_epoch, state.sources = None, None, None, {}
     state.picture = replace(state.picture, generation=None, assignment_epoch=None, leader=None, members=())

@@ -129,7 +129,8 @@ class FoldState:
     `joining_since_ms` is set while a classic group is in a join phase whose start the log shows.
     `revoked_unassigned` says that a cooperative assignor left partitions unassigned that members gave up, so that a
     follow-up generation is due. `last_generation` outlives a deletion. `topic_names` maps topic ids to names.
-    `metadata_hash` and `topology_epoch` are the last ones of groups that have them.
+    `metadata_hash` and `topology_epoch` are the last ones of groups that have them. `sources` are the topics that each
+    subtopology of a streams group reads, by its id.
     """
 
     picture: GroupSnapshot
@@ -143,6 +144,7 @@ class FoldState:
     topic_names: dict[str, str] = field(default_factory=dict)
     metadata_hash: int | None = None
     topology_epoch: int | None = None
+    sources: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def new_state(cluster: str, group: str) -> FoldState:

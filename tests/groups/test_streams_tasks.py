@@ -1,0 +1,72 @@
+"""What members of a streams group (KIP-1071) read: their tasks by the topology; all else is told by topics."""
+
+from typing import Any
+
+from rebalance_streaming.groups.fold import fold
+from rebalance_streaming.groups.model import FoldState, GroupRecord, dump_state, load_state, new_state
+from rebalance_streaming.wire.records import (
+    OwnedTaskIds,
+    StreamsGroupCurrentMemberAssignmentValue,
+    StreamsGroupTargetAssignmentMemberValue,
+    StreamsGroupTopologyValue,
+    Subtopology,
+    TaskIds,
+    TopicInfo,
+)
+
+_TARGET, _CURRENT, _TOPOLOGY = 21, 22, 23
+
+
+def folded(*values: tuple[int, Any]) -> FoldState:
+    """Fold records of member `m` in order, each time through the state store's form."""
+    state = new_state("c", "g")
+    for offset, (kind, value) in enumerate(values):
+        name = None if kind == _TOPOLOGY else "m"
+        state, _ = fold(state, GroupRecord(7, offset, 1_000_000, True, value, kind, name))
+        state = load_state(dump_state(state))
+    return state
+
+
+def part(name: str, *topics: str, patterns: tuple[str, ...] = (), repartitioned: tuple[str, ...] = ()) -> Subtopology:
+    """Return a part of a topology by what it reads."""
+    inner = tuple(TopicInfo(each, 0, -1, ()) for each in repartitioned)
+    return Subtopology(name, topics, patterns, (), (), inner, ())
+
+
+def topology(*parts: Subtopology) -> tuple[int, StreamsGroupTopologyValue]:
+    """Return a record of a topology."""
+    return _TOPOLOGY, StreamsGroupTopologyValue(0, parts)
+
+
+def has(**tasks: tuple[int, ...]) -> tuple[int, StreamsGroupCurrentMemberAssignmentValue]:
+    """Return a record of the tasks that the member has, by their part's name after the letter s."""
+    owned = tuple(OwnedTaskIds(name[1:], numbers, None) for name, numbers in tasks.items())
+    return _CURRENT, StreamsGroupCurrentMemberAssignmentValue(3, 2, 1, owned, (), (), (), (), ())
+
+
+PARTS = (part("0", "orders", "customers"), part("1", repartitioned=("app-by-key-repartition",)))
+
+
+def test_tasks_stand_under_all_topics_that_they_read():
+    """Commits and ends are told by topics; those that the application repartitioned are among them."""
+    (member,) = folded(topology(*PARTS), has(s0=(2, 0), s1=(1,))).picture.members
+    assert member.partitions == {"orders": [0, 2], "customers": [0, 2], "app-by-key-repartition": [1]}
+
+
+def test_targets_are_told_likewise():
+    """So that what a member is to get can be held against what others have."""
+    target = StreamsGroupTargetAssignmentMemberValue((TaskIds("1", (3,)),), (), ())
+    (member,) = folded(topology(*PARTS), (_TARGET, target)).picture.members
+    assert member.target == {"app-by-key-repartition": [3]}
+
+
+def test_a_topology_that_comes_later_is_applied_to_what_is_known():
+    """Compaction may leave it behind the records of the members."""
+    (member,) = folded(has(s0=(1,)), topology(*PARTS)).picture.members
+    assert member.partitions == {"orders": [1], "customers": [1]}
+
+
+def test_tasks_whose_topics_the_log_does_not_tell_stay_under_their_part():
+    """A pattern is resolved by the coordinator, and not written down."""
+    (member,) = folded(topology(part("0", "orders", patterns=("x.*",))), has(s0=(1,), s9=(0,))).picture.members
+    assert member.partitions == {"0": [1], "9": [0]}
