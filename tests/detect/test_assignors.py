@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from detect.looks import look
+from detect.looks import asked, look
 from histories import HOUR, MINUTE, SECOND, T0, Event, history, member, picture, probe, rebalance, report, silenced
 from rebalance_contract import Member, Moves, Severity, Silence
 from rebalance_streaming.detect.rules.assignors import (
@@ -58,7 +58,7 @@ def cost(who: list[Member], *, kept: int = 4, took_ms: int = 3 * SECOND, count: 
 )
 def test_an_eager_assignor_costs_what_did_not_move(events: list[Event], severity: str | None):
     """Five members or a percent of a day; a ticket only where it did cost something."""
-    found = list(eager_assignor(look(history(*events), NOW)))
+    found = list(asked(eager_assignor, look(history(*events), NOW)))
     assert [(each.severity, each.confidence) for each in found] == ([] if severity is None else [(severity, CERTAIN)])
 
 
@@ -75,7 +75,7 @@ def test_the_way_to_a_cooperative_assignor_depends_on_the_client(library: str | 
     """Java from 3.0 needs one bounce, older ones two, librdkafka a full stop."""
     who = members(5)
     told = [report(NOW, each, library=library, library_version=version) for each in who]
-    (found,) = eager_assignor(look(history(picture(T0, *who), *told), NOW))
+    (found,) = asked(eager_assignor, look(history(picture(T0, *who), *told), NOW))
     assert words in found.advice[0].proposed
 
 
@@ -98,7 +98,7 @@ def changing(*names: str, every_ms: int = 4 * MINUTE) -> list[Event]:
 )
 def test_an_assignor_that_goes_back_and_forth(events: list[Event], confidence: float | None):
     """One direction is a migration; members whose lists do not fit swing."""
-    found = list(assignor_migration_error(look(history(*events), NOW)))
+    found = list(asked(assignor_migration_error, look(history(*events), NOW)))
     assert [each.confidence for each in found] == ([] if confidence is None else [confidence])
 
 
@@ -129,7 +129,7 @@ def surplus(idle_minutes: int, *, partitions: int = 2, count: int = 3, **changes
 )
 def test_members_that_never_get_a_partition(events: list[Event], idle: list[str]):
     """More members than partitions for half an hour; the number to have is told."""
-    found = list(idle_members(look(history(*events), NOW)))
+    found = list(asked(idle_members, look(history(*events), NOW)))
     assert [m.member_id for each in found for m in each.subject.members] == idle
     assert all((each.advice[0].current, each.advice[0].proposed) == (str(2 + len(idle)), "2") for each in found)
 
@@ -139,9 +139,9 @@ def test_idleness_counts_over_several_rebalances():
     idle, busy = member("i-1"), [member("m0-1", [0]), member("m1-1", [1])]
     changes = [rebalance(NOW - at * MINUTE, [*busy, idle], [*busy, idle], took_ms=SECOND) for at in (45, 20, 5)]
     known = history(picture(NOW - 5 * MINUTE, *busy, idle), *changes)
-    assert list(idle_members(look(known, NOW)))
+    assert list(asked(idle_members, look(known, NOW)))
     known.take_rebalance(rebalance(NOW - 12 * MINUTE, busy, [*busy, replace(idle, partitions={"orders": [0]})]))
-    assert not list(idle_members(look(known, NOW)))
+    assert not list(asked(idle_members, look(known, NOW)))
 
 
 def shared_out(*shares: int, minutes: int = 11, **changes: Any) -> list[Event]:
@@ -167,7 +167,7 @@ def shared_out(*shares: int, minutes: int = 11, **changes: Any) -> list[Event]:
 )
 def test_unequal_shares_of_equal_members(events: list[Event], severity: str | None):
     """More than one partition apart with equal subscriptions, for ten minutes; the busiest is named."""
-    found = list(assignment_imbalance(look(history(*events), NOW)))
+    found = list(asked(assignment_imbalance, look(history(*events), NOW)))
     assert [each.severity for each in found] == ([] if severity is None else [severity])
     assert all(each.subject.members[0].member_id == "m0-1" for each in found)
 
@@ -199,7 +199,7 @@ OTHER = member("shipping-1", {"parcels": [0]}, topics=("parcels",), host="h2")
 )
 def test_two_applications_in_one_group(events: list[Event], fires: bool):
     """No topic in common for an hour, and other clients or hosts."""
-    found = list(shared_group_id(look(history(*events), NOW)))
+    found = list(asked(shared_group_id, look(history(*events), NOW)))
     assert [each.confidence for each in found] == ([STRONG] if fires else [])
     assert not found or ("billing" in found[0].summary and "parcels" in found[0].summary)
 
@@ -212,4 +212,4 @@ def test_a_healthy_group_has_no_finding():
     who = members(6)
     deploy = [rebalance(NOW - (6 - i) * MINUTE, who, who, moves=Moves(kept=5)) for i in range(6)]
     known = history(picture(NOW - MINUTE, *who, protocol="cooperative-sticky"), *deploy)
-    assert [each.rule for rule in CONDITIONS for each in rule(look(known, NOW))] == []
+    assert [each.rule for rule in CONDITIONS for each in asked(rule, look(known, NOW))] == []

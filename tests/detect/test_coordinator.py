@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from detect.looks import look
+from detect.looks import asked, look
 from detect.standing_histories import departed, replayed
 from histories import (
     HOUR,
@@ -27,6 +27,7 @@ from histories import (
 from rebalance_contract import Generation, Member, Moves, Rebalance, Severity
 from rebalance_contract.clients import ANY_RESPONSE_MAX, RESPONSE_MAX
 from rebalance_streaming.detect.episode import EpisodeContext, look_at
+from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.coordinator import (
     CONDITIONS,
     coordinator_failover,
@@ -73,7 +74,7 @@ def chain(count: int, apart_s: int = 5) -> Rebalance:
 def test_a_chain_behind_a_formation_keeps_its_own_reason(count: int, told: bool):
     """Rejoins seconds apart are one rebalance, and a loop all the same; a few come with joins."""
     of = chain(count)
-    found = list(leader_rejoin_loop(look(history(picture(NOW, A, B), of), NOW)))
+    found = list(asked(leader_rejoin_loop, look(history(picture(NOW, A, B), of), NOW)))
     assert [each.rebalance_ids for each in found] == ([(of.rebalance_id,)] if told else [])
     if count == 8:
         assert "8 times within 35.0 s" in found[0].summary
@@ -102,7 +103,7 @@ def test_a_chain_behind_a_formation_keeps_its_own_reason(count: int, told: bool)
 )
 def test_a_leader_that_rejoins_without_need(events: list[Event], expected: tuple[str, str | None] | None):
     """Same members, topics and assignment, again and again; it claims these rebalances."""
-    found = list(leader_rejoin_loop(look(history(picture(NOW, A, B), *events), NOW)))
+    found = list(asked(leader_rejoin_loop, look(history(picture(NOW, A, B), *events), NOW)))
     assert [(each.severity, each.variant) for each in found] == ([] if expected is None else [expected])
     if found:
         assert (found[0].claims, len(found[0].rebalance_ids)) == (True, len(events))
@@ -112,25 +113,25 @@ def test_a_leader_that_rejoins_without_need(events: list[Event], expected: tuple
 def test_a_loop_that_ended_keeps_its_rebalances():
     """Hours later it still is what explains them, or they would be unexplained again."""
     known = history(picture(NOW, A, B), *every(2 * MINUTE, 3))
-    assert [len(each.rebalance_ids) for each in leader_rejoin_loop(look(known, NOW + 5 * HOUR))] == [3]
+    assert [len(each.rebalance_ids) for each in asked(leader_rejoin_loop, look(known, NOW + 5 * HOUR))] == [3]
 
 
 def test_changes_of_topics_that_probes_saw_are_no_loop():
     """The leader rejoined because it should."""
     causes = {rebalance_id(NOW - i * 2 * MINUTE): "topic_metadata_change" for i in range(1, 4)}
     known = history(picture(NOW, A, B), *every(2 * MINUTE, 3))
-    assert not list(leader_rejoin_loop(look(known, NOW, causes=causes)))
+    assert not list(asked(leader_rejoin_loop, look(known, NOW, causes=causes)))
 
 
 def test_two_enforced_rebalances_are_recorded_and_no_loop():
     """Recorded: a Java leader calls enforceRebalance() twice; a third time would be one too many."""
     known = replayed("enforce-rebalance-java-sticky")
-    assert not list(leader_rejoin_loop(look(known, NOW)))
+    assert not list(asked(leader_rejoin_loop, look(known, NOW)))
     (pure,) = [each for each in known.in_order() if each.reason == "leader_rejoin"]
     for i in (1, 2):
         at_ms = pure.started_before_ms + i * MINUTE
         known.take_rebalance(replace(pure, rebalance_id=f"again-{i}", started_before_ms=at_ms))
-    assert [len(each.rebalance_ids) for each in leader_rejoin_loop(look(known, NOW))] == [3]
+    assert [len(each.rebalance_ids) for each in asked(leader_rejoin_loop, look(known, NOW))] == [3]
 
 
 def synced(sync_ms: int, *, minutes_ago: int = 1, **changes: Any) -> Rebalance:
@@ -165,7 +166,7 @@ def aborted(count: int, *, minutes_ago: int, joined: tuple[str, ...] = (), **cha
 )
 def test_a_slow_or_failing_assignor(events: list[Event], expected: list[tuple[str, str | None, float]]):
     """The sync phase is in the log; rounds without a record count only where no arrival interrupted them."""
-    found = list(assignor_slow_or_failing(look(history(picture(NOW, A, B), *events), NOW)))
+    found = list(asked(assignor_slow_or_failing, look(history(picture(NOW, A, B), *events), NOW)))
     assert [(each.variant, each.severity, each.confidence) for each in found] == expected
     assert all(each.subject.members[0].member_id == "a-1" for each in found if each.variant == "slow")
 
@@ -175,8 +176,8 @@ def test_a_recorded_slow_assignor_is_named():
     known = replayed("slow-assignor-java-join-during-sync")
     last = max(each.completed_at_ms or 0 for each in known.in_order())
     strict = replace(Thresholds(), sync_warn_ms=3_000, young_ms=0)
-    assert not list(assignor_slow_or_failing(look(known, last, thresholds=replace(strict, sync_warn_ms=5_000))))
-    (found,) = assignor_slow_or_failing(look(known, last, thresholds=strict))
+    assert not list(asked(assignor_slow_or_failing, look(known, last, thresholds=replace(strict, sync_warn_ms=5_000))))
+    (found,) = asked(assignor_slow_or_failing, look(known, last, thresholds=strict))
     assert (found.variant, found.subject.members[0].client_id) == ("slow", "a")
 
 
@@ -216,7 +217,7 @@ S = [replace(A, group_instance_id="ia"), replace(B, group_instance_id="ib")]
 )
 def test_a_coordinator_must_not_exceed_the_rebalance_timeout(events: list[Event], confidence: float | None):
     """Five minutes, one of slack: what lasts longer contradicts the protocol and wakes somebody."""
-    found = list(coordinator_stuck_rebalance(look(history(picture(T0, A, B), *events), NOW + 2 * SECOND)))
+    found = list(asked(coordinator_stuck_rebalance, look(history(picture(T0, A, B), *events), NOW + 2 * SECOND)))
     assert [(each.confidence, each.severity) for each in found] == (
         [] if confidence is None else [(confidence, Severity.PAGE)]
     )
@@ -225,7 +226,7 @@ def test_a_coordinator_must_not_exceed_the_rebalance_timeout(events: list[Event]
 def test_a_record_in_between_shows_that_it_goes_on():
     """Several rebalances in a row look the same to probes; the log tells them apart."""
     known = history(picture(NOW - 3 * MINUTE, A, B), *seen("PreparingRebalance", 7))
-    assert not list(coordinator_stuck_rebalance(look(known, NOW)))
+    assert not list(asked(coordinator_stuck_rebalance, look(known, NOW)))
 
 
 # --- Moved ---
@@ -240,23 +241,23 @@ def moved(at_ms: int = NOW - 2 * MINUTE) -> list[Event]:
 def test_a_failover_that_nobody_noticed_is_a_note():
     """The coordinator moved and no rebalance followed: known, counted, and over after a while."""
     known = history(picture(T0, A, B), *moved())
-    (found,) = coordinator_failover(look(known, NOW))
+    (found,) = asked(coordinator_failover, look(known, NOW))
     assert (found.confidence, found.advice) == (CERTAIN, ())
     assert "broker 1 to broker 2" in found.summary
-    assert not list(coordinator_failover(look(known, NOW + 10 * MINUTE)))
-    assert not list(coordinator_failover(look(history(picture(T0, A, B), moved()[0]), NOW)))
+    assert not list(asked(coordinator_failover, look(known, NOW + 10 * MINUTE)))
+    assert not list(asked(coordinator_failover, look(history(picture(T0, A, B), moved()[0]), NOW)))
 
 
 def test_a_rebalance_before_the_last_answer_of_the_old_coordinator_is_another_story():
     """The group formed, the coordinator answered once more and was gone then."""
     known = history(picture(T0, A, B), rebalance(NOW - 152 * SECOND, [A], [A, B]), *moved())
-    assert list(coordinator_failover(look(known, NOW)))
+    assert list(asked(coordinator_failover, look(known, NOW)))
 
 
 def test_a_failover_with_a_rebalance_is_told_by_the_rebalance():
     """The condition is silent where the cause of the rebalance says the same."""
     known = history(picture(T0, A, B), *moved(), rebalance(NOW - 90 * SECOND, [A, B], [B]))
-    assert not list(coordinator_failover(look(known, NOW)))
+    assert not list(asked(coordinator_failover, look(known, NOW)))
 
 
 @pytest.mark.parametrize(
@@ -281,7 +282,7 @@ def test_a_rebalance_right_after_a_failover_is_its_effect(
     change = rebalance(at_ms, [A, B], [B], reason=reason)
     known = history(picture(T0, A, B), *moved(NOW), change)
     gone = (departed(at_ms, A, likely, rule="undetermined").departure,)
-    episode = look_at(known, change, Thresholds(), NOW + HOUR, EpisodeContext())
+    episode = look_at(known, change, Thresholds(), JudgingTime(NOW + HOUR), EpisodeContext())
     found = find_failover(replace(episode, departures=gone))
     assert (None if found is None else found.confidence) == confidence
     if found is not None:
@@ -320,7 +321,7 @@ def answered(
 )
 def test_a_slow_coordinator_shows_in_several_clients(events: list[Event], confidence: float | None):
     """At least two, at least half, none of them slow itself; plausible at most, where all of several hosts wait."""
-    found = list(coordinator_overload(look(history(*events), NOW)))
+    found = list(asked(coordinator_overload, look(history(*events), NOW)))
     assert [(each.confidence, each.severity) for each in found] == (
         [] if confidence is None else [(confidence, Severity.TICKET)]
     )
@@ -330,7 +331,7 @@ def test_evictions_make_a_slow_coordinator_urgent():
     """Answers take half a session, and a member was lost."""
     gone = departed(NOW - MINUTE, A, SESSION_EXPIRED, rule="undetermined")
     known = history(*answered(6_000, 7_000))
-    (found,) = coordinator_overload(look(known, NOW, past=(gone,)))
+    (found,) = asked(coordinator_overload, look(known, NOW, past=(gone,)))
     assert found.severity == Severity.PAGE
 
 
@@ -354,7 +355,7 @@ def hopping(times: int = 4, *, last: str = "PreparingRebalance") -> list[Event]:
 )
 def test_an_offsets_partition_that_cannot_store(events: list[Event], expected: tuple[float, str] | None):
     """Assignments that are never stored while nobody comes or goes; a hint unless commits have stopped, too."""
-    found = list(offsets_topic_unhealthy(look(history(picture(T0, A, B), *events), NOW)))
+    found = list(asked(offsets_topic_unhealthy, look(history(picture(T0, A, B), *events), NOW)))
     assert [(each.confidence, each.severity) for each in found] == ([] if expected is None else [expected])
     assert all(each.missing for each in found)
 
@@ -367,4 +368,4 @@ def test_a_healthy_group_has_no_finding():
     arrivals = [aborted(2, minutes_ago=i, joined=("d-1", "e-1")) for i in (9, 7, 5, 3)]
     events = [synced(900), *arrivals, *seen("Stable", 10), *answered(20, 30), moved()[0]]
     known = history(picture(T0, A, B), *events)
-    assert [each.rule for rule in CONDITIONS for each in rule(look(known, NOW))] == []
+    assert [each.rule for rule in CONDITIONS for each in asked(rule, look(known, NOW))] == []

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from detect.looks import asked
 from detect.standing_histories import departed
 from histories import (
     MINUTE,
@@ -26,6 +27,7 @@ from histories import (
 from rebalance_contract import UNDETERMINED, Generation, Member, Rebalance, Severity
 from rebalance_contract.clients import HEARTBEAT_AGE
 from rebalance_streaming.detect.episode import Episode, EpisodeContext, ExplainedDeparture, look_at
+from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.benign import BENIGN_RULES, FOLLOWS, aftermath
 from rebalance_streaming.detect.rules.circumstances import is_busy, missing_reports, same_slot, say_lost
 from rebalance_streaming.detect.rules.heartbeats import (
@@ -61,7 +63,7 @@ def gone(who: Member = B, likely: str = SESSION_EXPIRED, **changes: Any) -> Depa
 
 
 def episode(of: Rebalance, *events: Event, now_ms: int = LOST_MS + MINUTE, **known: Any) -> Episode:
-    return look_at(history(*events, of), of, Thresholds(), now_ms, EpisodeContext(**known))
+    return look_at(history(*events, of), of, Thresholds(), JudgingTime(now_ms), EpisodeContext(**known))
 
 
 def losing(*departures: Departure, events: tuple[Event, ...] = (), after_s: int = 60, **known: Any) -> Episode:
@@ -91,7 +93,7 @@ def test_a_session_is_half_as_long_again_as_the_absence(silence_s: int | None, b
     """max(45 s, ceil(1.5 x absence)): from its last sign, a session before where there was none, to its return."""
     silence = None if silence_s is None else silence_s * SECOND
     of = gone(STATIC, silence_ms=silence, back_s=back_s)
-    found = static_absence(losing(of), of)
+    found = asked(static_absence, losing(of), of)
     assert said(found) == ("static_session_too_short", STRONG)
     assert found is not None
     assert (found.advice[0].current, found.advice[0].proposed) == ("10000", str(proposed))
@@ -102,7 +104,7 @@ def test_an_idle_partitions_last_commit_does_not_date_an_absence():
     """Two hours without work before it went are no absence of two hours."""
     idle = Rhythm(LOST_MS - 120 * MINUTE, None, pulse=False, commits=3)
     of = gone(STATIC, silence_ms=None, rhythm=idle, back_s=60)
-    found = static_absence(losing(of), of)
+    found = asked(static_absence, losing(of), of)
     assert found is not None
     assert found.advice[0].proposed == "105000"
     assert "was away 70.0 s" in found.summary
@@ -120,7 +122,7 @@ def test_an_idle_partitions_last_commit_does_not_date_an_absence():
 )
 def test_other_returns_prove_no_short_session(of: Departure, expected: None):
     """Only a static member whose session ran out and that came back."""
-    assert static_absence(losing(of), of) is expected
+    assert asked(static_absence, losing(of), of) is expected
 
 
 @pytest.mark.parametrize(
@@ -135,7 +137,7 @@ def test_other_returns_prove_no_short_session(of: Departure, expected: None):
 )
 def test_a_static_ghost_left_its_partitions_unread(of: Departure, told: bool):
     """Gone for good with its session; whatever reports that it lives is no ghost."""
-    found = static_ghost(losing(of), of)
+    found = asked(static_ghost, losing(of), of)
     assert said(found) == (("static_member_ghost", PLAUSIBLE) if told else None)
     if found is not None:
         assert found.subject.partitions == ("orders-2", "orders-3")
@@ -164,7 +166,7 @@ def beside(joined_before_ms: int, *, name: str = "b-2", host: str = "/host-b") -
 def test_a_successor_beside_the_ghost_tells_of_a_kill(event: Event, told: bool):
     """The same client came while the old one was silent and not yet removed."""
     of = gone(replace(B, client_id="b"))
-    found = ungraceful(losing(of, events=(event,)), of)
+    found = asked(ungraceful, losing(of, events=(event,)), of)
     assert said(found) == (("ungraceful_shutdown", HINT) if told else None)
     if found is not None:
         assert who(found) == ["b-1"]
@@ -189,7 +191,7 @@ def test_a_starved_client_joins_beside_its_old_id_as_well(
     old = replace(B, client_id=client_id)
     came = joined(LOST_MS - 8_000, replace(old, member_id="b-2"), [A, old])
     of = gone(old, **changes)
-    found = ungraceful(losing(of, events=(came,)), of)
+    found = asked(ungraceful, losing(of, events=(came,)), of)
     assert (None if found is None else found.confidence) == expected
     if found is not None:
         assert ("heartbeat_starvation" in {each.rule for each in found.alternatives}) == (not changes)
@@ -226,7 +228,7 @@ def test_how_sure_a_crash_is(of: Departure, after_s: int, expected: float | None
 
     Nor where it is back, as who was cut off is, too; nor where its poll limit may have sent it away.
     """
-    found = crash(losing(of, after_s=after_s), of)
+    found = asked(crash, losing(of, after_s=after_s), of)
     assert said(found) == (None if expected is None else ("member_crash", expected))
     if found is not None:
         assert ("has not come back" in found.summary) == (of.back_ms is None)
@@ -248,7 +250,7 @@ def test_who_died_before_dies_again(rule: str, sure: float, of: dict[str, Any], 
     who = replace(B, client_id="kgo")
     earlier = departed(LOST_MS - 5 * MINUTE, replace(who, member_id="b-0"), SESSION_EXPIRED, rule=rule, sure=sure)
     lost_now = gone(who, **of)
-    assert said(crash(losing(lost_now, past=[earlier], after_s=10), lost_now)) == expected
+    assert said(asked(crash, losing(lost_now, past=[earlier], after_s=10), lost_now)) == expected
 
 
 def test_a_group_that_is_lost_as_a_whole_shares_a_cause():
@@ -256,8 +258,8 @@ def test_a_group_that_is_lost_as_a_whole_shares_a_cause():
     one, two = gone(replace(B, client_id="kgo")), gone(member("c-1", [4], client_id="kgo", host="/c"))
     spared, whole = losing(one, two), losing(one, two)
     whole = replace(whole, rebalance=replace(whole.rebalance, members_before=(one.member, two.member)))
-    assert said(crash(spared, one)) == ("member_crash", STRONG)
-    assert said(crash(whole, one)) == ("member_crash", HINT)
+    assert said(asked(crash, spared, one)) == ("member_crash", STRONG)
+    assert said(asked(crash, whole, one)) == ("member_crash", HINT)
 
 
 @pytest.mark.parametrize(("liveness", "sure"), [(None, HINT), (GONE, CERTAIN)])
@@ -265,8 +267,8 @@ def test_who_came_back_before_may_come_back_again(liveness: str | None, sure: fl
     """It was lost and back earlier: that it is away now is no crash yet, reports or not, and later a guess without."""
     earlier = departed(LOST_MS - 5 * MINUTE, B, SESSION_EXPIRED, rule=UNDETERMINED, back_ms=LOST_MS - 4 * MINUTE)
     of = gone(liveness=liveness)
-    assert crash(losing(of, past=[earlier]), of) is None
-    found = crash(losing(of, after_s=120, past=[earlier]), of)
+    assert asked(crash, losing(of, past=[earlier]), of) is None
+    found = asked(crash, losing(of, after_s=120, past=[earlier]), of)
     assert said(found) == ("member_crash", sure)
 
 
@@ -276,12 +278,12 @@ def test_who_came_back_before_may_come_back_again(liveness: str | None, sure: fl
 def test_a_client_that_ran_and_beat_did_not_crash():
     """Its own reports say it was well to the end: undetermined, by what is still possible, never a crash."""
     of = gone(liveness=HEALTHY)
-    found = frozen_or_starved(losing(of, after_s=600), of)
+    found = asked(frozen_or_starved, losing(of, after_s=600), of)
     assert found is not None
     assert (found.rule, who(found)) == (UNDETERMINED, ["b-1"])
     assert {each.rule for each in found.alternatives} == {"scale_in", "network_partition"}
     back = gone(replace(B, client_id="kgo"), liveness=HEALTHY, back_s=1)
-    found = frozen_or_starved(losing(back), back)
+    found = asked(frozen_or_starved, losing(back), back)
     assert found is not None
     assert found.rule == UNDETERMINED
 
@@ -301,7 +303,7 @@ def test_what_came_back_at_once_stood_still_if_it_cannot_starve(of: Departure, e
 
     It may have been cut off as well, so that it is said as a hint.
     """
-    found = frozen_or_starved(losing(of), of)
+    found = asked(frozen_or_starved, losing(of), of)
     assert said(found) == expected
     if found is not None and found.rule == UNDETERMINED:
         assert {each.rule for each in found.alternatives} == {"heartbeat_starvation", "process_pause", "member_crash"}
@@ -314,9 +316,9 @@ def test_what_came_back_at_once_stood_still_if_it_cannot_starve(of: Departure, e
 def test_a_known_departure_is_not_unknown(likely: str):
     """The last rule speaks only where no class fits."""
     of = gone(likely=likely)
-    assert unknown_loss(losing(of), of) is None
+    assert asked(unknown_loss, losing(of), of) is None
     unknown = gone(likely=UNKNOWN)
-    assert said(unknown_loss(losing(unknown), unknown)) == (UNDETERMINED, 0.4)
+    assert said(asked(unknown_loss, losing(unknown), unknown)) == (UNDETERMINED, 0.4)
 
 
 # --- Circumstances ---
@@ -367,7 +369,7 @@ def benign(
 ) -> Verdict | None:
     """Return what the first benign rule says that speaks."""
     looked = episode(of, *events, now_ms=LOST_MS + after_s * SECOND, past=past)
-    return next((found for rule in BENIGN_RULES if (found := rule(looked)) is not None), None)
+    return next((found for rule in BENIGN_RULES if (found := asked(rule, looked)) is not None), None)
 
 
 def same(reason: str, **changes: Any) -> Rebalance:
@@ -534,10 +536,10 @@ def test_topics_that_change_all_day_are_a_ticket(times: int, severity: str | Non
 def test_a_further_round_belongs_to_the_one_before(reason: str, after_s: int, confidence: float | None):
     """A due follow-up at any time, an unexplained rejoin within half a minute; with members that change it is none."""
     earlier = joined(LOST_MS - 3_000 - after_s * SECOND, B, [A])
-    found = aftermath(episode(same(reason), earlier))
+    found = asked(aftermath, episode(same(reason), earlier))
     assert said(found) == (None if confidence is None else (FOLLOWS, confidence))
-    assert aftermath(episode(joined(LOST_MS, member("n-1"), [A], reason=reason), earlier)) is None
-    assert aftermath(episode(same(reason))) is None
+    assert asked(aftermath, episode(joined(LOST_MS, member("n-1"), [A], reason=reason), earlier)) is None
+    assert asked(aftermath, episode(same(reason))) is None
 
 
 def test_reports_to_the_end_keep_a_member_from_having_crashed():
@@ -547,8 +549,8 @@ def test_reports_to_the_end_keep_a_member_from_having_crashed():
     of = episode(lost(LOST_MS, B, [A, B]), *quiet, *beats, now_ms=LOST_MS + 10 * MINUTE)
     (departure,) = of.departures
     assert (departure.likely, departure.liveness) == (SESSION_EXPIRED, HEALTHY)
-    assert crash(of, departure) is None
-    assert said(frozen_or_starved(of, departure)) == (UNDETERMINED, 0.4)
+    assert asked(crash, of, departure) is None
+    assert said(asked(frozen_or_starved, of, departure)) == (UNDETERMINED, 0.4)
 
 
 def test_generations_within_a_rebalance_show_a_successor():
@@ -558,6 +560,6 @@ def test_generations_within_a_rebalance_show_a_successor():
     then = Generation(3, "departure", left=("b-1",), join_ended_at_ms=LOST_MS, assigned_at_ms=LOST_MS)
     of = rebalance(LOST_MS - 8_000, [A, B], [A, came], took_ms=8_000, generations=(first, then))
     looked = episode(of)
-    found = ungraceful(looked, gone())
+    found = asked(ungraceful, looked, gone())
     assert said(found) == ("ungraceful_shutdown", HINT)
     assert of.rebalance_id == rebalance_id(LOST_MS - 8_000)

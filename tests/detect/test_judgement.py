@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from detect.looks import look
+from detect.looks import asked, look
 from detect.standing_histories import departed
 from detect.turnover import Run
 from histories import (
@@ -38,6 +38,7 @@ from rebalance_contract.clients import (
 )
 from rebalance_streaming.detect.episode import Episode, EpisodeContext, look_at
 from rebalance_streaming.detect.judged_group import JudgedRebalance
+from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.loops import poison_record
 from rebalance_streaming.detect.rules.losses import explain_loss
 from rebalance_streaming.detect.rules.patterns import crash_loop, rebalance_storm
@@ -60,14 +61,14 @@ JAVA = member("b-1", [2, 3], client_id="consumer-g-1", host="/host-b")
 def episode(
     of: Rebalance, *events: Event, now_ms: int = LOST_MS + 5 * MINUTE, known: EpisodeContext | None = None
 ) -> Episode:
-    return look_at(history(*events, of), of, Thresholds(), now_ms, known or EpisodeContext())
+    return look_at(history(*events, of), of, Thresholds(), JudgingTime(now_ms), known or EpisodeContext())
 
 
 def explained(of: Rebalance, *events: Event, **changes: Any) -> Verdict | None:
     """Return what is said of the one member that a rebalance lost."""
     looked = episode(of, *events, **changes)
     (departure,) = looked.departures
-    return explain_loss(looked, departure)
+    return asked(explain_loss, looked, departure)
 
 
 def silent(silence_s: float = 12.0, from_ms: int = LOST_MS) -> list[Event]:
@@ -175,7 +176,7 @@ def test_one_never_soon_after_a_join_is_no_starved_heartbeat():
     (departure,) = of.departures
     assert departure.liveness != STARVED
     assert departure.likely == CLEAN
-    assert explain_loss(of, departure) is None
+    assert asked(explain_loss, of, departure) is None
 
 
 def test_a_never_that_stays_is_one():
@@ -193,7 +194,7 @@ def test_a_poll_of_nine_seconds_ago_is_far_from_a_limit_of_five_minutes():
     of = episode(left(), *silent(), *reports)
     (departure,) = of.departures
     assert (departure.liveness, departure.likely) == (HEALTHY, SESSION_EXPIRED)
-    found = explain_loss(of, departure)
+    found = asked(explain_loss, of, departure)
     assert found is not None
     assert (found.rule, found.confidence) == ("undetermined", HINT)
     assert struck(found)["poll_overrun"].endswith("before it was gone, max.poll.interval is 300 s")
@@ -235,7 +236,7 @@ def test_an_end_before_the_commit_says_nothing(stale: bool):
             commits(each.left_ms - 10_000, {1: 20 + n}),
             rebalance(each.left_ms, [each.member], [], took_ms=0),
         ]
-    found = list(poison_record(look(history(*events), T0 + 9 * MINUTE, past=tuple(deaths))))
+    found = list(asked(poison_record, look(history(*events), T0 + 9 * MINUTE, past=tuple(deaths))))
     assert [each.subject.partitions for each in found] == [("orders-0",)]
 
 
@@ -355,7 +356,7 @@ def test_restarts_on_one_host_and_a_conflict_are_both_hints():
     swaps = tuple(Replacement(T0 + n * MINUTE, "ia", f"ia-{n}", f"ia-{n + 1}", "h1", "h1") for n in range(3))
     who = member("ia-3", [0], group_instance_id="ia")
     seen_now = look(history(picture(T0, who, replacements=swaps)), T0 + 4 * MINUTE)
-    said = [*static_id_conflict(seen_now), *static_member_restart(seen_now)]
+    said = [*asked(static_id_conflict, seen_now), *asked(static_member_restart, seen_now)]
     assert [(each.rule, each.confidence) for each in said] == [
         ("static_id_conflict", HINT),
         ("static_member_restart", HINT),
@@ -379,7 +380,7 @@ def deploying(*, again: bool) -> Any:
 @pytest.mark.parametrize(("again", "severity"), [(False, Severity.INFO), (True, Severity.TICKET)])
 def test_a_storm_in_which_nobody_goes_twice_is_a_deploys(again: bool, severity: Severity):
     """Before all instances are replaced a deploy has no name yet: it is no ticket for a storm."""
-    (found,) = rebalance_storm(deploying(again=again))
+    (found,) = asked(rebalance_storm, deploying(again=again))
     assert found.severity == severity
 
 
@@ -421,7 +422,7 @@ def test_an_overrun_that_repeats_is_no_loop_of_deaths():
         likely, rule = (SESSION_EXPIRED, "member_crash") if n % 2 else (POLL_TIMEOUT, "poll_overrun")
         past.append(departed(at_ms, who, likely, rule=rule, of=of.rebalance_id))
     seen_now = look(history(picture(T0, STAYS), *events), T0 + 29 * MINUTE, past=tuple(past))
-    assert list(crash_loop(seen_now)) == []
+    assert list(asked(crash_loop, seen_now)) == []
 
 
 def overrunning(hours: float) -> Iterator[Event]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from detect.looks import asked
 from detect.standing_histories import departed
 from detect.turnover import Run
 from histories import (
@@ -31,6 +32,7 @@ from rebalance_contract import CoordinatorEvent, Generation, Member, Rebalance
 from rebalance_contract.clients import ASSIGNED, HEARTBEAT_AGE
 from rebalance_contract.clients import HEARTBEAT_TOTAL as HEARTBEATS
 from rebalance_streaming.detect.episode import Episode, EpisodeContext, OtherGroups, look_at
+from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.losses import explain_loss
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict
@@ -49,14 +51,14 @@ def episode(
     rebalance: Rebalance, *events: Event, now_ms: int = LOST_MS + MINUTE, known: EpisodeContext | None = None
 ) -> Episode:
     """Look at a rebalance after these events."""
-    return look_at(history(*events, rebalance), rebalance, Thresholds(), now_ms, known or EpisodeContext())
+    return look_at(history(*events, rebalance), rebalance, Thresholds(), JudgingTime(now_ms), known or EpisodeContext())
 
 
 def explained(rebalance: Rebalance, *events: Event, **changes: Any) -> Verdict | None:
     """Return what is said of the one member that a rebalance lost."""
     of = episode(rebalance, *events, **changes)
     (departure,) = of.departures
-    return explain_loss(of, departure)
+    return asked(explain_loss, of, departure)
 
 
 def said(verdict: Verdict | None) -> tuple[str, float] | None:
@@ -180,8 +182,8 @@ def test_a_member_lost_before_is_not_the_one_that_held_the_others():
     of = episode(gone, *quiet, *probes)
     first, held = sorted(of.departures, key=lambda each: each.member.client_id)
     assert (first.in_barrier, held.in_barrier) == (False, True)
-    assert said(explain_loss(of, first)) == ("poll_overrun", STRONG)
-    assert said(explain_loss(of, held)) != ("stalled_member_join_barrier", STRONG)
+    assert said(asked(explain_loss, of, first)) == ("poll_overrun", STRONG)
+    assert said(asked(explain_loss, of, held)) != ("stalled_member_join_barrier", STRONG)
 
 
 # --- Story C: batches longer than max.poll.interval ---
@@ -347,8 +349,8 @@ def test_what_looks_like_kafka_python_and_is_back_starved(
     gone = left(who, protocol="range")
     known = history(*silent(who), gone, back(successor))
     known.coordinator_log.take([CoordinatorEvent(T0 + at, act, member_id="b-1") for at, act in enumerate(acts)])
-    of = look_at(known, gone, Thresholds(), LOST_MS + MINUTE, EpisodeContext(past=past))
-    assert said(explain_loss(of, of.departures[0])) == expected
+    of = look_at(known, gone, Thresholds(), JudgingTime(LOST_MS + MINUTE), EpisodeContext(past=past))
+    assert said(asked(explain_loss, of, of.departures[0])) == expected
 
 
 def gone_reports(*, until_ms: int) -> list[Event]:
@@ -506,7 +508,7 @@ def test_members_of_a_host_that_stood_still_together(host: str, sure: float):
     gone = rebalance(LOST_MS, [stays, one, two], [stays])
     again = rebalance(LOST_MS + SECOND, [stays], [stays, replace(one, member_id="b-2"), replace(two, member_id="c-2")])
     of = episode(gone, *silent(), again)
-    found = [explain_loss(of, each) for each in of.departures]
+    found = [asked(explain_loss, of, each) for each in of.departures]
     assert [said(each) for each in found] == [("process_pause", sure)] * 2
     assert found[0] is not None
     assert found[0].subject.hosts == ("/h",)
@@ -550,6 +552,6 @@ def test_whatever_is_said_names_the_member(silence_s: int, client_id: str, insta
     who = replace(B, client_id=client_id, group_instance_id=instance)
     of = episode(left(who), *silent(silence_s=silence_s))
     (departure,) = of.departures
-    found = explain_loss(of, departure)
+    found = asked(explain_loss, of, departure)
     assert (found is None) == (departure.likely == "clean_leave")
     assert found is None or named(departure, found)

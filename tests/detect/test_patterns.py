@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from detect.looks import look
+from detect.looks import asked, look
 from detect.standing_histories import departed
 from histories import (
     MINUTE,
@@ -54,7 +54,7 @@ def who(found: Verdict) -> list[str | None]:
 
 def judged(rule: Any, story: Story, now_ms: int, **changes: Any) -> list[Verdict]:
     events, past = story
-    return list(rule(look(history(picture(T0, A), *events), now_ms, past=tuple(past), **changes)))
+    return list(asked(rule, look(history(picture(T0, A), *events), now_ms, past=tuple(past), **changes)))
 
 
 def lives(
@@ -402,7 +402,9 @@ def stormy(*causes: str | None, took_s: int = 5, every_s: int = 60, events: Sequ
 
 def test_a_storm_carries_the_cause_that_most_have():
     """Five in ten minutes: their number, the share of time lost, and what is behind most of them."""
-    (found,) = rebalance_storm(stormy("poll_overrun", "poll_overrun", "member_crash", "poll_overrun", "undetermined"))
+    (found,) = asked(
+        rebalance_storm, stormy("poll_overrun", "poll_overrun", "member_crash", "poll_overrun", "undetermined")
+    )
     assert (found.rule, found.variant, found.severity, found.claims) == (
         "rebalance_storm",
         "poll_overrun",
@@ -429,7 +431,7 @@ def test_a_storm_carries_the_cause_that_most_have():
 )
 def test_a_storm_is_five_in_ten_minutes_or_a_third_of_the_time(known: GroupView, variant: str | None):
     """What a deploy or growth explains does not count; one long wait is no storm."""
-    assert [each.variant for each in rebalance_storm(known)] == ([] if variant is None else [variant])
+    assert [each.variant for each in asked(rebalance_storm, known)] == ([] if variant is None else [variant])
 
 
 def harm(*, lag: int = 50, arriving: int = 10, stood_min: int = 8) -> list[Event]:
@@ -441,7 +443,7 @@ def harm(*, lag: int = 50, arriving: int = 10, stood_min: int = 8) -> list[Event
 
 def test_a_storm_that_harms_pages():
     """Records wait, more arrive, and nobody has got on for five minutes."""
-    (found,) = rebalance_storm(stormy(*["poll_overrun"] * 5, events=harm()))
+    (found,) = asked(rebalance_storm, stormy(*["poll_overrun"] * 5, events=harm()))
     assert found.severity == Severity.PAGE
 
 
@@ -465,7 +467,7 @@ def test_harm_is_standstill_with_growing_lag(events: list[Event], grows: bool):
 def test_a_quiet_group_has_no_pattern():
     """Nobody came, nobody left."""
     known = look(history(picture(T0, A), *harm()), NOW)
-    assert [verdict for rule in (*PATTERNS, *AGGREGATES) for verdict in rule(known)] == []
+    assert [verdict for rule in (*PATTERNS, *AGGREGATES) for verdict in asked(rule, known)] == []
 
 
 def test_members_are_told_apart_by_client_and_host():

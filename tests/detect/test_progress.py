@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from detect.looks import look
+from detect.looks import asked, look
 from detect.standing_histories import departed
 from histories import (
     HOUR,
@@ -28,6 +28,7 @@ from histories import (
 from rebalance_contract import Probe, Severity
 from rebalance_streaming.detect.answers import Clocks, hold
 from rebalance_streaming.detect.group_view import ConditionRule
+from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.progress import (
     CONDITIONS,
     commit_failures_after_rebalance,
@@ -50,7 +51,7 @@ _clocks: dict[tuple[int, ConditionRule], Clocks] = {}
 
 def judge(rule: ConditionRule, known: GroupHistory, after_ms: int, **changes: object) -> list[Verdict]:
     seen = look(known, T0 + after_ms, **changes)
-    said, running = hold(tuple(rule(seen)), _clocks.get((id(known), rule), {}), seen)
+    said, running = hold(tuple(asked(rule, seen)), _clocks.get((id(known), rule), {}), JudgingTime(seen.now_ms))
     _clocks[id(known), rule] = running
     return list(said)
 

@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from detect.looks import asked
 from histories import MINUTE, SECOND, T0, history, member, picture, probe, rebalance, report
 from rebalance_contract import Generation, Member, Probe, Rebalance
 from rebalance_contract.clients import POLL_AGE
 from rebalance_streaming.detect.episode import EpisodeContext, look_at
+from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rank import explain
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.observed.barriers import Barrier, barriers, longest_barrier
@@ -109,7 +111,9 @@ def test_a_member_that_left_later_was_there_before():
     of = rebalance(HELD_MS, [one, two], [two, NEW], took_ms=44_020, generations=rounds)
     longest = longest_barrier(history(of), of)
     assert longest == Barrier(HELD_MS, HELD_MS + 40_000, (one, two), frozenset())
-    primary, *_ = explain(look_at(history(of), of, Thresholds(), HELD_MS + 2 * MINUTE, EpisodeContext()))
+    primary, *_ = asked(
+        explain, look_at(history(of), of, Thresholds(), JudgingTime(HELD_MS + 2 * MINUTE), EpisodeContext())
+    )
     assert [each.member_id for each in primary.subject.members] != ["o-2"]
 
 
@@ -119,7 +123,7 @@ def test_a_member_that_stops_polling_right_after_the_group_formed_holds_the_newc
     of = forming_and_held()
     told = [report(at, FIRST, {POLL_AGE: (at - FORMED_MS) / 1000}) for at in range(FORMED_MS, LET_IN_MS, 5 * SECOND)]
     known = history(picture(T0, FIRST), *(told if reports else ()), *PREPARING, of)
-    primary, *_ = explain(look_at(known, of, Thresholds(), LET_IN_MS + MINUTE, EpisodeContext()))
+    primary, *_ = asked(explain, look_at(known, of, Thresholds(), JudgingTime(LET_IN_MS + MINUTE), EpisodeContext()))
     assert primary.rule == "stalled_member_join_barrier"
     assert [each.member_id for each in primary.subject.members] == ["a-1"]
     assert primary.started_at_ms == HELD_MS

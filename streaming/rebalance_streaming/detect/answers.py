@@ -14,6 +14,7 @@ from rebalance_contract import Severity
 from rebalance_streaming.detect.catalogue import diagnosis
 from rebalance_streaming.detect.findings import subject_key
 from rebalance_streaming.detect.group_view import GroupView
+from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.quarantine import Quarantine
 from rebalance_streaming.detect.rules.registry import CONDITIONS, RECOLLECTIONS
@@ -26,7 +27,7 @@ Clocks = dict[tuple[str, str], int]
 _SILENCE: tuple[tuple[Verdict, ...], Clocks] = ((), {})
 
 
-def hold(found: Sequence[Verdict], clocks: Clocks, look: GroupView) -> tuple[tuple[Verdict, ...], Clocks]:
+def hold(found: Sequence[Verdict], clocks: Clocks, time: JudgingTime) -> tuple[tuple[Verdict, ...], Clocks]:
     """Return what of a rule's answer has lasted as long as it must, and the clocks of those that must last."""
     if not any(each.lasting_ms for each in found):
         return tuple(found), {}
@@ -34,8 +35,8 @@ def hold(found: Sequence[Verdict], clocks: Clocks, look: GroupView) -> tuple[tup
     for each in found:
         if each.lasting_ms:
             key = (each.rule, subject_key(each))
-            running[key] = clocks.get(key, look.now_ms)
-            if not look.time.lasted(running[key], each.lasting_ms):
+            running[key] = clocks.get(key, time.now_ms)
+            if not time.lasted(running[key], each.lasting_ms):
                 continue
             said.append(replace(each, started_at_ms=running[key]))
         else:
@@ -75,22 +76,23 @@ class Answers:
 
     def ask(self, look: GroupView, changed: int, quarantine: Quarantine) -> bool:
         """Ask the rules that look at what changed, and those that are due; returns whether any answer is another."""
+        time = JudgingTime(look.now_ms)
         due = {place for place, at_ms in self._due.items() if at_ms <= look.now_ms}
         for place in sorted({*_recollections(changed), *(each for each in due if each < 0)}, reverse=True):
-            self._recollect(place, look, quarantine)
+            self._recollect(place, look, time, quarantine)
         look = replace(look, memory=self.memory)
         rules = sorted({*_rules(changed), *(each for each in due if each >= 0)})
-        return sum(self._ask_one(place, look, quarantine) for place in rules) > 0
+        return sum(self._ask_one(place, look, time, quarantine) for place in rules) > 0
 
-    def _recollect(self, place: int, look: GroupView, quarantine: Quarantine) -> None:
+    def _recollect(self, place: int, look: GroupView, time: JudgingTime, quarantine: Quarantine) -> None:
         each, look = RECOLLECTIONS[-1 - place], replace(look, memory=self.memory)
         group, now_ms = look.history.group, look.now_ms
-        self.memory = quarantine.ask(each.name, group, now_ms, lambda: each.recollect(look), self.memory)
-        self._note(place, look.time.take_due())
+        self.memory = quarantine.ask(each.name, group, now_ms, lambda: each.recollect(look, time), self.memory)
+        self._note(place, time.take_due())
 
-    def _ask_one(self, place: int, look: GroupView, quarantine: Quarantine) -> bool:
-        answer, clocks = self._answer(place, look, quarantine)
-        self._note(place, look.time.take_due())
+    def _ask_one(self, place: int, look: GroupView, time: JudgingTime, quarantine: Quarantine) -> bool:
+        answer, clocks = self._answer(place, look, time, quarantine)
+        self._note(place, time.take_due())
         if clocks or place in self._clocks:
             self._clocks[place] = clocks
         before = self._answers.get(place, ())
@@ -100,14 +102,16 @@ class Answers:
             del self._answers[place]
         return answer != before
 
-    def _answer(self, place: int, look: GroupView, quarantine: Quarantine) -> tuple[tuple[Verdict, ...], Clocks]:
+    def _answer(
+        self, place: int, look: GroupView, time: JudgingTime, quarantine: Quarantine
+    ) -> tuple[tuple[Verdict, ...], Clocks]:
         condition, group = CONDITIONS[place], look.history.group
         # Called for every rule and group, so without a closure.
         if quarantine.is_aside(condition.name, group, look.now_ms):
             return _SILENCE
         try:
-            found = tuple(condition(look))
-            return hold(found, self._clocks.get(place, {}), look) if found else _SILENCE
+            found = tuple(condition(look, time))
+            return hold(found, self._clocks.get(place, {}), time) if found else _SILENCE
         except Exception as error:
             quarantine.put_aside(condition.name, group, look.now_ms, error)
             return _SILENCE

@@ -56,25 +56,19 @@ class Episode:
     """One rebalance with everything around it, at the time it is judged.
 
     `earlier` are departures of earlier rebalances, `died` the clients (`slot_of`) of which one is claimed a death,
-    `held` what was seen holding the group up while it went on. Rules compare times by `time`, which records when the
-    answer would be another one: then it is judged again.
+    `held` what was seen holding the group up while it went on. `now_ms` is when it is judged, in epoch milliseconds.
     """
 
     rebalance: Rebalance
     history: GroupHistory
     thresholds: Thresholds
-    time: JudgingTime
+    now_ms: int
     departures: tuple[Departure, ...]
     arrivals: tuple[Arrival, ...]
     earlier: tuple[Departure, ...] = ()
     died: frozenset[tuple[str, str]] = frozenset()
     held: tuple[Verdict, ...] = ()
     elsewhere: OtherGroups = OtherGroups()
-
-    @property
-    def now_ms(self) -> int:
-        """When it is judged, epoch ms."""
-        return self.time.now_ms
 
     @property
     def duration_ms(self) -> int:
@@ -188,22 +182,22 @@ class EpisodeContext:
 
 
 def look_at(
-    history: GroupHistory, rebalance: Rebalance, thresholds: Thresholds, now_ms: int, known: EpisodeContext
+    history: GroupHistory, rebalance: Rebalance, thresholds: Thresholds, time: JudgingTime, known: EpisodeContext
 ) -> Episode:
-    """Put together what rules need of one rebalance."""
+    """Put together what rules need of one rebalance at a time, which collects when it would look otherwise."""
     before = {member.member_id for member in rebalance.members_before}
     joined = [member for member in rebalance.members_after if member.member_id not in before]
-    departures, time = find_departures(history, rebalance, known.departures, now_ms), JudgingTime(now_ms)
+    departures = find_departures(history, rebalance, known.departures, time.now_ms)
     for each in departures:
         # A client whose reports ended is given up two intervals later.
         ends_ms = None if each.stretch is None else reports_end_ms(each.stretch)
-        if ends_ms is not None and ends_ms >= now_ms:
+        if ends_ms is not None and ends_ms >= time.now_ms:
             time.note_due(ends_ms + 1)
     return Episode(
         rebalance,
         history,
         thresholds,
-        time,
+        time.now_ms,
         departures,
         tuple(Arrival(member, _returned_from(history, member, rebalance, known.past)) for member in joined),
         tuple(each.departure for each in known.past if each.rebalance_id != rebalance.rebalance_id),

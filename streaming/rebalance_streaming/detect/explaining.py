@@ -14,6 +14,7 @@ from rebalance_contract import UNDETERMINED, Rebalance
 from rebalance_streaming.detect.episode import EpisodeContext, look_at
 from rebalance_streaming.detect.judged_group import JudgedGroup, JudgedRebalance
 from rebalance_streaming.detect.judgement import TimedOut
+from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.quarantine import Quarantine
 from rebalance_streaming.detect.rank import explain
 from rebalance_streaming.detect.rules.benign import FOLLOWS, not_understood
@@ -71,17 +72,20 @@ class Explainer:
     def _explain(self, judged_group: JudgedGroup, rebalance: Rebalance, now_ms: int) -> bool:
         group, name = judged_group.history.group, rebalance.rebalance_id
         known = judged_group.judged.get(name)
+        # With a time of its own: that the harm grows by time alone is no reason to explain the rebalance again.
+        held = held_up(judged_group.view(now_ms, self.probe_ms), JudgingTime(now_ms), rebalance)
         context = EpisodeContext(
             [each for each in judged_group.past if each.left_ms <= (rebalance.completed_at_ms or now_ms)],
             {} if known is None else known.departures,
-            (*judged_group.held_during(rebalance), *held_up(judged_group.view(now_ms, self.probe_ms), rebalance)),
+            (*judged_group.held_during(rebalance), *held),
             self.losses.elsewhere(group, rebalance),
         )
-        episode = look_at(judged_group.history, rebalance, judged_group.thresholds, now_ms, context)
+        time = JudgingTime(now_ms)
+        episode = look_at(judged_group.history, rebalance, judged_group.thresholds, time, context)
         verdicts = judged_group.recall(
-            name, tuple(_followed(judged_group, rebalance, each) for each in explain(episode))
+            name, tuple(_followed(judged_group, rebalance, each) for each in explain(episode, time))
         )
-        judged_group.timetable.explain_again(name, episode.time.due_ms)
+        judged_group.timetable.explain_again(name, time.due_ms)
         departures = {each.member.member_id: each for each in episode.departures}
         told = self._tell_timed_out(rebalance, departures, frozenset() if known is None else known.told)
         left = judged_group.put(JudgedRebalance(rebalance, verdicts, departures, told))

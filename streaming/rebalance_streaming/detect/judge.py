@@ -18,6 +18,7 @@ from rebalance_streaming.detect.explaining import HORIZON_SLACK_MS, Explainer
 from rebalance_streaming.detect.findings import Findings
 from rebalance_streaming.detect.group_view import DAY_MS, GroupView
 from rebalance_streaming.detect.judged_group import SAME_TIME_MS, JudgedGroup
+from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.quarantine import Quarantine
 from rebalance_streaming.detect.rules.barrier import waiting_now
 from rebalance_streaming.detect.rules.patterns import lag_grows
@@ -69,8 +70,9 @@ class GroupJudge:
         standing = [each for each in found if not each.claims and not self._is_behind(judged_group, each)]
         standing += self._holding(judged_group, standing, now_ms, harmed=harmed)
         stated += judged_group.state_standing(standing)
-        stated += judged_group.state_storms([verdict for rule in AGGREGATES for verdict in rule(look)], now_ms)
-        return self._publish(judged_group, look, stated, harmed=harmed)
+        time = JudgingTime(now_ms)
+        stated += judged_group.state_storms([verdict for rule in AGGREGATES for verdict in rule(look, time)], now_ms)
+        return self._publish(judged_group, look, time, stated, harmed=harmed)
 
     def _holding(
         self, judged_group: JudgedGroup, standing: Sequence[Verdict], now_ms: int, *, harmed: bool
@@ -89,17 +91,17 @@ class GroupJudge:
         return rests_on_commits and self.commits.hold_back(judged_group.history.group, verdict.started_at_ms)
 
     def _publish(
-        self, judged_group: JudgedGroup, look: GroupView, stated: Sequence[Verdict], *, harmed: bool
+        self, judged_group: JudgedGroup, look: GroupView, time: JudgingTime, stated: Sequence[Verdict], *, harmed: bool
     ) -> list[Finding]:
-        weighed = with_severities(stated, look, self.config, harmed=harmed)
+        weighed = with_severities(stated, look, time, self.config, harmed=harmed)
         group, resolve_after_ms = judged_group.history.group, judged_group.thresholds.resolve_after_ms
         changed, withdrawn = self.findings.update(group, weighed, look.now_ms, resolve_after_ms)
         self.withdrawn.extend(withdrawn)
         judged_group.minds_harm = any(each.primary or "gathers" in diagnosis(each.rule).traits for each in weighed)
-        judged_group.timetable.restate_ms = self._restate_ms(judged_group, look, weighed)
+        judged_group.timetable.restate_ms = self._restate_ms(judged_group, time, weighed)
         return changed
 
-    def _restate_ms(self, judged_group: JudgedGroup, look: GroupView, stated: Sequence[Verdict]) -> int | None:
+    def _restate_ms(self, judged_group: JudgedGroup, time: JudgingTime, stated: Sequence[Verdict]) -> int | None:
         """Return when what was stated becomes something else by time alone; null: never."""
         ends = [each.last_ms for each in stated if each.last_ms is not None]
         times = [
@@ -107,11 +109,11 @@ class GroupJudge:
         ]
         times += [each.until_ms for each in self.config.silences if each.until_ms is not None]
         times += [each.updated_at_ms for each in self.findings.firing(judged_group.history.group)]
-        if look.time.due_ms is not None:
-            times.append(look.time.due_ms)
+        if time.due_ms is not None:
+            times.append(time.due_ms)
         if judged_group.timetable.waiting and judged_group.held:
-            times.append(look.now_ms + WAITING_MS)
-        return min((each for each in times if each > look.now_ms), default=None)
+            times.append(time.now_ms + WAITING_MS)
+        return min((each for each in times if each > time.now_ms), default=None)
 
 
 def _is_recent(judged_group: JudgedGroup, now_ms: int) -> bool:

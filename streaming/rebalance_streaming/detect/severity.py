@@ -10,13 +10,16 @@ from rebalance_streaming.detect.catalogue import diagnosis
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.detect.findings import subject_key
 from rebalance_streaming.detect.group_view import DAY_MS, GroupView
+from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.confidence import CLAIMED
 
 
-def with_severities(stated: Sequence[Verdict], look: GroupView, config: DetectConfig, *, harmed: bool) -> list[Verdict]:
+def with_severities(
+    stated: Sequence[Verdict], look: GroupView, time: JudgingTime, config: DetectConfig, *, harmed: bool
+) -> list[Verdict]:
     """Return all verdicts of a group with their severities; `harmed`: its consumption is harmed now."""
-    recurs, claimed, group = _recurs(stated, look), _claimed(stated), look.history.group
+    recurs, claimed, group = _recurs(stated, look, time), _claimed(stated), look.history.group
     found = []
     for each in stated:
         heard = _is_sure(each, claimed) and not config.silenced(group, each.rule, look.now_ms)
@@ -32,13 +35,13 @@ def _severity(verdict: Verdict, *, harmed: bool, recurs: bool) -> Severity:
     return Severity.PAGE if severity == Severity.TICKET and harmed and verdict.primary else severity
 
 
-def _recurs(stated: Iterable[Verdict], look: GroupView) -> bool:
+def _recurs(stated: Iterable[Verdict], look: GroupView, time: JudgingTime) -> bool:
     """Whether what nothing explains recurs within a day, or costs as much as if it did."""
     since_ms = look.now_ms - DAY_MS
     unexplained = sum(each.primary and each.rule == UNDETERMINED and (each.last_ms or 0) >= since_ms for each in stated)
     if unexplained >= look.thresholds.recurring_per_day:
         return True
-    return unexplained > 0 and look.churn() >= look.thresholds.churn_share
+    return unexplained > 0 and look.churn(time) >= look.thresholds.churn_share
 
 
 def _claimed(stated: Iterable[Verdict]) -> set[tuple[str, str]]:

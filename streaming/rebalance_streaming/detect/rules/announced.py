@@ -15,6 +15,7 @@ from rebalance_contract.display import asked_by
 from rebalance_streaming.detect.catalogue import PARTS
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import Condition, GroupView
+from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.patterns import crash_loop, member_flapping, short_lived_consumers
 from rebalance_streaming.detect.rules.standing import widths
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
@@ -28,20 +29,20 @@ _CLOCKS_MS = 5_000
 _OTHER_PATTERNS = (crash_loop, short_lived_consumers, member_flapping)
 
 
-def announced_deploy(look: GroupView) -> Iterator[Verdict]:
+def announced_deploy(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """Somebody announced a deploy, and members come and go as in one; of several that overlap, the latest counts."""
     if not look.announcements:
         return
-    others = [each for rule in _OTHER_PATTERNS for each in rule(look) if each.confidence >= CLAIMED]
+    others = [each for rule in _OTHER_PATTERNS for each in rule(look, time) if each.confidence >= CLAIMED]
     taken = {name for each in others for name in each.rebalance_ids}
     for announced in reversed(look.announcements):
-        explained = [each for each in _explained(look, announced) if each.rebalance_id not in taken]
+        explained = [each for each in _explained(look, time, announced) if each.rebalance_id not in taken]
         if explained:
             taken |= {each.rebalance_id for each in explained}
             yield _tell(look, announced, explained)
 
 
-def _explained(look: GroupView, announced: AlertSilence) -> list[Rebalance]:
+def _explained(look: GroupView, time: JudgingTime, announced: AlertSilence) -> list[Rebalance]:
     """Return the rebalances that began in the announced time and whose members came and went as in a deploy."""
     since_ms = announced.starts_at_ms - _CLOCKS_MS
     inside = [each for each in look.history.since_ms(since_ms) if each.started_before_ms < announced.ends_at_ms]
@@ -49,7 +50,7 @@ def _explained(look: GroupView, announced: AlertSilence) -> list[Rebalance]:
     left, width = _left(look, known), widths(known)
     again = {slot for slot, n in Counter(slot_of(each.member) for each in left).items() if n > max(1, width[slot])}
     odd = {each.rebalance_id for each in left if each.rule not in PARTS or slot_of(each.member) in again}
-    if look.time.lasted(announced.ends_at_ms, 0):
+    if time.lasted(announced.ends_at_ms, 0):
         odd |= {each.rebalance_id for each in _not_replaced(left, len(_came(known)))}
     return [
         each

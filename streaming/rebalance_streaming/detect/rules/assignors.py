@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from rebalance_contract import GroupType, Member, Severity
 from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
+from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.standing import (
     STREAMS_ASSIGNOR,
     client_of,
@@ -33,14 +34,14 @@ _NUMBER = re.compile(r"[-_.]?\d+")
 # --- Eager assignors ---
 
 
-def eager_assignor(look: GroupView) -> Iterator[Verdict]:
+def eager_assignor(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """Every rebalance stops all members, also those whose partitions stay where they are (KIP-429)."""
     picture = look.history.picture
     if picture is None or picture.type != GroupType.CLASSIC or picture.protocol not in _EAGER:
         return
-    recent = [each for each in look.recent(DAY_MS) if each.members_before and each.members_after]
+    recent = [each for each in look.recent(DAY_MS, time) if each.members_before and each.members_after]
     kept = sum(each.moves.kept for each in recent if each.moves is not None)
-    churn = look.churn()
+    churn = look.churn(time)
     if len(look.members) < look.thresholds.eager_members and churn < look.thresholds.churn_share:
         return
     prints = [fingerprint(each, client_of(look, each)) for each in look.members]
@@ -65,10 +66,10 @@ def eager_assignor(look: GroupView) -> Iterator[Verdict]:
     )
 
 
-def assignor_migration_error(look: GroupView) -> Iterator[Verdict]:
+def assignor_migration_error(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """The group goes back and forth between assignors: members offer lists that do not fit (librdkafka#3589, #4368)."""
     window_ms = look.thresholds.deploy_window_ms
-    changes = [(at, name) for at, name in look.history.protocols if look.time.is_within(at, window_ms)]
+    changes = [(at, name) for at, name in look.history.protocols if time.is_within(at, window_ms)]
     before = [(at, name) for at, name in look.history.protocols if at < look.now_ms - window_ms][-1:]
     names = [name for _, name in (*before, *changes)]
     returns = sum(a == c for a, c in zip(names, names[2:], strict=False))
@@ -89,7 +90,7 @@ def assignor_migration_error(look: GroupView) -> Iterator[Verdict]:
 # --- Shares ---
 
 
-def idle_members(look: GroupView) -> Iterator[Verdict]:
+def idle_members(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """Members without a partition, because there are more of them than partitions; each still costs rebalances."""
     if not is_consumer_group(look) or not look.members:
         return
@@ -97,9 +98,7 @@ def idle_members(look: GroupView) -> Iterator[Verdict]:
         each for each in look.members if each.topics and each.partitions is not None and not size_of(each.partitions)
     ]
     waiting = [(each, _idle_since(look, each)) for each in idle if _is_surplus(look, each)]
-    idle_since = [
-        (each, at) for each, at in waiting if at is not None and look.time.lasted(at, look.thresholds.idle_ms)
-    ]
+    idle_since = [(each, at) for each, at in waiting if at is not None and time.lasted(at, look.thresholds.idle_ms)]
     if not idle_since:
         return
     members, times = [each for each, _ in idle_since], [at for _, at in idle_since]
@@ -138,7 +137,7 @@ def _idle_since(look: GroupView, member: Member) -> int | None:
     return standing_since(look, is_idle)
 
 
-def assignment_imbalance(look: GroupView) -> Iterator[Verdict]:
+def assignment_imbalance(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """Members with equal subscriptions have unequal shares: range over many topics, or a flaw of the assignor."""
     picture = look.history.picture
     if not look.is_settled or not is_consumer_group(look) or picture is None:
@@ -146,7 +145,7 @@ def assignment_imbalance(look: GroupView) -> Iterator[Verdict]:
     if picture.protocol == STREAMS_ASSIGNOR or not _is_uneven(look.members):
         return
     since = standing_since(look, _is_uneven)
-    if since is None or not look.time.lasted(since, look.thresholds.imbalance_ms):
+    if since is None or not time.lasted(since, look.thresholds.imbalance_ms):
         return
     shares = [size_of(each.partitions) for each in look.members]
     fair = sum(shares) / len(shares)
@@ -178,12 +177,12 @@ def _is_uneven(members: tuple[Member, ...]) -> bool:
 # --- Strangers ---
 
 
-def shared_group_id(look: GroupView) -> Iterator[Verdict]:
+def shared_group_id(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """Different applications use one group id: a deploy of one stops the other (spring-projects/spring-kafka#3784)."""
     if not is_consumer_group(look):
         return
     since = standing_since(look, lambda members: len(_strangers(members)) > 1)
-    if since is None or not look.time.lasted(since, look.thresholds.shared_ms):
+    if since is None or not time.lasted(since, look.thresholds.shared_ms):
         return
     parts = _strangers(look.members)
     yield say(

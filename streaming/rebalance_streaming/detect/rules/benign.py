@@ -13,6 +13,7 @@ from itertools import pairwise
 from rebalance_contract import Evidence, EvidenceSource, GroupType, Member, Rebalance, RebalanceReason, Severity
 from rebalance_streaming.detect.episode import Episode, runs_of_own
 from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
+from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.standing import CONNECT_PROTOCOL, STREAMS_ASSIGNOR
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
 from rebalance_streaming.detect.wording import say
@@ -20,7 +21,7 @@ from rebalance_streaming.observed.confidence import CERTAIN, PLAUSIBLE, STRONG, 
 from rebalance_streaming.observed.departures import CLEAN
 from rebalance_streaming.observed.evidence import seconds
 
-BenignRule = Callable[[Episode], Verdict | None]
+BenignRule = Callable[[Episode, JudgingTime], Verdict | None]
 #: How long after a partition was added clients notice: metadata.max.age (5 min) and one heartbeat.
 _METADATA_AGE_MS = 310_000
 #: A rebalance without any change this soon after another belongs to it.
@@ -36,7 +37,7 @@ _FOLLOW_UP_MS = 6_000
 _STREAMS_REASONS = frozenset({RebalanceReason.STREAMS_INTERNAL, RebalanceReason.COOPERATIVE_FOLLOWUP})
 
 
-def protocol_migration(episode: Episode) -> Verdict | None:
+def protocol_migration(episode: Episode, _time: JudgingTime) -> Verdict | None:
     """The group changed its assignor, or between the classic protocol and KIP-848's."""
     rebalance, before = episode.rebalance, episode.history.before(episode.rebalance)
     if before is None or not episode.rebalance.members_before:
@@ -50,7 +51,7 @@ def protocol_migration(episode: Episode) -> Verdict | None:
     return say("protocol_migration", rebalance.started_before_ms, was=was, now=now)
 
 
-def initial_formation(episode: Episode) -> Verdict | None:
+def initial_formation(episode: Episode, _time: JudgingTime) -> Verdict | None:
     """The first members of an empty group; the broker waits for more (group.initial.rebalance.delay.ms, KIP-134)."""
     rebalance = episode.rebalance
     if rebalance.reason != RebalanceReason.FIRST_JOIN and (rebalance.members_before or rebalance.is_at_least):
@@ -62,7 +63,7 @@ def initial_formation(episode: Episode) -> Verdict | None:
     return say("initial_group_formation", rebalance.started_before_ms, subject, count=len(came), left=left)
 
 
-def subscription_change(episode: Episode) -> Verdict | None:
+def subscription_change(episode: Episode, _time: JudgingTime) -> Verdict | None:
     """A member subscribed to other topics."""
     changed = _changed_topics(episode)
     if episode.rebalance.reason != RebalanceReason.SUBSCRIPTION_CHANGE:
@@ -84,7 +85,7 @@ def subscription_change(episode: Episode) -> Verdict | None:
     )
 
 
-def rack_change(episode: Episode) -> Verdict | None:
+def rack_change(episode: Episode, _time: JudgingTime) -> Verdict | None:
     """A member told another rack than before, and nothing else changed (KIP-881)."""
     before = {member.member_id: member.rack_id for member in episode.rebalance.members_before}
     stayed = [each for each in episode.rebalance.members_after if each.member_id in before]
@@ -138,7 +139,7 @@ def _grew_by_pattern(episode: Episode, gained: set[str], lost: set[str]) -> bool
     return everybody and same and not (gained and lost)
 
 
-def topic_metadata_change(episode: Episode) -> Verdict | None:
+def topic_metadata_change(episode: Episode, _time: JudgingTime) -> Verdict | None:
     """Partitions were added, or topics matching a pattern came or went."""
     rebalance, began_ms = episode.rebalance, episode.rebalance.started_before_ms
     subscribed = {topic for member in rebalance.members_after for topic in member.topics}
@@ -166,13 +167,13 @@ def topic_metadata_change(episode: Episode) -> Verdict | None:
     )
 
 
-def scale_out(episode: Episode) -> Verdict | None:
+def scale_out(episode: Episode, time: JudgingTime) -> Verdict | None:
     """Members came that were not there before."""
     rebalance = episode.rebalance
     newcomers = [each.member for each in episode.arrivals if each.returned_from is None]
     if not newcomers or episode.departures or (rebalance.is_at_least and not _is_seen_whole(episode)):
         return None
-    stayed = episode.time.lasted(rebalance.completed_at_ms or episode.now_ms, episode.thresholds.stay_ms)
+    stayed = time.lasted(rebalance.completed_at_ms or episode.now_ms, episode.thresholds.stay_ms)
     return say(
         "scale_out",
         rebalance.started_before_ms,
@@ -190,12 +191,12 @@ def _is_seen_whole(episode: Episode) -> bool:
     return rebalance.reason == RebalanceReason.JOIN and not rebalance.passing and short
 
 
-def scale_in(episode: Episode) -> Verdict | None:
+def scale_in(episode: Episode, time: JudgingTime) -> Verdict | None:
     """Members left in order and did not come back."""
     rebalance, left = episode.rebalance, [each for each in episode.departures if each.likely == CLEAN]
     if not left or len(left) < len(episode.departures) or any(each.back_as is not None for each in left):
         return None
-    waited = episode.time.lasted(left[-1].to_ms, episode.thresholds.stay_ms)
+    waited = time.lasted(left[-1].to_ms, episode.thresholds.stay_ms)
     evidence = tuple(evidence for each in left[:5] for evidence in each.evidence)
     return say(
         "scale_in",
@@ -209,7 +210,7 @@ def scale_in(episode: Episode) -> Verdict | None:
     )
 
 
-def restart(episode: Episode) -> Verdict | None:
+def restart(episode: Episode, _time: JudgingTime) -> Verdict | None:
     """An instance left in order and came back: part of a deploy, of which this may be the only one."""
     left = [each for each in episode.departures if each.likely == CLEAN and each.back_as is not None]
     back = [
@@ -227,7 +228,7 @@ def restart(episode: Episode) -> Verdict | None:
     return say("rolling_deploy.restart", since_ms, subject, member=members[0], back=text)
 
 
-def aftermath(episode: Episode) -> Verdict | None:
+def aftermath(episode: Episode, _time: JudgingTime) -> Verdict | None:
     """A generation without any change that a cooperative assignor, or an eager leader, adds to the one before."""
     before = episode.history.before(episode.rebalance)
     if before is None or before.completed_at_ms is None or episode.departures or episode.arrivals:
@@ -247,7 +248,7 @@ def aftermath(episode: Episode) -> Verdict | None:
 FOLLOWS = "follows"
 
 
-def called_within(episode: Episode) -> Iterator[tuple[int, Verdict]]:
+def called_within(episode: Episode, time: JudgingTime) -> Iterator[tuple[int, Verdict]]:
     """Yield what called for later generations of a chain, each with what it cost in milliseconds.
 
     A partition that is added seconds after a group formed makes generations of the same rebalance: they keep a cause of
@@ -255,18 +256,18 @@ def called_within(episode: Episode) -> Iterator[tuple[int, Verdict]]:
     """
     for part in runs_of_own(episode.rebalance):
         looked = replace(episode, rebalance=part, departures=(), arrivals=())
-        of_topics = topic_metadata_change(looked)
+        of_topics = topic_metadata_change(looked, time)
         # Whose subscription changed shows in the whole chain: the members are those before and after all of it.
         whole = replace(episode, rebalance=replace(episode.rebalance, reason=part.reason))
         subscribed = part.reason == RebalanceReason.SUBSCRIPTION_CHANGE and bool(_changed_topics(whole))
-        verdict = subscription_change(whole) if subscribed else None
+        verdict = subscription_change(whole, time) if subscribed else None
         sure = part.reason == RebalanceReason.TOPIC_METADATA_CHANGE or (of_topics and of_topics.confidence == CERTAIN)
         found = verdict or (of_topics if sure else None)
         if found is not None:
             yield looked.duration_ms, found
 
 
-def return_after_loss(episode: Episode) -> Verdict | None:
+def return_after_loss(episode: Episode, _time: JudgingTime) -> Verdict | None:
     """A member is back that was lost: whatever lost it caused this rebalance, too."""
     back = [(each.member, each.returned_from) for each in episode.arrivals if each.returned_from is not None]
     lost = [(member, past) for member, past in back if past.departure.likely != CLEAN]
@@ -328,7 +329,7 @@ class _Probing:
     spacing_ms: int
 
 
-def streams_probing_rebalance(look: GroupView) -> Iterator[Verdict]:
+def streams_probing_rebalance(look: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
     """Streams looks every ten minutes whether warm-up replicas have caught up, and moves tasks that have (KIP-441)."""
     probing = _probing(look.history.in_order())
     usual = [each for each in probing if _is_near(each.spacing_ms, _PROBING_MS)]
@@ -382,7 +383,7 @@ def _probed(probing: list[_Probing], interval_ms: int, confidence: float) -> Ver
 
 
 # --- Kafka Connect ---
-def connect_scheduled_rebalance(look: GroupView) -> Iterator[Verdict]:
+def connect_scheduled_rebalance(look: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
     """Connect held back a lost worker's tasks for scheduled.rebalance.max.delay, then handed them out (KIP-415)."""
     for confidence, pairs in ((STRONG, _scheduled(look, exact=True)), (PLAUSIBLE, _scheduled(look, exact=False))):
         if pairs:

@@ -33,6 +33,7 @@ from rebalance_streaming.detect.advice import (
 from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
+from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules import assignors, polling
 from rebalance_streaming.detect.rules.standing import (
     CONNECT_PROTOCOL,
@@ -66,7 +67,7 @@ _OUTSIDE = ("init", "wait-join")
 
 
 # --- Session and heartbeats ---
-def session_heartbeat_ratio(look: GroupView) -> Iterator[Verdict]:
+def session_heartbeat_ratio(look: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
     """Fewer than three heartbeats fit into the session: one that is lost may cost the membership (KIP-62; story C)."""
     wrong = [(member, *found) for member in look.members if (found := _heartbeat_of(look, member)) is not None]
     if not wrong:
@@ -117,9 +118,9 @@ def _interval_by_rate(client: ClientHistory) -> float | None:
     return 1000 / max(rates) if rates else None
 
 
-def session_timeout_too_short(look: GroupView) -> Iterator[Verdict]:
+def session_timeout_too_short(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """Members are lost that were only slow for a moment: the session is shorter than usual pauses (KIP-735)."""
-    evicted, limit = _evicted_for_a_moment(look), look.thresholds.session_timeout_ms
+    evicted, limit = _evicted_for_a_moment(look, time), look.thresholds.session_timeout_ms
     short = [each for each in look.members if each.session_timeout_ms is not None and each.session_timeout_ms < limit]
     if len(evicted) >= _EVICTIONS and not (short and _may_starve(evicted)):
         yield _lost_for_a_moment(look, evicted)
@@ -132,10 +133,10 @@ def _may_starve(evicted: list[ExplainedDeparture]) -> bool:
     return any(each.departure.liveness is None and each.departure.client.may_starve is not False for each in evicted)
 
 
-def _evicted_for_a_moment(look: GroupView) -> list[ExplainedDeparture]:
+def _evicted_for_a_moment(look: GroupView, time: JudgingTime) -> list[ExplainedDeparture]:
     """Return departures by session expiry, of members that were back within two sessions, that a longer one saves."""
     found = []
-    for past in recent_past(look, DAY_MS):
+    for past in recent_past(look, time, DAY_MS):
         departure = past.departure
         if (
             departure.likely != SESSION_EXPIRED
@@ -194,7 +195,7 @@ def _longer_session(look: GroupView, member: Member) -> Advice:
 
 
 # --- Rebalance time-out ---
-def rebalance_timeout_excessive(look: GroupView) -> Iterator[Verdict]:
+def rebalance_timeout_excessive(look: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
     """One member that stalls freezes the group for the largest rebalance time-out (fasten-project/fasten#183)."""
     timeouts = [(each.rebalance_timeout_ms or 0, each) for each in look.members]
     limit = look.thresholds.rebalance_timeout_ms
@@ -221,10 +222,10 @@ def rebalance_timeout_excessive(look: GroupView) -> Iterator[Verdict]:
 # --- Members that come one by one, or are not let in ---
 
 
-def initial_delay_too_short(look: GroupView) -> Iterator[Verdict]:
+def initial_delay_too_short(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """A forming group rebalanced for every member that came (group.initial.rebalance.delay.ms, KIP-134)."""
     window = look.thresholds.formation_window_ms
-    recent = look.recent(window + look.thresholds.resolve_after_ms)
+    recent = look.recent(window + look.thresholds.resolve_after_ms, time)
     firsts = [
         each for each in recent if each.type == GroupType.CLASSIC and not each.members_before and each.members_after
     ]
@@ -268,30 +269,30 @@ def _formed_in_steps(forming: list[Rebalance], times: list[int]) -> Verdict:
     )
 
 
-def join_rejected(look: GroupView) -> Iterator[Verdict]:
+def join_rejected(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """A client tries to join and never becomes a member: the broker refuses it (KIP-62, KIP-345, KIP-389)."""
-    if not _lets_members_in(look):
+    if not _lets_members_in(look, time):
         return
     matched = {id(client): member for member in look.members if (client := client_of(look, member)) is not None}
     nameless = {each.client_id for each in look.members} - {each.client_id for each in matched.values()}
     for client in look.history.clients:
-        if id(client) not in matched and client.client_id not in nameless and _is_kept_out(look, client):
+        if id(client) not in matched and client.client_id not in nameless and _is_kept_out(look, time, client):
             yield _rejected(look, client)
 
 
-def _lets_members_in(look: GroupView) -> bool:
+def _lets_members_in(look: GroupView, time: JudgingTime) -> bool:
     """Whether the group has been at rest for so long that a client could have joined."""
     picture, since = look.history.picture, look.stable_since_ms()
     if picture is None or picture.rebalancing_since_ms is not None or since is None:
         return False
     unsettled = next((each for each in reversed(look.history.sightings) if each.state in UNSETTLED_STATES), None)
-    busy = unsettled is not None and look.time.is_within(unsettled.at_ms, _REJECTED_MS)
-    return not busy and look.time.lasted(since, _REJECTED_MS)
+    busy = unsettled is not None and time.is_within(unsettled.at_ms, _REJECTED_MS)
+    return not busy and time.lasted(since, _REJECTED_MS)
 
 
-def _is_kept_out(look: GroupView, client: ClientHistory) -> bool:
+def _is_kept_out(look: GroupView, time: JudgingTime, client: ClientHistory) -> bool:
     """Whether all recent reports tell of attempts to join and none of partitions."""
-    if not is_reporting(look, client) or client.group_id not in (None, look.history.group):
+    if not is_reporting(look, time, client) or client.group_id not in (None, look.history.group):
         return False
     if client.member_id is not None and any(each.member_id == client.member_id for each in look.members):
         return False

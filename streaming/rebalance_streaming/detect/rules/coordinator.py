@@ -25,6 +25,7 @@ from rebalance_contract.clients import ANY_RESPONSE_MAX, RESPONSE_MAX
 from rebalance_streaming.detect.advice import session_for_failover
 from rebalance_streaming.detect.episode import Episode, ExplainedDeparture
 from rebalance_streaming.detect.group_view import Condition, GroupView
+from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules import leader
 from rebalance_streaming.detect.rules.standing import client_of, is_reporting
 from rebalance_streaming.detect.thresholds import Thresholds
@@ -59,9 +60,9 @@ _ABORTED = 2
 _LEAST_HOSTS, _LEAST_COORDINATORS = 2, 2
 
 
-def coordinator_stuck_rebalance(look: GroupView) -> Iterator[Verdict]:
+def coordinator_stuck_rebalance(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """The coordinator exceeds the rebalance's own time-out, which it must not (KAFKA-9752, KAFKA-12890)."""
-    run = _trailing_run(look)
+    run = _trailing_run(look, time)
     limit = max((each.rebalance_timeout_ms or 0 for each in look.members), default=0)
     if len(run) < 2 or not limit or run[-1].at_ms - run[0].at_ms <= limit + look.thresholds.stuck_slack_ms:
         return
@@ -105,20 +106,20 @@ def _unsettled(look: GroupView) -> Iterator[Sighting]:
         yield each
 
 
-def _trailing_run(look: GroupView) -> list[Sighting]:
+def _trailing_run(look: GroupView, time: JudgingTime) -> list[Sighting]:
     """Return the latest probes that all saw the same unsettled state, with no record and no blind spot in between."""
     run: list[Sighting] = []
     for each in _unsettled(look):
         if run and (run[0].at_ms - each.at_ms > SEEN_FOR_MS or each.state != run[0].state):
             break
         run.insert(0, each)
-    return run if run and look.time.is_within(run[-1].at_ms, SEEN_FOR_MS) else []
+    return run if run and time.is_within(run[-1].at_ms, SEEN_FOR_MS) else []
 
 
-def coordinator_failover(look: GroupView) -> Iterator[Verdict]:
+def coordinator_failover(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """The group's coordinator moved to another broker, and the group did not notice: as it should be (F14)."""
     for before, after in [*pairwise(look.history.coordinators)][-1:]:
-        if not look.time.is_within(after.at_ms, look.thresholds.resolve_after_ms):
+        if not time.is_within(after.at_ms, look.thresholds.resolve_after_ms):
             return
         reach = after.at_ms + _longest_session(look.members) + look.thresholds.failover_window_ms
         near = look.history.since_ms(_answered_ms(look.history, after.at_ms))
@@ -176,32 +177,32 @@ def find_failover(episode: Episode) -> Verdict | None:
 # --- Slow ---
 
 
-def coordinator_overload(look: GroupView) -> Iterator[Verdict]:
+def coordinator_overload(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """Several clients at once wait long for the answers to their requests: the coordinator is slow."""
-    if _just_moved(look):
+    if _just_moved(look, time):
         return
-    names = (RESPONSE_MAX,) if _joined_lately(look) else (RESPONSE_MAX, ANY_RESPONSE_MAX)
+    names = (RESPONSE_MAX,) if _joined_lately(look, time) else (RESPONSE_MAX, ANY_RESPONSE_MAX)
     limit = look.thresholds.overload_response_ms
     if not any((_response_ms(look, each, names) or 0) > limit for each in look.history.clients):
         return
     pairs = ((each, client_of(look, each)) for each in look.members)
-    reporting = [(each, client) for each, client in pairs if client is not None and _ran_on_time(look, client)]
+    reporting = [(each, client) for each, client in pairs if client is not None and _ran_on_time(look, time, client)]
     told = [(each, ms) for each, client in reporting if (ms := _response_ms(look, client, names)) is not None]
     slow = [(each, ms) for each, ms in told if ms > limit]
     if len(slow) >= _SLOW_CLIENTS and 2 * len(slow) >= len(told):
         yield _overloaded(look, slow, len(told))
 
 
-def _just_moved(look: GroupView) -> bool:
+def _just_moved(look: GroupView, time: JudgingTime) -> bool:
     """Whether the coordinator moved so lately that clients' one-minute maxima still show it."""
     moved = list(look.history.coordinators)[1:]
-    return bool(moved) and look.time.is_within(moved[-1].at_ms, look.thresholds.failover_window_ms + 2 * _MINUTE_MS)
+    return bool(moved) and time.is_within(moved[-1].at_ms, look.thresholds.failover_window_ms + 2 * _MINUTE_MS)
 
 
-def _joined_lately(look: GroupView) -> bool:
+def _joined_lately(look: GroupView, time: JudgingTime) -> bool:
     """Whether members may have waited for each other in what librdkafka's statistics of the last minutes tell."""
     settled_ms = look.stable_since_ms()
-    return not look.is_settled or settled_ms is None or not look.time.lasted(settled_ms, 2 * _MINUTE_MS)
+    return not look.is_settled or settled_ms is None or not time.lasted(settled_ms, 2 * _MINUTE_MS)
 
 
 def _recent(look: GroupView, client: ClientHistory) -> Iterator[ClientReport]:
@@ -216,10 +217,10 @@ def _response_ms(look: GroupView, client: ClientHistory, names: Sequence[str]) -
     return max(told, default=None)
 
 
-def _ran_on_time(look: GroupView, client: ClientHistory) -> bool:
+def _ran_on_time(look: GroupView, time: JudgingTime, client: ClientHistory) -> bool:
     """Whether a client that reports was not slow itself; judged anew when its last report is a minute old."""
     on_time = not any((each.tick_late_ms or 0) > _LATE_TICK_MS for each in _recent(look, client))
-    return on_time and is_reporting(look, client) and look.time.is_within(client.reports[-1].emitted_ms, _MINUTE_MS)
+    return on_time and is_reporting(look, time, client) and time.is_within(client.reports[-1].emitted_ms, _MINUTE_MS)
 
 
 def _overloaded(look: GroupView, slow: list[tuple[Member, float]], told: int) -> Verdict:
@@ -242,10 +243,10 @@ def _overloaded(look: GroupView, slow: list[tuple[Member, float]], told: int) ->
 
 
 # --- Unable to store ---
-def offsets_topic_unhealthy(look: GroupView) -> Iterator[Verdict]:
+def offsets_topic_unhealthy(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """The group's offsets partition cannot store assignments (F11c, confluentinc/librdkafka#2722)."""
-    hopping = _hopping(look)
-    recent = [] if hopping else look.recent(look.thresholds.resolve_after_ms)
+    hopping = _hopping(look, time)
+    recent = [] if hopping else look.recent(look.thresholds.resolve_after_ms, time)
     lost = [each for each in recent if each.type == GroupType.CLASSIC and _lost_rounds(each)]
     if not hopping and not lost:
         return
@@ -271,10 +272,10 @@ def _lost_rounds(rebalance: Rebalance) -> bool:
     return rebalance.generations_aborted >= _ABORTED and changes <= 1 and bool(rebalance.members_after)
 
 
-def _hopping(look: GroupView) -> list[Sighting]:
+def _hopping(look: GroupView, time: JudgingTime) -> list[Sighting]:
     """Return the latest probes if they saw the group fall back to preparing repeatedly, without any record since."""
     run = [*_unsettled(look)][::-1]
-    fresh = bool(run) and look.time.is_within(run[-1].at_ms, SEEN_FOR_MS)
+    fresh = bool(run) and time.is_within(run[-1].at_ms, SEEN_FOR_MS)
     return run if fresh and _hops(run) >= _HOPS and run[-1].at_ms - run[0].at_ms >= _HOPPING_MS else []
 
 

@@ -13,6 +13,7 @@ from rebalance_contract import EvidenceSource, Partitions, Rebalance
 from rebalance_contract.clients import CONSUMED_TOTAL
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import GroupView
+from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.memory import Duplicates, Memory
 from rebalance_streaming.detect.verdict import Verdict, name_of
 from rebalance_streaming.detect.wording import say
@@ -167,12 +168,12 @@ _METHODS = {
 _WITHOUT_COMMIT = (POLL_TIMEOUT, SESSION_EXPIRED, FENCED)
 
 
-def duplicate_processing(look: GroupView) -> Iterator[Verdict]:
+def duplicate_processing(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """Members that were lost before they could commit made others process records again (KIP-62; kafka-python#2070)."""
     since = look.history.progress.ends_since()
     counts = _counted(look, since) if since is not None else {}
     total = sum(each.records for each in counts.values())
-    if since is None or not total or not _is_recent(look, counts):
+    if since is None or not total or not _is_recent(look, time, counts):
         return
     growths = (look.history.progress.end_growth(p.topic, p.partition, since) for p in look.history.progress.positions())
     volume = sum(each for each in growths if each is not None)
@@ -180,18 +181,18 @@ def duplicate_processing(look: GroupView) -> Iterator[Verdict]:
         yield _duplicates_verdict(look, counts, total, volume, since)
 
 
-def recollect_duplicates(look: GroupView) -> Memory:
+def recollect_duplicates(look: GroupView, time: JudgingTime) -> Memory:
     """Count the duplicates of rebalances that lost members and were not counted yet; forget those long gone."""
     known = {name: each for name, each in look.memory.duplicates.items() if name in look.history.rebalances}
     lost: dict[str, set[Place]] = {}
     refused: dict[str, int] = {}
     for each in look.past:
-        if each.departure.likely in _WITHOUT_COMMIT and look.time.is_within(each.left_ms, 2 * _COUNTABLE_MS):
+        if each.departure.likely in _WITHOUT_COMMIT and time.is_within(each.left_ms, 2 * _COUNTABLE_MS):
             lost.setdefault(each.rebalance_id, set()).update(places(each.member.partitions))
             refused[each.rebalance_id] = refused.get(each.rebalance_id, 0) + _refused(look.history, each)
     for rebalance_id in sorted(lost.keys() - known.keys()):
         rebalance = look.history.rebalances.get(rebalance_id)
-        if rebalance is None or not look.time.is_within(rebalance.completed_at_ms or look.now_ms, _COUNTABLE_MS):
+        if rebalance is None or not time.is_within(rebalance.completed_at_ms or look.now_ms, _COUNTABLE_MS):
             continue
         found = estimate_duplicates(look.history, rebalance, by_topic(sorted(lost[rebalance_id])))
         if (found is None or not found[0]) and refused[rebalance_id]:
@@ -222,10 +223,10 @@ def _counted(look: GroupView, since_ms: int) -> dict[str, Duplicates]:
     return {name: each for name, each in look.memory.duplicates.items() if name in since and each.records}
 
 
-def _is_recent(look: GroupView, counts: Iterable[str]) -> bool:
+def _is_recent(look: GroupView, time: JudgingTime, counts: Iterable[str]) -> bool:
     rebalances = [look.history.rebalances[each] for each in counts]
     latest_ms = max(each.last_known_ms for each in rebalances)
-    return look.time.is_within(latest_ms, look.thresholds.resolve_after_ms)
+    return time.is_within(latest_ms, look.thresholds.resolve_after_ms)
 
 
 def _duplicates_verdict(

@@ -18,6 +18,7 @@ from rebalance_streaming.detect.advice import (
 )
 from rebalance_streaming.detect.bugs import upgrade_advice
 from rebalance_streaming.detect.episode import Episode
+from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.circumstances import THAW_MS, is_busy, same_slot, say_lost
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
@@ -47,7 +48,7 @@ _AWAY_SESSIONS, _AWAY_MS = 3, 30_000
 _ALIVE = (STARVED, PAUSED, UNREACHABLE, HEALTHY, ALIVE)
 
 
-def starvation(episode: Episode, departure: Departure) -> Verdict | None:
+def starvation(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
     """Heartbeats stopped although the process was well (stories A and D)."""
     if departure.likely != SESSION_EXPIRED or not departure.client.own_heartbeats:
         return None
@@ -161,7 +162,7 @@ def _switched(departure: Departure) -> bool:
     return stretch is not None and (stretch.switches_per_second or 0) >= 50
 
 
-def blocked_heartbeat(episode: Episode, departure: Departure) -> Verdict | None:
+def blocked_heartbeat(episode: Episode, time: JudgingTime, departure: Departure) -> Verdict | None:
     """A client without a heartbeat thread was busy for longer than its session."""
     if departure.likely != SESSION_EXPIRED or departure.client.own_heartbeats:
         return None
@@ -171,14 +172,14 @@ def blocked_heartbeat(episode: Episode, departure: Departure) -> Verdict | None:
     if departure.liveness == PAUSED and departure.client.library != KAFKAJS and not _held_interpreter(departure):
         return None
     silent = departure.liveness is None and departure.back_ms is None
-    if silent and episode.time.lasted(departure.to_ms, _patience_ms(departure)):
+    if silent and time.lasted(departure.to_ms, _patience_ms(departure)):
         return None  # work ends, and then it is back
     confidence = STRONG if is_busy(departure) or departure.liveness == STARVED else PLAUSIBLE
     advice = blocked_heartbeat_advice(departure)
     return say_lost("processing_blocks_heartbeat", departure, confidence=confidence, advice=advice)
 
 
-def pause(episode: Episode, departure: Departure) -> Verdict | None:
+def pause(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
     """Nothing of the process ran for longer than the session: garbage collection, throttling, a frozen machine."""
     if departure.likely != SESSION_EXPIRED:
         return None
@@ -228,7 +229,7 @@ def _lost_together(episode: Episode, departure: Departure) -> list[Departure]:
     ]
 
 
-def unreachable(episode: Episode, departure: Departure) -> Verdict | None:
+def unreachable(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
     """The client ran but could not reach the coordinator."""
     wide = _whole_host_lost(episode, departure.member.host)
     if departure.likely != SESSION_EXPIRED or (departure.liveness != UNREACHABLE and not wide):
@@ -251,7 +252,7 @@ def unreachable(episode: Episode, departure: Departure) -> Verdict | None:
     )
 
 
-def refused(episode: Episode, departure: Departure) -> Verdict | None:
+def refused(episode: Episode, time: JudgingTime, departure: Departure) -> Verdict | None:
     """Its session ran out although it runs, and it is not let in again: it lost a permission, say.
 
     The coordinator checks permissions before anything else (KafkaApis), so heartbeats that are sent renew nothing, and
@@ -263,7 +264,7 @@ def refused(episode: Episode, departure: Departure) -> Verdict | None:
         return None  # it may not have reached its coordinator
     client, patience_ms = episode.history.clients.of(departure.member), _REJOINS * departure.client.heartbeat_ms
     last = None if client is None else client.latest()
-    waited = episode.time.lasted(departure.to_ms, patience_ms)
+    waited = time.lasted(departure.to_ms, patience_ms)
     if departure.back_as is not None or not waited or last is None or last.emitted_ms < departure.to_ms + patience_ms:
         return None
     if not last.assigned and last.join_state is None and not last.values.get(JOIN_RATE):
@@ -289,7 +290,7 @@ def _whole_host_lost(episode: Episode, host: str) -> bool:
 # --- Processes that ended without a word ---
 
 
-def static_absence(episode: Episode, departure: Departure) -> Verdict | None:
+def static_absence(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
     """A static member was away for longer than its session and came back (KIP-345)."""
     member, session = departure.member, departure.session_ms
     if member.group_instance_id is None or departure.likely != SESSION_EXPIRED or departure.back_ms is None:
@@ -303,7 +304,7 @@ def static_absence(episode: Episode, departure: Departure) -> Verdict | None:
     return say_lost("static_session_too_short.lost", departure, since_ms, missing=(), advice=(longer,), away=away)
 
 
-def static_ghost(episode: Episode, departure: Departure) -> Verdict | None:
+def static_ghost(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
     """A static instance is gone for good; nobody read its partitions until its session ended."""
     member = departure.member
     if member.group_instance_id is None or departure.likely != SESSION_EXPIRED or departure.back_ms is not None:
@@ -314,7 +315,7 @@ def static_ghost(episode: Episode, departure: Departure) -> Verdict | None:
     return say_lost("static_member_ghost.lost", departure, subject=subject)
 
 
-def ungraceful(episode: Episode, departure: Departure) -> Verdict | None:
+def ungraceful(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
     """An instance was replaced without leaving: its ghost stayed until its session ended."""
     if departure.member.group_instance_id or departure.liveness in (STARVED, HEALTHY, ALIVE):
         return None
@@ -411,11 +412,11 @@ def _is_of(history: GroupHistory, member_id: str, slot: tuple[str, str]) -> bool
     return member is not None and slot_of(member) == slot
 
 
-def crash(episode: Episode, departure: Departure) -> Verdict | None:
+def crash(episode: Episode, time: JudgingTime, departure: Departure) -> Verdict | None:
     """The process died without a word and the session ran out."""
     if departure.likely != SESSION_EXPIRED or departure.liveness in _ALIVE:
         return None
-    evidence = _crash_evidence(episode, departure)
+    evidence = _crash_evidence(episode, time, departure)
     if evidence is None:
         return None
     return say_lost(
@@ -428,13 +429,13 @@ def crash(episode: Episode, departure: Departure) -> Verdict | None:
     )
 
 
-def _crash_evidence(episode: Episode, departure: Departure) -> list[Evidence] | None:
+def _crash_evidence(episode: Episode, time: JudgingTime, departure: Departure) -> list[Evidence] | None:
     """Return what speaks for and against a death beside a session that ran out; null if something else fits as well."""
     away_ms = (departure.back_ms or episode.now_ms) - departure.to_ms
     patience_ms = _patience_ms(departure)
     usual_ms = _usual_absence_ms(episode, departure)
-    long_away = episode.time.lasted(departure.to_ms, patience_ms)
-    waited = usual_ms is None or episode.time.lasted(departure.to_ms, max(_AWAY_AGAIN * usual_ms, patience_ms))
+    long_away = time.lasted(departure.to_ms, patience_ms)
+    waited = usual_ms is None or time.lasted(departure.to_ms, max(_AWAY_AGAIN * usual_ms, patience_ms))
     if departure.liveness == RESTARTED or (departure.liveness == GONE and waited):
         return [_reports_ended(departure)]
     known = departure.client.may_starve is False
@@ -519,7 +520,7 @@ def _usual_absence_ms(episode: Episode, departure: Departure) -> int | None:
     return max((each.back_ms - each.to_ms for each in alike if each.back_ms is not None), default=None)
 
 
-def frozen_or_starved(episode: Episode, departure: Departure) -> Verdict | None:
+def frozen_or_starved(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
     """It was lost by its session, came back, and nothing separates what may have happened."""
     if departure.likely != SESSION_EXPIRED:
         return None
@@ -549,7 +550,7 @@ def _spared_on_host(episode: Episode, departure: Departure) -> bool:
     )
 
 
-def unknown_loss(episode: Episode, departure: Departure) -> Verdict | None:
+def unknown_loss(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
     """Nothing was due from the member before it was gone, so nothing tells how it went."""
     if departure.likely != UNKNOWN:
         return None

@@ -13,6 +13,7 @@ from rebalance_contract import Generation, GroupType, Member, MemberState, Rebal
 from rebalance_streaming.detect.catalogue import of_family, with_trait
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.group_view import Condition, GroupView
+from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.standing import client_of, is_harmed, size_of, upgrade_for, widths
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
@@ -34,17 +35,17 @@ _MEMBER_REASONS = frozenset(
 # --- Members that do not let go ---
 
 
-def reconciliation_stuck(look: GroupView) -> Iterator[Verdict]:
+def reconciliation_stuck(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """A member does not give up partitions that others are to get (KAFKA-16198, KAFKA-19449); these are the victims."""
     if not _is_new(look):
         return
     for member in look.members:
         since = member.state_since_ms if member.state == MemberState.UNREVOKED else None
-        if since is not None and look.time.outlasted(since, _patience_ms(look, member)):
-            yield _holding(look, member, since, look.now_ms)
+        if since is not None and time.outlasted(since, _patience_ms(look, member)):
+            yield _holding(look, time, member, since, look.now_ms)
 
 
-def held_up(look: GroupView, rebalance: Rebalance) -> Iterator[Verdict]:
+def held_up(look: GroupView, time: JudgingTime, rebalance: Rebalance) -> Iterator[Verdict]:
     """Yield who kept partitions for too long during a rebalance and has let go since, whether or not anybody looked."""
     ended_ms = rebalance.completed_at_ms or look.now_ms
     for member, until_ms in look.history.released:
@@ -52,7 +53,7 @@ def held_up(look: GroupView, rebalance: Rebalance) -> Iterator[Verdict]:
         if since is None or not rebalance.started_before_ms <= since <= until_ms <= ended_ms:
             continue
         if until_ms - since > _patience_ms(look, member):
-            yield _holding(look, member, since, until_ms)
+            yield _holding(look, time, member, since, until_ms)
 
 
 def _patience_ms(look: GroupView, member: Member) -> float:
@@ -66,18 +67,16 @@ def _is_new(look: GroupView) -> bool:
     return look.history.picture is not None and look.history.picture.type == GroupType.CONSUMER
 
 
-def _holding(look: GroupView, member: Member, since: int, until_ms: int) -> Verdict:
+def _holding(look: GroupView, time: JudgingTime, member: Member, since: int, until_ms: int) -> Verdict:
     limit, pending, client = member.rebalance_timeout_ms, member.pending_revocation, client_of(look, member)
     victims = [each for each in look.members if each.state == MemberState.UNRELEASED and _waits_for(each, member)]
     ended = until_ms < look.now_ms
-    late = limit is not None and (
-        until_ms - since > _LATE * limit if ended else look.time.outlasted(since, _LATE * limit)
-    )
+    late = limit is not None and (until_ms - since > _LATE * limit if ended else time.outlasted(since, _LATE * limit))
     return say(
         "reconciliation_stuck.holding",
         since,
         subject_of(member, partitions=partition_names(pending)),
-        severity=Severity.PAGE if is_harmed(look, [pending]) else Severity.TICKET if late else Severity.INFO,
+        severity=Severity.PAGE if is_harmed(look, time, [pending]) else Severity.TICKET if late else Severity.INFO,
         advice=upgrade_for(member, client, "reconciliation_stuck", kip848=True),
         member=member,
         partitions=size_of(pending),
@@ -127,7 +126,7 @@ def explain_fenced(episode: Episode, departure: Departure) -> Verdict:
 # --- Targets that do not come ---
 
 
-def assigning_stuck(look: GroupView) -> Iterator[Verdict]:
+def assigning_stuck(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """The coordinator has computed no target assignment for the group's epoch (KIP-848; F16)."""
     picture = look.history.picture
     if picture is None or picture.type != GroupType.CONSUMER or not picture.members or picture.generation is None:
@@ -135,7 +134,7 @@ def assigning_stuck(look: GroupView) -> Iterator[Verdict]:
     if picture.assignment_epoch is not None and picture.assignment_epoch >= picture.generation:
         return
     since = _unassigned_since(look)
-    if since is not None and look.time.outlasted(since, look.thresholds.assigning_ms):
+    if since is not None and time.outlasted(since, look.thresholds.assigning_ms):
         epoch, target = picture.generation, str(picture.assignment_epoch)
         yield say("assigning_stuck", since, epoch=epoch, target=target, lasted=look.now_ms - since)
 
@@ -155,24 +154,24 @@ def _unassigned_since(look: GroupView) -> int | None:
 # --- Too many epochs ---
 
 
-def epoch_churn(look: GroupView) -> Iterator[Verdict]:
+def epoch_churn(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """The group gets new epochs all the time, each moving partitions (KIP-848); says what they are made of."""
     if not _is_new(look):
         return
     window = look.thresholds.churn_window_ms
     # A rebalance that goes on may have begun before the window.
-    near = [each for each in look.history.in_order() if _reaches(look, each, window) and not _is_benign(look, each)]
-    epochs = [g for each in near for g in each.generations if look.time.is_within(g.started_at_ms or 0, window)]
+    near = [
+        each for each in look.history.in_order() if _reaches(look, time, each, window) and not _is_benign(look, each)
+    ]
+    epochs = [g for each in near for g in each.generations if time.is_within(g.started_at_ms or 0, window)]
     epochs = [each for each in epochs if each.reason not in (RebalanceReason.FIRST_JOIN, RebalanceReason.GROUP_EMPTIED)]
     if len(epochs) < look.thresholds.churn_epochs or _is_one_pass(near, epochs):
         return
     yield _churning(look, near, epochs)
 
 
-def _reaches(look: GroupView, rebalance: Rebalance, window_ms: int) -> bool:
-    return rebalance.type == GroupType.CONSUMER and look.time.is_within(
-        rebalance.completed_at_ms or look.now_ms, window_ms
-    )
+def _reaches(look: GroupView, time: JudgingTime, rebalance: Rebalance, window_ms: int) -> bool:
+    return rebalance.type == GroupType.CONSUMER and time.is_within(rebalance.completed_at_ms or look.now_ms, window_ms)
 
 
 def _is_benign(look: GroupView, rebalance: Rebalance) -> bool:

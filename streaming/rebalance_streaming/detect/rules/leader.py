@@ -15,6 +15,7 @@ from itertools import groupby, pairwise
 from rebalance_contract import Advice, Generation, GroupType, Member, Rebalance, RebalanceReason, Severity, Subject
 from rebalance_streaming.detect.bugs import STREAMS
 from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
+from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.standing import (
     STREAMS_ASSIGNOR,
     client_of,
@@ -57,7 +58,7 @@ class _Round:
         return 1 + self.generation.aborted_before
 
 
-def leader_rejoin_loop(look: GroupView) -> Iterator[Verdict]:
+def leader_rejoin_loop(look: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
     """The leader joins again and again though nothing changed (KAFKA-14867, strimzi/strimzi-kafka-operator#3225)."""
     # A change of topics that probes saw makes the leader rejoin as it should.
     called = {name for name, cause in look.causes.items() if cause == "topic_metadata_change"}
@@ -158,13 +159,11 @@ def _rejoins(leader: str, looping: list[_Round]) -> Verdict:
     )
 
 
-def assignor_slow_or_failing(look: GroupView) -> Iterator[Verdict]:
+def assignor_slow_or_failing(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """The leader takes long to compute the assignment, or its rounds come to nothing (confluentinc/librdkafka#4800)."""
-    day = [each for each in look.recent(DAY_MS) if each.type == GroupType.CLASSIC and each.members_after]
+    day = [each for each in look.recent(DAY_MS, time) if each.type == GroupType.CLASSIC and each.members_after]
     slow = [(ms, each) for each in day if (ms := _longest_sync_ms(each)) > look.thresholds.sync_warn_ms]
-    recent = [
-        (ms, each) for ms, each in slow if look.time.is_within(each.last_known_ms, look.thresholds.resolve_after_ms)
-    ]
+    recent = [(ms, each) for ms, each in slow if time.is_within(each.last_known_ms, look.thresholds.resolve_after_ms)]
     if recent:
         yield _slow_assignor(look, *max(recent, key=lambda each: each[0]), len(slow))
     failing = [each for each in day if each.generations_aborted and _changes(each) <= 1]
@@ -219,7 +218,7 @@ def _upgrade(look: GroupView, leader: Member | None, rule: str, library: str | N
 # --- Cooperative rebalances that call for the next one without end ---
 
 
-def cooperative_livelock(look: GroupView) -> Iterator[Verdict]:
+def cooperative_livelock(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """Follow-up rebalances trigger each other (KAFKA-13891, KAFKA-14382, confluentinc/librdkafka#4800, #4059)."""
     runs = [each for each in _runs(look) if len(each) >= look.thresholds.livelock_generations]
     if not runs:
@@ -233,7 +232,9 @@ def cooperative_livelock(look: GroupView) -> Iterator[Verdict]:
         "cooperative_livelock",
         last[0].at_ms,
         Subject() if leader is None else subject_of(leader),
-        severity=Severity.PAGE if is_harmed(look, [each.partitions for each in look.members]) else Severity.TICKET,
+        severity=Severity.PAGE
+        if is_harmed(look, time, [each.partitions for each in look.members])
+        else Severity.TICKET,
         advice=upgrade,
         rebalance_ids=tuple(dict.fromkeys(each.rebalance.rebalance_id for run in runs for each in run)),
         rounds=len(last),

@@ -16,6 +16,7 @@ from rebalance_contract.clients import CONSUMED_TOTAL
 from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import Condition, GroupView
+from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.verdict import Verdict, name_of
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed import inputs
@@ -63,12 +64,12 @@ def _frozen(look: GroupView, place: Place) -> _Frozen:
 # --- The same batch again and again ---
 
 
-def no_progress_loop(look: GroupView) -> Iterator[Verdict]:
+def no_progress_loop(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """Every owner runs the same too-long batch and hands it on (tulios/kafkajs#1396, #1083; kafka-python#2070)."""
     lost = [each for each in look.past if _was_too_long(each)]
     if len(lost) < _LOSSES:
         return
-    rebalances = _series(look)
+    rebalances = _series(look, time)
     touched = {place for each in lost[-_SEARCHED:] for place in places(each.member.partitions)} if rebalances else ()
     loops: dict[tuple[str, ...], list[_Frozen]] = {}
     for frozen in (_frozen(look, place) for place in sorted(touched)):
@@ -85,7 +86,7 @@ def _was_too_long(past: ExplainedDeparture) -> bool:
     return past.departure.likely == POLL_TIMEOUT or (expired and past.rule in _OVER_WORK)
 
 
-def _series(look: GroupView) -> list[Rebalance]:
+def _series(look: GroupView, time: JudgingTime) -> list[Rebalance]:
     """Return the latest rebalances, as far as each may be the next turn of a loop; none if the last is long ago.
 
     A turn takes as long as a poll may.
@@ -98,7 +99,7 @@ def _series(look: GroupView) -> list[Rebalance]:
         if next_ms - each.started_before_ms > turn_ms:
             break
         if not found:
-            look.time.note_due(each.started_before_ms + turn_ms + 1)
+            time.note_due(each.started_before_ms + turn_ms + 1)
         found.insert(0, each)
         next_ms = each.started_before_ms
     return found
@@ -198,10 +199,10 @@ def _growth(client: ClientHistory, since_ms: int) -> float:
 # --- One record kills each owner ---
 
 
-def poison_record(look: GroupView) -> Iterator[Verdict]:
+def poison_record(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """One record takes down each owner of its partition (Walmart and Uber on poison pills)."""
     window = look.thresholds.poison_window_ms
-    deaths = [each for each in look.past if look.time.is_within(each.left_ms, window) and _may_be_poisoned(look, each)]
+    deaths = [each for each in look.past if time.is_within(each.left_ms, window) and _may_be_poisoned(look, each)]
     if len(deaths) < look.thresholds.poison_departures:
         return
     coverage = Counter(place for each in deaths for place in places(each.member.partitions))
@@ -212,7 +213,7 @@ def poison_record(look: GroupView) -> Iterator[Verdict]:
             if _is_poisoned(look, frozen, deaths):
                 found.setdefault(len(_losses(frozen, deaths)), []).append(frozen)
     if found:
-        yield _poison_verdict(look, sorted(found[max(found)], key=lambda each: each.place), deaths)
+        yield _poison_verdict(look, time, sorted(found[max(found)], key=lambda each: each.place), deaths)
 
 
 def _may_be_poisoned(look: GroupView, death: ExplainedDeparture) -> bool:
@@ -289,7 +290,9 @@ def _advanced(look: GroupView, place: tuple[str, int], from_ms: int, to_ms: int)
     return after is not None and after[0] > from_ms and (before is None or after[1] > before[1])
 
 
-def _poison_verdict(look: GroupView, poisoned: Sequence[_Frozen], deaths: Sequence[ExplainedDeparture]) -> Verdict:
+def _poison_verdict(
+    look: GroupView, time: JudgingTime, poisoned: Sequence[_Frozen], deaths: Sequence[ExplainedDeparture]
+) -> Verdict:
     first, victims = poisoned[0], _losses(poisoned[0], deaths)
     of_one = max(Counter(slot_of(each.member) for each in deaths).values()) / len(deaths)
     clear = len(victims) / len(deaths) >= 2 * of_one and len(poisoned) == 1 and first.lag is not None
@@ -298,7 +301,7 @@ def _poison_verdict(look: GroupView, poisoned: Sequence[_Frozen], deaths: Sequen
         victims[0].left_ms,
         Subject(partitions=tuple(each.name for each in poisoned)),
         confidence=STRONG if clear else PLAUSIBLE,
-        severity=Severity.PAGE if look.time.lasted(first.since_ms, look.thresholds.stalled_ms) else Severity.TICKET,
+        severity=Severity.PAGE if time.lasted(first.since_ms, look.thresholds.stalled_ms) else Severity.TICKET,
         rebalance_ids=_shaken_by(look, victims),
         next=[_at(each) for each in poisoned],
         departures=len(victims),

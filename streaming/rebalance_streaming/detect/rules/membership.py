@@ -13,6 +13,7 @@ from rebalance_streaming.detect.advice import session_for_absence
 from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
+from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules import static_members
 from rebalance_streaming.detect.rules.standing import came_back_ms, recent_past
 from rebalance_streaming.detect.verdict import Verdict
@@ -31,11 +32,11 @@ _MOSTLY = 0.8
 # --- Restarts ---
 
 
-def static_membership_missing(look: GroupView) -> Iterator[Verdict]:
+def static_membership_missing(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """Deploys cost many rebalances that static membership would spare: every instance comes back at once (KIP-345)."""
     if not look.members or any(each.group_instance_id for each in look.members):
         return
-    restarts = [each for each in look.recent(_WEEK_MS) if _is_restart(look, each)]
+    restarts = [each for each in look.recent(_WEEK_MS, time) if _is_restart(look, each)]
     if len(restarts) <= look.thresholds.static_restarts_per_week:
         return
     ids = tuple(each.rebalance_id for each in restarts)
@@ -68,16 +69,16 @@ def _absence(look: GroupView, past: ExplainedDeparture) -> int | None:
 # --- Scaling ---
 
 
-def autoscaler_flapping(look: GroupView) -> Iterator[Verdict]:
+def autoscaler_flapping(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """The number of members goes up and down without end: a scaler answers its own rebalances (kedacore/keda#1556)."""
     window = look.thresholds.autoscaler_window_ms
-    moves = [each for each in look.recent(window) if look.causes.get(each.rebalance_id) != "rolling_deploy"]
-    turns = _turns(look, moves)
+    moves = [each for each in look.recent(window, time) if look.causes.get(each.rebalance_id) != "rolling_deploy"]
+    turns = _turns(look, time, moves)
     if len(turns) - 2 < look.thresholds.autoscaler_turns:
         return
     came = {m.member_id: m for each in moves for m in each.members_after if m.member_id in each.joined}
     ids = {each.rebalance_id for each in moves}
-    left = [each for each in recent_past(look, window) if each.rebalance_id in ids]
+    left = [each for each in recent_past(look, time, window) if each.rebalance_id in ids]
     brief = [each for each in left if each.member.member_id in came]
     clean = sum(each.departure.likely == CLEAN for each in left)
     # In a deploy the old ones leave; a scaler takes away whom it brought.
@@ -86,14 +87,14 @@ def autoscaler_flapping(look: GroupView) -> Iterator[Verdict]:
     yield _flapping(look, moves, turns, left, list(came.values()))
 
 
-def _turns(look: GroupView, moves: list[Rebalance]) -> list[int]:
+def _turns(look: GroupView, time: JudgingTime, moves: list[Rebalance]) -> list[int]:
     """Return the extremes of the number of members, first and last included; what did not last is left out."""
     if not moves:
         return []
     counts = [len(moves[0].members_before)]
     for each, later in zip(moves, [*moves[1:], None], strict=True):
         began = each.last_known_ms
-        if look.time.lasted(began, _PLATEAU_MS) if later is None else later.started_before_ms - began >= _PLATEAU_MS:
+        if time.lasted(began, _PLATEAU_MS) if later is None else later.started_before_ms - began >= _PLATEAU_MS:
             counts.append(len(each.members_after))
     counts = [each for i, each in enumerate(counts) if i == 0 or each != counts[i - 1]]
     inner = [b for a, b, c in zip(counts, counts[1:], counts[2:], strict=False) if (b - a) * (c - b) < 0]

@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from rebalance_contract import GroupState, Severity, Subject
 from rebalance_streaming.detect.group_view import Condition, GroupView
+from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.rules.duplicates import commit_steps, duplicate_processing
 from rebalance_streaming.detect.verdict import Verdict
@@ -38,12 +39,12 @@ ADMINISTRATIVE, STALE_COMMIT, AFTER_EXPIRY = "administrative_reset", "stale_comm
 # --- Jumps ---
 
 
-def offset_rewind(look: GroupView) -> Iterator[Verdict]:
+def offset_rewind(look: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
     """Committed offsets went back: their records are processed again."""
     yield from (_jump_verdict(look, burst, ahead=False) for burst in _bursts(look, ahead=False))
 
 
-def offset_skip(look: GroupView) -> Iterator[Verdict]:
+def offset_skip(look: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
     """Committed offsets went ahead of what anybody can have processed: records were lost to the group."""
     yield from (_jump_verdict(look, burst, ahead=True) for burst in _bursts(look, ahead=True))
 
@@ -60,10 +61,10 @@ def _bursts(look: GroupView, *, ahead: bool) -> list[list[Jump]]:
     return found
 
 
-def recollect_jumps(look: GroupView) -> Memory:
+def recollect_jumps(look: GroupView, time: JudgingTime) -> Memory:
     """Remember of recent changes whether they were jumps, as found while the commits before them were still known."""
     known, stands_ms = look.memory.jumps, look.thresholds.resolve_after_ms
-    recent = [each for each in look.history.progress.jumps if look.time.is_within(each.at_ms, stands_ms)]
+    recent = [each for each in look.history.progress.jumps if time.is_within(each.at_ms, stands_ms)]
     return replace(look.memory, jumps={e: known[e] if e in known else _is_jump(look, e) for e in recent})
 
 
@@ -162,12 +163,12 @@ def _are_all(progress: Progress, burst: Sequence[Jump]) -> bool:
 # --- Expiry ---
 
 
-def offsets_expired(look: GroupView) -> Iterator[Verdict]:
+def offsets_expired(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """A group was away for so long that its offsets expired, or are about to (KIP-211: 7 days; 1 day before 2.0)."""
     since = _away_since(look)
     if since is not None:
-        yield from _expires_soon(look, since)
-    gone = [each for each in look.history.progress.deleted() if look.time.is_within(each[2], _TOLD_MS)]
+        yield from _expires_soon(look, time, since)
+    gone = [each for each in look.history.progress.deleted() if time.is_within(each[2], _TOLD_MS)]
     if gone:
         yield from _expired(look, gone)
 
@@ -195,9 +196,9 @@ def _away_since(look: GroupView) -> int | None:
     return max(emptied.completed_at_ms, last_commit or 0)
 
 
-def _expires_soon(look: GroupView, since: int) -> Iterator[Verdict]:
+def _expires_soon(look: GroupView, time: JudgingTime, since: int) -> Iterator[Verdict]:
     retention, away = look.thresholds.retention_ms, look.now_ms - since
-    if not look.time.lasted(since, _WARN * retention) or not look.time.is_within(since, _SURELY_LONGER * retention):
+    if not time.lasted(since, _WARN * retention) or not time.is_within(since, _SURELY_LONGER * retention):
         return
     held = sum(1 for _ in look.history.progress.positions())
     if held:

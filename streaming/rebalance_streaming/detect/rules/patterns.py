@@ -16,6 +16,7 @@ from rebalance_contract import UNDETERMINED, Member, Rebalance, Severity
 from rebalance_streaming.detect.catalogue import PARTS, of_family, with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import Condition, GroupView
+from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules import loops
 from rebalance_streaming.detect.rules.standing import widths
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
@@ -54,7 +55,7 @@ class Life:
         return None if self.joined_ms is None else max(0, self.past.left_ms - self.joined_ms)
 
 
-def crash_loop(look: GroupView) -> Iterator[Verdict]:
+def crash_loop(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """The same instance joins and dies again and again (Kubernetes: CrashLoopBackOff)."""
     window = look.thresholds.crash_loop_window_ms
     for slot, lives in _lives_by_slot(look).items():
@@ -69,7 +70,7 @@ def crash_loop(look: GroupView) -> Iterator[Verdict]:
         if not lengths or median(lengths) > look.thresholds.short_life_ms:
             continue
         deaths = {each.past.rebalance_id for each in series}
-        if any(deaths <= set(each.rebalance_ids) for each in loops.poison_record(look)):
+        if any(deaths <= set(each.rebalance_ids) for each in loops.poison_record(look, time)):
             continue  # it dies of a record, as others do
         member, first_ms = series[-1].member, series[0].past.left_ms
         yield say(
@@ -189,7 +190,7 @@ def _gaps_grow(look: GroupView, slot: Slot, lives: list[Life]) -> bool:
     return len(gaps) >= 3 and all(b >= _BACK_OFF * a for a, b in itertools.pairwise(gaps))
 
 
-def short_lived_consumers(look: GroupView) -> Iterator[Verdict]:
+def short_lived_consumers(look: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
     """An application makes a consumer per job or request: each joins, leaves in order, and shakes the group."""
     limits = look.thresholds
     lives = sorted(
@@ -221,7 +222,7 @@ def short_lived_consumers(look: GroupView) -> Iterator[Verdict]:
     )
 
 
-def rolling_deploy(look: GroupView) -> list[Verdict]:
+def rolling_deploy(look: GroupView, _time: JudgingTime) -> list[Verdict]:
     """Every instance was replaced once, one after the other (KIP-345)."""
     return [verdict for run in _runs_of_departures(look) if (verdict := _deploy(look, run)) is not None]
 
@@ -330,7 +331,7 @@ def _same_clients(left: list[ExplainedDeparture], came: list[Member]) -> bool:
     return {each.member.topics for each in left} == {member.topics for member in came}
 
 
-def member_flapping(look: GroupView) -> Iterator[Verdict]:
+def member_flapping(look: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
     """The same member leaves and returns again and again, and no source tells why."""
     window, returns = look.thresholds.flapping_window_ms, look.thresholds.flapping_returns
     for slot, all_lives in _lives_by_slot(look).items():
@@ -348,10 +349,10 @@ def member_flapping(look: GroupView) -> Iterator[Verdict]:
         )
 
 
-def rebalance_storm(look: GroupView) -> Iterator[Verdict]:
+def rebalance_storm(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """More rebalances than a group can work beside; carries the cause that most of them have."""
     limits, window = look.thresholds, look.thresholds.storm_window_ms
-    recent = [each for each in look.recent(window) if look.causes.get(each.rebalance_id) not in _BENIGN]
+    recent = [each for each in look.recent(window, time) if look.causes.get(each.rebalance_id) not in _BENIGN]
     busy_ms = sum(
         max(0, (each.completed_at_ms or look.now_ms) - max(each.started_before_ms, look.now_ms - window))
         for each in recent

@@ -21,6 +21,7 @@ from rebalance_streaming.detect.advice import (
 )
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.group_view import Condition, GroupView
+from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.circumstances import say_lost
 from rebalance_streaming.detect.rules.standing import client_of, is_consumer_group, positions_of
 from rebalance_streaming.detect.verdict import Verdict, subject_of
@@ -43,7 +44,7 @@ _WAITING = 0.5
 _SAME_COMMIT_MS = 51
 
 
-def barrier_holder(episode: Episode, departure: Departure) -> Verdict | None:
+def barrier_holder(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
     """A rebalance that had begun for another reason waited for this member until its time-out (story B)."""
     barrier = episode.barrier_of(departure)
     confidence = _held_barrier(episode, departure, barrier)
@@ -85,7 +86,7 @@ def _held_barrier(episode: Episode, departure: Departure, barrier: Barrier | Non
     return PLAUSIBLE if departure.likely == UNKNOWN and poll is not None and poll < departure.session_ms else None
 
 
-def static_stall(episode: Episode, departure: Departure) -> Verdict | None:
+def static_stall(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
     """A static member says no good-bye when it stops polling; it is out at max.poll.interval plus session (F11)."""
     member, poll, silence = departure.member, departure.poll_ms, departure.silence_ms
     if member.group_instance_id is None or poll is None or silence is None or silence < poll:
@@ -101,7 +102,7 @@ def static_stall(episode: Episode, departure: Departure) -> Verdict | None:
     )
 
 
-def poll_overrun(episode: Episode, departure: Departure) -> Verdict | None:
+def poll_overrun(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
     """One batch took longer than max.poll.interval, so the client left by itself (story C; KIP-62)."""
     if departure.likely != POLL_TIMEOUT:
         return None
@@ -133,7 +134,7 @@ class _Gap:
     metric: str | None
 
 
-def poll_overrun_risk(look: GroupView) -> Iterator[Verdict]:
+def poll_overrun_risk(look: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
     """A batch took more than half of max.poll.interval; the next may take all of it (KIP-62; story C at its start).
 
     A client that is back after it overran its limit is no longer at risk of it.

@@ -15,6 +15,7 @@ from rebalance_contract import Member, Partitions, Rebalance, Subject
 from rebalance_contract.clients import COMMIT_RATE, COMMIT_TOTAL, CONSUMED_RATE, CONSUMED_TOTAL
 from rebalance_streaming.detect.advice import members_for
 from rebalance_streaming.detect.group_view import Condition, GroupView
+from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.rules.standing import client_of, positions_of
 from rebalance_streaming.detect.rules.unread import commit_only_group, empty_group_with_lag, orphan_partition
@@ -44,36 +45,36 @@ _REPORTED_MS = 120_000
 
 
 # --- Standing still ---
-def stalled_consumer(look: GroupView) -> Iterator[Verdict]:
+def stalled_consumer(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """A member is there and takes part, but commits nothing while records wait (IBM/sarama#2855; Cloudflare)."""
     if look.history.progress.ends_since() is None:
         return
     if look.history.is_simple():
-        yield from _stopped_checkpoints(look)
+        yield from _stopped_checkpoints(look, time)
         return
     stable = look.stable_since_ms()
-    if not look.is_settled or stable is None or not look.time.lasted(stable, look.thresholds.stalled_ms):
+    if not look.is_settled or stable is None or not time.lasted(stable, look.thresholds.stalled_ms):
         return
-    for member, positions in _waiting(look):
+    for member, positions in _waiting(look, time):
         wait = _patience(look, member)
-        if wait is None or not look.time.lasted(stable, wait):
+        if wait is None or not time.lasted(stable, wait):
             continue
-        stuck = [each for each in positions if _waits_for(look, each, wait)]
+        stuck = [each for each in positions if _waits_for(look, time, each, wait)]
         if stuck:
-            yield _stalled_verdict(look, member, stuck, max(stable, *(each.advanced_ms or 0 for each in stuck)))
+            yield _stalled_verdict(look, time, member, stuck, max(stable, *(each.advanced_ms or 0 for each in stuck)))
 
 
-def recollect_waiting(look: GroupView) -> Memory:
+def recollect_waiting(look: GroupView, time: JudgingTime) -> Memory:
     """Remember since when records are seen waiting in partitions that are not committed any further.
 
     A rebalance makes the time begin anew, for its new owners.
     """
-    if look.is_young or look.history.progress.ends_since() is None:
+    if look.is_young(time) or look.history.progress.ends_since() is None:
         return replace(look.memory, waiting={})
     if look.history.is_simple():
         positions = [each for each in look.history.progress.lagging() if not _in_transaction(each)]
     else:
-        positions = [each for _, several in _waiting(look) for each in several] if look.is_settled else []
+        positions = [each for _, several in _waiting(look, time) for each in several] if look.is_settled else []
     before, since = look.memory.waiting, look.stable_since_ms() or 0
     waiting = {}
     for each in positions:
@@ -82,7 +83,7 @@ def recollect_waiting(look: GroupView) -> Memory:
     return replace(look.memory, waiting=waiting)
 
 
-def _waiting(look: GroupView) -> Iterator[tuple[Member, list[Position]]]:
+def _waiting(look: GroupView, time: JudgingTime) -> Iterator[tuple[Member, list[Position]]]:
     """Yield members with those of their partitions that have lag and were not committed any further for some time.
 
     Readers of committed records wait for a transaction as long as it is open.
@@ -90,7 +91,7 @@ def _waiting(look: GroupView) -> Iterator[tuple[Member, list[Position]]]:
     progress, wait_ms = look.history.progress, look.thresholds.stalled_ms
     next_ms = progress.next_to_fall_behind(look.now_ms - wait_ms)
     if next_ms is not None:
-        look.time.note_due(next_ms + wait_ms)
+        time.note_due(next_ms + wait_ms)
     behind: dict[str, list[Position]] = {}
     for each in progress.falls_behind(look.now_ms - wait_ms):
         if not _in_transaction(each):
@@ -119,26 +120,24 @@ def _assigned(look: GroupView) -> Partitions:
     return by_topic(place for member in look.members for place in places(member.partitions))
 
 
-def _waits_for(look: GroupView, position: Position, wait_ms: int) -> bool:
+def _waits_for(look: GroupView, time: JudgingTime, position: Position, wait_ms: int) -> bool:
     """Whether records that were there so long ago still are, and more have come since.
 
     How long records wait is known from ends probed then, or from having looked for so long. After a transaction,
     which may just have ended, its reader needs a commit interval to go on.
     """
-    if not look.end_growth(position.topic, position.partition, wait_ms):
+    if not look.end_growth(position.topic, position.partition, wait_ms, time):
         return False  # until a probe sees another end, which is an occasion to look again
     progress, since = look.history.progress, look.now_ms - wait_ms
     began = look.memory.waiting.get(position.name, look.now_ms)
     before = progress.end_at(position.topic, position.partition, since)
     seen_then = before is not None and position.committed is not None and position.committed < before
-    if not (seen_then or look.time.lasted(began, wait_ms)) or not look.time.lasted(
-        position.advanced_ms or since, wait_ms
-    ):
+    if not (seen_then or time.lasted(began, wait_ms)) or not time.lasted(position.advanced_ms or since, wait_ms):
         # A probe remembered until then may tell sooner than having looked for so long.
-        look.time.note_due(look.now_ms + END_SPACING_MS)
+        time.note_due(look.now_ms + END_SPACING_MS)
         return False
     settle = 2 * look.probe_ms if position.stable_end is not None else 0
-    return look.time.lasted(began, settle)
+    return time.lasted(began, settle)
 
 
 def _in_transaction(position: Position) -> bool:
@@ -146,10 +145,12 @@ def _in_transaction(position: Position) -> bool:
     return stable is not None and stable < (position.end or 0) and (position.committed or 0) >= stable
 
 
-def _stalled_verdict(look: GroupView, member: Member, stuck: Sequence[Position], since_ms: int) -> Verdict:
+def _stalled_verdict(
+    look: GroupView, time: JudgingTime, member: Member, stuck: Sequence[Position], since_ms: int
+) -> Verdict:
     goes_on = any((each.advanced_ms or 0) > since_ms for each in positions_of(look, member.partitions))
     alone, names = goes_on and len(stuck) == 1, tuple(each.name for each in stuck)
-    variant, poll_age, rate = _what_it_does(look, member)
+    variant, poll_age, rate = _what_it_does(look, time, member)
     return say(
         "stalled_consumer.partition" if alone else "stalled_consumer.member",
         since_ms,
@@ -169,14 +170,14 @@ def _stalled_verdict(look: GroupView, member: Member, stuck: Sequence[Position],
     )
 
 
-def _what_it_does(look: GroupView, member: Member) -> tuple[str | None, float | None, float | None]:
+def _what_it_does(look: GroupView, time: JudgingTime, member: Member) -> tuple[str | None, float | None, float | None]:
     """Return what the member's client says it does meanwhile, the age of its last poll or else its records per second.
 
     Null: it is silent, or that is not what tells.
     """
     client = client_of(look, member)
     latest = None if client is None else client.latest()
-    if client is None or latest is None or not look.time.is_within(latest.emitted_ms, _FRESH_MS + client.interval_ms):
+    if client is None or latest is None or not time.is_within(latest.emitted_ms, _FRESH_MS + client.interval_ms):
         return None, None, None
     if latest.poll_age_ms is not None and latest.poll_age_ms >= look.thresholds.stalled_ms:
         return "not_polling", latest.poll_age_ms, None
@@ -185,18 +186,18 @@ def _what_it_does(look: GroupView, member: Member) -> tuple[str | None, float | 
     return variant, None, consumed
 
 
-def _stopped_checkpoints(look: GroupView) -> Iterator[Verdict]:
+def _stopped_checkpoints(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """Yield that a group without members, which committed regularly, does so no more; it may have ended on purpose."""
     progress = look.history.progress
     last = progress.last_commit_ms
-    if last is None or look.history.ownership or not look.time.lasted(last, look.thresholds.stalled_ms):
+    if last is None or look.history.ownership or not time.lasted(last, look.thresholds.stalled_ms):
         return
     lagging = list(progress.lagging())
     rhythm = progress.rhythm(by_topic((each.topic, each.partition) for each in lagging), look.now_ms)
-    if rhythm.gap_ms is None or rhythm.commits < _REGULAR or not look.time.lasted(last, 3 * rhythm.gap_ms):
+    if rhythm.gap_ms is None or rhythm.commits < _REGULAR or not time.lasted(last, 3 * rhythm.gap_ms):
         return
     wait = max(look.thresholds.stalled_ms, 3 * rhythm.gap_ms)
-    stuck = [each for each in lagging if not _in_transaction(each) and _waits_for(look, each, wait)]
+    stuck = [each for each in lagging if not _in_transaction(each) and _waits_for(look, time, each, wait)]
     if stuck:
         yield say(
             "stalled_consumer.checkpoints",
@@ -209,12 +210,12 @@ def _stopped_checkpoints(look: GroupView) -> Iterator[Verdict]:
 
 
 # --- Advancing, but too slowly ---
-def slow_consumer_group(look: GroupView) -> Iterator[Verdict]:
+def slow_consumer_group(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """All partitions advance, but more is produced than consumed: not a rebalance's fault."""
     window, stable = look.thresholds.slow_ms, look.stable_since_ms()
-    if not look.is_settled or stable is None or not look.members or not look.time.lasted(stable, window):
+    if not look.is_settled or stable is None or not look.members or not time.lasted(stable, window):
         return
-    flow = _flow(look)
+    flow = _flow(look, time)
     if flow is None or flow.produced <= flow.consumed or flow.lag <= flow.produced * window / 1000 * _BEHIND:
         return
     working = sum(1 for member in look.members if any((member.partitions or {}).values())) or 1
@@ -230,31 +231,31 @@ def slow_consumer_group(look: GroupView) -> Iterator[Verdict]:
     )
 
 
-def _flow(look: GroupView) -> Flow | None:
+def _flow(look: GroupView, time: JudgingTime) -> Flow | None:
     """Return what flows; null while a partition with lag stands still, or where commits or ends are not known."""
     progress, wait_ms = look.history.progress, look.thresholds.stalled_ms
     if not progress.total_lag() or any(progress.falls_behind(look.now_ms - wait_ms)):
         return None
     next_ms = progress.next_to_fall_behind(look.now_ms - wait_ms)
     if next_ms is not None:
-        look.time.note_due(next_ms + wait_ms)
+        time.note_due(next_ms + wait_ms)
     flow = progress.flow(_RATE_MS)
     return flow if flow is not None and flow.consumed else None
 
 
-def partition_skew(look: GroupView) -> Iterator[Verdict]:
+def partition_skew(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """One partition gets most of the records: members added do not help."""
     progress = look.history.progress
     total = (progress.total_lag() if look.is_settled else None) or 0
     for position in progress.lagging(look.thresholds.skew_share * total) if total else ():
-        yield from _skew(look, position, total)
+        yield from _skew(look, time, position, total)
 
 
-def _skew(look: GroupView, position: Position, total: int) -> Iterator[Verdict]:
+def _skew(look: GroupView, time: JudgingTime, position: Position, total: int) -> Iterator[Verdict]:
     """Yield the skew of the partition that has most of the lag, once it has lasted."""
     progress, window = look.history.progress, look.thresholds.slow_ms
     count = progress.partition_count(position.topic) or 0
-    grown = [look.end_growth(position.topic, p, window) for p in range(count)]
+    grown = [look.end_growth(position.topic, p, window, time) for p in range(count)]
     known = [each for each in grown if each is not None]
     own = grown[position.partition] if position.partition < count else None
     usual, lag = median(known) if known else 0, position.lag or 0
@@ -294,7 +295,7 @@ def _moved(reports: Sequence[ClientReport], total: str, rate: str | None, since_
 
 
 # --- Zombies ---
-def zombie_member(look: GroupView) -> Iterator[Verdict]:
+def zombie_member(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """A client that was removed from the group keeps on consuming."""
     picture = look.history.picture
     if picture is None or picture.rebalancing_since_ms is not None:
@@ -305,7 +306,7 @@ def zombie_member(look: GroupView) -> Iterator[Verdict]:
         if latest is None or latest.member_id is None or latest.member_id in present:
             continue
         gone_ms = _gone_ms(look, latest.member_id)
-        if gone_ms is not None and look.time.is_within(latest.emitted_ms, _REPORTED_MS):
+        if gone_ms is not None and time.is_within(latest.emitted_ms, _REPORTED_MS):
             yield from _zombie(look, client, latest.member_id, gone_ms)
 
 
@@ -328,7 +329,7 @@ def _zombie(look: GroupView, client: ClientHistory, member_id: str, gone_ms: int
 
 
 # --- Commits that fail ---
-def commit_failures_after_rebalance(look: GroupView) -> Iterator[Verdict]:
+def commit_failures_after_rebalance(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """Since a rebalance a member consumes, but none of its commits is stored: they are refused, or not tried."""
     latest = next(reversed(look.history.in_order()), None) if look.history.clients.known else None
     if latest is None or latest.completed_at_ms is None or not look.is_settled:
@@ -336,17 +337,19 @@ def commit_failures_after_rebalance(look: GroupView) -> Iterator[Verdict]:
     for member in look.members:
         client = look.history.clients.of(member)
         if client is not None and client.reports and member.partitions:
-            yield from _failing(look, client, member, latest)
+            yield from _failing(look, time, client, member, latest)
 
 
-def _failing(look: GroupView, client: ClientHistory, member: Member, rebalance: Rebalance) -> Iterator[Verdict]:
+def _failing(
+    look: GroupView, time: JudgingTime, client: ClientHistory, member: Member, rebalance: Rebalance
+) -> Iterator[Verdict]:
     done_ms, progress = rebalance.completed_at_ms or 0, look.history.progress
     after = [s for s in client.reports if s.emitted_ms >= done_ms + _SLACK_MS]
     rhythm = progress.rhythm(member.partitions or {}, done_ms)
     quiet_ms = max(_RATE_WINDOW_MS, 3 * (rhythm.gap_ms or 0)) + _SLACK_MS
     if not after or rhythm.gap_ms is None or after[-1].emitted_ms - done_ms < quiet_ms:
         return
-    fresh = look.time.is_within(after[-1].emitted_ms, _REPORTED_MS)
+    fresh = time.is_within(after[-1].emitted_ms, _REPORTED_MS)
     if not fresh or not _moved(after, CONSUMED_TOTAL, CONSUMED_RATE, done_ms):
         return
     if progress.commits_between(member.partitions or {}, done_ms, look.now_ms):

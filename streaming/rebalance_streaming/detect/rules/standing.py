@@ -12,6 +12,7 @@ from rebalance_contract import Advice, Generation, GroupType, Member, Partitions
 from rebalance_streaming.detect.bugs import upgrade_advice
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import GroupView
+from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.verdict import subject_of
 from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.departures import slot_of
@@ -96,9 +97,9 @@ def standing_since(look: GroupView, stands: Callable[[tuple[Member, ...]], bool]
     return since if since is not None else look.stable_since_ms()
 
 
-def recent_past(look: GroupView, window_ms: int) -> list[ExplainedDeparture]:
+def recent_past(look: GroupView, time: JudgingTime, window_ms: int) -> list[ExplainedDeparture]:
     """Return the departures within a window that ends now, oldest first."""
-    return [each for each in look.past if look.time.is_within(each.left_ms, window_ms)]
+    return [each for each in look.past if time.is_within(each.left_ms, window_ms)]
 
 
 def came_back_ms(look: GroupView, past: ExplainedDeparture) -> int | None:
@@ -121,19 +122,19 @@ def positions_of(look: GroupView, partitions: Partitions | None) -> list[Positio
     return [look.history.progress.position(topic, p) for topic, p in sorted(places(partitions))]
 
 
-def is_harmed(look: GroupView, partitions: Iterable[Partitions | None]) -> bool:
+def is_harmed(look: GroupView, time: JudgingTime, partitions: Iterable[Partitions | None]) -> bool:
     """Whether one of these partitions has not moved for a while and falls behind: harm to consumption now."""
     for each in partitions:
         for position in positions_of(look, each):
             moved = position.advanced_ms
-            if not position.lag or moved is None or not look.time.lasted(moved, look.thresholds.stalled_ms):
+            if not position.lag or moved is None or not time.lasted(moved, look.thresholds.stalled_ms):
                 continue
             if (look.history.progress.end_growth(position.topic, position.partition, moved) or 0) > 0:
                 return True
     return False
 
 
-def is_reporting(look: GroupView, client: ClientHistory) -> bool:
+def is_reporting(look: GroupView, time: JudgingTime, client: ClientHistory) -> bool:
     """Whether a client's reports go on: the latest is at most three intervals old."""
     latest = client.latest()
-    return latest is not None and look.time.is_within(latest.emitted_ms, max(15_000, 3 * client.interval_ms))
+    return latest is not None and time.is_within(latest.emitted_ms, max(15_000, 3 * client.interval_ms))

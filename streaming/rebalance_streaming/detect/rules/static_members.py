@@ -15,6 +15,7 @@ from rebalance_streaming.detect.advice import LONGEST_SESSION_MS, session_for_ab
 from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
+from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.standing import (
     came_back_ms,
     client_of,
@@ -46,10 +47,10 @@ _NAMES_PER_MEMBER, _LEAST_NAMES = 3, 6
 
 
 # --- Away for longer than the session ---
-def static_session_too_short(look: GroupView) -> Iterator[Verdict]:
+def static_session_too_short(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """A static member was away for longer than its session, so that its restart cost two rebalances (KIP-345)."""
     absences: dict[str, list[tuple[int, ExplainedDeparture]]] = {}
-    for past in recent_past(look, DAY_MS):
+    for past in recent_past(look, time, DAY_MS):
         away = _absence(look, past)
         if away is not None and past.member.group_instance_id is not None:
             absences.setdefault(past.member.group_instance_id, []).append((away, past))
@@ -96,25 +97,25 @@ def _too_short(look: GroupView, instance: str, longest: int, several: list[Expla
 
 
 # --- Gone for good ---
-def static_member_ghost(look: GroupView) -> Iterator[Verdict]:
+def static_member_ghost(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """A static instance is gone for good; nobody reads its partitions until its session ends (KIP-345)."""
-    yield from (verdict for each in look.members if (verdict := _gone_unseen(look, each)) is not None)
+    yield from (verdict for each in look.members if (verdict := _gone_unseen(look, time, each)) is not None)
     horizon = look.thresholds.stay_ms + look.thresholds.resolve_after_ms
-    for past in recent_past(look, horizon):
+    for past in recent_past(look, time, horizon):
         expired = past.departure.likely == SESSION_EXPIRED and not _is_stall(past)
-        waited = look.time.lasted(past.left_ms, look.thresholds.stay_ms)
+        waited = time.lasted(past.left_ms, look.thresholds.stay_ms)
         if past.member.group_instance_id is not None and expired and waited and came_back_ms(look, past) is None:
             yield _gone_for_good(past)
 
 
-def _gone_unseen(look: GroupView, member: Member) -> Verdict | None:
+def _gone_unseen(look: GroupView, time: JudgingTime, member: Member) -> Verdict | None:
     """Judge a static member that is still listed: silent with work to do, while the others go on."""
-    silent = _silence_with_work(look, member)
+    silent = _silence_with_work(look, time, member)
     client = None if silent is None else client_of(look, member)
-    if silent is None or (client is not None and is_reporting(look, client)):
+    if silent is None or (client is not None and is_reporting(look, time, client)):
         return None
     session = session_of(member)
-    harmed = session > look.thresholds.stalled_ms and is_harmed(look, [member.partitions])
+    harmed = session > look.thresholds.stalled_ms and is_harmed(look, time, [member.partitions])
     return say(
         "static_member_ghost.unseen",
         look.now_ms - silent,
@@ -132,14 +133,14 @@ def _with_partitions(member: Member) -> Subject:
     return subject_of(member, partitions=partition_names(member.partitions)[:20])
 
 
-def _silence_with_work(look: GroupView, member: Member) -> int | None:
+def _silence_with_work(look: GroupView, time: JudgingTime, member: Member) -> int | None:
     """Return for how long a static member has committed nothing although it had work and the others went on."""
     if member.group_instance_id is None or not member.partitions:
         return None
     progress, stable_ms = look.history.progress, look.stable_since_ms()
     rhythm = progress.rhythm(member.partitions, look.now_ms)
     since = max(rhythm.last_ms or 0, stable_ms or 0)
-    if rhythm.last_ms is None or not look.time.lasted(since, max(_SILENT_MS, 3 * (rhythm.gap_ms or 0))):
+    if rhythm.last_ms is None or not time.lasted(since, max(_SILENT_MS, 3 * (rhythm.gap_ms or 0))):
         return None
     positions = positions_of(look, member.partitions)
     working = any(p.lag and (progress.end_growth(p.topic, p.partition, since) or 0) > 0 for p in positions)
@@ -166,14 +167,14 @@ def _gone_for_good(past: ExplainedDeparture) -> Verdict:
 
 
 # --- Alive, but not polling ---
-def static_stalled_member(look: GroupView) -> Iterator[Verdict]:
+def static_stalled_member(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """A static member that stops polling keeps its partitions until max.poll.interval plus its session (KIP-345)."""
     static = [member for member in look.members if member.group_instance_id is not None]
     barrier = _barrier_that_ran_out(look) if static else None
     for member in static:
-        verdict = _stalled_by_report(look, member)
+        verdict = _stalled_by_report(look, time, member)
         if verdict is None and barrier is not None:
-            verdict = _stalled_by_barrier(look, member, barrier)
+            verdict = _stalled_by_barrier(look, time, member, barrier)
         if verdict is not None:
             yield verdict
 
@@ -184,15 +185,15 @@ def _is_stall(past: ExplainedDeparture) -> bool:
     return silence is not None and poll is not None and silence >= poll + past.departure.session_ms - _SLACK_MS
 
 
-def _stalled_by_report(look: GroupView, member: Member) -> Verdict | None:
+def _stalled_by_report(look: GroupView, time: JudgingTime, member: Member) -> Verdict | None:
     client, limit = client_of(look, member), member.rebalance_timeout_ms
     latest = None if client is None else client.latest()
     age = None if latest is None else latest.poll_age_ms
     if client is None or latest is None or age is None or limit is None:
         return None
-    if age < limit or not is_reporting(look, client):
+    if age < limit or not is_reporting(look, time, client):
         return None
-    return _stalled(look, member, round(latest.emitted_ms - age), poll_age=age)
+    return _stalled(look, time, member, round(latest.emitted_ms - age), poll_age=age)
 
 
 def _barrier_that_ran_out(look: GroupView) -> Barrier | None:
@@ -204,7 +205,7 @@ def _barrier_that_ran_out(look: GroupView) -> Barrier | None:
     return barrier if ran_out else None
 
 
-def _stalled_by_barrier(look: GroupView, member: Member, barrier: Barrier) -> Verdict | None:
+def _stalled_by_barrier(look: GroupView, time: JudgingTime, member: Member, barrier: Barrier) -> Verdict | None:
     """Judge a static member for which a barrier ran into its time-out, and that has not committed since."""
     progress = look.history.progress
     known = any(each.member_id == member.member_id for each in barrier.stayed)
@@ -214,11 +215,17 @@ def _stalled_by_barrier(look: GroupView, member: Member, barrier: Barrier) -> Ve
     went_on = any((progress.position(*place).committed_ms or 0) > barrier.released_ms for place in others)
     if not known or committed or not waiting or not went_on:
         return None
-    return _stalled(look, member, barrier.from_ms, barrier_ms=barrier.waited_ms)
+    return _stalled(look, time, member, barrier.from_ms, barrier_ms=barrier.waited_ms)
 
 
 def _stalled(
-    look: GroupView, member: Member, since_ms: int, *, poll_age: float | None = None, barrier_ms: int | None = None
+    look: GroupView,
+    time: JudgingTime,
+    member: Member,
+    since_ms: int,
+    *,
+    poll_age: float | None = None,
+    barrier_ms: int | None = None,
 ) -> Verdict:
     poll, session = member.rebalance_timeout_ms or 0, session_of(member)
     return say(
@@ -226,7 +233,7 @@ def _stalled(
         since_ms,
         _with_partitions(member),
         confidence=PLAUSIBLE if poll_age is None else STRONG,
-        severity=Severity.PAGE if is_harmed(look, [member.partitions]) else Severity.TICKET,
+        severity=Severity.PAGE if is_harmed(look, time, [member.partitions]) else Severity.TICKET,
         member=member,
         kept=poll + session,
         poll_age=poll_age,
@@ -240,29 +247,29 @@ def _stalled(
 # --- Names: one that two processes share, one that is new at each start ---
 
 
-def static_id_conflict(look: GroupView) -> Iterator[Verdict]:
+def static_id_conflict(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """Two live processes share a group.instance.id and fence each other (twmb/franz-go#931, kafka4beam/brod#674)."""
     for instance in sorted({each.group_instance_id for each in look.members if each.group_instance_id is not None}):
-        swaps, rivals = _replacements(look, instance), _rivals(look, instance)
-        processes = _processes(look, instance)
+        swaps, rivals = _replacements(look, time, instance), _rivals(look, time, instance)
+        processes = _processes(look, time, instance)
         if _is_conflict(swaps, rivals, processes):
             yield _conflict(look, instance, swaps, rivals, processes)
 
 
-def _replacements(look: GroupView, instance: str) -> list[Replacement]:
+def _replacements(look: GroupView, time: JudgingTime, instance: str) -> list[Replacement]:
     picture = look.history.picture
     window_ms = look.thresholds.conflict_window_ms
     return [
         each
         for each in (picture.replacements if picture else ())
-        if each.group_instance_id == instance and look.time.is_within(each.at_ms, window_ms)
+        if each.group_instance_id == instance and time.is_within(each.at_ms, window_ms)
     ]
 
 
-def _rivals(look: GroupView, instance: str) -> list[ClientHistory]:
+def _rivals(look: GroupView, time: JudgingTime, instance: str) -> list[ClientHistory]:
     """Return the processes that report under one instance id at the same time; fewer than two are no rivals."""
-    processes = [each for each in _processes(look, instance) if len(each.reports) > 1]
-    live = [each for each in processes if is_reporting(look, each)] if len(processes) >= _REPLACEMENTS else []
+    processes = [each for each in _processes(look, time, instance) if len(each.reports) > 1]
+    live = [each for each in processes if is_reporting(look, time, each)] if len(processes) >= _REPLACEMENTS else []
     if len(live) < _REPLACEMENTS:
         return []
     latest_start = max(each.reports[0].emitted_ms for each in live)
@@ -270,12 +277,12 @@ def _rivals(look: GroupView, instance: str) -> list[ClientHistory]:
     return live if all(sum(s.emitted_ms >= latest_start for s in each.reports) > 1 for each in live) else []
 
 
-def _processes(look: GroupView, instance: str) -> list[ClientHistory]:
+def _processes(look: GroupView, time: JudgingTime, instance: str) -> list[ClientHistory]:
     """Return the processes that reported under an instance id lately, in the order of their first reports."""
     window_ms = look.thresholds.conflict_window_ms
     known = [each for each in look.history.clients if each.instance_id == instance and each.reports]
     return sorted(
-        (each for each in known if look.time.is_within(each.reports[-1].emitted_ms, window_ms)),
+        (each for each in known if time.is_within(each.reports[-1].emitted_ms, window_ms)),
         key=lambda each: each.reports[0].emitted_ms,
     )
 
@@ -372,13 +379,13 @@ def instance_subject(look: GroupView, instance: str) -> Subject:
     return Subject((SubjectMember(None, group_instance_id=instance),)) if member is None else subject_of(member)
 
 
-def static_member_restart(look: GroupView) -> Iterator[Verdict]:
+def static_member_restart(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """A static member was restarted within its session, which cost nobody else anything (KIP-345, KAFKA-10284)."""
     picture = look.history.picture
     for instance in sorted({each.group_instance_id for each in (picture.replacements if picture else ())}):
-        swaps = _replacements(look, instance)
-        processes = _processes(look, instance)
-        turns = bool(_rivals(look, instance)) or _alternations(swaps) > 0 or _returns(processes) > 0
+        swaps = _replacements(look, time, instance)
+        processes = _processes(look, time, instance)
+        turns = bool(_rivals(look, time, instance)) or _alternations(swaps) > 0 or _returns(processes) > 0
         if not swaps or turns:
             continue
         gaps = _gaps_ms(processes)
@@ -397,9 +404,9 @@ def static_member_restart(look: GroupView) -> Iterator[Verdict]:
         )
 
 
-def random_instance_ids(look: GroupView) -> Iterator[Verdict]:
+def random_instance_ids(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """Every start has a new group.instance.id, and each leaves a ghost behind (variant of `static_member_ghost`)."""
-    recent = look.recent(DAY_MS)
+    recent = look.recent(DAY_MS, time)
     seen = {m.group_instance_id for each in recent for m in (*each.members_before, *each.members_after)} - {None}
     most = max((len(each.members_after) for each in recent), default=0)
     if len(seen) >= max(_LEAST_NAMES, _NAMES_PER_MEMBER * most):

@@ -10,6 +10,7 @@ from itertools import pairwise
 
 from rebalance_contract import GroupState, GroupType, Partitions, Severity, Subject
 from rebalance_streaming.detect.group_view import GroupView
+from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.verdict import Verdict, name_of
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed.evidence import seconds
@@ -20,12 +21,12 @@ from rebalance_streaming.observed.progress import Position
 _LONGER, _ABSENCES = 1.5, 2
 
 
-def orphan_partition(look: GroupView) -> Iterator[Verdict]:
+def orphan_partition(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """A partition of a subscribed topic is in no assignment (KAFKA-13435, KAFKA-12984, IBM/sarama#1462)."""
     picture, stable = look.history.picture, look.stable_since_ms()
     if picture is None or stable is None or not look.is_settled:
         return
-    if not look.time.outlasted(stable, look.thresholds.orphan_ms):
+    if not time.outlasted(stable, look.thresholds.orphan_ms):
         return
     if picture.type not in (GroupType.CLASSIC, GroupType.CONSUMER) or picture.protocol_type not in ("consumer", None):
         return
@@ -38,8 +39,8 @@ def orphan_partition(look: GroupView) -> Iterator[Verdict]:
         missing = sorted(set(range(counts[topic])) - set(assigned.get(topic, ())))
         orphans = [look.history.progress.position(topic, each) for each in missing] if missing else []
         known = [each for each in orphans if each.end is not None]
-        if known and look.time.outlasted(_changed_ms(look, topic), _metadata_age_ms(look)):
-            yield _orphan_verdict(look, topic, known, max(stable, _changed_ms(look, topic)))
+        if known and time.outlasted(_changed_ms(look, topic), _metadata_age_ms(look)):
+            yield _orphan_verdict(look, time, topic, known, max(stable, _changed_ms(look, topic)))
 
 
 def _assigned(look: GroupView) -> Partitions | None:
@@ -65,9 +66,9 @@ def _metadata_age_ms(look: GroupView) -> int:
     return max((each for each in told if each is not None), default=look.thresholds.metadata_ms)
 
 
-def _orphan_verdict(look: GroupView, topic: str, orphans: list[Position], since_ms: int) -> Verdict:
+def _orphan_verdict(look: GroupView, time: JudgingTime, topic: str, orphans: list[Position], since_ms: int) -> Verdict:
     names = tuple(each.name for each in orphans)
-    growing = any((look.end_growth(topic, each.partition, look.thresholds.slow_ms) or 0) > 0 for each in orphans)
+    growing = any((look.end_growth(topic, each.partition, look.thresholds.slow_ms, time) or 0) > 0 for each in orphans)
     unread = growing or any(each.lag for each in orphans)
     added = any(name == topic for _, name, _, _ in look.history.topic_changes)
     return say(
@@ -86,13 +87,13 @@ def _orphan_verdict(look: GroupView, topic: str, orphans: list[Position], since_
     )
 
 
-def empty_group_with_lag(look: GroupView) -> Iterator[Verdict]:
+def empty_group_with_lag(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """A group lost all its members, and records keep coming."""
     since = _empty_since(look)
-    if since is None or not look.time.lasted(since, _allowed_absence_ms(look, since)):
+    if since is None or not time.lasted(since, _allowed_absence_ms(look, since)):
         return
     waiting = [each for each in look.history.progress.positions() if each.lag]
-    growing = [each for each in waiting if _grows(look, each, since)]
+    growing = [each for each in waiting if _grows(look, time, each, since)]
     if growing:
         yield _empty_verdict(look, growing, since)
 
@@ -122,12 +123,12 @@ def _allowed_absence_ms(look: GroupView, since_ms: int) -> int:
     return max(allowed, look.thresholds.stay_ms) if deploying else allowed
 
 
-def _grows(look: GroupView, position: Position, since_ms: int) -> bool:
+def _grows(look: GroupView, time: JudgingTime, position: Position, since_ms: int) -> bool:
     """Whether records came since a moment, and lately."""
     window_ms = look.thresholds.slow_ms
     if since_ms < look.now_ms - window_ms:
-        return (look.end_growth(position.topic, position.partition, window_ms) or 0) > 0
-    look.time.note_due(since_ms + window_ms + 1)
+        return (look.end_growth(position.topic, position.partition, window_ms, time) or 0) > 0
+    time.note_due(since_ms + window_ms + 1)
     return (look.history.progress.end_growth(position.topic, position.partition, since_ms) or 0) > 0
 
 
@@ -146,7 +147,7 @@ def _empty_verdict(look: GroupView, growing: list[Position], since_ms: int) -> V
     )
 
 
-def commit_only_group(look: GroupView) -> Iterator[Verdict]:
+def commit_only_group(look: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
     """Offsets are committed without membership: assign(), Flink's checkpoints, connectors of their own making."""
     progress = look.history.progress
     if not look.history.is_simple() or look.history.ownership or progress.first_commit_ms is None:

@@ -15,6 +15,7 @@ from math import ceil
 
 from rebalance_contract import ProbedMember, Severity, Subject, SubjectMember
 from rebalance_streaming.detect.group_view import Condition, GroupView
+from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.detect.wording import advise, say
 from rebalance_streaming.observed import inputs
@@ -41,32 +42,32 @@ class _Conflict:
     gave_up_ms: int | None = None
 
 
-def zk_partition_owner_conflict(look: GroupView) -> Iterator[Verdict]:
+def zk_partition_owner_conflict(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """An owner does not let go of partitions that are another's by now (Parsely/pykafka#701, #619, #606)."""
     looks = list(look.history.ownership)
-    if not looks or _is_stale(look, looks):
+    if not looks or _is_stale(look, time, looks):
         return
     found: dict[tuple[str, ...], list[_Conflict]] = {}
-    for conflict in (*_given_up(look, looks), *_waiting(look, looks)):
+    for conflict in (*_given_up(look, time, looks), *_waiting(look, time, looks)):
         found.setdefault(tuple(sorted(conflict.holders)), []).append(conflict)
     for conflicts in found.values():
-        yield _conflict_verdict(look, looks[-1], conflicts)
+        yield _conflict_verdict(look, time, looks[-1], conflicts)
 
 
-def _is_stale(look: GroupView, looks: list[Ownership]) -> bool:
-    return look.time.outlasted(looks[-1].at_ms, _STALE_MS)
+def _is_stale(look: GroupView, time: JudgingTime, looks: list[Ownership]) -> bool:
+    return time.outlasted(looks[-1].at_ms, _STALE_MS)
 
 
-def _waiting(look: GroupView, looks: list[Ownership]) -> Iterator[_Conflict]:
+def _waiting(look: GroupView, time: JudgingTime, looks: list[Ownership]) -> Iterator[_Conflict]:
     """Yield members that have been waiting for their share longer than they try, while nothing changed hands."""
     for topic in looks[-1].owners:
         for starved in _starved(look, looks, looks[-1], topic):
             since = _undisturbed_since(looks, len(looks) - 1, topic, starved)
-            if look.time.outlasted(since, look.thresholds.zk_idle_ms):
+            if time.outlasted(since, look.thresholds.zk_idle_ms):
                 yield _conflict(look, looks, looks[-1], topic, starved=starved, since_ms=since)
 
 
-def _given_up(look: GroupView, looks: list[Ownership]) -> Iterator[_Conflict]:
+def _given_up(look: GroupView, time: JudgingTime, looks: list[Ownership]) -> Iterator[_Conflict]:
     """Yield members that went after about the time they try, never owned anything, while nothing changed hands.
 
     Stands until the holder gives something up, or until this is long ago.
@@ -74,7 +75,7 @@ def _given_up(look: GroupView, looks: list[Ownership]) -> Iterator[_Conflict]:
     shortest = look.thresholds.zk_idle_ms - look.probe_ms
     for at, (seen, after) in enumerate(pairwise(looks)):
         gone = _ids(seen) - _ids(after)
-        if not gone or not look.time.is_within(after.at_ms, look.thresholds.resolve_after_ms):
+        if not gone or not time.is_within(after.at_ms, look.thresholds.resolve_after_ms):
             continue
         for topic in seen.owners:
             for starved in _starved(look, looks, seen, topic) & gone:
@@ -160,7 +161,7 @@ def _conflict(
     return _Conflict(topic, partitions, len(claims), holders, starved, since_ms, gave_up_ms)
 
 
-def _conflict_verdict(look: GroupView, latest: Ownership, conflicts: list[_Conflict]) -> Verdict:
+def _conflict_verdict(look: GroupView, time: JudgingTime, latest: Ownership, conflicts: list[_Conflict]) -> Verdict:
     first, gave_up = conflicts[0], any(each.gave_up_ms is not None for each in conflicts)
     idle, ambiguous, holders = _topic_is_idle(look, first), len(latest.owners) > 1, sorted(first.holders.items())
     starved = sorted({each.starved for each in conflicts})
@@ -170,7 +171,7 @@ def _conflict_verdict(look: GroupView, latest: Ownership, conflicts: list[_Confl
         min(each.since_ms for each in conflicts),
         Subject(tuple(_subject_member(latest, owner) for owner, _ in holders)),
         confidence=PLAUSIBLE if ambiguous else CERTAIN if gave_up else STRONG,
-        severity=Severity.PAGE if _starves_consumption(look, first) else None,
+        severity=Severity.PAGE if _starves_consumption(look, time, first) else None,
         variant="consume_blocks" if idle else None,
         # Only of a topic with records is the known defect the least likely reason.
         advice=tuple(map(advise, cures if idle is False else reversed(cures))),
@@ -198,12 +199,12 @@ def _topic_is_idle(look: GroupView, conflict: _Conflict) -> bool | None:
     return not any(grown) if grown else None
 
 
-def _starves_consumption(look: GroupView, conflict: _Conflict) -> bool:
+def _starves_consumption(look: GroupView, time: JudgingTime, conflict: _Conflict) -> bool:
     """Whether records of the topic wait and nobody advances."""
     wait = look.thresholds.stalled_ms
     positions = (look.history.progress.position(conflict.topic, each) for each in range(conflict.partitions))
     moved = [each.advanced_ms for each in positions if each.lag]
-    return any(at_ms is not None and look.time.outlasted(at_ms, wait) for at_ms in moved)
+    return any(at_ms is not None and time.outlasted(at_ms, wait) for at_ms in moved)
 
 
 def _subject_member(seen: Ownership, owner: str) -> SubjectMember:
@@ -220,14 +221,14 @@ def _host(member_id: str) -> str:
     return member_id.rpartition(":")[0] or member_id
 
 
-def zk_orphan_partition(look: GroupView) -> Iterator[Verdict]:
+def zk_orphan_partition(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """Members are there, and yet nobody owns a partition (pykafka#565; wvanbergen/kafka#102)."""
     looks = list(look.history.ownership)
-    if not looks or _is_stale(look, looks) or not looks[-1].members:
+    if not looks or _is_stale(look, time, looks) or not looks[-1].members:
         return
     wait = max(look.thresholds.zk_orphan_ms, look.thresholds.zk_idle_ms)
     for topic in sorted({name for each in looks for name in each.owners}):
-        orphans = {p: since for p, since in _orphans(look, looks, topic).items() if look.time.outlasted(since, wait)}
+        orphans = {p: since for p, since in _orphans(look, looks, topic).items() if time.outlasted(since, wait)}
         if orphans:
             yield _orphan_verdict(look, topic, orphans)
 
@@ -267,13 +268,13 @@ def _orphan_verdict(look: GroupView, topic: str, orphans: dict[int, int]) -> Ver
     )
 
 
-def zk_session_flap(look: GroupView) -> Iterator[Verdict]:
+def zk_session_flap(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     """The same consumer loses its ZooKeeper session again and again."""
     window = look.thresholds.zk_flap_window_ms
     sessions: dict[str, dict[int, int]] = {}
     latest: dict[str, ProbedMember] = {}
     for seen in look.history.ownership:
-        for member in seen.members if look.time.is_within(seen.at_ms, window) else ():
+        for member in seen.members if time.is_within(seen.at_ms, window) else ():
             if member.session_created_ms is not None:
                 sessions.setdefault(member.member_id, {}).setdefault(member.session_created_ms, seen.at_ms)
                 latest[member.member_id] = member
