@@ -120,6 +120,16 @@ def test_time_outs_and_assignor_of_aiokafka_stand_for_its_name(silence_s: float,
     assert judged(left(who, protocol=assignor), *beats).likely == likely
 
 
+def test_the_assignor_of_a_group_that_emptied_is_that_of_the_rebalance_before():
+    """After a start no picture tells it: there is only the latest, which has no members."""
+    who, last_ms = replace(B, rebalance_timeout_ms=10_000), LOST_MS - 10 * SECOND
+    beats = pulse(last_ms - MINUTE, last_ms + 1, [2, 3])
+    came = joined(T0, who, [], protocol="roundrobin")
+    emptied = lost(LOST_MS, who, [who], protocol=None)
+    assert judged(emptied, *beats, came, picture(LOST_MS)).likely == SESSION_EXPIRED
+    assert judged(emptied, *beats, picture(LOST_MS)).likely == POLL_TIMEOUT
+
+
 @pytest.mark.parametrize(
     ("life_s", "classes", "confidence"),
     [

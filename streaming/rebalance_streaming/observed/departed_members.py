@@ -37,10 +37,9 @@ def _departure(
     history: GroupHistory, rebalance: Rebalance, member: Member, known: Departure | None, *, now_ms: int
 ) -> Departure:
     client = history.clients.of(member)
-    assignor = rebalance.protocol or next((name for _, name in reversed(history.protocols)), None)
     if client is not None and rebalance.is_at_least:
         member = _as_configured(member, client)
-    prints, session = fingerprint(member, client, assignor), session_of(member)
+    prints, session = fingerprint(member, client, history.assignor_of(rebalance)), session_of(member)
     found = measure(history, rebalance, member, prints) if known is None else replace(known, client=prints)
     found = as_told(found, told_exit(history, rebalance, member))
     surely_ms = found.from_ms - NOTICE_MS

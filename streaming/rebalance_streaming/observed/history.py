@@ -224,6 +224,17 @@ class GroupHistory:
         """Return the rebalance before this one."""
         return next(reversed(self.until(rebalance)), None)
 
+    def assignor_of(self, rebalance: Rebalance) -> str | None:
+        """Return the protocol of a rebalance, or of one that left nobody to agree on any, the last one before it.
+
+        Null where none is known. Rebalances tell it before pictures do: those of a day are read again at a start, of
+        the pictures the latest one only, which is empty when the group is.
+        """
+        if rebalance.protocol:
+            return rebalance.protocol
+        earlier = (each.protocol for each in reversed(self.until(rebalance)) if each.protocol)
+        return next(earlier, self.protocols[-1][1] if self.protocols else None)
+
     def after(self, rebalance: Rebalance) -> list[Rebalance]:
         """Return the rebalances after this one, oldest first."""
         return [each for each in self.in_order() if each.started_before_ms > rebalance.started_before_ms]
