@@ -131,7 +131,7 @@ def test_members_whose_end_the_log_lost_do_not_stay(name: str):
             state, _ = run(records[:cut])
             had = state.picture.members
             ghosts = [dataclasses.replace(each, member_id=f"old-{each.member_id}") for each in had]
-            state.picture = dataclasses.replace(state.picture, members=tuple(ghosts))
+            state = dataclasses.replace(state, picture=dataclasses.replace(state.picture, members=tuple(ghosts)))
             state, found = run(in_era(1, records), state)
             of_old = [each for each in found if not each.rebalance_id.endswith("-e1")]
             assert [each.outcome for each in of_old] in ([], ["aborted"])

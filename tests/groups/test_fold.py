@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from groups.records import Log, member
 from rebalance_contract import GroupState, Rebalance, RebalanceReason, counters_at
 from rebalance_streaming.groups.fold import fold
-from rebalance_streaming.groups.model import FoldState, GroupRecord, dump_state, load_state, new_state
+from rebalance_streaming.groups.model import FoldDraft, FoldState, GroupRecord, dump_state, load_state, new_state
 
 A, B, C = (member(f"{name}-1", client_id=name) for name in "abc")
 
@@ -343,3 +343,12 @@ def test_generations_add_up(records: list[GroupRecord]):
     assert counters.generations_completed == sum(len(each.generations) for each in rebalances.values())
     assert counters.generations_aborted == sum(each.generations_aborted for each in rebalances.values())
     assert sum(pane.generations_completed for pane in state.picture.windows.panes) <= counters.generations_completed
+
+
+def test_a_draft_has_what_a_state_has():
+    """In the same order, and a state that goes through one is the same."""
+    assert [each.name for each in dataclasses.fields(FoldDraft)] == [
+        each.name for each in dataclasses.fields(FoldState)
+    ]
+    state = dataclasses.replace(new_state("c", "g"), last_generation=3, topic_names={"id": "orders"})
+    assert FoldDraft.of(state).state() == state

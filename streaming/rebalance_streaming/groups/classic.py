@@ -26,7 +26,7 @@ from rebalance_contract import (
 from rebalance_streaming.groups import episodes
 from rebalance_streaming.groups.identity import pair_members
 from rebalance_streaming.groups.model import (
-    FoldState,
+    FoldDraft,
     GroupRecord,
     MemberChanges,
     ProbedStates,
@@ -51,33 +51,33 @@ CONSUMER_PROTOCOL, CONNECT_PROTOCOL, STREAMS_ASSIGNOR = "consumer", "connect", "
 FOLLOW_UP_WITHIN_MS = 30_000
 
 
-def fold_classic(state: FoldState, record: GroupRecord) -> None:
-    """Apply a type-2 record to the given copy of the state."""
+def fold_classic(draft: FoldDraft, record: GroupRecord) -> None:
+    """Apply a type-2 record to a draft."""
     value: GroupMetadataValue | None = record.value
     if value is None:
-        _forget(state, record)
-    elif _is_conversion(state, record, value):
-        _convert(state, record, value)
+        _forget(draft, record)
+    elif _is_conversion(draft, record, value):
+        _convert(draft, record, value)
     elif not record.live:
-        _adopt(state, value)
+        _adopt(draft, value)
     elif value.generation == 0 and not value.members:
-        _open_group(state, record, value)
-    elif value.generation == state.picture.generation:
-        _replace_members(state, record, value)
+        _open_group(draft, record, value)
+    elif value.generation == draft.picture.generation:
+        _replace_members(draft, record, value)
     else:
-        _step(state, record, value)
+        _step(draft, record, value)
 
 
-def _forget(state: FoldState, record: GroupRecord) -> None:
+def _forget(draft: FoldDraft, record: GroupRecord) -> None:
     """Empty the picture of a deleted group; its totals stay, should it return."""
-    if state.picture.type not in (None, GroupType.CLASSIC, GroupType.SIMPLE):
+    if draft.picture.type not in (None, GroupType.CLASSIC, GroupType.SIMPLE):
         return  # leftovers: a tombstone of the group's former life as a classic group, kept by compaction
-    picture = state.picture
-    episodes.abort(state, record.timestamp_ms)
-    state.gone = RemovedGroup(GroupType.CLASSIC, record.timestamp_ms, picture.generation, picture.members)
-    state.joining_since_ms, state.revoked_unassigned, state.changes = None, False, MemberChanges()
-    state.picture = replace(
-        state.picture,
+    picture = draft.picture
+    episodes.abort(draft, record.timestamp_ms)
+    draft.gone = RemovedGroup(GroupType.CLASSIC, record.timestamp_ms, picture.generation, picture.members)
+    draft.joining_since_ms, draft.revoked_unassigned, draft.changes = None, False, MemberChanges()
+    draft.picture = replace(
+        draft.picture,
         state=GroupState.DELETED,
         generation=None,
         protocol=None,
@@ -87,9 +87,9 @@ def _forget(state: FoldState, record: GroupRecord) -> None:
     )
 
 
-def _is_conversion(state: FoldState, record: GroupRecord, value: GroupMetadataValue) -> bool:
+def _is_conversion(draft: FoldDraft, record: GroupRecord, value: GroupMetadataValue) -> bool:
     """Whether this record is the second half of a conversion from KIP-848, whose first half were tombstones."""
-    gone = state.gone
+    gone = draft.gone
     return (
         record.live
         and gone is not None
@@ -99,25 +99,25 @@ def _is_conversion(state: FoldState, record: GroupRecord, value: GroupMetadataVa
     )
 
 
-def _convert(state: FoldState, record: GroupRecord, value: GroupMetadataValue) -> None:
+def _convert(draft: FoldDraft, record: GroupRecord, value: GroupMetadataValue) -> None:
     """Go on as a classic group. A rebalance among the members that stay follows at once."""
-    gone, known = state.gone, state.last_generation
-    _adopt(state, value)
-    counters = replace(state.picture.counters, conversions=state.picture.counters.conversions + 1)
-    state.picture = replace(state.picture, counters=counters)
-    state.joining_since_ms = record.timestamp_ms
+    gone, known = draft.gone, draft.last_generation
+    _adopt(draft, value)
+    counters = replace(draft.picture.counters, conversions=draft.picture.counters.conversions + 1)
+    draft.picture = replace(draft.picture, counters=counters)
+    draft.joining_since_ms = record.timestamp_ms
     if gone is not None and value.members:
-        left, _ = difference(gone.members, state.picture.members)
-        state.changes = MemberChanges(departed=tuple(left), first=left[0].member_id if len(left) == 1 else None)
-        episodes.resume(state)
+        left, _ = difference(gone.members, draft.picture.members)
+        draft.changes = MemberChanges(departed=tuple(left), first=left[0].member_id if len(left) == 1 else None)
+        episodes.resume(draft)
     elif known:
-        state.picture = replace(state.picture, counters=episodes.count_reset(counters))
+        draft.picture = replace(draft.picture, counters=episodes.count_reset(counters))
 
 
-def _adopt(state: FoldState, value: GroupMetadataValue) -> None:
+def _adopt(draft: FoldDraft, value: GroupMetadataValue) -> None:
     """Take the record as the present picture, without counting how it came about."""
-    state.picture = replace(
-        state.picture,
+    draft.picture = replace(
+        draft.picture,
         type=GroupType.CLASSIC,
         state=GroupState.STABLE if value.members else GroupState.EMPTY,
         protocol_type=value.protocol_type or None,
@@ -128,35 +128,35 @@ def _adopt(state: FoldState, value: GroupMetadataValue) -> None:
         members=read_members(value),
         rebalancing_since_ms=None,
     )
-    state.joining_since_ms = None
-    state.revoked_unassigned = leaves_revoked_unassigned(value)
-    state.gone, state.changes = None, MemberChanges()
-    state.last_generation = value.generation
+    draft.joining_since_ms = None
+    draft.revoked_unassigned = leaves_revoked_unassigned(value)
+    draft.gone, draft.changes = None, MemberChanges()
+    draft.last_generation = value.generation
 
 
-def _open_group(state: FoldState, record: GroupRecord, value: GroupMetadataValue) -> None:
+def _open_group(draft: FoldDraft, record: GroupRecord, value: GroupMetadataValue) -> None:
     """Note the creation marker of the Java coordinator: the first join phase begins here."""
-    came_back = bool(state.last_generation)
+    came_back = bool(draft.last_generation)
     since = value.current_state_timestamp
-    _adopt(state, value)
-    state.joining_since_ms = since if since >= 0 else record.timestamp_ms
+    _adopt(draft, value)
+    draft.joining_since_ms = since if since >= 0 else record.timestamp_ms
     if came_back:
-        state.picture = replace(state.picture, counters=episodes.count_reset(state.picture.counters))
+        draft.picture = replace(draft.picture, counters=episodes.count_reset(draft.picture.counters))
 
 
-def _replace_members(state: FoldState, record: GroupRecord, value: GroupMetadataValue) -> None:
+def _replace_members(draft: FoldDraft, record: GroupRecord, value: GroupMetadataValue) -> None:
     """Same generation again: a static member came back under a new id (KIP-345), or the record was repeated."""
-    before, joining, due = state.picture.members, state.joining_since_ms, state.revoked_unassigned
-    _adopt(state, value)
-    left, joined = difference(before, state.picture.members)
+    before, joining, due = draft.picture.members, draft.joining_since_ms, draft.revoked_unassigned
+    _adopt(draft, value)
+    left, joined = difference(before, draft.picture.members)
     replaced = _replacements(left, joined, record.timestamp_ms)
-    counters = state.picture.counters
-    state.picture = replace(
-        state.picture,
+    counters = draft.picture.counters
+    draft.picture = replace(
+        draft.picture,
         counters=replace(counters, members_replaced=counters.members_replaced + len(pair_members(left, joined))),
-        replacements=(*state.picture.replacements, *replaced)[-KEPT_REPLACEMENTS:],
+        replacements=(*draft.picture.replacements, *replaced)[-KEPT_REPLACEMENTS:],
     )
-    state.joining_since_ms, state.revoked_unassigned = joining, due
+    draft.joining_since_ms, draft.revoked_unassigned = joining, due
 
 
 def _replacements(left: Sequence[Member], joined: Sequence[Member], at_ms: int) -> list[Replacement]:
@@ -168,25 +168,25 @@ def _replacements(left: Sequence[Member], joined: Sequence[Member], at_ms: int) 
     ]
 
 
-def _step(state: FoldState, record: GroupRecord, value: GroupMetadataValue) -> None:
+def _step(draft: FoldDraft, record: GroupRecord, value: GroupMetadataValue) -> None:
     """Take up the generation this record completes, and the ones before it that never got here."""
-    before = state.picture
-    members_before = by_id((*before.members, *state.changes.departed))
-    first_departed, due, joining = state.changes.first, state.revoked_unassigned, state.joining_since_ms
-    aborted = _aborted(state.last_generation, before.generation, value.generation)
-    if state.last_generation is not None and value.generation < state.last_generation:
-        state.picture = replace(before, counters=episodes.count_reset(before.counters))
-    known = state.last_generation
-    _adopt(state, value)
-    state.last_generation = known
+    before = draft.picture
+    members_before = by_id((*before.members, *draft.changes.departed))
+    first_departed, due, joining = draft.changes.first, draft.revoked_unassigned, draft.joining_since_ms
+    aborted = _aborted(draft.last_generation, before.generation, value.generation)
+    if draft.last_generation is not None and value.generation < draft.last_generation:
+        draft.picture = replace(before, counters=episodes.count_reset(before.counters))
+    known = draft.last_generation
+    _adopt(draft, value)
+    draft.last_generation = known
     join_ended_ms = value.current_state_timestamp if value.current_state_timestamp >= 0 else None
-    left, joined = difference(members_before, state.picture.members)
+    left, joined = difference(members_before, draft.picture.members)
     replaced = pair_members(left, joined)
-    reason = _reason(members_before, state.picture, due=due, left=left, joined=joined, replaced=replaced)
+    reason = _reason(members_before, draft.picture, due=due, left=left, joined=joined, replaced=replaced)
     latest = record.timestamp_ms if join_ended_ms is None else min(join_ended_ms, record.timestamp_ms)
     # Not before the previous record, which the broker wrote in another state; not after the barrier's release.
-    started_after, started_before = _start_bounds(state.sighting, before.updated_at_ms, latest)
-    state.sighting = replace(state.sighting, settled_ms=None, rebalancing_ms=None)
+    started_after, started_before = _start_bounds(draft.sighting, before.updated_at_ms, latest)
+    draft.sighting = replace(draft.sighting, settled_ms=None, rebalancing_ms=None)
     generation = Generation(
         generation=value.generation,
         reason=reason,
@@ -202,14 +202,14 @@ def _step(state: FoldState, record: GroupRecord, value: GroupMetadataValue) -> N
         started_before_ms=started_before if joining is None else joining,
         known_ms=latest if joining is None else joining,
         members_before=members_before,
-        members_after=state.picture.members,
-        merge_within_ms=_merge_within_ms(reason, state.picture.members),
-        offender=first_departed or _offender(before, reason, left, joined, state.picture.members),
+        members_after=draft.picture.members,
+        merge_within_ms=_merge_within_ms(reason, draft.picture.members),
+        offender=first_departed or _offender(before, reason, left, joined, draft.picture.members),
     )
-    episodes.begin(state, record, step)
-    episodes.assign(state, record, value.generation, aborted)
-    episodes.complete(state, record)
-    state.last_generation = value.generation
+    episodes.begin(draft, record, step)
+    episodes.assign(draft, record, value.generation, aborted)
+    episodes.complete(draft, record)
+    draft.last_generation = value.generation
 
 
 def _start_bounds(sighting: ProbedStates, not_before_ms: int | None, not_after_ms: int) -> tuple[int | None, int]:

@@ -3,7 +3,7 @@
 Consecutive generations are one rebalance when the group was never really stable between them: the next join barrier
 was released (or the next group epoch began) within two heartbeats of the last assignment, or a cooperative assignor's
 second round was due. Only the log decides that: probes come in their own time, and counters must not. Receives steps
-from the two kinds of groups; changes the given copy of the state.
+from the two kinds of groups; changes the given draft of the state.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rebalance_contract import (
 )
 from rebalance_streaming.groups import windows
 from rebalance_streaming.groups.identity import pair_members
-from rebalance_streaming.groups.model import FoldState, GroupRecord, LatestRebalance, Step, difference
+from rebalance_streaming.groups.model import FoldDraft, GroupRecord, LatestRebalance, Step, difference
 
 #: Two heartbeat intervals of 3 s, every client's default: a group that was stable for less was not stable.
 MERGE_WITHIN_MS = 6_000
@@ -36,91 +36,91 @@ SETTLE_AFTER_MS = 20_000
 Place = tuple[str, int]
 
 
-def begin(state: FoldState, record: GroupRecord, step: Step) -> None:
+def begin(draft: FoldDraft, record: GroupRecord, step: Step) -> None:
     """Take up a generation: into the rebalance that goes on or just ended, or as the first of a new one."""
-    former = state.episode
+    former = draft.episode
     if former is not None and _continues(former.rebalance, step):
-        state.episode = replace(former, rebalance=_extended(former.rebalance, state, step))
+        draft.episode = replace(former, rebalance=_extended(former.rebalance, draft, step))
     else:
-        settle(state)
-        state.episode = LatestRebalance(_opened(state, record, step), spread_until_ms=step.started_before_ms)
-        count_rebalance(state, step.generation.reason, record.timestamp_ms, record.now_ms)
+        settle(draft)
+        draft.episode = LatestRebalance(_opened(draft, record, step), spread_until_ms=step.started_before_ms)
+        count_rebalance(draft, step.generation.reason, record.timestamp_ms, record.now_ms)
     generation = step.generation
-    count_members(state, len(generation.joined), len(generation.left), len(generation.replaced))
-    state.picture = replace(
-        state.picture,
+    count_members(draft, len(generation.joined), len(generation.left), len(generation.replaced))
+    draft.picture = replace(
+        draft.picture,
         last_rebalance_ms=record.timestamp_ms,
-        last_rebalance_id=state.episode.rebalance.rebalance_id,
-        rebalancing_since_ms=state.episode.rebalance.started_before_ms,
+        last_rebalance_id=draft.episode.rebalance.rebalance_id,
+        rebalancing_since_ms=draft.episode.rebalance.started_before_ms,
     )
 
 
-def assign(state: FoldState, record: GroupRecord, generation: int, aborted: int) -> None:
+def assign(draft: FoldDraft, record: GroupRecord, generation: int, aborted: int) -> None:
     """Note that a generation got its assignment, and how many before it never did."""
-    counters = state.picture.counters
+    counters = draft.picture.counters
     counters = replace(
         counters,
         generations_completed=counters.generations_completed + 1,
         generations_aborted=counters.generations_aborted + aborted,
     )
     panes = windows.add(
-        state.picture.windows,
+        draft.picture.windows,
         record.timestamp_ms,
         record.now_ms,
         generations_completed=1,
         generations_aborted=aborted,
     )
-    state.picture = replace(state.picture, counters=counters, windows=panes)
-    if state.episode is not None and state.episode.rebalance.outcome == RebalanceOutcome.ONGOING:
-        state.episode = replace(
-            state.episode, rebalance=_assigned(state.episode.rebalance, generation, record.timestamp_ms, aborted)
+    draft.picture = replace(draft.picture, counters=counters, windows=panes)
+    if draft.episode is not None and draft.episode.rebalance.outcome == RebalanceOutcome.ONGOING:
+        draft.episode = replace(
+            draft.episode, rebalance=_assigned(draft.episode.rebalance, generation, record.timestamp_ms, aborted)
         )
 
 
-def complete(state: FoldState, record: GroupRecord) -> None:
+def complete(draft: FoldDraft, record: GroupRecord) -> None:
     """End the rebalance that goes on, if any: the group is stable or empty now, with the members it has."""
-    if state.episode is None or state.episode.rebalance.outcome != RebalanceOutcome.ONGOING:
+    if draft.episode is None or draft.episode.rebalance.outcome != RebalanceOutcome.ONGOING:
         return
     at_ms = record.timestamp_ms
-    ended = _ended(state.episode.rebalance, state, at_ms, RebalanceOutcome.COMPLETED)
-    wandered = wandered_in(state.episode.wandered, ended)
-    panes = windows.add_rebalancing(state.picture.windows, state.episode.spread_until_ms, at_ms, record.now_ms)
+    ended = _ended(draft.episode.rebalance, draft, at_ms, RebalanceOutcome.COMPLETED)
+    wandered = wandered_in(draft.episode.wandered, ended)
+    panes = windows.add_rebalancing(draft.picture.windows, draft.episode.spread_until_ms, at_ms, record.now_ms)
     ended = replace(ended, moves=moves_of(ended, wandered))
-    state.episode = replace(
-        state.episode, rebalance=ended, wandered=wandered, spread_until_ms=max(at_ms, state.episode.spread_until_ms)
+    draft.episode = replace(
+        draft.episode, rebalance=ended, wandered=wandered, spread_until_ms=max(at_ms, draft.episode.spread_until_ms)
     )
-    state.picture = replace(state.picture, windows=panes, last_rebalance_ms=at_ms, rebalancing_since_ms=None)
+    draft.picture = replace(draft.picture, windows=panes, last_rebalance_ms=at_ms, rebalancing_since_ms=None)
 
 
-def abort(state: FoldState, at_ms: int) -> None:
+def abort(draft: FoldDraft, at_ms: int) -> None:
     """End the rebalance that goes on, if any, because its group is gone; what comes after is another one."""
     if (
-        not state.picture.members
-        and state.episode is not None
-        and state.episode.rebalance.outcome == RebalanceOutcome.COMPLETED
+        not draft.picture.members
+        and draft.episode is not None
+        and draft.episode.rebalance.outcome == RebalanceOutcome.COMPLETED
     ):
-        settle(state)
-        state.episode = None
-    if state.episode is not None and state.episode.rebalance.outcome == RebalanceOutcome.ONGOING:
-        ended = _ended(state.episode.rebalance, state, at_ms, RebalanceOutcome.ABORTED)
-        state.episode = replace(state.episode, rebalance=ended)
-    state.picture = replace(state.picture, rebalancing_since_ms=None)
+        settle(draft)
+        draft.episode = None
+    if draft.episode is not None and draft.episode.rebalance.outcome == RebalanceOutcome.ONGOING:
+        ended = _ended(draft.episode.rebalance, draft, at_ms, RebalanceOutcome.ABORTED)
+        draft.episode = replace(draft.episode, rebalance=ended)
+    draft.picture = replace(draft.picture, rebalancing_since_ms=None)
 
 
-def resume(state: FoldState) -> None:
+def resume(draft: FoldDraft) -> None:
     """Take back an abortion: what looked like the group's end was a conversion."""
-    if state.episode is not None and state.episode.rebalance.outcome == RebalanceOutcome.ABORTED:
-        rebalance = reopened(state.episode.rebalance)
-        state.episode = replace(state.episode, rebalance=rebalance)
-        state.picture = replace(state.picture, rebalancing_since_ms=rebalance.started_before_ms)
+    if draft.episode is not None and draft.episode.rebalance.outcome == RebalanceOutcome.ABORTED:
+        rebalance = reopened(draft.episode.rebalance)
+        draft.episode = replace(draft.episode, rebalance=rebalance)
+        draft.picture = replace(draft.picture, rebalancing_since_ms=rebalance.started_before_ms)
 
 
-def settle(state: FoldState) -> None:
+def settle(draft: FoldDraft) -> None:
     """Count the duration and the moves of an ended rebalance, once."""
-    due = settlement_of(state.episode)
-    if state.episode is not None and due is not None:
-        state.picture = replace(state.picture, counters=settled(state.picture.counters, due), settlement=None)
-        state.episode = replace(state.episode, settled=True)
+    due = settlement_of(draft.episode)
+    if draft.episode is not None and due is not None:
+        draft.picture = replace(draft.picture, counters=settled(draft.picture.counters, due), settlement=None)
+        draft.episode = replace(draft.episode, settled=True)
 
 
 def settlement_of(episode: LatestRebalance | None) -> Settlement | None:
@@ -142,9 +142,9 @@ def _continues(rebalance: Rebalance, step: Step) -> bool:
     return step.known_ms - rebalance.completed_at_ms <= step.merge_within_ms
 
 
-def _opened(state: FoldState, record: GroupRecord, step: Step) -> Rebalance:
-    picture, generation = state.picture, step.generation
-    known = state.last_generation
+def _opened(draft: FoldDraft, record: GroupRecord, step: Step) -> Rebalance:
+    picture, generation = draft.picture, step.generation
+    known = draft.last_generation
     return Rebalance(
         cluster=picture.cluster,
         group=picture.group,
@@ -183,15 +183,15 @@ def _id_at(record: GroupRecord) -> str:
     return f"{record.partition}-{record.offset}{era}"
 
 
-def _extended(rebalance: Rebalance, state: FoldState, step: Step) -> Rebalance:
+def _extended(rebalance: Rebalance, draft: FoldDraft, step: Step) -> Rebalance:
     opened = with_members(reopened(rebalance), step.members_after)
     return replace(
         opened,
         generation_to=step.generation.generation,
         generations=(*opened.generations, step.generation),
-        type=state.picture.type or opened.type,
-        protocol=state.picture.protocol,
-        leader=state.picture.leader,
+        type=draft.picture.type or opened.type,
+        protocol=draft.picture.protocol,
+        leader=draft.picture.leader,
     )
 
 
@@ -227,10 +227,10 @@ def _assigned(rebalance: Rebalance, generation: int, at_ms: int, aborted: int) -
     )
 
 
-def _ended(rebalance: Rebalance, state: FoldState, at_ms: int, outcome: RebalanceOutcome) -> Rebalance:
+def _ended(rebalance: Rebalance, draft: FoldDraft, at_ms: int, outcome: RebalanceOutcome) -> Rebalance:
     assigned_ms = None if rebalance.assigning_ms is None else rebalance.started_before_ms + rebalance.assigning_ms
     return replace(
-        with_members(rebalance, state.picture.members),
+        with_members(rebalance, draft.picture.members),
         outcome=outcome,
         completed_at_ms=at_ms,
         duration_min_ms=max(0, at_ms - rebalance.started_before_ms),
@@ -254,24 +254,24 @@ def with_members(rebalance: Rebalance, after: tuple[Member, ...]) -> Rebalance:
     )
 
 
-def count_rebalance(state: FoldState, reason: str, at_ms: int, now_ms: int) -> None:
+def count_rebalance(draft: FoldDraft, reason: str, at_ms: int, now_ms: int) -> None:
     """Count a rebalance by its reason, in the totals and in the panes."""
-    counters = state.picture.counters
+    counters = draft.picture.counters
     by_reason = {**counters.rebalances, reason: counters.rebalances.get(reason, 0) + 1}
-    panes = windows.add(state.picture.windows, at_ms, now_ms, rebalances=1)
-    state.picture = replace(state.picture, counters=replace(counters, rebalances=by_reason), windows=panes)
+    panes = windows.add(draft.picture.windows, at_ms, now_ms, rebalances=1)
+    draft.picture = replace(draft.picture, counters=replace(counters, rebalances=by_reason), windows=panes)
 
 
-def count_members(state: FoldState, joined: int, left: int, returned: int) -> None:
+def count_members(draft: FoldDraft, joined: int, left: int, returned: int) -> None:
     """Count members that came and went; those that came back under another id are in both numbers."""
-    counters = state.picture.counters
+    counters = draft.picture.counters
     counters = replace(
         counters,
         members_joined=counters.members_joined + joined - returned,
         members_left=counters.members_left + left - returned,
         members_replaced=counters.members_replaced + returned,
     )
-    state.picture = replace(state.picture, counters=counters)
+    draft.picture = replace(draft.picture, counters=counters)
 
 
 def count_reset(counters: Counters) -> Counters:

@@ -27,7 +27,7 @@ from rebalance_contract import (
 from rebalance_streaming.groups import episodes
 from rebalance_streaming.groups.classic import member_change
 from rebalance_streaming.groups.identity import pair_members
-from rebalance_streaming.groups.model import FoldState, GroupRecord, MemberChanges, RemovedGroup, Step, by_id
+from rebalance_streaming.groups.model import FoldDraft, GroupRecord, MemberChanges, RemovedGroup, Step, by_id
 from rebalance_streaming.wire.kafka_json import uuid_text
 
 #: The member epoch of a static member that left and said it would return (Kafka: LEAVE_GROUP_STATIC_MEMBER_EPOCH).
@@ -46,62 +46,62 @@ CONSUMER = _Kind(GroupType.CONSUMER, _MEMBER_STATES)
 SHARE = _Kind(GroupType.SHARE, _MEMBER_STATES)
 STREAMS = _Kind(GroupType.STREAMS, _STREAMS_MEMBER_STATES)
 
-Handler = Callable[[FoldState, GroupRecord, _Kind], None]
+Handler = Callable[[FoldDraft, GroupRecord, _Kind], None]
 
 
-def fold_epochs(state: FoldState, record: GroupRecord) -> None:
-    """Apply a record of one of these kinds to the given copy of the state."""
+def fold_epochs(draft: FoldDraft, record: GroupRecord) -> None:
+    """Apply a record of one of these kinds to a draft."""
     kind, handler = HANDLERS[record.record_type]
-    _take_over(state, record, kind)
-    handler(state, record, kind)
+    _take_over(draft, record, kind)
+    handler(draft, record, kind)
     if kind is not STREAMS:
-        _learn_only_topic(state)
-    if state.picture.generation is None:
+        _learn_only_topic(draft)
+    if draft.picture.generation is None:
         return
-    state.picture = replace(state.picture, state=_group_state(state, kind))
+    draft.picture = replace(draft.picture, state=_group_state(draft, kind))
     if record.live:
-        _end_if_converged(state, record)
+        _end_if_converged(draft, record)
 
 
-def _take_over(state: FoldState, record: GroupRecord, kind: _Kind) -> None:
+def _take_over(draft: FoldDraft, record: GroupRecord, kind: _Kind) -> None:
     """Go on with what a classic group left behind if it was converted in this very batch (spec: policy of KIP-848)."""
-    gone = state.gone
+    gone = draft.gone
     if gone is None or record.value is None or (gone.converted and gone.timestamp_ms == record.timestamp_ms):
         return
     if not record.live or gone.type != GroupType.CLASSIC or gone.timestamp_ms != record.timestamp_ms:
-        state.gone = None
+        draft.gone = None
         return
-    counters = replace(state.picture.counters, conversions=state.picture.counters.conversions + 1)
-    state.picture = replace(state.picture, type=kind.type, counters=counters)
+    counters = replace(draft.picture.counters, conversions=draft.picture.counters.conversions + 1)
+    draft.picture = replace(draft.picture, type=kind.type, counters=counters)
     if gone.members:
-        state.picture = replace(
-            state.picture, state=GroupState.STABLE, generation=gone.generation, members=gone.members
+        draft.picture = replace(
+            draft.picture, state=GroupState.STABLE, generation=gone.generation, members=gone.members
         )
         # The rest of the batch must still know that its first epoch is the generation there was.
-        state.gone = replace(gone, converted=True)
-        episodes.resume(state)
+        draft.gone = replace(gone, converted=True)
+        episodes.resume(draft)
     else:
-        state.gone = None
+        draft.gone = None
 
 
-def _on_member(state: FoldState, record: GroupRecord, kind: _Kind) -> None:
+def _on_member(draft: FoldDraft, record: GroupRecord, kind: _Kind) -> None:
     member_id = record.member_id or ""
-    known = _member(state.picture, member_id)
+    known = _member(draft.picture, member_id)
     if record.value is None:
         if known is not None:
-            _remove(state, record, known)
+            _remove(draft, record, known)
         return
     described = _describe(known, member_id, record.value, kind)
     if known is None or not known.client_id:
-        _arrive(state, described)
+        _arrive(draft, described)
     elif (known.topics, known.topic_regex) != (described.topics, described.topic_regex):
-        changes = state.changes
-        state.changes = replace(
+        changes = draft.changes
+        draft.changes = replace(
             changes, subscriptions=(*changes.subscriptions, member_id), first=changes.first or member_id
         )
     elif known.rack_id != described.rack_id:
-        state.changes = replace(state.changes, racks=(*state.changes.racks, member_id))
-    _put(state, described)
+        draft.changes = replace(draft.changes, racks=(*draft.changes.racks, member_id))
+    _put(draft, described)
 
 
 def _describe(known: Member | None, member_id: str, value: Any, kind: _Kind) -> Member:
@@ -120,31 +120,31 @@ def _describe(known: Member | None, member_id: str, value: Any, kind: _Kind) -> 
     )
 
 
-def _arrive(state: FoldState, member: Member) -> None:
+def _arrive(draft: FoldDraft, member: Member) -> None:
     """Note a new member; one with the instance id of a member just removed is that one, restarted."""
-    changes = state.changes
+    changes = draft.changes
     instance = member.group_instance_id
     same = [old for old in changes.departed if instance and old.group_instance_id == instance]
     if same:
-        counters = state.picture.counters
-        state.picture = replace(
-            state.picture, counters=replace(counters, members_replaced=counters.members_replaced + 1)
+        counters = draft.picture.counters
+        draft.picture = replace(
+            draft.picture, counters=replace(counters, members_replaced=counters.members_replaced + 1)
         )
-        state.changes = replace(changes, departed=tuple(old for old in changes.departed if old not in same))
+        draft.changes = replace(changes, departed=tuple(old for old in changes.departed if old not in same))
         return
-    state.changes = replace(
+    draft.changes = replace(
         changes, arrived=(*changes.arrived, member.member_id), first=changes.first or member.member_id
     )
 
 
-def _remove(state: FoldState, record: GroupRecord, member: Member) -> None:
-    state.picture = replace(state.picture, members=tuple(each for each in state.picture.members if each is not member))
-    changes = state.changes
+def _remove(draft: FoldDraft, record: GroupRecord, member: Member) -> None:
+    draft.picture = replace(draft.picture, members=tuple(each for each in draft.picture.members if each is not member))
+    changes = draft.changes
     if member.member_id in changes.arrived:
-        state.changes = replace(changes, arrived=tuple(each for each in changes.arrived if each != member.member_id))
+        draft.changes = replace(changes, arrived=tuple(each for each in changes.arrived if each != member.member_id))
         return
     fenced = (*changes.fenced, member.member_id) if _was_fenced(member, record.timestamp_ms) else changes.fenced
-    state.changes = replace(
+    draft.changes = replace(
         changes, departed=(*changes.departed, member), fenced=fenced, first=changes.first or member.member_id
     )
 
@@ -155,109 +155,109 @@ def _was_fenced(member: Member, at_ms: int) -> bool:
     return member.state == MemberState.UNREVOKED and limit is not None and since is not None and at_ms - since >= limit
 
 
-def _on_current(state: FoldState, record: GroupRecord, kind: _Kind) -> None:
+def _on_current(draft: FoldDraft, record: GroupRecord, kind: _Kind) -> None:
     """What a member has and is about. Its tombstone comes with the member's own, which removes it."""
     if record.value is None:
         return
     value, member_id = record.value, record.member_id or ""
-    known = _member(state.picture, member_id) or Member(member_id, "", "")
+    known = _member(draft.picture, member_id) or Member(member_id, "", "")
     away = value.member_epoch == _AWAY_EPOCH
     member_state = MemberState.AWAY if away else kind.member_states.get(value.state, f"unknown ({value.state})")
     same = known.state == member_state
     _put(
-        state,
+        draft,
         replace(
             known,
             epoch=value.member_epoch,
             state=member_state,
             state_since_ms=known.state_since_ms if same else record.timestamp_ms,
-            partitions=_assigned(state, value, kind),
-            pending_revocation=_pending(state, value, kind),
+            partitions=_assigned(draft, value, kind),
+            pending_revocation=_pending(draft, value, kind),
         ),
     )
 
 
-def _assigned(state: FoldState, value: Any, kind: _Kind) -> Partitions:
-    return _tasks(state, value.active_tasks) if kind is STREAMS else _topics(state, value.assigned_partitions)
+def _assigned(draft: FoldDraft, value: Any, kind: _Kind) -> Partitions:
+    return _tasks(draft, value.active_tasks) if kind is STREAMS else _topics(draft, value.assigned_partitions)
 
 
-def _pending(state: FoldState, value: Any, kind: _Kind) -> Partitions | None:
+def _pending(draft: FoldDraft, value: Any, kind: _Kind) -> Partitions | None:
     if kind is SHARE:
         return None
     if kind is STREAMS:
-        return _tasks(state, value.active_tasks_pending_revocation) or None
-    return _topics(state, value.partitions_pending_revocation) or None
+        return _tasks(draft, value.active_tasks_pending_revocation) or None
+    return _topics(draft, value.partitions_pending_revocation) or None
 
 
-def _on_target_member(state: FoldState, record: GroupRecord, kind: _Kind) -> None:
-    known = _member(state.picture, record.member_id or "")
+def _on_target_member(draft: FoldDraft, record: GroupRecord, kind: _Kind) -> None:
+    known = _member(draft.picture, record.member_id or "")
     if known is None and record.value is not None:
         known = Member(record.member_id or "", "", "")
     if known is None or record.value is None:
         return
     value = record.value
     _put(
-        state,
+        draft,
         replace(
             known,
-            target=_tasks(state, value.active_tasks) if kind is STREAMS else _topics(state, value.topic_partitions),
+            target=_tasks(draft, value.active_tasks) if kind is STREAMS else _topics(draft, value.topic_partitions),
         ),
     )
 
 
-def _on_target(state: FoldState, record: GroupRecord, _kind: _Kind) -> None:
+def _on_target(draft: FoldDraft, record: GroupRecord, _kind: _Kind) -> None:
     if record.value is None:
         return
-    epoch, before = record.value.assignment_epoch, state.picture.assignment_epoch
-    state.picture = replace(state.picture, assignment_epoch=epoch)
-    if not record.live or state.picture.generation is None or epoch == before or _converting(state, record, epoch):
+    epoch, before = record.value.assignment_epoch, draft.picture.assignment_epoch
+    draft.picture = replace(draft.picture, assignment_epoch=epoch)
+    if not record.live or draft.picture.generation is None or epoch == before or _converting(draft, record, epoch):
         return
-    episodes.assign(state, record, epoch, _unassigned_before(state, epoch))
+    episodes.assign(draft, record, epoch, _unassigned_before(draft, epoch))
 
 
-def _converting(state: FoldState, record: GroupRecord, epoch: int) -> bool:
-    gone = state.gone
+def _converting(draft: FoldDraft, record: GroupRecord, epoch: int) -> bool:
+    gone = draft.gone
     if gone is None or not gone.converted:
         return False
     return gone.timestamp_ms == record.timestamp_ms and gone.generation == epoch
 
 
-def _unassigned_before(state: FoldState, epoch: int) -> int:
+def _unassigned_before(draft: FoldDraft, epoch: int) -> int:
     """Epochs of the running rebalance before this one for which no target was ever computed."""
-    if state.episode is None or state.episode.rebalance.outcome != RebalanceOutcome.ONGOING:
+    if draft.episode is None or draft.episode.rebalance.outcome != RebalanceOutcome.ONGOING:
         return 0
-    generations = state.episode.rebalance.generations
+    generations = draft.episode.rebalance.generations
     return sum(each.generation < epoch and each.assigned_at_ms is None for each in generations) - sum(
         each.aborted_before for each in generations
     )
 
 
-def _on_metadata(state: FoldState, record: GroupRecord, kind: _Kind) -> None:
+def _on_metadata(draft: FoldDraft, record: GroupRecord, kind: _Kind) -> None:
     if record.value is None:
-        _forget(state, record, kind)
+        _forget(draft, record, kind)
         return
-    epoch, known, metadata_hash = record.value.epoch, state.picture.generation, record.value.metadata_hash
-    former_hash, state.metadata_hash = state.metadata_hash, metadata_hash
-    state.picture = replace(state.picture, type=kind.type, protocol_type=None, leader=None, generation=epoch)
-    converting = _converting(state, record, epoch) and not state.changes.arrived
+    epoch, known, metadata_hash = record.value.epoch, draft.picture.generation, record.value.metadata_hash
+    former_hash, draft.metadata_hash = draft.metadata_hash, metadata_hash
+    draft.picture = replace(draft.picture, type=kind.type, protocol_type=None, leader=None, generation=epoch)
+    converting = _converting(draft, record, epoch) and not draft.changes.arrived
     if record.live and epoch != known and not converting:
-        _step(state, record, hash_changed=former_hash != metadata_hash or metadata_hash == 0)
-    state.changes, state.last_generation = MemberChanges(), epoch
+        _step(draft, record, hash_changed=former_hash != metadata_hash or metadata_hash == 0)
+    draft.changes, draft.last_generation = MemberChanges(), epoch
 
 
-def _step(state: FoldState, record: GroupRecord, *, hash_changed: bool) -> None:
+def _step(draft: FoldDraft, record: GroupRecord, *, hash_changed: bool) -> None:
     """Take up a new group epoch: it is the beginning of a rebalance."""
-    if state.last_generation is not None and record.value.epoch < state.last_generation:
-        state.picture = replace(state.picture, counters=episodes.count_reset(state.picture.counters))
-    changes = state.changes
-    arrived = [member for member in state.picture.members if member.member_id in changes.arrived]
-    before = by_id((*(m for m in state.picture.members if m.member_id not in changes.arrived), *changes.departed))
+    if draft.last_generation is not None and record.value.epoch < draft.last_generation:
+        draft.picture = replace(draft.picture, counters=episodes.count_reset(draft.picture.counters))
+    changes = draft.changes
+    arrived = [member for member in draft.picture.members if member.member_id in changes.arrived]
+    before = by_id((*(m for m in draft.picture.members if m.member_id not in changes.arrived), *changes.departed))
     # The same id in both: the member left and came back (librdkafka after a poll overrun).
     returned = tuple((m.member_id, m.member_id) for m in changes.departed if m.member_id in changes.arrived)
     replaced = returned or pair_members(changes.departed, arrived)
     generation = Generation(
         generation=record.value.epoch,
-        reason=_reason(state, changes, before, arrived, replaced, hash_changed=hash_changed),
+        reason=_reason(draft, changes, before, arrived, replaced, hash_changed=hash_changed),
         started_at_ms=record.timestamp_ms,
         joined=changes.arrived,
         left=tuple(member.member_id for member in changes.departed),
@@ -270,15 +270,15 @@ def _step(state: FoldState, record: GroupRecord, *, hash_changed: bool) -> None:
         started_before_ms=record.timestamp_ms,
         known_ms=record.timestamp_ms,
         members_before=before,
-        members_after=state.picture.members,
+        members_after=draft.picture.members,
         merge_within_ms=episodes.MERGE_WITHIN_MS,
         offender=changes.first,
     )
-    episodes.begin(state, record, step)
+    episodes.begin(draft, record, step)
 
 
 def _reason(
-    state: FoldState,
+    draft: FoldDraft,
     changes: MemberChanges,
     before: tuple[Member, ...],
     arrived: list[Member],
@@ -286,7 +286,7 @@ def _reason(
     *,
     hash_changed: bool,
 ) -> str:
-    if not state.picture.members:
+    if not draft.picture.members:
         return RebalanceReason.GROUP_EMPTIED
     if arrived and not before:
         return RebalanceReason.FIRST_JOIN
@@ -304,51 +304,51 @@ def _reason_without_member_change(changes: MemberChanges, *, hash_changed: bool)
     return RebalanceReason.TOPIC_METADATA_CHANGE if hash_changed else RebalanceReason.OTHER
 
 
-def _forget(state: FoldState, record: GroupRecord, kind: _Kind) -> None:
-    picture = state.picture
+def _forget(draft: FoldDraft, record: GroupRecord, kind: _Kind) -> None:
+    picture = draft.picture
     if picture.type != kind.type:
         return
-    episodes.abort(state, record.timestamp_ms)
-    members = by_id((*picture.members, *state.changes.departed))
-    state.gone = RemovedGroup(kind.type, record.timestamp_ms, picture.generation, members)
-    state.changes, state.metadata_hash, state.topology_epoch, state.sources = MemberChanges(), None, None, {}
-    state.picture = replace(
-        state.picture, state=GroupState.DELETED, generation=None, assignment_epoch=None, leader=None, members=()
+    episodes.abort(draft, record.timestamp_ms)
+    members = by_id((*picture.members, *draft.changes.departed))
+    draft.gone = RemovedGroup(kind.type, record.timestamp_ms, picture.generation, members)
+    draft.changes, draft.metadata_hash, draft.topology_epoch, draft.sources = MemberChanges(), None, None, {}
+    draft.picture = replace(
+        draft.picture, state=GroupState.DELETED, generation=None, assignment_epoch=None, leader=None, members=()
     )
 
 
-def _on_topics(state: FoldState, record: GroupRecord, _kind: _Kind) -> None:
+def _on_topics(draft: FoldDraft, record: GroupRecord, _kind: _Kind) -> None:
     """Types 4, 9 and 15 pair topic ids with names."""
     if record.value is None:
         return
     topics = record.value.initialized_topics if record.record_type == _SHARE_STATE else record.value.topics
     for each in topics:
-        name_topic(state, uuid_text(each.topic_id), each.topic_name)
+        name_topic(draft, uuid_text(each.topic_id), each.topic_name)
     if record.record_type == _SHARE_STATE:
-        state.changes = replace(state.changes, others=(*state.changes.others, "share_state"))
+        draft.changes = replace(draft.changes, others=(*draft.changes.others, "share_state"))
 
 
-def _on_regex(state: FoldState, _record: GroupRecord, _kind: _Kind) -> None:
-    state.changes = replace(state.changes, others=(*state.changes.others, "regex"))
+def _on_regex(draft: FoldDraft, _record: GroupRecord, _kind: _Kind) -> None:
+    draft.changes = replace(draft.changes, others=(*draft.changes.others, "regex"))
 
 
-def _on_topology(state: FoldState, record: GroupRecord, _kind: _Kind) -> None:
+def _on_topology(draft: FoldDraft, record: GroupRecord, _kind: _Kind) -> None:
     if record.value is not None:
-        state.topology_epoch = record.value.epoch
+        draft.topology_epoch = record.value.epoch
         # Those of a pattern are not in the record.
-        state.sources = {
+        draft.sources = {
             each.subtopology_id: (*each.source_topics, *(topic.name for topic in each.repartition_source_topics))
             for each in record.value.subtopologies
             if not each.source_topic_regex
         }
-        members = tuple(_read_by(each, state.sources) for each in state.picture.members)
-        state.picture = replace(state.picture, members=members)
-        state.changes = replace(state.changes, others=(*state.changes.others, "topology"))
+        members = tuple(_read_by(each, draft.sources) for each in draft.picture.members)
+        draft.picture = replace(draft.picture, members=members)
+        draft.changes = replace(draft.changes, others=(*draft.changes.others, "topology"))
 
 
-def _group_state(state: FoldState, kind: _Kind) -> str:
+def _group_state(draft: FoldDraft, kind: _Kind) -> str:
     """Derive the group's state as the coordinator does."""
-    picture = state.picture
+    picture = draft.picture
     if not picture.members:
         return GroupState.EMPTY
     if kind is SHARE:
@@ -368,26 +368,26 @@ def _converged(picture: GroupSnapshot) -> bool:
     return all(member.state == MemberState.STABLE and member.epoch == target for member in picture.members)
 
 
-def _end_if_converged(state: FoldState, record: GroupRecord) -> None:
-    picture = state.picture
+def _end_if_converged(draft: FoldDraft, record: GroupRecord) -> None:
+    picture = draft.picture
     # In the middle of an operation's records nothing is settled: its group epoch comes last.
-    if state.changes.departed or state.changes.arrived:
+    if draft.changes.departed or draft.changes.arrived:
         return
     if not picture.members:
         if picture.generation != picture.assignment_epoch and picture.generation is not None:
             # An empty group gets no target: its epoch is complete as it is.
-            _complete_empty_epoch(state, record, picture.generation)
-        episodes.complete(state, record)
+            _complete_empty_epoch(draft, record, picture.generation)
+        episodes.complete(draft, record)
     elif _converged(picture):
-        episodes.complete(state, record)
+        episodes.complete(draft, record)
 
 
-def _complete_empty_epoch(state: FoldState, record: GroupRecord, epoch: int) -> None:
-    if state.episode is None or state.episode.rebalance.outcome != RebalanceOutcome.ONGOING:
+def _complete_empty_epoch(draft: FoldDraft, record: GroupRecord, epoch: int) -> None:
+    if draft.episode is None or draft.episode.rebalance.outcome != RebalanceOutcome.ONGOING:
         return
-    last = state.episode.rebalance.generations[-1]
+    last = draft.episode.rebalance.generations[-1]
     if last.generation == epoch and last.assigned_at_ms is None:
-        episodes.assign(state, record, epoch, _unassigned_before(state, epoch))
+        episodes.assign(draft, record, epoch, _unassigned_before(draft, epoch))
 
 
 # --- Members and topics ---
@@ -397,21 +397,21 @@ def _member(picture: GroupSnapshot, member_id: str) -> Member | None:
     return next((member for member in picture.members if member.member_id == member_id), None)
 
 
-def _put(state: FoldState, member: Member) -> None:
-    others = (each for each in state.picture.members if each.member_id != member.member_id)
-    state.picture = replace(state.picture, members=by_id((*others, member)))
+def _put(draft: FoldDraft, member: Member) -> None:
+    others = (each for each in draft.picture.members if each.member_id != member.member_id)
+    draft.picture = replace(draft.picture, members=by_id((*others, member)))
 
 
-def _topics(state: FoldState, topics: Iterable[Any]) -> Partitions:
+def _topics(draft: FoldDraft, topics: Iterable[Any]) -> Partitions:
     named: Partitions = {}
     for each in topics:
         topic_id = uuid_text(each.topic_id)
-        named[state.topic_names.get(topic_id, topic_id)] = sorted(each.partitions)
+        named[draft.topic_names.get(topic_id, topic_id)] = sorted(each.partitions)
     return named
 
 
-def _tasks(state: FoldState, tasks: Iterable[Any]) -> Partitions:
-    return _as_read({each.subtopology_id: sorted(each.partitions) for each in tasks}, state.sources)
+def _tasks(draft: FoldDraft, tasks: Iterable[Any]) -> Partitions:
+    return _as_read({each.subtopology_id: sorted(each.partitions) for each in tasks}, draft.sources)
 
 
 def _as_read(tasks: Partitions, sources: Mapping[str, Sequence[str]]) -> Partitions:
@@ -435,13 +435,13 @@ def _read_by(member: Member, sources: Mapping[str, Sequence[str]]) -> Member:
     )
 
 
-def name_topic(state: FoldState, topic_id: str, name: str) -> None:
+def name_topic(draft: FoldDraft, topic_id: str, name: str) -> None:
     """Learn a topic's name: it replaces the id wherever that stood for it."""
-    if state.topic_names.get(topic_id) == name:
+    if draft.topic_names.get(topic_id) == name:
         return
-    state.topic_names = {**state.topic_names, topic_id: name}
-    members = tuple(_rename(member, topic_id, name) for member in state.picture.members)
-    state.picture = replace(state.picture, members=members)
+    draft.topic_names = {**draft.topic_names, topic_id: name}
+    members = tuple(_rename(member, topic_id, name) for member in draft.picture.members)
+    draft.picture = replace(draft.picture, members=members)
 
 
 def _rename(member: Member, topic_id: str, name: str) -> Member:
@@ -458,9 +458,9 @@ def _rename(member: Member, topic_id: str, name: str) -> Member:
     )
 
 
-def _learn_only_topic(state: FoldState) -> None:
+def _learn_only_topic(draft: FoldDraft) -> None:
     """Where all members subscribe to one topic only, the one id in their assignments is that topic's."""
-    members = state.picture.members
+    members = draft.picture.members
     if not members or len(members[0].topics) != 1:
         return
     names = {topic for member in members for topic in member.topics}
@@ -468,8 +468,8 @@ def _learn_only_topic(state: FoldState) -> None:
         return
     (name,) = names
     places = {topic for m in members for each in (m.partitions, m.target) for topic in each or {}} - {name}
-    if len(places) == 1 and name not in state.topic_names.values():
-        name_topic(state, places.pop(), name)
+    if len(places) == 1 and name not in draft.topic_names.values():
+        name_topic(draft, places.pop(), name)
 
 
 _SHARE_STATE = 15

@@ -13,43 +13,43 @@ from dataclasses import replace
 from rebalance_contract import GroupType
 from rebalance_streaming.groups import episodes
 from rebalance_streaming.groups.epochs import HANDLERS
-from rebalance_streaming.groups.model import FoldState, GroupRecord, MemberChanges
+from rebalance_streaming.groups.model import FoldDraft, GroupRecord, MemberChanges
 
 _CLASSIC_TYPES = (None, GroupType.CLASSIC, GroupType.SIMPLE)
 
 
-def begin_era(state: FoldState, record: GroupRecord) -> None:
-    """Prepare the given copy of a state for the first record of a higher era."""
-    if not _is_last_record_gone(state, record):
+def begin_era(draft: FoldDraft, record: GroupRecord) -> None:
+    """Prepare a draft for the first record of a higher era."""
+    if not _is_last_record_gone(draft, record):
         return
-    if state.picture.type in _CLASSIC_TYPES and record.record_type not in HANDLERS:
-        _continue_classic(state, record)
+    if draft.picture.type in _CLASSIC_TYPES and record.record_type not in HANDLERS:
+        _continue_classic(draft, record)
     else:
-        _forget_members(state, record)
+        _forget_members(draft, record)
 
 
-def _is_last_record_gone(state: FoldState, record: GroupRecord) -> bool:
-    at = state.picture
+def _is_last_record_gone(draft: FoldDraft, record: GroupRecord) -> bool:
+    at = draft.picture
     if at.log_offset is None:
         return False
     return at.log_partition != record.partition or record.offset <= at.log_offset
 
 
-def _continue_classic(state: FoldState, record: GroupRecord) -> None:
+def _continue_classic(draft: FoldDraft, record: GroupRecord) -> None:
     """Let the record complete a generation, though its number may be a known one, and count no rounds before it."""
-    state.joining_since_ms, state.revoked_unassigned, state.changes, state.gone = None, False, MemberChanges(), None
-    known, generation = state.last_generation, 0 if record.value is None else record.value.generation
+    draft.joining_since_ms, draft.revoked_unassigned, draft.changes, draft.gone = None, False, MemberChanges(), None
+    known, generation = draft.last_generation, 0 if record.value is None else record.value.generation
     if known is None or not record.live or not 0 < generation <= known:
         return
-    counters = episodes.count_reset(state.picture.counters)
-    state.picture = replace(state.picture, generation=generation - 1, counters=counters)
-    state.last_generation = generation - 1
+    counters = episodes.count_reset(draft.picture.counters)
+    draft.picture = replace(draft.picture, generation=generation - 1, counters=counters)
+    draft.last_generation = generation - 1
 
 
-def _forget_members(state: FoldState, record: GroupRecord) -> None:
-    episodes.abort(state, record.timestamp_ms)
-    if state.last_generation is not None and record.live:
-        state.picture = replace(state.picture, counters=episodes.count_reset(state.picture.counters))
-    state.joining_since_ms, state.revoked_unassigned, state.changes, state.gone = None, False, MemberChanges(), None
-    state.last_generation, state.metadata_hash, state.topology_epoch, state.sources = None, None, None, {}
-    state.picture = replace(state.picture, generation=None, assignment_epoch=None, leader=None, members=())
+def _forget_members(draft: FoldDraft, record: GroupRecord) -> None:
+    episodes.abort(draft, record.timestamp_ms)
+    if draft.last_generation is not None and record.live:
+        draft.picture = replace(draft.picture, counters=episodes.count_reset(draft.picture.counters))
+    draft.joining_since_ms, draft.revoked_unassigned, draft.changes, draft.gone = None, False, MemberChanges(), None
+    draft.last_generation, draft.metadata_hash, draft.topology_epoch, draft.sources = None, None, None, {}
+    draft.picture = replace(draft.picture, generation=None, assignment_epoch=None, leader=None, members=())

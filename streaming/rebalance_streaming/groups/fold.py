@@ -8,7 +8,6 @@ a repetition.
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import replace
 
 from rebalance_contract import Rebalance
@@ -16,7 +15,7 @@ from rebalance_streaming.groups import episodes
 from rebalance_streaming.groups.classic import fold_classic
 from rebalance_streaming.groups.epochs import HANDLERS, fold_epochs
 from rebalance_streaming.groups.eras import begin_era
-from rebalance_streaming.groups.model import FoldState, GroupRecord
+from rebalance_streaming.groups.model import FoldDraft, FoldState, GroupRecord
 
 GROUP_METADATA = 2
 
@@ -28,23 +27,24 @@ def fold(state: FoldState, record: GroupRecord) -> tuple[FoldState, tuple[Rebala
     """Apply one record. Returns the new state and the rebalance it began, continued or ended, if any."""
     if _is_repetition(state, record):
         return state, ()
-    after = copy(state)
-    _settle_if_due(after, record)
+    draft = FoldDraft.of(state)
+    _settle_if_due(draft, record)
     if record.log_era > state.picture.log_era:
-        begin_era(after, record)
+        begin_era(draft, record)
     if record.record_type == GROUP_METADATA:
-        fold_classic(after, record)
+        fold_classic(draft, record)
     else:
-        fold_epochs(after, record)
-    _move_to(after, record)
+        fold_epochs(draft, record)
+    _move_to(draft, record)
+    after = draft.state()
     return after, _changed_rebalance(state, after)
 
 
-def _settle_if_due(state: FoldState, record: GroupRecord) -> None:
+def _settle_if_due(draft: FoldDraft, record: GroupRecord) -> None:
     """Count what readers have counted by the time of this record: a generation that follows comes too late for it."""
-    due = state.picture.settlement
+    due = draft.picture.settlement
     if due is not None and record.timestamp_ms >= due.at_ms:
-        episodes.settle(state)
+        episodes.settle(draft)
 
 
 def _is_repetition(state: FoldState, record: GroupRecord) -> bool:
@@ -54,17 +54,17 @@ def _is_repetition(state: FoldState, record: GroupRecord) -> bool:
     return (record.log_era, record.offset) <= (at.log_era, at.log_offset)
 
 
-def _move_to(state: FoldState, record: GroupRecord) -> None:
-    """Move the state's log position and times to the record."""
-    seen = state.picture.first_seen_ms
-    state.picture = replace(
-        state.picture,
+def _move_to(draft: FoldDraft, record: GroupRecord) -> None:
+    """Move the log position and times to the record."""
+    seen = draft.picture.first_seen_ms
+    draft.picture = replace(
+        draft.picture,
         first_seen_ms=record.timestamp_ms if seen is None else seen,
         log_era=record.log_era,
         updated_at_ms=record.timestamp_ms,
         log_partition=record.partition,
         log_offset=record.offset,
-        settlement=episodes.settlement_of(state.episode),
+        settlement=episodes.settlement_of(draft.episode),
     )
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -122,9 +123,9 @@ class Step:
     offender: str | None = None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class FoldState:
-    """Everything remembered of one group between records; serialised whole. The fold changes only copies of it.
+    """Everything remembered of one group between records; serialised whole.
 
     `joining_since_ms` is set while a classic group is in a join phase whose start the log shows.
     `revoked_unassigned` says that a cooperative assignor left partitions unassigned that members gave up, so that a
@@ -145,6 +146,40 @@ class FoldState:
     metadata_hash: int | None = None
     topology_epoch: int | None = None
     sources: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class FoldDraft:
+    """The next state of a group while a record or a probe is worked into it: `of` a state, and `state` once it is done.
+
+    Its fields are those of `FoldState`. What they hold is shared with the state it began from, so it is replaced, never
+    changed in place.
+    """
+
+    picture: GroupSnapshot
+    joining_since_ms: int | None
+    revoked_unassigned: bool
+    last_generation: int | None
+    changes: MemberChanges
+    gone: RemovedGroup | None
+    episode: LatestRebalance | None
+    sighting: ProbedStates
+    topic_names: dict[str, str]
+    metadata_hash: int | None
+    topology_epoch: int | None
+    sources: dict[str, tuple[str, ...]]
+
+    @classmethod
+    def of(cls, state: FoldState) -> FoldDraft:
+        """Begin with a state, which stays what it is."""
+        return cls(*_values_of(state))
+
+    def state(self) -> FoldState:
+        """Return the state as it is by now."""
+        return FoldState(*_values_of(self))
+
+
+_values_of = attrgetter(*(each.name for each in fields(FoldState)))
 
 
 def new_state(cluster: str, group: str) -> FoldState:

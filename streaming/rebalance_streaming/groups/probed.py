@@ -12,7 +12,6 @@ A classic group's generation is in no answer (Kafka: DescribeGroupsResponse.json
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 
 from rebalance_contract import (
@@ -36,7 +35,7 @@ from rebalance_streaming.groups import episodes, windows
 from rebalance_streaming.groups.classic import CONSUMER_PROTOCOL, STREAMS_ASSIGNOR, member_change
 from rebalance_streaming.groups.episodes import MERGE_WITHIN_MS, settlement_of
 from rebalance_streaming.groups.identity import pair_members
-from rebalance_streaming.groups.model import FoldState, LatestRebalance, by_id, difference
+from rebalance_streaming.groups.model import FoldDraft, FoldState, LatestRebalance, by_id, difference
 from rebalance_streaming.groups.probing import note_surroundings
 
 #: An end is known a period late (`probe.period_seconds`, 2 s by default): probes are one rebalance so much longer.
@@ -77,24 +76,24 @@ def fold_probe(state: FoldState, probe: Probe) -> tuple[FoldState, tuple[Rebalan
     """
     if state.sighting.probed_ms is not None and probe.probed_at_ms <= state.sighting.probed_ms:
         return state, ()
-    after, at_ms = copy(state), probe.probed_at_ms
+    draft, at_ms = FoldDraft.of(state), probe.probed_at_ms
     due = state.picture.settlement
     if due is not None and at_ms >= due.at_ms:
-        episodes.settle(after)
-    note_surroundings(after, probe)
+        episodes.settle(draft)
+    note_surroundings(draft, probe)
     probed = _read(probe, state)
     if probed is not None:
-        _take(after, probed)
-        after.picture = replace(after.picture, counted_from=CountedFrom.PROBES)
-    after.picture = replace(after.picture, settlement=settlement_of(after.episode))
-    if after.picture != state.picture and after.picture.state is not None:
+        _take(draft, probed)
+        draft.picture = replace(draft.picture, counted_from=CountedFrom.PROBES)
+    draft.picture = replace(draft.picture, settlement=settlement_of(draft.episode))
+    if draft.picture != state.picture and draft.picture.state is not None:
         first_ms = state.picture.first_seen_ms
-        after.picture = replace(
-            after.picture, first_seen_ms=at_ms if first_ms is None else first_ms, updated_at_ms=at_ms
+        draft.picture = replace(
+            draft.picture, first_seen_ms=at_ms if first_ms is None else first_ms, updated_at_ms=at_ms
         )
     old = None if state.episode is None else state.episode.rebalance
-    new = None if after.episode is None else after.episode.rebalance
-    return after, () if new is None or new == old else (new,)
+    new = None if draft.episode is None else draft.episode.rebalance
+    return draft.state(), () if new is None or new == old else (new,)
 
 
 def _read(probe: Probe, state: FoldState) -> _ProbedGroup | None:
@@ -135,54 +134,54 @@ def _members(told: Iterable[ProbedMember], known: Sequence[Member]) -> tuple[Mem
     )
 
 
-def _take(state: FoldState, probed: _ProbedGroup) -> None:
+def _take(draft: FoldDraft, probed: _ProbedGroup) -> None:
     if probed.state == GroupState.DEAD:
-        _forget(state, probed)
+        _forget(draft, probed)
         return
-    is_first = state.picture.state is None
+    is_first = draft.picture.state is None
     if not probed.is_settled:
-        _see_unrest(state, probed, is_first=is_first)
-    elif _is_going_on(state):
-        _complete(state, probed)
+        _see_unrest(draft, probed, is_first=is_first)
+    elif _is_going_on(draft):
+        _complete(draft, probed)
     elif is_first and not probed.is_new:
-        _adopt(state, probed)
-    elif _differs(state, probed):
-        _begin(state, probed, probed.at_ms)
-        _complete(state, probed)
+        _adopt(draft, probed)
+    elif _differs(draft, probed):
+        _begin(draft, probed, probed.at_ms)
+        _complete(draft, probed)
     else:
-        _replace_members(state, probed)
-        _adopt(state, probed)
+        _replace_members(draft, probed)
+        _adopt(draft, probed)
 
 
 # --- Unsettled ---
 
 
-def _see_unrest(state: FoldState, probed: _ProbedGroup, *, is_first: bool) -> None:
-    if not _is_going_on(state):
+def _see_unrest(draft: FoldDraft, probed: _ProbedGroup, *, is_first: bool) -> None:
+    if not _is_going_on(draft):
         if is_first and not probed.is_new and probed.members is not None:
             # Nobody knows who was there before: who is now, is.
-            state.picture = replace(state.picture, members=probed.members)
-        _begin(state, probed, probed.at_ms)
-    episode = _ongoing(state)
+            draft.picture = replace(draft.picture, members=probed.members)
+        _begin(draft, probed, probed.at_ms)
+    episode = _ongoing(draft)
     if probed.members is not None:
         episode = replace(episode, rebalance=episodes.with_members(episode.rebalance, probed.members))
-    state.episode = episode
-    since = state.sighting.rebalancing_ms or probed.at_ms
-    state.sighting = replace(state.sighting, rebalancing_ms=since, still_ms=probed.at_ms)
-    state.picture = replace(
-        state.picture, type=probed.type, state=probed.state, rebalancing_since_ms=episode.rebalance.started_before_ms
+    draft.episode = episode
+    since = draft.sighting.rebalancing_ms or probed.at_ms
+    draft.sighting = replace(draft.sighting, rebalancing_ms=since, still_ms=probed.at_ms)
+    draft.picture = replace(
+        draft.picture, type=probed.type, state=probed.state, rebalancing_since_ms=episode.rebalance.started_before_ms
     )
 
 
-def _begin(state: FoldState, probed: _ProbedGroup, began_ms: int) -> None:
+def _begin(draft: FoldDraft, probed: _ProbedGroup, began_ms: int) -> None:
     """Take up a rebalance that a probe shows: into the one that just ended, or as a new one."""
-    former = state.episode
-    if former is not None and _continues(former.rebalance, state, began_ms):
-        state.episode = replace(former, rebalance=episodes.reopened(former.rebalance))
+    former = draft.episode
+    if former is not None and _continues(former.rebalance, draft, began_ms):
+        draft.episode = replace(former, rebalance=episodes.reopened(former.rebalance))
         return
-    episodes.settle(state)
-    picture, settled_ms = state.picture, _settled_ms(state, probed)
-    state.episode = LatestRebalance(
+    episodes.settle(draft)
+    picture, settled_ms = draft.picture, _settled_ms(draft, probed)
+    draft.episode = LatestRebalance(
         Rebalance(
             cluster=picture.cluster,
             group=picture.group,
@@ -212,44 +211,44 @@ def _begin(state: FoldState, probed: _ProbedGroup, began_ms: int) -> None:
         spread_until_ms=began_ms,
         counted=False,
     )
-    state.picture = replace(picture, last_rebalance_ms=began_ms, last_rebalance_id=f"probe-{began_ms}")
+    draft.picture = replace(picture, last_rebalance_ms=began_ms, last_rebalance_id=f"probe-{began_ms}")
 
 
-def _settled_ms(state: FoldState, probed: _ProbedGroup) -> int | None:
+def _settled_ms(draft: FoldDraft, probed: _ProbedGroup) -> int | None:
     """Return when the group was last known to be settled before a probe."""
     told = [
-        each for each in (state.sighting.settled_ms, probed.settled_at_ms) if each is not None and each < probed.at_ms
+        each for each in (draft.sighting.settled_ms, probed.settled_at_ms) if each is not None and each < probed.at_ms
     ]
     return max(told, default=None)
 
 
-def _continues(rebalance: Rebalance, state: FoldState, began_ms: int) -> bool:
+def _continues(rebalance: Rebalance, draft: FoldDraft, began_ms: int) -> bool:
     ended_ms = rebalance.completed_at_ms
     if ended_ms is None or rebalance.outcome != RebalanceOutcome.COMPLETED:
         return False
-    within_ms = FOLLOW_UP_WITHIN_MS if state.revoked_unassigned else MERGE_WITHIN_MS + _LATE_MS
+    within_ms = FOLLOW_UP_WITHIN_MS if draft.revoked_unassigned else MERGE_WITHIN_MS + _LATE_MS
     return began_ms - ended_ms <= within_ms
 
 
-def _is_going_on(state: FoldState) -> bool:
-    return state.episode is not None and state.episode.rebalance.outcome == RebalanceOutcome.ONGOING
+def _is_going_on(draft: FoldDraft) -> bool:
+    return draft.episode is not None and draft.episode.rebalance.outcome == RebalanceOutcome.ONGOING
 
 
-def _ongoing(state: FoldState) -> LatestRebalance:
-    assert state.episode is not None  # it was begun before
-    return state.episode
+def _ongoing(draft: FoldDraft) -> LatestRebalance:
+    assert draft.episode is not None  # it was begun before
+    return draft.episode
 
 
 # --- Settled ---
 
 
-def _complete(state: FoldState, probed: _ProbedGroup) -> None:
+def _complete(draft: FoldDraft, probed: _ProbedGroup) -> None:
     """End the rebalance that goes on: this probe is the first that saw the group settled."""
-    before, episode = state.picture.members, _ongoing(state)
-    due, still_ms = state.revoked_unassigned, state.sighting.still_ms
+    before, episode = draft.picture.members, _ongoing(draft)
+    due, still_ms = draft.revoked_unassigned, draft.sighting.still_ms
     members = before if probed.members is None else probed.members
     left, joined = difference(before, members)
-    _adopt(state, probed)
+    _adopt(draft, probed)
     rebalance = episodes.with_members(episode.rebalance, members)
     began_ms, after_ms = rebalance.started_before_ms, rebalance.started_after_ms
     lasted_ms = max(0, began_ms if still_ms is None else still_ms)
@@ -267,18 +266,18 @@ def _complete(state: FoldState, probed: _ProbedGroup) -> None:
     wandered = episodes.wandered_in(episode.wandered, rebalance)
     rebalance = replace(rebalance, moves=episodes.moves_of(rebalance, wandered))
     if not episode.counted:
-        episodes.count_rebalance(state, rebalance.reason, began_ms, probed.at_ms)
-    episodes.count_members(state, len(joined), len(left), len(pair_members(left, joined)))
-    panes = windows.add_rebalancing(state.picture.windows, episode.spread_until_ms, lasted_ms, probed.at_ms)
-    state.picture = replace(state.picture, windows=panes, last_rebalance_ms=probed.at_ms)
-    state.episode = replace(
+        episodes.count_rebalance(draft, rebalance.reason, began_ms, probed.at_ms)
+    episodes.count_members(draft, len(joined), len(left), len(pair_members(left, joined)))
+    panes = windows.add_rebalancing(draft.picture.windows, episode.spread_until_ms, lasted_ms, probed.at_ms)
+    draft.picture = replace(draft.picture, windows=panes, last_rebalance_ms=probed.at_ms)
+    draft.episode = replace(
         episode,
         rebalance=rebalance,
         wandered=wandered,
         spread_until_ms=max(lasted_ms, episode.spread_until_ms),
         counted=True,
     )
-    state.revoked_unassigned = _gave_up_unassigned(rebalance)
+    draft.revoked_unassigned = _gave_up_unassigned(rebalance)
 
 
 def _only(names: Sequence[str]) -> str | None:
@@ -330,13 +329,13 @@ def _places(members: Iterable[Member]) -> set[Place]:
     return {(topic, p) for each in members for topic, numbers in (each.partitions or {}).items() for p in numbers}
 
 
-def _differs(state: FoldState, probed: _ProbedGroup) -> bool:
+def _differs(draft: FoldDraft, probed: _ProbedGroup) -> bool:
     """Whether a settled group is another than at the probe before, so that it rebalanced in between.
 
     A group epoch is raised for every rebalance, and by nothing else (KIP-848). A static member that came back under a
     new member id cost none (KIP-345).
     """
-    known = state.picture
+    known = draft.picture
     if probed.epoch is not None and known.generation is not None and known.type == probed.type:
         return probed.epoch != known.generation
     return probed.members is not None and _assignment(known.members) != _assignment(probed.members)
@@ -351,11 +350,11 @@ def _without_empty(member: Member) -> dict[str, list[int]]:
     return {topic: numbers for topic, numbers in (member.partitions or {}).items() if numbers}
 
 
-def _replace_members(state: FoldState, probed: _ProbedGroup) -> None:
+def _replace_members(draft: FoldDraft, probed: _ProbedGroup) -> None:
     """Note static members that came back under a new id without a rebalance (KIP-345)."""
     if probed.members is None:
         return
-    left, joined = difference(state.picture.members, probed.members)
+    left, joined = difference(draft.picture.members, probed.members)
     pairs = pair_members(left, joined)
     gone, come = {each.member_id: each for each in left}, {each.member_id: each for each in joined}
     found = [
@@ -364,20 +363,20 @@ def _replace_members(state: FoldState, probed: _ProbedGroup) -> None:
         if (instance := come[new].group_instance_id) is not None
     ]
     if found:
-        episodes.count_members(state, len(found), len(found), len(found))
-        kept = (*state.picture.replacements, *found)[-KEPT_REPLACEMENTS:]
-        state.picture = replace(state.picture, replacements=kept)
+        episodes.count_members(draft, len(found), len(found), len(found))
+        kept = (*draft.picture.replacements, *found)[-KEPT_REPLACEMENTS:]
+        draft.picture = replace(draft.picture, replacements=kept)
 
 
-def _adopt(state: FoldState, probed: _ProbedGroup) -> None:
+def _adopt(draft: FoldDraft, probed: _ProbedGroup) -> None:
     """Take a settled probe as the present picture."""
-    picture = state.picture
+    picture = draft.picture
     converted = picture.type in _STATES and picture.type != probed.type and bool(picture.members)
     counters = replace(picture.counters, conversions=picture.counters.conversions + converted)
     is_consumer = (
         probed.type == GroupType.CLASSIC and probed.protocol is not None and bool(_counts(probed.members or ()))
     )
-    state.picture = replace(
+    draft.picture = replace(
         picture,
         type=probed.type,
         state=probed.state,
@@ -388,18 +387,18 @@ def _adopt(state: FoldState, probed: _ProbedGroup) -> None:
         rebalancing_since_ms=None,
         counters=counters,
     )
-    state.sighting = replace(state.sighting, settled_ms=probed.at_ms, rebalancing_ms=None, still_ms=None)
+    draft.sighting = replace(draft.sighting, settled_ms=probed.at_ms, rebalancing_ms=None, still_ms=None)
 
 
-def _forget(state: FoldState, probed: _ProbedGroup) -> None:
+def _forget(draft: FoldDraft, probed: _ProbedGroup) -> None:
     """Empty the picture of a group that its coordinator knows no more; its totals stay, should it return."""
-    state.picture = replace(state.picture, members=())
-    episodes.abort(state, probed.at_ms)
-    if state.episode is not None and not state.episode.counted:
-        episodes.count_rebalance(state, state.episode.rebalance.reason, probed.at_ms, probed.at_ms)
-        state.episode = replace(state.episode, counted=True)
-    state.revoked_unassigned = False
-    state.sighting = replace(state.sighting, settled_ms=probed.at_ms, rebalancing_ms=None, still_ms=None)
-    state.picture = replace(
-        state.picture, state=GroupState.DELETED, generation=None, protocol=None, members=(), rebalancing_since_ms=None
+    draft.picture = replace(draft.picture, members=())
+    episodes.abort(draft, probed.at_ms)
+    if draft.episode is not None and not draft.episode.counted:
+        episodes.count_rebalance(draft, draft.episode.rebalance.reason, probed.at_ms, probed.at_ms)
+        draft.episode = replace(draft.episode, counted=True)
+    draft.revoked_unassigned = False
+    draft.sighting = replace(draft.sighting, settled_ms=probed.at_ms, rebalancing_ms=None, still_ms=None)
+    draft.picture = replace(
+        draft.picture, state=GroupState.DELETED, generation=None, protocol=None, members=(), rebalancing_since_ms=None
     )

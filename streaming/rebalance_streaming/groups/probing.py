@@ -7,7 +7,6 @@ before or after the record they belong to: their own time decides, so the bounds
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import replace
 
 import msgspec
@@ -16,7 +15,7 @@ from rebalance_contract import SETTLED_STATES, STATES_OF, GroupType, Probe, Reba
 from rebalance_streaming.groups import windows
 from rebalance_streaming.groups.episodes import settlement_of
 from rebalance_streaming.groups.epochs import name_topic
-from rebalance_streaming.groups.model import FoldState
+from rebalance_streaming.groups.model import FoldDraft, FoldState
 
 #: The states of a classic group that are taken from probes.
 _STATES = frozenset(STATES_OF[GroupType.CLASSIC])
@@ -26,67 +25,67 @@ def observe(state: FoldState, probe: Probe) -> tuple[FoldState, tuple[Rebalance,
     """Take up a probe. Returns the new state and the rebalance whose bounds it narrowed, if any."""
     if state.sighting.probed_ms is not None and probe.probed_at_ms <= state.sighting.probed_ms:
         return state, ()
-    after = copy(state)
-    note_surroundings(after, probe)
-    _see_state(after, probe)
-    after.picture = replace(after.picture, settlement=settlement_of(after.episode))
+    draft = FoldDraft.of(state)
+    note_surroundings(draft, probe)
+    _see_state(draft, probe)
+    draft.picture = replace(draft.picture, settlement=settlement_of(draft.episode))
     old = None if state.episode is None else state.episode.rebalance
-    new = None if after.episode is None else after.episode.rebalance
-    return after, () if new is None or new is old else (new,)
+    new = None if draft.episode is None else draft.episode.rebalance
+    return draft.state(), () if new is None or new is old else (new,)
 
 
-def note_surroundings(state: FoldState, probe: Probe) -> None:
-    """Note in the given copy of a state that it was probed, who coordinates the group, and the names of topics."""
-    state.sighting = replace(state.sighting, probed_ms=probe.probed_at_ms)
+def note_surroundings(draft: FoldDraft, probe: Probe) -> None:
+    """Note in a draft that the group was probed, who coordinates it, and the names of topics."""
+    draft.sighting = replace(draft.sighting, probed_ms=probe.probed_at_ms)
     if probe.coordinator_id is not msgspec.UNSET:
-        state.picture = replace(state.picture, coordinator=probe.coordinator_id)
+        draft.picture = replace(draft.picture, coordinator=probe.coordinator_id)
     if probe.topic_ids is not msgspec.UNSET:
         for name, topic_id in probe.topic_ids.items():
-            name_topic(state, topic_id, name)
+            name_topic(draft, topic_id, name)
 
 
-def _see_state(state: FoldState, probe: Probe) -> None:
+def _see_state(draft: FoldDraft, probe: Probe) -> None:
     name = read_state(probe.state) if isinstance(probe.state, str) else None
-    if name not in _STATES or state.picture.type not in (None, GroupType.CLASSIC):
+    if name not in _STATES or draft.picture.type not in (None, GroupType.CLASSIC):
         return
     settled, at_ms = name in SETTLED_STATES, probe.probed_at_ms
     if not settled and isinstance(probe.settled_at_ms, int):
-        _see_settled(state, probe.settled_at_ms)
-    known_ms = state.picture.updated_at_ms
+        _see_settled(draft, probe.settled_at_ms)
+    known_ms = draft.picture.updated_at_ms
     if known_ms is not None and at_ms <= known_ms:
-        _narrow(state, at_ms, settled=settled)
+        _narrow(draft, at_ms, settled=settled)
         return
-    since = None if settled else state.sighting.rebalancing_ms or at_ms
-    state.sighting = replace(
-        state.sighting, settled_ms=at_ms if settled else state.sighting.settled_ms, rebalancing_ms=since
+    since = None if settled else draft.sighting.rebalancing_ms or at_ms
+    draft.sighting = replace(
+        draft.sighting, settled_ms=at_ms if settled else draft.sighting.settled_ms, rebalancing_ms=since
     )
-    if state.picture.type == GroupType.CLASSIC:
-        state.picture = replace(state.picture, state=name, rebalancing_since_ms=since)
+    if draft.picture.type == GroupType.CLASSIC:
+        draft.picture = replace(draft.picture, state=name, rebalancing_since_ms=since)
 
 
-def _see_settled(state: FoldState, at_ms: int) -> None:
+def _see_settled(draft: FoldDraft, at_ms: int) -> None:
     """Take up that the group was settled at a time that no probe was published of."""
-    known_ms, settled_ms = state.picture.updated_at_ms, state.sighting.settled_ms
+    known_ms, settled_ms = draft.picture.updated_at_ms, draft.sighting.settled_ms
     if known_ms is not None and at_ms <= known_ms:
-        _narrow(state, at_ms, settled=True)
+        _narrow(draft, at_ms, settled=True)
     elif settled_ms is None or at_ms > settled_ms:
-        state.sighting = replace(state.sighting, settled_ms=at_ms)
+        draft.sighting = replace(draft.sighting, settled_ms=at_ms)
 
 
-def _narrow(state: FoldState, at_ms: int, *, settled: bool) -> None:
+def _narrow(draft: FoldDraft, at_ms: int, *, settled: bool) -> None:
     """Use a probe that is older than the last record: it may have seen the start of the rebalance that record ended."""
-    if state.episode is None or state.episode.settled:
+    if draft.episode is None or draft.episode.settled:
         return
-    rebalance = state.episode.rebalance
+    rebalance = draft.episode.rebalance
     after_ms, before_ms = rebalance.started_after_ms, rebalance.started_before_ms
     if at_ms > before_ms or (after_ms is not None and at_ms <= after_ms):
         return
     after_ms, before_ms = (at_ms, before_ms) if settled else (after_ms, at_ms)
     narrowed = replace(rebalance, started_after_ms=after_ms, started_before_ms=before_ms)
-    state.episode = replace(state.episode, rebalance=_timed(narrowed))
+    draft.episode = replace(draft.episode, rebalance=_timed(narrowed))
     if before_ms < rebalance.started_before_ms:
-        panes = windows.add_rebalancing(state.picture.windows, before_ms, rebalance.started_before_ms, at_ms)
-        state.picture = replace(state.picture, windows=panes)
+        panes = windows.add_rebalancing(draft.picture.windows, before_ms, rebalance.started_before_ms, at_ms)
+        draft.picture = replace(draft.picture, windows=panes)
 
 
 def _timed(rebalance: Rebalance) -> Rebalance:

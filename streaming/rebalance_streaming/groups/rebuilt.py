@@ -18,17 +18,14 @@ def rebuild_state(picture: GroupSnapshot, latest: Rebalance | None) -> FoldState
     `latest` is the rebalance that the row names as its last one, null when its row is gone: what waits to be added to
     the totals is added then, and the next generation begins another rebalance.
     """
-    state = FoldState(picture=picture, last_generation=picture.generation)
-    if latest is not None:
-        state.last_generation = picture.generation or latest.generation_to
-        spread_until_ms = latest.completed_at_ms or latest.started_before_ms
-        state.episode = LatestRebalance(
-            latest,
-            settled=picture.settlement is None and latest.completed_at_ms is not None,
-            spread_until_ms=spread_until_ms,
-        )
-    elif picture.settlement is not None:
-        state.picture = replace(picture, counters=settled(picture.counters, picture.settlement), settlement=None)
-    if latest is None and picture.type == GroupType.CLASSIC:
-        state.joining_since_ms = picture.rebalancing_since_ms
-    return state
+    if latest is None:
+        due, is_classic = picture.settlement, picture.type == GroupType.CLASSIC
+        added = picture if due is None else replace(picture, counters=settled(picture.counters, due), settlement=None)
+        joining_since_ms = picture.rebalancing_since_ms if is_classic else None
+        return FoldState(added, joining_since_ms=joining_since_ms, last_generation=picture.generation)
+    episode = LatestRebalance(
+        latest,
+        settled=picture.settlement is None and latest.completed_at_ms is not None,
+        spread_until_ms=latest.completed_at_ms or latest.started_before_ms,
+    )
+    return FoldState(picture, last_generation=picture.generation or latest.generation_to, episode=episode)
