@@ -16,8 +16,8 @@ from pathlib import Path
 from accuracy.freshness import with_part, without_log_lines
 from accuracy.recordings import FAMILIES, FOLDER, Recording, recordings
 from rebalance_contract import Rebalance
+from rebalance_streaming.line_reader import PROBES_SUFFIX
 from rebalance_streaming.recording import read_lines
-from rebalance_streaming.replay import PROBES_SUFFIX
 
 _PROCESSES = 2
 _CLASSIC, _NEWER, _BOTH = "classic", "KIP-848, share, streams", "several protocols, one after the other"

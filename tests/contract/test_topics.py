@@ -11,7 +11,7 @@ from rebalance_devtools.docs import flow
 from rebalance_exporters.prober.config import ProbeConfig
 from rebalance_exporters.reporters.reporter import DEFAULT_TOPIC
 from rebalance_exporters.view import TOPICS as EXPORTED
-from rebalance_streaming import replay
+from rebalance_streaming import line_reader
 from rebalance_streaming.cluster import own_topics
 from rebalance_streaming.config import StreamConfig
 
@@ -84,4 +84,4 @@ def test_all_sides_use_the_names_of_the_table():
     assert used - {stream.source_topic} <= created
     assert {PREFIX + name for name in EXPORTED} <= created
     assert topics.CLIENT_METRICS.full_name(PREFIX) == DEFAULT_TOPIC
-    assert {PREFIX.rstrip(".") + suffix for suffix in replay._OWN_SUFFIXES} <= created
+    assert {PREFIX.rstrip(".") + suffix for suffix in line_reader.OWN_SUFFIXES} <= created

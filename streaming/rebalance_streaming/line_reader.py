@@ -1,0 +1,166 @@
+"""What recorded lines tell: the rows that the stream would make of them, and what its folds would take.
+
+Receives lines as they are read, each alone; hands on what they tell. When that happened to which group, and what became
+of it, is the replay's business. Topics that are neither the offsets topic nor the monitor's own are read as client
+metrics, and what is none as lines of brokers' logs. Deploys that were announced are in the topic of silences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+import rebalance_contract as contract
+from rebalance_contract import QUERIES, topics
+from rebalance_streaming.activity.broker_logs import LogPacking
+from rebalance_streaming.activity.clients import MetricRecord, pack_messages
+from rebalance_streaming.activity.commits import LogColumns, pack_commits
+from rebalance_streaming.activity.probes import unpack_probe
+from rebalance_streaming.engine.rows import Input, decode_silence
+from rebalance_streaming.groups.fold import FOLDED_TYPES, GROUP_METADATA
+from rebalance_streaming.groups.model import GroupRecord
+from rebalance_streaming.recording import RecordedLine
+from rebalance_streaming.wire.broker_logs.decode import ToUtc, in_utc
+from rebalance_streaming.wire.commits import KeyCache, decode_commits
+from rebalance_streaming.wire.decode import Outcome, decode_record
+from rebalance_streaming.wire.records import OFFSETS_TOPIC
+
+PROBES_SUFFIX, BROKER_LOGS_SUFFIX = topics.PROBES.name, topics.BROKER_LOGS.name
+_SILENCES_SUFFIX = f".{topics.SILENCES.name}"
+#: Ends of the names of topics the stream writes: a replay makes them itself.
+OWN_SUFFIXES = tuple(f".{each.name}" for each in topics.TOPICS if set(each.writers) <= set(QUERIES))
+
+#: What a line of a coordinator has, in whichever envelope.
+_LOG_MARKS = (b"[GroupCoordinator ", b"[GroupMetadataManager ")
+
+_CACHED_KEYS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ToFold:
+    """A record or a probe of a group, on its way into the group's state."""
+
+    group: str
+    what: GroupRecord | contract.Probe
+
+
+#: What a line tells, in its order: rows for the engine, and what is to be folded. Nothing, where it tells nothing here.
+Contents = tuple[ToFold | Input, ...]
+
+
+@dataclass(slots=True)
+class LineReader:
+    """Reads lines of a recording. `cluster` is the name that rows carry, `pane_ms` how wide a row of commits is.
+
+    `to_utc` turns brokers' local times, where their logs have such, into UTC. `reads_log`: the offsets topic is read.
+    `reads_clients`: somebody wants what clients report. `skipped` counts lines that tell nothing here.
+    """
+
+    cluster: str
+    pane_ms: int
+    to_utc: ToUtc = in_utc
+    reads_log: bool = True
+    reads_clients: bool = True
+    skipped: int = 0
+    _keys: KeyCache = field(default_factory=lambda: KeyCache(_CACHED_KEYS))
+
+    def readable(self, lines: Sequence[RecordedLine]) -> list[RecordedLine]:
+        """Return the lines that may be read; the others are skipped."""
+        found = [line for line in lines if self.reads_log or line.topic != OFFSETS_TOPIC]
+        self.skipped += len(lines) - len(found)
+        return found
+
+    def pack(self, lines: Sequence[RecordedLine]) -> Iterable[contract.CommitActivity]:
+        """Return the rows of lines that are commits, which may be all of a group and pane."""
+        visible = [line for line in lines if line.read_committed and not line.control]
+        self.skipped += len(lines) - len(visible)
+        if not visible:
+            return ()
+        keys = pa.array([line.key for line in visible], type=pa.binary())
+        values = pa.array([line.value for line in visible], type=pa.binary())
+        log = LogColumns(
+            np.array([line.partition for line in visible], dtype=np.int32),
+            np.array([line.offset for line in visible], dtype=np.int64),
+            np.array([line.timestamp_ms for line in visible], dtype=np.int64),
+        )
+        return pack_commits(decode_commits(keys, values, self._keys), log, self.cluster, self.pane_ms)
+
+    def log_rows(self, line: RecordedLine) -> list[contract.CoordinatorActivity] | None:
+        """Return what a line tells that holds lines of a broker's log; null where it holds none."""
+        if line.topic == OFFSETS_TOPIC or line.topic.endswith((PROBES_SUFFIX, _SILENCES_SUFFIX, *OWN_SUFFIXES)):
+            return None
+        value = line.value
+        if not line.topic.endswith(BROKER_LOGS_SUFFIX) and not any(mark in (value or b"") for mark in _LOG_MARKS):
+            return None
+        packing = LogPacking(self.cluster, self.pane_ms)
+        packing.take(value, line.timestamp_ms, self.to_utc)
+        rows = list(packing.rows())
+        self.skipped += not rows
+        return rows
+
+    def read(self, line: RecordedLine) -> Contents:
+        """Return what any other line tells."""
+        contents = tuple(self._read(line))
+        self.skipped += not contents
+        return contents
+
+    def _read(self, line: RecordedLine) -> Iterable[ToFold | Input]:
+        if line.topic == OFFSETS_TOPIC:
+            return self._record(line)
+        if line.topic.endswith(PROBES_SUFFIX):
+            return self._probe(line)
+        if line.topic.endswith(_SILENCES_SUFFIX):
+            return self._silence(line)
+        if self.reads_clients and not line.topic.endswith(OWN_SUFFIXES):
+            return self._report(line)
+        return ()
+
+    def _report(self, line: RecordedLine) -> Iterable[Input]:
+        message = MetricRecord(line.topic, line.key, line.value, line.timestamp_ms, line.named_headers())
+        packed = pack_messages([message], {}, cluster=self.cluster, pane_ms=self.pane_ms, seconds=None)
+        return (row for _, row in packed.rows)
+
+    def _record(self, line: RecordedLine) -> Iterable[ToFold]:
+        record = decode_record(line.key, line.value)
+        if record.record_type not in FOLDED_TYPES or record.outcome not in (Outcome.DECODED, Outcome.TOMBSTONE):
+            return ()
+        at = GroupRecord(
+            partition=line.partition,
+            offset=line.offset,
+            timestamp_ms=line.timestamp_ms,
+            live=True,
+            value=record.value,
+            record_type=record.record_type,
+            member_id=getattr(record.key, "member_id", None),
+            received_at_ms=line.received_at_ms,
+        )
+        return (ToFold(record.key.group if record.record_type == GROUP_METADATA else record.key.group_id, at),)
+
+    def _probe(self, line: RecordedLine) -> Iterable[ToFold | Input]:
+        try:
+            probe = contract.decode(line.value or b"", contract.Probe)
+            rows = list(unpack_probe(line.value or b"", probe.cluster, line.timestamp_ms))
+        except contract.ContractError:
+            return ()
+        return self._of_probe(rows)
+
+    def _of_probe(
+        self, rows: Iterable[tuple[str, contract.ProbeActivity | contract.OffsetActivity]]
+    ) -> Iterator[ToFold | Input]:
+        for group, row in rows:
+            # A recording's cluster may have had another name.
+            if isinstance(row, contract.ProbeActivity):
+                yield ToFold(group, row.probe)
+                yield replace(row, probe=replace(row.probe, cluster=self.cluster))
+            else:
+                yield replace(row, cluster=self.cluster)
+
+    def _silence(self, line: RecordedLine) -> Iterable[Input]:
+        try:
+            row = decode_silence(line.value or b"")
+        except contract.ContractError:
+            return ()
+        return (replace(row, cluster=self.cluster),)
