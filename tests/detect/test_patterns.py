@@ -41,7 +41,7 @@ from rebalance_streaming.detect.rules.patterns import (
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.confidence import HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN
-from rebalance_streaming.observed.liveness import GONE
+from rebalance_streaming.observed.liveness import ALIVE, GONE
 
 START_MS = T0 + 20 * MINUTE
 A = member("a-1", [0, 1])
@@ -316,6 +316,44 @@ def test_how_sure_a_deploy_is(story: Story, confidence: float | None):
     assert [each.confidence for each in found if each.rule == "rolling_deploy"] == (
         [] if confidence is None else [confidence]
     )
+
+
+def workers(
+    count: int = 3,
+    *,
+    away_s: int = 20,
+    likely: Sequence[str] = (),
+    liveness: str | None = None,
+    last_is_back: bool = True,
+) -> Story:
+    """Replace instances of which no departure has a class, one a minute; each is back after a while."""
+    events, past = deploy(count)
+    kinds = likely or [UNKNOWN] * count
+    unknown = []
+    for each, kind in zip(past, kinds, strict=True):
+        back_ms = each.left_ms + away_s * SECOND if last_is_back or each is not past[-1] else None
+        found = replace(each.departure, classes=(kind,), back_ms=back_ms, liveness=liveness)
+        unknown.append(replace(each, rule=UNDETERMINED, departure=found))
+    return events, unknown
+
+
+@pytest.mark.parametrize(
+    ("story", "confidence"),
+    [
+        (workers(), PLAUSIBLE),
+        (workers(likely=[CLEAN, UNKNOWN, UNKNOWN]), PLAUSIBLE),
+        (workers(2), HINT),
+        (workers(away_s=70), HINT),
+        (workers(last_is_back=False), HINT),
+        (workers(liveness=ALIVE), HINT),
+        (workers(likely=[UNKNOWN, UNKNOWN, SESSION_EXPIRED]), HINT),
+    ],
+    ids=["in turn", "one in order", "two of two", "at once", "one is away", "they lived", "one expired"],
+)
+def test_who_goes_through_a_whole_group_in_turn_is_a_hand(story: Story, confidence: float):
+    """Workers of Kafka Connect commit nothing in their group: nothing tells how one went, but the order does."""
+    (found,) = judged(rolling_deploy, story, START_MS + 10 * MINUTE)
+    assert (found.rule, found.confidence) == ("rolling_deploy", confidence)
 
 
 @pytest.mark.parametrize(

@@ -310,8 +310,22 @@ def _is_stopped_in_turn(left: list[ExplainedDeparture], size: int) -> bool:
 def _deploy_confidence(left: list[ExplainedDeparture], size: int) -> float:
     orderly = sum(each.departure.likely == CLEAN for each in left)
     if orderly * 2 < len(left):
-        return HINT
+        return PLAUSIBLE if _is_whole_group_in_turn(left, size) else HINT
     return STRONG if len(left) / size >= 0.75 and orderly == len(left) else PLAUSIBLE
+
+
+def _is_whole_group_in_turn(left: list[ExplainedDeparture], size: int) -> bool:
+    """Whether every instance of a group was replaced, one after the other, and nothing tells how any of them went.
+
+    Workers of Kafka Connect commit nothing in their group, so that no departure of theirs is known by its class. What
+    goes through a whole group once, and waits each time until an instance is back, is some hand's doing.
+    """
+    if size <= 2 or len(left) < size or any(each.departure.likely not in (CLEAN, UNKNOWN) for each in left):
+        return False
+    if any(each.departure.lived or each.departure.back_ms is None for each in left):
+        return False
+    backs = [each.departure.back_ms or 0 for each in left]
+    return all(back <= after.left_ms for back, after in zip(backs, left[1:], strict=False))
 
 
 def _replaced_once(left: list[ExplainedDeparture], came: list[Member], width: dict[Slot, int]) -> bool:
