@@ -344,11 +344,12 @@ def workers(
         (workers(likely=[CLEAN, UNKNOWN, UNKNOWN]), PLAUSIBLE),
         (workers(2), HINT),
         (workers(away_s=70), HINT),
+        (workers(away_s=3), HINT),
         (workers(last_is_back=False), HINT),
         (workers(liveness=ALIVE), HINT),
         (workers(likely=[UNKNOWN, UNKNOWN, SESSION_EXPIRED]), HINT),
     ],
-    ids=["in turn", "one in order", "two of two", "at once", "one is away", "they lived", "one expired"],
+    ids=["in turn", "one in order", "two", "at once", "behind its ghost", "one is away", "they lived", "one expired"],
 )
 def test_who_goes_through_a_whole_group_in_turn_is_a_hand(story: Story, confidence: float):
     """Workers of Kafka Connect commit nothing in their group: nothing tells how one went, but the order does."""

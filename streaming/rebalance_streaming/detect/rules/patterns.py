@@ -280,7 +280,7 @@ def _deploy(look: GroupView, left: list[ExplainedDeparture]) -> Verdict | None:
         "rolling_deploy.deploy",
         first_ms,
         subject,
-        confidence=_deploy_confidence(left, size),
+        confidence=_deploy_confidence(look, left, size),
         rebalance_ids=ids,
         left=len(left),
         came=len(came),
@@ -307,25 +307,34 @@ def _is_stopped_in_turn(left: list[ExplainedDeparture], size: int) -> bool:
     return in_turn and len(dead) > 1 and 4 * len(dead) >= 3 * size
 
 
-def _deploy_confidence(left: list[ExplainedDeparture], size: int) -> float:
+def _deploy_confidence(look: GroupView, left: list[ExplainedDeparture], size: int) -> float:
     orderly = sum(each.departure.likely == CLEAN for each in left)
     if orderly * 2 < len(left):
-        return PLAUSIBLE if _is_whole_group_in_turn(left, size) else HINT
+        return PLAUSIBLE if _is_whole_group_in_turn(look, left, size) else HINT
     return STRONG if len(left) / size >= 0.75 and orderly == len(left) else PLAUSIBLE
 
 
-def _is_whole_group_in_turn(left: list[ExplainedDeparture], size: int) -> bool:
+def _is_whole_group_in_turn(look: GroupView, left: list[ExplainedDeparture], size: int) -> bool:
     """Whether every instance of a group was replaced, one after the other, and nothing tells how any of them went.
 
     Workers of Kafka Connect commit nothing in their group, so that no departure of theirs is known by its class. What
-    goes through a whole group once, and waits each time until an instance is back, is some hand's doing.
+    goes through a whole group once, and waits each time until an instance is back, is some hand's doing. One that is
+    back in the rebalance in which it was lost may have waited for its own ghost: it was killed, then.
     """
     if size <= 2 or len(left) < size or any(each.departure.likely not in (CLEAN, UNKNOWN) for each in left):
         return False
-    if any(each.departure.lived or each.departure.back_ms is None for each in left):
+    if any(each.departure.lived or not _is_back_later(look, each) for each in left):
         return False
     backs = [each.departure.back_ms or 0 for each in left]
     return all(back <= after.left_ms for back, after in zip(backs, left[1:], strict=False))
+
+
+def _is_back_later(look: GroupView, past: ExplainedDeparture) -> bool:
+    """Whether a member came back after the rebalance in which it was lost had ended without it."""
+    lost, back_ms = look.history.rebalances.get(past.rebalance_id), past.departure.back_ms
+    return (
+        lost is not None and lost.completed_at_ms is not None and back_ms is not None and back_ms > lost.completed_at_ms
+    )
 
 
 def _replaced_once(left: list[ExplainedDeparture], came: list[Member], width: dict[Slot, int]) -> bool:
