@@ -263,7 +263,7 @@ def _run_queries(
 
     def archive_classes() -> None:
         if archive is not None:
-            threading.Thread(target=archive.write, args=(spark,), name="class-archive", daemon=True).start()
+            archive.write_later(spark, stop)
 
     to = _Publishing(config, producer, ears, ownership.epoch)
     for query in queries:
