@@ -30,14 +30,8 @@ from rebalance_streaming.detect.episode import Episode, EpisodeContext, Explaine
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.benign import BENIGN_RULES, FOLLOWS, aftermath
 from rebalance_streaming.detect.rules.circumstances import is_busy, missing_reports, same_slot, say_lost
-from rebalance_streaming.detect.rules.heartbeats import (
-    crash,
-    frozen_or_starved,
-    static_absence,
-    static_ghost,
-    ungraceful,
-    unknown_loss,
-)
+from rebalance_streaming.detect.rules.ended_processes import crash, static_absence, static_ghost, ungraceful
+from rebalance_streaming.detect.rules.heartbeats import frozen_or_starved, unknown_loss
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
