@@ -22,8 +22,8 @@ from exporters.contract_rows import (
     silence_row,
     totals_row,
 )
+from exporters.rendering import timing_row
 from exporters.test_overview import finding_row
-from exporters.test_render import timing_row
 from rebalance_contract import CountedImpact, QuarantineCount, RecordCount, Settlement, Silence, WatchedTopic, encode
 from rebalance_exporters.formats import Style
 from rebalance_exporters.health import Judge, ReadProgress

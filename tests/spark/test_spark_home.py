@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -61,6 +63,79 @@ def test_a_cache_that_cannot_be_written_changes_nothing(tmp_path: Path):
     (tmp_path / "file").touch()
     use_installed_pyspark(tmp_path / "file")
     assert "SPARK_HOME" not in os.environ
+
+
+def _installed(folder: Path) -> Path:
+    """Make what an installation of PySpark has."""
+    for name in ("bin", "jars"):
+        (folder / name).mkdir(parents=True)
+    (folder / "__init__.py").touch()
+    return folder / "__init__.py"
+
+
+def _homes(cache: Path, folders: list[Path], monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Start in each of these installations, one after the other; returns the homes."""
+    homes = []
+    for number, folder in enumerate(folders):
+        with monkeypatch.context() as patch:
+            patch.setattr(spark_home.pyspark, "__file__", str(_installed(folder)))
+            use_installed_pyspark(cache)
+            homes.append(Path(os.environ.pop("SPARK_HOME")))
+        os.utime(homes[-1], (number, number))
+    return homes
+
+
+def _unlocked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let homes be made as by processes that have ended: their locks went with them."""
+    lock = spark_home.fcntl.flock
+    monkeypatch.setattr(spark_home.fcntl, "flock", lambda file, how: None if how == fcntl.LOCK_SH else lock(file, how))
+
+
+def test_few_homes_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Each checkout has a home; those that were used last stay, whatever number there was."""
+    cache = tmp_path / "cache"
+    _unlocked(monkeypatch)
+    homes = _homes(cache, [tmp_path / f"checkout-{number}" for number in range(7)], monkeypatch)
+    assert sorted(cache.iterdir()) == sorted(homes[-4:])
+
+
+def test_a_home_in_use_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """However many others started since, and even where its installation is gone from here."""
+    cache = tmp_path / "cache"
+    homes = _homes(cache, [tmp_path / f"checkout-{number}" for number in range(7)], monkeypatch)
+    shutil.rmtree(tmp_path / "checkout-0")
+    use_installed_pyspark(cache)
+    assert {*homes} < {*cache.iterdir()}
+
+
+def test_a_home_without_its_installation_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A checkout that was removed needs none; what else lies in a directory of that name is not touched."""
+    cache = tmp_path / "cache"
+    _unlocked(monkeypatch)
+    _, other = _homes(cache, [tmp_path / "gone", tmp_path / "other"], monkeypatch)
+    shutil.rmtree(tmp_path / "gone")
+    foreign = cache / "spark-events"
+    foreign.mkdir()
+    (foreign / "kept").touch()
+    use_installed_pyspark(cache)
+    assert {*cache.iterdir()} == {other, foreign, Path(os.environ["SPARK_HOME"])}
+    assert (foreign / "kept").exists()
+
+
+def test_a_home_that_is_removed_meanwhile_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Another process may have found it unused a moment before."""
+    lock, removed = spark_home.fcntl.flock, []
+
+    def be_late(file: int, how: int) -> None:
+        if not removed:
+            removed.append(next(tmp_path.glob("spark-*")))
+            shutil.rmtree(removed[0])
+        lock(file, how)
+
+    monkeypatch.setattr(spark_home.fcntl, "flock", be_late)
+    use_installed_pyspark(tmp_path)
+    assert Path(os.environ["SPARK_HOME"]) == removed[0]
+    assert (removed[0] / "jars").is_dir()
 
 
 _JOB = """

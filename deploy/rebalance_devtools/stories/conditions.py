@@ -352,10 +352,7 @@ def offsets_without_replicas(play: Play) -> None:
     partitions = play.parameters["partitions"]
     play.create_topic(partitions, replicas=3)
     play.traffic(per_second=play.parameters["records_per_second"], partitions=partitions)
-    for name in ("m1", "m2"):
-        play.start(name)
-    for name in ("m1", "m2"):
-        play.await_told(name, "records")
+    play.start_all(("m1", "m2"), "records")
     entry = ConfigEntry("min.insync.replicas", "3", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, "__consumer_offsets", incremental_configs=[entry])
     for future in play.admin.incremental_alter_configs([resource]).values():

@@ -138,10 +138,7 @@ def zombie(play: Play) -> None:
     partitions = play.parameters["partitions"]
     play.create_topic(partitions)
     play.fill(4_000, partitions=partitions)
-    for name in ("m1", "m2"):
-        play.start(name, work_ms=40)
-    for name in ("m1", "m2"):
-        play.await_told(name, "records")
+    play.start_all(("m1", "m2"), "records", work_ms=40)
     calm(play)
     generation, before = play.generation, assignments(play, "m2")
     play.signal("m2", signal.SIGSTOP)
@@ -334,10 +331,7 @@ def _stop_and_reset(play: Play, offset: int | None, *, waiting: int) -> None:
     play.create_topic(partitions)
     play.fill(6_000, partitions=partitions)
     play.traffic(per_second=play.parameters["records_per_second"], partitions=partitions)
-    for name in ("m1", "m2"):
-        play.start(name)
-    for name in ("m1", "m2"):
-        play.await_told(name, "records")
+    play.start_all(("m1", "m2"), "records")
     play.await_seconds(10 + 2 * play.parameters["commit_ms"] / 1000)
     for name in ("m1", "m2"):
         play.leave(name)
@@ -375,10 +369,7 @@ def growth_after_formation(play: Play) -> None:
     partitions = play.parameters["partitions"]
     play.create_topic(partitions)
     play.traffic(per_second=play.parameters["records_per_second"], partitions=partitions)
-    for name in ("m1", "m2"):
-        play.start(name)
-    for name in ("m1", "m2"):
-        play.await_told(name, "assigned")
+    play.start_all(("m1", "m2"), "assigned")
     play.await_seconds(extra_seconds(play))
     generation = play.generation
     play.grow_topic(partitions + 4)

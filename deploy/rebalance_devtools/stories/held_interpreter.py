@@ -68,10 +68,7 @@ def perform(play: Play) -> None:
     partitions = parameters["partitions"]
     play.create_topic(partitions)
     names = [f"c{number}" for number in range(1, parameters["members"] + 1)]
-    for name in names:
-        play.start(name)
-    for name in names:
-        play.await_told(name, "assigned")
+    play.start_all(names, "assigned")
     easy = play.traffic(per_second=2, partitions=partitions)
     for name in names:
         play.await_told(name, "committed")

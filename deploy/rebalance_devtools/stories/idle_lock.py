@@ -96,10 +96,7 @@ def perform(play: Play) -> None:
     play.create_topic(parameters["partitions"], leaders=others[: parameters["leading_brokers"]])
     names = [f"c{number}" for number in range(1, parameters["members"] + 1)]
     traffic = play.traffic(per_second=parameters["records_per_second"], partitions=parameters["partitions"])
-    for name in names:
-        play.start(name)
-    for name in names:
-        play.await_told(name, "records")
+    play.start_all(names, "records")
     play.await_seconds(parameters["traffic_ms"] / 1000)
     traffic.stop()
     play.tell("", "traffic_ends")

@@ -88,10 +88,7 @@ def perform(play: Play) -> None:
     play.create_topic(partitions)
     play.fill(len(_NAMES) * batch * (_BATCHES_READY + parameters["quick_batches"]), partitions=partitions)
     play.traffic(per_second=1, partitions=partitions)
-    for name in _NAMES:
-        play.start(name)
-    for name in _NAMES:
-        play.await_told(name, "records")
+    play.start_all(_NAMES, "records")
     play.await_outcome()
     if not play.cured:
         play.wait(lambda: processed_twice(play.events) >= batch, "a batch to come twice", play.story.seconds)

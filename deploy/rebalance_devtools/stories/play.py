@@ -220,6 +220,13 @@ class Play:
             self._past.append(self._clients[name])
         self._clients[name] = _Client(name, process, log)
 
+    def start_all(self, names: Sequence[str], until: str, **program: Any) -> None:
+        """Start clients in the story's form at once, and wait until each has told of an event."""
+        for name in names:
+            self.start(name, **program)
+        for name in names:
+            self.await_told(name, until)
+
     def leave(self, name: str) -> None:
         """Let a client close in order."""
         self.tell(name, "closing")

@@ -278,10 +278,7 @@ def healthy(play: Play) -> None:
     partitions = play.parameters["partitions"]
     play.create_topic(partitions)
     traffic = play.traffic(per_second=play.parameters["records_per_second"], partitions=partitions)
-    for name in ("m1", "m2"):
-        play.start(name)
-    for name in ("m1", "m2"):
-        play.await_told(name, "records")
+    play.start_all(("m1", "m2"), "records")
     calm(play)
     traffic.stop()
     play.await_seconds(60)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from exporters.contract_rows import NOW_MS, group_row, stream_rows
-from exporters.page.browser import Browser, starting_browser
+from exporters.page.browser import Browser
 from exporters.page.storm import storm_view
 from exporters.serving import serving
 from exporters.test_advice import pause
@@ -21,13 +19,6 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 HOUR_MS = 3_600_000
 SECTION = ".part-advice section"
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """One browser for all tests."""
-    with starting_browser(Path(tmp_path_factory.mktemp("profile"))) as started:
-        yield started
 
 
 def test_a_group_shows_what_would_have_helped(browser: Browser) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 from urllib.parse import quote
 
@@ -11,9 +10,9 @@ from selenium.webdriver.common.keys import Keys
 
 from exporters.contract_rows import NOW_MS, group_row, silence_row
 from exporters.page.axe import violations
-from exporters.page.browser import Browser, starting_browser
+from exporters.page.browser import Browser
+from exporters.page.live import make_rebalance, make_view, put, put_finding, showing
 from exporters.page.storm import storm_view
-from exporters.page.test_live_page import make_rebalance, make_view, put, put_finding, showing
 from exporters.page.test_past_view import night_view
 from rebalance_contract import GroupSnapshot
 from rebalance_exporters.view import View
@@ -23,13 +22,6 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 GROUP = "#/groups/prod/checkout-audit"
 HOUR = f"?from={NOW_MS - 3_600_000}&to={NOW_MS}"
 LINE = "Member m3 sending LeaveGroup request to coordinator due to consumer poll timeout has expired."
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """A running Chromium for all tests."""
-    with starting_browser(tmp_path_factory.mktemp("chromium")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from urllib.parse import quote
 
 import pytest
-from selenium.webdriver.common.keys import Keys
 
 from exporters.contract_rows import (
     NOW_MS,
@@ -16,148 +12,24 @@ from exporters.contract_rows import (
     WINDOWS,
     group_row,
     impact_row,
-    lag_row,
     probed_lag_row,
     query_row,
-    rebalance_row,
     silence_row,
-    stream_rows,
 )
-from exporters.page.browser import Browser, starting_browser
-from exporters.page.storm import storm_view
-from exporters.serving import reserving_port, serving
-from exporters.test_overview import FINDING
+from exporters.page.browser import Browser
+from exporters.page.live import group_names, losing, make_rebalance, make_view, put, put_finding, showing
+from exporters.serving import serving
 from rebalance_contract import (
-    Advice,
-    Alternative,
-    Evidence,
-    Finding,
-    Generation,
     GroupSnapshot,
-    Member,
-    Moves,
-    Rebalance,
     RebalanceImpact,
-    Silence,
-    Subject,
-    SubjectMember,
-    TopicLag,
     decode,
-    encode,
 )
 from rebalance_exporters import stream_events
 from rebalance_exporters.rebalance_text import tell_rebalance
 from rebalance_exporters.terminal.words import why
-from rebalance_exporters.view import FINDINGS, GROUPS, REBALANCES, Row, View
+from rebalance_exporters.view import FINDINGS, GROUPS, Row
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
-
-PHONE = {"width": 360, "height": 740}
-HOSTILE = [
-    "<img src=x onerror=alert(1)>",
-    "\"'><script>alert(1)</script>",
-    "javascript:alert(1)",
-    "{{constructor.constructor('alert(1)')()}}",
-    "team/a/rebalances/7",
-    "a#b?c=d&e%2Ff",
-    "\u202egpj.exe\u200f",
-    "new\nline\tand\x1b[31m",
-    "grüße 群组 🚀",
-    "..a",
-    " ",
-    "x" * 240,
-]
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """A running Chromium for all tests; `show` makes it forget what was before."""
-    with starting_browser(tmp_path_factory.mktemp("chromium")) as running:
-        yield running
-
-
-@pytest.fixture
-def port() -> Iterator[int]:
-    """A port for servers of one test that come one after the other."""
-    with reserving_port() as reserved:
-        yield reserved
-
-
-@contextmanager
-def showing(browser: Browser, view: View, address: str = "#/", **window: int | bool) -> Iterator[str]:
-    """Open the page on a view and wait until it is live; hands out the server's address."""
-    with serving(view) as served:
-        base = f"http://127.0.0.1:{served.port}/"
-        browser.show(f"{base}{address}", **window)
-        browser.wait_live()
-        browser.wait(lambda: "Loading" not in browser.text("main"))
-        yield base
-        browser.driver.get("about:blank")
-
-
-def make_view(*rows: Row) -> View:
-    """A view of a stream that is well."""
-    view = View(group_expiry_seconds=3600, keep_rebalances=1_000)
-    view.apply([*stream_rows(), *rows])
-    return view
-
-
-def make_rebalance(rebalance_id: str, group: str = "payments", **changes: object) -> Rebalance:
-    """A rebalance in which one of PAYMENTS' members left and another one took over."""
-    value = rebalance_row(rebalance_id, group=group).value
-    assert value is not None
-    before, left = PAYMENTS.members[0], Member("c-9", "c-gone", "/10.0.0.9", partitions={"orders": [2]})
-    after = PAYMENTS.members[:2]
-    made = replace(
-        decode(value, Rebalance),
-        reason="departure",
-        generations=(Generation(7, "departure", assigned_at_ms=NOW_MS - 60_000),),
-        members_before=(before, left),
-        members_after=after,
-        joined=("c-2",),
-        left=("c-9",),
-        started_before_ms=NOW_MS - 65_000,
-        completed_at_ms=NOW_MS - 60_000,
-        join_ended_at_ms=NOW_MS - 62_000,
-        sync_ms=2_000,
-        duration_min_ms=5_000,
-        duration_max_ms=5_000,
-        moves=Moves({"orders": [2]}, kept=3),
-    )
-    return replace(made, **changes)
-
-
-def put(rebalance: Rebalance) -> Row:
-    """A rebalance under its key."""
-    key = f"{rebalance.cluster}/{rebalance.group}/{rebalance.rebalance_id}"
-    return Row(REBALANCES, key.encode(), encode(rebalance))
-
-
-def put_finding(**changes: object) -> Row:
-    """A finding with all that one can have, under its key."""
-    full = replace(
-        FINDING,
-        rebalances=1,
-        rebalance_ids=("1",),
-        subject=Subject((SubjectMember("c-9", "c-gone", "/10.0.0.9"),)),
-        evidence=(Evidence("log", "members", "4 departures", "lost, not leaving"),),
-        alternatives=(Alternative("rolling_deploy", "no new host"),),
-        missing=("no client metrics from 10.0.0.9",),
-        advice=(Advice("session.timeout.ms", "10 s", "45 s", "3 x the longest pause"),),
-    )
-    finding: Finding = replace(full, **changes)
-    return Row(FINDINGS, f"prod/{finding.group}/{finding.rule}/".encode(), encode(finding))
-
-
-def losing(group: str, seconds: int) -> list[Row]:
-    """A group that lost some time in the last minutes."""
-    windows = {name: replace(window, lost_partition_ms=seconds * 1_000) for name, window in WINDOWS.items()}
-    return [group_row(group=group), lag_row(group=group, windows=windows)]
-
-
-def group_names(browser: Browser) -> list[str]:
-    """The names in the table, from above."""
-    return browser.texts("#groups tbody a.name")
 
 
 def test_the_group_that_lost_most_time_is_first(browser: Browser) -> None:
@@ -342,182 +214,6 @@ def test_a_broken_address_leads_to_all_groups(browser: Browser) -> None:
         assert group_names(browser) == ["payments"]
         browser.driver.get(f"{base}#/nothing/like/it")
         browser.wait(lambda: browser.driver.current_url.endswith("#/"))
-
-
-@pytest.mark.parametrize("window", [PHONE, {}], ids=["phone", "desktop"])
-@pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
-def test_names_are_only_text(browser: Browser, name: str, window: dict[str, int]) -> None:
-    """Whatever a group, member, topic or finding is called, every view shows it as text and nothing comes of it."""
-    member = Member(name, name, name, name, partitions={name: [0, 1]})
-    snapshot = replace(PAYMENTS, cluster=name, group=name, members=(member,), protocol=name)
-    rebalance = make_rebalance(
-        name, name, cluster=name, reason=name, members_before=(), members_after=(member,), joined=(name,), left=()
-    )
-    finding = put_finding(
-        cluster=name, group=name, summary=name, rule=name, rebalance_ids=(name,), evidence=(Evidence(*[name] * 4),),
-        alternatives=(Alternative(name, name),), missing=(name,), advice=(Advice(name, name, name, name),),
-        subject=Subject((SubjectMember(name, name, name),), (name,)),
-    )  # fmt: skip
-    key = f"{name}/{name}/{name}"
-    view = make_view(
-        *stream_rows(cluster=name),
-        group_row(snapshot),
-        lag_row(cluster=name, group=name, topics={name: TopicLag([0], [1], [1], 1)}),
-        impact_row(name, group=name, cluster=name, silences=(Silence(name, 0, NOW_MS - 9_000, NOW_MS),)),
-        Row(REBALANCES, key.encode(), encode(rebalance)),
-        Row(FINDINGS, f"{key}/".encode(), finding.value),
-    )
-    encoded = quote(name, safe="!'()*~")  # as encodeURIComponent does
-    shown = browser_text(name)
-    with showing(browser, view, **window):
-        browser.wait(lambda: browser.run("return document.querySelector('#groups a.name bdi')?.textContent") == shown)
-        browser.find("#groups a.name")[0].send_keys(Keys.ENTER)
-        browser.wait(lambda: browser.run("return document.querySelector('#group h1')?.textContent") == shown)
-        assert browser.driver.current_url.endswith(f"/groups/{encoded}/{encoded}")
-        browser.wait(lambda: browser.find(".part-rebalances td a"))
-        assert_harmless(browser)
-        browser.find(".part-rebalances td a")[0].send_keys(Keys.ENTER)
-        browser.wait(lambda: browser.shows("#rebalance", "Before and after"))
-        assert_harmless(browser)
-        browser.press(Keys.ESCAPE)
-        browser.wait(lambda: not browser.run("return document.getElementById('group').hidden"))
-        assert browser.complaints() == []
-
-
-def browser_text(name: str) -> str:
-    """A name as the page shows it: what cannot be seen is written out."""
-    seen = (each if each.isprintable() else f"\\u{{{ord(each):x}}}" for each in name)
-    return "".join(seen)
-
-
-def assert_harmless(browser: Browser) -> None:
-    """No element came of a name, and nothing is wider than the window."""
-    made = "return document.querySelectorAll('img, iframe, object, body script, [onerror], a[href^=javascript]').length"
-    assert browser.run(made) == 0
-    assert browser.run("return document.documentElement.scrollWidth") <= browser.run("return innerWidth")
-
-
-def test_a_phone_shows_everything_without_scrolling_sideways(browser: Browser) -> None:
-    """At 360 pixels no view is wider than the window, and numbers keep their headings beside them."""
-    view = storm_view()
-    latest = view.rebalances(("prod", "payments-enricher"))[0].rebalance_id
-    group = "#/groups/prod/payments-enricher"
-    for address in ("#/", group, f"{group}/rebalances/{latest}"):
-        with showing(browser, view, address, **PHONE):
-            assert browser.run("return document.documentElement.scrollWidth") <= PHONE["width"]
-            assert browser.run(TOO_WIDE) == []
-            assert browser.run(HEADING_OF_A_NUMBER) not in {"none", '""', None}
-
-
-def test_nothing_is_wider_than_the_window(browser: Browser) -> None:
-    """From a small tablet to a wide screen the table fits beside its margins, whichever columns it shows."""
-    with showing(browser, storm_view()) as base:
-        for width in (480, 761, 1024, 1141, 1241, 1280, 1481, 1920):
-            browser.show(base, width=width)
-            browser.wait_live()
-            beyond = "return document.getElementById('groups').getBoundingClientRect().right - innerWidth"
-            assert browser.run(beyond) <= -12, width
-
-
-#: Elements that reach beyond a phone's right edge.
-TOO_WIDE = """
-return [...document.querySelectorAll('main *')].filter((e) => e.getBoundingClientRect().right > 361 &&
-  !e.closest('thead, .unseen')).map((e) => e.outerHTML.slice(0, 80));
-"""
-#: What stands before a number in a table that became cards.
-HEADING_OF_A_NUMBER = """
-const number = [...document.querySelectorAll('td.number')].find((e) => e.offsetParent);
-return getComputedStyle(number, '::before').content;
-"""
-
-
-@pytest.mark.parametrize("dark", [False, True])
-def test_recorded_incidents_are_readable(browser: Browser, dark: bool) -> None:
-    """Every view of real incidents draws without a complaint, loads nothing from elsewhere, and has enough contrast."""
-    view = storm_view()
-    latest = view.rebalances(("prod", "checkout-audit"))[0].rebalance_id
-    group = "#/groups/prod/checkout-audit"
-    for address in ("#/", group, f"{group}/rebalances/{latest}"):
-        with showing(browser, view, address, dark=dark) as base:
-            assert browser.complaints() == []
-            names = browser.run("return performance.getEntriesByType('resource').map(each => each.name)")
-            assert names
-            assert all(name.startswith(base) for name in names)
-            assert browser.run(POOR_CONTRAST) == []
-
-
-#: Texts that stand out less from their ground than WCAG's level AA asks for.
-POOR_CONTRAST = """
-const light = (c) => { const [r, g, b] = c.map((v) => (v /= 255) <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
-  return .2126 * r + .7152 * g + .0722 * b; };
-const parse = (text) => text.match(/[\\d.]+/g).map(Number);
-const ground = (e) => { for (; e; e = e.parentElement) {
-  const c = parse(getComputedStyle(e).backgroundColor); if (c.length < 4 || c[3] > .99) return c.slice(0, 3); }
-  return [255, 255, 255]; };
-return [...document.querySelectorAll('body *')].filter((e) => e.offsetParent && !e.closest('svg') &&
-  [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim())).map((e) => {
-  const [a, b] = [light(parse(getComputedStyle(e).color)), light(ground(e))].sort((x, y) => y - x);
-  return [(a + .05) / (b + .05), e.className + ': ' + e.textContent.slice(0, 40)]; }).filter(([ratio]) => ratio < 4.5);
-"""
-
-
-def test_everything_that_can_be_used_has_a_name(browser: Browser) -> None:
-    """A screen reader finds a name on every link, button, field and table cell heading, in every view."""
-    view = make_view(group_row(), put(make_rebalance("1")), put_finding())
-    group = "#/groups/prod/payments"
-    for address in ("#/", group, f"{group}/rebalances/1"):
-        with showing(browser, view, address):
-            nodes = browser.command("Accessibility.getFullAXTree")["nodes"]
-            used = [node for node in nodes if not node["ignored"] and node["role"]["value"] in INTERACTIVE]
-            assert used
-            assert [node for node in used if not node.get("name", {}).get("value")] == []
-            roles = {node["role"]["value"] for node in nodes if not node["ignored"]}
-            assert {"banner", "main", "heading", "status", "table", "rowheader"} & roles >= {"main", "heading", "table"}
-
-
-INTERACTIVE = {"link", "button", "searchbox", "combobox", "table", "columnheader", "rowheader"}
-
-
-def test_the_page_works_by_keyboard(browser: Browser) -> None:
-    """The first stop skips to the content, / filters, arrows walk the rows, Enter opens, Escape leads back."""
-    view = make_view(group_row(), group_row(group="orders"), group_row(group="orders-b"))
-    with showing(browser, view):
-        browser.press(Keys.TAB)
-        assert browser.focused() == "skip"
-        browser.press(Keys.ENTER)
-        assert browser.focused() == "main"
-        browser.press("/")
-        assert browser.focused() == "filter"
-        browser.press("order")
-        browser.wait(lambda: group_names(browser) == ["orders", "orders-b"])
-        assert browser.text("#matches") == "2 groups of 3 match"
-        browser.find("#groups tbody a.name")[0].send_keys("")
-        browser.press(Keys.ARROW_DOWN)
-        assert browser.focused() == "orders-b"
-        browser.press(Keys.ARROW_UP, Keys.ENTER)
-        browser.wait(lambda: browser.text("#group h1") == "orders")
-        assert browser.focused() == "orders"
-        browser.press(Keys.ESCAPE)
-        browser.wait(lambda: group_names(browser) == ["orders", "orders-b"])
-
-
-def test_the_focus_stays_where_it_is_while_rows_move(browser: Browser) -> None:
-    """Who stands on a row stays on it when it moves and when it is written anew, and an opened line stays open."""
-    view = make_view(*losing("a", 9), *losing("b", 30), put_finding(group="a", severity="info"))
-    with showing(browser, view):
-        browser.run("document.querySelectorAll('#groups a.name')[1].focus()")
-        assert browser.focused() == "a"
-        view.apply([*losing("a", 50), group_row(group="a", generation=9)])
-        browser.wait(lambda: group_names(browser) == ["a", "b"])
-        assert browser.focused() == "a"
-        browser.press(Keys.ENTER)
-        browser.wait(lambda: browser.find(".part-findings summary"))
-        browser.run("document.querySelector('.part-findings summary').focus()")
-        browser.press(Keys.ENTER)
-        browser.wait(lambda: browser.find("details[open]"))
-        view.apply([put_finding(group="a", severity="info", summary="it goes on")])
-        browser.wait(lambda: browser.shows("details[open] summary", "it goes on"))
-        assert "it goes on" in browser.focused()
 
 
 def test_a_server_that_goes_away_is_seen_and_its_return_too(browser: Browser, port: int) -> None:

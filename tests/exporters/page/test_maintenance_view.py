@@ -11,7 +11,7 @@ import pytest
 
 from exporters.contract_rows import NOW_MS, SILENCE, group_row, make_view, silence_row, stream_rows
 from exporters.page.axe import violations
-from exporters.page.browser import Browser, starting_browser
+from exporters.page.browser import Browser
 from exporters.serving import hash_password, serving
 from rebalance_contract import AlertSilence
 from rebalance_exporters.errors import ExporterError
@@ -20,13 +20,6 @@ from rebalance_exporters.view import View
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 LOGGED_IN = f"Basic {base64.b64encode(b'alice:secret').decode()}"
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """One browser for all tests."""
-    with starting_browser(tmp_path_factory.mktemp("chromium")) as running:
-        yield running
 
 
 @pytest.fixture

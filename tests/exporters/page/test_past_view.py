@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 from selenium.webdriver.common.keys import Keys
 
 from exporters.contract_rows import NOW_MS, PAYMENTS, group_row
-from exporters.page.browser import Browser, starting_browser
-from exporters.page.test_live_page import group_names, make_rebalance, make_view, put, put_finding, showing
+from exporters.page.browser import Browser
+from exporters.page.live import group_names, make_rebalance, make_view, put, put_finding, showing
 from rebalance_contract import GroupSnapshot
 from rebalance_exporters.view import View
 
@@ -19,13 +18,6 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 HOUR_MS = 3_600_000
 NIGHT_MS = NOW_MS - 12 * HOUR_MS
 STRETCH = f"?from={NIGHT_MS - HOUR_MS}&to={NIGHT_MS + HOUR_MS}"
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """A running Chromium for all tests."""
-    with starting_browser(tmp_path_factory.mktemp("chromium")) as running:
-        yield running
 
 
 def night_view() -> View:

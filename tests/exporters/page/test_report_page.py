@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from exporters.page.browser import Browser, starting_browser
+from exporters.page.browser import Browser
 from exporters.terminal.pictures import HOSTILE, WEEKLY
 from rebalance_contract.api_reports import PeriodReport
 from rebalance_exporters.terminal.access import Access
@@ -20,13 +19,6 @@ from rebalance_exporters.terminal.period_html import write_html
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 LONG = "x" * 240
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """A running Chromium for all tests."""
-    with starting_browser(tmp_path_factory.mktemp("chromium")) as running:
-        yield running
 
 
 def show(browser: Browser, folder: Path, report: PeriodReport = WEEKLY, **window: int | bool) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 from selenium.webdriver.common.keys import Keys
 
-from exporters.page.browser import Browser, starting_browser
+from exporters.page.browser import Browser
 from exporters.page.storm import storm_view
 from exporters.serving import serving
 
@@ -24,13 +23,6 @@ def base() -> Iterator[str]:
     """The address of a page that shows a storm in one group of many."""
     with serving(storm_view()) as served:
         yield f"http://127.0.0.1:{served.port}"
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """One browser for all tests."""
-    with starting_browser(Path(tmp_path_factory.mktemp("profile"))) as started:
-        yield started
 
 
 def ask(browser: Browser, base: str, text: str) -> None:

@@ -13,6 +13,8 @@ from rebalance_streaming.observed.departures import Departure, slot_of
 
 #: How soon a frozen process is back after its session ended; a new process takes longer to start and join.
 THAW_MS = 5_000
+#: Of pauses and cuts that outlast a session few last so many sessions more, or so long.
+_AWAY_SESSIONS, _AWAY_MS = 3, 30_000
 
 
 def is_busy(departure: Departure) -> bool:
@@ -60,3 +62,15 @@ def say_lost(
         session=departure.session_ms,
         **told,
     )
+
+
+def whole_host_lost(episode: Episode, host: str) -> bool:
+    """Whether other groups lost members of a host at the same time, and nobody of this group on it was spared."""
+    gone = {each.member.member_id for each in episode.departures}
+    spared = [each for each in episode.rebalance.members_before if each.host == host and each.member_id not in gone]
+    return bool(episode.elsewhere.groups) and host in episode.elsewhere.hosts and not spared
+
+
+def patience_ms(departure: Departure) -> int:
+    """Return how long a member that lives is away at most, but for few."""
+    return max(_AWAY_SESSIONS * departure.session_ms, _AWAY_MS)

@@ -15,16 +15,13 @@ from rebalance_contract import Alternative
 from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.judging_time import JudgingTime
+from rebalance_streaming.detect.rules.ended_processes import crash, static_absence, static_ghost, ungraceful
 from rebalance_streaming.detect.rules.heartbeats import (
     blocked_heartbeat,
-    crash,
     frozen_or_starved,
     pause,
     refused,
     starvation,
-    static_absence,
-    static_ghost,
-    ungraceful,
     unknown_loss,
     unreachable,
 )

@@ -1,0 +1,260 @@
+"""Members lost with their process (catalogue §4.3, §4.4): it died, was replaced, or a static member was away too long.
+
+Static members that stand are judged in `static_members`.
+"""
+
+from __future__ import annotations
+
+from rebalance_contract import Evidence, EvidenceSource
+from rebalance_streaming.detect.advice import (
+    graceful_stop_advice,
+    session_for_absence,
+)
+from rebalance_streaming.detect.episode import Episode
+from rebalance_streaming.detect.judging_time import JudgingTime
+from rebalance_streaming.detect.rules.circumstances import (
+    THAW_MS,
+    is_busy,
+    patience_ms,
+    say_lost,
+    whole_host_lost,
+)
+from rebalance_streaming.detect.verdict import Verdict, subject_of
+from rebalance_streaming.observed.confidence import HINT, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.departures import POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure, slot_of
+from rebalance_streaming.observed.evidence import DECISIVE, MODERATE, observe, seconds
+from rebalance_streaming.observed.evidence import STRONG as STRONG_EVIDENCE
+from rebalance_streaming.observed.history import GroupHistory, partition_names
+from rebalance_streaming.observed.liveness import ALIVE, GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
+
+#: In the client ids that Kafka Streams gives its consumers (StreamThread.getConsumerClientId).
+_STREAM_THREAD = "-StreamThread-"
+#: Whoever was lost is taken for dead when it is away so many times longer than those that came back.
+_AWAY_AGAIN = 1.5
+#: What a process reports that has not ended.
+_ALIVE = (STARVED, PAUSED, UNREACHABLE, HEALTHY, ALIVE)
+
+
+def static_absence(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
+    """A static member was away for longer than its session and came back (KIP-345)."""
+    member, session = departure.member, departure.session_ms
+    if member.group_instance_id is None or departure.likely != SESSION_EXPIRED or departure.back_ms is None:
+        return None
+    if departure.liveness in (HEALTHY, ALIVE):
+        return None
+    # Where no commit was due, the last one says nothing of when it went.
+    away = departure.back_ms - departure.to_ms + (departure.silence_ms or session)
+    longer = session_for_absence(session, away, of_client=member.session_timeout_ms is not None)
+    since_ms = departure.to_ms
+    return say_lost("static_session_too_short.lost", departure, since_ms, missing=(), advice=(longer,), away=away)
+
+
+def static_ghost(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
+    """A static instance is gone for good; nobody read its partitions until its session ended."""
+    member = departure.member
+    if member.group_instance_id is None or departure.likely != SESSION_EXPIRED or departure.back_ms is not None:
+        return None
+    if departure.liveness in _ALIVE:
+        return None
+    subject = subject_of(member, partitions=partition_names(member.partitions)[:20])
+    return say_lost("static_member_ghost.lost", departure, subject=subject)
+
+
+def ungraceful(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
+    """An instance was replaced without leaving: its ghost stayed until its session ended."""
+    if departure.member.group_instance_id or departure.liveness in (STARVED, HEALTHY, ALIVE):
+        return None
+    if departure.likely != SESSION_EXPIRED and not _ended_with_barrier(episode, departure):
+        return None
+    successor = _successor_before_loss(episode, departure)
+    if successor is None:
+        return _closed_by_design(departure)
+    return say_lost(
+        "ungraceful_shutdown.ghost",
+        departure,
+        confidence=_ghost_confidence(departure),
+        advice=graceful_stop_advice(departure),
+        successor=successor,
+        reported=departure.liveness is not None,
+    )
+
+
+def _ended_with_barrier(episode: Episode, departure: Departure) -> bool:
+    """Whether a member of which no commit was due was awaited for no longer than its session: a ghost's may be over."""
+    barrier = episode.barrier_of(departure)
+    if departure.likely != UNKNOWN or not departure.in_barrier or barrier is None:
+        return False
+    return barrier.waited_ms <= departure.session_ms + departure.client.heartbeat_ms
+
+
+def _closed_by_design(departure: Departure) -> Verdict | None:
+    """Kafka Streams closes without leaving (internal.leave.group.on.close): what is back was started again."""
+    away_ms = None if departure.back_ms is None else departure.back_ms - departure.to_ms
+    if _STREAM_THREAD not in departure.member.client_id or departure.likely != SESSION_EXPIRED:
+        return None
+    if away_ms is None or away_ms <= THAW_MS or departure.liveness in _ALIVE:
+        return None
+    return say_lost("ungraceful_shutdown.by_design", departure, away=away_ms)
+
+
+def _ghost_confidence(departure: Departure) -> float:
+    """A starved client, too, joins anew while its old id is still there, so without reports its library decides."""
+    if departure.liveness in (GONE, RESTARTED):
+        return STRONG
+    return PLAUSIBLE if departure.client.may_starve is False else HINT
+
+
+def _successor_before_loss(episode: Episode, departure: Departure) -> str | None:
+    """Return a member of the same client that joined while this one was silent and not yet removed."""
+    slot, history, name = slot_of(departure.member), episode.history, departure.member.member_id
+    silent_from = departure.to_ms - departure.session_ms - 5_000
+    for generation in episode.rebalance.rounds:
+        here = [each for each in generation.joined if each != name and _is_of(history, each, slot)]
+        if here and (name not in generation.left or _was_there(episode, departure, here[0])):
+            return here[0]
+        if name in generation.left:
+            break
+    for each in history.in_order():
+        if each.rebalance_id == episode.rebalance.rebalance_id or (each.completed_at_ms or 0) < silent_from:
+            continue
+        if each.started_before_ms > departure.to_ms:
+            break
+        beside = name in {m.member_id for m in each.members_before}
+        here = [m for m in each.joined if beside and m != name and _is_of(history, m, slot)]
+        if here:
+            return here[0]
+    return None
+
+
+def _was_there(episode: Episode, departure: Departure, newcomer: str) -> bool:
+    """Whether a member was still there when one joined in whose generation it was lost.
+
+    Probes saw it awaited, or both; or its session cannot have run out before the rebalance that the newcomer began, or
+    before the newcomer's process began.
+    """
+    if departure.in_barrier or episode.history.seen_together(departure.member.member_id, newcomer):
+        return True
+    if _was_started_again_at_once(episode, departure):
+        return True
+    committed, began_ms = departure.rhythm.last_ms, episode.rebalance.started_before_ms
+    return committed is not None and began_ms < departure.to_ms and began_ms - committed < departure.session_ms
+
+
+def _was_started_again_at_once(episode: Episode, departure: Departure) -> bool:
+    """Whether its next process began before its session can have run out, by their reports.
+
+    The last heartbeat was sent at most a third of the session before the last report, as clients document it.
+    """
+    if departure.liveness != RESTARTED or departure.stretch is None:
+        return False
+    reported_ms = departure.stretch.last_report_ms
+    next_ms = episode.history.clients.next_start_ms(departure.member.client_id, reported_ms)
+    return next_ms is not None and next_ms < reported_ms + departure.session_ms * 2 // 3
+
+
+def _is_of(history: GroupHistory, member_id: str, slot: tuple[str, str]) -> bool:
+    member = history.members.get(member_id)
+    return member is not None and slot_of(member) == slot
+
+
+def crash(episode: Episode, time: JudgingTime, departure: Departure) -> Verdict | None:
+    """The process died without a word and the session ran out."""
+    if departure.likely != SESSION_EXPIRED or departure.liveness in _ALIVE:
+        return None
+    evidence = _crash_evidence(episode, time, departure)
+    if evidence is None:
+        return None
+    return say_lost(
+        "member_crash",
+        departure,
+        departure.to_ms - (departure.silence_ms or departure.session_ms),
+        clues=tuple(evidence),
+        returned=departure.back_ms is not None,
+        reported=departure.liveness is not None,
+    )
+
+
+def _crash_evidence(episode: Episode, time: JudgingTime, departure: Departure) -> list[Evidence] | None:
+    """Return what speaks for and against a death beside a session that ran out; null if something else fits as well."""
+    away_ms = (departure.back_ms or episode.now_ms) - departure.to_ms
+    alive_ms = patience_ms(departure)
+    usual_ms = _usual_absence_ms(episode, departure)
+    long_away = time.lasted(departure.to_ms, alive_ms)
+    waited = usual_ms is None or time.lasted(departure.to_ms, max(_AWAY_AGAIN * usual_ms, alive_ms))
+    if departure.liveness == RESTARTED or (departure.liveness == GONE and waited):
+        return [_reports_ended(departure)]
+    known = departure.client.may_starve is False
+    if known and slot_of(departure.member) in episode.died:
+        return [_died_before()]
+    if departure.back_ms is not None:
+        if away_ms <= THAW_MS or not (known or is_busy(departure)):
+            return None
+        # Who was cut off, or stood still for long, comes back as well: that it cannot starve leaves these.
+        return []
+    if not waited:
+        return None
+    found = [_cannot_starve(departure)] if known else []
+    if long_away and _successor_before_loss(episode, departure) is None:
+        span = (departure.to_ms, episode.now_ms)
+        text = f"for {seconds(away_ms)}"
+        found.append(
+            observe(EvidenceSource.LOG, "absence", text, "a frozen process is back sooner", MODERATE, span=span)
+        )
+    likelier = (UNKNOWN, POLL_TIMEOUT) if departure.client.is_guessed else (UNKNOWN,)
+    if (others := [each for each in departure.classes[1:] if each not in likelier]) and found:
+        text, rule = ", ".join(others), "its silence fits as well"
+        # Whoever overran its poll limit stays away as long as the dead, and its library says nothing about that.
+        weight = STRONG_EVIDENCE if POLL_TIMEOUT in others else MODERATE
+        found.append(observe(EvidenceSource.COMMITS, "silence", text, rule, weight, against=True))
+    if found and _nobody_was_spared(episode):
+        text, rule = f"all {len(episode.departures)} were lost", "what they have in common is no process"
+        found.append(observe(EvidenceSource.LOG, "members", text, rule, STRONG_EVIDENCE, against=True))
+    if whole_host_lost(episode, departure.member.host) and found:
+        text = ", ".join(episode.elsewhere.groups[:3])
+        found.append(observe(EvidenceSource.LOG, "other groups", text, "lost theirs as well", MODERATE, against=True))
+    if usual_ms is not None and found:
+        text = f"after {seconds(usual_ms)}"
+        found.append(
+            observe(EvidenceSource.LOG, "returns", text, "it, or others like it, came back", MODERATE, against=True)
+        )
+    return found
+
+
+def _nobody_was_spared(episode: Episode) -> bool:
+    """Whether a rebalance lost several clients at once, all that its group had, by their sessions."""
+    lost = {each.member.member_id for each in episode.departures if each.likely == SESSION_EXPIRED}
+    several = len({slot_of(each.member) for each in episode.departures}) > 1
+    return several and all(each.member_id in lost for each in episode.rebalance.members_before)
+
+
+def _reports_ended(departure: Departure) -> Evidence:
+    restarted = departure.liveness == RESTARTED
+    value, rule = (
+        ("of another process", "it was started again") if restarted else ("none any more", "its process ended")
+    )
+    since_ms = departure.stretch.last_report_ms if departure.stretch else departure.to_ms
+    return observe(EvidenceSource.CLIENT_METRICS, "reports", value, rule, DECISIVE, span=(since_ms, None))
+
+
+def _died_before() -> Evidence:
+    return observe(EvidenceSource.LOG, "earlier loss", "its process had ended", "one that dies, dies again", MODERATE)
+
+
+def _cannot_starve(departure: Departure) -> Evidence:
+    text, rule = str(departure.client.library), "its heartbeats have a thread of their own"
+    return observe(EvidenceSource.LOG, "client library", text, rule, MODERATE)
+
+
+def _usual_absence_ms(episode: Episode, departure: Departure) -> int | None:
+    """Return how long it, or others of its host or program, were away when they were lost and came back; null: none."""
+    slot, member = slot_of(departure.member), departure.member
+    alike = [
+        each
+        for each in (*episode.earlier, *episode.departures)
+        if each.back_ms is not None
+        and each.likely == SESSION_EXPIRED
+        and each.liveness not in (GONE, RESTARTED)
+        and (slot_of(each.member)[0] == slot[0] or each.member.host == member.host)
+        and each is not departure
+    ]
+    return max((each.back_ms - each.to_ms for each in alike if each.back_ms is not None), default=None)

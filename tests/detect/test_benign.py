@@ -1,0 +1,208 @@
+"""Rebalances that somebody wanted, or that a topic, a subscription or a protocol called for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from detect.departing import LOST_MS, A, B, episode, said, who
+from detect.looks import asked
+from detect.standing_histories import departed
+from histories import (
+    MINUTE,
+    SECOND,
+    T0,
+    Event,
+    joined,
+    lost,
+    member,
+    probe,
+    pulse,
+    rebalance,
+)
+from rebalance_contract import Rebalance, Severity
+from rebalance_streaming.detect.episode import ExplainedDeparture
+from rebalance_streaming.detect.rules.benign import BENIGN_RULES, FOLLOWS, aftermath
+from rebalance_streaming.detect.verdict import Verdict
+from rebalance_streaming.observed.confidence import CERTAIN, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT
+
+
+def benign(
+    of: Rebalance, *events: Event, after_s: int = 60, past: tuple[ExplainedDeparture, ...] = ()
+) -> Verdict | None:
+    """Return what the first benign rule says that speaks."""
+    looked = episode(of, *events, now_ms=LOST_MS + after_s * SECOND, past=past)
+    return next((found for rule in BENIGN_RULES if (found := asked(rule, looked)) is not None), None)
+
+
+def same(reason: str, **changes: Any) -> Rebalance:
+    """Make a rebalance in which nobody came or went."""
+    return rebalance(LOST_MS, [A, B], [A, B], reason=reason, **changes)
+
+
+@pytest.mark.parametrize(("after_s", "confidence"), [(60, PLAUSIBLE), (700, STRONG)])
+def test_newcomers_that_stay_are_a_scale_out(after_s: int, confidence: float):
+    """Only arrivals; sure once they have stayed for ten minutes."""
+    found = benign(joined(LOST_MS, member("n-1"), [A]), after_s=after_s)
+    assert said(found) == ("scale_out", confidence)
+    assert found is not None
+    assert (who(found), found.summary) == (["n-1"], "The group grew from 1 to 2 members.")
+
+
+@pytest.mark.parametrize(("after_s", "confidence"), [(60, PLAUSIBLE), (700, STRONG)])
+def test_members_that_left_in_order_are_a_scale_in(after_s: int, confidence: float):
+    """It committed until it left and nobody came in its place; surer after ten minutes."""
+    found = benign(lost(LOST_MS, B, [A, B]), *pulse(LOST_MS - MINUTE, LOST_MS, [0, 1, 2, 3]), after_s=after_s)
+    assert said(found) == ("scale_in", confidence)
+    assert found is not None
+    assert who(found) == ["b-1"]
+
+
+def test_a_loss_is_no_scale_in():
+    """Silent for its session, or of unknown end: somebody else has to explain it."""
+    quiet = [*pulse(LOST_MS - MINUTE, LOST_MS - 12 * SECOND, [0, 1, 2, 3]), *pulse(LOST_MS - 11_000, LOST_MS, [0, 1])]
+    assert benign(lost(LOST_MS, B, [A, B]), *quiet) is None
+    assert benign(lost(LOST_MS, B, [A, B])) is None
+
+
+def test_a_restart_in_order_is_part_of_a_deploy():
+    """It left in order and the same client is back; both rebalances say so."""
+    gone_then, again = lost(LOST_MS, B, [A, B]), joined(LOST_MS + 20_000, member("b-2", [2, 3]), [A])
+    beats = pulse(LOST_MS - MINUTE, LOST_MS, [0, 1, 2, 3])
+    found = benign(gone_then, *beats, again)
+    assert said(found) == ("rolling_deploy", PLAUSIBLE)
+    assert found is not None
+    assert "back after 23.0 s" in found.evidence[0].value
+    past = departed(LOST_MS, B, CLEAN, rule="rolling_deploy")
+    back = benign(again, *beats, gone_then, past=(past,))
+    assert said(back) == ("rolling_deploy", PLAUSIBLE)
+
+
+def test_a_return_has_the_cause_of_the_loss():
+    """Its own rebalance is the second half of what threw it out, less surely; a newcomer beside it is growth."""
+    past = departed(LOST_MS - 30_000, B, POLL_TIMEOUT, rule="poll_overrun")
+    found = benign(joined(LOST_MS, member("b-2", [2]), [A]), past=(past,))
+    assert said(found) == ("poll_overrun", PLAUSIBLE)
+    assert found is not None
+    assert (who(found), found.started_at_ms) == (["b-2"], LOST_MS - 30_000)
+    assert "came back 30.0 s after it was lost" in found.summary
+    both = rebalance(LOST_MS, [A], [A, member("b-2", [2]), member("n-1", [3])])
+    mixed = benign(both, past=(past,))
+    assert mixed is not None
+    assert (mixed.rule, who(mixed)) == ("scale_out", ["n-1"])
+
+
+def test_the_first_members_form_a_group():
+    """Nobody was there before: certain, with who came."""
+    found = benign(rebalance(LOST_MS, [], [A, B], reason="first_join"))
+    assert said(found) == ("initial_group_formation", CERTAIN)
+    assert found is not None
+    assert (who(found), found.summary) == (["a-1", "b-1"], "The group formed with 2 members.")
+    gone = benign(rebalance(LOST_MS, [], [], reason="first_join", passing=(A, B)))
+    assert gone is not None
+    assert (who(gone), gone.summary) == (["a-1", "b-1"], "The group formed with 2 members; all left at once.")
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "words"),
+    [
+        ({"protocol": "range"}, {"protocol": "cooperative-sticky"}, "from range to cooperative-sticky"),
+        ({"type": "classic"}, {"type": "consumer", "protocol": "uniform"}, "from classic to consumer"),
+    ],
+)
+def test_another_protocol_is_a_migration(before: dict[str, Any], now: dict[str, Any], words: str):
+    """The assignor's name or the kind of group changed between two rebalances."""
+    earlier = rebalance(LOST_MS - 10 * MINUTE, [A], [A, B], **before)
+    found = benign(same("leader_rejoin", **now), earlier)
+    assert said(found) == ("protocol_migration", CERTAIN)
+    assert found is not None
+    assert words in found.summary
+
+
+def test_the_member_that_subscribed_anew_is_named():
+    """By what it gained and lost; all alike is a pattern that matched, which is the topics' doing."""
+    other = replace(B, topics=("orders", "refunds"))
+    found = benign(rebalance(LOST_MS, [A, B], [A, other], reason="subscription_change"))
+    assert said(found) == ("subscription_change", CERTAIN)
+    assert found is not None
+    assert (who(found), found.evidence[0].value) == (["b-1"], "+refunds")
+    both = [replace(each, topics=("orders", "refunds")) for each in (A, B)]
+    grown = benign(rebalance(LOST_MS, [A, B], both, reason="subscription_change"))
+    assert said(grown) == ("topic_metadata_change", STRONG)
+
+
+def test_a_newer_members_subscription_is_its_records_word():
+    """KIP-848: its record changed before the epoch rose; the one that set it off is named."""
+    of = same("subscription_change", type="consumer", first_offender="b-1")
+    found = benign(of)
+    assert said(found) == ("subscription_change", STRONG)
+    assert found is not None
+    assert who(found) == ["b-1"]
+
+
+@pytest.mark.parametrize(
+    ("grown_ms", "reason", "expected"),
+    [
+        (LOST_MS - MINUTE, "leader_rejoin", CERTAIN),
+        (LOST_MS - 6 * MINUTE, "leader_rejoin", None),
+        (None, "leader_rejoin", None),
+        (LOST_MS - MINUTE, "topic_metadata_change", CERTAIN),
+        (None, "topic_metadata_change", STRONG),
+    ],
+)
+def test_partitions_that_were_added_make_the_leader_rejoin(grown_ms: int | None, reason: str, expected: float | None):
+    """Within metadata.max.age, as probes saw it; without probes only the assignment tells."""
+    probes = [] if grown_ms is None else [probe(T0, ends={0: 1, 1: 1}), probe(grown_ms, ends={0: 1, 1: 1, 2: 0})]
+    found = benign(same(reason), *probes)
+    assert said(found) == (None if expected is None else ("topic_metadata_change", expected))
+    if expected == CERTAIN:
+        assert found is not None
+        assert "orders has 3 partitions instead of 2" in found.summary
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "told"), [("eu-1a", "eu-1b", "eu-1a -> eu-1b"), (None, "eu-1b", "none -> eu-1b"), ("a", "a", None)]
+)
+def test_a_member_that_tells_another_rack_moved(was: str | None, now: str, told: str | None):
+    """Who moved, from where and to where; a reason without a rack that differs is left to the other rules."""
+    of = same("rack_change", members_before=(A, replace(B, rack_id=was)), members_after=(A, replace(B, rack_id=now)))
+    found = benign(of)
+    if told is None:
+        assert said(found) is None
+    else:
+        assert said(found) == ("rack_change", CERTAIN)
+        assert found is not None
+        assert (found.summary, len(found.subject.members)) == (f"b (/host-b) changed the rack: {told}.", 1)
+
+
+@pytest.mark.parametrize(("times", "severity"), [(3, Severity.INFO), (4, Severity.TICKET)])
+def test_topics_that_change_all_day_are_a_ticket(times: int, severity: str | None):
+    """Three changes a day may be meant; from the fourth on the topics, or the clients' view of them, flap."""
+    yesterday_ms = LOST_MS - 24 * 60 * MINUTE
+    before = [probe(yesterday_ms - MINUTE, ends={0: 1}), probe(yesterday_ms - 1, ends={0: 1, 1: 1})]
+    grown = [probe(LOST_MS - (times - n) * MINUTE, ends=dict.fromkeys(range(n + 3), 1)) for n in range(times)]
+    found = benign(same("leader_rejoin"), *before, *grown)
+    assert found is not None
+    assert (found.rule, found.severity) == ("topic_metadata_change", severity)
+
+
+@pytest.mark.parametrize(
+    ("reason", "after_s", "confidence"),
+    [
+        ("cooperative_followup", 20, STRONG),
+        ("cooperative_followup", 300, STRONG),
+        ("leader_rejoin", 20, PLAUSIBLE),
+        ("leader_rejoin", 40, None),
+        ("subscription_change", 20, None),
+    ],
+)
+def test_a_further_round_belongs_to_the_one_before(reason: str, after_s: int, confidence: float | None):
+    """A due follow-up at any time, an unexplained rejoin within half a minute; with members that change it is none."""
+    earlier = joined(LOST_MS - 3_000 - after_s * SECOND, B, [A])
+    found = asked(aftermath, episode(same(reason), earlier))
+    assert said(found) == (None if confidence is None else (FOLLOWS, confidence))
+    assert asked(aftermath, episode(joined(LOST_MS, member("n-1"), [A], reason=reason), earlier)) is None
+    assert asked(aftermath, episode(same(reason))) is None

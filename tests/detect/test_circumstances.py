@@ -1,0 +1,92 @@
+"""What rules about one lost member share, and what is said where nothing separates the causes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from detect.departing import LOST_MS, B, gone, losing, said, who
+from detect.looks import asked
+from detect.standing_histories import departed
+from histories import (
+    MINUTE,
+    member,
+)
+from rebalance_contract import UNDETERMINED
+from rebalance_streaming.detect.rules.circumstances import is_busy, missing_reports, same_slot, say_lost
+from rebalance_streaming.detect.rules.heartbeats import frozen_or_starved, unknown_loss
+from rebalance_streaming.observed.confidence import HINT, STRONG
+from rebalance_streaming.observed.departures import CLEAN, FENCED, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure
+from rebalance_streaming.observed.liveness import GONE
+
+
+@pytest.mark.parametrize(
+    ("of", "expected"),
+    [
+        (gone(replace(B, client_id="kgo"), back_s=2, silence_ms=40_000), ("process_pause", HINT)),
+        (gone(replace(B, client_id="kafka-python-2.3.0"), back_s=2), (UNDETERMINED, 0.4)),
+        (gone(back_s=2), (UNDETERMINED, 0.4)),
+        (gone(), (UNDETERMINED, 0.4)),
+        (gone(likely=CLEAN), None),
+    ],
+)
+def test_what_came_back_at_once_stood_still_if_it_cannot_starve(of: Departure, expected: tuple[str, float] | None):
+    """Of the rest three causes stay possible, and what would separate them is named.
+
+    It may have been cut off as well, so that it is said as a hint.
+    """
+    found = asked(frozen_or_starved, losing(of), of)
+    assert said(found) == expected
+    if found is not None and found.rule == UNDETERMINED:
+        assert {each.rule for each in found.alternatives} == {"heartbeat_starvation", "process_pause", "member_crash"}
+        assert found.missing == ("client metrics of /host-b: reports on time, late or missing would separate these",)
+    elif found is not None:
+        assert found.advice[0].proposed == "83000"
+
+
+@pytest.mark.parametrize("likely", [POLL_TIMEOUT, SESSION_EXPIRED, FENCED, CLEAN])
+def test_a_known_departure_is_not_unknown(likely: str):
+    """The last rule speaks only where no class fits."""
+    of = gone(likely=likely)
+    assert asked(unknown_loss, losing(of), of) is None
+    unknown = gone(likely=UNKNOWN)
+    assert said(asked(unknown_loss, losing(unknown), unknown)) == (UNDETERMINED, 0.4)
+
+
+@pytest.mark.parametrize(("arriving", "busy"), [(None, False), (0, False), (1, True)])
+def test_work_is_what_came_in(arriving: int | None, busy: bool):
+    """Unknown is not busy: nobody is accused of work that nobody saw."""
+    assert is_busy(gone(arriving=arriving)) == busy
+
+
+def test_a_slot_survives_a_new_id():
+    """Earlier departures of the same client on the same host, whatever its member id was."""
+    past = [
+        departed(LOST_MS - 5 * MINUTE, member("b-0"), SESSION_EXPIRED, rule="member_crash"),
+        departed(LOST_MS - 4 * MINUTE, member("b-0", host="/elsewhere"), SESSION_EXPIRED, rule="member_crash"),
+        departed(LOST_MS - 3 * MINUTE, member("c-0"), SESSION_EXPIRED, rule="member_crash"),
+    ]
+    of = gone()
+    assert [each.to_ms for each in same_slot(losing(of, past=past), of)] == [LOST_MS - 5 * MINUTE]
+
+
+@pytest.mark.parametrize(
+    ("changes", "missing"),
+    [({"confidence": 0.75}, True), ({"confidence": STRONG}, False), ({"confidence": HINT, "liveness": GONE}, False)],
+)
+def test_reports_are_missed_only_where_doubt_is_left(changes: dict[str, Any], missing: bool):
+    """Where the source is there, or nothing is in doubt, none is asked for; else by host."""
+    assert bool(missing_reports(gone(**changes))) == missing
+    nameless = gone(replace(B, host=""), confidence=HINT)
+    assert missing_reports(nameless)[0].startswith("client metrics of the member's host:")
+
+
+def test_what_is_said_of_a_loss_tells_how_the_member_left():
+    """It is about the member, began a session before it was gone, keeps what was seen and names what it misses."""
+    of = gone(confidence=HINT)
+    found = say_lost("undetermined.gone", of)
+    assert (found.started_at_ms, who(found), found.evidence) == (of.to_ms - of.session_ms, ["b-1"], of.evidence)
+    assert missing_reports(of)[0] in found.missing
+    assert say_lost("undetermined.gone", of, LOST_MS, missing=()).started_at_ms == LOST_MS

@@ -1,0 +1,263 @@
+"""Members whose process ended without a word: killed, crashed, replaced, or static and away too long."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from detect.departing import LOST_MS, STATIC, A, B, episode, gone, losing, said, who
+from detect.looks import asked
+from detect.standing_histories import departed
+from histories import (
+    MINUTE,
+    SECOND,
+    T0,
+    Event,
+    joined,
+    lost,
+    member,
+    pulse,
+    rebalance,
+    rebalance_id,
+    report,
+)
+from rebalance_contract import UNDETERMINED, Generation
+from rebalance_contract.clients import HEARTBEAT_AGE
+from rebalance_streaming.detect.rules.ended_processes import crash, static_absence, static_ghost, ungraceful
+from rebalance_streaming.detect.rules.heartbeats import frozen_or_starved
+from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure
+from rebalance_streaming.observed.fingerprints import fingerprint
+from rebalance_streaming.observed.liveness import GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
+from rebalance_streaming.observed.progress import Rhythm
+
+GUESSED = fingerprint(replace(B, rebalance_timeout_ms=10_000), None, "roundrobin")
+
+
+# --- Static members ---
+
+
+@pytest.mark.parametrize(
+    ("silence_s", "back_s", "proposed"),
+    [(12, 60, 108_000), (12, 5, 45_000), (12, 7_200, 1_800_000), (None, 60, 105_000), (13, 60.333, 110_000)],
+    ids=["absence", "the default is enough", "what brokers allow", "no commit was due", "rounded up"],
+)
+def test_a_session_is_half_as_long_again_as_the_absence(silence_s: int | None, back_s: float, proposed: int):
+    """max(45 s, ceil(1.5 x absence)): from its last sign, a session before where there was none, to its return."""
+    silence = None if silence_s is None else silence_s * SECOND
+    of = gone(STATIC, silence_ms=silence, back_s=back_s)
+    found = asked(static_absence, losing(of), of)
+    assert said(found) == ("static_session_too_short", STRONG)
+    assert found is not None
+    assert (found.advice[0].current, found.advice[0].proposed) == ("10000", str(proposed))
+    assert who(found) == ["b-1"]
+
+
+def test_an_idle_partitions_last_commit_does_not_date_an_absence():
+    """Two hours without work before it went are no absence of two hours."""
+    idle = Rhythm(LOST_MS - 120 * MINUTE, None, pulse=False, commits=3)
+    of = gone(STATIC, silence_ms=None, rhythm=idle, back_s=60)
+    found = asked(static_absence, losing(of), of)
+    assert found is not None
+    assert found.advice[0].proposed == "105000"
+    assert "was away 70.0 s" in found.summary
+
+
+@pytest.mark.parametrize(
+    ("of", "expected"),
+    [
+        (gone(back_s=60), None),
+        (gone(STATIC, POLL_TIMEOUT, back_s=60), None),
+        (gone(STATIC), None),
+        (gone(STATIC, liveness=HEALTHY, back_s=60), None),
+    ],
+    ids=["dynamic", "another time-out", "not back", "it ran all the while"],
+)
+def test_other_returns_prove_no_short_session(of: Departure, expected: None):
+    """Only a static member whose session ran out and that came back."""
+    assert asked(static_absence, losing(of), of) is expected
+
+
+@pytest.mark.parametrize(
+    ("of", "told"),
+    [
+        (gone(STATIC), True),
+        (gone(STATIC, liveness=GONE), True),
+        (gone(STATIC, back_s=60), False),
+        (gone(B), False),
+        *((gone(STATIC, liveness=each), False) for each in (STARVED, PAUSED, UNREACHABLE, HEALTHY)),
+    ],
+)
+def test_a_static_ghost_left_its_partitions_unread(of: Departure, told: bool):
+    """Gone for good with its session; whatever reports that it lives is no ghost."""
+    found = asked(static_ghost, losing(of), of)
+    assert said(found) == (("static_member_ghost", PLAUSIBLE) if told else None)
+    if found is not None:
+        assert found.subject.partitions == ("orders-2", "orders-3")
+        assert found.started_at_ms == LOST_MS - 10 * SECOND
+        assert "group.instance.id" in {each.parameter for each in found.advice}
+
+
+# --- Killed and replaced ---
+
+
+def beside(joined_before_ms: int, *, name: str = "b-2", host: str = "/host-b") -> Event:
+    """Let a member join while `b-1` is still listed."""
+    return joined(LOST_MS - joined_before_ms, member(name, [2], host=host), [A, B])
+
+
+@pytest.mark.parametrize(
+    ("event", "told"),
+    [
+        (beside(8_000), True),
+        (beside(60_000), False),
+        (beside(8_000, name="n-1", host="/host-n"), False),
+        (beside(8_000, host="/elsewhere"), False),
+    ],
+    ids=["while it was silent", "long before", "another client", "another host"],
+)
+def test_a_successor_beside_the_ghost_tells_of_a_kill(event: Event, told: bool):
+    """The same client came while the old one was silent and not yet removed."""
+    of = gone(replace(B, client_id="b"))
+    found = asked(ungraceful, losing(of, events=(event,)), of)
+    assert said(found) == (("ungraceful_shutdown", HINT) if told else None)
+    if found is not None:
+        assert who(found) == ["b-1"]
+        assert found.evidence[-1].value == "b-2 of the same client joined before it was removed"
+
+
+@pytest.mark.parametrize(
+    ("changes", "client_id", "expected"),
+    [
+        ({"liveness": GONE}, "b", STRONG),
+        ({"liveness": RESTARTED}, "b", STRONG),
+        ({}, "rdkafka", PLAUSIBLE),
+        ({}, "kafka-python-1.4.6", HINT),
+        ({"liveness": STARVED}, "b", None),
+        ({"liveness": HEALTHY}, "b", None),
+    ],
+)
+def test_a_starved_client_joins_beside_its_old_id_as_well(
+    changes: dict[str, Any], client_id: str, expected: float | None
+):
+    """So without reports the library decides how sure it is, and a process that lived was not killed."""
+    old = replace(B, client_id=client_id)
+    came = joined(LOST_MS - 8_000, replace(old, member_id="b-2"), [A, old])
+    of = gone(old, **changes)
+    found = asked(ungraceful, losing(of, events=(came,)), of)
+    assert (None if found is None else found.confidence) == expected
+    if found is not None:
+        assert ("heartbeat_starvation" in {each.rule for each in found.alternatives}) == (not changes)
+
+
+# --- Crashes ---
+
+
+@pytest.mark.parametrize(
+    ("of", "after_s", "expected"),
+    [
+        (gone(liveness=GONE), 60, CERTAIN),
+        (gone(liveness=RESTARTED, back_s=2), 60, CERTAIN),
+        (gone(), 29, HINT),
+        (gone(), 30, PLAUSIBLE),
+        (gone(replace(B, session_timeout_ms=45_000)), 134, HINT),
+        (gone(replace(B, session_timeout_ms=45_000)), 135, PLAUSIBLE),
+        (gone(classes=(SESSION_EXPIRED, POLL_TIMEOUT)), 30, HINT),
+        (gone(replace(B, client_id="rdkafka"), classes=(SESSION_EXPIRED, POLL_TIMEOUT)), 30, HINT),
+        (gone(replace(B, client_id="rdkafka"), classes=(SESSION_EXPIRED, CLEAN)), 30, PLAUSIBLE),
+        (gone(client=GUESSED, classes=(SESSION_EXPIRED, POLL_TIMEOUT)), 30, PLAUSIBLE),
+        (gone(replace(B, client_id="kgo")), 20, PLAUSIBLE),
+        (gone(replace(B, client_id="kgo")), 30, STRONG),
+        (gone(replace(B, client_id="kgo"), back_s=30), 60, HINT),
+        (gone(replace(B, client_id="kgo"), back_s=5), 60, None),
+        (gone(back_s=30), 60, None),
+        (gone(back_s=30, arriving=100), 60, HINT),
+        *((gone(liveness=each), 600, None) for each in (STARVED, PAUSED, UNREACHABLE, HEALTHY)),
+        (gone(likely=UNKNOWN), 600, None),
+    ],
+)
+def test_how_sure_a_crash_is(of: Departure, after_s: int, expected: float | None):
+    """Certain by its reports; else the longer it stays away the surer, and no claim where it may have starved.
+
+    Nor where it is back, as who was cut off is, too; nor where its poll limit may have sent it away.
+    """
+    found = asked(crash, losing(of, after_s=after_s), of)
+    assert said(found) == (None if expected is None else ("member_crash", expected))
+    if found is not None:
+        assert ("has not come back" in found.summary) == (of.back_ms is None)
+        assert (found.missing == ()) == (of.liveness is not None or of.confidence >= STRONG)
+
+
+@pytest.mark.parametrize(
+    ("rule", "sure", "of", "expected"),
+    [
+        ("ungraceful_shutdown", PLAUSIBLE, {"back_s": 2}, ("member_crash", PLAUSIBLE)),
+        ("ungraceful_shutdown", PLAUSIBLE, {}, ("member_crash", PLAUSIBLE)),
+        ("ungraceful_shutdown", HINT, {"back_s": 2}, None),
+        (UNDETERMINED, PLAUSIBLE, {"back_s": 2}, None),
+    ],
+    ids=["back", "away", "a hint", "not a death"],
+)
+def test_who_died_before_dies_again(rule: str, sure: float, of: dict[str, Any], expected: tuple[str, float] | None):
+    """One death that is claimed makes the next loss of the same client another, even where it is back at once."""
+    who = replace(B, client_id="kgo")
+    earlier = departed(LOST_MS - 5 * MINUTE, replace(who, member_id="b-0"), SESSION_EXPIRED, rule=rule, sure=sure)
+    lost_now = gone(who, **of)
+    assert said(asked(crash, losing(lost_now, past=[earlier], after_s=10), lost_now)) == expected
+
+
+def test_a_group_that_is_lost_as_a_whole_shares_a_cause():
+    """One client that stays away crashed; where all of a group's clients go at once, something else took them."""
+    one, two = gone(replace(B, client_id="kgo")), gone(member("c-1", [4], client_id="kgo", host="/c"))
+    spared, whole = losing(one, two), losing(one, two)
+    whole = replace(whole, rebalance=replace(whole.rebalance, members_before=(one.member, two.member)))
+    assert said(asked(crash, spared, one)) == ("member_crash", STRONG)
+    assert said(asked(crash, whole, one)) == ("member_crash", HINT)
+
+
+@pytest.mark.parametrize(("liveness", "sure"), [(None, HINT), (GONE, CERTAIN)])
+def test_who_came_back_before_may_come_back_again(liveness: str | None, sure: float):
+    """It was lost and back earlier: that it is away now is no crash yet, reports or not, and later a guess without."""
+    earlier = departed(LOST_MS - 5 * MINUTE, B, SESSION_EXPIRED, rule=UNDETERMINED, back_ms=LOST_MS - 4 * MINUTE)
+    of = gone(liveness=liveness)
+    assert asked(crash, losing(of, past=[earlier]), of) is None
+    found = asked(crash, losing(of, after_s=120, past=[earlier]), of)
+    assert said(found) == ("member_crash", sure)
+
+
+def test_a_client_that_ran_and_beat_did_not_crash():
+    """Its own reports say it was well to the end: undetermined, by what is still possible, never a crash."""
+    of = gone(liveness=HEALTHY)
+    found = asked(frozen_or_starved, losing(of, after_s=600), of)
+    assert found is not None
+    assert (found.rule, who(found)) == (UNDETERMINED, ["b-1"])
+    assert {each.rule for each in found.alternatives} == {"scale_in", "network_partition"}
+    back = gone(replace(B, client_id="kgo"), liveness=HEALTHY, back_s=1)
+    found = asked(frozen_or_starved, losing(back), back)
+    assert found is not None
+    assert found.rule == UNDETERMINED
+
+
+def test_reports_to_the_end_keep_a_member_from_having_crashed():
+    """From the rows: silent for 12 s with commits due, heartbeats and reports on time before and after."""
+    quiet = [*pulse(LOST_MS - MINUTE, LOST_MS - 12 * SECOND, [0, 1, 2, 3]), *pulse(LOST_MS - 11_000, LOST_MS, [0, 1])]
+    beats = [report(at, B, {HEARTBEAT_AGE: 1.0}, tick_late_ms=0) for at in range(T0, LOST_MS + MINUTE, 5_000)]
+    of = episode(lost(LOST_MS, B, [A, B]), *quiet, *beats, now_ms=LOST_MS + 10 * MINUTE)
+    (departure,) = of.departures
+    assert (departure.likely, departure.liveness) == (SESSION_EXPIRED, HEALTHY)
+    assert asked(crash, of, departure) is None
+    assert said(asked(frozen_or_starved, of, departure)) == (UNDETERMINED, 0.4)
+
+
+def test_generations_within_a_rebalance_show_a_successor():
+    """Newcomer first, then the ghost, in one logical rebalance."""
+    came = member("b-2", [2, 3])
+    first = Generation(2, "join", joined=("b-2",), join_ended_at_ms=LOST_MS - 8_000, assigned_at_ms=LOST_MS - 8_000)
+    then = Generation(3, "departure", left=("b-1",), join_ended_at_ms=LOST_MS, assigned_at_ms=LOST_MS)
+    of = rebalance(LOST_MS - 8_000, [A, B], [A, came], took_ms=8_000, generations=(first, then))
+    looked = episode(of)
+    found = asked(ungraceful, looked, gone())
+    assert said(found) == ("ungraceful_shutdown", HINT)
+    assert of.rebalance_id == rebalance_id(LOST_MS - 8_000)
