@@ -92,7 +92,11 @@ def test_a_log_that_was_made_anew_is_told(log: WrittenLog, rounds: int):
         log.write_generations(early, 10)
         wait_for(lambda: recreations(log) == made + 1, "it to be told", _NOTICED_SECONDS)  # noqa: B023
         log.write_generations(old, 5)
-        wait_for(lambda: taken(log) == before + 15, f"15 more records than {before}", _NOTICED_SECONDS)  # noqa: B023
+        wait_for(
+            lambda: taken(log) == before + 15,  # noqa: B023
+            lambda: f"15 more records than {before}, not {taken(log)}",  # noqa: B023
+            _NOTICED_SECONDS,
+        )
         log.write_generations(old, 1)
         wait_for(lambda: log.rig.counts()[old].generation == 11, "the group to go on", _NOTICED_SECONDS)  # noqa: B023
         counted = log.rig.counts()[old]
