@@ -25,7 +25,7 @@ from histories import (
     rebalance,
     report,
 )
-from rebalance_contract import UNDETERMINED, Rebalance, Severity
+from rebalance_contract import UNDETERMINED, GroupType, Rebalance, Severity
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import GroupView
 from rebalance_streaming.detect.rules.patterns import (
@@ -355,6 +355,14 @@ def test_who_goes_through_a_whole_group_in_turn_is_a_hand(story: Story, confiden
     """Workers of Kafka Connect commit nothing in their group: nothing tells how one went, but the order does."""
     (found,) = judged(rolling_deploy, story, START_MS + 10 * MINUTE)
     assert (found.rule, found.confidence) == ("rolling_deploy", confidence)
+
+
+def test_a_group_without_barriers_is_replaced_in_turn_within_one_rebalance():
+    """A share group goes on at once: that an instance was let in after its predecessor was gone is all there is."""
+    events, past = workers(away_s=3)
+    shared = [replace(each, type=GroupType.SHARE) if isinstance(each, Rebalance) else each for each in events]
+    (found,) = judged(rolling_deploy, (shared, past), START_MS + 10 * MINUTE)
+    assert (found.rule, found.confidence) == ("rolling_deploy", PLAUSIBLE)
 
 
 @pytest.mark.parametrize(
