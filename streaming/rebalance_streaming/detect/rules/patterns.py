@@ -366,6 +366,8 @@ def member_flapping(look: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
         if not lives or any(each.past.rule not in _UNEXPLAINED for each in lives):
             continue
         member = lives[-1].member
+        if any((each.config_offset or 0) > (member.config_offset or 0) for each in look.members):
+            continue  # a worker of Connect that is behind leaves to read on: `shared_group_id` if it never does
         yield say(
             "member_flapping",
             lives[0].past.left_ms,
