@@ -435,6 +435,17 @@ def test_what_is_rare_or_explained_does_not_flap(story: Story):
     assert judged(member_flapping, story, START_MS + 40 * MINUTE) == []
 
 
+@pytest.mark.parametrize(("offset", "others", "told"), [(-1, 4, False), (4, 4, True), (9, 4, True)])
+def test_a_worker_of_connect_that_is_behind_leaves_to_read_on(offset: int, others: int, told: bool):
+    """Why it comes and goes is known; one that is not behind may flap as any other."""
+    events, past = lives(
+        (0, 200), (210, 400), (410, 600), (610, 700), rule=UNDETERMINED, member={"config_offset": offset}
+    )
+    leader = picture(START_MS + 710 * SECOND, replace(A, config_offset=others))
+    found = judged(member_flapping, ([*events, leader], past), START_MS + 15 * MINUTE)
+    assert [each.rule for each in found] == (["member_flapping"] if told else [])
+
+
 # --- Storms ---
 
 NOW = START_MS + 10 * MINUTE
