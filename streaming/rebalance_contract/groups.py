@@ -36,6 +36,8 @@ class Member:
     `subscription_version` is that of the subscription that it joined with and `user_data_bytes` the length of the
     assignor's data in it, null where it sent none; libraries differ in both. Both are null outside of the consumer
     protocol, in groups of other types, and in rows older than these fields.
+    `config_offset` is how far a worker of Connect had read its config topic when it joined, as an offset (-1: nothing);
+    null for all others and in rows older than the field.
     """
 
     member_id: str
@@ -55,6 +57,7 @@ class Member:
     pending_revocation: Partitions | None = None
     subscription_version: int | None = None
     user_data_bytes: int | None = None
+    config_offset: int | None = None
 
 
 #: Length of a pane in milliseconds, and how many are kept: 15 minutes.

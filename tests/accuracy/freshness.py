@@ -46,6 +46,7 @@ _JUDGED_BY = (
     "tests/accuracy/report.py",
     "tests/accuracy/results/*.json",
     "deploy/rebalance_devtools/stories/applications.py",
+    "deploy/rebalance_devtools/stories/company.py",
     "deploy/rebalance_devtools/stories/conditions.py",
     "deploy/rebalance_devtools/stories/families.py",
     "deploy/rebalance_devtools/stories/forms.py",

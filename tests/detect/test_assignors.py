@@ -16,6 +16,7 @@ from rebalance_streaming.detect.rules.assignors import (
     assignor_migration_error,
     eager_assignor,
     idle_members,
+    shared_connect_group,
     shared_group_id,
 )
 from rebalance_streaming.observed.confidence import CERTAIN, PLAUSIBLE, STRONG
@@ -202,6 +203,38 @@ def test_two_applications_in_one_group(events: list[Event], fires: bool):
     found = list(asked(shared_group_id, look(history(*events), NOW)))
     assert [each.confidence for each in found] == ([STRONG] if fires else [])
     assert not found or ("billing" in found[0].summary and "parcels" in found[0].summary)
+
+
+def connect(*offsets: tuple[int | None, int | None], one_name: bool = True) -> list[Event]:
+    """Let two workers join once a minute, each with how far it has read its config topic; the second by a new id."""
+    found: list[Event] = []
+    for number, (first, second) in enumerate(offsets):
+        at_ms, client = NOW - (len(offsets) - number) * MINUTE, "w2" if one_name else f"w{number + 2}"
+        who = [member("w1-1", config_offset=first), member(f"{client}-{number}", config_offset=second)]
+        found.append(rebalance(at_ms, who, who))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("events", "fires"),
+    [
+        pytest.param(connect((4, -1), (4, -1), (4, -1)), True, id="another topic, and an empty one"),
+        pytest.param(connect((4, 9), (6, 9), (4, 9), (4, 9), (4, 9)), True, id="the leader is the one behind"),
+        pytest.param(connect((4, -1), (4, -1)), False, id="it has not read on yet"),
+        pytest.param(connect((4, 1), (5, 2), (6, 3)), False, id="it reads on"),
+        pytest.param(connect((4, 1), (4, 4), (5, 4), (5, 5), (6, 5)), False, id="it caught up"),
+        pytest.param(connect((4, 4), (4, 4), (4, 4)), False, id="one cluster"),
+        pytest.param(connect((4, None), (4, None), (4, None)), False, id="not known"),
+        pytest.param(connect((4, -1), (4, -1), (4, -1), one_name=False), False, id="other workers each time"),
+    ],
+)
+def test_two_connect_clusters_in_one_group(events: list[Event], fires: bool):
+    """A worker that has read less of its config topic than another, three joins long and no more each time."""
+    found = list(asked(shared_connect_group, look(history(*events, picture(NOW, *members(2))), NOW)))
+    assert [(each.rule, each.confidence) for each in found] == ([("shared_group_id", STRONG)] if fires else [])
+    assert not found or "config topic" in found[0].summary
+    later = look(history(*events, picture(NOW, *members(2))), NOW + HOUR)
+    assert list(asked(shared_connect_group, later)) == []
 
 
 # --- Everywhere ---

@@ -252,6 +252,21 @@ def test_the_last_to_commit_as_the_barrier_was_released_was_late(last_ms: dict[i
     assert (found.rule == "stalled_member_join_barrier") is bool(expected)
 
 
+@pytest.mark.parametrize(
+    ("last_ms", "ends", "expected"),
+    [
+        ({0: START_MS + 500, 1: START_MS - 2_000, 2: START_MS + 800}, 20, ["b"]),
+        ({0: START_MS + 500, 1: START_MS - 2_000, 2: START_MS + 800}, 7, []),
+        ({0: START_MS + 500, 1: START_MS - 2_000, 2: START_MS - 3_000}, 20, []),
+    ],
+    ids=["records waited", "it had committed all", "two that did not"],
+)
+def test_who_does_not_commit_as_the_others_join_was_late(last_ms: dict[int, int], ends: int, expected: list[str]):
+    """Records had come since its last commit, so it would have committed on revoking, as the others did."""
+    probes = [probe(START_MS + at, ends=dict.fromkeys((0, 1, 2), ends)) for at in (-3 * SECOND, 0)]
+    assert who(explained(*committed(last_ms), *probes)) == expected
+
+
 def test_a_gap_in_commits_tells_who_was_late_when_commits_are_forgotten():
     """A dozen commits are kept; one every second has replaced them when a rebalance is judged."""
     of = joined(START_MS, NEW, [A, B], took_ms=WAIT_MS + 20)

@@ -15,18 +15,20 @@ from histories import (
     SECOND,
     T0,
     Event,
+    commits,
     joined,
     lost,
     member,
     probe,
     pulse,
     rebalance,
+    silenced,
 )
-from rebalance_contract import Rebalance, Severity
+from rebalance_contract import Rebalance, Severity, Silence
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.rules.benign import BENIGN_RULES, FOLLOWS, aftermath
 from rebalance_streaming.detect.verdict import Verdict
-from rebalance_streaming.observed.confidence import CERTAIN, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT
 
 
@@ -50,6 +52,30 @@ def test_newcomers_that_stay_are_a_scale_out(after_s: int, confidence: float):
     assert said(found) == ("scale_out", confidence)
     assert found is not None
     assert (who(found), found.summary) == (["n-1"], "The group grew from 1 to 2 members.")
+
+
+@pytest.mark.parametrize(
+    ("gaps_s", "every_s", "confidence"),
+    [
+        ((20, 20), 5, HINT),
+        ((20,), 5, PLAUSIBLE),
+        ((20, 4), 5, PLAUSIBLE),
+        ((12, 12), 5, PLAUSIBLE),
+        ((20, 20), 12, PLAUSIBLE),
+    ],
+    ids=["all for long", "not of all known", "one went on", "no longer than usual", "commits are rare"],
+)
+def test_newcomers_alone_hold_nobody_up_for_long(gaps_s: tuple[int, ...], every_s: int, confidence: float):
+    """Where nobody probes, commits that stop all at once are what shows of a barrier."""
+    of = joined(LOST_MS, member("n-1"), [A])
+    beats = [
+        commits(at, {0: at // 100, 1: at // 100})
+        for at in range(LOST_MS - 5 * MINUTE, LOST_MS - 2 * SECOND, every_s * SECOND)
+    ]
+    gaps = (
+        Silence("orders", place, LOST_MS - 2 * SECOND, LOST_MS + (s - 2) * SECOND) for place, s in enumerate(gaps_s)
+    )
+    assert said(benign(of, *beats, of, silenced(of, *gaps))) == ("scale_out", confidence)
 
 
 @pytest.mark.parametrize(("after_s", "confidence"), [(60, PLAUSIBLE), (700, STRONG)])

@@ -365,6 +365,61 @@ def test_reports_that_came_too_late_are_a_cut():
     assert {each.parameter for each in found.advice} == {"session.timeout.ms", "socket.keepalive.enable"}
 
 
+@pytest.mark.parametrize(
+    ("spared_host", "liveness", "likely", "expected"),
+    [
+        ("/host-a", None, SESSION_EXPIRED, {"b-1", "c-1"}),
+        ("/host-a", HEALTHY, SESSION_EXPIRED, {"b-1", "c-1"}),
+        ("/host-b", None, SESSION_EXPIRED, {"b-1"}),
+        ("/host-a", GONE, SESSION_EXPIRED, {"b-1"}),
+        ("/host-a", None, CLEAN, {"b-1"}),
+    ],
+    ids=["all of the host", "its windowed rate is of before", "somebody spared", "one ended", "one left in order"],
+)
+def test_a_cut_takes_all_of_its_host(spared_host: str, liveness: str | None, likely: str, expected: set[str]):
+    """What one client tells of its way to the coordinator holds for those beside it, unless one of them stayed."""
+    of = gone(liveness=UNREACHABLE, silence_ms=12_000, stretch=stretch(undelivered=2, late_ms=20_000))
+    beside = gone(replace(C, host=B.host), likely, liveness=liveness)
+    found = asked(unreachable, episode(of, beside, spared=replace(A, host=spared_host)), of)
+    assert found is not None
+    assert {each.member_id for each in found.subject.members} == expected
+
+
+@pytest.mark.parametrize(
+    ("back_s", "session_ms", "spared_host", "client_id", "expected"),
+    [
+        (25, 6_000, "/host-b", "kgo", ("member_crash", PLAUSIBLE)),
+        (25, 6_000, "/host-a", "kgo", ("member_crash", HINT)),
+        (14, 4_000, "/host-b", "kgo", ("member_crash", HINT)),
+        (25, 10_000, "/host-b", "kgo", ("member_crash", HINT)),
+        (25, 6_000, "/host-b", "kafka-python-1.4.6", ("heartbeat_starvation", PLAUSIBLE)),
+    ],
+    ids=["started again", "its host was lost", "it may have stood still", "within three sessions", "it starves"],
+)
+def test_who_is_back_late_beside_others_of_its_host_was_started_again(
+    back_s: float, session_ms: int, spared_host: str, client_id: str, expected: tuple[str, float]
+):
+    """Neither its machine stood still nor its network, and few pauses of one process last for so many sessions."""
+    of = gone(replace(B, client_id=client_id, session_timeout_ms=session_ms), back_s=back_s)
+    assert said(asked(explain_loss, episode(of, spared=replace(A, host=spared_host)), of)) == expected
+
+
+@pytest.mark.parametrize(
+    ("spared_host", "back_s", "expected"),
+    [("/host-b", 3, PLAUSIBLE), ("/host-b", 300, PLAUSIBLE), ("/host-a", 3, HINT)],
+    ids=["soon", "late", "its whole host was lost"],
+)
+def test_who_comes_back_by_its_own_id_did_not_die(spared_host: str, back_s: float, expected: float):
+    """Since KIP-848 a process makes its member id itself: no other one can come back by it."""
+    who = replace(B, session_timeout_ms=None, client_id="app-StreamThread-1-consumer")
+    of = replace(gone(who, back_s=back_s), back_as=who)
+    found = asked(explain_loss, episode(of, spared=replace(A, host=spared_host)), of)
+    assert said(found) == ("process_pause", expected)
+    assert found is not None
+    assert "by the id of the same process" in found.summary
+    assert ("member_crash", True) in {(each.rule, each.impossible) for each in found.alternatives}
+
+
 @pytest.mark.parametrize(("request_ms", "expected"), [(None, "45000"), (30_000, "45000"), (60_000, "63000")])
 def test_a_session_outlasts_one_unanswered_request(request_ms: int | None, expected: str):
     """A half-open connection swallows one heartbeat: S > request.timeout + h, where the client told it."""

@@ -175,7 +175,7 @@ def test_who_beats_and_is_removed_and_not_let_in_was_turned_away(events: list[Ev
     assert said(explained(left(), *silent(), *events)) == expected
 
 
-@pytest.mark.parametrize(("ended_s", "expected"), [(6, ("member_crash", STRONG)), (2, None)])
+@pytest.mark.parametrize(("ended_s", "expected"), [(6, ("member_crash", CERTAIN)), (2, None)])
 def test_who_beat_within_its_session_left_by_itself(ended_s: int, expected: tuple[str, float] | None):
     """Commits farther apart than a session tell nothing; a process that reported a moment ago was not expired."""
     who = replace(B, client_id="kgo", session_timeout_ms=6_000)
@@ -193,6 +193,19 @@ def test_a_static_member_that_stopped_polling_keeps_its_partitions():
     found = explained(left(who), *silent(silence_s=310))
     assert said(found) == ("static_stalled_member", PLAUSIBLE)
     assert said(explained(left(), *silent(silence_s=310))) != said(found)
+
+
+def test_a_coordinator_that_lets_the_session_of_a_static_member_end_does_not_clear_its_application():
+    """It wrote that heartbeats ended, as they do at the limit of a client that says no good-bye."""
+    who = replace(B, group_instance_id="i", rebalance_timeout_ms=20_000)
+    gone = left(who)
+    known = history(*silent(silence_s=28), gone)
+    known.coordinator_log.take([CoordinatorEvent(LOST_MS, Act.EXPIRED, member_id="b-1")])
+    of = look_at(known, gone, Thresholds(), JudgingTime(LOST_MS + MINUTE), EpisodeContext())
+    found = asked(explain_loss, of, of.departures[0])
+    assert said(found) == ("static_stalled_member", STRONG)
+    assert found is not None
+    assert ("poll_overrun", True) in {(each.rule, each.impossible) for each in found.alternatives}
 
 
 def test_a_ghost_beside_its_successor_was_killed():

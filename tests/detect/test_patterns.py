@@ -25,7 +25,7 @@ from histories import (
     rebalance,
     report,
 )
-from rebalance_contract import UNDETERMINED, Rebalance, Severity
+from rebalance_contract import UNDETERMINED, GroupType, Rebalance, Severity
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import GroupView
 from rebalance_streaming.detect.rules.patterns import (
@@ -357,6 +357,14 @@ def test_who_goes_through_a_whole_group_in_turn_is_a_hand(story: Story, confiden
     assert (found.rule, found.confidence) == ("rolling_deploy", confidence)
 
 
+def test_a_group_without_barriers_is_replaced_in_turn_within_one_rebalance():
+    """A share group goes on at once: that an instance was let in after its predecessor was gone is all there is."""
+    events, past = workers(away_s=3)
+    shared = [replace(each, type=GroupType.SHARE) if isinstance(each, Rebalance) else each for each in events]
+    (found,) = judged(rolling_deploy, (shared, past), START_MS + 10 * MINUTE)
+    assert (found.rule, found.confidence) == ("rolling_deploy", PLAUSIBLE)
+
+
 @pytest.mark.parametrize(
     ("likely", "expected"),
     [
@@ -425,6 +433,17 @@ def test_a_member_that_flaps_for_no_known_reason_is_told_with_what_is_missing():
 def test_what_is_rare_or_explained_does_not_flap(story: Story):
     """The fallback gives way to every rule that knows more."""
     assert judged(member_flapping, story, START_MS + 40 * MINUTE) == []
+
+
+@pytest.mark.parametrize(("offset", "others", "told"), [(-1, 4, False), (4, 4, True), (9, 4, True)])
+def test_a_worker_of_connect_that_is_behind_leaves_to_read_on(offset: int, others: int, told: bool):
+    """Why it comes and goes is known; one that is not behind may flap as any other."""
+    events, past = lives(
+        (0, 200), (210, 400), (410, 600), (610, 700), rule=UNDETERMINED, member={"config_offset": offset}
+    )
+    leader = picture(START_MS + 710 * SECOND, replace(A, config_offset=others))
+    found = judged(member_flapping, ([*events, leader], past), START_MS + 15 * MINUTE)
+    assert [each.rule for each in found] == (["member_flapping"] if told else [])
 
 
 # --- Storms ---

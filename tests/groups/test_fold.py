@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from groups.records import Log, member
 from rebalance_contract import GroupState, Rebalance, RebalanceReason, counters_at
+from rebalance_streaming.groups.classic import read_members
 from rebalance_streaming.groups.fold import fold
 from rebalance_streaming.groups.model import FoldDraft, FoldState, GroupRecord, dump_state, load_state, new_state
+from rebalance_streaming.wire.records import GroupMetadataValue
 
 A, B, C = (member(f"{name}-1", client_id=name) for name in "abc")
 
@@ -134,6 +136,17 @@ def test_what_is_no_subscription_has_no_form():
     """Bytes that are cut off before the version, and members of other protocols, leave both unknown."""
     state, _ = run(Log().write(1, dataclasses.replace(A, subscription=b"")).records)
     assert [(m.subscription_version, m.user_data_bytes) for m in state.picture.members] == [(None, None)]
+
+
+def test_a_worker_of_connect_says_how_far_it_read_its_config_topic():
+    """As it told when it joined; bytes that are no worker's state leave it unknown, and no consumer has one."""
+    (record,) = Log().write(1, A).records
+    assert isinstance(record.value, GroupMetadataValue)
+    for raw, expected in ((bytes.fromhex("00020001780000000000000007ffffffff"), 7), (b"\0\2\xff", None)):
+        worker = dataclasses.replace(A, subscription=raw)
+        value = dataclasses.replace(record.value, protocol_type="connect", members=(worker,))
+        assert [each.config_offset for each in read_members(value)] == [expected]
+    assert [each.config_offset for each in read_members(record.value)] == [None]
 
 
 def test_different_members_in_one_step_are_a_swap():

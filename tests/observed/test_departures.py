@@ -106,6 +106,40 @@ def test_a_silence_is_compared_with_both_time_outs(
 
 
 @pytest.mark.parametrize(
+    ("instance", "age_s", "lag", "classes"),
+    [
+        ("i", 0.0, 50, (POLL_TIMEOUT,)),
+        (None, 0.0, 50, (UNKNOWN,)),
+        ("i", 0.0, 0, (UNKNOWN,)),
+    ],
+    ids=["static", "who would leave itself", "nothing waited"],
+)
+def test_a_callback_inside_poll_overruns_the_limit_of_a_static_member(
+    instance: str | None, age_s: float, lag: int, classes: tuple[str, ...]
+):
+    """Its reports say that it is inside the client; with records waiting it would have committed."""
+    who = replace(B, group_instance_id=instance, rebalance_timeout_ms=20_000)
+    last_ms = LOST_MS - 24 * SECOND
+    values = {POLL_AGE: age_s, HEARTBEAT_AGE: 1.0}
+    told = [report(at, who, values, pid=1) for at in range(LOST_MS - MINUTE, LOST_MS + MINUTE, 5 * SECOND)]
+    ends = {2: last_ms // 100 + lag, 3: last_ms // 100 + lag}
+    probes = [probe(at, ends=ends) for at in (last_ms, LOST_MS - SECOND)]
+    found = judged(left(who), *moving(last_ms - MINUTE, last_ms, [2, 3]), *probes, *told)
+    assert found.classes == classes
+
+
+def test_a_silence_longer_than_closing_takes_is_seldom_that_of_a_clean_leave():
+    """Libraries that commit on a timer do so once more when they are closed; a clean leave stays second."""
+    who = replace(B, client_id="kgo", session_timeout_ms=6_000, rebalance_timeout_ms=60_000)
+    of = lost(LOST_MS, who, [STAYS, who], took_ms=20, started_after_ms=T0)
+    last_ms = LOST_MS - 8 * SECOND
+    told = [commits(at, {2: at // 100, 3: at // 100}) for at in (last_ms - 10 * SECOND, last_ms)]
+    ends = dict.fromkeys((2, 3), LOST_MS // 100)
+    found = judged(of, *told, *(probe(at, ends=ends) for at in (last_ms, LOST_MS)))
+    assert (found.silence_ms, found.classes) == (5_250, (SESSION_EXPIRED, CLEAN))
+
+
+@pytest.mark.parametrize(
     ("silence_s", "assignor", "likely"),
     [
         (10.0, "roundrobin", SESSION_EXPIRED),

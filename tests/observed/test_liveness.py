@@ -47,6 +47,7 @@ SEEN = Stretch(
     cpu_share=None,
     switches_per_second=None,
     reason=None,
+    reason_before=None,
 )
 
 
@@ -56,6 +57,10 @@ def lost(*, through_application: bool = False, now_ms: int = LOST_MS + MINUTE, *
     return Lost(client, replace(SEEN, **changes), fingerprint(WHO), 10_000, 30_000, LOST_MS, now_ms)
 
 
+UNANSWERED = (
+    "Consumer group session timed out (in join-state steady) after 10004 ms without a successful response from the"
+    " group coordinator (broker 1, last error was {})"
+)
 ENDED = {"next_report_ms": None, "last_report_ms": LOST_MS - 9 * SECOND}
 
 
@@ -97,6 +102,22 @@ ENDED = {"next_report_ms": None, "last_report_ms": LOST_MS - 9 * SECOND}
             {"reason": "max.poll.interval.ms exceeded", "beat_gap_ms": 9_000.0}, NOT_POLLING, id="its own word"
         ),
         pytest.param({"reason": "group rejoin", "beat_gap_ms": 9_000.0}, STARVED, id="another reason"),
+        pytest.param({"reason": UNANSWERED.format("Success"), "beat_rate": 0.3}, UNREACHABLE, id="nobody answered"),
+        pytest.param(
+            {"reason": UNANSWERED.format("Success"), "beat_rate": 0.3, "stood_still_ms": 9_000},
+            PAUSED,
+            id="it stood still, and nobody could answer",
+        ),
+        pytest.param(
+            {"reason": UNANSWERED.format("Broker: Group authorization failed"), "beat_rate": 0.3},
+            HEALTHY,
+            id="its coordinator answered with an error",
+        ),
+        pytest.param(
+            {**dict.fromkeys(("reason", "reason_before"), UNANSWERED.format("Success")), "beat_rate": 0.3},
+            HEALTHY,
+            id="a word about the loss before",
+        ),
     ],
 )
 def test_the_matrix(changes: dict[str, Any], expected: str | None):

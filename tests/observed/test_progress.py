@@ -27,6 +27,14 @@ def steady(turns: int = 4, *, step: int = 10, every_ms: int = 5 * SECOND) -> lis
     return [commits(T0 + turn * every_ms, {0: turn * step, 1: turn * step}) for turn in range(turns)]
 
 
+def test_shortly_before_the_first_probe_records_came_as_they_did_after_it():
+    """A prober that begins later than a group tells of the time before; not of what is long past, nor of one probe."""
+    known = progress(probe(T0, ends={0: 100}), probe(T0 + 20 * SECOND, ends={0: 140}))
+    asked = [known.estimated_end_at("orders", 0, T0 + at) for at in (-11_000, -5_000, 0, 10_000, 30_000)]
+    assert asked == [None, 90, 100, 120, 140]
+    assert progress(probe(T0, ends={0: 100})).estimated_end_at("orders", 0, T0 - 1) is None
+
+
 def test_a_position_joins_commit_and_end():
     """Lag is known only where both are; a commit newer than the probe has none."""
     known = progress(*steady(), probe(T0, ends={0: 25, 1: 50, 2: 7}, stable={0: 20}))

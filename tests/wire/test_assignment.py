@@ -10,8 +10,10 @@ from rebalance_streaming.wire.assignment import (
     ProtocolTopicPartitions,
     Subscription,
     Versioned,
+    WorkerState,
     decode_assignment,
     decode_subscription,
+    decode_worker_state,
     read_assignment,
     read_subscription,
 )
@@ -65,3 +67,21 @@ def test_no_bytes_are_an_assignment_but_no_subscription() -> None:
 def test_schema_registrys_json_is_not_misread_as_a_subscription() -> None:
     """Its first two bytes would be version 31522; as no count of topics fits, it stays opaque."""
     assert isinstance(decode_subscription(b'{"version":1,"host":"sr1"'), Opaque)
+
+
+STATE = WorkerState("http://w1:8083/", 7)
+
+
+@pytest.mark.parametrize(("version", "behind"), [(0, b""), (1, b"\xff\xff\xff\xff"), (2, b"\0\0\0\2ab"), (9, b"new")])
+def test_a_worker_of_connect_tells_how_far_it_read(version: int, behind: bytes) -> None:
+    """What it has in hand follows since KIP-415, and is not needed."""
+    raw = encode_versioned(STATE, 0)
+    assert decode_worker_state(version.to_bytes(2, "big") + raw[2:] + behind) == STATE
+
+
+def test_a_worker_state_that_ends_early_or_lies_is_opaque() -> None:
+    """Every truncation, lengths below zero and beyond the end, text that is none, and a version that nobody means."""
+    raw = encode_versioned(STATE, 0)
+    lies = [raw[:2] + length + raw[4:] for length in (b"\xff\xff", b"\x80\x00", b"\x7f\xff")]
+    broken = [*(raw[:end] for end in range(len(raw))), *lies, b"\xff\xff" + raw[2:], raw[:4] + b"\xff" + raw[5:]]
+    assert all(isinstance(decode_worker_state(each), Opaque) for each in broken)

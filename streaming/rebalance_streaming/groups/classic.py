@@ -37,10 +37,12 @@ from rebalance_streaming.groups.model import (
 )
 from rebalance_streaming.wire.assignment import (
     Assignment,
+    Opaque,
     Subscription,
     Versioned,
     decode_assignment,
     decode_subscription,
+    decode_worker_state,
     read_subscription,
 )
 from rebalance_streaming.wire.records import GroupMetadataMember, GroupMetadataValue
@@ -310,8 +312,16 @@ def _offender(
 
 def read_members(value: GroupMetadataValue) -> tuple[Member, ...]:
     """Return the members of a group record, sorted by id."""
+    if value.protocol_type == CONNECT_PROTOCOL:
+        return by_id(_read_worker(member) for member in value.members)
     consumer = value.protocol_type == CONSUMER_PROTOCOL
     return by_id(_read_member(member, consumer=consumer) for member in value.members)
+
+
+def _read_worker(member: GroupMetadataMember) -> Member:
+    state = decode_worker_state(member.subscription)
+    offset = None if isinstance(state, Opaque) else state.config_offset
+    return replace(_read_member(member, consumer=False), config_offset=offset)
 
 
 def _read_member(member: GroupMetadataMember, *, consumer: bool) -> Member:

@@ -69,7 +69,8 @@ class Stretch:
     its last report, that it never sent one although it had partitions. `beat_rate` is heartbeats per second over the
     stretch. `poll_age_ms` is the largest age of a last poll, `polled_ms` when it surely polled last before it was lost,
     `fetches` whether it fetched at the end; null where nothing tells. `restarted`: a later report comes from a younger
-    process; `same_process`: the next comes from the same. Rates are of the longest gap between reports.
+    process; `same_process`: the next comes from the same. Rates are of the longest gap between reports. `reason` is why
+    it rebalanced last, as it says itself, `reason_before` what it said of that when the stretch began.
     """
 
     interval_ms: int
@@ -90,6 +91,7 @@ class Stretch:
     cpu_share: float | None
     switches_per_second: float | None
     reason: str | None
+    reason_before: str | None
 
 
 @dataclass(slots=True)
@@ -211,6 +213,7 @@ class ClientHistory:
             same_process=bool(after) and self._is_same_process(known[-1], after[0]),
             cpu_share=_per_second(one, other, "cpu_s"),
             switches_per_second=_per_second(one, other, "switches"),
+            reason_before=seen[0].reason,
             reason=next((each.reason for each in after[:3] if each.reason != known[-1].reason), None)
             or known[-1].reason,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from rebalance_contract import Member, Rebalance
+from rebalance_contract import GroupType, Member, Rebalance
 from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.departure_classes import classify
 from rebalance_streaming.observed.departure_times import NOTICE_MS, as_told, measure, told_exit
@@ -69,11 +69,19 @@ def _return_of(history: GroupHistory, rebalance: Rebalance, member: Member) -> t
         before = {known.member_id for known in each.members_before}
         for other in each.members_after:
             if other.member_id == member.member_id:
-                return other, each.completed_at_ms
+                return other, _let_in_at(each, other)
             if (
                 other.member_id not in before
                 and slot_of(other) == slot
                 and not history.seen_together(member.member_id, other.member_id)
             ):
-                return other, each.completed_at_ms
+                return other, _let_in_at(each, other)
     return None, None
+
+
+def _let_in_at(rebalance: Rebalance, member: Member) -> int | None:
+    """Return when a member was let in: at the end of a classic rebalance, else with the generation it joined in."""
+    if rebalance.type == GroupType.CLASSIC:
+        return rebalance.completed_at_ms
+    joined = (each for each in rebalance.rounds if member.member_id in each.joined)
+    return next((each.assigned_at_ms for each in joined), None) or rebalance.completed_at_ms

@@ -23,7 +23,9 @@ from rebalance_streaming.observed.departures import (
 )
 from rebalance_streaming.observed.evidence import MODERATE, observe, seconds, strength_of, weigh
 from rebalance_streaming.observed.liveness import (
+    ALIVE,
     GONE,
+    HEALTHY,
     NOT_POLLING,
     PAUSED,
     POLL_SLACK_MS,
@@ -31,6 +33,7 @@ from rebalance_streaming.observed.liveness import (
     STARVED,
     UNREACHABLE,
     is_poll_reason,
+    is_unanswered,
 )
 from rebalance_streaming.observed.time_outs import by_life, by_own_leave, by_silence
 
@@ -131,7 +134,7 @@ def _impossible(of: Departure, rebalance: Rebalance) -> Iterator[tuple[str, str]
         yield FENCED, "it left by its own request, as its coordinator wrote"
     poll, session, seen = of.poll_ms, of.session_ms, of.stretch
     own_word = seen is not None and is_poll_reason(seen.reason)
-    if not own_word and of.client.enforces_poll and poll:
+    if not own_word and of.client.enforces_poll and poll and not _stood_inside_poll(of, poll):
         unpolled = None if seen is None or seen.polled_ms is None else of.latest_ms - seen.polled_ms
         if of.age_ms is not None and of.age_ms < poll - POLL_SLACK_MS:
             yield POLL_TIMEOUT, f"in the group for {seconds(of.age_ms)}, max.poll.interval is {seconds(poll)}"
@@ -151,6 +154,17 @@ def _impossible(of: Departure, rebalance: Rebalance) -> Iterator[tuple[str, str]
         yield SESSION_EXPIRED, f"rejoined {rejoined} before it was gone, its session is {seconds(session)}"
     elif of.age_ms is not None and of.member.session_timeout_ms and of.age_ms < session - TIMER_SLACK_MS:
         yield SESSION_EXPIRED, f"in the group for {seconds(of.age_ms)}, its session is {seconds(session)}"
+
+
+def _stood_inside_poll(of: Departure, poll: int) -> bool:
+    """Whether a static client whose reports tell of polls cannot have returned from the last one within its limit.
+
+    It ran, records waited, and nothing was committed for longer: a callback inside poll() overruns the limit as well,
+    of which reports tell only that the application is inside the client. Any other client says that it leaves.
+    """
+    if of.member.group_instance_id is None or of.silence_ms is None or of.liveness not in (ALIVE, HEALTHY):
+        return False
+    return of.due and of.silence_ms + (of.to_ms - of.from_ms) // 2 >= poll
 
 
 def _unheard_ms(of: Departure) -> float | None:
@@ -201,7 +215,9 @@ def _by_reports(of: Departure) -> LikelyClasses | None:
         NOT_POLLING: seen.reason or f"no poll for {seconds(unpolled)}, limit {seconds(of.poll_ms or 0)}",
         STARVED: f"last heartbeat {beat}, session {seconds(of.session_ms)}; reports came on time",
         PAUSED: f"its reporting stood still for {seconds(seen.stood_still_ms)}",
-        UNREACHABLE: f"{seen.undelivered} reports written in time arrived up to {seconds(seen.late_ms)} later",
+        UNREACHABLE: seen.reason
+        if seen.reason and is_unanswered(seen)
+        else f"{seen.undelivered} reports written in time arrived up to {seconds(seen.late_ms)} later",
     }[of.liveness]
     classes = (POLL_TIMEOUT,) if of.liveness == NOT_POLLING else (SESSION_EXPIRED,)
     span = (seen.last_report_ms, seen.next_report_ms or of.to_ms)

@@ -85,9 +85,19 @@ class Departure:
 
     @property
     def lived(self) -> bool:
-        """Whether its process is known to have gone on, by reports before and after that came from it."""
+        """Whether its process is known to have gone on: by reports before and after that came from it, or by its id."""
         seen = self.stretch
-        return self.liveness in (HEALTHY, ALIVE) or (seen is not None and seen.same_process and not seen.restarted)
+        told = self.liveness in (HEALTHY, ALIVE) or (seen is not None and seen.same_process and not seen.restarted)
+        return told or self.kept_id
+
+    @property
+    def kept_id(self) -> bool:
+        """Whether it came back by the id that it had.
+
+        Members of the protocols since KIP-848 make their ids themselves, one for each process (KIP-1082); a classic
+        member that was lost gets another.
+        """
+        return self.back_as is not None and self.back_as.member_id == self.member.member_id
 
     @property
     def session_ms(self) -> int:

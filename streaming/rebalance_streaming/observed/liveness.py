@@ -32,6 +32,9 @@ _FIRST_BEATS = 2
 _ENDED = 2.2
 #: librdkafka's word for having left because nobody polled.
 _POLL_REASON = "max.poll.interval"
+#: librdkafka's word for a session without an answer that it could use (rd_kafka_cgrp_session_timeout_check), and how
+#: the errors that brokers answer with begin there (rd_kafka_err2str).
+_UNANSWERED_REASON, _ANSWERED = "Consumer group session timed out", "last error was Broker:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +108,21 @@ def read_liveness(lost: Lost, clients: Clients) -> str | None:
 
 
 def _by_delivery(lost: Lost) -> str | None:
-    """Judge by reports that came late although they were written in time."""
+    """Judge by reports that came late although they were written in time, or by what the client says of answers."""
     seen = lost.seen
     if lost.client.through_application:
         # Statistics of a stall come in a burst, once the application polls again.
         stalled = seen.late_ms > _STALLED_MS and not lost.beats_late
         known = lost.beats_fresh or (lost.poll_ms is not None and seen.late_ms >= 0.8 * lost.poll_ms)
         return NOT_POLLING if stalled and known else None
-    return UNREACHABLE if seen.undelivered and seen.stood_still_ms < _STALLED_MS // 5 else None
+    late = seen.undelivered or is_unanswered(seen)
+    return UNREACHABLE if late and seen.stood_still_ms < _STALLED_MS // 5 else None
+
+
+def is_unanswered(seen: Stretch) -> bool:
+    """Whether a client said itself, and not of a time before, that its coordinator did not answer for a session."""
+    reason = seen.reason or ""
+    return reason.startswith(_UNANSWERED_REASON) and _ANSWERED not in reason and reason != seen.reason_before
 
 
 def _by_running(lost: Lost) -> str | None:

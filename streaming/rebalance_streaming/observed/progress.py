@@ -313,9 +313,14 @@ class Progress:
         return self._sample(known, place - 1, partition)
 
     def estimated_end_at(self, name: str, partition: int, at_ms: int) -> int | None:
-        """Return a partition's end offset at a moment, interpolated between probes; null before the first of them."""
+        """Return a partition's end offset at a moment, interpolated between probes.
+
+        Shortly before the first of them records came at the rate of the two that followed; null earlier than that.
+        """
         known = self._ends.get(name)
         place = 0 if known is None else bisect_right(known.times, at_ms)
+        if known is not None and place == 0 and len(known.times) > 1 and known.times[0] - at_ms <= END_SPACING_MS:
+            place = 1
         before = self._sample(known, place - 1, partition)
         after = self._sample(known, place, partition)
         if known is None or before is None or after is None or after <= before:

@@ -31,8 +31,9 @@ _LIFE_SLACK_MS = 2_500
 _POLL_TIGHT_MS = 1_000
 #: Of two ways to leave one must fit so many times better than the other.
 _CLEARLY = 2.0
-#: Most clients commit once more when they are closed: a silence longer than this seldom goes before a clean leave.
-_CLOSED_MS, _WITHOUT_LAST_COMMIT = 1_000, 0.5
+#: All libraries that commit on a timer commit once more when they are closed, and who commits each batch has done so: a
+#: silence longer than this seldom goes before a clean leave.
+_CLOSED_MS, _WITHOUT_LAST_COMMIT = 1_000, 0.2
 
 
 def by_silence(of: Departure) -> LikelyClasses | None:

@@ -1,7 +1,8 @@
 """The bytes that classic members carry: what they subscribe to and what their leader gave them.
 
-Which form they have depends on the group's protocol type; what is read here is that of "consumer". Source:
-`ConsumerProtocolSubscription.json`, `ConsumerProtocolAssignment.json`. Never raises: what cannot be read comes back as
+Which form they have depends on the group's protocol type; what is read here is that of "consumer", and of "connect"
+what a worker says of itself. Source: `ConsumerProtocolSubscription.json`, `ConsumerProtocolAssignment.json`,
+`ConnectProtocol.java`, `IncrementalCooperativeConnectProtocol.java`. Never raises: what cannot be read comes back as
 `Opaque`, bytes kept.
 """
 
@@ -12,9 +13,11 @@ from typing import Any, TypeVar
 
 from rebalance_streaming.wire.errors import BadVersion, DecodeError
 from rebalance_streaming.wire.primitives import read_int16
-from rebalance_streaming.wire.schema import BYTES, INT32, STRING, array, plan_for, struct, wire
+from rebalance_streaming.wire.schema import BYTES, INT32, INT64, STRING, array, plan_for, struct, wire
 
 NEWEST_CONSUMER_VERSION = 3
+#: Of those that follow, each appends to the same two fields.
+_CONNECT_VERSION = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,17 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerState:
+    """What a worker of Connect sent when it joined: its REST address, and how far it had read its config topic.
+
+    `config_offset` is the offset of the last record that it took up, -1 for none.
+    """
+
+    url: str = wire(STRING)
+    config_offset: int = wire(INT64)
+
+
+@dataclass(frozen=True, slots=True)
 class Versioned:
     """An embedded structure with the version it claims and the bytes behind what was read."""
 
@@ -78,6 +92,11 @@ def decode_subscription(raw: bytes) -> Subscription | Opaque:
 def decode_assignment(raw: bytes) -> Assignment | Opaque:
     """Read a consumer's assignment."""
     return _data(read_assignment(raw), Assignment)
+
+
+def decode_worker_state(raw: bytes) -> WorkerState | Opaque:
+    """Read what a worker of Connect told of itself when it joined."""
+    return _data(read_versioned(WorkerState, raw, _CONNECT_VERSION), WorkerState)
 
 
 def read_subscription(raw: bytes) -> Versioned | Opaque:

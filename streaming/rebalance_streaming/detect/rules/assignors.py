@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from rebalance_contract import GroupType, Member, Severity
+from rebalance_contract import GroupType, Member, Rebalance, Severity
 from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.standing import (
@@ -19,16 +19,19 @@ from rebalance_streaming.detect.rules.standing import (
     standing_since,
     subject_among,
 )
-from rebalance_streaming.detect.verdict import Verdict, subject_of
+from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
 from rebalance_streaming.detect.wording import plain, say
 from rebalance_streaming.groups.identity import client_stem
 from rebalance_streaming.observed.confidence import PLAUSIBLE, STRONG
+from rebalance_streaming.observed.departures import slot_of
 from rebalance_streaming.observed.fingerprints import JAVA, LIBRDKAFKA, fingerprint
 
 _EAGER = frozenset({"range", "roundrobin", "sticky"})
 #: How far the largest share may exceed the fair one before somebody should look at it.
 _UNFAIR = 1.5
 _NUMBER = re.compile(r"[-_.]?\d+")
+#: A worker that is behind once has not read on yet; in so many joins of the same worker it never will.
+_STUCK_JOINS = 3
 
 
 # --- Eager assignors ---
@@ -186,7 +189,7 @@ def shared_group_id(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
         return
     parts = _strangers(look.members)
     yield say(
-        "shared_group_id",
+        "shared_group_id.topics",
         since,
         subject_among(look, [member for part in parts for member in part]),
         parts=len(parts),
@@ -196,6 +199,41 @@ def shared_group_id(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
         sizes=" | ".join(str(len(part)) for part in parts),
         lasted=look.now_ms - since,
     )
+
+
+def shared_connect_group(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
+    """Workers of two Connect clusters use one group id: one of them never reads what the group's leader has read.
+
+    A worker reads its config topic to the end before it joins, and again when it is behind its group's assignment
+    (DistributedHerder.handleRebalanceCompleted): only one of another topic stays where it is, join after join.
+    """
+    runs: dict[tuple[str, str], list[tuple[Rebalance, Member]]] = {}
+    for each in look.recent(look.thresholds.leader_rejoin_window_ms, time):
+        newest = max((_read_to(worker) for worker in each.members_after), default=-1)
+        for worker in each.members_after:
+            run = runs.get(slot_of(worker), [])
+            same = not run or _read_to(run[-1][1]) == _read_to(worker)
+            behind = worker.config_offset is not None and worker.config_offset < newest
+            runs[slot_of(worker)] = [*(run if same else []), (each, worker)] if behind else []
+    stuck = [run for run in runs.values() if len(run) >= _STUCK_JOINS]
+    if not stuck:
+        return
+    workers = [run[-1][1] for run in stuck]
+    began_ms = min(run[0][0].started_before_ms for run in stuck)
+    yield say(
+        "shared_group_id.connect",
+        began_ms,
+        subject_of(*workers[:MOST_MEMBERS]),
+        group=look.history.group,
+        told=workers,
+        offset=max(_read_to(worker) for run in stuck for worker in run[-1][0].members_after),
+        read=min(map(_read_to, workers)),
+        joins=min(map(len, stuck)),
+    )
+
+
+def _read_to(worker: Member) -> int:
+    return -1 if worker.config_offset is None else worker.config_offset
 
 
 def _strangers(members: tuple[Member, ...]) -> list[list[Member]]:
@@ -232,4 +270,5 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(idle_members, grown=True),
     Condition(assignment_imbalance, grown=True),
     Condition(shared_group_id, grown=True),
+    Condition(shared_connect_group, grown=True),
 )

@@ -160,7 +160,8 @@ def _longest_without_poll(history: GroupHistory, members: Sequence[Member], from
 def _late_by_commits(episode: Episode, members: Sequence[Member], from_ms: int, released_ms: int) -> Member | None:
     """Return the one member that commits show to have kept the others waiting until a barrier's release.
 
-    Eager clients commit when they revoke, just before they join: the last one did so as the barrier was released.
+    Eager clients commit when they revoke, just before they join: the last one did so as the barrier was released, or
+    had nothing more to commit then.
     """
     if is_cooperative(episode.history):
         return _silent(episode.history, members, from_ms, released_ms)
@@ -170,7 +171,20 @@ def _late_by_commits(episode: Episode, members: Sequence[Member], from_ms: int, 
     latest, other = sorted(members, key=lambda each: -last[each.member_id])[:2]
     at_ms = last[latest.member_id]
     alone = at_ms - last[other.member_id] >= _COMMITS_APART_MS
-    return latest if alone and at_ms > from_ms and released_ms - at_ms <= _JOINS_WITHIN_MS else None
+    if alone and at_ms > from_ms and released_ms - at_ms <= _JOINS_WITHIN_MS:
+        return latest
+    quiet = [each for each in members if last[each.member_id] <= from_ms]
+    joined_ms = min((t for t in last.values() if t > from_ms), default=None)
+    alone = len(quiet) == 1 and joined_ms is not None
+    return quiet[0] if alone and _had_to_commit(episode.history, quiet[0], joined_ms or from_ms) else None
+
+
+def _had_to_commit(history: GroupHistory, member: Member, until_ms: int) -> bool:
+    """Whether each partition of a member got records after its last commit: it would have committed with the others."""
+    progress, owned = history.progress, places(member.partitions)
+    last = [(each, progress.committed_before(each, until_ms)) for each in owned]
+    ends = [(told, progress.estimated_end_at(*each, until_ms)) for each, told in last]
+    return bool(ends) and all(told is not None and end is not None and end > told[1] for told, end in ends)
 
 
 def _last_commit(episode: Episode, member: Member, before_ms: int) -> int | None:

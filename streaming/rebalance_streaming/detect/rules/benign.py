@@ -17,8 +17,8 @@ from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.standing import CONNECT_PROTOCOL, STREAMS_ASSIGNOR
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
 from rebalance_streaming.detect.wording import say
-from rebalance_streaming.observed.confidence import CERTAIN, PLAUSIBLE, STRONG, one_down
-from rebalance_streaming.observed.departures import CLEAN
+from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG, one_down
+from rebalance_streaming.observed.departures import CLEAN, COMMIT_GAP_MS
 from rebalance_streaming.observed.evidence import seconds
 
 BenignRule = Callable[[Episode, JudgingTime], Verdict | None]
@@ -178,10 +178,28 @@ def scale_out(episode: Episode, time: JudgingTime) -> Verdict | None:
         "scale_out",
         rebalance.started_before_ms,
         subject_of(*newcomers[:MOST_MEMBERS]),
-        confidence=STRONG if stayed else PLAUSIBLE,
+        confidence=HINT if _all_stood_still(episode) else STRONG if stayed else PLAUSIBLE,
         before=len(rebalance.members_before),
         after=len(rebalance.members_after),
     )
+
+
+def _all_stood_still(episode: Episode) -> bool:
+    """Whether no partition was committed for as long as a long barrier: newcomers alone hold nobody up so long.
+
+    It is what shows of a barrier where nobody probes; what a partition is usually committed in comes on top of it.
+    """
+    history, rebalance = episode.history, episode.rebalance
+    gaps = [
+        each.resumed_at_ms - each.last_commit_ms
+        for each in history.silences_of(rebalance)
+        if each.resumed_at_ms is not None and each.last_commit_ms is not None
+    ]
+    owned = [each.partitions for each in rebalance.members_before if each.partitions]
+    if not owned or len(gaps) < sum(len(numbers) for each in owned for numbers in each.values()):
+        return False
+    usual = [history.progress.rhythm(each, rebalance.started_before_ms).gap_ms or COMMIT_GAP_MS for each in owned]
+    return min(gaps) >= episode.long_barrier_ms + max(usual)
 
 
 def _is_seen_whole(episode: Episode) -> bool:

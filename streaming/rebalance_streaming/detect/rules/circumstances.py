@@ -15,6 +15,8 @@ from rebalance_streaming.observed.departures import Departure, slot_of
 THAW_MS = 5_000
 #: Of pauses and cuts that outlast a session few last so many sessions more, or so long.
 _AWAY_SESSIONS, _AWAY_MS = 3, 30_000
+#: Sooner than this nobody can tell a process that was started again from one that stood still.
+_RESTART_MS = 15_000
 
 
 def is_busy(departure: Departure) -> bool:
@@ -71,6 +73,27 @@ def whole_host_lost(episode: Episode, host: str) -> bool:
     return bool(episode.elsewhere.groups) and host in episode.elsewhere.hosts and not spared
 
 
+def spared_on_host(episode: Episode, departure: Departure) -> bool:
+    """Whether another member of its host went on: then the way from there to the coordinator was open."""
+    stayed = {each.member_id for each in episode.rebalance.members_after}
+    return any(
+        each.host == departure.member.host and each.member_id != departure.member.member_id
+        for each in episode.rebalance.members_before
+        if each.member_id in stayed
+    )
+
+
 def patience_ms(departure: Departure) -> int:
     """Return how long a member that lives is away at most, but for few."""
     return max(_AWAY_SESSIONS * departure.session_ms, _AWAY_MS)
+
+
+def is_restarted(episode: Episode, departure: Departure) -> bool:
+    """Whether a client that cannot starve came back too late for a pause, and its host was neither frozen nor cut off.
+
+    Pauses and cuts are over within few sessions; a supervisor takes its time.
+    """
+    if departure.back_ms is None or departure.client.may_starve is not False:
+        return False
+    late = departure.back_ms - departure.to_ms > max(_AWAY_SESSIONS * departure.session_ms, _RESTART_MS)
+    return late and spared_on_host(episode, departure)

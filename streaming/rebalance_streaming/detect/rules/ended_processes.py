@@ -15,6 +15,7 @@ from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.circumstances import (
     THAW_MS,
     is_busy,
+    is_restarted,
     patience_ms,
     say_lost,
     whole_host_lost,
@@ -190,16 +191,12 @@ def _crash_evidence(episode: Episode, time: JudgingTime, departure: Departure) -
         if away_ms <= THAW_MS or not (known or is_busy(departure)):
             return None
         # Who was cut off, or stood still for long, comes back as well: that it cannot starve leaves these.
-        return []
+        return [_long_absence(away_ms, departure.to_ms)] if is_restarted(episode, departure) else []
     if not waited:
         return None
     found = [_cannot_starve(departure)] if known else []
     if long_away and _successor_before_loss(episode, departure) is None:
-        span = (departure.to_ms, episode.now_ms)
-        text = f"for {seconds(away_ms)}"
-        found.append(
-            observe(EvidenceSource.LOG, "absence", text, "a frozen process is back sooner", MODERATE, span=span)
-        )
+        found.append(_long_absence(away_ms, departure.to_ms))
     likelier = (UNKNOWN, POLL_TIMEOUT) if departure.client.is_guessed else (UNKNOWN,)
     if (others := [each for each in departure.classes[1:] if each not in likelier]) and found:
         text, rule = ", ".join(others), "its silence fits as well"
@@ -218,6 +215,11 @@ def _crash_evidence(episode: Episode, time: JudgingTime, departure: Departure) -
             observe(EvidenceSource.LOG, "returns", text, "it, or others like it, came back", MODERATE, against=True)
         )
     return found
+
+
+def _long_absence(away_ms: int, from_ms: int) -> Evidence:
+    text, rule, span = f"for {seconds(away_ms)}", "a frozen process is back sooner", (from_ms, from_ms + away_ms)
+    return observe(EvidenceSource.LOG, "absence", text, rule, MODERATE, span=span)
 
 
 def _nobody_was_spared(episode: Episode) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rebalance_contract import EvidenceSource, GroupType
+from rebalance_contract import EvidenceSource, GroupType, Member
 from rebalance_contract.clients import JOIN_RATE
 from rebalance_streaming.detect.advice import (
     blocked_heartbeat_advice,
@@ -23,6 +23,7 @@ from rebalance_streaming.detect.rules.circumstances import (
     patience_ms,
     same_slot,
     say_lost,
+    spared_on_host,
     whole_host_lost,
 )
 from rebalance_streaming.detect.verdict import Verdict, subject_of
@@ -184,7 +185,7 @@ def pause(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict
     session, host = departure.session_ms, departure.member.host
     silence = max((each.silence_ms or session) for each in together)
     sure = STRONG if departure.liveness == PAUSED else PLAUSIBLE
-    if not any(each.liveness == PAUSED for each in together) and not _spared_on_host(episode, departure):
+    if not any(each.liveness == PAUSED for each in together) and not spared_on_host(episode, departure):
         sure = HINT  # the host may have been cut off, or stood still as a whole
     stood_still = max(silence, *(each.stretch.stood_still_ms for each in together if each.stretch is not None), 0)
     return say_lost(
@@ -241,10 +242,19 @@ def unreachable(episode: Episode, _time: JudgingTime, departure: Departure) -> V
     return say_lost(
         "network_partition",
         departure,
-        subject=subject_of(departure.member, hosts=(departure.member.host,)),
+        subject=subject_of(*_cut_off_with(episode, departure), hosts=(departure.member.host,)),
         confidence=STRONG if departure.liveness == UNREACHABLE else HINT,
         advice=(longer,),
     )
+
+
+def _cut_off_with(episode: Episode, departure: Departure) -> list[Member]:
+    """Return a member that was cut off, with those that its host lost beside it where it lost all."""
+    ended = (GONE, RESTARTED, PAUSED, STARVED)
+    lost = (each for each in episode.departures if each.likely == SESSION_EXPIRED and each.liveness not in ended)
+    if spared_on_host(episode, departure):
+        return [departure.member]
+    return [each.member for each in lost if each.member.host == departure.member.host]
 
 
 def refused(episode: Episode, time: JudgingTime, departure: Departure) -> Verdict | None:
@@ -284,25 +294,18 @@ def frozen_or_starved(episode: Episode, _time: JudgingTime, departure: Departure
         return say_lost("undetermined.healthy", departure, began_ms, missing=(), beat=departure.liveness == HEALTHY)
     returned = departure.back_ms is not None
     soon = departure.back_ms is not None and departure.back_ms - departure.to_ms <= THAW_MS
-    if departure.client.may_starve is False and soon:
+    if departure.client.may_starve is False and (soon or departure.kept_id):
         pause_ms, heartbeat_ms = departure.silence_ms or departure.session_ms, departure.client.heartbeat_ms
+        alone = departure.kept_id and spared_on_host(episode, departure)
         return say_lost(
             "process_pause.back_soon",
             departure,
+            confidence=PLAUSIBLE if alone else HINT,
+            kept=departure.kept_id,
             subject=subject_of(departure.member, hosts=(departure.member.host,)),
             advice=(longer_session(departure.session_ms, heartbeat_ms, pause_ms=pause_ms),),
         )
     return say_lost("undetermined.silent", departure, began_ms, missing=(), returned=returned)
-
-
-def _spared_on_host(episode: Episode, departure: Departure) -> bool:
-    """Whether another member of its host went on: then the way from there to the coordinator was open."""
-    stayed = {each.member_id for each in episode.rebalance.members_after}
-    return any(
-        each.host == departure.member.host and each.member_id != departure.member.member_id
-        for each in episode.rebalance.members_before
-        if each.member_id in stayed
-    )
 
 
 def unknown_loss(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:

@@ -61,8 +61,12 @@ def explain_loss(episode: Episode, time: JudgingTime, departure: Departure) -> V
 
 def _impossible(departure: Departure) -> Iterator[Alternative]:
     """Yield the causes that cannot be, with the reason."""
+    # A static member that does not poll does not leave: its coordinator sees a session that runs out.
+    kept = "static_stalled_member" if departure.told is not None and departure.likely == SESSION_EXPIRED else ""
     for of_class, why in departure.struck:
         for rule in _RESTS_ON.get(of_class, ()):
+            if rule == kept:
+                continue
             yield Alternative(rule, why, impossible=True)
     if departure.lived:
         for rule in sorted(_DEATHS):

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from rebalance_contract import UNDETERMINED, Member, Rebalance, Severity
+from rebalance_contract import UNDETERMINED, GroupType, Member, Rebalance, Severity
 from rebalance_streaming.detect.catalogue import PARTS, of_family, with_trait
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import Condition, GroupView
@@ -330,11 +330,15 @@ def _is_whole_group_in_turn(look: GroupView, left: list[ExplainedDeparture], siz
 
 
 def _is_back_later(look: GroupView, past: ExplainedDeparture) -> bool:
-    """Whether a member came back after the rebalance in which it was lost had ended without it."""
+    """Whether a member came back after its group had gone on without it.
+
+    Only a classic group waits for a ghost; any other lets newcomers in beside it.
+    """
     lost, back_ms = look.history.rebalances.get(past.rebalance_id), past.departure.back_ms
-    return (
-        lost is not None and lost.completed_at_ms is not None and back_ms is not None and back_ms > lost.completed_at_ms
-    )
+    if lost is None or back_ms is None:
+        return False
+    gone_ms = lost.completed_at_ms if lost.type == GroupType.CLASSIC else past.departure.to_ms
+    return gone_ms is not None and back_ms > gone_ms
 
 
 def _replaced_once(left: list[ExplainedDeparture], came: list[Member], width: dict[Slot, int]) -> bool:
@@ -362,6 +366,8 @@ def member_flapping(look: GroupView, _time: JudgingTime) -> Iterator[Verdict]:
         if not lives or any(each.past.rule not in _UNEXPLAINED for each in lives):
             continue
         member = lives[-1].member
+        if any((each.config_offset or 0) > (member.config_offset or 0) for each in look.members):
+            continue  # a worker of Connect that is behind leaves to read on: `shared_group_id` if it never does
         yield say(
             "member_flapping",
             lives[0].past.left_ms,
