@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import select
+import selectors
 import signal
 import socket
 import threading
@@ -16,9 +17,10 @@ from contextlib import contextmanager
 import pytest
 
 from e2e.rig import READY_SECONDS, Rig, samples
-from faults.observing import await_judgement
+from faults.observing import await_judgement, resident_bytes
 from faults.reporting import Figures
 from faults.written_log import WrittenLog, running_log
+from rebalance_contract.api import STREAM_PATH
 from rebalance_deploy.counts import fetch
 from rebalance_deploy.ports import find_free_port
 from waiting import wait_for
@@ -33,6 +35,9 @@ _STRANGERS = 2_000
 _MINUTE_SECONDS = 60.0
 _ANSWERED_SHARE, _LOG_BYTES_A_MINUTE = 0.99, 10_000
 _HALF = b"GET /metrics HTTP/1.1\r\nHost: x\r\n"
+_FOLLOWED = b"HTTP/1.1 200 "
+_FOLLOWERS, _ROUNDS_FOLLOWED = 500, 3
+_GROWTH_BYTES = 10_000_000
 
 
 @pytest.fixture(scope="module")
@@ -174,4 +179,91 @@ def test_half_requests_hold_up_no_scrape(log: WrittenLog, figures: Figures):
     figures.note("log", said / 1_000, "kB a minute")
     assert share >= _ANSWERED_SHARE, answers
     assert said <= _LOG_BYTES_A_MINUTE, kept.read_text()[size:][:2_000]
+    rig.monitor.check()
+
+
+class Followers:
+    """Clients that follow what changes, of whom every second one reads nothing after the head of the answer."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._reading = selectors.DefaultSelector()
+        self._silent = list[socket.socket]()
+        self.read_bytes = 0
+
+    @property
+    def count(self) -> int:
+        """How many follow."""
+        return len(self._silent) + len(self._reading.get_map())
+
+    def open(self) -> None:
+        """Ask to follow once more; who is refused goes away."""
+        opened = socket.create_connection(("127.0.0.1", self._port), timeout=30)
+        opened.sendall(f"GET {STREAM_PATH} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        if opened.recv(len(_FOLLOWED), socket.MSG_WAITALL) != _FOLLOWED:
+            opened.close()
+        elif self.count % 2:
+            self._silent.append(opened)
+        else:
+            opened.setblocking(False)
+            self._reading.register(opened, selectors.EVENT_READ)
+
+    def read(self, stop: threading.Event) -> None:
+        """Read until told to stop, what those who read are sent."""
+        while not stop.is_set():
+            for key, _ in self._reading.select(0.5):
+                assert isinstance(key.fileobj, socket.socket)
+                found = key.fileobj.recv(1 << 20)
+                self.read_bytes += len(found)
+                if not found:
+                    self._reading.unregister(key.fileobj)
+                    key.fileobj.close()
+
+    def close(self) -> None:
+        """Go away."""
+        for each in (*self._silent, *(key.fileobj for key in list(self._reading.get_map().values()))):
+            assert isinstance(each, socket.socket)
+            each.close()
+        self._reading.close()
+
+
+@contextmanager
+def followers(url: str) -> Iterator[Followers]:
+    """Let 2,000 ask to follow; those who may do so while the block runs."""
+    found, stop = Followers(port_of(url)), threading.Event()
+    for _ in range(_STRANGERS):
+        found.open()
+    thread = threading.Thread(target=found.read, args=(stop,), name="followers")
+    thread.start()
+    try:
+        yield found
+    finally:
+        stop.set()
+        thread.join(60)
+        found.close()
+
+
+@pytest.mark.faults(32, fast=0, full=1)
+def test_followers_that_do_not_read_fill_no_memory(log: WrittenLog, figures: Figures):
+    """2,000 want to follow: those above the limit are refused, and rebalances of all groups make nothing grow."""
+    rig = log.rig
+    exporter = rig.monitor.export.process.pid
+
+    def rebalance_all() -> int:
+        log.write(log.generation(group) for group in _GROUPS)
+        log.await_generations(*_GROUPS)
+        return resident_bytes(exporter)
+
+    alone = [rebalance_all() for _ in range(_ROUNDS_FOLLOWED)]
+    with followers(rig.monitor.url) as following:
+        assert following.count == _FOLLOWERS
+        first = rebalance_all()
+        grown = [rebalance_all() for _ in range(_ROUNDS_FOLLOWED)]
+        assert following.read_bytes > _FOLLOWERS // 2 * len(_GROUPS)
+    of_rebalances = (alone[-1] - alone[0]) / (_ROUNDS_FOLLOWED - 1)
+    with_followers = (grown[-1] - first) / _ROUNDS_FOLLOWED
+    figures.note("1,000 rebalances added, alone", of_rebalances / 1e6, "MB")
+    figures.note("500 followers added", (first - alone[-1]) / 1e6, "MB")
+    figures.note("1,000 rebalances added, with followers", with_followers / 1e6, "MB")
+    assert with_followers <= of_rebalances + _GROWTH_BYTES, (alone, first, grown)
     rig.monitor.check()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -41,6 +42,17 @@ def test_the_first_start_records_and_later_ones_use_what_it_wrote(tmp_path: Path
     assert len(writes) == 1
     (used,) = [each for each in second.options() if "SharedArchiveFile" in each]
     assert Path(used.partition("=")[2]).is_file()
+
+
+def test_it_is_written_once_the_start_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: list[Path]):
+    """A stream that is stopped before writes none."""
+    archive, stopped = ClassArchive(tmp_path, []), threading.Event()
+    stopped.set()
+    archive.write_later(NO_SESSION, stopped).join()
+    assert not writes
+    monkeypatch.setattr(class_archive, "_CALM_SECONDS", 0)
+    archive.write_later(NO_SESSION, threading.Event()).join()
+    assert len(writes) == 1
 
 
 def test_an_attempt_that_failed_is_not_made_again_at_once(

@@ -30,6 +30,21 @@ def test_bad_settings_are_told_at_once_and_before_anything_starts():
         assert part in str(error.value)
 
 
+def test_nobody_follows_other_streams_where_spark_does_not_start(monkeypatch: pytest.MonkeyPatch):
+    """What was started before Spark ends with it."""
+    stopped: list[bool] = []
+    ownership = SimpleNamespace(stop=lambda: stopped.append(True))
+    monkeypatch.setattr(job, "_look_at_cluster", lambda *_: SimpleNamespace(ownership=ownership))
+
+    def refuse(*_: Any) -> None:
+        raise StreamError("no JVM")
+
+    monkeypatch.setattr(job, "start_session", refuse)
+    with pytest.raises(StreamError, match="no JVM"):
+        job.run(StreamConfig())
+    assert stopped == [True]
+
+
 def test_the_diagnosis_waits_for_both_queries():
     """Time goes on as far as the slower one has read; caught up are both or none."""
     slow, fast = query("membership", read_until_ms=5, caught_up=False), query("activity", read_until_ms=9)

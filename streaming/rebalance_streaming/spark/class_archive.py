@@ -1,7 +1,8 @@
 """An archive of the classes that Spark's JVM loads (JEP 350), so that later starts neither parse nor verify them.
 
-The first start records which classes it loads and writes them once it has read the log up; starts after it map the
-file. The JVM itself checks that an archive belongs to it and to its jars, and goes on without one that does not.
+The first start records which classes it loads and writes them some time after it has read the log up, when writing
+takes nothing from the diagnosis of what was read; starts after it map the file. The JVM itself checks that an archive
+belongs to it and to its jars, and goes on without one that does not.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import threading
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -24,6 +26,8 @@ _SILENT = ("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:clas
 _KEPT_ARCHIVES = 3
 #: An attempt that left no archive is made again after a day: had it ended the JVM, each start would end so.
 _RETRY_SECONDS = 86_400
+#: How long after the log was read up the classes are written.
+_CALM_SECONDS = 30
 
 
 class ClassArchive:
@@ -40,6 +44,17 @@ class ClassArchive:
                 os.utime(self._path)
             return (*_SILENT, f"-XX:SharedArchiveFile={self._path}")
         return (*_SILENT, "-XX:+RecordDynamicDumpInfo") if self._is_due() else ()
+
+    def write_later(self, spark: SparkSession, stop: threading.Event) -> threading.Thread:
+        """Write the archive in a thread of its own, which is returned, unless `stop` is set before it is time."""
+
+        def run() -> None:
+            if not stop.wait(_CALM_SECONDS):
+                self.write(spark)
+
+        thread = threading.Thread(target=run, name="class-archive", daemon=True)
+        thread.start()
+        return thread
 
     def write(self, spark: SparkSession) -> bool:
         """Write the archive if the JVM recorded for it; returns whether there is one now. Takes some seconds."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -63,7 +63,7 @@ OnLook = Callable[[Sequence[contract.QueryStatus]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Ears:
+class _Listeners:
     """Who is told what: `notify` what happens, `warn` what goes wrong, `on_look` how the queries are."""
 
     notify: Notify
@@ -102,18 +102,14 @@ def run(
     `notify` receives a line for people at every stage, `warn` one for each thing that goes wrong (null: `notify` gets
     it), `on_look` the status of all queries twice a second. Raises StreamError when the stream cannot start or breaks.
     """
-    stop, ears = stop or threading.Event(), _Ears(notify, warn or notify, on_look)
-    found = _look_at_cluster(config, ears)
-    jars, archive = [*jars], None
-    if cache is not None and config.master.startswith("local"):
-        use_installed_pyspark(cache)
-        archive = ClassArchive(cache, jars)
-    spark = start_session(config, jars, () if archive is None else archive.options())
+    stop, listeners = stop or threading.Event(), _Listeners(notify, warn or notify, on_look)
+    found = _look_at_cluster(config, listeners)
     try:
-        inputs = _prepare(
-            spark, config, detect or DetectConfig(), found, ears, rebuild=rebuild, may_set_aside=may_set_aside
-        )
-        _run_queries(spark, config, inputs, stop, ears=ears, archive=archive)
+        with _session(config, [*jars], cache) as (spark, archive):
+            inputs = _prepare(
+                spark, config, detect or DetectConfig(), found, listeners, rebuild=rebuild, may_set_aside=may_set_aside
+            )
+            _run_queries(spark, config, inputs, stop, listeners=listeners, archive=archive)
     except Py4JJavaError:
         raise
     except _NO_JVM:
@@ -123,11 +119,26 @@ def run(
         ) from None
     finally:
         found.ownership.stop()
+
+
+@contextmanager
+def _session(
+    config: StreamConfig, jars: Sequence[Path], cache: Path | None
+) -> Iterator[tuple[SparkSession, ClassArchive | None]]:
+    """Run Spark while the block runs, with the archive of classes that this machine has or is to have."""
+    archive = None
+    if cache is not None and config.master.startswith("local"):
+        use_installed_pyspark(cache)
+        archive = ClassArchive(cache, jars)
+    spark = start_session(config, jars, () if archive is None else archive.options())
+    try:
+        yield spark, archive
+    finally:
         with suppress(*_NO_JVM):
             spark.stop()
 
 
-def _look_at_cluster(config: StreamConfig, ears: _Ears) -> _Found:
+def _look_at_cluster(config: StreamConfig, listeners: _Listeners) -> _Found:
     """Check the settings, the brokers and the topics, and say as whom this process writes.
 
     Raises StreamError where something is not as the stream needs it.
@@ -138,15 +149,15 @@ def _look_at_cluster(config: StreamConfig, ears: _Ears) -> _Found:
     if config.reads_log:
         cluster.ensure_source()
         cluster.check_readable(cluster.log_ends(config.source_topic))
-    cluster.ensure_topics(ears.warn)
+    cluster.ensure_topics(listeners.warn)
     cluster.check_foreign_topics()
     statuses = read_statuses(config)
     ownership = QueryOwnership(config, statuses, _now_ms())
-    ownership.start()
     read = ReadUp.of(cluster, config)
-    ears.notify(f"cluster {cluster_id}: {len(read.ends.visible)} partitions of {read.topic}; starting Spark")
+    ownership.start()
+    listeners.notify(f"cluster {cluster_id}: {len(read.ends.visible)} partitions of {read.topic}; starting Spark")
     if not config.reads_log:
-        ears.notify(
+        listeners.notify(
             "the log is not read (sources.log = false): groups are counted from probes, which see some rebalances"
         )
     return _Found(cluster, cluster_id, statuses, ownership, read)
@@ -157,7 +168,7 @@ def _prepare(
     config: StreamConfig,
     detect: DetectConfig,
     found: _Found,
-    ears: _Ears,
+    listeners: _Listeners,
     *,
     rebuild: bool,
     may_set_aside: bool,
@@ -171,7 +182,7 @@ def _prepare(
         raise StreamError(
             f"--rebuild: another stream still writes (host {other.host}, process {other.pid}): stop it first"
         )
-    published = _take_up(spark, config, found.statuses, ears, rebuild=rebuild, may_set_aside=may_set_aside)
+    published = _take_up(spark, config, found.statuses, listeners, rebuild=rebuild, may_set_aside=may_set_aside)
     now = Baseline(found.cluster_id, read.topic, dict(read.ends.visible) if config.reads_log else {})
     if rebuild:
         now = replace(now, first_live=first_live(now.first_live, published, read.topic))
@@ -190,7 +201,7 @@ def _take_up(
     spark: SparkSession,
     config: StreamConfig,
     statuses: Sequence[contract.Status],
-    ears: _Ears,
+    listeners: _Listeners,
     *,
     rebuild: bool,
     may_set_aside: bool,
@@ -199,7 +210,7 @@ def _take_up(
     is_there = has_checkpoint(spark, config.checkpoint)
     if not rebuild:
         if not is_there and MEMBERSHIP in config.queries and has_rows(config):
-            ears.warn(
+            listeners.warn(
                 f"{config.groups_topic} has groups of a checkpoint that is not at {config.checkpoint}: totals begin "
                 "anew; to go on from what was published, stop the stream and start it with --rebuild --set-aside"
             )
@@ -210,9 +221,9 @@ def _take_up(
             "with --set-aside as well it is moved away first"
         )
     if is_there:
-        ears.notify(f"the checkpoint was moved to {set_aside(spark, config.checkpoint, _now_ms())}")
+        listeners.notify(f"the checkpoint was moved to {set_aside(spark, config.checkpoint, _now_ms())}")
     published = read_published(config, statuses)
-    ears.notify(f"{published.group_count} groups go on from what was published of them")
+    listeners.notify(f"{published.group_count} groups go on from what was published of them")
     return published
 
 
@@ -251,27 +262,27 @@ def _run_queries(
     inputs: QueryInputs,
     stop: threading.Event,
     *,
-    ears: _Ears,
+    listeners: _Listeners,
     archive: ClassArchive | None,
 ) -> None:
     producer = Producer({**librdkafka_properties(config.kafka), **QUIET, "linger.ms": 50, "enable.idempotence": True})
     ownership = inputs.ownership
-    process = DiagnosisProcess(config, inputs.detect, ownership.epoch, ears.warn)
+    process = DiagnosisProcess(config, inputs.detect, ownership.epoch, listeners.warn)
     queries = _queries(
-        spark, config, inputs, process, ears.warn, is_ending=lambda: stop.is_set() or ownership.is_lost()
+        spark, config, inputs, process, listeners.warn, is_ending=lambda: stop.is_set() or ownership.is_lost()
     )
 
     def archive_classes() -> None:
         if archive is not None:
-            threading.Thread(target=archive.write, args=(spark,), name="class-archive", daemon=True).start()
+            archive.write_later(spark, stop)
 
-    to = _Publishing(config, producer, ears, ownership.epoch)
+    to = _Publishing(config, producer, listeners, ownership.epoch)
     for query in queries:
         to.publish(query.status)
     producer.flush(_FLUSH_SECONDS)
     if ownership.await_handover(stop):
-        ears.notify("took over from another stream")
-    ears.notify(f"reading {'the log' if config.reads_log else 'probes'} up")
+        listeners.notify("took over from another stream")
+    listeners.notify(f"reading {'the log' if config.reads_log else 'probes'} up")
     inputs.watched.start()
     try:
         _watch(queries, process, inputs, to, stop, on_caught_up=archive_classes)
@@ -342,7 +353,7 @@ class _Publishing:
 
     config: StreamConfig
     producer: Producer
-    ears: _Ears
+    listeners: _Listeners
     epoch: int
 
     def publish(self, status: contract.QueryStatus | contract.LogTotals) -> None:
@@ -372,10 +383,10 @@ def _watch(
         now_ms = _now_ms()
         for query in queries:
             query.tend(now_ms, config.stall_seconds)
-        watched.look(queries, to.ears.warn)
+        watched.look(queries, to.listeners.warn)
         for totals in watched.changed_totals(now_ms):
             to.publish(totals)
-        to.ears.on_look([query.status for query in queries])
+        to.listeners.on_look([query.status for query in queries])
         _, caught_up = inputs.read()
         if time.monotonic() - published >= _STATUS_SECONDS:
             published = time.monotonic()
@@ -383,7 +394,7 @@ def _watch(
                 to.publish(query.status)
         if not announced and caught_up:
             announced = True
-            to.ears.notify(f"caught up with {'the log' if config.reads_log else 'probes'}")
+            to.listeners.notify(f"caught up with {'the log' if config.reads_log else 'probes'}")
             on_caught_up()
 
 
