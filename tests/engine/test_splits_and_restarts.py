@@ -53,8 +53,8 @@ def test_a_start_in_the_middle_changes_nothing(name: str, missed: int, chance: r
     That holds for all fields of lag with its windows, impact, timing and totals, and of findings but for what
     `driving.outcome` leaves out, rule by rule; a finding that was open keeps its id. Not promised: causes that rest on
     commits, of rebalances that nobody judged before the stop nor within a minute; how many records were processed
-    twice, which is counted from commits that are kept for a minute; and in the windows, the largest lag and its slope where a
-    partition was first committed to in the look-back: the row of lag does not tell when that was.
+    twice, which is counted from commits that are kept for a minute; and in the windows, the largest lag and its slope
+    where a partition was first committed to in the look-back: the row of lag does not tell when that was.
     """
     tape = taped(name)
     before, run = interrupted(tape, chance.randrange(1, len(tape)), missed)
