@@ -25,8 +25,6 @@ EXAMPLES = {
         "exporters/rebalance_exporters/group_metrics.py",
         "grafana/unused.yml",
         "tests/exporters/test_render.py",
-        # An unknown count is absent.
-        "tests/exporters/test_render_groups.py",
     },
     "influx": {
         "streaming/rebalance_streaming/wire/metrics/influx.py",
