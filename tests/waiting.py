@@ -9,20 +9,24 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+#: What other threads do is often done at once; what other processes do takes longer.
+_FIRST_PAUSE_SECONDS = 0.002
+
 
 def wait_for(
     condition: Callable[[], T], what: str | Callable[[], object], seconds: float = 300, every: float = 0.05
 ) -> T:
     """Return the condition's value once it is true; fail with what was awaited, or what is there instead.
 
-    It is asked again `every` so many seconds.
+    It is asked again soon, and then less and less often, until `every` so many seconds.
     """
     deadline = time.monotonic() + seconds
-    pause = threading.Event()
+    pause, seconds_to_next = threading.Event(), min(every, _FIRST_PAUSE_SECONDS)
     while not (found := condition()):
         if time.monotonic() > deadline:
             raise AssertionError(f"waited {seconds} s in vain for: {what if isinstance(what, str) else what()}")
-        pause.wait(every)
+        pause.wait(seconds_to_next)
+        seconds_to_next = min(every, 2 * seconds_to_next)
     return found
 
 

@@ -188,6 +188,7 @@ def test_a_fault_of_ours_is_counted_too(error: Exception, monkeypatch: pytest.Mo
     assert packed(native()).counts == {("metrics", "failed"): 1}
 
 
+@pytest.mark.waits
 def test_a_message_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch):
     """It is counted, and the next one is read."""
 

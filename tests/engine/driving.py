@@ -216,21 +216,25 @@ def _looked_back(tape: Tape, since_ms: int) -> Iterator[tuple[int, Input]]:
 
 #: When a finding was noticed, and as what it was noticed first, depends on when somebody looked.
 _NOTICED = {"finding_id", "detected_at_ms", "updated_at_ms", "resolved_at_ms"}
-#: Words tell how long something had lasted when somebody looked; what they rest on is compared by its source.
-_WORDS = {"summary", "evidence"}
-#: By rule. How many records were processed twice is counted from commits, which are remembered for a minute. The one
-#: member that kept partitions did so for 30 s, from when on it is a ticket.
+#: What else may differ, by rule. All other fields of all other findings are the same.
 _BY_RULE = {
-    "duplicate_processing": {"rebalances", "rebalance_ids", "started_at_ms"},
-    "reconciliation_stuck": {"severity"},
+    # Records that were processed twice are counted from commits, which are remembered for a minute.
+    "duplicate_processing": {"rebalances", "rebalance_ids", "started_at_ms", "summary", "evidence"},
+    # How long a member has kept partitions, and who waits for them, is told as of the last look while it did; after
+    # 30 s it is a ticket.
+    "reconciliation_stuck": {"severity", "summary", "evidence"},
+    # Usual intervals between commits are those of the latest dozen per partition, at the time of the judgement.
+    "poll_overrun": {"evidence"},
+    # These have no beginning in the log: they began when they were noticed.
+    "session_timeout_too_short": {"started_at_ms"},
+    "rebalance_storm": {"started_at_ms"},
 }
 
 
 def outcome(run: Run) -> dict[tuple[str, str], dict[str, Any]]:
     """Return what a run has to say at its end, whenever it looked: by topic and key.
 
-    Of findings, those that are open: a condition that passed is told if somebody looked while it held. Conditions, and
-    what many rebalances make together, began when they were noticed.
+    Of findings, those that are open: a condition that passed is told if somebody looked while it held.
     """
     found = {}
     for key, row in run.topics.items():
@@ -243,15 +247,14 @@ def outcome(run: Run) -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def _settled(finding: Finding) -> dict[str, Any]:
-    left_out = {*_NOTICED, *_WORDS, *_BY_RULE.get(finding.rule, ())}
-    if not finding.primary:
-        left_out.add("started_at_ms")
+    left_out = _NOTICED | _BY_RULE.get(finding.rule, set())
     told = {name: value for name, value in msgspec.to_builtins(finding).items() if name not in left_out}
-    return {
-        **told,
-        "parent": finding.parent is not None,
-        "rests_on": sorted({(each.source, each.field) for each in finding.evidence}),
-    }
+    # The id of a parent depends on when that was noticed.
+    return {**told, "parent": finding.parent is not None, "rests_on": _sources_of(finding)}
+
+
+def _sources_of(finding: Finding) -> list[tuple[str, str]]:
+    return sorted({(each.source, each.field) for each in finding.evidence})
 
 
 def differences(one: Run, other: Run) -> dict[tuple[str, str], Any]:

@@ -22,6 +22,7 @@ from exporters.rendering import OPENMETRICS, TEXT, expose, parse, samples_of, ti
 from prometheus.rig import run_tool
 from rebalance_contract import (
     CountedImpact,
+    Member,
     RecordCount,
 )
 from rebalance_exporters import render
@@ -185,6 +186,14 @@ def test_hostile_names_survive(name: str, style: Style) -> None:
     assert {s.labels["group"] for s in samples if "group" in s.labels} == {name, "payments"}
     assert {s.labels["protocol"] for s in samples if "protocol" in s.labels} == {name, "range"}
     assert len(families) == len(ALL_METRICS)
+
+
+@pytest.mark.parametrize(("truncated", "static"), [(False, 1), (True, None)])
+def test_static_members_are_counted_or_unknown(truncated: bool, static: int | None) -> None:
+    """Those with a name of their own; of a row that was cut nobody knows how many there are."""
+    members = (Member("a", "a", "h", group_instance_id="a-1"), Member("b", "b", "h"))
+    text = expose(make_view(group_row(members=members, is_truncated=truncated)))
+    assert value_of(text, "kafka_rebalance_group_static_members") == static
 
 
 def test_a_changed_group_is_rendered_again_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -170,14 +170,6 @@ def test_assignments_are_counted_or_unknown(
     assert value_of(text, "kafka_rebalance_group_idle_members") == idle
 
 
-@pytest.mark.parametrize(("truncated", "static"), [(False, 1), (True, None)])
-def test_static_members_are_counted_or_unknown(truncated: bool, static: int | None) -> None:
-    """Those with a name of their own; of a row that was cut nobody knows how many there are."""
-    members = (Member("a", "a", "h", group_instance_id="a-1"), Member("b", "b", "h"))
-    text = expose(make_view(group_row(members=members, is_truncated=truncated)))
-    assert value_of(text, "kafka_rebalance_group_static_members") == static
-
-
 def test_only_consumers_have_an_assignor() -> None:
     """Connect puts the name of a format where consumers put their assignor's."""
     text = expose(make_view(group_row(protocol_type="connect", protocol="sessioned")))

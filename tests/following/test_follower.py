@@ -188,6 +188,7 @@ def test_unknown_properties_are_refused():
         Follower({**NOWHERE, "session.timeout": "1"}, ["a"], name="test")
 
 
+@pytest.mark.waits
 def test_brokers_that_do_not_answer_are_an_error():
     """A look raises, and says more than that the time was over."""
     with closing(Follower(NOWHERE, ["a"], name="test")) as follower:

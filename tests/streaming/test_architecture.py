@@ -17,6 +17,8 @@ WALKS = {
     title: (int(count), [int(number) for number in re.findall(r"^\| (\d+) \|", body, re.MULTILINE)])
     for title, count, body in re.findall(r"^## ([^\n]+): (\d+) steps\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
 }
+#: Of a module.
+MOST_LINES = 550
 #: A module, and what of it the page names behind it.
 NAMED = re.findall(r"`([\w/]+\.py)`((?:: `[\w.]+`)?(?:,? (?:or )?`[A-Za-z_][\w.]*`(?!:))*)", PAGE)
 #: Where paths are relative to, by how they begin.
@@ -79,6 +81,13 @@ def test_a_name_means_one_thing():
     defined = Counter(name for text in texts for name in re.findall(r"^class ([A-Za-z]\w*)", text, re.MULTILINE))
     assert len(defined) > 400
     assert [name for name, count in defined.items() if count > 1] == []
+
+
+def test_no_module_is_long():
+    """Whoever opens one sees what it is about; tests and their helpers are no exception."""
+    roots = ("streaming", "exporters", "deploy", "grafana", "tests")
+    lines = {path: path.read_text().count("\n") for root in roots for path in (ROOT / root).rglob("*.py")}
+    assert {str(path.relative_to(ROOT)): count for path, count in lines.items() if count > MOST_LINES} == {}
 
 
 def test_no_type_is_ignored():

@@ -126,6 +126,7 @@ def test_a_log_that_is_missing_is_told(broker, topic):
         records(broker.bootstrap, topic)
 
 
+@pytest.mark.waits
 def test_brokers_that_do_not_answer_are_told(monkeypatch):
     """The error names the servers."""
     monkeypatch.setattr("rebalance_kafka.follower._REQUEST_SECONDS", 0.1)

@@ -97,6 +97,13 @@ def await_loss(play: Play, generation: int) -> None:
     play.await_generation(generation, session_seconds(play) + PATIENCE_SECONDS)
 
 
+def lose(play: Play, name: str) -> None:
+    """Kill a client, and wait until its group went on without it."""
+    generation = play.generation
+    play.kill(name)
+    await_loss(play, generation)
+
+
 def await_return(play: Play, name: str, before: int) -> None:
     """Wait until a client was assigned something once more than `before`."""
     play.await_told(name, "assigned", times=before + 1, seconds=session_seconds(play) + 2 * PATIENCE_SECONDS)

@@ -24,6 +24,7 @@ from rebalance_devtools.stories.acting import (
     extra_seconds,
     join,
     leave_in_turn,
+    lose,
     open_group,
     session_seconds,
 )
@@ -108,9 +109,7 @@ def streams_deploy(play: Play) -> None:
 def streams_crash(play: Play) -> None:
     """One of two Kafka Streams instances is killed and stays away."""
     open_group(play, "s1", "s2")
-    generation = play.generation
-    play.kill("s2")
-    await_loss(play, generation)
+    lose(play, "s2")
     afterwards(play)
 
 
@@ -194,8 +193,7 @@ def connect_worker_lost(play: Play) -> None:
     start_connectors(play)
     calm(play)
     generation = play.generation
-    play.kill("w2")
-    await_loss(play, generation)
+    lose(play, "w2")
     play.await_generation(generation + 1, CONNECT_DELAY_SECONDS + PATIENCE_SECONDS)
     afterwards(play)
 

@@ -28,6 +28,7 @@ from rebalance_devtools.stories.acting import (
     host_of,
     hosts_of,
     join,
+    lose,
     open_group,
     open_static,
     session_seconds,
@@ -229,9 +230,7 @@ def committer(play: Play) -> None:
 def static_gone(play: Play) -> None:
     """One of three static members dies and is never started again."""
     open_static(play, "m1", "m2", "m3")
-    generation = play.generation
-    play.kill("m2")
-    await_loss(play, generation)
+    lose(play, "m2")
     play.await_seconds(2 * PATIENCE_SECONDS)
 
 

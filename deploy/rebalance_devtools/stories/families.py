@@ -25,6 +25,7 @@ from rebalance_devtools.stories.acting import (
     hosts_of,
     join,
     leave_in_turn,
+    lose,
     open_group,
     open_static,
     session_seconds,
@@ -173,9 +174,7 @@ def full_disk_waits(play: Play) -> None:
 def crash_of_java(play: Play) -> None:
     """One of three Java clients is killed and stays away."""
     open_group(play, "m1", "m2", "m3")
-    generation = play.generation
-    play.kill("m2")
-    await_loss(play, generation)
+    lose(play, "m2")
     afterwards(play)
 
 
@@ -423,9 +422,7 @@ def two_culprits(play: Play) -> None:
     form = overrunning(play.parameters)
     stall_ms = play.parameters["max_poll_ms"] + 6_000
     open_group(play, "m1", "m2", "m3", form=form, stall_ms=stall_ms)
-    generation = play.generation
-    play.kill("m1")
-    await_loss(play, generation)
+    lose(play, "m1")
     play.await_seconds(30)
     before = assignments(play, "m2")
     play.signal("m2", signal.SIGUSR1)
@@ -451,9 +448,7 @@ def mixed_clients_crash(play: Play) -> None:
     """Of three clients of different libraries the one of aiokafka is killed and stays away."""
     forms = mixed(play, with_java=False)
     open_group(play, *forms, forms=forms)
-    generation = play.generation
-    play.kill("aio")
-    await_loss(play, generation)
+    lose(play, "aio")
     afterwards(play)
 
 

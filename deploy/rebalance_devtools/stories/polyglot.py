@@ -20,6 +20,7 @@ from rebalance_devtools.stories.acting import (
     extra_seconds,
     join,
     leave_in_turn,
+    lose,
     open_group,
     session_seconds,
 )
@@ -58,9 +59,7 @@ def _hold_up(play: Play) -> None:
 def _lose_for_good(play: Play) -> None:
     """Kill one of three clients."""
     open_group(play, "m1", "m2", "m3")
-    generation = play.generation
-    play.kill("m2")
-    await_loss(play, generation)
+    lose(play, "m2")
     afterwards(play)
 
 
@@ -113,9 +112,7 @@ def go_crash_restarted(play: Play) -> None:
     """A franz-go client beside two of librdkafka is killed, and started again long after it was removed."""
     go = _FRANZ_GO(play.parameters)
     open_group(play, "rdk1", "rdk2", "go", forms={"go": go})
-    generation = play.generation
-    play.kill("go")
-    await_loss(play, generation)
+    lose(play, "go")
     play.await_seconds(15 + extra_seconds(play))
     join(play, "go", form=go, patience_seconds=PATIENCE_SECONDS)
     afterwards(play)

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
-from exporters.page.browser import Browser, starting_browser
 from exporters.serving import reserving_port
+
+if TYPE_CHECKING:
+    from exporters.page.browser import Browser
 
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """A running Chromium for all tests; `show` makes it forget what was before."""
+    # Tests without a browser are spared what drives one.
+    from exporters.page.browser import starting_browser  # noqa: PLC0415
+
     with starting_browser(tmp_path_factory.mktemp("chromium")) as running:
         yield running
 
