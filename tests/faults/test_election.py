@@ -30,7 +30,7 @@ def cluster(tmp_path: Path) -> Iterator[EmbeddedKafka]:
     config = {
         **SHORT_SESSION,
         "default.replication.factor": "3",
-        # Spark's source asks the coordinator of a group of its own where to begin, which must not be a broker that died.
+        # Spark's source asks the coordinator of a group of its own where to begin: no broker that died may be it.
         "offsets.topic.replication.factor": "3",
         "min.insync.replicas": "1",
         "replica.lag.time.max.ms": "2000",
