@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import signal
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from rebalance_deploy.embedded.kafka import EmbeddedKafka
+from rebalance_devtools.stories.network import Fault
 from rebalance_devtools.stories.play import Play
 from rebalance_devtools.stories.script import CONFLUENT, ClientSpec
 
@@ -102,6 +104,37 @@ def lose(play: Play, name: str) -> None:
     generation = play.generation
     play.kill(name)
     await_loss(play, generation)
+
+
+def stand_still(play: Play, name: str) -> None:
+    """Freeze a client until its group went on without it, and a little longer; wait until it is back."""
+    _lose_for_a_while(
+        play, (name,), lambda each: play.signal(each, signal.SIGSTOP), lambda each: play.signal(each, signal.SIGCONT)
+    )
+
+
+def disturb_for_a_while(play: Play, names: Sequence[str], fault: Fault, **how: float) -> None:
+    """Disturb the network of clients until their group went on without them, and a little longer; await their return.
+
+    `how` is what `Play.disturb` takes for the fault.
+    """
+    _lose_for_a_while(
+        play, names, lambda each: play.disturb(each, fault, **how), lambda each: play.disturb(each, Fault.NONE)
+    )
+
+
+def _lose_for_a_while(
+    play: Play, names: Sequence[str], begin: Callable[[str], object], end: Callable[[str], object]
+) -> None:
+    generation, before = play.generation, {name: assignments(play, name) for name in names}
+    for name in names:
+        begin(name)
+    await_loss(play, generation)
+    play.await_seconds(extra_seconds(play))
+    for name in names:
+        end(name)
+    for name in names:
+        await_return(play, name, before[name])
 
 
 def await_return(play: Play, name: str, before: int) -> None:

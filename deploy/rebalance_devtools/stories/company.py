@@ -15,12 +15,15 @@ from rebalance_devtools.stories.acting import (
     await_loss,
     await_return,
     deploy_in_turn,
+    disturb_for_a_while,
     extra_seconds,
     host_of,
     hosts_of,
     join,
     leave_in_turn,
+    lose,
     open_group,
+    stand_still,
 )
 from rebalance_devtools.stories.forms import (
     COOPERATIVE,
@@ -87,12 +90,7 @@ def java_overrun(play: Play) -> None:
 def java_pause(play: Play) -> None:
     """One of Kafka's own clients, whose assignor moves partitions in two rounds, stands still beyond its session."""
     open_group(play, "m1", "m2", "m3")
-    generation, before = play.generation, assignments(play, "m2")
-    play.signal("m2", signal.SIGSTOP)
-    await_loss(play, generation)
-    play.await_seconds(extra_seconds(play))
-    play.signal("m2", signal.SIGCONT)
-    await_return(play, "m2", before)
+    stand_still(play, "m2")
     afterwards(play)
 
 
@@ -138,9 +136,7 @@ def cut_during_scale_out(play: Play) -> None:
 def _lose_one(play: Play, lost: str, *others: str, form: ClientSpec | None = None) -> None:
     """Kill one client of a group, which stays away; null: it is of the same form as the others."""
     open_group(play, *others, lost, forms={} if form is None else {lost: form})
-    generation = play.generation
-    play.kill(lost)
-    await_loss(play, generation)
+    lose(play, lost)
     afterwards(play)
 
 
@@ -167,12 +163,7 @@ def java_scale_in(play: Play) -> None:
 def java_cut(play: Play) -> None:
     """The connections of one of Kafka's own clients end for longer than its session."""
     open_group(play, "m1", "m2", "m3", hosts=hosts_of(play, "m1", "m2", "m3"))
-    generation, before = play.generation, assignments(play, "m2")
-    play.disturb("m2", Fault.CUT)
-    await_loss(play, generation)
-    play.await_seconds(extra_seconds(play))
-    play.disturb("m2", Fault.NONE)
-    await_return(play, "m2", before)
+    disturb_for_a_while(play, ("m2",), Fault.CUT)
     afterwards(play)
 
 
@@ -180,12 +171,7 @@ def mixed_pause(play: Play) -> None:
     """Kafka's own client beside one of librdkafka and one of aiokafka stands still for longer than its session."""
     forms = {"java": java(play.parameters), "aio": python(AIOKAFKA)(play.parameters)}
     open_group(play, "rdk", *forms, forms=forms)
-    generation, before = play.generation, assignments(play, "java")
-    play.signal("java", signal.SIGSTOP)
-    await_loss(play, generation)
-    play.await_seconds(extra_seconds(play))
-    play.signal("java", signal.SIGCONT)
-    await_return(play, "java", before)
+    stand_still(play, "java")
     afterwards(play)
 
 

@@ -32,6 +32,7 @@ from rebalance_devtools.stories.acting import (
     open_group,
     open_static,
     session_seconds,
+    stand_still,
     take_broker_away,
 )
 from rebalance_devtools.stories.forms import (
@@ -313,12 +314,7 @@ def deploy_and_pause(play: Play) -> None:
         join(play, name, patience_seconds=PATIENCE_SECONDS + session_seconds(play))
         play.await_seconds(4)
         if name == "m1":
-            generation, before = play.generation, assignments(play, "m4")
-            play.signal("m4", signal.SIGSTOP)
-            await_loss(play, generation)
-            play.await_seconds(extra_seconds(play))
-            play.signal("m4", signal.SIGCONT)
-            await_return(play, "m4", before)
+            stand_still(play, "m4")
         play.await_seconds(4)
     afterwards(play)
 

@@ -20,6 +20,7 @@ from rebalance_devtools.stories.acting import (
     await_return,
     calm,
     deploy_in_turn,
+    disturb_for_a_while,
     extra_seconds,
     host_of,
     hosts_of,
@@ -29,6 +30,7 @@ from rebalance_devtools.stories.acting import (
     open_group,
     open_static,
     session_seconds,
+    stand_still,
     start_static,
 )
 from rebalance_devtools.stories.forms import (
@@ -69,43 +71,33 @@ def mixed(play: Play, *, with_java: bool = True) -> dict[str, ClientSpec]:
 # --- Network ---
 
 
-def _lose_and_return(play: Play, names: tuple[str, ...], fault: Fault, **how: float) -> None:
-    """Disturb clients until the group went on without them, and a little longer; wait until they are back."""
-    generation, before = play.generation, {name: assignments(play, name) for name in names}
-    for name in names:
-        play.disturb(name, fault, **how)
-    await_loss(play, generation)
-    play.await_seconds(extra_seconds(play))
-    for name in names:
-        play.disturb(name, Fault.NONE)
-    for name in names:
-        await_return(play, name, before[name])
-    afterwards(play)
-
-
 def network_silent(play: Play) -> None:
     """Nothing of one client's host arrives for longer than its session; its connections survive that."""
     open_group(play, "m1", "m2", "m3", hosts=hosts_of(play, "m1", "m2", "m3"))
-    _lose_and_return(play, ("m2",), Fault.SILENT)
+    disturb_for_a_while(play, ("m2",), Fault.SILENT)
+    afterwards(play)
 
 
 def network_cut(play: Play) -> None:
     """One client's connections end, and new ones are refused for longer than its session."""
     open_group(play, "m1", "m2", "m3", hosts=hosts_of(play, "m1", "m2", "m3"))
-    _lose_and_return(play, ("m2",), Fault.CUT)
+    disturb_for_a_while(play, ("m2",), Fault.CUT)
+    afterwards(play)
 
 
 def network_delay(play: Play) -> None:
     """Everything of one client is late by most of a session each way, until it was lost."""
     open_group(play, "m1", "m2", "m3", hosts=hosts_of(play, "m1", "m2", "m3"))
-    _lose_and_return(play, ("m2",), Fault.DELAY, delay_seconds=0.8 * session_seconds(play))
+    disturb_for_a_while(play, ("m2",), Fault.DELAY, delay_seconds=0.8 * session_seconds(play))
+    afterwards(play)
 
 
 def network_host(play: Play) -> None:
     """One host with two of four clients is cut off for longer than their session."""
     hosts = {name: host_of(play, 10 if name in ("m1", "m2") else 20) for name in ("m1", "m2", "m3", "m4")}
     open_group(play, *hosts, hosts=hosts)
-    _lose_and_return(play, ("m3", "m4"), Fault.SILENT)
+    disturb_for_a_while(play, ("m3", "m4"), Fault.SILENT)
+    afterwards(play)
 
 
 def network_loss(play: Play) -> None:
@@ -124,12 +116,7 @@ def cpu_throttling(play: Play) -> None:
     """One process gets no processor for longer than its session, three times, a few seconds between."""
     open_group(play, "m1", "m2", "m3")
     for _ in range(3):
-        generation, before = play.generation, assignments(play, "m2")
-        play.signal("m2", signal.SIGSTOP)
-        await_loss(play, generation)
-        play.await_seconds(extra_seconds(play))
-        play.signal("m2", signal.SIGCONT)
-        await_return(play, "m2", before)
+        stand_still(play, "m2")
         play.await_seconds(extra_seconds(play) + 4)
     afterwards(play)
 
@@ -141,12 +128,7 @@ def zombie(play: Play) -> None:
     play.fill(4_000, partitions=partitions)
     play.start_all(("m1", "m2"), "records", work_ms=40)
     calm(play)
-    generation, before = play.generation, assignments(play, "m2")
-    play.signal("m2", signal.SIGSTOP)
-    await_loss(play, generation)
-    play.await_seconds(extra_seconds(play))
-    play.signal("m2", signal.SIGCONT)
-    await_return(play, "m2", before)
+    stand_still(play, "m2")
     afterwards(play)
 
 

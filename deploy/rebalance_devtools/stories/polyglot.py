@@ -23,6 +23,7 @@ from rebalance_devtools.stories.acting import (
     lose,
     open_group,
     session_seconds,
+    stand_still,
 )
 from rebalance_devtools.stories.forms import ROUND_ROBIN, Form, draw_quick, expecting, family, java
 from rebalance_devtools.stories.play import Play
@@ -127,12 +128,7 @@ def go_pause(play: Play) -> None:
     """A franz-go process beside one of Sarama and one of librdkafka stands still for longer than its session."""
     forms = {"go": _FRANZ_GO(play.parameters), "sarama": _SARAMA(play.parameters)}
     open_group(play, "rdk", *forms, forms=forms)
-    generation, before = play.generation, assignments(play, "go")
-    play.signal("go", signal.SIGSTOP)
-    await_loss(play, generation)
-    play.await_seconds(extra_seconds(play))
-    play.signal("go", signal.SIGCONT)
-    await_return(play, "go", before)
+    stand_still(play, "go")
     afterwards(play)
 
 

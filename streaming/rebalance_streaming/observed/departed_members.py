@@ -30,16 +30,26 @@ def find_departures(
     returned = (member for member in rebalance.members_after if member.member_id in meanwhile)
     there = {member.member_id: member for member in (*returned, *rebalance.passing, *rebalance.members_before)}
     gone = [m for m in there.values() if m.member_id not in after or m.member_id in meanwhile]
-    return tuple(_departure(history, rebalance, each, known.get(each.member_id), now_ms=now_ms) for each in gone)
+    assignor = history.assignor_of(rebalance) if gone else None
+    return tuple(
+        _departure(history, rebalance, each, known.get(each.member_id), assignor=assignor, now_ms=now_ms)
+        for each in gone
+    )
 
 
 def _departure(
-    history: GroupHistory, rebalance: Rebalance, member: Member, known: Departure | None, *, now_ms: int
+    history: GroupHistory,
+    rebalance: Rebalance,
+    member: Member,
+    known: Departure | None,
+    *,
+    assignor: str | None,
+    now_ms: int,
 ) -> Departure:
     client = history.clients.of(member)
     if client is not None and rebalance.is_at_least:
         member = _as_configured(member, client)
-    prints, session = fingerprint(member, client, history.assignor_of(rebalance)), session_of(member)
+    prints, session = fingerprint(member, client, assignor), session_of(member)
     found = measure(history, rebalance, member, prints) if known is None else replace(known, client=prints)
     found = as_told(found, told_exit(history, rebalance, member))
     surely_ms = found.from_ms - NOTICE_MS

@@ -42,6 +42,8 @@ _STARVATION = (
 _BLOCKED_LOOP = "event_loop_blocked"
 #: Whoever is let in has joined again after so many heartbeat intervals.
 _REJOINS = 5
+#: What reports tell of a member that was lost for another reason than its way to the coordinator.
+_NOT_CUT_OFF = (GONE, RESTARTED, PAUSED, STARVED)
 
 
 def starvation(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
@@ -230,7 +232,7 @@ def unreachable(episode: Episode, _time: JudgingTime, departure: Departure) -> V
     wide = whole_host_lost(episode, departure.member.host)
     if departure.likely != SESSION_EXPIRED or (departure.liveness != UNREACHABLE and not wide):
         return None
-    if departure.liveness in (GONE, RESTARTED, PAUSED, STARVED):
+    if departure.liveness in _NOT_CUT_OFF:
         return None
     client, session = episode.history.clients.of(departure.member), departure.session_ms
     longer = longer_session(
@@ -250,11 +252,15 @@ def unreachable(episode: Episode, _time: JudgingTime, departure: Departure) -> V
 
 def _cut_off_with(episode: Episode, departure: Departure) -> list[Member]:
     """Return a member that was cut off, with those that its host lost beside it where it lost all."""
-    ended = (GONE, RESTARTED, PAUSED, STARVED)
-    lost = (each for each in episode.departures if each.likely == SESSION_EXPIRED and each.liveness not in ended)
     if spared_on_host(episode, departure):
         return [departure.member]
-    return [each.member for each in lost if each.member.host == departure.member.host]
+    return [
+        each.member
+        for each in episode.departures
+        if each.likely == SESSION_EXPIRED
+        and each.liveness not in _NOT_CUT_OFF
+        and each.member.host == departure.member.host
+    ]
 
 
 def refused(episode: Episode, time: JudgingTime, departure: Departure) -> Verdict | None:
