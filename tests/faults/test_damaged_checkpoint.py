@@ -49,17 +49,22 @@ def zeroed(content: bytes, _: random.Random) -> bytes:
     return bytes(len(content))
 
 
+def emptied(_content: bytes, _: random.Random) -> bytes:
+    """Return nothing: a machine lost its power before the content was written."""
+    return b""
+
+
 def gone(_content: bytes, _: random.Random) -> None:
     """Return null: the file is there no more."""
 
 
 _CHANGED = (flipped, cut, zeroed)
 #: Below the checkpoint: files that a start reads, the newest of those that match, and what is done to them. A newest
-#: file of offsets or commits that is gone is a batch that has not begun or ended, and files without content are told by
-#: Spark in words that say nothing.
+#: file of commits that is gone is a batch that has not ended; other files without content Spark tells in words that say
+#: nothing.
 _FILES: tuple[tuple[str, tuple[Damage, ...]], ...] = (
-    ("membership/offsets/[0-9]*", _CHANGED),
-    ("membership/commits/[0-9]*", _CHANGED),
+    ("membership/offsets/[0-9]*", (*_CHANGED, emptied, gone)),
+    ("membership/commits/[0-9]*", (*_CHANGED, emptied)),
     ("membership/metadata", (gone,)),
     ("membership/state/0/0/[0-9]*.changelog", (*_CHANGED, gone)),
     ("membership/state/0/_stateSchema/default/[0-9]*", (*_CHANGED, gone)),

@@ -66,6 +66,7 @@ def test_a_full_disk_is_told_by_its_path(monkeypatch: pytest.MonkeyPatch):
         "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state.  SQLSTATE: 58030",
         "[STDS_FAILED_TO_READ_OPERATOR_METADATA] Failed to read the operator metadata for checkpointLocation=file:/c",
         "[STREAMING_CHECKPOINT_MISSING_METADATA_FILE] Checkpoint location file:/c is in an inconsistent state",
+        "[STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY] The checkpoint location file:/c/state should be empty on batch 0.",
         "File file:/c/v4/membership/state/0/_stateSchema/default/0_11703f66 does not exist",
     ],
 )

@@ -6,6 +6,7 @@ Paths go through Hadoop's file systems, as Spark's own do, so that any URI the e
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ LAYOUT = "v4"
 #: Where a query without state keeps its positions since its sources changed: it reads its inputs anew, and the layout,
 #: with the totals of the others, stays.
 _DIRECTORIES = {Party.ACTIVITY.value: "activity-two-sources"}
+#: What a file of one batch is called while it is written (CheckpointFileManager of Spark).
+_UNFINISHED = re.compile(r"\.\d+\.[0-9a-f-]+\.tmp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,45 @@ def set_aside(spark: SparkSession, path: str, now_ms: int) -> str:
 def query_path(path: str, query: str) -> str:
     """Return the checkpoint location of one query."""
     return f"{_absolute(path)}/{LAYOUT}/{_DIRECTORIES.get(query, query)}"
+
+
+def check_batches(spark: SparkSession, path: str, query: str) -> None:
+    """Make sure that a query can begin with the batches that its checkpoint knows.
+
+    A file that the first batch left unfinished when its JVM was killed is removed: Spark ends a query without a first
+    batch where there is any file below `offsets` (MicroBatchExecution.verifyNewCheckpointDirectory).
+
+    Raises StreamError where the newest batch has a file without content, or was committed and has no offsets any more:
+    Spark tells neither in words that name the checkpoint.
+    """
+    offsets, commits = (_batches(spark, f"{query_path(path, query)}/{kind}") for kind in ("offsets", "commits"))
+    newest = max(offsets, default=-1)
+    for kind, sizes in (("offsets", offsets), ("commits", commits)):
+        if sizes and sizes[max(sizes)] == 0:
+            raise _damaged(path, f"{query_path(path, query)}/{kind}/{max(sizes)}")
+    if newest < max(commits, default=-1):
+        raise _damaged(path, f"{query_path(path, query)}/offsets/{max(commits)}")
+    if not offsets:
+        _remove_unfinished(spark, f"{query_path(path, query)}/offsets")
+
+
+def _batches(spark: SparkSession, directory: str) -> dict[int, int]:
+    """Return the size in bytes of the file of each batch in a directory."""
+    return {int(name): size for name, size, _ in _files(spark, directory) if name.isdecimal()}
+
+
+def _remove_unfinished(spark: SparkSession, directory: str) -> None:
+    for name, _, file in _files(spark, directory):
+        if _UNFINISHED.fullmatch(name):
+            _locate(spark, directory)[0].delete(file, False)
+
+
+def _files(spark: SparkSession, directory: str) -> list[tuple[str, int, Any]]:
+    """Return (name, size in bytes, path) of each file in a directory; none where there is no such directory."""
+    system, target = _locate(spark, directory)
+    if not system.exists(target):
+        return []
+    return [(each.getPath().getName(), int(each.getLen()), each.getPath()) for each in system.listStatus(target)]
 
 
 def _absolute(path: str) -> str:

@@ -24,7 +24,8 @@ _PYTHON_ERROR = re.compile(r"^.*Traceback \(most recent call last\):\n(?:[ \t].*
 #: or lost: ChecksumFileSystem, HDFSMetadataLog, OffsetSeqLog, and the classes of errors of StateStore's providers.
 _DAMAGED = re.compile(
     r"Checksum error: |Checksum file not a length multiple|Incomplete log file|"
-    r"\[(?:CANNOT_LOAD_STATE_STORE|STDS_FAILED_TO_READ|STREAMING_CHECKPOINT_MISSING)|"
+    r"\[(?:CANNOT_LOAD_STATE_STORE|STDS_FAILED_TO_READ|STREAMING_CHECKPOINT_MISSING|"
+    r"STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY\])|"
     r"File \S*/(?:state|offsets|commits|sources)/\S* does not exist"
 )
 #: What Py4J says before the error of Java itself.
