@@ -13,7 +13,7 @@ from contextlib import suppress
 from confluent_kafka import KafkaException
 
 from rebalance_contract import LogTotals
-from rebalance_streaming.log_watch import Incident, LogWatch, Positions, TopicLook, compare, take_up
+from rebalance_streaming.log_watch import Incident, LogWatch, Positions, TopicLook, Unread, compare, take_up
 
 _PERIOD_SECONDS, _STOP_SECONDS = 5.0, 1.0
 
@@ -78,6 +78,11 @@ class InputWatcher:
         """Return the eras of a topic's partitions, as the query is to be started with; 0 is left out."""
         with self._lock:
             return self._watches[query].eras(topic)
+
+    def unread(self, query: str) -> dict[str, dict[int, Unread]]:
+        """Return what the query has not read of partitions that were cut or made anew (`LogWatch.unread`)."""
+        with self._lock:
+            return self._watches[query].unread()
 
     def totals(self, cluster: str, now_ms: int) -> list[LogTotals]:
         """Return the rows to publish, one per query."""

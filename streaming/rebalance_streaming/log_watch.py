@@ -13,7 +13,7 @@ partition is cut below what was read, or made anew. Folds take a record of a hig
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
@@ -102,16 +102,35 @@ def _places(partitions: tuple[int, ...], shown: int = 5) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Unread:
+    """Records of a new era, from position `begin` on, which a query that was started in the one before has to read.
+
+    `stood_at` is where it was when they were first seen, if that is behind their end: a query that is there still has
+    read none of them. Null: it was elsewhere, and may have read some as of the old era.
+    """
+
+    begin: int
+    stood_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class TopicWatch:
     """One input: its totals, what was seen last, and the partitions that were missing from the look before.
 
-    `partitions` has those of the totals by number.
+    `partitions` has those of the totals by number, `stood_at` those that were cut or made anew (see `Unread`).
     """
 
     totals: WatchedTopic
     partitions: Mapping[int, WatchedPartition] = field(default_factory=dict)
     ends: Mapping[int, Ends] = field(default_factory=dict)
     missing: frozenset[int] = frozenset()
+    stood_at: Mapping[int, int | None] = field(default_factory=dict)
+
+    def awaited(self) -> Iterator[tuple[int, int]]:
+        """Yield each partition whose new era the query has not reached, and where that begins."""
+        for partition, each in self.partitions.items():
+            if each.awaited_from is not None:
+                yield partition, each.awaited_from
 
     def era(self, partition: int) -> int:
         """Return how often a partition was cut or made anew."""
@@ -129,6 +148,14 @@ class LogWatch:
         """Return the eras of a topic's partitions that are not in their first one, 0."""
         watch = self.topics.get(topic)
         return {} if watch is None else {p: each.era for p, each in watch.partitions.items() if each.era}
+
+    def unread(self) -> dict[str, dict[int, Unread]]:
+        """Return, by topic and partition, the records of a new era that the query has to read, and has not as such."""
+        found = {
+            topic: {p: Unread(begin, watch.stood_at[p]) for p, begin in watch.awaited() if p in watch.stood_at}
+            for topic, watch in self.topics.items()
+        }
+        return {topic: partitions for topic, partitions in found.items() if partitions}
 
     def publish(self, cluster: str, now_ms: int) -> LogTotals:
         """Return the totals in the form of the output contract."""
@@ -196,7 +223,23 @@ def _compare_topic(query: str, before: TopicWatch, look: TopicLook, read: _Read)
         partitions, ends = _compare_ends(before, look, read, incidents), {**before.ends, **look.ends}
     told = incidents.all()
     totals = replace(_add(counted.totals, told), topic_id=look.topic_id or known_id)
-    return replace(counted, totals=totals, partitions=partitions, ends=ends), told
+    stood_at = _stood_at(before, partitions, look, read)
+    return replace(counted, totals=totals, partitions=partitions, ends=ends, stood_at=stood_at), told
+
+
+def _stood_at(
+    before: TopicWatch, after: Mapping[int, WatchedPartition], look: TopicLook, read: _Read
+) -> dict[int, int | None]:
+    """Note where the query is in each partition that begins a new era, unless it has not come to the one before."""
+    found = dict(before.stood_at)
+    for partition, each in after.items():
+        was = before.partitions.get(partition, WatchedPartition(partition))
+        if each.awaited_from is None:
+            found.pop(partition, None)
+        elif each.era > was.era and was.awaited_from is None:
+            position = read.positions.get(partition, 0)
+            found[partition] = position if position > _ends(look, partition).latest else None
+    return found
 
 
 class _Found:
@@ -236,7 +279,7 @@ def _made_anew(before: TopicWatch, look: TopicLook, positions: Positions, found:
     """Begin a new era in every partition, wherever the ends are now: none of the records is one that was read."""
     partitions = dict(before.partitions)
     for partition in range(look.partition_count):
-        earliest = _earliest(look, partition)
+        earliest = _ends(look, partition).earliest
         found.add(IncidentKind.MADE_ANEW, partition, 1)
         # What the new topic has lost already is not counted: nobody can tell whether it was ever read.
         awaited_from = earliest if positions.get(partition, 0) > 0 else None
@@ -244,9 +287,9 @@ def _made_anew(before: TopicWatch, look: TopicLook, positions: Positions, found:
     return partitions
 
 
-def _earliest(look: TopicLook, partition: int) -> int:
-    """Return where a partition begins; one that is new and has no leader yet begins at 0."""
-    return look.ends.get(partition, Ends(0, 0)).earliest
+def _ends(look: TopicLook, partition: int) -> Ends:
+    """Return where a partition begins and ends; one that is new and has no leader yet is empty."""
+    return look.ends.get(partition, Ends(0, 0))
 
 
 def _compare_ends(before: TopicWatch, look: TopicLook, read: _Read, found: _Found) -> dict[int, WatchedPartition]:
@@ -258,7 +301,8 @@ def _compare_ends(before: TopicWatch, look: TopicLook, read: _Read, found: _Foun
         reached = read.reached.get(partition, 0) if known.awaited_from is None else 0
         was = _Was(before.ends[partition].latest if partition in before.ends else 0, position, reached)
         if known.awaited_from is not None and position is not None and position <= ends.latest:
-            # Spark comes down to the end there is by then, with an empty batch: what lies before it is never read.
+            # A query that was not moved back comes down to the end that there is by then, with an empty batch: it never
+            # reads what lies before that.
             if position > known.awaited_from:
                 found.add(IncidentKind.SKIPPED, partition, position - known.awaited_from)
             known = replace(known, awaited_from=None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -48,35 +47,62 @@ def _ends_at(cluster: EmbeddedKafka, end: int) -> bool:
         return False
 
 
-@pytest.mark.faults(10, fast=0, full=1)
-def test_a_tail_that_an_election_cut_is_told_and_later_rebalances_count(cluster: EmbeddedKafka, tmp_path: Path):
-    """The follower misses the newest records, the leader dies, the follower leads: one rewind, then all is counted."""
-    with ExitStack() as stack:
-        create(cluster.bootstrap, [[_LEADER, _FOLLOWER]], **{"unclean.leader.election.enable": "true"})
-        flags = (f"stream.source_topic={WATCHED}", "stream.topic_replication_factor=3")
-        sources = local.loopback_sources(cluster.bootstrap, tmp_path, *flags)
-        monitor = stack.enter_context(local.Monitor(sources, tmp_path))
+@pytest.fixture
+def log(cluster: EmbeddedKafka, tmp_path: Path) -> Iterator[WrittenLog]:
+    """A log of one partition, with five generations that a monitor has counted."""
+    create(cluster.bootstrap, [[_LEADER, _FOLLOWER]], **{"unclean.leader.election.enable": "true"})
+    flags = (f"stream.source_topic={WATCHED}", "stream.topic_replication_factor=3")
+    sources = local.loopback_sources(cluster.bootstrap, tmp_path, *flags)
+    with local.Monitor(sources, tmp_path) as monitor:
         monitor.wait_until_ready(threading.Event(), print, timeout_seconds=READY_SECONDS)
-        log = WrittenLog(cluster.bootstrap, Rig(cluster, monitor.url, tmp_path, monitor=monitor), partitions=1)
-        log.write_generations("lasting", 5)
-        log.await_generations("lasting")
+        written = WrittenLog(cluster.bootstrap, Rig(cluster, monitor.url, tmp_path, monitor=monitor), partitions=1)
+        written.write_generations("lasting", 5)
+        written.await_generations("lasting")
+        yield written
 
-        cluster.kill(_FOLLOWER)
-        log.write_generations("lasting", _CUT)
-        log.await_generations("lasting")
-        end = end_of(cluster.bootstrap, WATCHED)
-        cluster.kill(_LEADER)
-        cluster.start(_FOLLOWER)
-        wait_for(lambda: _ends_at(cluster, end - _CUT), "the follower to lead", 120)
-        for query in ("membership", "activity"):
-            # What is written before that may be skipped.
-            wait_for(lambda: total(log.rig, "log_rewinds_total", query=query, topic=WATCHED) == 1, "a rewind", 120)  # noqa: B023
-        log.write_generations("lasting", _NEW)
-        log.await_generations("lasting")
-        assert total(log.rig, "log_lost_positions_total", query="membership", topic=WATCHED) == _CUT
-        cluster.start(_LEADER)
-        log.write_generations("lasting", 2)
-        log.await_generations("lasting")
-        for query in ("membership", "activity"):
-            assert total(log.rig, "log_rewinds_total", query=query, topic=WATCHED) == 1
-        monitor.check()
+
+def cut(cluster: EmbeddedKafka, log: WrittenLog, *, is_stopped: bool) -> None:
+    """Let the follower miss the newest records, then lead; a stream that is stopped meanwhile is started again."""
+    stream = log.rig.monitor.stream
+    cluster.kill(_FOLLOWER)
+    log.write_generations("lasting", _CUT)
+    log.await_generations("lasting")
+    end = end_of(cluster.bootstrap, WATCHED)
+    if is_stopped:
+        assert stream.process.terminate(45) == 0
+    cluster.kill(_LEADER)
+    cluster.start(_FOLLOWER)
+    wait_for(lambda: _ends_at(cluster, end - _CUT), "the follower to lead", 120)
+    if is_stopped:
+        stream.start()
+
+
+def check_counted(cluster: EmbeddedKafka, log: WrittenLog) -> None:
+    """Make sure that the cut is told once, all generations since then are counted, and nothing is told as skipped."""
+    for query in ("membership", "activity"):
+        wait_for(lambda: total(log.rig, "log_rewinds_total", query=query, topic=WATCHED) == 1, "a rewind", 120)  # noqa: B023
+    log.write_generations("lasting", _NEW)
+    log.await_generations("lasting")
+    for query in ("membership", "activity"):
+        assert total(log.rig, "log_lost_positions_total", query=query, topic=WATCHED) == _CUT
+    cluster.start(_LEADER)
+    log.write_generations("lasting", 2)
+    log.await_generations("lasting")
+    for query in ("membership", "activity"):
+        assert total(log.rig, "log_rewinds_total", query=query, topic=WATCHED) == 1
+        assert total(log.rig, "log_skipped_positions_total", query=query, topic=WATCHED) == 0
+    log.rig.monitor.check()
+
+
+@pytest.mark.faults(10, fast=0, full=1)
+def test_a_tail_that_an_election_cut_is_told_and_later_rebalances_count(cluster: EmbeddedKafka, log: WrittenLog):
+    """The follower misses the newest records, the leader dies, the follower leads: one rewind, then all is counted."""
+    cut(cluster, log, is_stopped=False)
+    check_counted(cluster, log)
+
+
+@pytest.mark.faults(10, fast=0, full=1)
+def test_a_tail_that_was_cut_while_the_stream_was_stopped_costs_nothing(cluster: EmbeddedKafka, log: WrittenLog):
+    """The queries go on with the new era at once; what was written before the start, nobody can tell from the old."""
+    cut(cluster, log, is_stopped=True)
+    check_counted(cluster, log)

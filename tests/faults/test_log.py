@@ -76,7 +76,8 @@ def test_what_retention_took_from_a_stopped_stream_is_counted(log: WrittenLog, r
 def test_a_log_that_was_made_anew_is_told(log: WrittenLog, rounds: int):
     """Each record of the new log is counted or told as skipped, and after that each is counted.
 
-    Skipped is what was written before the source came down from the position that it had in the old log.
+    Told as skipped is what was written before it was noticed, if the source came down from the position that it had in
+    the old log and read on before that; what it read then counts as well.
     """
     # The client must outlive its futures.
     admin = AdminClient({"bootstrap.servers": log.bootstrap, "log_level": 0})
@@ -93,7 +94,7 @@ def test_a_log_that_was_made_anew_is_told(log: WrittenLog, rounds: int):
         wait_for(lambda: recreations(log) == made + 1, "it to be told", _NOTICED_SECONDS)  # noqa: B023
         log.write_generations(old, 5)
         wait_for(
-            lambda: taken(log) == before + 15,  # noqa: B023
+            lambda: taken(log) >= before + 15,  # noqa: B023
             lambda: f"15 more records than {before}, not {taken(log)}",  # noqa: B023
             _NOTICED_SECONDS,
         )

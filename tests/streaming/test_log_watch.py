@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rebalance_contract import LogTotals, WatchedTopic, decode, decode_status, encode
-from rebalance_streaming.log_watch import Ends, Incident, LogWatch, TopicLook, compare, take_up
+from rebalance_streaming.log_watch import Ends, Incident, LogWatch, TopicLook, Unread, compare, take_up
 
 TOPIC = "log"
 OLD, NEW = "uJW6Bb3sSz2nN3Aj0YyTDw", "AIvSgqBnQ0SVbX9iFKqX9A"
@@ -99,6 +99,36 @@ def test_a_tail_that_was_cut_begins_a_new_era_once():
     assert story.totals.lost_positions == 20
     (told,) = story.look(a_look((0, 90)), {0: 95})
     assert story.watch.eras(TOPIC) == {0: 2}
+
+
+def test_a_query_behind_a_cut_has_read_nothing_of_what_follows():
+    """Until it is where the new era begins; a partition in which it was before the cut is not awaited."""
+    story = Story()
+    story.look(a_look((0, 100), (0, 100), (0, 100)), {0: 100, 1: 60, 2: 100})
+    story.look(a_look((0, 80), (0, 80), (0, 100)), {0: 100, 1: 60, 2: 100})
+    assert story.watch.unread() == {TOPIC: {0: Unread(stood_at=100, begin=80)}}
+    story.look(a_look((0, 70), (0, 80), (0, 100)))
+    assert story.watch.unread() == {TOPIC: {0: Unread(stood_at=100, begin=70)}}, "cut again before it was started"
+    assert story.restart().watch.unread() == {}
+    assert story.look(a_look((0, 90), (0, 80), (0, 100)), {0: 70, 1: 60, 2: 100}) == []
+    assert story.watch.unread() == {}
+
+
+def test_a_query_that_came_down_may_have_read_what_follows():
+    """Where it stood says nothing of that."""
+    story = Story()
+    story.look(a_look((0, 100)), {0: 100})
+    story.watch, (told,) = compare(story.watch, {TOPIC: a_look((0, 97))}, {TOPIC: {0: 95}}, {TOPIC: {0: 100}})
+    assert told.kind == "rewound"
+    assert story.watch.unread() == {TOPIC: {0: Unread(begin=95, stood_at=None)}}
+
+
+def test_a_query_behind_the_end_of_a_new_topic_has_read_nothing_of_it():
+    """One that has as many records as the old one had may be read already."""
+    story = Story()
+    story.look(a_look((0, 100), (0, 5)), {0: 100, 1: 5})
+    story.look(a_look((0, 10), (0, 10), topic_id=NEW), {0: 100, 1: 5})
+    assert story.watch.unread() == {TOPIC: {0: Unread(stood_at=100, begin=0), 1: Unread(begin=0, stood_at=None)}}
 
 
 def test_a_cut_that_a_running_batch_hides_is_seen_by_the_end():

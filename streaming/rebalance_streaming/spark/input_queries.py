@@ -16,9 +16,10 @@ from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.ownership import QueryOwnership
 from rebalance_streaming.spark.activity import ACTIVITY, pack_activity
-from rebalance_streaming.spark.checkpoint import check_batches, query_path
+from rebalance_streaming.spark.checkpoint import query_path
 from rebalance_streaming.spark.inputs import WatchedInputs
 from rebalance_streaming.spark.membership import MEMBERSHIP, PublishedRows, fold_groups
+from rebalance_streaming.spark.offset_log import check_batches, go_back
 from rebalance_streaming.spark.progress import NEWEST
 from rebalance_streaming.spark.source import EARLIEST, read_log
 
@@ -136,5 +137,6 @@ def _start(rows: DataFrame, config: StreamConfig, inputs: QueryInputs, name: str
     # Rows are bounded (rebalance_contract.bounds); the client's own limit must not be the smaller one.
     writer = writer.option("kafka.max.request.size", str(2 * MAX_ROW_BYTES))
     check_batches(rows.sparkSession, config.checkpoint, name)
+    go_back(rows.sparkSession, config.checkpoint, name, inputs.watched.unread(name))
     writer = writer.option("checkpointLocation", query_path(config.checkpoint, name))
     return writer.trigger(processingTime=f"{trigger_ms} milliseconds").start()

@@ -8,14 +8,17 @@ the log that hold now.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
+
+from confluent_kafka import KafkaException
 
 from rebalance_contract import LogTotals
 from rebalance_streaming.activity.commits import LogEra
 from rebalance_streaming.cluster import Cluster
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.input_watcher import InputWatcher
-from rebalance_streaming.log_watch import IncidentKind
+from rebalance_streaming.log_watch import IncidentKind, Positions, Unread
 from rebalance_streaming.spark.activity import ACTIVITY
 from rebalance_streaming.spark.diagnosis import DIAGNOSIS
 from rebalance_streaming.spark.membership import MEMBERSHIP
@@ -67,6 +70,22 @@ class WatchedInputs:
         eras = {partition: LogEra(first_live) for partition, first_live in self._first_live.items()}
         later = self._watcher.eras(query, self._config.source_topic)
         return {**eras, **{partition: LogEra(0, era) for partition, era in later.items()}}
+
+    def unread(self, query: str) -> dict[str, dict[int, Unread]]:
+        """Return what a query that is to be started has not read of partitions that were cut or made anew."""
+        return self._watcher.unread(query)
+
+    def resume(self, positions: Mapping[str, Mapping[str, Positions]], notify: Callable[[str], None]) -> None:
+        """Look what befell the inputs while nobody read, before queries that go on from `positions` are started.
+
+        They begin with the eras that hold now. Brokers that do not answer are asked again while the queries run.
+        """
+        for query, each in positions.items():
+            self._watcher.note(query, each)
+        with suppress(KafkaException):
+            self._watcher.look_once()
+        for incident in self._watcher.take():
+            notify(incident.sentence)
 
     def look(self, queries: Iterable[SupervisedQuery], notify: Callable[[str], None]) -> None:
         """Tell the watcher how far the queries are, and act on what it found."""

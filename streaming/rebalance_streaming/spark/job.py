@@ -37,6 +37,7 @@ from rebalance_streaming.spark.diagnosis import DIAGNOSIS, start_diagnosis
 from rebalance_streaming.spark.input_queries import QueryInputs, ReadUp, start_activity, start_membership
 from rebalance_streaming.spark.inputs import WatchedInputs
 from rebalance_streaming.spark.membership import MEMBERSHIP, PublishedRows
+from rebalance_streaming.spark.offset_log import positions
 from rebalance_streaming.spark.progress import CatchUp
 from rebalance_streaming.spark.rebuilding import first_live, has_rows, read_published
 from rebalance_streaming.spark.session import places_of, prefer_bulk, start_session
@@ -282,6 +283,7 @@ def _run_queries(
     producer.flush(_FLUSH_SECONDS)
     if ownership.await_handover(stop):
         listeners.notify("took over from another stream")
+    _resume(spark, config, inputs, to)
     listeners.notify(f"reading {'the log' if config.reads_log else 'probes'} up")
     inputs.watched.start()
     try:
@@ -295,6 +297,15 @@ def _run_queries(
             process.end_now()
         process.stop()
         producer.flush(_FLUSH_SECONDS)
+
+
+def _resume(spark: SparkSession, config: StreamConfig, inputs: QueryInputs, to: _Publishing) -> None:
+    """Find out what befell the inputs since the checkpoint was written, and publish it before a query goes on there."""
+    here = [name for name in _INPUT_QUERIES if name in config.queries]
+    inputs.watched.resume({name: positions(spark, config.checkpoint, name) for name in here}, to.listeners.warn)
+    for totals in inputs.watched.changed_totals(_now_ms()):
+        to.publish(totals)
+    to.producer.flush(_FLUSH_SECONDS)
 
 
 def _queries(
