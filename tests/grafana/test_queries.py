@@ -11,8 +11,8 @@ import pytest
 from exporters.tables import every_metric
 from grafana.boards import Asked, boards, expand, queries, read_list, selectors
 from prometheus.rig import RULES
-from rebalance_exporters.group_metrics import GROUP_LABELS
-from rebalance_exporters.series import PREFIX
+from rebalance_exporters.metrics.groups import GROUP_LABELS
+from rebalance_exporters.metrics.series import PREFIX
 
 #: What Prometheus adds at the scrape.
 TARGET = {"job", "instance"}
