@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
-from rebalance_contract import GroupType, Rebalance, RebalanceImpact
+from rebalance_contract import STREAMS_ASSIGNOR, GroupType, Rebalance, RebalanceImpact
 from rebalance_contract.api_reports import Avoided, EstimateRange, SettingEstimate
 from rebalance_exporters.advice.absences import HELD_UP, WAITED_FOR, Seen, when_begun, when_last_joined
 from rebalance_exporters.advice.estimates import (
@@ -27,7 +27,7 @@ _INITIAL_DELAYS_MS = tuple(1_000 * each for each in (5, 10, 15, 30))
 #: The assignor that leaves partitions with their owner meanwhile.
 _COOPERATIVE = "cooperative-sticky"
 #: The protocols of Kafka Streams and Kafka Connect, whose assignor is no setting.
-_OWN_ASSIGNORS = frozenset({"stream", "connect", "compatible"})
+_OWN_ASSIGNORS = frozenset({STREAMS_ASSIGNOR, "connect", "compatible"})
 
 
 def estimate_assignor(past: LookBack, _: int | None) -> SettingEstimate:

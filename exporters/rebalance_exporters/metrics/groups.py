@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from rebalance_contract import (
+    CONSUMER_PROTOCOL,
     DURATION_BUCKETS_MS,
     STATES_OF,
     CountedImpact,
@@ -153,7 +154,7 @@ def _read_member_changes(group: GroupFacts) -> Samples:
 
 def assignor_of(group: GroupSnapshot) -> str | None:
     """Return the group's assignor: only in the consumer protocol is the protocol's name that."""
-    return group.protocol if group.protocol_type == "consumer" else None
+    return group.protocol if group.protocol_type == CONSUMER_PROTOCOL else None
 
 
 def _read_info(group: GroupFacts) -> Samples:
