@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
+from unittest import mock
 
 from rebalance_devtools.stories.programs import consume_confluent
 from rebalance_exporters.reporters.outbox import Outbox, Report
@@ -28,7 +29,7 @@ def hold_reports(after_seconds: float, for_seconds: float) -> None:
         if not after_seconds <= time.monotonic() - began < after_seconds + for_seconds:
             put(self, report)
 
-    Outbox.put = put_unless_held  # type: ignore[method-assign]
+    mock.patch.object(Outbox, "put", put_unless_held).start()
 
 
 if __name__ == "__main__":

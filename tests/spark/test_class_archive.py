@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -17,7 +18,7 @@ from rebalance_streaming.spark.class_archive import ClassArchive
 
 RECORDING = "-XX:+RecordDynamicDumpInfo"
 #: Any session will do: these tests never look into it.
-NO_SESSION: SparkSession = None  # type: ignore[assignment]
+NO_SESSION: Any = None
 
 
 @pytest.fixture

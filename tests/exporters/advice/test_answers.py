@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from exporters.advice.test_estimator import pause
 from exporters.contract_rows import NOW_MS, group_row
 from exporters.past import RECORDS, cause_row
-from rebalance_contract import Rebalance, encode
+from rebalance_contract import encode
 from rebalance_contract.api import Readiness
 from rebalance_contract.api_reports import AdviceAnswer, EstimateRange, PeriodWorth
 from rebalance_exporters.advice.absences import Seen
@@ -18,15 +19,15 @@ READY = Readiness(True, "ready")
 DAY_MS = 86_400_000
 
 
-def rows_of(seen: list[Seen], **changes: str) -> list[Row]:
+def rows_of(seen: list[Seen], **changes: Any) -> list[Row]:
     """The rows of rebalances and of what they cost."""
     rows = []
     for each in seen:
-        rebalance: Rebalance = replace(each.rebalance, **changes)  # type: ignore[arg-type]
+        rebalance = replace(each.rebalance, **changes)
         key = f"{rebalance.cluster}/{rebalance.group}/{rebalance.rebalance_id}".encode()
         rows.append(Row(REBALANCES, key, encode(rebalance)))
         if each.impact is not None:
-            rows.append(Row(IMPACT, key, encode(replace(each.impact, **changes))))  # type: ignore[arg-type]
+            rows.append(Row(IMPACT, key, encode(replace(each.impact, **changes))))
     return rows
 
 

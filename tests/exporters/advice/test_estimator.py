@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rebalance_contract import Advice, Generation, Member, Rebalance, RebalanceImpact, Silence
+from rebalance_contract import Advice, Generation, Member, Rebalance, RebalanceImpact, RebalanceOutcome, Silence
 from rebalance_contract.api_reports import EstimateRange, SettingEstimate
 from rebalance_exporters.advice.absences import Seen, Way, find_absences
 from rebalance_exporters.advice.estimates import Setting
@@ -20,10 +21,10 @@ NOW_MS = 1_790_000_000_000
 RECORDS = Advice("max.poll.records", "500", "124", "half")
 
 
-def member(name: str, number: int = 1, host: str = "/10.0.0.1", **more: object) -> Member:
+def member(name: str, number: int = 1, host: str = "/10.0.0.1", **more: Any) -> Member:
     """A member's nth form: its id changes each time that it joins."""
-    fields = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 60_000} | more
-    return Member(f"{name}-{number}", name, host, **fields)  # type: ignore[arg-type]
+    fields: dict[str, Any] = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 60_000} | more
+    return Member(f"{name}-{number}", name, host, **fields)
 
 
 def rebalance(
@@ -36,7 +37,7 @@ def rebalance(
     poll_timeout: Sequence[str] = (),
     advice: tuple[Advice, ...] = (),
     lost: Mapping[int, int] | None = None,
-    **changes: object,
+    **changes: Any,
 ) -> Seen:
     """A rebalance that began at a second and took another; `lost` are milliseconds by partition of topic t."""
     start_ms = NOW_MS + int(at_s * 1000)
@@ -49,7 +50,7 @@ def rebalance(
         rebalance_id=f"0-{at_s:g}",
         type="classic",
         reason="departure" if left else "join",
-        outcome="completed",  # type: ignore[arg-type]
+        outcome=RebalanceOutcome.COMPLETED,
         generation_from=1,
         generation_to=2,
         generations=(Generation(2, "join", join_ended_at_ms=start_ms + 1_000, joined=joined, left=left),),
@@ -79,7 +80,7 @@ def rebalance(
         expired=tuple(expired or ()) if expired is not None or poll_timeout else None,
         poll_timeout=tuple(poll_timeout) if expired is not None or poll_timeout else None,
     )
-    return Seen(replace(told, **changes), impact if judged else None, rule, advice)  # type: ignore[arg-type]
+    return Seen(replace(told, **changes), impact if judged else None, rule, advice)
 
 
 A = member("a")
