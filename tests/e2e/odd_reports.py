@@ -12,7 +12,7 @@ import time
 from unittest import mock
 
 from rebalance_devtools.stories.programs import consume_confluent
-from rebalance_exporters.reporters.outbox import Outbox, Report
+from rebalance_exporters.reporters.outbox import Outbox, OutgoingReport
 
 
 def set_clock(ahead_seconds: float) -> None:
@@ -25,7 +25,7 @@ def hold_reports(after_seconds: float, for_seconds: float) -> None:
     """Let the reporter work in vain for a while."""
     put, began = Outbox.put, time.monotonic()
 
-    def put_unless_held(self: Outbox, report: Report) -> None:
+    def put_unless_held(self: Outbox, report: OutgoingReport) -> None:
         if not after_seconds <= time.monotonic() - began < after_seconds + for_seconds:
             put(self, report)
 
