@@ -23,7 +23,6 @@ EXAMPLES = {
     },
     "group_static_members": {
         "exporters/rebalance_exporters/metrics/groups.py",
-        "grafana/unused.yml",
         "tests/exporters/metrics/test_render.py",
     },
     "influx": {

@@ -90,9 +90,13 @@ def _own_pages() -> Iterator[str]:
 
 def _section(heading: str, text: str, metrics: Iterable[Metric[Any]], common: tuple[str, ...]) -> str:
     labels = f" Labels: {_listed(common)}, then as listed." if common else ""
-    rows = [f"| `{each.name}` | {each.type} | {_listed(each.labels)} | {each.help} |" for each in metrics]
+    rows = [f"| `{each.name}` | {each.type} | {_listed(each.labels)} | {_meaning(each)} |" for each in metrics]
     head = ["| name | type | labels | meaning |", "|---|---|---|---|"]
     return "\n".join([f"## {heading}", "", f"{text}{labels}", "", *head, *rows, ""])
+
+
+def _meaning(of: Metric[Any]) -> str:
+    return of.help if of.unused is None else f"{of.help} On no dashboard and in no alert. {of.unused}"
 
 
 def _listed(names: Iterable[str]) -> str:

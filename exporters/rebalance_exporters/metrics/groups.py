@@ -329,6 +329,8 @@ GROUP_METRICS: tuple[Metric[GroupFacts], ...] = (
         "Absent where the group's row has no room for all members.",
         (),
         _read_static,
+        unused="For a list of the groups that could have static members, or a rule that no group of a team lacks them: "
+        "it changes with a deployment, and seldom.",
     ),
     Metric(
         "group_member_partitions_max",

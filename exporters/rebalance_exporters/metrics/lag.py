@@ -62,6 +62,7 @@ WINDOW_METRICS: tuple[Metric[GroupLag], ...] = (
         "Generations, or group epochs, of the last 1, 5 and 15 minutes, completed and aborted.",
         WINDOW,
         _per_window(lambda window: window.generation_changes),
+        unused="For rules that compare generations with rebalances, of which several generations may be one.",
     ),
     Metric(
         "window_rebalances",

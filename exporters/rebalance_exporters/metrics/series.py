@@ -35,7 +35,7 @@ class Metric(Generic[_S]):
     No sample means that the value cannot be known; a counter's name ends in `_total`. A histogram's readings are those
     of its buckets, cumulative with the label `le`, and two last ones with `SUM` and `COUNT` in its place.
     `exemplify` gives exemplars by label values (a histogram's by the bound), which only OpenMetrics can show; null
-    where there are none.
+    where there are none. `unused` says what it is for where no dashboard and no alert of the monitor has it.
     """
 
     name: str
@@ -44,6 +44,7 @@ class Metric(Generic[_S]):
     labels: tuple[str, ...]
     read: Callable[[_S], Samples]
     exemplify: Callable[[_S], Mapping[tuple[str, ...], Exemplar]] | None = None
+    unused: str | None = None
 
     @property
     def full_name(self) -> str:
