@@ -22,9 +22,8 @@ EXAMPLES = {
         "exporters/rebalance_exporters/messages/messages.toml",
     },
     "group_static_members": {
-        "exporters/rebalance_exporters/group_metrics.py",
-        "grafana/unused.yml",
-        "tests/exporters/test_render.py",
+        "exporters/rebalance_exporters/metrics/groups.py",
+        "tests/exporters/metrics/test_render.py",
     },
     "influx": {
         "streaming/rebalance_streaming/wire/metrics/influx.py",

@@ -105,8 +105,8 @@ def run_stream(
     if config.master:
         os.environ["JAVA_HOME"] = str(find_java().home)
         connector = (*jars.resolve("connector"), *map(Path, config.extra_jars))
-    from rebalance_exporters.own_pages import Web, serving_pages  # noqa: PLC0415
     from rebalance_exporters.stream_health import StreamHealth  # noqa: PLC0415
+    from rebalance_exporters.web.own_pages import Web, serving_pages  # noqa: PLC0415
     from rebalance_streaming.spark import job  # noqa: PLC0415
 
     health = StreamHealth()
@@ -133,7 +133,7 @@ def run_export(sources: Sources, stop: threading.Event) -> None:
     log = configure(log_config(sources), "export", config.kafka)
     limit_stop(stop, log.warn, "export")
     from rebalance_exporters import server  # noqa: PLC0415
-    from rebalance_exporters.web_config import load_web_config  # noqa: PLC0415
+    from rebalance_exporters.web.config import load_web_config  # noqa: PLC0415
 
     tls = load_web_config(config.web_config_file).tls if config.web_config_file else None
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from rebalance_deploy.logs import logs_json, say_progress
-from rebalance_exporters.figures import amount, span
+from rebalance_exporters.text.figures import amount, span
 
 if TYPE_CHECKING:
     from rich.progress import Progress

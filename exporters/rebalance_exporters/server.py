@@ -28,25 +28,25 @@ from rebalance_contract.api import (
     STREAM_PATH,
     Readiness,
 )
-from rebalance_exporters.api import AnswerSources, make_routes
-from rebalance_exporters.api_responses import RequestError, error_response, json_response
-from rebalance_exporters.auth import BasicAuth
+from rebalance_exporters.api.routes import AnswerSources, make_routes
+from rebalance_exporters.api.silences import Refusal, WriteSilence, refuse_silence, silence_routes
+from rebalance_exporters.api.stream_events import EventSource
 from rebalance_exporters.config import ExportConfig
-from rebalance_exporters.connections import connection_limit
 from rebalance_exporters.errors import ExporterError
-from rebalance_exporters.formats import Style, accepts_gzip, choose_style
-from rebalance_exporters.headers import SafeHeaders
-from rebalance_exporters.health import Judge, ReadProgress
-from rebalance_exporters.own_pages import HEALTH_PATHS
+from rebalance_exporters.kafka.readers import Readers
+from rebalance_exporters.metrics.formats import Style, accepts_gzip, choose_style
+from rebalance_exporters.metrics.render import Exposition
+from rebalance_exporters.metrics.scraping import SharedScrapes
 from rebalance_exporters.page import page_routes
-from rebalance_exporters.readers import Readers
-from rebalance_exporters.reloading import Settings
-from rebalance_exporters.render import Exposition
-from rebalance_exporters.scraping import SharedScrapes
-from rebalance_exporters.silence_api import Refusal, WriteSilence, refuse_silence, silence_routes
-from rebalance_exporters.stream_events import EventSource
-from rebalance_exporters.view import View
-from rebalance_exporters.web_server import Signals, listen, serve
+from rebalance_exporters.state.health import Judge, ReadProgress
+from rebalance_exporters.state.view import View
+from rebalance_exporters.web.auth import BasicAuth
+from rebalance_exporters.web.connections import connection_limit
+from rebalance_exporters.web.headers import SafeHeaders
+from rebalance_exporters.web.own_pages import HEALTH_PATHS
+from rebalance_exporters.web.reloading import Settings
+from rebalance_exporters.web.responses import RequestError, error_response, json_response
+from rebalance_exporters.web.server import Signals, listen, serve
 
 #: Groups beyond the limit are known to page and API; how many at most keeps invented ones from filling the memory.
 _GROUPS_PER_EXPORTED, _LEAST_MAX_GROUPS = 5, 1_000

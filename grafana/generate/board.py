@@ -9,7 +9,7 @@ from grafana.generate.links import FLEET, GROUP, MONITOR
 from grafana.generate.panels import DATASOURCE
 from grafana.generate.sdk import common, dashboard
 
-from rebalance_exporters.series import PREFIX
+from rebalance_exporters.metrics.series import PREFIX
 
 #: Grafana 10 reads it, and newer ones convert it by themselves.
 SCHEMA_VERSION = 39

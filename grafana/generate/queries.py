@@ -7,7 +7,7 @@ then count as one. What is the exporter's own keeps its `instance`. No expressio
 from __future__ import annotations
 
 from rebalance_contract import Severity, gravity
-from rebalance_exporters.series import PREFIX
+from rebalance_exporters.metrics.series import PREFIX
 
 _GROUPS = 'cluster=~"$cluster",group=~"$group"'
 _CLUSTERS = 'cluster=~"$cluster"'

@@ -5,7 +5,7 @@ from __future__ import annotations
 from grafana.generate import colours
 
 from rebalance_contract import Severity, gravity
-from rebalance_exporters.group_metrics import STATE_CODES
+from rebalance_exporters.metrics.groups import STATE_CODES
 from rebalance_streaming.detect.catalogue import DIAGNOSES
 
 #: States of groups by the number they are exported as, with their colour.

@@ -40,10 +40,13 @@ from rebalance_contract.findings import (
     SubjectMember,
 )
 from rebalance_contract.groups import (
+    CONNECT_PROTOCOL,
+    CONSUMER_PROTOCOL,
     DURATION_BUCKETS_MS,
     KEPT_PANES,
     KEPT_REPLACEMENTS,
     PANE_MS,
+    STREAMS_ASSIGNOR,
     USUAL_SESSION_MS,
     Counters,
     GroupSnapshot,
@@ -130,6 +133,8 @@ from rebalance_contract.timing import (
 
 __all__ = [
     "CLIENT_VALUES",
+    "CONNECT_PROTOCOL",
+    "CONSUMER_PROTOCOL",
     "COORDINATED_TYPES",
     "DURATION_BUCKETS_MS",
     "GRAVITY",
@@ -143,6 +148,7 @@ __all__ = [
     "SCHEMA_VERSION",
     "SETTLED_STATES",
     "STATES_OF",
+    "STREAMS_ASSIGNOR",
     "UNDETERMINED",
     "UNSETTLED_STATES",
     "USUAL_SESSION_MS",

@@ -18,6 +18,11 @@ from rebalance_contract.sets import (
 #: The session of members that nobody set one for: by clients since Kafka 3.0 (KIP-735), and by brokers (KIP-848).
 USUAL_SESSION_MS = 45_000
 
+#: Values of `protocol_type`: members are consumers, or workers of Connect. Other libraries write what they like.
+CONSUMER_PROTOCOL, CONNECT_PROTOCOL = "consumer", "connect"
+#: The `protocol` of Kafka Streams in a classic group, which says nothing of how it assigns.
+STREAMS_ASSIGNOR = "stream"
+
 #: Topic -> sorted partition numbers. A streams group's tasks stand under the topics that they read, and under their
 #: subtopology where the log does not tell those (a pattern, or a topology that was not read).
 Partitions = dict[str, list[int]]

@@ -10,12 +10,11 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from rebalance_contract import CONSUMER_PROTOCOL
 from rebalance_streaming.wire.assignment import Opaque, Versioned, read_assignment, read_subscription
 from rebalance_streaming.wire.decode import DecodedRecord, Outcome, decode_record
 from rebalance_streaming.wire.kafka_json import to_json
 from rebalance_streaming.wire.records import ConsumerGroupMemberMetadataValue, GroupMetadataValue
-
-_CONSUMER = "consumer"
 
 
 class _BadLineError(ValueError):
@@ -96,7 +95,7 @@ def _described(record: DecodedRecord) -> dict[str, Any]:
 
 def _embedded(value: Any, as_json: Any) -> dict[str, Any]:
     """Return what classic members carry, read; drop the bytes themselves from a consumer group's members."""
-    if isinstance(value, GroupMetadataValue) and value.protocol_type == _CONSUMER:
+    if isinstance(value, GroupMetadataValue) and value.protocol_type == CONSUMER_PROTOCOL:
         for member in as_json["members"]:
             del member["subscription"], member["assignment"]
         members = [

@@ -16,10 +16,10 @@ from accuracy.recordings import FOLDER, GOLDEN, Recording, read_recording
 from rebalance_contract import Finding, Rebalance, RebalanceImpact, decode
 from rebalance_contract.api_reports import EstimateRange, SettingEstimate
 from rebalance_devtools.stories import advised
-from rebalance_exporters.absences import Seen, see
-from rebalance_exporters.advice import estimate
-from rebalance_exporters.estimates import Setting
-from rebalance_exporters.look_back import look_back
+from rebalance_exporters.advice.absences import Seen, see
+from rebalance_exporters.advice.estimates import Setting
+from rebalance_exporters.advice.estimator import estimate
+from rebalance_exporters.advice.look_back import look_back
 
 ADVICE = GOLDEN / "advice"
 #: How far the middle of what is predicted may be from what was played.

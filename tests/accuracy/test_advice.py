@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from accuracy.advice import PAIRS, Pair, compare, estimates, render
-from rebalance_exporters.estimates import Setting
+from rebalance_exporters.advice.estimates import Setting
 
 DOCS = Path(__file__).parents[2] / "docs"
 #: Of how many pairs the prediction has to be close.

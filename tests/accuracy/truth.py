@@ -6,9 +6,10 @@ Nothing here knows the offsets topic or the monitor's code.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 _TIME = re.compile(r"^\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\]")
 _PREPARING = re.compile(r"Preparing to rebalance group (?P<group>.+?) in state")
@@ -115,14 +116,14 @@ def moved_partitions(events: Sequence[dict[str, object]], logical: Sequence[tupl
     return moved
 
 
-def _owners_at(events: Sequence[dict[str, object]], until_ms: int | None) -> dict[Place, str]:
+def _owners_at(events: Sequence[Mapping[str, Any]], until_ms: int | None) -> dict[Place, str]:
     """Return who owned what at a time, by each client's last word before it; a later claim wins over an earlier."""
     owners: dict[Place, str] = {}
     latest: dict[str, set[Place]] = {}
     for event in sorted(events, key=lambda each: int(str(each["t_ms"]))):
         if until_ms is not None and int(str(event["t_ms"])) > until_ms:
             break
-        name, owned = str(event["name"]), {(t, p) for t, p in event["owned"]}  # type: ignore[attr-defined]
+        name, owned = str(event["name"]), {(t, p) for t, p in event["owned"]}
         for place in owned - latest.get(name, set()):
             owners[place] = name
         for place in latest.get(name, set()) - owned:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from exporters.api.test_overview import finding_row
 from exporters.contract_rows import rebalance_row
-from exporters.test_overview import finding_row
 from rebalance_contract import (
     GRAVITY,
     SETTLED_STATES,

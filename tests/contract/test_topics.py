@@ -10,7 +10,7 @@ from rebalance_contract import QUERIES, topics
 from rebalance_devtools.docs import flow
 from rebalance_exporters.prober.config import ProbeConfig
 from rebalance_exporters.reporters.reporter import DEFAULT_TOPIC
-from rebalance_exporters.view import TOPICS as EXPORTED
+from rebalance_exporters.state.view import TOPICS as EXPORTED
 from rebalance_streaming import line_reader
 from rebalance_streaming.cluster import own_topics
 from rebalance_streaming.config import StreamConfig

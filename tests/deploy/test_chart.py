@@ -32,8 +32,8 @@ from rebalance_deploy import __version__, components
 from rebalance_deploy.settings import Sources
 from rebalance_deploy.stopping import STOP_SECONDS
 from rebalance_exporters.config import ExportConfig
-from rebalance_exporters.own_pages import HEALTH_PATHS
 from rebalance_exporters.prober.config import ProbeConfig
+from rebalance_exporters.web.own_pages import HEALTH_PATHS
 from rebalance_streaming.config import StreamConfig
 
 pytestmark = pytest.mark.tools

@@ -16,7 +16,7 @@ from prometheus.rig import run_tool
 from rebalance_deploy import __version__, components
 from rebalance_deploy.demo.workload import CONSUMERS, ConsumerSpec
 from rebalance_deploy.settings import Sources
-from rebalance_exporters.own_pages import HEALTHY_PATH
+from rebalance_exporters.web.own_pages import HEALTHY_PATH
 
 pytestmark = pytest.mark.tools
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from exporters.api.test_overview import FINDING
 from exporters.contract_rows import rebalance_row
-from exporters.test_overview import FINDING
 from rebalance_contract import Advice, FindingState, Rebalance, Severity, decode
 from rebalance_deploy.demo.cure import SETTING, Cure
 from rebalance_deploy.demo.workload import SICK

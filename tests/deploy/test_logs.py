@@ -53,7 +53,7 @@ def test_a_line_of_text_has_time_level_and_process(printed: Printed) -> None:
     log = configure(LogConfig(), "stream", {})
     log.say("stream: caught up")
     log.warn("the activity query ended")
-    logging.getLogger("rebalance_exporters.view").warning("a row\nof two lines")
+    logging.getLogger("rebalance_exporters.state.view").warning("a row\nof two lines")
     logging.getLogger("py4j").info("nobody needs this")
     lines = printed.getvalue().splitlines()
     assert len(lines) == 3
@@ -62,7 +62,7 @@ def test_a_line_of_text_has_time_level_and_process(printed: Printed) -> None:
         (
             r"INFO stream: caught up",
             r"WARNING stream: the activity query ended",
-            r"WARNING stream \(rebalance_exporters\.view\): a row of two lines",
+            r"WARNING stream \(rebalance_exporters\.state\.view\): a row of two lines",
         ),
         strict=True,
     ):
@@ -76,7 +76,7 @@ def test_json_is_an_object_per_line(printed: Printed) -> None:
     try:
         raise ValueError("x\ny")
     except ValueError:
-        logging.getLogger("rebalance_exporters.consumer").exception("the reader\nstopped")
+        logging.getLogger("rebalance_exporters.kafka.consumer").exception("the reader\nstopped")
     sys.excepthook(KeyError, KeyError("k"), None)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
@@ -198,7 +198,7 @@ def test_no_sentence_about_a_file_quotes_it(name: str, text: str, tmp_path: Path
     """A comma too many near a password must not print the password."""
     from rebalance_deploy.settings import _read_file  # noqa: PLC0415
     from rebalance_exporters.errors import ExporterError  # noqa: PLC0415
-    from rebalance_exporters.web_config import load_web_config  # noqa: PLC0415
+    from rebalance_exporters.web.config import load_web_config  # noqa: PLC0415
 
     file = tmp_path / name
     file.write_text(text)

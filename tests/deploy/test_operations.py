@@ -75,8 +75,9 @@ def test_the_charts_limits_leave_room_beyond_what_was_measured(component: str, p
     """A fifth more memory than the largest run of the benchmarks took."""
     measured = re.search(rf"^\| memory of {process}, highest of 60 s \| ([\d,]+) MB \|$", BENCHMARKS, re.MULTILINE)
     assert measured is not None
-    number, unit = re.fullmatch(r"(\d+)([MG])i", VALUES[component]["resources"]["limits"]["memory"]).groups()  # type: ignore[union-attr]
-    limit_mb = int(number) * {"M": 1024**2, "G": 1024**3}[unit] / 1e6
+    limit = re.fullmatch(r"(\d+)([MG])i", VALUES[component]["resources"]["limits"]["memory"])
+    assert limit is not None
+    limit_mb = int(limit[1]) * {"M": 1024**2, "G": 1024**3}[limit[2]] / 1e6
     assert limit_mb > 1.2 * int(measured[1].replace(",", ""))
 
 

@@ -25,10 +25,16 @@ NEWER = ("RestartSteps", "RestartMaxDelaySec")
 MOST_EXPOSED = 15
 
 
+class AsWritten(configparser.ConfigParser):
+    """Takes settings by the names that stand there, capitals included."""
+
+    def optionxform(self, optionstr: str) -> str:
+        return optionstr
+
+
 def service(name: str) -> configparser.SectionProxy:
     """Return the section [Service] of a unit; of settings that stand twice, the last."""
-    parser = configparser.ConfigParser(strict=False, interpolation=None)
-    parser.optionxform = str  # type: ignore[assignment, method-assign]
+    parser = AsWritten(strict=False, interpolation=None)
     parser.read(UNITS / name)
     return parser["Service"]
 

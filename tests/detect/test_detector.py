@@ -272,7 +272,7 @@ def overrun(group: str = GROUP) -> list[Event]:
     slow = replace(B, rebalance_timeout_ms=30_000)
     events: list[Event] = [picture(T0, A, slow), *pulse(T0, T0 + MINUTE, [0, 1, 2, 3])]
     events += [*pulse(T0 + MINUTE, T0 + 100 * SECOND, [0, 1]), lost(T0 + 90 * SECOND, slow, [A, slow])]
-    return [replace(each, group=group) for each in events]  # type: ignore[type-var]
+    return [replace(each, group=group) for each in events]
 
 
 def test_a_silenced_finding_is_kept_and_notifies_nobody():
@@ -393,7 +393,7 @@ def outage(groups: int, brokers: int, *, together: bool = True) -> list[Event]:
         quiet = [*pulse(T0, at - 13 * SECOND, range(4)), *pulse(at - 13 * SECOND, at, [2, 3])]
         told: list[Event] = [picture(T0, who, stays), probe(T0 + SECOND, coordinator_id=n % brokers)]
         told += [*quiet, lost(at, who, [who, stays], rebalance_id=f"{n}-1")]
-        events += [replace(each, group=f"g{n}") for each in told]  # type: ignore[type-var]
+        events += [replace(each, group=f"g{n}") for each in told]
     return events
 
 

@@ -202,14 +202,14 @@ def story_a(*, metrics: bool) -> Run:
     others = [member(f"m{n}-1", [10 * n]) for n in range(1, 5)]
     name = {"client_id": "kafka-python-1.4.6", "host": "/host-m0"}
     start_ms, events = T0 + 10 * MINUTE, [picture(T0, member("m0-1", [0], **name), *others)]
-    beating = range(start_ms - MINUTE, start_ms + 14 * MINUTE, 5 * SECOND)
+    beating: Sequence[int] = range(start_ms - MINUTE, start_ms + 14 * MINUTE, 5 * SECOND)
     for turn in (1, 2):
         who, again = member(f"m0-{turn}", [0], **name), member(f"m0-{turn + 1}", [0], **name)
         lost_ms = start_ms + turn * 6 * MINUTE - 30 * SECOND
         events += [lost(lost_ms, who, [who, *others]), joined(lost_ms + 15 * SECOND, again, others)]
         if metrics:
             events += reporting(who, lost_ms - 10 * SECOND, lost_ms + 10_000, library="kafka-python", version="1.4.6")
-        beating = [at for at in beating if not lost_ms - 11 * SECOND <= at <= lost_ms + 20 * SECOND]  # type: ignore[assignment]
+        beating = [at for at in beating if not lost_ms - 11 * SECOND <= at <= lost_ms + 20 * SECOND]
     everybody = [10 * n for n in range(1, 5)]
     for at in range(start_ms - MINUTE, start_ms + 14 * MINUTE, 5 * SECOND):
         events.append(commits(at, dict.fromkeys([*([0] if at in beating else []), *everybody], 7)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ from histories import (
     report,
     take,
 )
-from rebalance_contract import Probe, Severity
+from rebalance_contract import Member, Probe, Severity
 from rebalance_streaming.detect.answers import Clocks, hold
 from rebalance_streaming.detect.group_view import ConditionRule
 from rebalance_streaming.detect.judging_time import JudgingTime
@@ -65,10 +66,10 @@ def stalled(
     minutes: int = 8,
     grows: bool = True,
     stable: int | None = None,
-    owner: Sequence[object] = (A, B),
+    owner: Sequence[Member] = (A, B),
 ) -> list[Event]:
     """Four partitions get ten records a minute; all are consumed for a minute, then only those `advancing`."""
-    events: list[Event] = [picture(T0 - HOUR, *owner)]  # type: ignore[arg-type]
+    events: list[Event] = [picture(T0 - HOUR, *owner)]
     for at_ms in range(0, minutes * MINUTE, 30 * SECOND):
         ends = dict.fromkeys(range(4), 1_000 + (at_ms if grows else min(at_ms, 2 * MINUTE)) // 6_000)
         events.append(probe(T0 + at_ms, ends=ends, stable=None if stable is None else dict.fromkeys(range(4), stable)))
@@ -282,9 +283,9 @@ def test_even_or_quick_partitions_are_not_skewed(hot, lag):
 # --- orphan_partition ---
 
 
-def left_out(*members: object, probes_from: int = -HOUR, **changes: object) -> GroupHistory:
+def left_out(*members: Member, probes_from: int = -HOUR, **changes: Any) -> GroupHistory:
     """Five partitions are probed for an hour; members got what they have an hour ago."""
-    events: list[Event] = [picture(T0 - HOUR, *members, **changes)]  # type: ignore[arg-type]
+    events: list[Event] = [picture(T0 - HOUR, *members, **changes)]
     events += [
         probe(T0 + at_ms, ends=dict.fromkeys(range(5), 100 + at_ms // MINUTE))
         for at_ms in range(probes_from, 1, MINUTE)
@@ -435,11 +436,8 @@ def evicted(*reports: Event) -> GroupHistory:
     )
 
 
-def told(who: object, name: str, *values: float, every_s: int = 10, **more: float) -> list[Event]:
-    return [
-        report(T0 + (n + 1) * every_s * SECOND, who, {name: value, **more})  # type: ignore[arg-type]
-        for n, value in enumerate(values)
-    ]
+def told(who: Member, name: str, *values: float, every_s: int = 10, **more: float) -> list[Event]:
+    return [report(T0 + (n + 1) * every_s * SECOND, who, {name: value, **more}) for n, value in enumerate(values)]
 
 
 def test_a_client_that_goes_on_outside_the_group_is_a_zombie():

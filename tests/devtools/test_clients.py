@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import zipfile
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -150,8 +151,8 @@ def test_of_two_at_once_one_installs(workshop: Workshop) -> None:
         "print(client_environment('alpha', requirements=Path(sys.argv[1])))"
     )
     command = [sys.executable, "-c", code, str(workshop.requirements)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, **pipes) as first, subprocess.Popen(command, **pipes) as second:  # type: ignore[call-overload]
+    begin = partial(subprocess.Popen[str], command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with begin() as first, begin() as second:
         answers = [first.communicate(timeout=270), second.communicate(timeout=270)]
     assert (first.returncode, second.returncode) == (0, 0), answers
     assert answers[0][0] == answers[1][0] != ""

@@ -66,7 +66,7 @@ class Worker:
         self.said: list[str] = []
         self.published = Published()
         start = Start(CONFIG, DetectConfig(), 0, epoch=1)
-        self._worker = DiagnosisWorker(start, self.published, self.said.append)  # type: ignore[arg-type]
+        self._worker = DiagnosisWorker(start, self.published, self.said.append)
         self._offset = 0
 
     def take(
@@ -257,7 +257,8 @@ def test_a_groups_tombstone_forgets_it():
 def test_a_row_of_an_earlier_run_that_fails_is_set_aside():
     """What stands in the monitor's own topics keeps no process from starting."""
     worker = Worker()
-    worker.engine.restore(GroupLag(CLUSTER, GROUP, T0, topics=None))  # type: ignore[arg-type]
+    no_topics: Any = None
+    worker.engine.restore(GroupLag(CLUSTER, GROUP, T0, topics=no_topics))
     worker.take("activity", commits(T0, 5))
     worker.tick(T0 + SECOND)
     assert sum(each.count for each in worker.status().quarantined) == 1

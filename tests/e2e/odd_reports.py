@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import sys
 import time
+from unittest import mock
 
 from rebalance_devtools.stories.programs import consume_confluent
-from rebalance_exporters.reporters.outbox import Outbox, Report
+from rebalance_exporters.reporters.outbox import Outbox, OutgoingReport
 
 
 def set_clock(ahead_seconds: float) -> None:
@@ -24,11 +25,11 @@ def hold_reports(after_seconds: float, for_seconds: float) -> None:
     """Let the reporter work in vain for a while."""
     put, began = Outbox.put, time.monotonic()
 
-    def put_unless_held(self: Outbox, report: Report) -> None:
+    def put_unless_held(self: Outbox, report: OutgoingReport) -> None:
         if not after_seconds <= time.monotonic() - began < after_seconds + for_seconds:
             put(self, report)
 
-    Outbox.put = put_unless_held  # type: ignore[method-assign]
+    mock.patch.object(Outbox, "put", put_unless_held).start()
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from rebalance_deploy.demo.workload import ConsumerSpec
 from rebalance_deploy.embedded.kafka import EmbeddedKafka
 from rebalance_deploy.processes import ChildProcess
 from rebalance_deploy.topics import create_topics
-from rebalance_exporters.monitor_metrics import RECORD_TYPES
+from rebalance_exporters.metrics.monitor import RECORD_TYPES
 from rebalance_streaming.groups.counts import counted_as
 from rebalance_streaming.wire.decode import decode_record
 from rebalance_streaming.wire.records import OFFSETS_TOPIC

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -23,9 +24,9 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1_800)]
 SESSION_MS = 3_000
 
 
-def spec(group: str, name: str, library: str = "confluent-kafka", **settings: str) -> ConsumerSpec:
+def spec(group: str, name: str, library: str = "confluent-kafka", **settings: Any) -> ConsumerSpec:
     """Describe a consumer with a short session; kafka-python and librdkafka alike."""
-    return ConsumerSpec(library, group, "orders", f"{group}-{name}", session_timeout_ms=SESSION_MS, **settings)  # type: ignore[arg-type]
+    return ConsumerSpec(library, group, "orders", f"{group}-{name}", session_timeout_ms=SESSION_MS, **settings)
 
 
 @pytest.fixture

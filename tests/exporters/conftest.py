@@ -22,6 +22,6 @@ class _Hurried(ModuleType):
 def cheap_applications() -> Iterator[None]:
     """What each of hundreds of applications pays for: bcrypt's cost without users, and uvicorn's pauses at an end."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rebalance_exporters.auth._DEFAULT_COST", 4)
+        patch.setattr("rebalance_exporters.web.auth._DEFAULT_COST", 4)
         patch.setattr("uvicorn.server.asyncio", _Hurried("asyncio"))
         yield

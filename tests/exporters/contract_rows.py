@@ -30,7 +30,7 @@ from rebalance_contract import (
     WatchedTopic,
     encode,
 )
-from rebalance_exporters.view import GROUPS, IMPACT, LAG, REBALANCES, SILENCES, STATUS, TOPICS, Row, View
+from rebalance_exporters.state.view import GROUPS, IMPACT, LAG, REBALANCES, SILENCES, STATUS, TOPICS, Row, View
 
 NOW_MS = 1_790_000_000_000
 

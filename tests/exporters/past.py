@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from exporters.api.test_overview import FINDING
 from exporters.contract_rows import NOW_MS, impact_row, rebalance_row
-from exporters.test_overview import FINDING
 from rebalance_contract import Advice, Rebalance, decode, encode
-from rebalance_exporters.view import FINDINGS, REBALANCES, Row
+from rebalance_exporters.state.view import FINDINGS, REBALANCES, Row
 
 DAY_MS = 86_400_000
 

@@ -16,10 +16,10 @@ from rebalance_contract import (
     encode,
 )
 from rebalance_contract.api import Readiness
-from rebalance_exporters.formats import Style
-from rebalance_exporters.health import ReadProgress
-from rebalance_exporters.render import Exposition
-from rebalance_exporters.view import HEARTBEATS, Row, View
+from rebalance_exporters.metrics.formats import Style
+from rebalance_exporters.metrics.render import Exposition
+from rebalance_exporters.state.health import ReadProgress
+from rebalance_exporters.state.view import HEARTBEATS, Row, View
 
 READY = Readiness(True, "ready")
 LOADED = ReadProgress(loaded=True)

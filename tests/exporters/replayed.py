@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from rebalance_exporters.view import FINDINGS, GROUPS, HEARTBEATS, IMPACT, LAG, REBALANCES, Row
+from rebalance_exporters.state.view import FINDINGS, GROUPS, HEARTBEATS, IMPACT, LAG, REBALANCES, Row
 
 #: By the kind of a replayed row: its topic, and what its key names after cluster and group.
 _TOPICS = {

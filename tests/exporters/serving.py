@@ -17,11 +17,11 @@ from starlette.applications import Starlette
 from exporters.contract_rows import NOW_MS, silence_row
 from rebalance_contract import AlertSilence
 from rebalance_exporters.config import ExportConfig
-from rebalance_exporters.health import ReadProgress
-from rebalance_exporters.reloading import Settings
 from rebalance_exporters.server import make_app
-from rebalance_exporters.view import View
-from rebalance_exporters.web_server import Signals, serve
+from rebalance_exporters.state.health import ReadProgress
+from rebalance_exporters.state.view import View
+from rebalance_exporters.web.reloading import Settings
+from rebalance_exporters.web.server import Signals, serve
 
 #: Far more than anything takes here: beside other work a process may get little of the processor for minutes.
 DEADLINE_SECONDS = 120

@@ -10,6 +10,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
+from exporters.api.test_overview import finding_row
 from exporters.contract_rows import (
     NOW_MS,
     diagnosis_row,
@@ -20,15 +21,14 @@ from exporters.contract_rows import (
     rebalance_row,
     stream_rows,
 )
-from exporters.test_overview import finding_row
 from rebalance_exporters.config import ExportConfig
-from rebalance_exporters.formats import Style, compress
-from rebalance_exporters.headers import SAFE_HEADERS
-from rebalance_exporters.health import ReadProgress
+from rebalance_exporters.metrics.formats import Style, compress
+from rebalance_exporters.metrics.scraping import SharedScrapes
 from rebalance_exporters.page import CONTENT_SECURITY_POLICY
-from rebalance_exporters.scraping import SharedScrapes
 from rebalance_exporters.server import make_app
-from rebalance_exporters.view import View
+from rebalance_exporters.state.health import ReadProgress
+from rebalance_exporters.state.view import View
+from rebalance_exporters.web.headers import SAFE_HEADERS
 
 CONFIG = ExportConfig(kafka={"bootstrap.servers": "unused:9092"})
 LOADED = ReadProgress(loaded=True)

@@ -12,8 +12,8 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from exporters.advice.test_estimator import overrun
 from exporters.contract_rows import NOW_MS, group_row, make_view, query_row, refused
-from exporters.test_advice import overrun
 from rebalance_contract import (
     Advice,
     Alternative,
@@ -28,13 +28,13 @@ from rebalance_contract import (
     encode,
 )
 from rebalance_contract.api import Readiness
-from rebalance_exporters.absences import Seen
+from rebalance_exporters.advice.absences import Seen
 from rebalance_exporters.config import ExportConfig
-from rebalance_exporters.formats import Style
-from rebalance_exporters.health import ReadProgress
-from rebalance_exporters.render import Exposition
+from rebalance_exporters.metrics.formats import Style
+from rebalance_exporters.metrics.render import Exposition
 from rebalance_exporters.server import make_app
-from rebalance_exporters.view import FINDINGS, HEARTBEATS, IMPACT, REBALANCES, Row, View
+from rebalance_exporters.state.health import ReadProgress
+from rebalance_exporters.state.view import FINDINGS, HEARTBEATS, IMPACT, REBALANCES, Row, View
 
 KEY = ("prod", "payments")
 HOUR_MS = 3_600_000

@@ -11,6 +11,7 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
+from exporters.api.test_overview import FINDING
 from exporters.contract_rows import (
     NOW_MS,
     diagnosis_row,
@@ -23,7 +24,6 @@ from exporters.contract_rows import (
     rebalance_row,
     refused,
 )
-from exporters.test_overview import FINDING
 from prometheus.rig import run_tool
 from rebalance_contract import (
     GroupTiming,
@@ -36,12 +36,12 @@ from rebalance_contract import (
 )
 from rebalance_contract.api import Readiness
 from rebalance_exporters.config import ExportConfig
-from rebalance_exporters.formats import Style
-from rebalance_exporters.health import ReadProgress
+from rebalance_exporters.metrics.formats import Style
+from rebalance_exporters.metrics.render import Exposition
 from rebalance_exporters.owners import load_owners
-from rebalance_exporters.render import Exposition
 from rebalance_exporters.server import make_app
-from rebalance_exporters.view import FINDINGS, GROUPS, HEARTBEATS, TOPICS, Row, View
+from rebalance_exporters.state.health import ReadProgress
+from rebalance_exporters.state.view import FINDINGS, GROUPS, HEARTBEATS, TOPICS, Row, View
 
 NAMES = [
     'quotes " and more ""',

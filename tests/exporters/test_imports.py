@@ -42,7 +42,7 @@ for name in sys.argv[2].split():
 """
 _STARTING = """
 from rebalance_exporters.config import ExportConfig
-from rebalance_exporters.health import ReadProgress
+from rebalance_exporters.state.health import ReadProgress
 from rebalance_exporters.server import make_app, make_view
 make_app(ExportConfig(), make_view(ExportConfig()), ReadProgress)
 print("started")

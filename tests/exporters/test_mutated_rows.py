@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from exporters.api.test_overview import finding_row
 from exporters.contract_rows import (
     NOW_MS,
     diagnosis_row,
@@ -23,14 +24,13 @@ from exporters.contract_rows import (
     totals_row,
 )
 from exporters.rendering import timing_row
-from exporters.test_overview import finding_row
 from rebalance_contract import CountedImpact, QuarantineCount, RecordCount, Settlement, Silence, WatchedTopic, encode
-from rebalance_exporters.formats import Style
-from rebalance_exporters.health import Judge, ReadProgress
-from rebalance_exporters.overview import make_overview
+from rebalance_exporters.api.overview import make_overview
+from rebalance_exporters.metrics.formats import Style
+from rebalance_exporters.metrics.render import Exposition
 from rebalance_exporters.owners import Owners
-from rebalance_exporters.render import Exposition
-from rebalance_exporters.view import Row, View
+from rebalance_exporters.state.health import Judge, ReadProgress
+from rebalance_exporters.state.view import Row, View
 
 pytestmark = pytest.mark.generated
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from exporters.api.test_overview import finding_row
 from exporters.contract_rows import (
     NOW_MS,
     diagnosis_row,
@@ -17,15 +18,14 @@ from exporters.contract_rows import (
     records_row,
     totals_row,
 )
-from exporters.test_overview import finding_row
 from rebalance_contract import CountedImpact, GroupTiming, MemberTiming, RecordCount, TopicLag, encode
 from rebalance_contract.api import Readiness
-from rebalance_exporters.formats import Style
-from rebalance_exporters.health import ReadProgress
-from rebalance_exporters.overview import make_overview
+from rebalance_exporters.api.overview import make_overview
+from rebalance_exporters.metrics.formats import Style
+from rebalance_exporters.metrics.render import Exposition
 from rebalance_exporters.owners import Owners
-from rebalance_exporters.render import Exposition
-from rebalance_exporters.view import Row, View
+from rebalance_exporters.state.health import ReadProgress
+from rebalance_exporters.state.view import Row, View
 
 CLUSTERS, GROUPS = ("prod", "test"), ("a", "payments", "z/slash", "grüße")
 

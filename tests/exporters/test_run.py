@@ -18,10 +18,10 @@ from confluent_kafka.admin import AdminClient
 from exporters.contract_rows import diagnosis_row, group_row, impact_row, lag_row, query_row, rebalance_row
 from rebalance_deploy.topics import create_topics
 from rebalance_exporters.config import ExportConfig
-from rebalance_exporters.consumer import Source, TopicReader
 from rebalance_exporters.errors import ExporterError
+from rebalance_exporters.kafka.consumer import Source, TopicReader
 from rebalance_exporters.server import now_ms, run
-from rebalance_exporters.view import GROUPS, LAG, TOPICS, Row, View
+from rebalance_exporters.state.view import GROUPS, LAG, TOPICS, Row, View
 from waiting import wait_for
 
 DEADLINE_SECONDS = 120

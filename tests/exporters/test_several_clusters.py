@@ -22,7 +22,7 @@ from rebalance_deploy.counts import fetch
 from rebalance_deploy.embedded.kafka import EmbeddedKafka
 from rebalance_deploy.ports import find_free_ports
 from rebalance_deploy.processes import ChildProcess
-from rebalance_exporters.view import GROUPS, STATUS, TOPICS, Row
+from rebalance_exporters.state.view import GROUPS, STATUS, TOPICS, Row
 from waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.broker, pytest.mark.timeout(1_200)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -152,6 +153,9 @@ def first_rows(log: WrittenLog) -> dict[str, Callable[[], object]]:
         told = [one for each in all_statuses(rig) if isinstance(each, DiagnosisStatus) for one in each.quarantined]
         return {each.stage for each in told if each.count}
 
+    def is_diagnosed(topic: str) -> bool:
+        return topic in diagnosed()
+
     def refused(topic: str) -> float:
         return total(rig, "contract_errors_total", topic=topic)
 
@@ -162,8 +166,8 @@ def first_rows(log: WrittenLog) -> dict[str, Callable[[], object]]:
         "activity to read client metrics": lambda: f"{CONFIG.metrics_topic}/1" in positions(),
     }
     for name in ("groups", "rebalances", "activity"):
-        found[f"the diagnosis to read {name}"] = lambda name=name: name in diagnosed()  # type: ignore[misc]
+        found[f"the diagnosis to read {name}"] = partial(is_diagnosed, name)
     for topic in topics.TOPICS:
         if "exporter" in topic.readers:
-            found[f"the exporter to read {topic.name}"] = lambda name=topic.name: refused(name)  # type: ignore[misc]
+            found[f"the exporter to read {topic.name}"] = partial(refused, topic.name)
     return found

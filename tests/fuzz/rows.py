@@ -40,8 +40,8 @@ from histories import (
 )
 from rebalance_contract import ContractError, CountActivity, encode
 from rebalance_contract.clients import HEARTBEAT_AGE
-from rebalance_exporters.render import Exposition
-from rebalance_exporters.view import View
+from rebalance_exporters.metrics.render import Exposition
+from rebalance_exporters.state.view import View
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.engine.engine import Engine, EngineConfig
 from rebalance_streaming.engine.rows import decode_input

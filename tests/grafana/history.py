@@ -18,11 +18,11 @@ from exporters.contract_rows import NOW_MS
 from exporters.page.storm import CALM, calm_rows
 from grafana.live import read_recording, rows_of, tell
 from rebalance_contract.api import Readiness
-from rebalance_exporters.formats import Style
-from rebalance_exporters.health import ReadProgress
+from rebalance_exporters.metrics.formats import Style
+from rebalance_exporters.metrics.render import Exposition
 from rebalance_exporters.owners import Owners
-from rebalance_exporters.render import Exposition
-from rebalance_exporters.view import FINDINGS, Row, View
+from rebalance_exporters.state.health import ReadProgress
+from rebalance_exporters.state.view import FINDINGS, Row, View
 from rebalance_streaming.recording import RecordedLine
 
 #: Recordings, and the groups they are shown as.

@@ -25,11 +25,11 @@ from prometheus.rig import ask, prometheus
 from rebalance_contract import QuarantineCount, RecordCount, ReportCount, ReportTotals, WatchedTopic, encode
 from rebalance_deploy.observability import write_prometheus_config
 from rebalance_exporters.config import ExportConfig
-from rebalance_exporters.health import ReadProgress
-from rebalance_exporters.reloading import Settings
 from rebalance_exporters.server import make_app
-from rebalance_exporters.view import FINDINGS, STATUS, Row, View
-from rebalance_exporters.web_server import Signals
+from rebalance_exporters.state.health import ReadProgress
+from rebalance_exporters.state.view import FINDINGS, STATUS, Row, View
+from rebalance_exporters.web.reloading import Settings
+from rebalance_exporters.web.server import Signals
 from rebalance_streaming.recording import RecordedLine, read_lines
 from rebalance_streaming.replay import Replay, make_engine
 from waiting import wait_for

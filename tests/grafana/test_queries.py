@@ -9,10 +9,10 @@ from functools import cache
 import pytest
 
 from exporters.tables import every_metric
-from grafana.boards import Asked, boards, expand, queries, read_list, selectors
+from grafana.boards import Asked, boards, expand, queries, selectors
 from prometheus.rig import RULES
-from rebalance_exporters.group_metrics import GROUP_LABELS
-from rebalance_exporters.series import PREFIX
+from rebalance_exporters.metrics.groups import GROUP_LABELS
+from rebalance_exporters.metrics.series import PREFIX
 
 #: What Prometheus adds at the scrape.
 TARGET = {"job", "instance"}
@@ -81,10 +81,9 @@ def test_choices_narrow_queries(asked: Asked) -> None:
 
 
 def test_every_metric_is_used() -> None:
-    """Every exported metric is in a panel, a mark or a rule, or listed as unused with a reason; none is both."""
+    """Every exported metric is in a panel, a mark or a rule, or is declared with what else it is for; none is both."""
     text = "".join(_expressions()) + "".join(file.read_text() for file in RULES.glob("*.yml"))
     names = set(re.findall(rf"\b{PREFIX}[a-z0-9_]+", text))
     used = {name for name in exported() if names & {name, f"{name}_bucket", f"{name}_sum", f"{name}_count"}}
-    unused = {PREFIX + name for name in read_list("unused.yml")}
-    assert unused <= exported().keys()
+    unused = {metric.full_name for metric in every_metric() if metric.unused}
     assert exported().keys() - used == unused

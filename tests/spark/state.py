@@ -79,7 +79,8 @@ class Store:
 
     def _fold(self, bucket: int, rows: list[Row]) -> Iterator[Output]:
         processor = GroupProcessor(*self._arguments)
-        processor.init(self.buckets.setdefault(bucket, Bucket()))  # type: ignore[arg-type]
+        state: Any = self.buckets.setdefault(bucket, Bucket())
+        processor.init(state)
         for row in processor.handleInputRows((bucket,), iter(rows), None):
             yield row["topic"], bytes(row["key"]).decode(), row["value"]
         processor.close()

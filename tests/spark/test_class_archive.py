@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -17,7 +18,7 @@ from rebalance_streaming.spark.class_archive import ClassArchive
 
 RECORDING = "-XX:+RecordDynamicDumpInfo"
 #: Any session will do: these tests never look into it.
-NO_SESSION: SparkSession = None  # type: ignore[assignment]
+NO_SESSION: Any = None
 
 
 @pytest.fixture
@@ -31,6 +32,12 @@ def writes(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
     monkeypatch.setattr(class_archive, "_dump", dump)
     return written
+
+
+def finish(thread: threading.Thread | None) -> None:
+    """Wait for a thread that has to be there."""
+    assert thread is not None
+    thread.join()
 
 
 def test_the_first_start_records_and_later_ones_use_what_it_wrote(tmp_path: Path, writes: list[Path]):
@@ -48,11 +55,21 @@ def test_it_is_written_once_the_start_is_over(tmp_path: Path, monkeypatch: pytes
     """A stream that is stopped before writes none."""
     archive, stopped = ClassArchive(tmp_path, []), threading.Event()
     stopped.set()
-    archive.write_later(NO_SESSION, stopped).join()
+    finish(archive.write_later(NO_SESSION, stopped))
     assert not writes
     monkeypatch.setattr(class_archive, "_CALM_SECONDS", 0)
-    archive.write_later(NO_SESSION, threading.Event()).join()
+    finish(archive.write_later(NO_SESSION, threading.Event()))
     assert len(writes) == 1
+
+
+def test_where_nothing_is_to_be_written_nobody_waits(tmp_path: Path, writes: list[Path]):
+    """An archive is there, as at most starts, or an attempt failed a moment ago."""
+    archive = ClassArchive(tmp_path, [])
+    archive.write(NO_SESSION)
+    assert archive.write_later(NO_SESSION, threading.Event()) is None
+    (written,) = tmp_path.glob("*.jsa")
+    written.rename(written.with_suffix(".attempt"))
+    assert archive.write_later(NO_SESSION, threading.Event()) is None
 
 
 def test_an_attempt_that_failed_is_not_made_again_at_once(

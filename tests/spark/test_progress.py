@@ -47,7 +47,8 @@ class Query:
     def look(self) -> QueryStatus:
         """Look once, a second later."""
         self.now_ms += 1_000
-        self.watch.look(self, self.now_ms)  # type: ignore[arg-type]
+        looked_at: Any = self
+        self.watch.look(looked_at, self.now_ms)
         return self.watch.status
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -116,11 +117,12 @@ def test_pauses_grow_up_to_a_minute(clock: SimpleNamespace):
 
 def test_a_query_that_recovered_is_tried_soon_again(clock: SimpleNamespace):
     """What ran well for long has earned a quick return."""
-    runs: list[SimpleNamespace] = []
+    runs: list[Any] = []
 
     def start() -> StreamingQuery:
         runs.append(SimpleNamespace(isActive=True, exception=lambda: None))
-        return runs[-1]  # type: ignore[return-value]
+        query: StreamingQuery = runs[-1]
+        return query
 
     query = supervised("membership", start, [])
     for _ in range(5):
@@ -144,9 +146,9 @@ def test_a_query_that_read_the_log_up_is_started_anew_for_few_rows(monkeypatch: 
     started: list[bool] = []
     query_status = {"isTriggerActive": True}
 
-    def start(in_bulk: bool) -> StreamingQuery:
+    def start(in_bulk: bool) -> Any:
         started.append(in_bulk)
-        return SimpleNamespace(isActive=True, status=query_status, stop=lambda: None)  # type: ignore[return-value]
+        return SimpleNamespace(isActive=True, status=query_status, stop=lambda: None)
 
     status = QueryStatus("c", "activity", False, started_at_ms=1, updated_at_ms=1, trigger_ms=100)
     query = SupervisedQuery(status, None, start, lambda _: None, in_bulk=True)

@@ -31,8 +31,8 @@ AT_MS = 1_795_391_928_123
 def opened(data: bytes, name: str = "server.log") -> io.BufferedReader:
     """A file as the command line opens it."""
     raw = io.BytesIO(data)
-    raw.name = name  # type: ignore[attr-defined]
-    return io.BufferedReader(raw)  # type: ignore[type-var]
+    raw.name = name
+    return io.BufferedReader(raw)
 
 
 def read(*files: bytes, time_zone: str = "UTC") -> list[CoordinatorActivity]:

@@ -43,13 +43,13 @@ from rebalance_contract import (
 )
 from rebalance_contract.api import Readiness
 from rebalance_exporters.config import ExportConfig
-from rebalance_exporters.formats import Style, compress
-from rebalance_exporters.health import ReadProgress
-from rebalance_exporters.reloading import Settings
-from rebalance_exporters.render import Exposition
+from rebalance_exporters.metrics.formats import Style, compress
+from rebalance_exporters.metrics.render import Exposition
 from rebalance_exporters.server import collect_rarely, make_app, make_view, now_ms
-from rebalance_exporters.view import GROUPS, HEARTBEATS, LAG, REBALANCES, STATUS, Row, View
-from rebalance_exporters.web_server import Signals, serve
+from rebalance_exporters.state.health import ReadProgress
+from rebalance_exporters.state.view import GROUPS, HEARTBEATS, LAG, REBALANCES, STATUS, Row, View
+from rebalance_exporters.web.reloading import Settings
+from rebalance_exporters.web.server import Signals, serve
 
 _GROUPS, _MEMBERS, _TOPICS, _PARTITIONS = 1_000, 5, 10, 12
 _SHARES = {"none": 0, "2 %": 50, "all": 1}

@@ -11,20 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from rebalance_contract import DURATION_BUCKETS_MS, STATES_OF, RebalanceReason
-from rebalance_exporters.finding_metrics import FINDING_METRICS, SILENCE_METRICS
-from rebalance_exporters.group_metrics import GROUP_LABELS, GROUP_METRICS, STATE_CODES, STATE_SECONDS
-from rebalance_exporters.lag_metrics import COMMIT_AGE, LAG_METRICS, PARTITION_LAG, TIME_LAG, WINDOW_METRICS
-from rebalance_exporters.monitor_metrics import MONITOR_METRICS
+from rebalance_exporters.metrics.findings import FINDING_METRICS, SILENCE_METRICS
+from rebalance_exporters.metrics.groups import GROUP_LABELS, GROUP_METRICS, STATE_CODES, STATE_SECONDS
+from rebalance_exporters.metrics.lag import COMMIT_AGE, LAG_METRICS, PARTITION_LAG, TIME_LAG, WINDOW_METRICS
+from rebalance_exporters.metrics.monitor import MONITOR_METRICS
+from rebalance_exporters.metrics.series import PREFIX, Metric
+from rebalance_exporters.metrics.timings import MEMBER_METRICS, TIMING_METRICS
 from rebalance_exporters.prober.metrics import ProbeMetrics
-from rebalance_exporters.series import PREFIX, Metric
 from rebalance_exporters.stream_health import StreamHealth
-from rebalance_exporters.timing_metrics import MEMBER_METRICS, TIMING_METRICS
 
 _INTRODUCTION = """\
 # Metrics
 
 Everything the exporter's `/metrics` serves, and at the end what stream and prober serve of themselves. This page is
-generated from the tables in `exporters/rebalance_exporters/*_metrics.py`; change the text there, then run
+generated from the tables in `exporters/rebalance_exporters/metrics`; change the text there, then run
 `python -m rebalance_devtools.docs.metrics docs/metrics.md`.
 
 All names begin with `{prefix}`. Units are base units. Where a value cannot be known its series is absent; it is never 0
@@ -90,9 +90,13 @@ def _own_pages() -> Iterator[str]:
 
 def _section(heading: str, text: str, metrics: Iterable[Metric[Any]], common: tuple[str, ...]) -> str:
     labels = f" Labels: {_listed(common)}, then as listed." if common else ""
-    rows = [f"| `{each.name}` | {each.type} | {_listed(each.labels)} | {each.help} |" for each in metrics]
+    rows = [f"| `{each.name}` | {each.type} | {_listed(each.labels)} | {_meaning(each)} |" for each in metrics]
     head = ["| name | type | labels | meaning |", "|---|---|---|---|"]
     return "\n".join([f"## {heading}", "", f"{text}{labels}", "", *head, *rows, ""])
+
+
+def _meaning(of: Metric[Any]) -> str:
+    return of.help if of.unused is None else f"{of.help} On no dashboard and in no alert. {of.unused}"
 
 
 def _listed(names: Iterable[str]) -> str:

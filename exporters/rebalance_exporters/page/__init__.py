@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from rebalance_exporters.formats import accepts_gzip, compress
+from rebalance_exporters.metrics.formats import accepts_gzip, compress
 
 _FOLDER = Path(__file__).parent / "static"
 _INDEX = "index.html"

@@ -24,7 +24,7 @@ from rebalance_contract import (
 )
 from rebalance_contract.api import EventName
 from rebalance_contract.api_messages import MessageMatch
-from rebalance_exporters import figures, rebalance_text
+from rebalance_exporters.text import figures, rebalances
 
 _HEAD = """\
 // The contract's closed sets, how they are shown, and words and bounds that the terminal has too: made by
@@ -45,9 +45,9 @@ def render() -> str:
         "SEVERITY_MARKS": {severity: display.SEVERITIES[severity].mark for severity in Severity},
         "SOURCES": display.SOURCES,
         "SILENCES": display.SILENCES,
-        "NO_CAUSE": rebalance_text.NO_CAUSE,
-        "JUDGED_AFTER_MS": rebalance_text.JUDGED_AFTER_MS,
-        "ABORTED": rebalance_text.ABORTED,
+        "NO_CAUSE": rebalances.NO_CAUSE,
+        "JUDGED_AFTER_MS": rebalances.JUDGED_AFTER_MS,
+        "ABORTED": rebalances.ABORTED,
         "TIGHT_MS": figures.TIGHT_MS,
     }
     return _HEAD + "".join(f"\nexport const {name} = {_write(table)};\n" for name, table in tables.items())

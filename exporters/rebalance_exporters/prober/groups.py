@@ -10,7 +10,7 @@ from kafka.errors import GroupAuthorizationFailedError, IncompatibleBrokerVersio
 from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
-from rebalance_contract import COORDINATED_TYPES, UNSETTLED_STATES, Partitions, ProbedMember
+from rebalance_contract import CONSUMER_PROTOCOL, COORDINATED_TYPES, UNSETTLED_STATES, Partitions, ProbedMember
 from rebalance_exporters.prober.answers import Described, GroupList, Listed
 from rebalance_exporters.prober.brokers import Brokers
 from rebalance_exporters.prober.tasks import describe
@@ -124,7 +124,7 @@ def _read_member(member: Any, protocol_type: str) -> ProbedMember:
         client_id=member.client_id or "",
         host=member.client_host,
         group_instance_id=getattr(member, "group_instance_id", None),
-        partitions=read_assignment(member.member_assignment) if protocol_type == "consumer" else None,
+        partitions=read_assignment(member.member_assignment) if protocol_type == CONSUMER_PROTOCOL else None,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from rebalance_contract import UNSETTLED_STATES, Probe
+from rebalance_contract import CONSUMER_PROTOCOL, UNSETTLED_STATES, Probe
 from rebalance_exporters.prober.answers import Described, Listed
 from rebalance_exporters.prober.repeats import Repeats
 
@@ -56,7 +56,7 @@ def probe_described(cluster: str, listed: Listed, described: Described, now_ms: 
         type=listed.type,
         coordinator_id=listed.coordinator_id,
         protocol=described.protocol,
-        assignor=described.protocol if described.protocol_type == "consumer" else None,
+        assignor=described.protocol if described.protocol_type == CONSUMER_PROTOCOL else None,
         members=described.members,
         errors=(),
     )

@@ -12,7 +12,6 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from rebalance_exporters.errors import ExporterError
-from rebalance_exporters.own_pages import Web, serving_pages
 from rebalance_exporters.prober import watch_committed, watch_groups, watch_offsets
 from rebalance_exporters.prober.brokers import Brokers
 from rebalance_exporters.prober.committed import CommittedAsker
@@ -30,6 +29,7 @@ from rebalance_exporters.prober.watch_committed import CommittedWatch
 from rebalance_exporters.prober.watch_groups import GroupWatch
 from rebalance_exporters.prober.watch_offsets import OffsetWatch
 from rebalance_exporters.prober.zookeeper import Zookeeper, probe_zookeeper
+from rebalance_exporters.web.own_pages import Web, serving_pages
 from rebalance_kafka.properties import librdkafka_properties
 
 _JOIN_SECONDS = 20.0

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebalance_contract.api_reports import AdviceAnswer, PeriodSums, SettingEstimate
-from rebalance_exporters.avoided_text import between, saved
-from rebalance_exporters.figures import UNKNOWN, length, plural
 from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.figures import Clock
 from rebalance_exporters.terminal.report import Column, Grid, Hint, Passage, TextReport
+from rebalance_exporters.text.avoided import between, saved
+from rebalance_exporters.text.figures import UNKNOWN, length, plural
 
 _COLUMNS = (
     Column("SETTING", may_shrink=True),

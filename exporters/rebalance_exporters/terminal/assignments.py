@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from rebalance_contract import Member, Partitions, Rebalance
-from rebalance_exporters.figures import UNKNOWN
 from rebalance_exporters.terminal.report import Column, Grid
+from rebalance_exporters.text.figures import UNKNOWN
 
 #: More members than this: only those whose partitions changed are worth a row.
 _ALL_ROWS = 20

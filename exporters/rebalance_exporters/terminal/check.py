@@ -9,9 +9,9 @@ from enum import IntEnum
 
 from rebalance_contract import GRAVITY, Finding, Severity, gravity
 from rebalance_contract.api import FindingMark, Overview, OverviewRow
-from rebalance_exporters.figures import plural
 from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.escaping import safe
+from rebalance_exporters.text.figures import plural
 
 _NAMED = 3
 

@@ -20,8 +20,6 @@ from rebalance_contract import (
 )
 from rebalance_contract.api import AdviceRow, OverviewRow, RebalanceRow
 from rebalance_contract.display import listed
-from rebalance_exporters.figures import TIGHT_MS, amount, plural, span
-from rebalance_exporters.rebalance_text import ABORTED, JUDGED_AFTER_MS, NO_CAUSE, name, tell_rebalance
 from rebalance_exporters.terminal import coordinator_log
 from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.assignments import compare_assignments, list_members
@@ -30,6 +28,8 @@ from rebalance_exporters.terminal.phases import tell_phases
 from rebalance_exporters.terminal.report import Grid, Hint, Passage, TextReport
 from rebalance_exporters.terminal.silences import tell_mark
 from rebalance_exporters.terminal.words import because, change, verdict, why, why_not
+from rebalance_exporters.text.figures import TIGHT_MS, amount, plural, span
+from rebalance_exporters.text.rebalances import ABORTED, JUDGED_AFTER_MS, NO_CAUSE, name, tell_rebalance
 
 _WINDOW, _WINDOW_MS = "15m", 900_000
 COUNTED_FROM_PROBES = "counted from probes: the log is not read, so there may have been more rebalances than are told"

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from rebalance_contract import FindingState
 from rebalance_contract.api import RebalanceRow
 from rebalance_exporters.errors import ExporterError
-from rebalance_exporters.figures import span
 from rebalance_exporters.terminal.client import Api
 from rebalance_exporters.terminal.escaping import safe
 from rebalance_exporters.terminal.explain import Facts, choose_rebalance, distance_ms
 from rebalance_exporters.terminal.figures import Clock
+from rebalance_exporters.text.figures import span
 
 
 @dataclass(frozen=True, slots=True)

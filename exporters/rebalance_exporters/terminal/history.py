@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from rebalance_contract import Finding
 from rebalance_contract.api import RebalanceRow
-from rebalance_exporters.figures import UNKNOWN, plural, span
-from rebalance_exporters.rebalance_text import tell_rebalance
 from rebalance_exporters.terminal.figures import Clock
 from rebalance_exporters.terminal.report import Column, Grid
+from rebalance_exporters.text.figures import UNKNOWN, plural, span
+from rebalance_exporters.text.rebalances import tell_rebalance
 
 _COLUMNS = (
     Column("START"),

@@ -14,11 +14,11 @@ from rebalance_contract.api_reports import (
     PeriodSums,
     PeriodWorth,
 )
-from rebalance_exporters.avoided_text import saved
-from rebalance_exporters.figures import UNKNOWN, amount, length, plural, span
 from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.figures import Clock
 from rebalance_exporters.terminal.report import Column, Grid, Hint, Passage, TextReport
+from rebalance_exporters.text.avoided import saved
+from rebalance_exporters.text.figures import UNKNOWN, amount, length, plural, span
 
 #: Lines of each list: what one page has room for.
 SHOWN_GROUPS, SHOWN_CAUSES, SHOWN_WORTH, SHOWN_SETTINGS, SHOWN_CHANGES = 10, 8, 5, 3, 6

@@ -7,8 +7,6 @@ from importlib import resources
 from urllib.parse import quote
 
 from rebalance_contract.api_reports import PeriodGroup, PeriodReport, PeriodSetting, PeriodSums, PeriodWorth
-from rebalance_exporters.avoided_text import saved
-from rebalance_exporters.figures import UNKNOWN, amount, length, plural, span
 from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.figures import Clock
 from rebalance_exporters.terminal.markup import Markup, element, join, name_of
@@ -32,6 +30,8 @@ from rebalance_exporters.terminal.period import (
     worth_groups,
     worth_title,
 )
+from rebalance_exporters.text.avoided import saved
+from rebalance_exporters.text.figures import UNKNOWN, amount, length, plural, span
 
 _STYLE = "report.css"
 #: Nothing is loaded and nothing runs, whatever a name holds.

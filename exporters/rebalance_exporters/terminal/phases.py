@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rebalance_contract.api import PhaseText
-from rebalance_exporters.figures import UNKNOWN
 from rebalance_exporters.terminal.figures import Clock
 from rebalance_exporters.terminal.report import Column, Grid
+from rebalance_exporters.text.figures import UNKNOWN
 
 _COLUMNS = (Column("PHASE"), Column("DURATION", right=True), Column("UNTIL"))
 

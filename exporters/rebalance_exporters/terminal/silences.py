@@ -9,11 +9,11 @@ from rebalance_contract import AlertSilence, SilenceKind
 from rebalance_contract.api import SilenceMark, SilenceRequest, SilencesAnswer
 from rebalance_contract.display import SILENCES, asked_by
 from rebalance_exporters.errors import ExporterError
-from rebalance_exporters.figures import span
 from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.escaping import safe
 from rebalance_exporters.terminal.figures import Clock, span_ms
 from rebalance_exporters.terminal.report import Column, Grid
+from rebalance_exporters.text.figures import span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,6 @@ from rich.text import Text
 from rebalance_contract import SETTLED_STATES, Finding, FindingState, gravity
 from rebalance_contract.api import FindingMark, Overview, OverviewRow, OverviewWindow
 from rebalance_contract.display import severity_display, state_display
-from rebalance_exporters.figures import UNKNOWN, amount, plural, span
 from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.client import Api, UnreachableError
 from rebalance_exporters.terminal.escaping import safe
@@ -25,6 +24,7 @@ from rebalance_exporters.terminal.figures import Clock
 from rebalance_exporters.terminal.report import Column
 from rebalance_exporters.terminal.screen import Screen, make_table, style_of
 from rebalance_exporters.terminal.silences import silence_word
+from rebalance_exporters.text.figures import UNKNOWN, amount, plural, span
 
 WINDOW = "15m"
 _NOTHING = OverviewWindow(0, 0, 0.0, 0.0)

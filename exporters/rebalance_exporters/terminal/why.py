@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from rebalance_contract import Finding, FindingState, gravity
 from rebalance_contract.api_messages import MessageMatch, MessageRow, MessagesAnswer
 from rebalance_exporters.errors import ExporterError
-from rebalance_exporters.figures import UNKNOWN, amount, plural
 from rebalance_exporters.messages.index import Meaning
 from rebalance_exporters.messages.tally import Entry, LineTally
 from rebalance_exporters.terminal.access import Access
@@ -19,6 +18,7 @@ from rebalance_exporters.terminal.client import Api, NotFoundError
 from rebalance_exporters.terminal.figures import Clock
 from rebalance_exporters.terminal.report import Column, Grid, Hint, Passage, TextReport
 from rebalance_exporters.terminal.words import verdict
+from rebalance_exporters.text.figures import UNKNOWN, amount, plural
 
 _FINDINGS, _ROWS, _EXPLAINED, _GROUPS = 3, 40, 3, 3
 

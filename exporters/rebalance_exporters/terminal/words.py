@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from rebalance_contract import Advice, AlertSilence, Alternative, Evidence, Finding, Rebalance
 from rebalance_contract.api import RebalanceText
-from rebalance_exporters.rebalance_text import tell_rebalance
 from rebalance_exporters.terminal.escaping import safe
 from rebalance_exporters.terminal.figures import Clock
+from rebalance_exporters.text.rebalances import tell_rebalance
 
 UTC_CLOCK = Clock()
 

@@ -11,6 +11,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from rebalance_contract import ContractError, Party
 from rebalance_contract.epochs import Fence, RowWriter, decode_writer
@@ -27,10 +28,20 @@ from rebalance_streaming.engine.rows import Output, address, decode_input
 _JUDGED_AT_ONCE = 250
 
 
+class RowSink(Protocol):
+    """What takes the rows of a worker: the publisher, which sends them."""
+
+    def put(self, topic: str, key: str, value: bytes | None) -> None:
+        """Take a row of (topic, key), in the place of any that waits there; a null value is a tombstone."""
+
+    def send(self) -> None:
+        """Send what waits, without waiting."""
+
+
 class DiagnosisWorker:
     """Feeds one engine from frames and publishes what changes."""
 
-    def __init__(self, start: Start, publisher: Publisher, say: Callable[[str], None]) -> None:
+    def __init__(self, start: Start, publisher: RowSink, say: Callable[[str], None]) -> None:
         self._config, self._publisher, self._fence = start.config, publisher, Fence()
         self._engine = Engine(
             EngineConfig(

@@ -13,7 +13,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rebalance_contract import (
+    CONNECT_PROTOCOL,
+    CONSUMER_PROTOCOL,
     KEPT_REPLACEMENTS,
+    STREAMS_ASSIGNOR,
     Generation,
     GroupSnapshot,
     GroupState,
@@ -46,8 +49,6 @@ from rebalance_streaming.wire.assignment import (
     read_subscription,
 )
 from rebalance_streaming.wire.records import GroupMetadataMember, GroupMetadataValue
-
-CONSUMER_PROTOCOL, CONNECT_PROTOCOL, STREAMS_ASSIGNOR = "consumer", "connect", "stream"
 
 #: How long a cooperative assignor's second round is waited for when no member allows itself more.
 FOLLOW_UP_WITHIN_MS = 30_000

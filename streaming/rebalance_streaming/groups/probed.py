@@ -15,9 +15,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from rebalance_contract import (
+    CONSUMER_PROTOCOL,
     COORDINATED_TYPES,
     SETTLED_STATES,
     STATES_OF,
+    STREAMS_ASSIGNOR,
     CountedFrom,
     GroupState,
     GroupType,
@@ -32,7 +34,7 @@ from rebalance_contract import (
 )
 from rebalance_contract.groups import KEPT_REPLACEMENTS
 from rebalance_streaming.groups import episodes, windows
-from rebalance_streaming.groups.classic import CONSUMER_PROTOCOL, STREAMS_ASSIGNOR, member_change
+from rebalance_streaming.groups.classic import member_change
 from rebalance_streaming.groups.episodes import MERGE_WITHIN_MS, settlement_of
 from rebalance_streaming.groups.identity import pair_members
 from rebalance_streaming.groups.model import FoldDraft, FoldState, LatestRebalance, by_id, difference

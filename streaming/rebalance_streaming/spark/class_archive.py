@@ -45,8 +45,13 @@ class ClassArchive:
             return (*_SILENT, f"-XX:SharedArchiveFile={self._path}")
         return (*_SILENT, "-XX:+RecordDynamicDumpInfo") if self._is_due() else ()
 
-    def write_later(self, spark: SparkSession, stop: threading.Event) -> threading.Thread:
-        """Write the archive in a thread of its own, which is returned, unless `stop` is set before it is time."""
+    def write_later(self, spark: SparkSession, stop: threading.Event) -> threading.Thread | None:
+        """Write the archive in a thread of its own, unless `stop` is set before it is time.
+
+        Returns the thread; null where there is nothing to write: most starts find the archive there.
+        """
+        if not self._is_wanted():
+            return None
 
         def run() -> None:
             if not stop.wait(_CALM_SECONDS):
@@ -58,7 +63,7 @@ class ClassArchive:
 
     def write(self, spark: SparkSession) -> bool:
         """Write the archive if the JVM recorded for it; returns whether there is one now. Takes some seconds."""
-        if self._path.exists() or not self._is_due():
+        if not self._is_wanted():
             return self._path.exists()
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -75,6 +80,9 @@ class ClassArchive:
             self._attempt.unlink()
             self._drop_old()
         return self._path.exists()
+
+    def _is_wanted(self) -> bool:
+        return not self._path.exists() and self._is_due()
 
     def _is_due(self) -> bool:
         try:

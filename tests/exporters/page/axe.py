@@ -17,5 +17,5 @@ def violations(browser: Browser) -> list[str]:
         browser.run(files("axe_core_python").joinpath("axe.min.js").read_text())
     found: list[dict[str, Any]] = browser.driver.execute_async_script(
         "const done = arguments[1]; axe.run(document, {runOnly: arguments[0]}).then((r) => done(r.violations))", _TAGS
-    )  # type: ignore[no-untyped-call]
+    )
     return [f"{each['id']}: {each['help']}: {node['html'][:200]}" for each in found for node in each["nodes"]]

@@ -126,8 +126,8 @@ class Browser:
 
     def complaints(self) -> list[str]:
         """Return what the browser complained of since it was last asked."""
-        entries: list[dict[str, Any]] = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
-        return [entry["message"] for entry in entries if entry["level"] in {"SEVERE", "WARNING"}]
+        get_log: Callable[[str], list[dict[str, Any]]] = self.driver.get_log
+        return [entry["message"] for entry in get_log("browser") if entry["level"] in {"SEVERE", "WARNING"}]
 
     def wait_live(self) -> None:
         """Wait until the page is connected and has loaded."""

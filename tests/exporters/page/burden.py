@@ -17,7 +17,7 @@ from exporters.contract_rows import PAYMENTS, WINDOWS, group_row, lag_row, strea
 from exporters.page.browser import Browser, starting_browser
 from exporters.serving import serving
 from rebalance_contract import GroupSnapshot
-from rebalance_exporters.view import Row, View
+from rebalance_exporters.state.view import Row, View
 
 GROUPS, CHANGED = 2_000, 200
 _ROUNDS = 5

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from exporters.api.test_overview import FINDING
 from exporters.contract_rows import (
     NOW_MS,
     PAYMENTS,
@@ -17,7 +18,6 @@ from exporters.contract_rows import (
 )
 from exporters.page.browser import Browser
 from exporters.serving import serving
-from exporters.test_overview import FINDING
 from rebalance_contract import (
     Advice,
     Alternative,
@@ -32,7 +32,7 @@ from rebalance_contract import (
     decode,
     encode,
 )
-from rebalance_exporters.view import FINDINGS, REBALANCES, Row, View
+from rebalance_exporters.state.view import FINDINGS, REBALANCES, Row, View
 
 
 @contextmanager

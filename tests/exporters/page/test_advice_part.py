@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from exporters.advice.test_answers import rows_of, view_of
+from exporters.advice.test_estimator import pause
 from exporters.contract_rows import NOW_MS, group_row, stream_rows
 from exporters.page.browser import Browser
 from exporters.page.storm import storm_view
 from exporters.serving import serving
-from exporters.test_advice import pause
-from exporters.test_advice_answers import rows_of, view_of
 from rebalance_contract import encode
-from rebalance_exporters.view import FINDINGS, Row
+from rebalance_exporters.state.view import FINDINGS, Row
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 

@@ -15,7 +15,7 @@ from exporters.page.live import make_rebalance, make_view, put, put_finding, sho
 from exporters.page.storm import storm_view
 from exporters.page.test_past_view import night_view
 from rebalance_contract import GroupSnapshot
-from rebalance_exporters.view import View
+from rebalance_exporters.state.view import View
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 

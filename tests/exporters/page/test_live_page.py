@@ -24,10 +24,10 @@ from rebalance_contract import (
     RebalanceImpact,
     decode,
 )
-from rebalance_exporters import stream_events
-from rebalance_exporters.rebalance_text import tell_rebalance
+from rebalance_exporters.api import stream_events
+from rebalance_exporters.state.view import FINDINGS, GROUPS, Row
 from rebalance_exporters.terminal.words import why
-from rebalance_exporters.view import FINDINGS, GROUPS, Row
+from rebalance_exporters.text.rebalances import tell_rebalance
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 

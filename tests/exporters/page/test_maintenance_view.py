@@ -15,7 +15,7 @@ from exporters.page.browser import Browser
 from exporters.serving import hash_password, serving
 from rebalance_contract import AlertSilence
 from rebalance_exporters.errors import ExporterError
-from rebalance_exporters.view import View
+from rebalance_exporters.state.view import View
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 

@@ -11,7 +11,7 @@ from exporters.contract_rows import NOW_MS, PAYMENTS, group_row
 from exporters.page.browser import Browser
 from exporters.page.live import group_names, make_rebalance, make_view, put, put_finding, showing
 from rebalance_contract import GroupSnapshot
-from rebalance_exporters.view import View
+from rebalance_exporters.state.view import View
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 

@@ -30,7 +30,7 @@ from rebalance_contract import (
     TopicLag,
     encode,
 )
-from rebalance_exporters.view import FINDINGS, REBALANCES, Row
+from rebalance_exporters.state.view import FINDINGS, REBALANCES, Row
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from exporters.contract_rows import stream_rows
 from exporters.page.storm import CALM, Incident, calm_rows, replay_incident
-from rebalance_exporters.view import REBALANCES, Row, View
+from rebalance_exporters.state.view import REBALANCES, Row, View
 
 _HOUR_MS = 3_600_000
 

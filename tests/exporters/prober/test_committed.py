@@ -1,6 +1,7 @@
 """Committed offsets asked of the coordinator, for readers that did not see the commits."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from kafka.errors import GroupAuthorizationFailedError, NotCoordinatorError
@@ -55,11 +56,16 @@ def _coordinator(group: str) -> int:
     return int(group[1:]) % 2
 
 
+def make(brokers: Any) -> CommittedAsker:
+    """Make an asker of these brokers."""
+    return CommittedAsker(brokers)
+
+
 @pytest.mark.parametrize("newest", [8, 3], ids=["many groups in a request", "one group in a request"])
 def test_every_group_has_its_turn_and_none_too_often(newest: int):
     """Not at once, a few each round, the longest due first; again after ten minutes; a forgotten one starts over."""
     brokers = _Brokers(newest)
-    asker = CommittedAsker(brokers)  # type: ignore[arg-type]
+    asker = make(brokers)
     names = [f"g{number:03d}" for number in range(300)]
     assert asker.ask(names, 0.0).offsets == {}
     assert asker.ask(names, PATIENCE_SECONDS - 1).offsets == {}
@@ -83,7 +89,7 @@ def test_every_group_has_its_turn_and_none_too_often(newest: int):
 def test_a_group_whose_coordinator_is_moving_is_asked_again_soon_and_a_forbidden_one_later():
     """The first has an answer in a moment; the second one's will be the same, and is told once."""
     brokers = _Brokers(8, {"g1": NotCoordinatorError.errno, "g2": GroupAuthorizationFailedError.errno})
-    asker = CommittedAsker(brokers)  # type: ignore[arg-type]
+    asker = make(brokers)
     asker.ask(["g0", "g1", "g2"], -PATIENCE_SECONDS)
     first = asker.ask(["g0", "g1", "g2"], 0.0)
     assert list(first.offsets) == ["g0"]

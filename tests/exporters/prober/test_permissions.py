@@ -31,8 +31,8 @@ from exporters.prober.probing import Probed, make_config, probing
 from exporters.prober.test_probe_broker import AUTHORIZED, create_topic, produce, publish_commit
 from rebalance_contract import QUERIES, topics
 from rebalance_exporters.config import ExportConfig
-from rebalance_exporters.consumer import Source, TopicReader
-from rebalance_exporters.view import TOPICS, View
+from rebalance_exporters.kafka.consumer import Source, TopicReader
+from rebalance_exporters.state.view import TOPICS, View
 from rebalance_streaming.cluster import Cluster
 from rebalance_streaming.config import StreamConfig
 from waiting import wait_for

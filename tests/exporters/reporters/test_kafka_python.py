@@ -250,10 +250,10 @@ def test_of_too_many_metrics_those_of_topics_are_left_out(monkeypatch):
     assert read_metrics(metrics.metrics) == {"g": {"total": 6.0}}
 
 
-def test_a_consumer_without_metrics_is_reported(sent):
+def test_a_consumer_without_metrics_is_reported(sent, monkeypatch):
     """metrics_enabled=False of newer versions."""
     consumer = PlainConsumer([])
-    consumer.metrics = lambda raw: None  # type: ignore[method-assign, assignment, misc]
+    monkeypatch.setattr(consumer, "metrics", lambda raw: None)
     reported(consumer, sent)
     assert sent.last["metrics"] == {}
     consumer.close()
@@ -344,7 +344,7 @@ def test_a_second_report_changes_nothing(sent, caplog):
 
 
 @pytest.mark.waits
-def test_errors_of_the_reporter_stay_with_it(sent, caplog):
+def test_errors_of_the_reporter_stay_with_it(sent, caplog, monkeypatch):
     """A sending that always fails, and a coordinator that is not what it was, are said once each."""
 
     def refuse(topic: str, key: bytes | None, value: bytes) -> None:
@@ -353,7 +353,7 @@ def test_errors_of_the_reporter_stay_with_it(sent, caplog):
 
     consumer = report(PlainConsumer([["a"]]), interval_seconds=0.02, send=refuse)
     wait_for(lambda: len(sent.reports) > 1, "two tries")
-    consumer.config = None  # type: ignore[assignment]
+    monkeypatch.setattr(consumer, "config", None)
     assert consumer.poll() == {"p": ["a"]}
     wait_for(lambda: "a report cannot be made" in caplog.text, lambda: caplog.text)
     consumer.close()

@@ -26,12 +26,12 @@ from exporters.terminal.pictures import (
 from exporters.terminal.running import hold_to_golden
 from rebalance_contract import Advice, Alternative, Evidence, Generation
 from rebalance_contract.api import AdviceRow
-from rebalance_exporters.rebalance_text import tell_rebalance
 from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.assignments import compare_assignments
 from rebalance_exporters.terminal.explain import Facts, choose_rebalance, explain
 from rebalance_exporters.terminal.figures import Clock
 from rebalance_exporters.terminal.phases import tell_phases
+from rebalance_exporters.text.rebalances import tell_rebalance
 
 ME = "payments-enricher"
 FACTS = Facts(NOW_MS, ENRICHER, OVERVIEW.groups, LOSS, (STARVED, TWICE))

@@ -5,8 +5,8 @@ from datetime import timedelta, timezone
 import pytest
 
 from exporters.terminal.pictures import NOW_MS
-from rebalance_exporters.figures import amount, plural, span
 from rebalance_exporters.terminal.figures import Clock
+from rebalance_exporters.text.figures import amount, plural, span
 
 HOUR_MS = 3_600_000
 INDIA = timezone(timedelta(hours=5, minutes=30), "IST")

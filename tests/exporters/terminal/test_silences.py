@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from exporters.api.test_overview import finding_row
 from exporters.contract_rows import (
     NOW_MS,
     SILENCE,
@@ -21,13 +22,12 @@ from exporters.contract_rows import (
 )
 from exporters.serving import hash_password, serving
 from exporters.terminal.running import Outcome, run
-from exporters.test_overview import finding_row
 from rebalance_contract.api import SilencesAnswer
+from rebalance_exporters.state.view import View
 from rebalance_exporters.terminal import silence_commands
 from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.figures import Clock
 from rebalance_exporters.terminal.silences import tell_all, tell_made
-from rebalance_exporters.view import View
 
 Run = Callable[..., Outcome]
 PAYMENTS = ("prod", "payments")

@@ -8,11 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from rebalance_contract import GroupType, Member, Rebalance, Severity
+from rebalance_contract import STREAMS_ASSIGNOR, GroupType, Member, Rebalance, Severity
 from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.standing import (
-    STREAMS_ASSIGNOR,
     client_of,
     is_consumer_group,
     size_of,

@@ -10,11 +10,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from rebalance_contract import Evidence, EvidenceSource, GroupType, Member, Rebalance, RebalanceReason, Severity
+from rebalance_contract import (
+    CONNECT_PROTOCOL,
+    STREAMS_ASSIGNOR,
+    Evidence,
+    EvidenceSource,
+    GroupType,
+    Member,
+    Rebalance,
+    RebalanceReason,
+    Severity,
+)
 from rebalance_streaming.detect.episode import Episode, runs_of_own
 from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
-from rebalance_streaming.detect.rules.standing import CONNECT_PROTOCOL, STREAMS_ASSIGNOR
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG, one_down

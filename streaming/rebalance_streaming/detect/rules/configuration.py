@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 
 from rebalance_contract import (
+    CONNECT_PROTOCOL,
     UNSETTLED_STATES,
     USUAL_SESSION_MS,
     Advice,
@@ -36,7 +37,6 @@ from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules import assignors, polling
 from rebalance_streaming.detect.rules.standing import (
-    CONNECT_PROTOCOL,
     came_back_ms,
     client_of,
     is_reporting,

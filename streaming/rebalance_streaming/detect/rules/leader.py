@@ -12,12 +12,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
-from rebalance_contract import Advice, Generation, GroupType, Member, Rebalance, RebalanceReason, Severity, Subject
+from rebalance_contract import (
+    STREAMS_ASSIGNOR,
+    Advice,
+    Generation,
+    GroupType,
+    Member,
+    Rebalance,
+    RebalanceReason,
+    Severity,
+    Subject,
+)
 from rebalance_streaming.detect.bugs import STREAMS
 from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.standing import (
-    STREAMS_ASSIGNOR,
     client_of,
     is_harmed,
     leader_of,

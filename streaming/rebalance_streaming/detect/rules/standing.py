@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from rebalance_contract import Advice, Generation, GroupType, Member, Partitions, Rebalance, Subject
+from rebalance_contract import CONSUMER_PROTOCOL, Advice, Generation, GroupType, Member, Partitions, Rebalance, Subject
 from rebalance_streaming.detect.bugs import upgrade_advice
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import GroupView
@@ -19,8 +19,6 @@ from rebalance_streaming.observed.departures import slot_of
 from rebalance_streaming.observed.fingerprints import fingerprint
 from rebalance_streaming.observed.history import places
 from rebalance_streaming.observed.progress import Position
-
-CONSUMER_PROTOCOL, CONNECT_PROTOCOL, STREAMS_ASSIGNOR = "consumer", "connect", "stream"
 
 
 def client_of(look: GroupView, member: Member) -> ClientHistory | None:

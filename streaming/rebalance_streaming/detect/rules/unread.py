@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from rebalance_contract import GroupState, GroupType, Partitions, Severity, Subject
+from rebalance_contract import GroupState, Partitions, Severity, Subject
 from rebalance_streaming.detect.group_view import GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
+from rebalance_streaming.detect.rules.standing import is_consumer_group
 from rebalance_streaming.detect.verdict import Verdict, name_of
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed.evidence import seconds
@@ -28,7 +29,7 @@ def orphan_partition(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
         return
     if not time.outlasted(stable, look.thresholds.orphan_ms):
         return
-    if picture.type not in (GroupType.CLASSIC, GroupType.CONSUMER) or picture.protocol_type not in ("consumer", None):
+    if not is_consumer_group(look):
         return
     assigned = _assigned(look)
     counts = look.history.progress.partition_counts()

@@ -1,0 +1,277 @@
+"""Settings that would have covered absences: a larger limit would have waited for a member that was away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from rebalance_contract import COORDINATED_TYPES, Advice, Member, Rebalance
+from rebalance_contract.api_reports import EstimateRange, SettingEstimate
+from rebalance_exporters.advice.absences import DID_NOT_POLL, NO_CAUSE, STARVED, STOOD_STILL, Absence, Seen, Way
+from rebalance_exporters.advice.estimates import (
+    ENOUGH,
+    MARGIN,
+    NOT,
+    AvoidedRebalances,
+    Cover,
+    Setting,
+    length_of,
+    owners_of,
+    write_ms,
+)
+from rebalance_exporters.advice.look_back import LookBack
+from rebalance_exporters.advice.values import read_ms, read_share
+from rebalance_exporters.text.figures import plural, span
+
+#: The name of the session where the coordinator sets it, as in groups of KIP-848.
+SESSION_OF_GROUP = "consumer.session.timeout.ms"
+
+_SECOND = 1_000
+_SESSIONS_MS = tuple(_SECOND * each for each in (10, 15, 20, 30, 45, 60, 90, 120, 180, 300))
+_POLL_INTERVALS_MS = tuple(_SECOND * each for each in (15, 20, 30, 45, 60, 90, 120, 180, 300, 600, 900, 1_800))
+#: What max.poll.records could be, in percent of what it is.
+_RECORD_SHARES = (50, 33, 25, 20, 10, 5, 2, 1)
+
+
+def estimate_session(past: LookBack, value: int | None) -> SettingEstimate:
+    """Estimate a longer session, of members that died or stood still.
+
+    `value`: in milliseconds; null for the best.
+    """
+
+    def covers(absence: Absence, session_ms: float) -> Cover:
+        if absence.way not in (Way.EXPIRED, Way.UNKNOWN) or absence.rule in DID_NOT_POLL:
+            return NOT
+        is_static = absence.member.group_instance_id is not None
+        if absence.is_restart and not is_static:
+            # Who starts anew joins as a stranger, whatever the session.
+            return NOT
+        agreed = absence.way is Way.EXPIRED and (is_static or absence.rule in STOOD_STILL)
+        return _within(absence, session_ms, agreed=agreed)
+
+    current = _limit(past, lambda member: member.session_timeout_ms)
+    of_group = any(each.rebalance.type in COORDINATED_TYPES for each in past.seen)
+    name = SESSION_OF_GROUP if of_group else Setting.SESSION
+    chosen, tally = _best(past, covers, _above(_SESSIONS_MS, current), value, advised=_advised(past, name))
+    deaths = [each for each in past.in_period() if each.way is Way.EXPIRED and each.back_in is None]
+    cost = f"a member that dies is noticed after {_from(current, chosen)}, and its partitions wait as long"
+    if any(each.rule in STARVED for each in past.in_period()):
+        cost = f"{cost}; what starves the heartbeats stays, see the findings"
+    if deaths:
+        cost = f"{cost}; {plural(len(deaths), 'member')} died, or stayed away, in this time"
+    return tally.estimate(
+        name,
+        write_ms(current),
+        write_ms(chosen) or "",
+        chosen,
+        cost=cost,
+        basis="members whose session ran out and that came back as the same process: session, and time until they were "
+        "back",
+    )
+
+
+def estimate_max_poll_interval(past: LookBack, value: int | None) -> SettingEstimate:
+    """Estimate a longer poll interval, of members that left because they did not poll.
+
+    `value`: in milliseconds; null for the best.
+    """
+
+    def covers(absence: Absence, interval_ms: float) -> Cover:
+        if absence.way not in (Way.POLL_LIMIT, Way.UNKNOWN) or absence.is_restart or absence.rule in STOOD_STILL:
+            return NOT
+        agreed = absence.way is Way.POLL_LIMIT and absence.rule in DID_NOT_POLL
+        return _within(absence, interval_ms, agreed=agreed)
+
+    current = _poll_limit(past)
+    advised = _advised(past, Setting.MAX_POLL_INTERVAL)
+    chosen, tally = _best(past, covers, _above(_POLL_INTERVALS_MS, current), value, advised=advised)
+    return tally.estimate(
+        Setting.MAX_POLL_INTERVAL,
+        write_ms(current),
+        write_ms(chosen) or "",
+        chosen,
+        cost=(
+            f"a consumer that is stuck is noticed after {_from(current, chosen)}, "
+            "and may hold up a rebalance for as long where the protocol is classic"
+        ),
+        basis="members that left because they did not poll, and came back: the limit, and time until they were back",
+    )
+
+
+def estimate_max_poll_records(past: LookBack, value: int | None) -> SettingEstimate:
+    """Estimate smaller batches, of members that left because they did not poll.
+
+    `value`: in percent of what it is; null for the best.
+    """
+
+    def covers(absence: Absence, share: float) -> Cover:
+        limit, (low, high) = absence.limit_ms, absence.silent_ms
+        if absence.way is not Way.POLL_LIMIT or limit is None or absence.back_in is None:
+            return NOT
+        advised = any(each.parameter == Setting.MAX_POLL_RECORDS for each in past.seen[absence.left_in].advice)
+        if not advised and absence.rule not in NO_CAUSE:
+            return NOT
+        certain = (
+            advised
+            and absence.rule not in NO_CAUSE
+            and absence.is_same
+            and high is not None
+            and high * share < 100 * limit
+        )
+        return Cover(certain, low * share < 100 * limit)
+
+    advised = _advised(past, Setting.MAX_POLL_RECORDS, read_share)
+    chosen, tally = _best(past, covers, _RECORD_SHARES, value, advised=advised, is_share=True)
+    return tally.estimate(
+        Setting.MAX_POLL_RECORDS,
+        None,
+        "" if chosen is None else f"{chosen} % of what it is",
+        chosen,
+        cost="more polls for as many records; less is fetched ahead of the work",
+        basis="batches that took longer than max.poll.interval.ms, if a part of the records takes that part of the "
+        "time",
+    )
+
+
+def estimate_static(past: LookBack, value: int | None) -> SettingEstimate:
+    """Estimate static membership, of members that were started again.
+
+    `value`: the session in milliseconds; null for the best.
+    """
+
+    def covers(absence: Absence, session_ms: float) -> Cover:
+        is_dynamic = absence.member.group_instance_id is None
+        unexplained = absence.rule in NO_CAUSE
+        if not is_dynamic or absence.way is Way.POLL_LIMIT or not (absence.is_restart or unexplained):
+            return NOT
+        agreed = absence.is_restart and absence.way is not Way.UNKNOWN
+        return _within(absence, session_ms, agreed=agreed)
+
+    current = _limit(past, lambda member: member.session_timeout_ms)
+    # With names alone the session stays as it is.
+    ladder = _above(_SESSIONS_MS, current) if current is None else (current, *_above(_SESSIONS_MS, current))
+    chosen, tally = _best(past, covers, ladder, value)
+    more = "" if chosen in (None, current) else f", with session.timeout.ms = {chosen}"
+    stops = [each for each in past.in_period() if each.way is Way.LEFT and each.back_in is None]
+    cost = f"a member that stops for good is noticed only {span(chosen or current)} later; names must be unique"
+    if stops:
+        cost = f"{cost}; {plural(len(stops), 'member')} left for good in this time"
+    return tally.estimate(
+        Setting.STATIC,
+        None,
+        f"a stable name per instance{more}",
+        chosen,
+        cost=cost,
+        basis="members that were started again under the same client id and host within the session",
+    )
+
+
+def _within(absence: Absence, limit_ms: float, *, agreed: bool) -> Cover:
+    low, high = absence.silent_ms
+    if absence.back_in is None:
+        # It may have been about to come back when nobody looked any more.
+        return Cover(False, low < limit_ms and absence.rule in NO_CAUSE and absence.way is Way.UNKNOWN)
+    return Cover(agreed and absence.is_same and high is not None and high < limit_ms, low < limit_ms)
+
+
+_Covers = Callable[[Absence, float], Cover]
+
+
+def _best(
+    past: LookBack,
+    covers: _Covers,
+    ladder: Sequence[int],
+    value: int | None,
+    *,
+    advised: Iterable[int] = (),
+    is_share: bool = False,
+) -> tuple[int | None, AvoidedRebalances]:
+    """Return the smallest change that avoids nearly all that any would, and what it would have avoided.
+
+    One of the values that findings advise is taken instead where it avoids as much: there is one advice, not two.
+    """
+    if value is not None:
+        return value, _avoided(past, covers, value)
+    margin = MARGIN if is_share else 1 / MARGIN
+    # More of a change avoids no less.
+    best = _avoided(past, covers, ladder[-1] * margin).counts if ladder else EstimateRange()
+    for each in ladder if best.high else ():
+        count = _avoided(past, covers, each * margin).counts
+        if count.low >= ENOUGH * best.low if best.low else count.high >= ENOUGH * best.high:
+            chosen = _next(advised, each, is_share=is_share)
+            return chosen, _avoided(past, covers, chosen)
+    return None, AvoidedRebalances()
+
+
+def _next(advised: Iterable[int], value: int, *, is_share: bool) -> int:
+    """Return the smallest change that is advised and larger than one to `value`, else that one."""
+    if is_share:
+        return max((each for each in advised if each < value), default=value)
+    return min((each for each in advised if each > value), default=value)
+
+
+def _advised(past: LookBack, setting: str, read: Callable[[Advice], int | None] = read_ms) -> set[int]:
+    """Return the values that findings about the rebalances of the period advise for a setting."""
+    advice = (one for _, each in past.counted() for one in each.advice if one.parameter.startswith(setting))
+    return {value for each in advice if (value := read(each)) is not None}
+
+
+def _avoided(past: LookBack, covers: _Covers, value: float) -> AvoidedRebalances:
+    """Add up the rebalances all of whose changes a value would have covered."""
+    cover_of: dict[tuple[int, str], Cover] = {}
+    for absence in past.absences:
+        cover = covers(absence, value)
+        cover_of[absence.left_in, absence.member.member_id] = cover
+        if absence.back_in is not None and absence.new_id is not None:
+            cover_of[absence.back_in, absence.new_id] = cover
+    tally = AvoidedRebalances()
+    for place, each in past.counted():
+        cover = _cover(each.rebalance, [cover_of.get((place, name), NOT) for name in _changes(each.rebalance)])
+        if cover.possible:
+            tally.add(each, cover, _lost_of_others(each))
+    return tally
+
+
+def _changes(rebalance: Rebalance) -> list[str]:
+    return [*rebalance.left, *rebalance.joined]
+
+
+def _cover(rebalance: Rebalance, covers: Sequence[Cover]) -> Cover:
+    if not covers or not all(each.possible for each in covers):
+        return NOT
+    # Of who came and went in between, and of what did not fit, nothing is known.
+    whole = not rebalance.passing and not rebalance.is_truncated
+    return Cover(whole and all(each.certain for each in covers), True)
+
+
+def _lost_of_others(seen: Seen) -> EstimateRange:
+    """Return the time lost that would not have been lost: of members that were away, and their partitions, perhaps."""
+    if seen.impact is None:
+        return EstimateRange()
+    changed = {*seen.rebalance.left, *seen.rebalance.joined}
+    members = (*seen.rebalance.members_before, *seen.rebalance.members_after)
+    own = owners_of(member for member in members if member.member_id in changed).keys()
+    start_ms = seen.rebalance.started_before_ms
+    others = sum(length_of(each, start_ms) for each in seen.impact.silences if (each.topic, each.partition) not in own)
+    return EstimateRange(min(others, seen.impact.lost_partition_ms), seen.impact.lost_partition_ms)
+
+
+def _limit(past: LookBack, read: Callable[[Member], int | None]) -> int | None:
+    """Return the largest of a setting that members had in the period; null where none tells it."""
+    members = (member for _, each in past.counted() for member in each.rebalance.members_before)
+    return max((told for told in map(read, members) if told is not None), default=None)
+
+
+def _poll_limit(past: LookBack) -> int | None:
+    """Return the max.poll.interval.ms of those that missed it, else the largest that any has; null: not told."""
+    missed = [each.limit_ms for each in past.in_period() if each.way is Way.POLL_LIMIT and each.limit_ms is not None]
+    return max(missed, default=None) or _limit(past, lambda member: member.rebalance_timeout_ms)
+
+
+def _above(ladder: Sequence[int], current: int | None) -> tuple[int, ...]:
+    return tuple(each for each in ladder if current is None or each > current)
+
+
+def _from(current: int | None, value: int | None) -> str:
+    """Say from what to what a time would grow."""
+    now = "what it is" if current is None else span(current)
+    return now if value is None else f"{span(value)} instead of {now}"

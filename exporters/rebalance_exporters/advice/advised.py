@@ -1,0 +1,74 @@
+"""What the advice of findings would have avoided: the numbers beside each piece of advice that has any.
+
+Receives findings of one group and its past; hands on the same findings as the API tells them. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rebalance_contract import Advice, Finding
+from rebalance_contract.api import AdviceRow, FindingRow
+from rebalance_contract.api_reports import Avoided
+from rebalance_exporters.advice.absence_estimates import SESSION_OF_GROUP
+from rebalance_exporters.advice.estimates import Setting
+from rebalance_exporters.advice.estimator import avoids_something, estimate_one
+from rebalance_exporters.advice.look_back import LookBack, add_up
+from rebalance_exporters.advice.values import read_ms, read_share
+from rebalance_exporters.text.avoided import saved
+
+_SETTINGS = {**{each.value: each for each in Setting}, SESSION_OF_GROUP: Setting.SESSION}
+
+
+def with_avoided(findings: Iterable[Finding], past: LookBack) -> tuple[FindingRow, ...]:
+    """Return findings of one group with what their advice would have avoided in the period of `past`."""
+    known: dict[tuple[Setting, int | None], Avoided | None] = {}
+    return tuple(_make_row(each, past, known) for each in findings)
+
+
+def without_avoided(finding: Finding) -> FindingRow:
+    """Return a finding of which nobody worked that out."""
+    return _copy(finding, tuple(_row(each, None) for each in finding.advice))
+
+
+def _make_row(finding: Finding, past: LookBack, known: dict[tuple[Setting, int | None], Avoided | None]) -> FindingRow:
+    rows = []
+    for each in finding.advice:
+        change = _read(each)
+        if change is not None and change not in known:
+            known[change] = _estimate(past, *change)
+        rows.append(_row(each, None if change is None else known[change]))
+    return _copy(finding, tuple(rows))
+
+
+def _estimate(past: LookBack, setting: Setting, value: int | None) -> Avoided | None:
+    """Return what a change would have avoided, null where that is not known."""
+    if not add_up(past).rebalances:
+        return None
+    found = estimate_one(past, setting, value)
+    # That a name or a protocol would have avoided nothing is not known: the estimate takes other things as given.
+    return found.avoided if value is not None or avoids_something(found) else None
+
+
+def _read(advice: Advice) -> tuple[Setting, int | None] | None:
+    """Return the setting of a piece of advice and its value as `estimate` takes it; null where nothing is estimated."""
+    setting = _SETTINGS.get(advice.parameter.partition(" ")[0])
+    if setting is None:
+        return None
+    if setting is Setting.MAX_POLL_RECORDS:
+        share = read_share(advice)
+        return None if share is None else (setting, share)
+    if setting in (Setting.SESSION, Setting.MAX_POLL_INTERVAL, Setting.INITIAL_DELAY):
+        value = read_ms(advice)
+        return None if value is None else (setting, value)
+    return setting, None
+
+
+def _row(advice: Advice, avoided: Avoided | None) -> AdviceRow:
+    told = None if avoided is None else f"would have avoided {saved(avoided)} in the last 24 h"
+    return AdviceRow(advice.parameter, advice.current, advice.proposed, advice.formula, avoided, told)
+
+
+def _copy(finding: Finding, advice: tuple[AdviceRow, ...]) -> FindingRow:
+    fields = {name: getattr(finding, name) for name in Finding.__dataclass_fields__}
+    return FindingRow(**fields | {"advice": advice})

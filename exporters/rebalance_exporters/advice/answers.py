@@ -1,0 +1,115 @@
+"""What settings would have avoided, of what the exporter keeps: of one group, and of all in a report.
+
+Receives kept rebalances with their causes; hands on objects that become JSON. Each rebalance is read once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from rebalance_contract import Finding
+from rebalance_contract.api import FindingRow, Readiness
+from rebalance_contract.api_reports import (
+    AdviceAnswer,
+    Avoided,
+    EstimateRange,
+    GroupEstimate,
+    PeriodWorth,
+    SettingEstimate,
+)
+from rebalance_exporters.advice.absences import Seen, see
+from rebalance_exporters.advice.advised import with_avoided
+from rebalance_exporters.advice.estimator import avoids_something, estimate, worth_of
+from rebalance_exporters.advice.look_back import CONTEXT_MS, LookBack, add_up, look_back
+from rebalance_exporters.state.causes import PrimaryCause
+from rebalance_exporters.state.kept import GroupKey, KeptRebalance
+from rebalance_exporters.state.picture import RebalanceHistory
+
+_GROUPS_OF_SETTING = 5
+
+
+def make_answer(
+    past: RebalanceHistory, key: GroupKey, readiness: Readiness, since_ms: int, now_ms: int
+) -> AdviceAnswer:
+    """Return what settings would have avoided of a group's rebalances since a time. `past` is the group's."""
+    history = _history(past, since_ms, now_ms)
+    estimates = estimate(history)
+    return AdviceAnswer(
+        at_ms=now_ms,
+        ready=readiness.ready,
+        ready_text=readiness.text,
+        cluster=key[0],
+        group=key[1],
+        since_ms=since_ms,
+        kept_since_ms=min((kept.started_ms for kept, _ in past.rebalances), default=None),
+        dropped_until_ms=past.dropped_until_ms,
+        sums=add_up(history),
+        estimates=tuple(each for each in estimates if avoids_something(each)),
+        useless=tuple(each.setting for each in estimates if not avoids_something(each)),
+    )
+
+
+def tell_findings(
+    findings: Iterable[Finding], past: RebalanceHistory, since_ms: int, now_ms: int
+) -> tuple[FindingRow, ...]:
+    """Return findings of one group with what their advice would have avoided since a time. `past` is the group's."""
+    return with_avoided(findings, _history(past, since_ms, now_ms))
+
+
+def _history(past: RebalanceHistory, since_ms: int, now_ms: int) -> LookBack:
+    seen = [_read(kept, cause) for kept, cause in past.rebalances if kept.started_ms >= since_ms - CONTEXT_MS]
+    # The stream's clock may be ahead of this one: all that began counts.
+    return look_back(seen, since_ms, max((now_ms, *(each.rebalance.started_before_ms + 1 for each in seen))))
+
+
+def find_worth(
+    rebalances: Iterable[tuple[KeptRebalance, PrimaryCause | None]], since_ms: int, until_ms: int, limit: int
+) -> tuple[PeriodWorth, ...]:
+    """Return the settings that would have avoided most in a period, over all groups, the most first."""
+    groups: dict[GroupKey, list[Seen]] = defaultdict(list)
+    for kept, cause in rebalances:
+        if since_ms - CONTEXT_MS <= kept.started_ms < until_ms:
+            groups[kept.group].append(_read(kept, cause))
+    found: dict[str, dict[GroupKey, SettingEstimate]] = defaultdict(dict)
+    for key, seen in groups.items():
+        for each in estimate(look_back(seen, since_ms, until_ms)):
+            if avoids_something(each):
+                found[each.setting][key] = each
+    told = (_tell(setting, of_groups) for setting, of_groups in found.items())
+    return tuple(sorted(told, key=lambda each: (worth_of(each.avoided), each.setting))[:limit])
+
+
+def _read(kept: KeptRebalance, cause: PrimaryCause | None) -> Seen:
+    rebalance, impact = kept.read()
+    if cause is None:
+        return Seen(rebalance, impact)
+    return see(rebalance, impact, cause.rule, cause.confidence, cause.advice)
+
+
+def _tell(setting: str, of_groups: Mapping[GroupKey, SettingEstimate]) -> PeriodWorth:
+    first = sorted(of_groups, key=lambda key: (worth_of(of_groups[key].avoided), key))[:_GROUPS_OF_SETTING]
+    return PeriodWorth(
+        setting=setting,
+        avoided=_sum(each.avoided for each in of_groups.values()),
+        groups=tuple(_tell_group(key, of_groups[key]) for key in first),
+        group_count=len(of_groups),
+    )
+
+
+def _tell_group(key: GroupKey, of: SettingEstimate) -> GroupEstimate:
+    return GroupEstimate(*key, of.current, of.proposed, of.avoided, of.cost)
+
+
+def _sum(several: Iterable[Avoided]) -> Avoided:
+    each = list(several)
+    return Avoided(
+        _add(one.rebalances for one in each),
+        _add(one.rebalancing_ms for one in each),
+        _add(one.lost_partition_ms for one in each),
+    )
+
+
+def _add(bounds: Iterable[EstimateRange]) -> EstimateRange:
+    each = list(bounds)
+    return EstimateRange(sum(one.low for one in each), sum(one.high for one in each))

@@ -1,0 +1,100 @@
+"""What the estimates of all settings are made of: the settings, what counts as avoided, and how it is added up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from rebalance_contract import Member, Silence
+from rebalance_contract.api_reports import Avoided, EstimateRange, SettingEstimate
+from rebalance_exporters.advice.absences import Seen
+
+
+class Setting(StrEnum):
+    """The settings that are estimated, in the order in which those of equal worth are told."""
+
+    MAX_POLL_RECORDS = "max.poll.records"
+    MAX_POLL_INTERVAL = "max.poll.interval.ms"
+    SESSION = "session.timeout.ms"
+    STATIC = "group.instance.id"
+    ASSIGNOR = "partition.assignment.strategy"
+    PROTOCOL = "group.protocol"
+    INITIAL_DELAY = "group.initial.rebalance.delay.ms"
+    HEARTBEAT = "heartbeat.interval.ms"
+
+
+#: A value is proposed that would have covered absences this much longer than those seen, and as many of them.
+MARGIN, ENOUGH = 1.25, 0.8
+#: The rebalances that an estimate names, at most.
+NAMED_REBALANCES = 10
+
+
+class Cover(NamedTuple):
+    """Whether an absence, or a rebalance, would certainly, or at all, have been covered."""
+
+    certain: bool
+    possible: bool
+
+
+NOT, MAYBE = Cover(False, False), Cover(False, True)
+
+
+@dataclass(slots=True)
+class AvoidedRebalances:
+    """What is added up of rebalances that would have been avoided."""
+
+    certain: list[str] = field(default_factory=list)
+    possible: list[str] = field(default_factory=list)
+    rebalancing_ms: list[int] = field(default_factory=lambda: [0, 0])
+    lost_ms: list[int] = field(default_factory=lambda: [0, 0])
+
+    def add(self, seen: Seen, cover: Cover, lost_ms: EstimateRange) -> None:
+        """Add one that would have been avoided."""
+        took_ms = seen.rebalance.duration_min_ms or 0
+        (self.certain if cover.certain else self.possible).append(seen.rebalance.rebalance_id)
+        self.rebalancing_ms[0] += took_ms if cover.certain else 0
+        self.rebalancing_ms[1] += took_ms
+        self.lost_ms[0] += lost_ms.low if cover.certain else 0
+        self.lost_ms[1] += lost_ms.high
+
+    @property
+    def counts(self) -> EstimateRange:
+        """How many would have been avoided: certainly, and at most."""
+        return EstimateRange(len(self.certain), len(self.certain) + len(self.possible))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Ids of those that would have been avoided, certain ones first, the latest first, up to a limit."""
+        return (*reversed(self.certain), *reversed(self.possible))[:NAMED_REBALANCES]
+
+    def avoided(self) -> Avoided:
+        """Return what would have been avoided in all."""
+        return Avoided(self.counts, EstimateRange(*self.rebalancing_ms), EstimateRange(*self.lost_ms))
+
+    def estimate(
+        self, setting: str, current: str | None, proposed: str, value: int | None, *, cost: str, basis: str
+    ) -> SettingEstimate:
+        """Return the estimate of a setting that would have avoided these; arguments are fields of SettingEstimate."""
+        return SettingEstimate(setting, current, proposed, value, self.avoided(), cost, basis, self.names)
+
+
+def write_ms(value: int | None) -> str | None:
+    """Return a number of milliseconds as a setting has it; null stays null."""
+    return None if value is None else str(value)
+
+
+def length_of(silence: Silence, start_ms: int) -> int:
+    """Return how many milliseconds of a silence lie after the start of its rebalance."""
+    return max(0, silence.resumed_at_ms - max(silence.last_commit_ms, start_ms))
+
+
+def owners_of(members: Iterable[Member]) -> dict[tuple[str, int], str]:
+    """Return the member id of the owner of each (topic, partition); one whose assignment is not known owns nothing."""
+    return {
+        (topic, number): member.member_id
+        for member in members
+        for topic, numbers in (member.partitions or {}).items()
+        for number in numbers
+    }

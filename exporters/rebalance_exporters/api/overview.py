@@ -1,0 +1,144 @@
+"""One row per group for people: what a table or a live page shows of it now.
+
+Receives a picture and the time; hands on objects that become JSON. Nothing here knows HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields
+
+from rebalance_contract import (
+    WINDOWS_MS,
+    AlertSilence,
+    Finding,
+    GroupLag,
+    GroupSnapshot,
+    GroupState,
+    GroupWindow,
+    Party,
+)
+from rebalance_contract.api import FindingMark, Overview, OverviewRow, OverviewWindow, Readiness, SilenceMark
+from rebalance_exporters.metrics.groups import assignor_of, count_members, count_partitions
+from rebalance_exporters.owners import Owners
+from rebalance_exporters.state.kept import GroupKey
+from rebalance_exporters.state.picture import Picture
+
+#: The window of what a row shows once: long enough to see a trend, short enough to be about now.
+_SHOWN_WINDOW = "5m"
+#: Fields that a row computes although the group has one of that name: assignor, number of members, windows.
+_COMPUTED = frozenset({"protocol", "members", "windows"})
+#: Fields of a row that are the group's own: whoever adds one to OverviewRow need not add it here.
+COPIED = tuple(
+    sorted({each.name for each in fields(OverviewRow)} & {each.name for each in fields(GroupSnapshot)} - _COMPUTED)
+)
+
+
+def make_overview(
+    picture: Picture,
+    readiness: Readiness,
+    now_ms: int,
+    *,
+    version: str,
+    owners: Owners,
+    cluster: str | None = None,
+) -> Overview:
+    """Put the overview of all groups together, or of those of one cluster."""
+    keys = (key for key in sorted(picture.groups) if cluster in {None, key[0]})
+    return Overview(
+        at_ms=now_ms,
+        version=version,
+        ready=readiness.ready,
+        ready_text=readiness.text,
+        data_age_ms=data_age_ms(picture, now_ms, cluster),
+        groups=tuple(make_row(key, picture, now_ms, owners) for key in keys),
+    )
+
+
+def data_age_ms(picture: Picture, now_ms: int, cluster: str | None = None) -> int | None:
+    """Return how long ago the membership query of any cluster (or of one) last gave a sign of life, at most."""
+    told = [s.updated_at_ms for s in picture.queries if s.query == Party.MEMBERSHIP and cluster in {None, s.cluster}]
+    return max(0, now_ms - min(told)) if told else None
+
+
+def make_row(key: GroupKey, picture: Picture, now_ms: int, owners: Owners) -> OverviewRow:
+    """Return the row of a group that the picture has."""
+    group, findings = picture.groups[key], picture.findings.get(key)
+    present = group.state != GroupState.DELETED
+    counts = count_partitions(group)
+    told, timing = picture.live_lag(key, now_ms), picture.timings.get(key)
+    lag = told if present else None
+    shown = lag.windows.get(_SHOWN_WINDOW) if lag else None
+    last_commit_ms = lag.last_commit_ms if lag else None
+    reported = timing.windows.get(_SHOWN_WINDOW) if timing and present else None
+    gap_ms = reported.poll_gap_max_ms if reported else None
+    return OverviewRow(
+        **{name: getattr(group, name) for name in COPIED},
+        state_since_ms=_since_ms(group),
+        protocol=assignor_of(group),
+        members=count_members(group),
+        idle_members=None if counts is None else counts.count(0),
+        assigned_partitions=None if counts is None else sum(counts),
+        owner=owners.team_of(*key),
+        windows=_windows(told),
+        rebalances_total=sum(group.counters.rebalances.values()),
+        lost_partition_seconds_total=None if group.is_at_least else picture.cost(key).lost_partition_ms / 1000,
+        lag=lag.total if lag else None,
+        time_lag_ms=lag.time_lag_ms(now_ms) if lag else None,
+        commit_age_ms=None if last_commit_ms is None else max(0, now_ms - last_commit_ms),
+        lag_slope=shown.lag_slope if shown else None,
+        heartbeat_headroom_ratio=reported.heartbeat_headroom if reported else None,
+        poll_gap_max_seconds=None if gap_ms is None else gap_ms / 1000,
+        findings=_marks(findings.firing() if findings else ()),
+        silence=_silence_mark(picture.silences.in_force(key, now_ms)),
+    )
+
+
+def _since_ms(group: GroupSnapshot) -> int | None:
+    if group.state == GroupState.DELETED:
+        return group.updated_at_ms
+    return group.last_rebalance_ms if group.rebalancing_since_ms is None else group.rebalancing_since_ms
+
+
+def _windows(lag: GroupLag | None) -> dict[str, OverviewWindow]:
+    known = lag.windows if lag else {}
+    return {name: _window(known[name]) for name in WINDOWS_MS if name in known}
+
+
+def _window(window: GroupWindow) -> OverviewWindow:
+    return OverviewWindow(
+        rebalances=window.rebalances,
+        generation_changes=window.generation_changes,
+        rebalancing_ratio=round(window.rebalancing_ratio, 4),
+        lost_partition_seconds=None if window.lost_partition_ms is None else window.lost_partition_ms / 1000,
+    )
+
+
+def _silence_mark(silence: AlertSilence | None) -> SilenceMark | None:
+    if silence is None:
+        return None
+    return SilenceMark(
+        silence.silence_id,
+        silence.kind,
+        silence.ends_at_ms,
+        silence.created_by,
+        silence.reason,
+        silence.on_behalf_of,
+        silence.version,
+    )
+
+
+def _marks(findings: Iterable[Finding]) -> tuple[FindingMark, ...]:
+    return tuple(
+        FindingMark(
+            finding_id=each.finding_id,
+            rule=each.rule,
+            severity=each.severity,
+            summary=each.summary,
+            confidence=each.confidence,
+            state=each.state,
+            started_at_ms=each.started_at_ms,
+            primary=each.primary,
+        )
+        for each in findings
+    )

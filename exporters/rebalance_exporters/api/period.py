@@ -1,0 +1,279 @@
+"""A period of the past in sums: what rebalances cost, of which groups, why, and which settings would have mattered.
+
+Receives what is kept of the past, a picture and the period; hands on objects that become JSON. It looks at each
+rebalance once, and reads it once more for what settings would have avoided, so its cost grows with their number alone.
+Nothing here knows HTTP.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
+
+from rebalance_contract import Advice
+from rebalance_contract.api import Readiness
+from rebalance_contract.api_reports import (
+    GroupName,
+    PeriodCause,
+    PeriodGroup,
+    PeriodPart,
+    PeriodReport,
+    PeriodSetting,
+    PeriodSums,
+)
+from rebalance_exporters.advice.answers import find_worth
+from rebalance_exporters.owners import Owners
+from rebalance_exporters.state.causes import PrimaryCause
+from rebalance_exporters.state.kept import GroupKey, KeptRebalance
+from rebalance_exporters.state.picture import Picture, RebalanceHistory
+
+_T = TypeVar("_T")
+
+#: Parts of a period: each a quarter of a day, where the period is a week.
+PARTS = 28
+_CAUSES_OF_GROUP, _GROUPS_OF_SETTING = 3, 10
+#: Advice that names no setting and no version.
+_NO_SETTING = frozenset({"code", "operation"})
+
+
+class Period(NamedTuple):
+    """From `since_ms` on and before `until_ms`; `cluster` is null where all are meant, `limit` bounds each list."""
+
+    since_ms: int
+    until_ms: int
+    cluster: str | None = None
+    limit: int = 20
+
+    @property
+    def before_ms(self) -> int:
+        """When the period of the same length before this one began."""
+        return 2 * self.since_ms - self.until_ms
+
+
+@dataclass(slots=True)
+class _Sums:
+    rebalances: int = 0
+    rebalancing_ms: int = 0
+    lost_partition_ms: int = 0
+    uncosted: int = 0
+
+    def add(self, kept: KeptRebalance) -> None:
+        self.rebalances += 1
+        self.rebalancing_ms += kept.duration_ms or 0
+        if kept.impact is None:
+            self.uncosted += 1
+        else:
+            self.lost_partition_ms += kept.impact.lost_partition_ms
+
+    def add_all(self, other: _Sums) -> None:
+        self.rebalances += other.rebalances
+        self.rebalancing_ms += other.rebalancing_ms
+        self.lost_partition_ms += other.lost_partition_ms
+        self.uncosted += other.uncosted
+
+    @property
+    def weight(self) -> tuple[int, int, int]:
+        """What they are sorted by, the largest first."""
+        return -self.lost_partition_ms, -self.rebalancing_ms, -self.rebalances
+
+    def told(self) -> PeriodSums:
+        return PeriodSums(self.rebalances, self.rebalancing_ms, self.lost_partition_ms, self.uncosted)
+
+
+@dataclass(slots=True)
+class _OfGroup:
+    """What is summed up of one group: `causes` by rule, `settings` by rule and parameter."""
+
+    now: _Sums = field(default_factory=_Sums)
+    before: _Sums = field(default_factory=_Sums)
+    causes: dict[str, _Sums] = field(default_factory=lambda: defaultdict(_Sums))
+    causes_before: dict[str, _Sums] = field(default_factory=lambda: defaultdict(_Sums))
+    settings: dict[tuple[str, str], _Advised] = field(default_factory=dict)
+    slowest: KeptRebalance | None = None
+
+
+@dataclass(slots=True)
+class _Advised:
+    """A piece of advice in its latest form, and the rebalances whose cause has it."""
+
+    advice: Advice
+    age: tuple[int, str]
+    sums: _Sums = field(default_factory=_Sums)
+
+
+@dataclass(slots=True)
+class _OfSetting:
+    rules: set[str] = field(default_factory=set)
+    groups: dict[GroupKey, _Sums] = field(default_factory=lambda: defaultdict(_Sums))
+    sums: _Sums = field(default_factory=_Sums)
+
+
+def make_report(
+    past: RebalanceHistory,
+    picture: Picture,
+    readiness: Readiness,
+    now_ms: int,
+    period: Period,
+    *,
+    version: str,
+    owners: Owners,
+) -> PeriodReport:
+    """Put the report on a period together."""
+    kept_since_ms = min((kept.started_ms for kept, _ in past.rebalances), default=None)
+    is_compared = kept_since_ms is not None and kept_since_ms <= period.before_ms
+    groups, parts, unexplained = _add_up(past.rebalances, period)
+    now, before = _Sums(), _Sums()
+    for of_group in groups.values():
+        now.add_all(of_group.now)
+        before.add_all(of_group.before)
+
+    def tell(key: GroupKey) -> PeriodGroup:
+        return _tell_group(key, groups[key], owners, is_compared=is_compared)
+
+    rebalanced = [key for key, each in groups.items() if each.now.rebalances]
+    worst = _first(rebalanced, period.limit, lambda key: (groups[key].now.weight, key))
+    changed = [key for key, each in groups.items() if is_compared and each.now.weight != each.before.weight]
+    return PeriodReport(
+        at_ms=now_ms,
+        version=version,
+        ready=readiness.ready,
+        ready_text=readiness.text,
+        since_ms=period.since_ms,
+        until_ms=period.until_ms,
+        cluster=period.cluster,
+        kept_since_ms=kept_since_ms,
+        dropped_until_ms=past.dropped_until_ms,
+        known_groups=sum(period.cluster in {None, key[0]} for key in picture.groups),
+        rebalanced_groups=len(rebalanced),
+        sums=now.told(),
+        before=before.told() if is_compared else None,
+        groups=tuple(map(tell, worst)),
+        changed=tuple(map(tell, _first(changed, period.limit, lambda key: (_change(groups[key]), key)))),
+        causes=_tell_causes(groups.values(), period.limit, is_compared=is_compared),
+        unexplained=unexplained.told(),
+        settings=_tell_settings(groups, period.limit),
+        parts=tuple(PeriodPart(from_ms, sums.told()) for from_ms, sums in parts),
+        worth=find_worth(_of_cluster(past, period.cluster), period.since_ms, period.until_ms, period.limit),
+    )
+
+
+def _of_cluster(past: RebalanceHistory, cluster: str | None) -> Iterable[tuple[KeptRebalance, PrimaryCause | None]]:
+    return (each for each in past.rebalances if cluster in {None, each[0].group[0]})
+
+
+def _add_up(
+    rebalances: Iterable[tuple[KeptRebalance, PrimaryCause | None]], period: Period
+) -> tuple[Mapping[GroupKey, _OfGroup], list[tuple[int, _Sums]], _Sums]:
+    """Return the sums by group, those by part of the period with its start, and those without a cause."""
+    groups: dict[GroupKey, _OfGroup] = defaultdict(_OfGroup)
+    length_ms, unexplained = period.until_ms - period.since_ms, _Sums()
+    parts = [(period.since_ms + length_ms * part // PARTS, _Sums()) for part in range(PARTS)]
+    for kept, cause in rebalances:
+        if period.cluster not in {None, kept.group[0]}:
+            continue
+        if period.since_ms <= kept.started_ms < period.until_ms:
+            _add(groups[kept.group], kept, cause)
+            parts[(kept.started_ms - period.since_ms) * PARTS // length_ms][1].add(kept)
+            if cause is None:
+                unexplained.add(kept)
+        elif period.before_ms <= kept.started_ms < period.since_ms:
+            of_group = groups[kept.group]
+            of_group.before.add(kept)
+            if cause is not None:
+                of_group.causes_before[cause.rule].add(kept)
+    return groups, parts, unexplained
+
+
+def _add(of_group: _OfGroup, kept: KeptRebalance, cause: PrimaryCause | None) -> None:
+    of_group.now.add(kept)
+    if of_group.slowest is None or _length(kept) > _length(of_group.slowest):
+        of_group.slowest = kept
+    if cause is None:
+        return
+    of_group.causes[cause.rule].add(kept)
+    # Of several proposals for one setting the first is the one to try.
+    advised = {each.parameter: each for each in reversed(cause.advice) if each.parameter not in _NO_SETTING}
+    for parameter, advice in advised.items():
+        known = of_group.settings.setdefault((cause.rule, parameter), _Advised(advice, cause.age))
+        if cause.age > known.age:
+            known.advice, known.age = advice, cause.age
+        known.sums.add(kept)
+
+
+def _length(kept: KeptRebalance) -> tuple[int, int, str]:
+    """Return what the slowest has most of; of several the latest, so that two exporters name the same."""
+    return kept.duration_ms or 0, kept.started_ms, kept.rebalance_id
+
+
+def _change(of_group: _OfGroup) -> tuple[int, ...]:
+    """Return what changes are sorted by: the largest first, for better or worse."""
+    pairs = zip(of_group.now.weight, of_group.before.weight, strict=True)
+    return tuple(-abs(now - before) for now, before in pairs)
+
+
+def _tell_group(key: GroupKey, of_group: _OfGroup, owners: Owners, *, is_compared: bool) -> PeriodGroup:
+    rules = _first(of_group.causes, _CAUSES_OF_GROUP, lambda rule: (of_group.causes[rule].weight, rule))
+    slowest = of_group.slowest
+    return PeriodGroup(
+        *key,
+        owner=owners.team_of(*key),
+        sums=of_group.now.told(),
+        before=of_group.before.told() if is_compared else None,
+        causes=tuple(
+            PeriodCause(
+                rule,
+                1,
+                of_group.causes[rule].told(),
+                of_group.causes_before.get(rule, _Sums()).told() if is_compared else None,
+            )
+            for rule in rules
+        ),
+        slowest_ms=None if slowest is None else slowest.duration_ms,
+        slowest_id=None if slowest is None or slowest.duration_ms is None else slowest.rebalance_id,
+    )
+
+
+def _tell_causes(groups: Iterable[_OfGroup], limit: int, *, is_compared: bool) -> tuple[PeriodCause, ...]:
+    found: dict[str, _Sums] = defaultdict(_Sums)
+    before: dict[str, _Sums] = defaultdict(_Sums)
+    concerned: dict[str, int] = defaultdict(int)
+    for of_group in groups:
+        for rule, sums in of_group.causes.items():
+            found[rule].add_all(sums)
+            concerned[rule] += 1
+        for rule, sums in of_group.causes_before.items():
+            before[rule].add_all(sums)
+    return tuple(
+        PeriodCause(rule, concerned[rule], found[rule].told(), before[rule].told() if is_compared else None)
+        for rule in _first(found, limit, lambda rule: (found[rule].weight, rule))
+    )
+
+
+def _tell_settings(groups: Mapping[GroupKey, _OfGroup], limit: int) -> tuple[PeriodSetting, ...]:
+    found: dict[tuple[str, str | None, str], _OfSetting] = defaultdict(_OfSetting)
+    for key, of_group in groups.items():
+        for (rule, parameter), advised in of_group.settings.items():
+            setting = found[parameter, advised.advice.current, advised.advice.proposed]
+            setting.rules.add(rule)
+            setting.groups[key].add_all(advised.sums)
+            setting.sums.add_all(advised.sums)
+    chosen = _first(found, limit, lambda each: (found[each].sums.weight, each[0], each[1] or "", each[2]))
+    return tuple(_tell_setting(each, found[each]) for each in chosen)
+
+
+def _tell_setting(advice: tuple[str, str | None, str], setting: _OfSetting) -> PeriodSetting:
+    groups = _first(setting.groups, _GROUPS_OF_SETTING, lambda key: (setting.groups[key].weight, key))
+    return PeriodSetting(
+        *advice,
+        rules=tuple(sorted(setting.rules)),
+        groups=tuple(GroupName(*key) for key in groups),
+        group_count=len(setting.groups),
+        sums=setting.sums.told(),
+    )
+
+
+def _first(things: Iterable[_T], limit: int, key: Callable[[_T], tuple[Any, ...]]) -> list[_T]:
+    return heapq.nsmallest(limit, things, key=key)

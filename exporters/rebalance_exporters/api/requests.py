@@ -1,0 +1,111 @@
+"""What a request to the API asks for: the group of its path, and the numbers of its query.
+
+Whatever cannot be read is a RequestError, which says why and what may have been meant.
+"""
+
+from __future__ import annotations
+
+import difflib
+from http import HTTPStatus
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from starlette.convertors import Convertor, register_url_convertor
+from starlette.requests import Request
+
+from rebalance_contract.api import ADVICE, GROUPS_PATH, LONGEST_REPORT, REBALANCES
+from rebalance_exporters.api.period import Period
+from rebalance_exporters.state.kept import GroupKey
+from rebalance_exporters.state.picture import Picture
+from rebalance_exporters.web.responses import RequestError
+
+#: How long a period is that is asked for without its beginning: of one group's advice, of a report.
+DAY_MS = 86_400_000
+_WEEK_MS = 7 * DAY_MS
+_REPORT_LIMIT = 20
+
+
+class _Name(Convertor[str]):
+    """The rest of a path, line breaks included, which Starlette's own kind of path does not take."""
+
+    regex = "(?s:.*)"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("name", _Name())
+
+
+class Target(NamedTuple):
+    """What a path below /api/v1/groups is about: a group, or what stands `below` it, or one of its rebalances."""
+
+    group: str
+    below: str | None = None
+    rebalance_id: str | None = None
+
+
+def read_target(request: Request) -> Target:
+    """Read the path. Slashes of names may be written as %2F or as they are; written so, no name is ambiguous."""
+    raw = request.scope.get("raw_path") or request.scope["path"].encode()
+    path = raw.partition(b"?")[0].decode("ascii", "replace")
+    parts = [unquote(part) for part in path.removeprefix(f"{GROUPS_PATH}/").split("/")]
+    if len(parts) > 1 and parts[-1] in (REBALANCES, ADVICE):
+        return Target("/".join(parts[:-1]), parts[-1])
+    if len(parts) > 2 and parts[-2] == REBALANCES:
+        return Target("/".join(parts[:-2]), REBALANCES, parts[-1])
+    return Target("/".join(parts))
+
+
+def read_number(request: Request, name: str) -> int | None:
+    """Return a number of the query string, null where it is not given."""
+    text = request.query_params.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit()) or len(text) > len(str(2**63)):
+        raise RequestError(HTTPStatus.BAD_REQUEST, f"{name} is {text!r}: it must be a whole number, 0 or more")
+    return int(text)
+
+
+def read_advised_since_ms(request: Request, now_ms: int) -> int:
+    """Return the beginning of the time that advice is asked for; the last day where it is not given."""
+    since_ms = read_number(request, "since_ms")
+    return max(0, now_ms - DAY_MS) if since_ms is None else since_ms
+
+
+def read_period(request: Request, now_ms: int) -> Period:
+    """Return the period that a report is asked for."""
+    until_ms = read_number(request, "until_ms")
+    until_ms = now_ms if until_ms is None else until_ms
+    since_ms = read_number(request, "since_ms")
+    since_ms = max(0, until_ms - _WEEK_MS) if since_ms is None else since_ms
+    if since_ms >= until_ms:
+        raise RequestError(HTTPStatus.BAD_REQUEST, f"since_ms is {since_ms}: it must be less than until_ms, {until_ms}")
+    limit = read_number(request, "limit")
+    if limit is not None and limit > LONGEST_REPORT:
+        raise RequestError(HTTPStatus.BAD_REQUEST, f"limit is {limit}: at most {LONGEST_REPORT} are told")
+    return Period(since_ms, until_ms, request.query_params.get("cluster"), _REPORT_LIMIT if limit is None else limit)
+
+
+def read_key(text: str | None) -> GroupKey:
+    """Return the group that `next` of an answer names; what comes before all where there is none."""
+    cluster, _, group = (text or "").partition("/")
+    return cluster, group
+
+
+def find_group(name: str, request: Request, picture: Picture) -> GroupKey:
+    """Return the one group meant. Raises RequestError that says why there is none."""
+    cluster = request.query_params.get("cluster")
+    found = [key for key in picture.groups if key[1] == name and cluster in {None, key[0]}]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        clusters = sorted(key[0] for key in found)
+        text = f"group {name!r} exists in {len(clusters)} clusters: add ?cluster= with one of {', '.join(clusters)}"
+        raise RequestError(HTTPStatus.CONFLICT, text, clusters)
+    where = "" if cluster is None else f" in cluster {cluster!r}"
+    names = sorted({key[1] for key in picture.groups if cluster in {None, key[0]}})
+    raise RequestError(HTTPStatus.NOT_FOUND, f"no group {name!r}{where}", difflib.get_close_matches(name, names))

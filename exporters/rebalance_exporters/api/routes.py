@@ -1,0 +1,238 @@
+"""The JSON API: receives requests about groups, answers with the stream's own objects as the contract writes them."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+import rebalance_contract as contract
+from rebalance_contract import openapi
+from rebalance_contract.api import (
+    ADVICE,
+    FINDINGS_PATH,
+    GROUPS_PATH,
+    MESSAGES_PATH,
+    OPENAPI_PATH,
+    OVERVIEW_PATH,
+    REBALANCES,
+    REPORT_PATH,
+    STREAM_PATH,
+    FindingRow,
+    FindingsAnswer,
+    GroupsAnswer,
+    Readiness,
+)
+from rebalance_exporters.advice.advised import without_avoided
+from rebalance_exporters.advice.answers import make_answer, tell_findings
+from rebalance_exporters.api.overview import make_overview
+from rebalance_exporters.api.period import make_report
+from rebalance_exporters.api.requests import (
+    DAY_MS,
+    find_group,
+    read_advised_since_ms,
+    read_key,
+    read_number,
+    read_period,
+    read_target,
+)
+from rebalance_exporters.api.stream_events import EventSource, Filter
+from rebalance_exporters.messages.answers import answer
+from rebalance_exporters.messages.matching import TEXT_LIMIT, read_matcher
+from rebalance_exporters.owners import Owners
+from rebalance_exporters.state.health import read_until_ms
+from rebalance_exporters.state.kept import GroupKey
+from rebalance_exporters.state.picture import Picture
+from rebalance_exporters.state.view import View
+from rebalance_exporters.web.responses import RequestError, json_response, raw_json
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSources:
+    """What the API's answers are made of."""
+
+    view: View
+    judge: Callable[[], Readiness]
+    clock_ms: Callable[[], int]
+    read_owners: Callable[[], Owners]
+    followers: EventSource
+    version: str
+
+
+def make_routes(sources: AnswerSources) -> list[Route]:
+    """Return the routes of the API; its answers come from one picture each."""
+    api = _Api(sources)
+    return [
+        Route(OVERVIEW_PATH, api.show_overview),
+        Route(FINDINGS_PATH, api.list_findings),
+        Route(REPORT_PATH, api.report),
+        Route(STREAM_PATH, api.follow),
+        Route(MESSAGES_PATH, _explain_message),
+        Route(OPENAPI_PATH, _describe),
+        Route(GROUPS_PATH, api.list_groups),
+        Route(f"{GROUPS_PATH}/{{rest:name}}", api.show_group),
+    ]
+
+
+class _Api:
+    """What answers requests; raises RequestError for those that cannot be answered."""
+
+    def __init__(self, sources: AnswerSources) -> None:
+        self._sources = sources
+        self._view = sources.view
+
+    def show_overview(self, request: Request) -> Response:
+        sources = self._sources
+        overview = make_overview(
+            self._view.picture(),
+            sources.judge(),
+            sources.clock_ms(),
+            version=sources.version,
+            owners=sources.read_owners(),
+            cluster=request.query_params.get("cluster"),
+        )
+        return json_response(overview)
+
+    def list_groups(self, request: Request) -> Response:
+        cluster, limit = request.query_params.get("cluster"), read_number(request, "limit")
+        picture = self._view.picture()
+        read_until = read_until_ms(picture)
+        keys = sorted(key for key in picture.groups if cluster in {None, key[0]})
+        after = read_key(request.query_params.get("after"))
+        keys = keys[bisect_right(keys, after) :]
+        chosen = keys[:limit]
+        settled = tuple(_settle(picture.groups[key], read_until) for key in chosen)
+        last = chosen[-1] if chosen else after
+        return json_response(GroupsAnswer(settled, "/".join(last) if len(chosen) < len(keys) else None))
+
+    def show_group(self, request: Request) -> Response:
+        target, picture = read_target(request), self._view.picture()
+        key = find_group(target.group, request, picture)
+        if target.rebalance_id is not None:
+            return self._show_rebalance(picture, key, target.rebalance_id)
+        if target.below == REBALANCES:
+            return self._list_rebalances(picture, key, request)
+        if target.below == ADVICE:
+            return self._advise(key, request)
+        return json_response(_settle(picture.groups[key], read_until_ms(picture)))
+
+    def list_findings(self, request: Request) -> Response:
+        wanted = {name: request.query_params.get(name) for name in ("cluster", "group", "rule", "severity", "state")}
+        found: list[FindingRow] = []
+        for key, of in self._view.picture().findings.items():
+            chosen = [
+                finding
+                for finding in of.findings
+                if all(value in {None, getattr(finding, name)} for name, value in wanted.items())
+            ]
+            # To look through the past of all groups takes too long for one answer.
+            found += map(without_avoided, chosen) if wanted["group"] is None else self._tell(key, chosen)
+        found.sort(key=lambda each: (each.started_at_ms, each.finding_id), reverse=True)
+        return json_response(FindingsAnswer(tuple(found)))
+
+    def report(self, request: Request) -> Response:
+        sources = self._sources
+        now_ms = sources.clock_ms()
+        told = make_report(
+            self._view.past(),
+            self._view.picture(),
+            sources.judge(),
+            now_ms,
+            read_period(request, now_ms),
+            version=sources.version,
+            owners=sources.read_owners(),
+        )
+        return json_response(told)
+
+    async def follow(self, request: Request) -> Response:
+        followers = self._sources.followers
+        if followers.is_full:
+            raise RequestError(HTTPStatus.SERVICE_UNAVAILABLE, f"{followers.limit} follow already: try again later")
+        wanted = Filter(request.query_params.get("cluster"), request.query_params.get("group"))
+        followed = followers.follow(wanted, request.headers.get("last-event-id"))
+        # A proxy that collects events before it hands them on would make them late.
+        headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+        return _Events(followers, followed, headers)
+
+    def _list_rebalances(self, picture: Picture, key: GroupKey, request: Request) -> Response:
+        limit, since_ms = read_number(request, "limit"), read_number(request, "since_ms")
+        until_ms = read_number(request, "until_ms")
+        found = [
+            picture.document(kept)
+            for kept in self._view.rebalances(key)
+            if (since_ms is None or kept.completed_ms is None or kept.completed_ms >= since_ms)
+            and (until_ms is None or kept.started_ms < until_ms)
+        ]
+        # The rows are JSON already: they go out as they came in, fields unknown to this version included.
+        return raw_json(b'{"rebalances":[%s]}' % b",".join(found[:limit]))
+
+    def _show_rebalance(self, picture: Picture, key: GroupKey, rebalance_id: str) -> Response:
+        kept = self._view.rebalance(key, rebalance_id)
+        if kept is None:
+            ids = [each.rebalance_id for each in self._view.rebalances(key)]
+            text = f"no rebalance {rebalance_id!r} of group {key[1]!r} is kept"
+            raise RequestError(HTTPStatus.NOT_FOUND, text, difflib.get_close_matches(rebalance_id, ids))
+        of_group = picture.findings.get(key)
+        found = [each for each in (of_group.findings if of_group else ()) if rebalance_id in each.rebalance_ids]
+        found.sort(key=lambda each: not each.primary)
+        told = contract.encode(self._tell(key, found))
+        return raw_json(b'{"rebalance":%s,"findings":%s}' % (picture.document(kept), told))
+
+    def _tell(self, key: GroupKey, findings: Sequence[contract.Finding]) -> tuple[FindingRow, ...]:
+        """Return findings of one group with what their advice would have avoided in the last day."""
+        if not findings:
+            return ()
+        now_ms = self._sources.clock_ms()
+        return tell_findings(findings, self._view.past(key), max(0, now_ms - DAY_MS), now_ms)
+
+    def _advise(self, key: GroupKey, request: Request) -> Response:
+        now_ms = self._sources.clock_ms()
+        since_ms = read_advised_since_ms(request, now_ms)
+        return json_response(make_answer(self._view.past(key), key, self._sources.judge(), since_ms, now_ms))
+
+
+class _Events(StreamingResponse):
+    """Events for one follower, who counts for as long as the answer goes on."""
+
+    def __init__(self, source: EventSource, events: AsyncIterator[bytes], headers: Mapping[str, str]) -> None:
+        super().__init__(events, headers=headers, media_type="text/event-stream")
+        self._source = source
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send events until either side ends."""
+        with self._source.counted():
+            await super().__call__(scope, receive, send)
+
+
+@functools.cache
+def _description() -> bytes:
+    return openapi.render().encode()
+
+
+async def _describe(_: Request) -> Response:
+    return raw_json(_description())
+
+
+def _explain_message(request: Request) -> Response:
+    text = request.query_params.get("text", "")
+    if not text.strip():
+        raise RequestError(HTTPStatus.BAD_REQUEST, "text is missing: add ?text= with a line of a log")
+    if len(text) > TEXT_LIMIT:
+        raise RequestError(
+            HTTPStatus.BAD_REQUEST, f"text has {len(text)} characters: {TEXT_LIMIT} are looked at, send one line"
+        )
+    return json_response(answer(text, read_matcher()))
+
+
+def _settle(group: contract.GroupSnapshot, read_until: Mapping[str, int]) -> contract.GroupSnapshot:
+    """Return a group with the totals that are certain now."""
+    counters = contract.counters_at(group, read_until.get(group.cluster))
+    return group if counters is group.counters else replace(group, counters=counters, settlement=None)

@@ -1,0 +1,164 @@
+"""The API's silences and announced deploys: what there is, a new one, an early end.
+
+They are the only thing that a request can change, so they are taken only from people who are known: where the web
+config has no users, nobody is, whatever address they come from. A browser sends JSON to another site only after that
+has agreed, which the exporter never does, so no page elsewhere can use the password that a browser remembers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from dataclasses import replace
+from http import HTTPStatus
+
+from anyio.to_thread import run_sync
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from rebalance_contract import AlertSilence, ContractError, decode, silence_problems
+from rebalance_contract.api import SILENCES_PATH, SilenceRequest, SilencesAnswer
+from rebalance_exporters.errors import ExporterError
+from rebalance_exporters.state.view import View
+from rebalance_exporters.web.auth import user_of
+from rebalance_exporters.web.responses import RequestError, json_response
+
+#: Far more than a cluster needs at once; what is kept of those that ended is beside these.
+MAX_IN_FORCE = 200
+_MAX_BODY = 262_144
+_BODY_SECONDS = 10.0
+
+NO_USERS = (
+    "silences are taken only from users who log in: name some under basic_auth_users in the file of "
+    "export.web_config_file"
+)
+
+WriteSilence = Callable[[AlertSilence], None]
+Refusal = Callable[[str], str | None]
+
+
+def refuse_silence(_: AlertSilence) -> None:
+    """Say that nothing is written here: what shows a picture without a Kafka behind it. Raises ExporterError."""
+    raise ExporterError("this exporter has no topic to keep silences in")
+
+
+def silence_routes(
+    view: View, clock_ms: Callable[[], int], write: WriteSilence, refusal: Refusal = lambda _: None
+) -> list[Route]:
+    """Return the routes; `write` puts a silence where all exporters read it, and raises ExporterError.
+
+    `refusal` says why one of a cluster could not be, as far as that is known before; null: nothing is known against it.
+    """
+
+    def read_only(cluster: str | None) -> str | None:
+        known = {key[0] for key in view.picture().groups}
+        refusals = [refusal(each) for each in sorted(known if cluster is None else {cluster})]
+        return refusals[0] if refusals and all(refusals) else None
+
+    def list_silences(request: Request) -> Response:
+        cluster = request.query_params.get("cluster")
+        known = view.picture().silences.by_name.values()
+        chosen = [each for each in known if cluster in {None, each.cluster}]
+        chosen.sort(key=lambda each: (each.ends_at_ms, each.silence_id), reverse=True)
+        user = user_of(request.scope)
+        why_not = NO_USERS if user is None else read_only(cluster)
+        return json_response(SilencesAnswer(clock_ms(), tuple(chosen), user, why_not))
+
+    async def add_silence(request: Request) -> Response:
+        user = _known_user(request)
+        try:
+            wanted = decode(await _read_body(request), SilenceRequest)
+        except ContractError as error:
+            raise RequestError(HTTPStatus.BAD_REQUEST, str(error)) from error
+        made = _make(wanted, user, view, clock_ms())
+        await _write(made)
+        return json_response(made, HTTPStatus.CREATED)
+
+    async def expire_silence(request: Request) -> Response:
+        user, now_ms = _known_user(request), clock_ms()
+        found = _find(request.path_params["silence_id"], request.query_params.get("cluster"), view)
+        if found.ends_at_ms > now_ms:
+            found = replace(found, ends_at_ms=max(now_ms, found.starts_at_ms), expired_by=user)
+            await _write(found)
+        return json_response(found)
+
+    async def _write(silence: AlertSilence) -> None:
+        try:
+            await run_sync(write, silence)
+        except ExporterError as error:
+            raise RequestError(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from error
+
+    return [
+        Route(SILENCES_PATH, list_silences, methods=["GET"]),
+        Route(SILENCES_PATH, add_silence, methods=["POST"]),
+        Route(f"{SILENCES_PATH}/{{silence_id}}", expire_silence, methods=["DELETE"]),
+    ]
+
+
+def _known_user(request: Request) -> str:
+    user = user_of(request.scope)
+    if user is None:
+        raise RequestError(HTTPStatus.FORBIDDEN, NO_USERS)
+    return user
+
+
+async def _read_body(request: Request) -> bytes:
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise RequestError(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the body must be JSON: send content-type: application/json"
+        )
+    body = bytearray()
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > _MAX_BODY:
+                    raise RequestError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body has more than {_MAX_BODY} bytes")
+    except (TimeoutError, ClientDisconnect) as error:
+        raise RequestError(HTTPStatus.REQUEST_TIMEOUT, f"the body did not come within {_BODY_SECONDS:g} s") from error
+    return bytes(body)
+
+
+def _make(wanted: SilenceRequest, user: str, view: View, now_ms: int) -> AlertSilence:
+    """Return the silence that is wanted. Raises RequestError that says what is wrong with it."""
+    picture = view.picture()
+    clusters = sorted({cluster for cluster, _ in picture.groups})
+    cluster = wanted.cluster
+    if cluster is None and len(clusters) == 1:
+        cluster = clusters[0]
+    if cluster is None or cluster not in clusters:
+        text = "there is no group yet" if not clusters else f"say which cluster: {', '.join(clusters)}"
+        raise RequestError(HTTPStatus.BAD_REQUEST, text, clusters)
+    starts_ms = now_ms if wanted.starts_at_ms is None else wanted.starts_at_ms
+    made = AlertSilence(
+        cluster=cluster,
+        silence_id=secrets.token_hex(6),
+        groups=tuple(dict.fromkeys(wanted.groups)),
+        starts_at_ms=starts_ms,
+        ends_at_ms=starts_ms + wanted.duration_ms,
+        created_at_ms=now_ms,
+        created_by=user,
+        reason=wanted.reason.strip(),
+        kind=wanted.kind,
+        version=wanted.version,
+        on_behalf_of=wanted.on_behalf_of,
+    )
+    problems = list(silence_problems(made))
+    if made.ends_at_ms <= now_ms:
+        problems.append("it would be over already")
+    if problems:
+        raise RequestError(HTTPStatus.BAD_REQUEST, "; ".join(problems))
+    standing = [each for each in picture.silences.by_name.values() if each.cluster == cluster]
+    if sum(each.ends_at_ms > now_ms for each in standing) >= MAX_IN_FORCE:
+        raise RequestError(HTTPStatus.CONFLICT, f"{MAX_IN_FORCE} silences are in force or to come: end some first")
+    return made
+
+
+def _find(silence_id: str, cluster: str | None, view: View) -> AlertSilence:
+    known = view.picture().silences.by_name.values()
+    found = [each for each in known if each.silence_id == silence_id and cluster in {None, each.cluster}]
+    if not found:
+        raise RequestError(HTTPStatus.NOT_FOUND, f"no silence {silence_id!r} is known")
+    return found[0]

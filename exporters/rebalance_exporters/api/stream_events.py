@@ -1,0 +1,159 @@
+"""Server-sent events: what changes, as it changes, to whoever follows.
+
+Receives what the view says has changed; hands on events as bytes. A follower that is slow or was away gets the present
+state of what changed, once, and not every step in between; one that was away for too long is told to load everything
+again. Ids are good for one run of the exporter: the changes of another run, or of a replica, are counted differently.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import rebalance_contract as contract
+from rebalance_contract.api import EventName, Gone, Hello, Readiness, Reset, StatusNow
+from rebalance_exporters.api.overview import data_age_ms, make_row
+from rebalance_exporters.owners import Owners
+from rebalance_exporters.state.changes import KEPT_CHANGES, ChangedItem
+from rebalance_exporters.state.picture import Picture
+from rebalance_exporters.state.view import View
+
+#: How often changes are looked for: below what a person notices, and changes in between are told together.
+LOOK_SECONDS = 0.5
+#: Without a status for this long a follower may take the connection for dead.
+STATUS_SECONDS = 5.0
+#: A version from before the first one.
+_UNKNOWN = -1
+#: As many as versions can have, counted a million a second for ever.
+_ID_DIGITS = 18
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What a follower wants to hear of; null is everything."""
+
+    cluster: str | None = None
+    group: str | None = None
+
+    def wants(self, item: ChangedItem) -> bool:
+        """Tell whether a change is to be told."""
+        return self.cluster in {None, item.cluster} and self.group in {None, item.group}
+
+
+class _News(NamedTuple):
+    """What one look at the view found: the version it leads to, events, and the status now."""
+
+    version: int
+    news: list[bytes]
+    readiness: Readiness
+    status: bytes
+
+
+def write_event(event: EventName, data: bytes, event_id: str | None = None) -> bytes:
+    """Write one event. The data is JSON, in which line breaks stand only between tokens, so they can be spaces."""
+    line = data.replace(b"\r", b" ").replace(b"\n", b" ")
+    identity = b"" if event_id is None else b"id: %s\n" % event_id.encode()
+    return b"%sevent: %s\ndata: %s\n\n" % (identity, event.encode(), line)
+
+
+@dataclass(frozen=True, slots=True)
+class EventSource:
+    """What all followers of one exporter share."""
+
+    view: View
+    judge: Callable[[], Readiness]
+    clock_ms: Callable[[], int]
+    read_owners: Callable[[], Owners]
+    version: str
+    is_stopping: Callable[[], bool] = lambda: False
+    #: How many may follow at once. Each is looked after twice a second and keeps a connection.
+    limit: int = 500
+    run_id: str = field(default_factory=lambda: secrets.token_hex(4))
+    #: The latest event of each item with its version, so that many followers cost little more than one, also those
+    #: that do not read.
+    _texts: dict[ChangedItem, tuple[int, bytes]] = field(default_factory=dict)
+    _following: set[object] = field(default_factory=set)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nobody more may follow."""
+        return len(self._following) >= self.limit
+
+    @contextlib.contextmanager
+    def counted(self) -> Iterator[None]:
+        """Count a follower while the block runs."""
+        follower = object()
+        self._following.add(follower)
+        try:
+            yield
+        finally:
+            self._following.discard(follower)
+
+    async def follow(self, wanted: Filter, last_event_id: str | None = None) -> AsyncIterator[bytes]:
+        """Yield events until the exporter stops, from the one after `last_event_id` on or, without it, from now on."""
+        known = self.view.version if last_event_id is None else self._read_id(last_event_id)
+        hello = Hello(self.clock_ms(), self.version)
+        yield write_event(EventName.HELLO, contract.encode(hello), None if known is None else self._id(known))
+        said, said_at = None, 0.0
+        while not self.is_stopping():
+            # In a thread: the view may be busy with a batch, and everybody else's requests must go on.
+            found = await asyncio.to_thread(self._find_news, known, wanted)
+            known = found.version
+            for each in found.news:
+                yield each
+            now = asyncio.get_running_loop().time()
+            if found.readiness != said or now - said_at >= STATUS_SECONDS - LOOK_SECONDS:
+                said, said_at = found.readiness, now
+                yield found.status
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def _find_news(self, since: int | None, wanted: Filter) -> _News:
+        """Return what is new after a version; a null version is one that nobody knows, which asks for a reset."""
+        changes = self.view.changes(_UNKNOWN if since is None else since)
+        picture, readiness, now_ms = self.view.picture(), self.judge(), self.clock_ms()
+        status = StatusNow(now_ms, readiness.ready, readiness.text, data_age_ms(picture, now_ms, wanted.cluster))
+        if changes.items is None:
+            news = [write_event(EventName.RESET, contract.encode(Reset()), self._id(changes.version))]
+        else:
+            chosen = [(version, item) for version, item in changes.items if wanted.wants(item)]
+            news = [text for version, item in chosen if (text := self._write(version, item, picture))]
+        return _News(changes.version, news, readiness, write_event(EventName.STATUS, contract.encode(status)))
+
+    def _write(self, version: int, item: ChangedItem, picture: Picture) -> bytes:
+        """Write what a change led to; nothing when it was forgotten meanwhile."""
+        known = self._texts.get(item)
+        if known is not None and known[0] == version:
+            return known[1]
+        text = self._encode(version, item, picture)
+        if len(self._texts) >= KEPT_CHANGES:
+            # Things come and go: what no follower asks for any more must not stay.
+            self._texts.clear()
+        self._texts[item] = (version, text)
+        return text
+
+    def _encode(self, version: int, item: ChangedItem, picture: Picture) -> bytes:
+        key, event_id = (item.cluster, item.group), self._id(version)
+        if item.kind == "rebalance":
+            kept = self.view.rebalance(key, item.name)
+            return write_event(EventName.REBALANCE, picture.document(kept), event_id) if kept else b""
+        if item.kind == "finding":
+            finding = self.view.finding(item)
+            return write_event(EventName.FINDING, contract.encode(finding), event_id) if finding else b""
+        if key in picture.groups:
+            row = make_row(key, picture, self.clock_ms(), self.read_owners())
+            return write_event(EventName.GROUP, contract.encode(row), event_id)
+        # Lag may come of groups that were never shown; to say that they are gone does no harm.
+        return write_event(EventName.GONE, contract.encode(Gone(*key)), event_id)
+
+    def _id(self, version: int) -> str:
+        return f"{self.run_id}-{version}"
+
+    def _read_id(self, text: str) -> int | None:
+        """Return the version an id stands for, null for one of another run."""
+        run_id, _, version = text.partition("-")
+        is_number = version.isascii() and version.isdigit() and len(version) <= _ID_DIGITS
+        return int(version) if run_id == self.run_id and is_number else None

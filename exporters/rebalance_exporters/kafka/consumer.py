@@ -1,0 +1,151 @@
+"""The reader: follows the stream's topics in a thread of its own, from their beginning, and hands rows to the view."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaError, KafkaException
+
+from rebalance_contract.epochs import find_writer
+from rebalance_exporters.errors import ExporterError
+from rebalance_exporters.state.health import ReadProgress
+from rebalance_exporters.state.view import SILENCES, TOPICS, Row, View
+from rebalance_kafka.follower import Follower, Record
+
+_REACH_SECONDS = 10.0
+_JOIN_SECONDS = 20.0
+_EXPIRE_SECONDS = 10.0
+_REPEAT_LOG_SECONDS = 30.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a reader finds the topics of a stream, and whose rows it takes.
+
+    `cluster` is the one cluster whose rows they are; empty: of all clusters but those in `others`, which are read
+    elsewhere.
+    """
+
+    kafka: Mapping[str, str]
+    topic_prefix: str
+    cluster: str = ""
+    others: frozenset[str] = frozenset()
+
+    def takes(self, key: bytes | None) -> bool:
+        """Whether a row of this key is of a cluster that is read here: keys of all topics begin with its name."""
+        name = (key or b"").partition(b"/")[0].decode(errors="replace")
+        return name == self.cluster if self.cluster else name not in self.others
+
+
+class TopicReader:
+    """Fills a view until it is stopped."""
+
+    def __init__(self, source: Source, view: View, clock_ms: Callable[[], int]) -> None:
+        """Make the Kafka client; raises ExporterError when it refuses its properties."""
+        self._source = source
+        self._view = view
+        self._clock_ms = clock_ms
+        self._topics = {source.topic_prefix + topic: topic for topic in TOPICS}
+        self._servers = source.kafka.get("bootstrap.servers", "")
+        self._foreign = 0
+        self._kafka_errors = 0
+        self._logged: dict[int, float] = {}
+        self._failure: str | None = None
+        self._stopping = threading.Event()
+        self._progress = ReadProgress(missing_topics=())
+        self._thread = threading.Thread(target=self._run, name=f"topic-reader {source.cluster}".strip(), daemon=True)
+        try:
+            self._follower = Follower(source.kafka, self._topics, name="export", on_error=self._note_error)
+        except KafkaException as error:
+            raise ExporterError(f"the Kafka client refuses its properties: {error.args[0].str()}") from error
+
+    @property
+    def progress(self) -> ReadProgress:
+        """How far the reading is; replaced as a whole, so any thread may look."""
+        return self._progress
+
+    def check_reachable(self, timeout_seconds: float = _REACH_SECONDS) -> None:
+        """Ask the brokers for their topics once; raises ExporterError when none answers in time."""
+        try:
+            self._follower.look(timeout_seconds)
+        except KafkaException as error:
+            reason = self._follower.error or error.args[0]
+            raise ExporterError(
+                f"no Kafka broker answered at {self._servers} within {timeout_seconds:g} s ({reason.str()}): "
+                "check kafka.bootstrap.servers and the security settings"
+            ) from error
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the reading and close the client; safe to call whether or not it was started."""
+        self._stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join(timeout=_JOIN_SECONDS)
+        else:
+            self._follower.close()
+
+    def _run(self) -> None:
+        try:
+            self._read()
+        except Exception as error:
+            # Whatever it was, the page must say so: a dead thread behind healthy pages would be a blind monitor.
+            _log.exception("the reader stopped")
+            self._failure = f"{type(error).__name__}: {error}"
+            self._publish()
+        finally:
+            self._follower.close()
+
+    def _read(self) -> None:
+        next_expiry = 0.0
+        while not self._stopping.is_set():
+            records, now_ms = self._follower.poll(), self._clock_ms()
+            if records:
+                self._view.apply([self._row(record, now_ms) for record in records if self._is_own(record)])
+            if time.monotonic() >= next_expiry:
+                next_expiry = time.monotonic() + _EXPIRE_SECONDS
+                self._view.forget_expired(self._clock_ms())
+            self._publish()
+
+    def _is_own(self, record: Record) -> bool:
+        if self._source.takes(record.key):
+            return True
+        if not self._foreign:
+            # Once is enough: whoever writes such rows writes many.
+            _log.warning("a row of topic %s is of a cluster that is not read there, and is left out", record.topic)
+        self._foreign += 1
+        return False
+
+    def _row(self, record: Record, now_ms: int) -> Row:
+        # Its writer's clock may be ahead, which must not outlast the record.
+        written_ms = None if record.timestamp_ms is None else min(record.timestamp_ms, now_ms)
+        writer = find_writer(record.headers)
+        return Row(self._topics[record.topic], record.key, record.value, written_ms, writer)
+
+    def _note_error(self, error: KafkaError, _topic: str | None) -> None:
+        self._kafka_errors += 1
+        if time.monotonic() - self._logged.get(error.code(), -_REPEAT_LOG_SECONDS) >= _REPEAT_LOG_SECONDS:
+            self._logged[error.code()] = time.monotonic()
+            _log.warning("Kafka: %s", error.str())
+
+    def _publish(self) -> None:
+        follower = self._follower
+        # A stream of before silences has not made their topic; all that it does is shown.
+        missing = tuple(name for name in follower.missing if self._topics[name] != SILENCES)
+        self._progress = ReadProgress(
+            missing_topics=missing,
+            read=follower.positions.read,
+            wanted=follower.positions.wanted,
+            loaded=not missing and follower.at_end,
+            kafka_error=None if follower.error is None else follower.error.str(),
+            kafka_errors=self._kafka_errors,
+            failure=self._failure,
+        )

@@ -1,0 +1,73 @@
+"""The readers of all clusters that one exporter shows: each its own client and thread, so that none waits for another.
+
+A cluster whose brokers are away keeps what was read of it; the others go on. What is written goes to the cluster that
+it is about.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from rebalance_contract import AlertSilence
+from rebalance_contract.topics import SILENCES
+from rebalance_exporters.config import ExportConfig
+from rebalance_exporters.errors import ExporterError
+from rebalance_exporters.kafka.consumer import Source, TopicReader
+from rebalance_exporters.kafka.silence_writer import SilenceWriter
+from rebalance_exporters.state.health import ReadProgress, together
+from rebalance_exporters.state.view import View
+
+_log = logging.getLogger(__name__)
+
+
+class Readers:
+    """A reader and a writer per cluster; the first, whose name is empty, is for all clusters that have none."""
+
+    def __init__(self, config: ExportConfig, view: View, clock_ms: Callable[[], int]) -> None:
+        """Make the Kafka clients; raises ExporterError when one refuses its properties."""
+        others = frozenset(each.cluster for each in config.further_clusters)
+        self._readers: dict[str, TopicReader] = {}
+        self._writers: dict[str, SilenceWriter] = {}
+        for name, kafka, prefix in config.each_cluster():
+            self._readers[name] = TopicReader(Source(kafka, prefix, name, others), view, clock_ms)
+            self._writers[name] = SilenceWriter(kafka, SILENCES.full_name(prefix))
+
+    @property
+    def progress(self) -> ReadProgress:
+        """How far the reading is, of all together and of each."""
+        return together({name: reader.progress for name, reader in self._readers.items()})
+
+    def check_reachable(self) -> None:
+        """Ask the brokers of each cluster once; raises ExporterError when none of any cluster answers in time."""
+        refusals: list[str] = []
+        for reader in self._readers.values():
+            try:
+                reader.check_reachable()
+            except ExporterError as error:
+                refusals.append(str(error))
+        if len(refusals) == len(self._readers):
+            raise ExporterError("; ".join(refusals))
+        for text in refusals:
+            _log.warning("%s", text)
+
+    def start(self) -> None:
+        """Begin to read."""
+        for reader in self._readers.values():
+            reader.start()
+
+    def stop(self) -> None:
+        """End the reading; safe to call whether or not it was started."""
+        for reader in self._readers.values():
+            reader.stop()
+
+    def write_silence(self, silence: AlertSilence) -> None:
+        """Write a silence to the cluster that it is about. Raises ExporterError that says why it could not be."""
+        self._writer_of(silence.cluster).write(silence)
+
+    def refusal(self, cluster: str) -> str | None:
+        """Return why no silence of a cluster can be written; null where nothing is known against it."""
+        return self._writer_of(cluster).refusal()
+
+    def _writer_of(self, cluster: str) -> SilenceWriter:
+        return self._writers.get(cluster, self._writers[""])

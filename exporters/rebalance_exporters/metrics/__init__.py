@@ -1,0 +1,1 @@
+"""Prometheus: the tables of series, and their exposition as bytes of `/metrics`. Nothing here knows HTTP."""

@@ -1,0 +1,139 @@
+"""The metrics of what was found about a group, and of silences, which hold their alerts back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rebalance_contract import AlertSilence, Finding, FindingState, gravity
+from rebalance_exporters.metrics.series import Metric, Samples
+from rebalance_exporters.state.kept import GroupFindings
+
+_ReadFindings = Callable[[GroupFindings], Samples]
+#: Names in the label `who`; of a disturbance that hits hundreds of members, none is the culprit. Whoever connects to
+#: Kafka chooses how long a name is.
+_MAX_NAMES, _MAX_NAME_LENGTH = 3, 120
+
+
+def _read_active(of: GroupFindings) -> Samples:
+    active: dict[tuple[str, str], int] = {}
+    for finding in of.findings:
+        kind = (finding.rule, finding.severity)
+        active[kind] = max(active.get(kind, 0), int(finding.state == FindingState.FIRING))
+    return sorted(active.items())
+
+
+def _per_open_finding(read: Callable[[Finding], float], choose: Callable[[float, float], float]) -> _ReadFindings:
+    """Make a reading of one finding a reading of the open ones; of several of one rule and severity, one counts."""
+
+    def read_all(of: GroupFindings) -> Samples:
+        values: dict[tuple[str, ...], float] = {}
+        for finding in of.firing():
+            kind, value = (finding.rule, finding.severity), read(finding)
+            values[kind] = choose(value, values.get(kind, value))
+        return sorted(values.items())
+
+    return read_all
+
+
+def _read_finding_info(of: GroupFindings) -> Samples:
+    told: dict[tuple[str, str], tuple[str, ...]] = {}
+    for finding in of.firing():
+        told.setdefault((finding.rule, finding.severity), (_name_subject(finding), *_first_change(finding)))
+    return [((*kind, *labels), 1) for kind, labels in sorted(told.items())]
+
+
+def _name_subject(finding: Finding) -> str:
+    """Return who a finding is about by names that outlive a member id; empty where it is the group as a whole."""
+    members = [
+        f"{each.group_instance_id or each.client_id or '?'}@{(each.host or '?').removeprefix('/')}"
+        for each in finding.subject.members
+    ]
+    names = list(dict.fromkeys(members or [host.removeprefix("/") for host in finding.subject.hosts]))
+    more = len(names) - _MAX_NAMES
+    shown = [name if len(name) <= _MAX_NAME_LENGTH else f"{name[:_MAX_NAME_LENGTH]}..." for name in names[:_MAX_NAMES]]
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+
+
+def _first_change(finding: Finding) -> tuple[str, str, str]:
+    """Return what to change, its value now and the proposed one: a setting before code, operation or an upgrade."""
+    advice = sorted(finding.advice, key=lambda each: (each.current is None, "." not in each.parameter))
+    return (advice[0].parameter, advice[0].current or "", advice[0].proposed) if advice else ("", "", "")
+
+
+_FINDING = ("rule", "severity")
+
+#: Rendered once per change of a group's findings.
+FINDING_METRICS: tuple[Metric[GroupFindings], ...] = (
+    Metric(
+        "finding_active",
+        "gauge",
+        "1 while a finding of this diagnosis is open for the group and nobody has silenced it, 0 for a while after. "
+        "`rule` is explained in docs/diagnoses.md; /api/v1/findings has evidence and advice. Group is empty where it "
+        "is about the cluster.",
+        _FINDING,
+        _read_active,
+    ),
+    Metric(
+        "findings_total",
+        "counter",
+        "How often a finding of this diagnosis began to fire, as far as the exporter has read.",
+        _FINDING,
+        lambda of: sorted(of.fired.items()),
+    ),
+    Metric(
+        "finding_severity_code",
+        "gauge",
+        "How grave the open findings of this diagnosis are, so that a table sorts sensibly: 3 page, 2 ticket, 1 info. "
+        "A severity that this version does not know is as grave as any. Absent while none is open.",
+        _FINDING,
+        _per_open_finding(lambda finding: gravity(finding.severity) + 1, max),
+    ),
+    Metric(
+        "finding_confidence",
+        "gauge",
+        "Probability, 0 to 1, that the diagnosis is right; of several open findings of it, the largest. Absent while "
+        "none is open.",
+        _FINDING,
+        _per_open_finding(lambda finding: finding.confidence, max),
+    ),
+    Metric(
+        "finding_primary",
+        "gauge",
+        "1 if an open finding of this diagnosis is the cause given for rebalances, or of a trouble without one; 0 if "
+        "it follows from a cause, or is a setting worth changing. Absent while none is open.",
+        _FINDING,
+        _per_open_finding(lambda finding: int(finding.primary), max),
+    ),
+    Metric(
+        "finding_start_timestamp_seconds",
+        "gauge",
+        "Since when a finding of this diagnosis is open, in seconds since 1970: the oldest of several. Absent while "
+        "none is open.",
+        _FINDING,
+        _per_open_finding(lambda finding: finding.started_at_ms / 1000, min),
+    ),
+    Metric(
+        "finding_info",
+        "gauge",
+        "Always 1 while a finding of this diagnosis is open: join it on cluster, group, rule and severity to name who "
+        "it is about and what to change first. `who` has clients as name@host, three at most, and is empty where it is "
+        "the group; `parameter` is a setting, or code, operation or upgrade; `current` is empty where it is not known. "
+        "Of several findings the oldest, the cause first.",
+        (*_FINDING, "who", "parameter", "current", "proposed"),
+        _read_finding_info,
+    ),
+)
+
+#: Rendered once per silence that comes into force.
+SILENCE_METRICS: tuple[Metric[AlertSilence], ...] = (
+    Metric(
+        "group_silenced",
+        "gauge",
+        "1 while somebody has silenced the group's alerts (`kind` silence): finding_active is 0 then, and no alert of "
+        "the rules fires; or while a deploy of it is announced (`kind` deploy): findings fire as ever, and alerts do "
+        "where one asks for somebody. Counts and lag are as ever. Absent otherwise. Group is empty for what is about "
+        "the cluster; /api/v1/silences says who, why and until when.",
+        ("kind",),
+        lambda silence: [((silence.kind,), 1)],
+    ),
+)

@@ -1,0 +1,33 @@
+"""Requests for /metrics that come at the same time share one rendering, and one compression."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from rebalance_exporters.metrics.formats import Style, compress
+
+Rendering = tuple[Style, bool]
+
+
+class SharedScrapes:
+    """Used from one event loop. Who asks while a rendering goes on gets its result, which is a moment old at most."""
+
+    def __init__(self, render: Callable[[Style], bytes]) -> None:
+        self._render = render
+        self._running: dict[Rendering, asyncio.Task[bytes]] = {}
+
+    async def body(self, style: Style, *, gzip: bool) -> bytes:
+        """Return the exposition in a format, compressed if asked for."""
+        wanted = (style, gzip)
+        task = self._running.get(wanted)
+        if task is None:
+            task = self._running[wanted] = asyncio.create_task(self._make(style, gzip=gzip))
+            task.add_done_callback(lambda _: self._running.pop(wanted))
+        # A client that goes away must not take the rendering from those who wait with it.
+        return await asyncio.shield(task)
+
+    async def _make(self, style: Style, *, gzip: bool) -> bytes:
+        if gzip:
+            return await asyncio.to_thread(compress, await self.body(style, gzip=False))
+        return await asyncio.to_thread(self._render, style)

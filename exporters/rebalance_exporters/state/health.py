@@ -1,0 +1,324 @@
+"""Whether what is served can be trusted: readiness means that every group is shown as it is, its lag included."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rebalance_contract import CountedFrom, DiagnosisStatus, Party, QueryStatus
+from rebalance_contract.api import Readiness
+from rebalance_exporters.state.picture import Picture
+
+#: The queries that read the log: one makes the groups, the other what they commit.
+_READERS = (Party.MEMBERSHIP, Party.ACTIVITY)
+
+_IS_IT_RUNNING = "is `rebalance-monitor stream` running?"
+_TRIGGERS_WITHOUT_BATCH = 3
+#: The diagnosis may be that far behind the queries it reads from: it runs after they did.
+_BEHIND_MS = 5_000
+#: A probe older than this was made by a prober that does not run any more; a running one makes some every few seconds.
+_PROBED_WITHIN_MS = 60_000
+#: The prober tells everything again after a minute, of a calm group nothing else; of one group alone it may take two.
+_ALL_TOLD_WITHIN_MS = 120_000
+#: How long a prober is waited for once all else is ready.
+_AWAIT_PROBER_MS = 30_000
+
+#: Said beside `ready`, because then a lag that is not shown is no fault.
+NO_PROBES = "ready; no probe of any group yet, and the log is not read: is `rebalance-monitor probe` running?"
+LAG_UNKNOWN = "ready; lag is unknown because no prober tells ends: is `rebalance-monitor probe` running?"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadProgress:
+    """How far the reader of the output topics is.
+
+    `read` and `wanted` count log positions from the start to the ends found at the start. `kafka_error` is the
+    latest complaint of the Kafka client, null since anything was read again. `failure` is set once the reader's
+    thread ended although nobody asked it to. `of_clusters` has, where several are read apart, the progress of each by
+    its name, which is empty for all clusters that have no reader of their own.
+    """
+
+    missing_topics: tuple[str, ...] = ()
+    read: int = 0
+    wanted: int = 0
+    loaded: bool = False
+    kafka_error: str | None = None
+    kafka_errors: int = 0
+    failure: str | None = None
+    of_clusters: Mapping[str, ReadProgress] = field(default_factory=dict)
+
+
+def together(parts: Mapping[str, ReadProgress]) -> ReadProgress:
+    """Return the progress of several readers as one, with that of each in it; of one it is that one's."""
+    if len(parts) == 1:
+        return next(iter(parts.values()))
+    each = parts.values()
+    return ReadProgress(
+        missing_topics=tuple(name for part in each for name in part.missing_topics),
+        read=sum(part.read for part in each),
+        wanted=sum(part.wanted for part in each),
+        loaded=all(part.loaded for part in each),
+        kafka_error=next((part.kafka_error for part in each if part.kafka_error is not None), None),
+        kafka_errors=sum(part.kafka_errors for part in each),
+        failure=next((part.failure for part in each if part.failure is not None), None),
+        of_clusters=parts,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Awaited:
+    """What is not there yet; `share` as in Readiness."""
+
+    text: str
+    share: float | None = None
+
+
+@dataclass(slots=True)
+class Judge:
+    """Says whether what is served can be trusted.
+
+    It remembers only what no single picture tells: whether a clock that differs still moves, for how long a prober is
+    awaited, and that lag was complete once. So a group that appears later does not make everything unready.
+    """
+
+    stale_after_seconds: float
+    #: By cluster and part: the time it told last, and when that was first seen here; null for what was there before.
+    _heard: dict[tuple[str, str], tuple[int, int | None]] = field(default_factory=dict)
+    #: By cluster: since when all but lag is ready.
+    _ready_since: dict[str, int] = field(default_factory=dict)
+    #: By cluster: the starts of the queries with which lag was complete.
+    _complete: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def judge(self, picture: Picture, progress: ReadProgress, now_ms: int) -> Readiness:
+        """Ready means: the picture is loaded, and of every cluster the stream is caught up, alive and knows the lag.
+
+        Partly ready: that is so of some cluster, of those that are read apart.
+        """
+        verdicts = self._judge_clusters(picture, now_ms)
+        parts = progress.of_clusters or {"": progress}
+        judged = {name: self._judge_part(name, part, parts, verdicts) for name, part in parts.items()}
+        clusters = {name: each is None for name, each in judged.items() if name}
+        for name, each in verdicts.items():
+            clusters.setdefault(name, each is None and _judge_reading(parts.get("", progress)) is None)
+        awaited = next((each for each in judged.values() if each is not None), None)
+        if awaited is None:
+            return Readiness(True, self._remark(picture, now_ms) or "ready", 1.0, clusters=clusters)
+        partly = len(parts) > 1 and any(each is None for each in judged.values())
+        return Readiness(False, " ".join(awaited.text.split()), awaited.share, partly, clusters)
+
+    def _judge_part(
+        self,
+        name: str,
+        progress: ReadProgress,
+        parts: Mapping[str, ReadProgress],
+        verdicts: Mapping[str, _Awaited | None],
+    ) -> _Awaited | None:
+        """Judge what is read of one cluster, or of all that have no name."""
+        own = {cluster: each for cluster, each in verdicts.items() if cluster == name or not (name or cluster in parts)}
+        awaited, about = _judge_reading(progress), name
+        if awaited is None and not own:
+            awaited = _Awaited(f"no word from the stream yet: {_IS_IT_RUNNING}")
+        if awaited is None:
+            about, awaited = next(((cluster, each) for cluster, each in own.items() if each), (name, None))
+        if awaited is None:
+            return None
+        told = awaited.text if not about else f"{awaited.text} [cluster {about}]"
+        told = told if progress.kafka_error is None else f"{told} (Kafka says: {progress.kafka_error})"
+        return _Awaited(told, awaited.share)
+
+    def _judge_clusters(self, picture: Picture, now_ms: int) -> dict[str, _Awaited | None]:
+        told: dict[str, dict[str, QueryStatus]] = {}
+        for status in picture.queries:
+            told.setdefault(status.cluster, {})[status.query] = status
+        # All are looked at, so that none is heard of for the first time when it is its turn.
+        return {cluster: self._judge_cluster(cluster, told[cluster], picture, now_ms) for cluster in sorted(told)}
+
+    def _judge_cluster(
+        self, cluster: str, queries: Mapping[str, QueryStatus], picture: Picture, now_ms: int
+    ) -> _Awaited | None:
+        diagnosis = picture.diagnoses.get(cluster)
+        unprobed = _judge_probes(queries, diagnosis, now_ms)
+        awaited = (
+            self._judge_signs(cluster, queries, diagnosis, now_ms)
+            or unprobed
+            or _judge_queries(queries)
+            or _judge_batches(queries, now_ms, self.stale_after_seconds)
+            or _judge_diagnosis(queries, diagnosis, picture)
+        )
+        if awaited is not None or diagnosis is None:
+            self._ready_since.pop(cluster, None)
+            return awaited
+        return self._judge_lag(cluster, queries, diagnosis, now_ms)
+
+    def _judge_signs(
+        self, cluster: str, queries: Mapping[str, QueryStatus], diagnosis: DiagnosisStatus | None, now_ms: int
+    ) -> _Awaited | None:
+        """Judge whether all parts give signs of life."""
+        signs = {name: None if name not in queries else queries[name].updated_at_ms for name in _READERS}
+        signs[Party.DIAGNOSIS] = None if diagnosis is None else diagnosis.updated_at_ms
+        found = [self._judge_sign(cluster, part, told_ms, now_ms) for part, told_ms in signs.items()]
+        return next((each for each in found if each is not None), None)
+
+    def _judge_sign(self, cluster: str, part: str, told_ms: int | None, now_ms: int) -> _Awaited | None:
+        if told_ms is None:
+            return _Awaited(f"no word yet from the {part} of the stream: {_IS_IT_RUNNING}")
+        known = self._heard.get((cluster, part))
+        if known is None or known[0] != told_ms:
+            is_news = known is not None and told_ms > known[0]
+            known = self._heard[cluster, part] = (told_ms, now_ms if is_news else None)
+        age_ms, stale_ms = now_ms - told_ms, self.stale_after_seconds * 1000
+        if abs(age_ms) <= stale_ms:
+            return None
+        if age_ms < 0:
+            return _Awaited(f"{_clocks(part, -age_ms)} ahead of the exporter's: set both by NTP")
+        # What was old when it came, lately, was written by a clock that is behind and moves.
+        if known[1] is not None and known[1] - told_ms > stale_ms and now_ms - known[1] <= stale_ms:
+            return _Awaited(f"{_clocks(part, age_ms)} behind the exporter's: set both by NTP")
+        return _Awaited(f"no word from the {part} for {age_ms / 1000:.0f} s: {_IS_IT_RUNNING}")
+
+    def _judge_lag(
+        self, cluster: str, queries: Mapping[str, QueryStatus], diagnosis: DiagnosisStatus, now_ms: int
+    ) -> _Awaited | None:
+        since_ms = self._ready_since.setdefault(cluster, now_ms)
+        starts = tuple(queries[name].started_at_ms for name in _READERS)
+        if _is_probed(diagnosis, now_ms):
+            if diagnosis.groups_awaiting_ends <= 0 or self._complete.get(cluster) == starts:
+                self._complete[cluster] = starts
+                return None
+            return _await_ends(diagnosis)
+        if self._complete.get(cluster) == starts or now_ms - since_ms >= _AWAIT_PROBER_MS:
+            return None
+        return _Awaited("waiting for a prober to tell where partitions end: is `rebalance-monitor probe` running?")
+
+    def _remark(self, picture: Picture, now_ms: int) -> str | None:
+        if any(
+            each.counted_from != CountedFrom.LOG and _has_nothing(picture, each.cluster) for each in picture.queries
+        ):
+            return NO_PROBES
+        unprobed = [each for each in picture.diagnoses.values() if not _is_probed(each, now_ms)]
+        return LAG_UNKNOWN if any(each.committing_groups for each in unprobed) else None
+
+
+def status_age_seconds(status: QueryStatus, now_ms: int) -> float:
+    """Return how old a status is; never negative, whatever two clocks think of each other."""
+    return max(0, now_ms - status.updated_at_ms) / 1000
+
+
+def read_until_ms(picture: Picture) -> dict[str, int]:
+    """Return up to when the log was read for groups, by cluster."""
+    return {status.cluster: status.read_until_ms for status in picture.queries if status.query == Party.MEMBERSHIP}
+
+
+def read_share(status: QueryStatus) -> float | None:
+    """Return how much of what was in the log at the start a query has processed, 0 to 1; null while it is not told.
+
+    Of an empty log everything has been read once the query has looked.
+    """
+    if status.wanted_records > 0:
+        return min(1.0, status.read_records / status.wanted_records)
+    return 1.0 if status.caught_up else None
+
+
+def _clocks(part: str, difference_ms: int) -> str:
+    return f"clocks differ: that of the stream's {part} is {difference_ms / 1000:.0f} s"
+
+
+def _judge_reading(progress: ReadProgress) -> _Awaited | None:
+    if progress.failure is not None:
+        return _Awaited(f"the reader stopped: {progress.failure}; restart the exporter")
+    if progress.missing_topics:
+        names = ", ".join(progress.missing_topics)
+        return _Awaited(f"waiting for topic {names}: `rebalance-monitor stream` creates what is missing")
+    if not progress.loaded and not progress.wanted:
+        return _Awaited("asking Kafka for the stream's topics")
+    if not progress.loaded:
+        text = f"reading the picture: {progress.read:,} of {progress.wanted:,}"
+        return _Awaited(text, progress.read / progress.wanted)
+    return None
+
+
+def _judge_queries(queries: Mapping[str, QueryStatus]) -> _Awaited | None:
+    for name in _READERS:
+        if queries[name].error is not None:
+            return _Awaited(f"the query {name} does not run: {queries[name].error}")
+        if queries[name].is_stalled:
+            return _Awaited(f"the query {name} makes no progress; the stream ends a batch that hangs, see its log")
+    if all(queries[name].caught_up for name in _READERS):
+        return None
+    shares = {name: 1.0 if queries[name].caught_up else read_share(queries[name]) for name in _READERS}
+    told = {name: share for name, share in shares.items() if share is not None}
+    if len(told) < len(shares):
+        return _Awaited(f"stream not caught up{_behind(queries)}")
+    slowest = min(_READERS, key=lambda name: told[name])
+    each = ", ".join(f"{name} {_percent(share)}" for name, share in told.items())
+    wanted = queries[slowest].wanted_records
+    return _Awaited(f"reading the log: {_percent(told[slowest])} of {wanted:,} records ({each})", told[slowest])
+
+
+def _percent(share: float) -> str:
+    # Rounded down: 100 % is said of what is done only.
+    return f"{int(100 * share)} %"
+
+
+def _behind(queries: Mapping[str, QueryStatus]) -> str:
+    known = [queries[name].source_lag_records or 0 for name in _READERS if not queries[name].caught_up]
+    return f": {max(known):,} log positions behind" if any(known) else ""
+
+
+def _judge_batches(queries: Mapping[str, QueryStatus], now_ms: int, stale_after_seconds: float) -> _Awaited | None:
+    """Judge progress: a query may hang while its process reports; then its last batch ages and its status does not."""
+    for name in _READERS:
+        status = queries[name]
+        patience_ms = 1000 * max(stale_after_seconds, _TRIGGERS_WITHOUT_BATCH * status.trigger_ms / 1000)
+        since_ms = status.updated_at_ms if status.last_batch_at_ms is None else status.last_batch_at_ms
+        if now_ms - since_ms > patience_ms:
+            return _Awaited(
+                f"no batch for {(now_ms - since_ms) / 1000:.0f} s: the query {name} reports but does not advance"
+            )
+    return None
+
+
+def _judge_diagnosis(
+    queries: Mapping[str, QueryStatus], diagnosis: DiagnosisStatus | None, picture: Picture
+) -> _Awaited | None:
+    """Judge whether the diagnosis knows what the queries read: all that they had when they caught up, or have now."""
+    assert diagnosis is not None, "its silence was judged before"
+    now_until_ms = min(queries[name].read_until_ms for name in _READERS) - _BEHIND_MS
+    first_until_ms = max(picture.caught_up_until.get((diagnosis.cluster, name), 0) for name in _READERS)
+    behind_ms = min(now_until_ms, first_until_ms) - diagnosis.read_until_ms
+    if behind_ms <= 0:
+        return None
+    return _Awaited(f"the diagnosis is {behind_ms / 1000:.0f} s behind what was read of the log")
+
+
+def _is_probed(diagnosis: DiagnosisStatus, now_ms: int, within_ms: int = _PROBED_WITHIN_MS) -> bool:
+    return diagnosis.probed_at_ms is not None and now_ms - diagnosis.probed_at_ms <= within_ms
+
+
+def _judge_probes(
+    queries: Mapping[str, QueryStatus], diagnosis: DiagnosisStatus | None, now_ms: int
+) -> _Awaited | None:
+    """Judge, where probes are all that tells of groups, whether there are any."""
+    reader = queries.get(Party.MEMBERSHIP)
+    if reader is None or reader.counted_from == CountedFrom.LOG or diagnosis is None:
+        return None
+    if _is_probed(diagnosis, now_ms, _ALL_TOLD_WITHIN_MS):
+        return None
+    if diagnosis.probed_at_ms is None and not diagnosis.groups:
+        return None  # a cluster without groups has no probes
+    since = "" if diagnosis.probed_at_ms is None else f" for {(now_ms - diagnosis.probed_at_ms) / 1000:.0f} s"
+    return _Awaited(
+        f"no probe{since}, and the log is not read, so nothing tells of groups: is `rebalance-monitor probe` running?"
+    )
+
+
+def _has_nothing(picture: Picture, cluster: str) -> bool:
+    """Whether nothing was ever probed of a cluster."""
+    diagnosis = picture.diagnoses.get(cluster)
+    return diagnosis is not None and diagnosis.probed_at_ms is None
+
+
+def _await_ends(diagnosis: DiagnosisStatus) -> _Awaited:
+    groups, awaiting = max(diagnosis.committing_groups, diagnosis.groups_awaiting_ends), diagnosis.groups_awaiting_ends
+    text = f"lag is known of {groups - awaiting:,} of {groups:,} groups: the prober has not told all ends yet"
+    return _Awaited(text, (groups - awaiting) / groups)

@@ -1,0 +1,475 @@
+"""The picture in memory: receives rows of the stream's topics, hands out immutable pictures of all groups.
+
+It knows the output contract and nothing of Kafka clients, HTTP or the clock: `now` is an argument. What it holds
+depends on the rows only, not on how they were batched, so two exporters that read the same topics show the same.
+Whoever may write to the topics may write anything: no row gets out of `View.apply` as an exception, and what is held
+of each kind is bounded.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+import rebalance_contract as contract
+from rebalance_contract.epochs import Fence, RowWriter
+from rebalance_exporters.state.ages import Ages
+from rebalance_exporters.state.causes import Causes
+from rebalance_exporters.state.changes import ChangedItem, ChangeLog, Kind
+from rebalance_exporters.state.kept import (
+    GroupKey,
+    KeptFindings,
+    KeptImpact,
+    KeptRebalance,
+    KeptRebalances,
+    keep_rebalance,
+)
+from rebalance_exporters.state.picture import Changes, Picture, RebalanceHistory
+from rebalance_exporters.state.rows import (
+    REFUSALS,
+    RefusedError,
+    Weights,
+    check_key,
+    check_size,
+    expect_room,
+    read_impact,
+    read_row,
+    reason_of,
+)
+from rebalance_exporters.state.silences import KeptSilences, covered
+from rebalance_exporters.state.state_times import StateTimes, fold_state
+
+GROUPS: Final = contract.topics.GROUPS.name
+REBALANCES: Final = contract.topics.REBALANCES.name
+STATUS: Final = contract.topics.STATUS.name
+FINDINGS: Final = contract.topics.FINDINGS.name
+HEARTBEATS: Final = contract.topics.HEARTBEATS.name
+LAG: Final = contract.topics.LAG.name
+IMPACT: Final = contract.topics.IMPACT.name
+SILENCES: Final = contract.topics.SILENCES.name
+
+#: The topics read, without their prefix.
+TOPICS: Final = (GROUPS, REBALANCES, STATUS, FINDINGS, HEARTBEATS, LAG, IMPACT, SILENCES)
+#: Those whose rows may have been cut so that they fit.
+CUT_TOPICS: Final = (GROUPS, REBALANCES, LAG, IMPACT)
+
+#: As many withdrawn findings are remembered; who has not asked by then learns from the group's row.
+_KEPT_WITHDRAWN = 1_000
+#: More queries than all clusters that one exporter reads of have.
+_MAX_STATUS = 1_000
+#: The most groups of which something is held, exported or not.
+_MAX_GROUPS = 100_000
+#: The most text of groups, lag, heartbeats and findings: several times what 10,000 groups of 100 partitions take.
+_MAX_BYTES = 512 * 1024 * 1024
+
+#: Causes may be read before their rebalance, and stay for a while when it has gone.
+_CAUSES_PER_KEPT = 10
+
+_log = logging.getLogger(__name__)
+
+
+class Row(NamedTuple):
+    """One record of an output topic; `topic` is a member of TOPICS, a null value is a tombstone.
+
+    `at_ms` is when the record was written, by its own timestamp; null where it has none. `writer` is the query that
+    wrote it, null where the row does not say.
+    """
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    at_ms: int | None = None
+    writer: RowWriter | None = None
+
+
+class View:
+    """Written by the one thread that reads Kafka, read by every thread that serves HTTP."""
+
+    def __init__(
+        self,
+        *,
+        group_expiry_seconds: float,
+        keep_rebalances: int,
+        stale_after_seconds: float = 30.0,
+        max_groups: int = _MAX_GROUPS,
+        max_bytes: int = _MAX_BYTES,
+    ) -> None:
+        self._expiry_ms = int(group_expiry_seconds * 1000)
+        self._stale_after_ms = int(stale_after_seconds * 1000)
+        self._max_groups = max_groups
+        self._weights = Weights(max_bytes)
+        self._lock = threading.Lock()
+        self._snapshots: dict[GroupKey, contract.GroupSnapshot] = {}
+        #: As they are shown: those of snapshots, and those that only commits tell of.
+        self._groups: dict[GroupKey, contract.GroupSnapshot] = {}
+        self._frozen_groups: Mapping[GroupKey, contract.GroupSnapshot] | None = None
+        self._states: dict[GroupKey, StateTimes] = {}
+        self._lags: dict[GroupKey, contract.GroupLag] = {}
+        self._costs: dict[GroupKey, contract.CountedImpact] = {}
+        self._rebalances = KeptRebalances(keep_rebalances)
+        self._causes = Causes(_CAUSES_PER_KEPT * keep_rebalances)
+        self._findings = KeptFindings()
+        self._status: dict[bytes, contract.Status] = {}
+        self._caught_up_until: dict[tuple[str, str], tuple[int, int]] = {}
+        self._timings: dict[GroupKey, contract.GroupTiming] = {}
+        self._silences = KeptSilences()
+        self._ages = Ages()
+        self._changes = ChangeLog()
+        #: Findings that were withdrawn, for whoever has been told of them.
+        self._withdrawn: dict[ChangedItem, contract.Finding] = {}
+        self._fence = Fence()
+        self._rows = dict.fromkeys(TOPICS, 0)
+        self._refused = Counter({(topic, reason): 0 for topic in TOPICS for reason in REFUSALS})
+        self._truncated = dict.fromkeys(CUT_TOPICS, 0)
+        self._apply_to: Mapping[str, Callable[[bytes, bytes | None], None]] = {
+            REBALANCES: self._apply_rebalance,
+            STATUS: self._apply_status,
+            FINDINGS: self._apply_finding,
+            HEARTBEATS: self._apply_timing,
+            LAG: self._apply_lag,
+            IMPACT: self._apply_impact,
+            SILENCES: self._apply_silence,
+        }
+
+    # --- What is read ---
+
+    def apply(self, rows: Iterable[Row]) -> None:
+        """Take over a batch of rows; one that cannot be is counted by topic and reason and changes nothing else."""
+        with self._lock:
+            for row in rows:
+                self._rows[row.topic] += 1
+                # The one place where everything is caught: whatever a row does, it does it to itself alone.
+                try:
+                    self._apply(row)
+                except Exception as error:
+                    self._refuse(row.topic, error)
+
+    def _apply(self, row: Row) -> None:
+        if row.key is None:
+            raise RefusedError("key", "the row has no key")
+        check_size(row.key, row.value)
+        if row.writer is not None and not self._fence.admits(row.topic, row.key, row.writer, row.at_ms or 0):
+            raise RefusedError("superseded", f"another stream took over from the one that wrote {row.key[:200]!r}")
+        if row.value is not None:
+            # The decoder skips fields it does not know, so it does not notice what would break the API's JSON there.
+            row.value.decode()
+        if row.topic == GROUPS:
+            self._apply_group(row.key, row.value, row.at_ms)
+        else:
+            self._apply_to[row.topic](row.key, row.value)
+
+    def _refuse(self, topic: str, error: Exception) -> None:
+        reason = reason_of(error)
+        if not self._refused[topic, reason]:
+            # Once is enough for people; how often is a metric.
+            text = " ".join(str(error).split())[:300]
+            _log.warning("a row of topic %s was left out (%s): %s", topic, reason, text)
+        self._refused[topic, reason] += 1
+
+    def forget_expired(self, now_ms: int) -> None:
+        """Drop groups deleted, findings resolved and heartbeats told longer ago than the expiry; note what is silenced.
+
+        A time that lies ahead counts from when it was first looked at, so that nothing stays for ever.
+        """
+        horizon_ms = now_ms - self._expiry_ms
+        with self._lock, self._ages.looking(now_ms) as age:
+            for key, group in list(self._groups.items()):
+                if (
+                    group.state == contract.GroupState.DELETED
+                    and age(("group", key), group.updated_at_ms or 0) <= horizon_ms
+                ):
+                    self._forget_group(key)
+            for name, resolved_ms in self._findings.resolved():
+                if age(("finding", name), resolved_ms) <= horizon_ms:
+                    self._findings.drop(name)
+                    self._weights.drop((FINDINGS, name))
+            for key, of_group in list(self._findings.by_group.items()):
+                if key[1] and key not in self._groups and not of_group.findings:
+                    self._findings.forget_group(key)
+            for key, timing in list(self._timings.items()):
+                if age(("timing", key), timing.at_ms) <= horizon_ms:
+                    self._forget_timing(key)
+            self._rebalances.forget_examples(self._groups.keys())
+            for silence in self._silences.turned(now_ms):
+                self._note_silenced(silence)
+
+    # --- What is known ---
+
+    def picture(self) -> Picture:
+        """Return what is known now; later rows do not change it."""
+        with self._lock:
+            if self._frozen_groups is None:
+                self._frozen_groups = dict(self._groups)
+            status = [self._status[key] for key in sorted(self._status)]
+            return Picture(
+                groups=self._frozen_groups,
+                states=dict(self._states),
+                lags=dict(self._lags),
+                costs=dict(self._costs),
+                findings=dict(self._findings.by_group),
+                timings=dict(self._timings),
+                examples=dict(self._rebalances.examples),
+                reports=tuple(s for s in status if isinstance(s, contract.ReportTotals)),
+                records=tuple(s for s in status if isinstance(s, contract.DecodeTotals)),
+                logs=tuple(s for s in status if isinstance(s, contract.LogTotals)),
+                quarantines=tuple(s for s in status if isinstance(s, contract.QuarantineTotals)),
+                queries=tuple(s for s in status if isinstance(s, contract.QueryStatus)),
+                diagnoses={s.cluster: s for s in status if isinstance(s, contract.DiagnosisStatus)},
+                caught_up_until={query: until for query, (_, until) in self._caught_up_until.items()},
+                silences=self._silences.now,
+                rows=dict(self._rows),
+                refused=dict(self._refused),
+                truncated=dict(self._truncated),
+                stale_after_ms=self._stale_after_ms,
+            )
+
+    def rebalances(self, group: GroupKey) -> list[KeptRebalance]:
+        """Return the kept rebalances of one group, newest first."""
+        with self._lock:
+            return self._rebalances.of_group(group)
+
+    def rebalance(self, group: GroupKey, rebalance_id: str) -> KeptRebalance | None:
+        """Return one rebalance, null when it is not kept."""
+        with self._lock:
+            return self._rebalances.get(group, rebalance_id)
+
+    def past(self, group: GroupKey | None = None) -> RebalanceHistory:
+        """Return what is kept of the past, of one group or of all."""
+        with self._lock:
+            chosen = self._rebalances.all() if group is None else self._rebalances.of_group(group)
+            kept = [(each, self._causes.of(each.group, each.rebalance_id)) for each in chosen]
+            return RebalanceHistory(kept, self._rebalances.dropped_until_ms)
+
+    def finding(self, item: ChangedItem) -> contract.Finding | None:
+        """Return a finding that changed. One that was withdrawn comes resolved, at a time that nobody told."""
+        with self._lock:
+            return self._findings.get((item.cluster, item.group), item.name) or self._withdrawn.get(item)
+
+    @property
+    def version(self) -> int:
+        """The number of the latest change."""
+        return self._changes.version
+
+    def changes(self, since: int) -> Changes:
+        """Return what changed after a version."""
+        with self._lock:
+            return Changes(self._changes.version, self._changes.since(since))
+
+    def _note(self, kind: Kind, group: GroupKey, name: str = "") -> None:
+        self._changes.note(ChangedItem(kind, *group, name))
+
+    # --- Row by row ---
+
+    def _apply_group(self, key: bytes, value: bytes | None, at_ms: int | None) -> None:
+        if value is None:
+            self._forget_group(_split(key))
+            return
+        snapshot = read_row(value, contract.GroupSnapshot)
+        check_key(key, snapshot.cluster, snapshot.group)
+        identity = (snapshot.cluster, snapshot.group)
+        self._truncated[GROUPS] += snapshot.is_truncated
+        if self._snapshots.get(identity) == snapshot:
+            return
+        expect_room(self._snapshots, identity, self._max_groups)
+        self._weights.put((GROUPS, identity), len(value))
+        told_ms = at_ms if at_ms is not None else max(snapshot.updated_at_ms or 0, snapshot.rebalancing_since_ms or 0)
+        self._states[identity] = fold_state(self._states.get(identity), snapshot.state, told_ms)
+        self._snapshots[identity] = snapshot
+        self._show(identity)
+        self._note("group", identity)
+
+    def _show(self, key: GroupKey) -> None:
+        """Put a group's picture together anew: whoever commits without being a member is known by the lag alone."""
+        snapshot, lag = self._snapshots.get(key), self._lags.get(key)
+        shown = snapshot if lag is None else contract.with_commits(snapshot, lag)
+        if shown is None or (snapshot is None and shown.type is None):
+            if self._groups.pop(key, None) is not None:
+                self._frozen_groups = None
+        elif self._groups.get(key) is not shown:
+            self._groups[key] = shown
+            self._frozen_groups = None
+
+    def _forget_group(self, key: GroupKey) -> None:
+        if self._groups.pop(key, None) is not None:
+            self._frozen_groups = None
+            self._note("group", key)
+        for of_group in (self._snapshots, self._states, self._costs):
+            of_group.pop(key, None)
+        self._weights.drop((GROUPS, key))
+        self._forget_lag(key)
+        self._forget_timing(key)
+        self._rebalances.forget_group(key)
+
+    def _forget_lag(self, key: GroupKey) -> bool:
+        self._weights.drop((LAG, key))
+        return self._lags.pop(key, None) is not None
+
+    def _forget_timing(self, key: GroupKey) -> None:
+        self._weights.drop((HEARTBEATS, key))
+        self._timings.pop(key, None)
+
+    def _apply_rebalance(self, key: bytes, value: bytes | None) -> None:
+        if value is None:
+            self._rebalances.drop(*_split_rebalance(key))
+            return
+        rebalance = read_row(value, contract.Rebalance)
+        check_key(key, rebalance.cluster, rebalance.group, rebalance.rebalance_id)
+        self._truncated[REBALANCES] += rebalance.is_truncated
+        kept = keep_rebalance(rebalance, value)
+        known = self._rebalances.get(kept.group, kept.rebalance_id)
+        self._rebalances.put(kept)
+        if known is None or known.text != value:
+            self._note("rebalance", kept.group, kept.rebalance_id)
+            self._note("group", kept.group)
+
+    def _apply_lag(self, key: bytes, value: bytes | None) -> None:
+        if value is None:
+            identity = _split(key)
+            if self._forget_lag(identity):
+                self._show(identity)
+                self._note("group", identity)
+            return
+        lag = read_row(value, contract.GroupLag)
+        check_key(key, lag.cluster, lag.group)
+        identity = (lag.cluster, lag.group)
+        for topic in lag.topics.values():
+            self._truncated[LAG] += topic.is_truncated
+            if not len(topic.partitions) == len(topic.lags) == len(topic.committed):
+                raise RefusedError("contract", "the lists of a topic's lag are of different lengths")
+        expect_room(self._lags, identity, self._max_groups)
+        known = self._lags.get(identity)
+        if known is not None and replace(known, at_ms=lag.at_ms) == lag:
+            # Told again, as quiet groups are every minute: who shows it need not write it again.
+            return
+        self._weights.put((LAG, identity), len(value))
+        self._lags[identity] = lag
+        self._show(identity)
+        self._note("group", identity)
+
+    def _apply_impact(self, key: bytes, value: bytes | None) -> None:
+        if value is None:
+            # The key of a group's totals may look like that of a rebalance, where names have slashes.
+            self._costs.pop(_split(key), None)
+            self._rebalances.drop_impact(*_split_rebalance(key))
+            return
+        impact = read_impact(value)
+        identity = (impact.cluster, impact.group)
+        if isinstance(impact, contract.GroupImpact):
+            check_key(key, *identity)
+            expect_room(self._costs, identity, self._max_groups)
+            totals = impact.totals()
+            if totals != self._costs.get(identity):
+                self._costs[identity] = totals
+                self._note("group", identity)
+            return
+        check_key(key, *identity, impact.rebalance_id)
+        self._truncated[IMPACT] += impact.is_truncated
+        if self._rebalances.put_impact(identity, impact.rebalance_id, KeptImpact(value, impact.lost_partition_ms)):
+            self._note("rebalance", identity, impact.rebalance_id)
+
+    def _apply_finding(self, key: bytes, value: bytes | None) -> None:
+        name = key.decode(errors="backslashreplace")
+        if value is None:
+            gone = self._findings.drop(name)
+            self._weights.drop((FINDINGS, name))
+            if gone is not None:
+                self._causes.withdraw(gone)
+                self._note_withdrawal(name, gone)
+            return
+        finding = read_row(value, contract.Finding)
+        if not key.startswith(f"{finding.cluster}/{finding.group}/{finding.rule}/".encode()):
+            raise RefusedError("key", f"the key {key!r} is not that of a {finding.rule} of group {finding.group!r}")
+        identity = (finding.cluster, finding.group)
+        known = self._findings.get(identity, name)
+        self._weights.put((FINDINGS, name), len(value))
+        try:
+            self._findings.put(name, finding)
+        except RefusedError:
+            if known is None:
+                self._weights.drop((FINDINGS, name))
+            raise
+        self._causes.note(finding)
+        self._withdrawn.pop(ChangedItem("finding", *identity, name), None)
+        if finding != known:
+            self._note("finding", identity, name)
+            self._note("group", identity)
+
+    def _note_withdrawal(self, name: str, gone: contract.Finding) -> None:
+        identity = (gone.cluster, gone.group)
+        if gone.state == contract.FindingState.FIRING:
+            self._withdrawn[ChangedItem("finding", *identity, name)] = replace(
+                gone, state=contract.FindingState.RESOLVED
+            )
+            while len(self._withdrawn) > _KEPT_WITHDRAWN:
+                del self._withdrawn[next(iter(self._withdrawn))]
+            self._note("finding", identity, name)
+        self._note("group", identity)
+
+    def _apply_timing(self, key: bytes, value: bytes | None) -> None:
+        if value is None:
+            self._forget_timing(_split(key))
+            return
+        timing = read_row(value, contract.GroupTiming)
+        check_key(key, timing.cluster, timing.group)
+        identity = (timing.cluster, timing.group)
+        if self._timings.get(identity) != timing:
+            expect_room(self._timings, identity, self._max_groups)
+            self._weights.put((HEARTBEATS, identity), len(value))
+            self._timings[identity] = timing
+            self._note("group", identity)
+
+    def _apply_silence(self, key: bytes, value: bytes | None) -> None:
+        if value is None:
+            cluster, silence_id = _split(key)
+            gone = self._silences.drop(cluster, silence_id)
+            if gone is not None:
+                self._note_silenced(gone)
+            return
+        silence = read_row(value, contract.AlertSilence)
+        check_key(key, silence.cluster, silence.silence_id)
+        known = self._silences.put(silence)
+        if silence != known:
+            self._note_silenced(silence)
+            if known is not None and known.groups != silence.groups:
+                self._note_silenced(known)
+
+    def _note_silenced(self, silence: contract.AlertSilence) -> None:
+        for key in set(covered(silence, self._groups)):
+            self._note("group", key)
+
+    def _apply_status(self, key: bytes, value: bytes | None) -> None:
+        if value is None:
+            gone = self._status.pop(key, None)
+            if isinstance(gone, contract.QueryStatus):
+                self._caught_up_until.pop((gone.cluster, gone.query), None)
+            return
+        # A kind that only a newer stream knows is a ContractError: counted like any other row that is not understood.
+        status = read_row(value, contract.Status)
+        check_key(key, contract.status_key(status))
+        expect_room(self._status, key, _MAX_STATUS)
+        if isinstance(status, contract.QueryStatus):
+            self._note_caught_up(status)
+        self._status[key] = status
+
+    def _note_caught_up(self, status: contract.QueryStatus) -> None:
+        query = (status.cluster, status.query)
+        if not status.caught_up:
+            self._caught_up_until.pop(query, None)
+        elif self._caught_up_until.get(query, (None, 0))[0] != status.started_at_ms:
+            self._caught_up_until[query] = (status.started_at_ms, status.read_until_ms)
+
+
+def _split(key: bytes) -> GroupKey:
+    """Return the group that a key names."""
+    cluster, _, group = key.decode(errors="replace").partition("/")
+    return cluster, group
+
+
+def _split_rebalance(key: bytes) -> tuple[GroupKey, str]:
+    """Return the group and the rebalance that a key names."""
+    path, _, rebalance_id = key.rpartition(b"/")
+    return _split(path), rebalance_id.decode(errors="replace")

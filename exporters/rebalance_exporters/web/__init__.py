@@ -1,0 +1,1 @@
+"""HTTP and HTTPS of every process: serving, connections, passwords, certificates, headers, and pages of its own."""

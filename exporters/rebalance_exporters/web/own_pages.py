@@ -1,0 +1,115 @@
+"""The pages a process has of itself: `/-/healthy`, `/-/ready` and `/metrics`, served in a thread of its own.
+
+The exporter, which serves more, has them among its others. All processes serve over the same TLS and ask for the same
+kind of passwords (`web/config.py`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from rebalance_contract.api import READY_PATH
+from rebalance_exporters.web.auth import BasicAuth
+from rebalance_exporters.web.headers import SafeHeaders
+from rebalance_exporters.web.reloading import Settings
+from rebalance_exporters.web.server import Signals, listen, serve
+
+HEALTHY_PATH = "/-/healthy"
+#: What is asked of a process by those who keep it running; the last two are Kubernetes' habit.
+HEALTH_PATHS = (HEALTHY_PATH, READY_PATH, "/healthz", "/readyz")
+
+_JOIN_SECONDS = 10.0
+
+
+class Health(Protocol):
+    """What a process says of itself; asked by several threads."""
+
+    def unhealthy(self) -> str | None:
+        """Why it has to be started again, null while it works."""
+
+    def unready(self) -> str | None:
+        """What it waits for, null while it does all that it is there for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Web:
+    """Where and how a process serves its pages, from the settings of its `section`."""
+
+    section: str
+    host: str
+    port: int
+    web_config_file: str = ""
+    health_without_password: bool = False
+
+    @property
+    def free_paths(self) -> tuple[str, ...]:
+        """What is answered without a password."""
+        return HEALTH_PATHS if self.health_without_password else ()
+
+
+@contextmanager
+def serving_pages(
+    web: Web, health: Health, registry: CollectorRegistry, clock_ms: Callable[[], int], reload: threading.Event
+) -> Iterator[str]:
+    """Serve while the block runs; gives the address, without a path. Setting `reload` reads TLS and passwords again.
+
+    Raises ExporterError for a port that cannot be had or a file that cannot be used.
+    """
+    settings = Settings("", web.web_config_file, clock_ms)
+    app = make_pages(health, registry, settings, web)
+    signals, listening = Signals(reload=reload), threading.Event()
+    with closing(listen(web.host, web.port, web.section)) as listener:
+        port = listener.getsockname()[1]
+        thread = threading.Thread(
+            target=serve, args=(app, listener, settings, signals, lambda *_: listening.set()), name="pages", daemon=True
+        )
+        thread.start()
+        try:
+            listening.wait(_JOIN_SECONDS)
+            yield f"{'http' if settings.tls is None else 'https'}://{web.host}:{port}"
+        finally:
+            signals.stop.set()
+            thread.join(_JOIN_SECONDS)
+
+
+def make_pages(health: Health, registry: CollectorRegistry, settings: Settings, web: Web) -> Starlette:
+    """Make the application of a process that serves nothing else."""
+
+    # Plain functions run in Starlette's thread pool.
+    def serve_healthy(_: Request) -> Response:
+        return _answer(health.unhealthy(), "healthy")
+
+    def serve_ready(_: Request) -> Response:
+        return _answer(health.unready(), "ready")
+
+    def serve_metrics(request: Request) -> Response:
+        encode, content_type = choose_encoder(request.headers.get("accept") or "")
+        return Response(encode(registry), headers={"content-type": content_type})
+
+    pages = dict(zip(HEALTH_PATHS, (serve_healthy, serve_ready) * 2, strict=True))
+    return Starlette(
+        routes=[Route("/metrics", serve_metrics), *(Route(path, page) for path, page in pages.items())],
+        middleware=[
+            Middleware(SafeHeaders),
+            Middleware(BasicAuth, read_check=settings.read_passwords, free_paths=web.free_paths),
+        ],
+    )
+
+
+def _answer(problem: str | None, otherwise: str) -> Response:
+    if problem is None:
+        return PlainTextResponse(f"{otherwise}\n")
+    return PlainTextResponse(f"{' '.join(problem.split())}\n", HTTPStatus.SERVICE_UNAVAILABLE)

@@ -1,0 +1,411 @@
+"""What settings would have avoided, by the rows of a group's own rebalances: certain, possible, and never."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rebalance_contract import Advice, Generation, Member, Rebalance, RebalanceImpact, RebalanceOutcome, Silence
+from rebalance_contract.api_reports import EstimateRange, SettingEstimate
+from rebalance_exporters.advice.absences import Seen, Way, find_absences
+from rebalance_exporters.advice.estimates import Setting
+from rebalance_exporters.advice.estimator import avoids_something, estimate
+from rebalance_exporters.advice.look_back import add_up, look_back
+
+NOW_MS = 1_790_000_000_000
+RECORDS = Advice("max.poll.records", "500", "124", "half")
+
+
+def member(name: str, number: int = 1, host: str = "/10.0.0.1", **more: Any) -> Member:
+    """A member's nth form: its id changes each time that it joins."""
+    fields: dict[str, Any] = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 60_000} | more
+    return Member(f"{name}-{number}", name, host, **fields)
+
+
+def rebalance(
+    at_s: float,
+    before: Sequence[Member],
+    after: Sequence[Member],
+    *,
+    rule: str | None = None,
+    expired: Sequence[str] | None = None,
+    poll_timeout: Sequence[str] = (),
+    advice: tuple[Advice, ...] = (),
+    lost: Mapping[int, int] | None = None,
+    **changes: Any,
+) -> Seen:
+    """A rebalance that began at a second and took another; `lost` are milliseconds by partition of topic t."""
+    start_ms = NOW_MS + int(at_s * 1000)
+    ids_before, ids_after = {each.member_id for each in before}, {each.member_id for each in after}
+    joined = tuple(each.member_id for each in after if each.member_id not in ids_before)
+    left = tuple(each.member_id for each in before if each.member_id not in ids_after)
+    told = Rebalance(
+        cluster="prod",
+        group="payments",
+        rebalance_id=f"0-{at_s:g}",
+        type="classic",
+        reason="departure" if left else "join",
+        outcome=RebalanceOutcome.COMPLETED,
+        generation_from=1,
+        generation_to=2,
+        generations=(Generation(2, "join", join_ended_at_ms=start_ms + 1_000, joined=joined, left=left),),
+        generations_aborted=0,
+        started_after_ms=start_ms,
+        started_before_ms=start_ms,
+        join_ended_at_ms=start_ms + 1_000,
+        completed_at_ms=start_ms + 1_000,
+        sync_ms=0,
+        duration_min_ms=1_000,
+        duration_max_ms=1_000,
+        protocol="range",
+        leader=None,
+        members_before=tuple(before),
+        members_after=tuple(after),
+        joined=joined,
+        left=left,
+    )
+    silences = tuple(Silence("t", number, start_ms, start_ms + ms) for number, ms in (lost or {}).items())
+    judged = expired is not None or bool(poll_timeout) or bool(silences)
+    impact = RebalanceImpact(
+        "prod",
+        "payments",
+        told.rebalance_id,
+        silences,
+        sum((lost or {}).values()),
+        expired=tuple(expired or ()) if expired is not None or poll_timeout else None,
+        poll_timeout=tuple(poll_timeout) if expired is not None or poll_timeout else None,
+    )
+    return Seen(replace(told, **changes), impact if judged else None, rule, advice)
+
+
+A = member("a")
+
+
+def pause(at_s: float = 0, away_s: float = 8, number: int = 1, rule: str | None = "process_pause") -> list[Seen]:
+    """Member b is lost to its session of 10 s, and comes back a while later."""
+    b, again = member("b", number), member("b", number + 1)
+    return [
+        rebalance(at_s, (A, b), (A,), rule=rule, expired=[b.member_id]),
+        rebalance(at_s + away_s, (A,), (A, again), rule=rule),
+    ]
+
+
+def overrun(rule: str | None = "poll_overrun", advice: tuple[Advice, ...] = (), away_s: float = 20) -> list[Seen]:
+    """Member b leaves because it did not poll for 60 s, and comes back."""
+    b, again = member("b"), member("b", 2)
+    return [
+        rebalance(0, (A, b), (A,), rule=rule, poll_timeout=[b.member_id], advice=advice),
+        rebalance(away_s, (A,), (A, again), rule=rule, advice=advice),
+    ]
+
+
+def told(seen: Sequence[Seen], setting: str, value: int | None = None, *, since_s: float = -1e6) -> SettingEstimate:
+    """The estimate of one setting."""
+    past = look_back(seen, NOW_MS + int(since_s * 1000), NOW_MS + 86_400_000)
+    values = {} if value is None else {Setting(setting): value}
+    return next(each for each in estimate(past, values) if each.setting == setting)
+
+
+def counts(seen: Sequence[Seen], setting: str, value: int | None = None, **more: float) -> tuple[int, int]:
+    """How many rebalances a setting would have avoided, at least and at most."""
+    found = told(seen, setting, value, **more).avoided.rebalances
+    return found.low, found.high
+
+
+def test_a_session_that_outlasts_the_pause_avoids_both_rebalances():
+    """The loss and the return; a member was silent for its session, and until it was back."""
+    assert counts(pause(), "session.timeout.ms", 30_000) == (2, 2)
+    assert counts(pause(away_s=21), "session.timeout.ms", 30_000) == (0, 0)
+    found = told(pause(), "session.timeout.ms")
+    assert (found.current, found.proposed, found.value) == ("10000", "30000", 30_000)
+    assert found.rebalance_ids == ("0-8", "0-0")
+
+
+def test_a_range_that_reaches_beyond_the_value_is_possible_only():
+    """The return lies between the start of its rebalance and the end of its join phase."""
+    first, second = pause(away_s=19)
+    # Silent for 10 + 19 to 10 + 20 s.
+    assert counts([first, second], "session.timeout.ms", 29_500) == (0, 2)
+
+
+def test_what_has_no_cause_is_possible_only():
+    """Nobody said that the same process came back."""
+    assert counts(pause(rule=None), "session.timeout.ms", 30_000) == (0, 2)
+    assert counts(pause(rule="undetermined"), "session.timeout.ms", 30_000) == (0, 2)
+
+
+def test_a_restart_is_not_avoided_by_a_longer_session():
+    """A new process joins as a stranger; with a name of its own it takes its predecessor's place."""
+    restart = pause(rule="crash_loop")
+    assert counts(restart, "session.timeout.ms", 300_000) == (0, 0)
+    assert counts(restart, "group.instance.id", 30_000) == (2, 2)
+    assert counts(restart, "group.instance.id", 15_000) == (0, 0)
+    assert told(restart, "group.instance.id").proposed == "a stable name per instance, with session.timeout.ms = 30000"
+
+
+def test_a_static_member_needs_a_session_that_outlasts_its_restart():
+    """Its name alone is there already."""
+    named = {"group_instance_id": "w1"}
+    gone, back = member("b", **named), member("b", 2, **named)
+    seen = [
+        rebalance(0, (A, gone), (A,), rule="static_session_too_short", expired=[gone.member_id]),
+        rebalance(8, (A,), (A, back), rule="static_session_too_short"),
+    ]
+    assert counts(seen, "session.timeout.ms", 30_000) == (2, 2)
+    assert counts(seen, "group.instance.id", 30_000) == (0, 0)
+
+
+def test_a_death_is_never_avoided_and_counts_as_cost():
+    """Who does not come back is noticed later."""
+    b = member("b")
+    seen = [*pause(), rebalance(60, (A, b), (A,), rule="member_crash", expired=[b.member_id])]
+    found = told(seen, "session.timeout.ms")
+    assert found.avoided.rebalances == EstimateRange(2, 2)
+    assert found.cost == (
+        "a member that dies is noticed after 30 s instead of 10 s, and its partitions wait as long; "
+        "1 member died, or stayed away, in this time"
+    )
+
+
+def test_another_change_beside_makes_it_inevitable():
+    """A new member comes in the rebalance in which one is lost: that one happens anyway."""
+    b, again, c = member("b"), member("b", 2), member("c")
+    seen = [
+        rebalance(0, (A, b), (A, c), rule="process_pause", expired=[b.member_id]),
+        rebalance(8, (A, c), (A, c, again), rule="process_pause"),
+    ]
+    assert counts(seen, "session.timeout.ms", 30_000) == (1, 1)
+
+
+def test_who_came_and_went_in_between_leaves_it_open():
+    """Of these the row does not tell what they did."""
+    first, second = pause()
+    first = first._replace(rebalance=replace(first.rebalance, passing=(member("d"),)))
+    assert counts([first, second], "session.timeout.ms", 30_000) == (1, 2)
+
+
+def test_an_emptied_group_needs_both_of_its_members():
+    """Both left with their polls overrun, one came back too late for the value."""
+    a, b, a2, b2 = member("a"), member("b"), member("a", 2), member("b", 2)
+    seen = [
+        rebalance(0, (a, b), (), rule="poll_overrun", poll_timeout=[a.member_id, b.member_id]),
+        rebalance(10, (), (a2,), rule="poll_overrun"),
+        rebalance(50, (a2,), (a2, b2), rule="poll_overrun"),
+    ]
+    assert counts(seen, "max.poll.interval.ms", 90_000) == (1, 1)
+    assert counts(seen, "max.poll.interval.ms", 120_000) == (3, 3)
+
+
+def test_polls_that_came_late():
+    """A longer limit, or a smaller batch where the diagnosis advises one."""
+    assert counts(overrun(), "max.poll.interval.ms", 90_000) == (2, 2)
+    assert counts(overrun(), "max.poll.interval.ms", 80_000) == (0, 0)
+    assert counts(overrun(advice=(RECORDS,)), "max.poll.records", 70) == (2, 2)
+    assert counts(overrun(advice=(RECORDS,)), "max.poll.records", 80) == (0, 0)
+    assert told(overrun(advice=(RECORDS,)), "max.poll.records").proposed == "50 % of what it is"
+    # A client that has no such setting, and one of which nobody told why.
+    assert counts(overrun(), "max.poll.records", 10) == (0, 0)
+    assert counts(overrun(rule=None), "max.poll.records", 10) == (0, 2)
+    assert counts(overrun(), "session.timeout.ms", 300_000) == (0, 0)
+
+
+def test_the_last_commit_bounds_how_long_nobody_polled():
+    """Whoever committed three seconds before it left has polled then, whatever its limit says."""
+    b = member("b", partitions={"t": [1]}, rebalance_timeout_ms=4_000)
+    committed = Silence("t", 1, NOW_MS - 3_000, NOW_MS + 9_000)
+    first = rebalance(0, (A, b), (A,), rule="poll_overrun", poll_timeout=[b.member_id])
+    assert first.impact is not None
+    first = first._replace(impact=replace(first.impact, silences=(committed,)))
+    second = rebalance(8, (A,), (A, member("b", 2)), rule="poll_overrun")
+    (absence,) = find_absences([first, second], NOW_MS)
+    assert (absence.way, absence.away_ms, absence.silent_ms) == (Way.POLL_LIMIT, (8_000, 9_000), (12_000, 12_000))
+
+
+def test_a_deploy_is_avoided_by_names():
+    """Members left in order and came back under the same client id and host; one on another host may be another."""
+    b, moved = member("b"), member("b", 2, host="/10.0.0.9")
+    seen = [
+        rebalance(0, (A, b), (A,), rule="rolling_deploy"),
+        rebalance(5, (A,), (A, member("b", 2)), rule="rolling_deploy"),
+    ]
+    assert counts(seen, "group.instance.id", 10_000) == (2, 2)
+    seen[1] = rebalance(5, (A,), (A, moved), rule="rolling_deploy")
+    assert counts(seen, "group.instance.id", 10_000) == (0, 2)
+
+
+def test_a_newcomer_that_waited_for_the_ghost_came_within_the_session():
+    """Killed and started anew at once: the rebalance waits for the session of the one before."""
+    b, again = member("b"), member("b", 2)
+    seen = [rebalance(0, (A, b), (A, again), rule="ungraceful_shutdown", expired=[b.member_id])]
+    assert counts(seen, "group.instance.id", 10_000) == (1, 1)
+    assert told(seen, "group.instance.id").cost.startswith("a member that stops for good is noticed only")
+
+
+def test_time_of_the_own_partitions_is_lost_all_the_same():
+    """A partition whose member is away waits for it, where it is not taken over."""
+    a, b = member("a", partitions={"t": [0]}), member("b", partitions={"t": [1]})
+    first = rebalance(0, (a, b), (a,), rule="process_pause", expired=["b-1"], lost={0: 2_000, 1: 8_000})
+    second = rebalance(8, (a,), (a, member("b", 2)), rule="process_pause")
+    avoided = told([first, second], "session.timeout.ms", 30_000).avoided
+    assert (avoided.lost_partition_ms, avoided.rebalancing_ms) == (
+        EstimateRange(2_000, 10_000),
+        EstimateRange(2_000, 2_000),
+    )
+    back = member("b", 2, partitions={"t": [1]})
+    second = rebalance(8, (a,), (a, back), rule="process_pause", lost={0: 1_000, 1: 9_000})
+    assert told([second], "session.timeout.ms", 30_000).avoided.lost_partition_ms == EstimateRange()
+    avoided = told([first, second], "session.timeout.ms", 30_000).avoided
+    assert avoided.lost_partition_ms == EstimateRange(3_000, 20_000)
+
+
+def test_partitions_that_stay_need_not_stand_still():
+    """An eager assignor takes all away; at least while the rebalance lasts, at most until the next commit."""
+    before = (member("a", partitions={"t": [0]}), member("b", partitions={"t": [1, 2]}))
+    after = (member("a", partitions={"t": [0, 1]}), member("b", partitions={"t": [2]}))
+    seen = [rebalance(0, before, after, lost={0: 400, 1: 7_000, 2: 8_000}, joined=("c-1",))]
+    for setting in ("partition.assignment.strategy", "group.protocol"):
+        assert told(seen, setting).avoided.lost_partition_ms == EstimateRange(1_400, 8_400)
+    held_up = [seen[0]._replace(rule="slow_rebalance_callback")]
+    assert told(held_up, "partition.assignment.strategy").avoided.lost_partition_ms == EstimateRange(400, 8_400)
+    changed = [seen[0]._replace(rebalance=replace(seen[0].rebalance, protocol="cooperative-sticky"))]
+    assert not avoids_something(told(changed, "partition.assignment.strategy"))
+    newer = [seen[0]._replace(rebalance=replace(seen[0].rebalance, type="consumer"))]
+    assert not avoids_something(told(newer, "group.protocol"))
+
+
+def test_a_barrier_is_what_the_newer_protocol_has_not():
+    """The time that a group waited for one who does not join, at most."""
+    b, c = member("b"), member("c")
+    seen = [rebalance(0, (b,), (c,), rule="stalled_member_join_barrier", poll_timeout=["b-1"])]
+    assert told(seen, "group.protocol").avoided.rebalancing_ms == EstimateRange(0, 1_000)
+
+
+def test_a_group_that_starts_waits_for_who_comes_soon():
+    """Each arrival makes the coordinator wait anew; what comes after one that was too late is not waited for."""
+    a, b, c, d = (member(name) for name in "abcd")
+    seen = [rebalance(0, (), (a,)), rebalance(6, (a,), (a, b)), rebalance(13, (a, b), (a, b, c))]
+    assert counts(seen, "group.initial.rebalance.delay.ms", 10_000) == (2, 2)
+    assert counts(seen, "group.initial.rebalance.delay.ms", 6_500) == (1, 1)
+    assert counts([*seen, rebalance(60, (a, b, c), (a, b, c, d))], "group.initial.rebalance.delay.ms", 10_000) == (2, 2)
+    assert counts([rebalance(0, (a,), (a, b)), *seen[2:]], "group.initial.rebalance.delay.ms", 60_000) == (0, 0)
+    assert told(seen, "group.initial.rebalance.delay.ms").value == 10_000
+
+
+def test_who_comes_back_is_no_late_starter():
+    """A return is an absence's, not a start's."""
+    seen = [rebalance(0, (), (A, member("b"))), *pause(at_s=3, away_s=2)]
+    assert counts(seen, "group.initial.rebalance.delay.ms", 60_000) == (0, 0)
+
+
+def test_heartbeats_are_a_hint():
+    """No row tells of a heartbeat that was lost: what the diagnosis advises is possible."""
+    advised = [
+        each._replace(advice=(Advice("heartbeat.interval.ms", "5000", "3000", "S / 3"),))
+        for each in pause(rule="session_heartbeat_ratio")
+    ]
+    found = told(advised, "heartbeat.interval.ms")
+    assert (found.avoided.rebalances, found.current, found.proposed) == (EstimateRange(0, 2), "5000", "3000")
+
+
+def test_the_session_of_a_newer_group_is_the_groups():
+    """Its records tell no session, so that nothing is certain."""
+    newer = {"session_timeout_ms": None}
+    b, again = member("b", **newer), member("b", 2, **newer)
+    seen = [
+        rebalance(0, (b,), (), rule="process_pause", expired=["b-1"], type="consumer"),
+        rebalance(8, (), (again,), rule="process_pause", type="consumer"),
+    ]
+    found = told(seen, "consumer.session.timeout.ms")
+    assert (found.current, found.avoided.rebalances) == (None, EstimateRange(0, 2))
+
+
+def test_what_began_before_the_period_tells_who_came_back():
+    """It does not count itself."""
+    assert counts(pause(at_s=-5), "session.timeout.ms", 30_000, since_s=0) == (1, 1)
+
+
+def test_a_value_is_proposed_for_most_and_not_for_the_worst():
+    """One absence of four minutes does not make the session five minutes long."""
+    seen = [each for number in range(1, 10, 2) for each in pause(at_s=60 * number, number=number)]
+    seen += pause(at_s=700, away_s=250, number=20)
+    assert told(seen, "session.timeout.ms").value == 30_000
+    assert counts(seen, "session.timeout.ms") == (10, 10)
+
+
+def test_a_value_that_a_finding_advises_is_taken_where_it_is_enough():
+    """So that nobody reads two values for one setting; one that is too small is not, nor a share or a sentence."""
+    advised = [
+        ("45000", 45_000),
+        ("60000, which is also the longest", 60_000),
+        ("15000", 30_000),
+        ("25% of it", 30_000),
+    ]
+    for proposed, value in advised:
+        advice = (Advice("session.timeout.ms", "10000", proposed, "-"),)
+        assert told([each._replace(advice=advice) for each in pause()], "session.timeout.ms").value == value
+
+
+@pytest.mark.parametrize(("advised", "proposed"), [("26% of what it is", 26), ("80% of what it is", 50)])
+def test_a_share_that_a_finding_advises_is_taken_where_it_is_enough(advised: str, proposed: int):
+    """A half is enough: a quarter is too, and four fifths are not."""
+    advice = (Advice("max.poll.records", None, advised, "half"),)
+    assert told(overrun(advice=advice), "max.poll.records").value == proposed
+
+
+def test_a_calm_group_has_nothing_to_gain():
+    """Every setting is there, and none avoids anything."""
+    past = look_back([], NOW_MS, NOW_MS + 1)
+    assert {each.setting for each in estimate(past)} == set(Setting)
+    assert not any(map(avoids_something, estimate(past)))
+
+
+WAYS = st.sampled_from(["expired", "poll", "left", "unjudged"])
+RULES = st.sampled_from([None, "undetermined", "process_pause", "poll_overrun", "crash_loop", "rolling_deploy"])
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Seen]:
+    """Absences of one member of two, of any length, way and cause, each with its return."""
+    found, at_s = [], 0
+    for number in range(1, draw(st.integers(1, 5)) + 1):
+        at_s += draw(st.integers(5, 400))
+        way, rule, away_s = draw(WAYS), draw(RULES), draw(st.integers(1, 400))
+        b, again = member("b", number), member("b", number + 1)
+        ways: dict[str, Sequence[str] | None] = {
+            "expired": [b.member_id] if way == "expired" else None if way in ("unjudged", "poll") else []
+        }
+        polls = [b.member_id] if way == "poll" else []
+        lost = {0: draw(st.integers(0, 9_000))}
+        advice = (RECORDS,) if draw(st.booleans()) else ()
+        found.append(
+            rebalance(
+                at_s, (A, b), (A,), rule=rule, expired=ways["expired"], poll_timeout=polls, lost=lost, advice=advice
+            )
+        )
+        at_s += away_s
+        found.append(rebalance(at_s, (A,), (A, again), rule=rule))
+    return found
+
+
+@pytest.mark.generated
+@given(histories(), st.integers(1, 600_000), st.integers(1, 600_000))
+def test_bounds_hold_whatever_happened(seen: list[Seen], one: int, other: int):
+    """The low bound is below the high one, nothing avoids more than there was, and more of a value avoids no less."""
+    past = look_back(seen, NOW_MS - 1, NOW_MS + 86_400_000)
+    sums = add_up(past)
+    for each in estimate(past):
+        for bounds, most in (
+            (each.avoided.rebalances, sums.rebalances),
+            (each.avoided.rebalancing_ms, sums.rebalancing_ms),
+            (each.avoided.lost_partition_ms, sums.lost_partition_ms),
+        ):
+            assert 0 <= bounds.low <= bounds.high <= most
+    for setting in (Setting.SESSION, Setting.MAX_POLL_INTERVAL, Setting.STATIC, Setting.INITIAL_DELAY):
+        less, more = (counts(seen, setting, value) for value in sorted((one, other)))
+        assert less[0] <= more[0]
+        assert less[1] <= more[1]

@@ -1,0 +1,200 @@
+"""Silences over HTTP: only from users who are known, only as JSON, and never half."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from exporters.contract_rows import NOW_MS, SILENCE, group_row, make_view, silence_row, stream_rows
+from exporters.serving import DEADLINE_SECONDS, Served, hash_password, serving
+from rebalance_contract import AlertSilence, decode
+from rebalance_exporters.api import silences
+from rebalance_exporters.errors import ExporterError
+from rebalance_exporters.state.view import View
+
+PATH = "/api/v1/silences"
+WANTED = {"groups": ["payments"], "reason": "database moves", "duration_ms": 3_600_000}
+ALICE = ("alice", "secret")
+
+
+@pytest.fixture
+def view() -> View:
+    """A cluster with two groups."""
+    return make_view(*stream_rows(), group_row(), group_row(group="orders"))
+
+
+@pytest.fixture
+def served(view: View, tmp_path: Path) -> Iterator[Served]:
+    """An exporter with one user."""
+    with serving(view, web_config_file=users(tmp_path)) as server:
+        yield server
+
+
+def users(folder: Path) -> str:
+    """A web config with alice."""
+    file = folder / "web.yml"
+    file.write_text(f"basic_auth_users:\n  alice: {hash_password('secret')}\n")
+    return str(file)
+
+
+def ask(served: Served, method: str, path: str = PATH, **options: Any) -> httpx.Response:
+    """Ask as alice unless said otherwise."""
+    url = f"http://127.0.0.1:{served.port}{path}"
+    options = {"auth": ALICE, **options}
+    return httpx.request(method, url, timeout=DEADLINE_SECONDS, trust_env=False, verify=False, **options)
+
+
+def test_a_silence_is_made_seen_and_ended(served: Served, view: View) -> None:
+    """Who asked is who logged in, whatever the body says; ended early, it stays to be looked at."""
+    made = ask(served, "POST", json={**WANTED, "created_by": "somebody else", "kind": "deploy"})
+    assert made.status_code == 201
+    silence = decode(made.content, AlertSilence)
+    assert (silence.created_by, silence.kind, silence.cluster) == ("alice", "deploy", "prod")
+    assert (silence.starts_at_ms, silence.ends_at_ms) == (NOW_MS, NOW_MS + 3_600_000)
+    assert view.picture().silences.in_force(("prod", "payments"), NOW_MS) == silence
+    assert ask(served, "GET").json()["silences"] == [made.json()]
+    assert ask(served, "GET", f"{PATH}?cluster=test").json()["silences"] == []
+    ended = ask(served, "DELETE", f"{PATH}/{silence.silence_id}")
+    assert decode(ended.content, AlertSilence) == replace(silence, ends_at_ms=NOW_MS, expired_by="alice")
+    assert view.picture().silences.in_force(("prod", "payments"), NOW_MS) is None
+    assert ask(served, "DELETE", f"{PATH}/{silence.silence_id}").json() == ended.json(), "twice is as once"
+
+
+def test_one_that_is_to_come_can_be_ended(served: Served, view: View) -> None:
+    """It then never begins."""
+    view.apply([silence_row(starts_at_ms=NOW_MS + 1_000)])
+    assert ask(served, "DELETE", f"{PATH}/{SILENCE.silence_id}").status_code == 200
+    assert view.picture().silences.in_force(("prod", "payments"), NOW_MS + 1_000) is None
+
+
+@pytest.mark.parametrize(("method", "path"), [("POST", PATH), ("DELETE", f"{PATH}/{SILENCE.silence_id}")])
+def test_nobody_is_heard_where_nobody_is_known(view: View, method: str, path: str) -> None:
+    """Without users there are no silences, not even from this machine; the answer says what to set."""
+    view.apply([silence_row()])
+    with serving(view) as server:
+        answer = ask(server, method, path, json=WANTED if method == "POST" else None)
+        assert answer.status_code == 403
+        assert "export.web_config_file" in answer.json()["error"]
+        told = ask(server, "GET", auth=None).json()
+        assert told["silences"]
+        assert told["user"] is None
+        assert told["read_only"].startswith("silences are taken only from users who log in: ")
+    assert list(view.picture().silences.by_name.values()) == [SILENCE]
+
+
+def test_a_wrong_password_makes_nothing(served: Served, view: View) -> None:
+    """As for every other path."""
+    assert ask(served, "POST", json=WANTED, auth=("alice", "wrong")).status_code == 401
+    assert ask(served, "DELETE", f"{PATH}/x", auth=None).status_code == 401
+    assert not view.picture().silences.by_name
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ({}, "groups"),
+        ({**WANTED, "groups": []}, "1 to 50"),
+        ({**WANTED, "groups": ["a*b"]}, "at its end"),
+        ({**WANTED, "duration_ms": 0}, "over already"),
+        ({**WANTED, "duration_ms": -1}, "after it begins"),
+        ({**WANTED, "duration_ms": 10**12}, "31 days"),
+        ({**WANTED, "duration_ms": 10**30}, "31 days"),
+        ({**WANTED, "starts_at_ms": 1}, "over already"),
+        ({**WANTED, "starts_at_ms": NOW_MS + 10**11}, "within 31 days"),
+        ({**WANTED, "reason": " "}, "reason"),
+        ({**WANTED, "cluster": "test"}, "prod"),
+        ({**WANTED, "kind": "forever"}, "kind"),
+    ],
+)
+def test_what_cannot_be_is_refused(served: Served, view: View, body: dict[str, Any], told: str) -> None:
+    """With a sentence that names it."""
+    answer = ask(served, "POST", json=body)
+    assert answer.status_code == 400
+    assert told in answer.json()["error"]
+    assert not view.picture().silences.by_name
+
+
+def test_the_cluster_is_asked_for_where_there_are_several(served: Served, view: View) -> None:
+    """A silence of the wrong one would be found out at night."""
+    view.apply([group_row(cluster="test")])
+    refused = ask(served, "POST", json=WANTED)
+    assert (refused.status_code, refused.json()["did_you_mean"]) == (400, ["prod", "test"])
+    assert ask(served, "POST", json={**WANTED, "cluster": "test"}).json()["cluster"] == "test"
+
+
+def test_only_json_is_read(served: Served, view: View) -> None:
+    """A form of another site could send the rest, with the password that the browser remembers."""
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
+        answer = ask(served, "POST", content=b'{"groups": ["*"]}', headers={"content-type": kind})
+        assert answer.status_code == 415
+    assert ask(served, "OPTIONS").headers.get("access-control-allow-origin") is None
+    assert not view.picture().silences.by_name
+
+
+def test_a_long_body_is_not_collected(served: Served) -> None:
+    """Nor one that says it is short."""
+    assert ask(served, "POST", content=b" " * 300_000, headers={"content-type": "application/json"}).status_code == 413
+
+
+def test_a_body_that_does_not_come_is_not_awaited(served: Served, view: View, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who logs in and sends half a body is answered after a while."""
+    monkeypatch.setattr(silences, "_BODY_SECONDS", 0.2)
+    credentials = httpx.BasicAuth(*ALICE)._auth_header
+    head = (
+        f"POST {PATH} HTTP/1.1\r\nHost: x\r\nAuthorization: {credentials}\r\n"
+        "Content-Type: application/json\r\nContent-Length: 99\r\n\r\n{"
+    )
+    with socket.create_connection(("127.0.0.1", served.port), timeout=DEADLINE_SECONDS) as connection:
+        connection.sendall(head.encode())
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 408")
+    assert not view.picture().silences.by_name
+
+
+def test_silences_in_force_are_limited(served: Served, view: View) -> None:
+    """Of each cluster; those that are over leave room."""
+    rows = [silence_row(silence_id=f"{number}") for number in range(silences.MAX_IN_FORCE)]
+    view.apply(rows)
+    refused = ask(served, "POST", json=WANTED)
+    assert (refused.status_code, "end some" in refused.json()["error"]) == (409, True)
+    view.apply([silence_row(silence_id="0", ends_at_ms=NOW_MS)])
+    assert ask(served, "POST", json=WANTED).status_code == 201
+
+
+@pytest.mark.parametrize("method", ["POST", "DELETE"])
+def test_what_kafka_did_not_take_is_told(view: View, tmp_path: Path, method: str) -> None:
+    """Nobody is to believe in a silence that no exporter reads."""
+
+    def write(_: AlertSilence) -> None:
+        raise ExporterError("the exporter may not write to silences")
+
+    view.apply([silence_row()])
+    with serving(view, web_config_file=users(tmp_path), write_silence=write) as server:
+        path = PATH if method == "POST" else f"{PATH}/{SILENCE.silence_id}"
+        answer = ask(server, method, path, json=WANTED if method == "POST" else None)
+    assert (answer.status_code, answer.json()["error"]) == (503, "the exporter may not write to silences")
+
+
+def test_one_that_is_not_known_cannot_be_ended(served: Served, view: View) -> None:
+    """Neither by a wrong id nor of another cluster."""
+    view.apply([silence_row()])
+    for path in (f"{PATH}/other", f"{PATH}/{SILENCE.silence_id}?cluster=test"):
+        assert ask(served, "DELETE", path).status_code == 404
+    assert list(view.picture().silences.by_name.values()) == [SILENCE]
+
+
+def test_whether_one_can_be_made_is_told_before(view: View, tmp_path: Path) -> None:
+    """Who asks, and the brokers' word; of several clusters one that may be written to is enough."""
+    west = group_row(cluster="west")
+    view.apply([west])
+    refusals = {"prod": "no right", "west": None}
+    with serving(view, web_config_file=users(tmp_path), silence_refusal=refusals.get) as server:
+        told = ask(server, "GET").json()
+        assert (told["user"], told["read_only"]) == ("alice", None)
+        assert ask(server, "GET", f"{PATH}?cluster=prod").json()["read_only"] == "no right"
+        assert ask(server, "GET", f"{PATH}?cluster=west").json()["read_only"] is None

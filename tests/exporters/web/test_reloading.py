@@ -1,0 +1,197 @@
+import os
+import signal
+import ssl
+import threading
+from pathlib import Path
+
+import httpx
+import pytest
+
+from exporters.contract_rows import group_row, make_view, stream_rows
+from exporters.serving import DEADLINE_SECONDS, Served, hash_password, make_certificate, serving
+from rebalance_exporters.web.server import Signals, _obeying
+from waiting import wait_for
+
+PATHS = [
+    "/",
+    "/metrics",
+    "/-/healthy",
+    "/-/ready",
+    "/healthz",
+    "/readyz",
+    "/api/v1/groups",
+    "/api/v1/stream",
+    "/nowhere",
+]
+
+
+def write_web_config(folder: Path, text: str = "", **passwords: str) -> str:
+    """Write a web config file with users; returns its path."""
+    users = "".join(f"  {name}: {hash_password(password)}\n" for name, password in passwords.items())
+    file = folder / "web.yml"
+    file.write_text(text + (f"basic_auth_users:\n{users}" if users else ""))
+    return str(file)
+
+
+def tls(folder: Path, name: str, more: str = "") -> str:
+    """A TLS section with a certificate of its own."""
+    make_certificate(folder, name)
+    return f"tls_server_config:\n  cert_file: {name}.crt\n  key_file: {name}.key\n{more}"
+
+
+def ask(served: Served, path: str, auth: tuple[str, str] | None = None) -> httpx.Response:
+    """Get a page over plain HTTP."""
+    # Plain HTTP: what certificates the machine knows is not read, which would take longest.
+    return httpx.get(f"http://127.0.0.1:{served.port}{path}", auth=auth, verify=False, timeout=DEADLINE_SECONDS)
+
+
+def trust(folder: Path, name: str, client: str = "") -> ssl.SSLContext:
+    """What a client needs to trust one certificate only, and to show another."""
+    context = ssl.create_default_context(cafile=str(folder / f"{name}.crt"))
+    if client:
+        context.load_cert_chain(folder / f"{client}.crt", folder / f"{client}.key")
+    return context
+
+
+def ask_safely(served: Served, context: ssl.SSLContext) -> int:
+    """The status of the health page over TLS."""
+    return httpx.get(f"https://localhost:{served.port}/-/healthy", verify=context, timeout=DEADLINE_SECONDS).status_code
+
+
+def reloads_of(served: Served, name: str) -> bool:
+    """Whether the last reading of a file went well."""
+    return next(each.successful for each in served.settings.reloads if each.file == name)
+
+
+def reload(served: Served, name: str, *, successful: bool) -> None:
+    """Ask for the files to be read again and wait until that was done."""
+    before = served.settings.reloads
+    served.signals.reload.set()
+    wait_for(lambda: served.settings.reloads != before, lambda: before)
+    assert reloads_of(served, name) is successful
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_every_path_asks_for_the_password(tmp_path: Path, path: str) -> None:
+    """As with exporter-toolkit no path is open, health pages included; the answer says how to log in."""
+    with serving(make_view(*stream_rows()), web_config_file=write_web_config(tmp_path, alice="secret")) as served:
+        refused = ask(served, path)
+        assert refused.status_code == 401
+        assert refused.headers["www-authenticate"].startswith("Basic realm=")
+        assert refused.json()["did_you_mean"] == []
+        assert ask(served, path, ("alice", "wrong")).status_code == 401
+
+
+def test_the_right_password_opens_every_page(tmp_path: Path) -> None:
+    """Once and again, with and without the memory of it."""
+    with serving(make_view(*stream_rows()), web_config_file=write_web_config(tmp_path, alice="secret")) as served:
+        for _ in range(2):
+            assert ask(served, "/metrics", ("alice", "secret")).status_code == 200
+            assert ask(served, "/-/ready", ("alice", "secret")).status_code == 200
+
+
+def test_users_change_without_a_restart(tmp_path: Path) -> None:
+    """After a reload the new password counts, and the old one, remembered until then, no longer does."""
+    with serving(make_view(), web_config_file=write_web_config(tmp_path, alice="old")) as served:
+        assert ask(served, "/-/healthy", ("alice", "old")).status_code == 200
+        write_web_config(tmp_path, alice="new")
+        served.signals.reload.set()
+        wait_for(
+            lambda: ask(served, "/-/healthy", ("alice", "new")).status_code == 200, lambda: served.settings.reloads
+        )
+        assert ask(served, "/-/healthy", ("alice", "old")).status_code == 401
+
+
+def test_a_broken_file_changes_nothing(tmp_path: Path) -> None:
+    """Whoever saves a mistake locks nobody out and lets nobody in; the metric says that the file was not understood."""
+    with serving(make_view(), web_config_file=write_web_config(tmp_path, alice="secret")) as served:
+        write_web_config(tmp_path, "basic_auth_user: {}\n")
+        reload(served, "web_config", successful=False)
+        assert ask(served, "/-/healthy").status_code == 401
+        text = ask(served, "/metrics", ("alice", "secret")).text
+        assert 'monitor_config_reload_successful{file="web_config"} 0.0\n' in text
+        write_web_config(tmp_path, alice="secret")
+        reload(served, "web_config", successful=True)
+
+
+def test_a_file_that_a_library_stumbles_over_changes_nothing(tmp_path: Path) -> None:
+    """YAML raises no error of its own for a date that there is not: that does not end the server either."""
+    with serving(make_view(), web_config_file=write_web_config(tmp_path, alice="secret")) as served:
+        write_web_config(tmp_path, "basic_auth_users: 2026-99-99\n")
+        reload(served, "web_config", successful=False)
+        assert ask(served, "/-/healthy", ("alice", "secret")).status_code == 200
+
+
+def test_owners_change_without_a_restart(tmp_path: Path) -> None:
+    """The owner is a label of group_info and a field of the overview, both as the file says after the reload."""
+    file = tmp_path / "owners.yml"
+    file.write_text("owners: [{group: pay.*, team: first}]")
+    with serving(make_view(group_row()), owners_file=str(file)) as served:
+        assert 'owner="first"' in ask(served, "/metrics").text
+        file.write_text("owners: [{group: pay.*, team: second}]")
+        served.signals.reload.set()
+        wait_for(lambda: 'owner="second"' in ask(served, "/metrics").text, lambda: served.settings.reloads)
+        assert ask(served, "/api/v1/overview").json()["groups"][0]["owner"] == "second"
+
+
+@pytest.mark.tools
+def test_certificates_change_without_a_restart(tmp_path: Path) -> None:
+    """New connections get the new certificate; before that the old one was served."""
+    with serving(make_view(), web_config_file=write_web_config(tmp_path, tls(tmp_path, "old"))) as served:
+        assert ask_safely(served, trust(tmp_path, "old")) == 200
+        write_web_config(tmp_path, tls(tmp_path, "new"))
+        reload(served, "web_config", successful=True)
+        assert ask_safely(served, trust(tmp_path, "new")) == 200
+        with pytest.raises(httpx.ConnectError):
+            ask_safely(served, trust(tmp_path, "old"))
+
+
+@pytest.mark.tools
+def test_clients_must_show_a_certificate_where_that_is_asked(tmp_path: Path) -> None:
+    """Who has none, or one of somebody else, gets no answer; the demand can be made without a restart."""
+    make_certificate(tmp_path, "client")
+    section = tls(tmp_path, "server")
+    with serving(make_view(), web_config_file=write_web_config(tmp_path, section)) as served:
+        assert ask_safely(served, trust(tmp_path, "server")) == 200
+        demand = "  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: client.crt\n"
+        write_web_config(tmp_path, section + demand)
+        reload(served, "web_config", successful=True)
+        assert ask_safely(served, trust(tmp_path, "server", "client")) == 200
+        for client in ("", "server"):
+            with pytest.raises(httpx.TransportError):
+                ask_safely(served, trust(tmp_path, "server", client))
+
+
+@pytest.mark.tools
+def test_tls_is_not_switched_off_by_a_reload(tmp_path: Path) -> None:
+    """Clients that rely on TLS are not moved to plain HTTP by a file that lost its section."""
+    with serving(make_view(), web_config_file=write_web_config(tmp_path, tls(tmp_path, "server"))) as served:
+        write_web_config(tmp_path)
+        reload(served, "web_config", successful=False)
+        assert ask_safely(served, trust(tmp_path, "server")) == 200
+
+
+@pytest.mark.tools
+def test_old_protocol_versions_are_refused(tmp_path: Path) -> None:
+    """min_version: TLS13 lets no TLS 1.2 client in."""
+    section = tls(tmp_path, "server", "  min_version: TLS13\n")
+    with serving(make_view(), web_config_file=write_web_config(tmp_path, section)) as served:
+        context = trust(tmp_path, "server")
+        assert ask_safely(served, context) == 200
+        context = trust(tmp_path, "server")
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        with pytest.raises(httpx.TransportError):
+            ask_safely(served, context)
+
+
+def test_sighup_reloads_and_sigterm_stops() -> None:
+    """Each signal sets what it stands for, and afterwards the handlers are those from before."""
+    assert threading.current_thread() is threading.main_thread()
+    signals, before = Signals(), signal.getsignal(signal.SIGHUP)
+    with _obeying(signals):
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert signals.reload.is_set()
+        assert not signals.stop.is_set()
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert signals.stop.is_set()
+    assert signal.getsignal(signal.SIGHUP) is before
