@@ -38,6 +38,8 @@ from rebalance_streaming.topic_settings import check_topic
 from rebalance_streaming.wire.records import OFFSETS_TOPIC
 
 REQUEST_SECONDS = 10.0
+#: How long brokers may take to tell each other of a new topic.
+_NEWS_SECONDS = 3.0
 #: What brokers older than 2.8 tell as a topic's id: sixteen zero bytes.
 _NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
@@ -229,11 +231,20 @@ class Cluster:
         named = [("metric_topics", each.name) for each in self._config.all_metric_topics]
         named += [("broker_log_topics", each.name) for each in self._config.all_broker_log_topics]
         for setting, topic in named:
-            if self._partitions(topic) == 0:
+            if not self._appears(topic):
                 raise StreamError(
                     f"topic {topic} of stream.{setting} does not exist, or this client may not describe it; "
                     "create it, grant DESCRIBE and READ on it, or take it out"
                 )
+
+    def _appears(self, topic: str) -> bool:
+        """Return whether a topic is there: some brokers hear a moment later than others of one that was just made."""
+        deadline = time.monotonic() + _NEWS_SECONDS
+        while self._partitions(topic) == 0:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.1)
+        return True
 
     def ensure_topics(self, notify: Callable[[str], None] = lambda _: None) -> None:
         """Create the monitor's topics that are missing, and check the settings of those that exist.
