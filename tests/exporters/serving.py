@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import bcrypt
@@ -92,8 +93,9 @@ def serving_app(app: Starlette, settings: Settings, signals: Signals, port: int 
     assert not thread.is_alive()
 
 
+@cache
 def hash_password(password: str) -> str:
-    """A bcrypt hash of the lowest cost that is allowed."""
+    """A bcrypt hash of the lowest cost that is allowed, the same for the same password."""
     return bcrypt.hashpw(password.encode(), bcrypt.gensalt(4)).decode()
 
 

@@ -112,7 +112,9 @@ class BoundedListener(socket.socket):
     @classmethod
     def of(cls, listener: socket.socket, connections: Connections) -> BoundedListener:
         """Take over a listening socket, which is closed with the new one."""
-        bounded = cls(listener.family, listener.type, listener.proto, fileno=listener.detach())
+        # asyncio leaves Nagle's algorithm on where a socket does not name its protocol: a body would wait until the
+        # other side acknowledges the head, for 40 ms.
+        bounded = cls(listener.family, listener.type, socket.IPPROTO_TCP, fileno=listener.detach())
         bounded.connections = connections
         return bounded
 

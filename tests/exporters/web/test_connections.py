@@ -22,7 +22,7 @@ from exporters.serving import DEADLINE_SECONDS, Served, make_certificate, servin
 from rebalance_exporters import server
 from rebalance_exporters.web import connections
 from rebalance_exporters.web import server as web_server
-from rebalance_exporters.web.connections import STALL_SECONDS, Connections, Reading, connection_limit
+from rebalance_exporters.web.connections import STALL_SECONDS, BoundedListener, Connections, Reading, connection_limit
 from rebalance_exporters.web.reloading import Settings
 from rebalance_exporters.web.server import Signals, _Config, _Protocol
 from waiting import wait_for
@@ -282,6 +282,27 @@ def test_followers_are_limited() -> None:
                 return answer.status_code == 200
 
         wait_for(follows, "room for one more")
+
+
+def test_an_answer_does_not_wait_for_an_acknowledgement() -> None:
+    """Its body would come 40 ms after its head on every connection that stays open."""
+    sends_at_once: list[int] = []
+
+    class Noting(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            accepted = transport.get_extra_info("socket")
+            sends_at_once.append(accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            transport.close()
+
+    async def connect_once() -> None:
+        listener = BoundedListener.of(socket.create_server(("127.0.0.1", 0)), Connections(1))
+        async with await asyncio.get_running_loop().create_server(Noting, sock=listener):
+            reader, writer = await asyncio.open_connection(*listener.getsockname()[:2])
+            await reader.read()
+            writer.close()
+
+    asyncio.run(connect_once())
+    assert sends_at_once == [1]
 
 
 def test_nothing_is_told_of_the_server() -> None:
