@@ -18,6 +18,7 @@ from rebalance_contract import (
     DiagnosisStatus,
     Finding,
     QueryStatus,
+    Rebalance,
     ReportTotals,
     Status,
     decode,
@@ -148,6 +149,17 @@ def decoded_rows(rig: Rig, topic: str, kind: type[_T]) -> Iterator[_T]:
     for value in dict(read_topic(rig.broker.bootstrap, topic)).values():
         with contextlib.suppress(ContractError):
             yield decode(value or b"", kind)
+
+
+def causes_of(rig: Rig, group: str) -> set[str]:
+    """Return the rebalances of a group whose cause was told."""
+    found = decoded_rows(rig, CONFIG.findings_topic, Finding)
+    return {name for each in found if each.group == group and each.primary for name in each.rebalance_ids}
+
+
+def rebalances_of(rig: Rig, group: str) -> set[str]:
+    """Return the rebalances of a group."""
+    return {each.rebalance_id for each in decoded_rows(rig, CONFIG.rebalances_topic, Rebalance) if each.group == group}
 
 
 def total(rig: Rig, name: str, **labels: str) -> float:

@@ -26,6 +26,7 @@ from faults.observing import (
     assert_counted,
     assert_records_counted,
     await_judgement,
+    causes_of,
     decoded_rows,
     diagnosis_of,
     end_of,
@@ -34,6 +35,7 @@ from faults.observing import (
     open_findings,
     parents_of_workers,
     processes,
+    rebalances_of,
     resident_bytes,
     restarts,
     running_batch,
@@ -41,7 +43,7 @@ from faults.observing import (
     worker_of,
 )
 from faults.reporting import IS_FULL, Figures
-from rebalance_contract import Finding, GroupLag, Rebalance
+from rebalance_contract import Finding, GroupLag
 from rebalance_deploy import jars
 from rebalance_deploy.counts import fetch
 from rebalance_deploy.demo.workload import ConsumerSpec
@@ -253,17 +255,6 @@ def test_a_prober_that_is_killed_makes_nothing_up(rig: Rig, rounds: int):
     rig.monitor.check()
     for each in members:
         rig.leave(each)
-
-
-def causes_of(rig: Rig, group: str) -> set[str]:
-    """Return the rebalances of a group whose cause was told."""
-    found = decoded_rows(rig, CONFIG.findings_topic, Finding)
-    return {name for each in found if each.group == group and each.primary for name in each.rebalance_ids}
-
-
-def rebalances_of(rig: Rig, group: str) -> set[str]:
-    """Return the rebalances of a group."""
-    return {each.rebalance_id for each in decoded_rows(rig, CONFIG.rebalances_topic, Rebalance) if each.group == group}
 
 
 @pytest.mark.faults(21, fast=0, full=10)

@@ -162,25 +162,35 @@ class Judge:
     def _judge_sign(self, cluster: str, part: str, told_ms: int | None, now_ms: int) -> _Awaited | None:
         if told_ms is None:
             return _Awaited(f"no word yet from the {part} of the stream: {_IS_IT_RUNNING}")
-        known = self._heard.get((cluster, part))
+        differs = self._judge_clock(cluster, f"stream's {part}", told_ms, now_ms)
+        age_ms = now_ms - told_ms
+        if differs is not None or age_ms <= self.stale_after_seconds * 1000:
+            return differs
+        return _Awaited(f"no word from the {part} for {age_ms / 1000:.0f} s: {_IS_IT_RUNNING}")
+
+    def _judge_clock(self, cluster: str, whose: str, told_ms: int, now_ms: int) -> _Awaited | None:
+        """Judge whether a time that somebody told, and tells again and again, is far from now."""
+        known = self._heard.get((cluster, whose))
         if known is None or known[0] != told_ms:
             is_news = known is not None and told_ms > known[0]
-            known = self._heard[cluster, part] = (told_ms, now_ms if is_news else None)
+            known = self._heard[cluster, whose] = (told_ms, now_ms if is_news else None)
         age_ms, stale_ms = now_ms - told_ms, self.stale_after_seconds * 1000
-        if abs(age_ms) <= stale_ms:
-            return None
-        if age_ms < 0:
-            return _Awaited(f"{_clocks(part, -age_ms)} ahead of the exporter's: set both by NTP")
+        if age_ms < -stale_ms:
+            return _Awaited(f"{_clocks(whose, -age_ms)} ahead of the exporter's: set both by NTP")
         # What was old when it came, lately, was written by a clock that is behind and moves.
         if known[1] is not None and known[1] - told_ms > stale_ms and now_ms - known[1] <= stale_ms:
-            return _Awaited(f"{_clocks(part, age_ms)} behind the exporter's: set both by NTP")
-        return _Awaited(f"no word from the {part} for {age_ms / 1000:.0f} s: {_IS_IT_RUNNING}")
+            return _Awaited(f"{_clocks(whose, age_ms)} behind the exporter's: set both by NTP")
+        return None
 
     def _judge_lag(
         self, cluster: str, queries: Mapping[str, QueryStatus], diagnosis: DiagnosisStatus, now_ms: int
     ) -> _Awaited | None:
         since_ms = self._ready_since.setdefault(cluster, now_ms)
         starts = tuple(queries[name].started_at_ms for name in _READERS)
+        if diagnosis.probed_at_ms is not None:
+            differs = self._judge_clock(cluster, "prober", diagnosis.probed_at_ms, now_ms)
+            if differs is not None:
+                return differs
         if _is_probed(diagnosis, now_ms):
             if diagnosis.groups_awaiting_ends <= 0 or self._complete.get(cluster) == starts:
                 self._complete[cluster] = starts
@@ -219,8 +229,8 @@ def read_share(status: QueryStatus) -> float | None:
     return 1.0 if status.caught_up else None
 
 
-def _clocks(part: str, difference_ms: int) -> str:
-    return f"clocks differ: that of the stream's {part} is {difference_ms / 1000:.0f} s"
+def _clocks(whose: str, difference_ms: int) -> str:
+    return f"clocks differ: that of the {whose} is {difference_ms / 1000:.0f} s"
 
 
 def _judge_reading(progress: ReadProgress) -> _Awaited | None:

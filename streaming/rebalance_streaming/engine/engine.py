@@ -166,7 +166,7 @@ class Engine:
 
     def _take_probe(self, row: ProbeActivity) -> None:
         if row.probe.cluster == self._cluster:
-            self._probed_ms = max(row.probe.probed_at_ms, self._probed_ms or 0)
+            self._probed_ms = row.probe.probed_at_ms
             self._detector.take_probe(row.probe)
 
     def _take_coordinator(self, row: CoordinatorActivity) -> None:
@@ -206,7 +206,7 @@ class Engine:
     def _take_offsets(self, row: OffsetActivity, at_ms: int) -> None:
         if row.cluster != self._cluster:
             return
-        self._probed_ms = max(row.probed_at_ms, self._probed_ms or 0)
+        self._probed_ms = row.probed_at_ms
         is_news = self._lag.take_offsets(row)
         if row.ends:
             lag = self._lag.measure(row.group, row.probed_at_ms)

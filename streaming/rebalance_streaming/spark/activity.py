@@ -148,12 +148,13 @@ class ActivityPacker:
             )
 
     def _pack_probes(self, part: pa.RecordBatch) -> list[Row]:
-        topic, rows = self._config.probes_topic, []
+        topic, rows, now_ms = self._config.probes_topic, [], int(time.time() * 1000)
         for partition, offset, timestamp_ms, value, size in _tuples(
             part, "partition", "offset", "timestamp_ms", "value", "size"
         ):
             try:
-                found = [] if size is None else list(unpack_probe(value or b"", self._config.cluster, timestamp_ms))
+                known_ms = min(timestamp_ms, now_ms)
+                found = [] if size is None else list(unpack_probe(value or b"", self._config.cluster, known_ms))
                 outcome = "decoded"
             except ContractError:
                 found, outcome = [], "too_large" if value is None else "corrupt"

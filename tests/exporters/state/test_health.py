@@ -182,6 +182,17 @@ def test_a_clock_that_is_behind_is_told_from_a_stream_that_is_down() -> None:
     assert "membership is 3600 s behind the exporter's" in texts[1]
 
 
+def test_a_prober_whose_clock_is_behind_is_told_from_one_that_is_down() -> None:
+    """Its probes are old when they come, and come."""
+    view, judging, texts = make_view(*stream_rows()), Judge(STALE_AFTER_SECONDS), []
+    for probed_ms in (NOW_MS - 3_600_000, NOW_MS - 3_599_000, NOW_MS - 3_599_000):
+        view.apply([diagnosis_row(committing_groups=1, probed_at_ms=probed_ms)])
+        texts.append(judging.judge(view.picture(), LOADED, NOW_MS + 1_000).text)
+    assert texts[0].startswith("waiting for a prober")
+    assert texts[1] == texts[2]
+    assert texts[1].startswith("clocks differ: that of the prober is 3600 s behind the exporter's: set both by NTP")
+
+
 def test_without_a_prober_it_is_ready_after_a_while_and_says_so() -> None:
     """A prober is optional: for 30 s after all else is ready one is waited for."""
     view, judging = make_view(*with_diagnosis(committing_groups=5, probed_at_ms=None)), Judge(60)
