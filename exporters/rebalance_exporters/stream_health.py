@@ -14,6 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from rebalance_contract import QueryStatus
+from rebalance_exporters.state.health import tell_long_batch
 
 _PREFIX = "kafka_rebalance_monitor_stream_"
 #: The stream looks at its queries twice a second, but starting three of them while brokers are away takes minutes.
@@ -50,7 +51,7 @@ class StreamHealth(Collector):
         return f"nobody has looked after the queries for {silent_seconds:.0f} s: see the end of the stream's log"
 
     def unready(self) -> str | None:
-        """What the stream waits for: a query that does not run, or has not read up the log."""
+        """What the stream waits for: a query that does not run, has not read up the log, or ends no batch."""
         if self._looked is None:
             return "starting"
         for status in self._statuses:
@@ -60,17 +61,18 @@ class StreamHealth(Collector):
                 return f"a batch of the {status.query} query makes no progress"
         for status in self._statuses:
             if not status.caught_up:
+                long = tell_long_batch(status)
                 return (
                     f"the {status.query} query reads the log up: "
-                    f"{status.read_records:,} of {status.wanted_records:,} records"
+                    f"{status.read_records:,} of {status.wanted_records:,} records" + (f"; {long}" if long else "")
                 )
-        return self.unhealthy()
+        return next(filter(None, map(tell_long_batch, self._statuses)), None) or self.unhealthy()
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics as they are now."""
         ready = GaugeMetricFamily(
             f"{_PREFIX}ready",
-            "1 while all queries of this process run and have read up the log; /-/ready says why not.",
+            "1 while all queries of this process run, have read up the log and end batches; /-/ready says why not.",
         )
         ready.add_metric([], float(self.unready() is None))
         yield ready

@@ -38,6 +38,25 @@ def test_it_is_ready_once_all_queries_run_and_have_read_the_log_up():
     assert health.unready() is None
 
 
+def test_a_batch_that_does_not_end_is_told_long_before_it_is_ended():
+    """A stream that was ready no longer is, for it counts nothing; one that reads the log up goes on doing so."""
+    health = StreamHealth()
+    long = replace(RUNS, updated_at_ms=RUNS.last_batch_at_ms + 60_000)
+    health.look([RUNS, long])
+    assert health.unready() is None
+    long = replace(long, updated_at_ms=long.updated_at_ms + 15_000)
+    health.look([RUNS, long])
+    assert health.unready() == "no batch of the membership query has ended for 75 s"
+    assert health.unhealthy() is None
+    health.look([RUNS, replace(long, trigger_ms=25_000)])
+    assert health.unready() is None
+    first = replace(long, caught_up=False, read_records=0, started_at_ms=long.last_batch_at_ms, last_batch_at_ms=None)
+    health.look([RUNS, first])
+    assert health.unready() == (
+        "the membership query reads the log up: 0 of 9,000 records; no batch of the membership query has ended for 75 s"
+    )
+
+
 def test_a_stream_that_looks_after_nothing_is_not_healthy():
     """It hangs: its queries might run on, but nobody would start them again."""
     now = [0.0]

@@ -14,6 +14,8 @@ _READERS = (Party.MEMBERSHIP, Party.ACTIVITY)
 
 _IS_IT_RUNNING = "is `rebalance-monitor stream` running?"
 _TRIGGERS_WITHOUT_BATCH = 3
+#: A batch that reads the log up may take long, but not for ever: from then on it is told for how long it does.
+_LONG_BATCH_MS = 60_000
 #: The diagnosis may be that far behind the queries it reads from: it runs after they did.
 _BEHIND_MS = 5_000
 #: A probe older than this was made by a prober that does not run any more; a running one makes some every few seconds.
@@ -229,6 +231,18 @@ def read_share(status: QueryStatus) -> float | None:
     return 1.0 if status.caught_up else None
 
 
+def tell_long_batch(status: QueryStatus) -> str | None:
+    """Say for how long a query has ended no batch, by the stream's own clock; null while that is not long.
+
+    So it may hang, as where Kafka does not tell it what it waits for, before the stream ends such a batch.
+    """
+    since_ms = status.started_at_ms if status.last_batch_at_ms is None else status.last_batch_at_ms
+    passed_ms = status.updated_at_ms - since_ms
+    if passed_ms <= max(_LONG_BATCH_MS, _TRIGGERS_WITHOUT_BATCH * status.trigger_ms):
+        return None
+    return f"no batch of the {status.query} query has ended for {passed_ms / 1000:.0f} s"
+
+
 def _clocks(whose: str, difference_ms: int) -> str:
     return f"clocks differ: that of the {whose} is {difference_ms / 1000:.0f} s"
 
@@ -257,12 +271,13 @@ def _judge_queries(queries: Mapping[str, QueryStatus]) -> _Awaited | None:
         return None
     shares = {name: 1.0 if queries[name].caught_up else read_share(queries[name]) for name in _READERS}
     told = {name: share for name, share in shares.items() if share is not None}
+    long = next((f"; {text}" for name in _READERS if (text := tell_long_batch(queries[name]))), "")
     if len(told) < len(shares):
-        return _Awaited(f"stream not caught up{_behind(queries)}")
+        return _Awaited(f"stream not caught up{_behind(queries)}{long}")
     slowest = min(_READERS, key=lambda name: told[name])
     each = ", ".join(f"{name} {_percent(share)}" for name, share in told.items())
     wanted = queries[slowest].wanted_records
-    return _Awaited(f"reading the log: {_percent(told[slowest])} of {wanted:,} records ({each})", told[slowest])
+    return _Awaited(f"reading the log: {_percent(told[slowest])} of {wanted:,} records ({each}){long}", told[slowest])
 
 
 def _percent(share: float) -> str:

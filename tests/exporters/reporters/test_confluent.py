@@ -10,7 +10,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 
-from rebalance_exporters.reporters.confluent import make_producer_settings, read_config, report, slim_statistics
+from rebalance_exporters.reporters.confluent import make_producer_settings, read_config, report
 from rebalance_exporters.reporters.polls import wall_ms
 from waiting import wait_for
 
@@ -34,9 +34,10 @@ class PlainConsumer:
         self.answers: list[Any] = []
         self.asked_by: list[str] = []
         self.closed = 0
+        self.statistics = STATISTICS
 
     def poll(self, timeout: float = -1) -> Any:
-        self.config["stats_cb"](STATISTICS)
+        self.config["stats_cb"](self.statistics)
         answer = self.answers.pop(0) if self.answers else None
         if isinstance(answer, Exception):
             raise answer
@@ -239,19 +240,16 @@ def test_an_error_of_the_class_is_the_users_to_see(sent):
     assert threads() <= before
 
 
-def test_statistics_too_large_for_a_record_lose_their_topics_first():
-    """Then their brokers, but for the coordinator; what is left says that it is statistics."""
-    whole = {
-        "type": "consumer",
-        "cgrp": {"state": "up"},
-        "brokers": {"GroupCoordinator": {"req": {"Heartbeat": 5}}, **{f"b:{n}": {"pad": "x" * 50} for n in range(20)}},
-        "topics": {"orders": {"pad": "x" * 5000}},
-    }
-    text = json.dumps(whole)
-    assert slim_statistics(text, len(text)) is text
-    assert json.loads(slim_statistics(text, 3000)) == {**whole, "topics": {}}
-    coordinator = {"GroupCoordinator": {"req": {"Heartbeat": 5}}}
-    assert json.loads(slim_statistics(text, 300)) == {**whole, "topics": {}, "brokers": coordinator}
+def test_statistics_too_large_for_a_record_are_reported_without_their_topics(sent):
+    """The user's own callback gets them whole; those that nobody can read harm no poll."""
+    whole: list[str] = []
+    consumer = reported(sent, stats_cb=whole.append)
+    large = STATISTICS.replace('"topics": {}', '"topics": {"orders": "%s"}' % ("x" * 1_000_000))
+    for consumer.statistics in (large, large[:-1]):
+        consumer.poll(0)
+    assert whole == [large, large[:-1]]
+    assert sent.last["statistics"] == json.loads(STATISTICS)
+    consumer.close()
 
 
 def test_settings_are_told_with_librdkafkas_defaults():

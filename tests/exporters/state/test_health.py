@@ -87,6 +87,15 @@ CASES = [
         share=0.999,
     ),
     Case(
+        "a batch that reads the log up takes long",
+        "reading the log: 0 % of 1,000 records (membership 100 %, activity 0 %); "
+        "no batch of the activity query has ended for 75 s [cluster prod]",
+        with_query(
+            "activity", caught_up=False, wanted_records=1_000, updated_at_ms=NOW_MS, last_batch_at_ms=NOW_MS - 75_000
+        ),
+        share=0.0,
+    ),
+    Case(
         "nobody tells how much there is",
         "stream not caught up: 12,345 log positions behind",
         with_query(caught_up=False, source_lag_records=12_345),
