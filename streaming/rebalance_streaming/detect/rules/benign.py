@@ -296,7 +296,7 @@ def return_after_loss(episode: Episode, _time: JudgingTime) -> Verdict | None:
         "returned",
         past.left_ms,
         subject_of(*(each for each, _ in lost)),
-        confidence=min(PLAUSIBLE, one_down(past.confidence)),
+        confidence=min(PLAUSIBLE, past.confidence),
         member=member,
         away=max(0, episode.rebalance.started_before_ms - past.left_ms),
     )
