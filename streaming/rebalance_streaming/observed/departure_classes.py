@@ -166,7 +166,9 @@ def _stood_inside_poll(of: Departure, poll: int) -> bool:
     awaited = of.member.group_instance_id is not None or of.in_barrier
     if not awaited or of.silence_ms is None or of.liveness not in (ALIVE, HEALTHY):
         return False
-    return of.due and of.silence_ms + (of.to_ms - of.from_ms) // 2 >= poll
+    # What was polled last is committed up to an interval later.
+    late = (of.rhythm.gap_ms or 0) if of.in_barrier else 0
+    return of.due and of.silence_ms + (of.to_ms - of.from_ms) // 2 + late >= poll
 
 
 def _unheard_ms(of: Departure) -> float | None:
