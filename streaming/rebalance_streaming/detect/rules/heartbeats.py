@@ -19,6 +19,7 @@ from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.circumstances import (
     THAW_MS,
+    is_back_soon,
     is_busy,
     patience_ms,
     same_slot,
@@ -299,8 +300,7 @@ def frozen_or_starved(episode: Episode, _time: JudgingTime, departure: Departure
     if departure.liveness in (HEALTHY, ALIVE):
         return say_lost("undetermined.healthy", departure, began_ms, missing=(), beat=departure.liveness == HEALTHY)
     returned = departure.back_ms is not None
-    soon = departure.back_ms is not None and departure.back_ms - departure.to_ms <= THAW_MS
-    if departure.client.may_starve is False and (soon or departure.kept_id):
+    if departure.client.may_starve is False and (is_back_soon(departure) or departure.kept_id):
         pause_ms, heartbeat_ms = departure.silence_ms or departure.session_ms, departure.client.heartbeat_ms
         alone = departure.kept_id and spared_on_host(episode, departure)
         return say_lost(

@@ -69,8 +69,9 @@ def barrier_holder(episode: Episode, _time: JudgingTime, departure: Departure) -
 def _held_barrier(episode: Episode, departure: Departure, barrier: Barrier | None) -> float | None:
     """Return how sure it is that the others waited for this member; null if something else was the matter."""
     if not departure.in_barrier:
-        newcomer = any(each.returned_from is None for each in episode.arrivals)
-        unseen = newcomer and not episode.is_probed and departure.likely == POLL_TIMEOUT
+        back = {each.back_as.member_id for each in episode.departures if each.back_as is not None}
+        newcomer = any(each.returned_from is None and each.member.member_id not in back for each in episode.arrivals)
+        unseen = newcomer and not episode.is_probed and departure.told is None and departure.likely == POLL_TIMEOUT
         return PLAUSIBLE if unseen else None
     if barrier is None or barrier.waited_ms < episode.long_barrier_ms:
         return None
