@@ -17,7 +17,7 @@ from histories import (
 from rebalance_contract import UNDETERMINED
 from rebalance_streaming.detect.rules.circumstances import is_busy, missing_reports, same_slot, say_lost
 from rebalance_streaming.detect.rules.heartbeats import frozen_or_starved, unknown_loss
-from rebalance_streaming.observed.confidence import HINT, STRONG
+from rebalance_streaming.observed.confidence import HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import CLEAN, FENCED, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure
 from rebalance_streaming.observed.liveness import GONE
 
@@ -74,7 +74,11 @@ def test_a_slot_survives_a_new_id():
 
 @pytest.mark.parametrize(
     ("changes", "missing"),
-    [({"confidence": 0.75}, True), ({"confidence": STRONG}, False), ({"confidence": HINT, "liveness": GONE}, False)],
+    [
+        ({"confidence": PLAUSIBLE}, True),
+        ({"confidence": STRONG}, False),
+        ({"confidence": HINT, "liveness": GONE}, False),
+    ],
 )
 def test_reports_are_missed_only_where_doubt_is_left(changes: dict[str, Any], missing: bool):
     """Where the source is there, or nothing is in doubt, none is asked for; else by host."""
