@@ -28,9 +28,8 @@ def explain(episode: Episode, time: JudgingTime) -> tuple[Verdict, ...]:
     held = next(iter(episode.held), None)
     barrier = explain_barrier(episode) or held or explain_late_round(episode) if episode.knows_who_waited else None
     benign = next((verdict for rule in BENIGN_RULES if (verdict := rule(episode, time)) is not None), None)
-    unable = find_store_failure(episode)
-    ranked = [] if unable is None else [unable]
-    ranked += [failover] if failover is not None and not _is_sure(known) else []
+    of_coordinator = (find_store_failure(episode), None if _is_sure(known) else failover)
+    ranked = [each for each in of_coordinator if each is not None]
     ranked += known
     if not known and barrier is not None:
         ranked.append(barrier)

@@ -191,18 +191,18 @@ def _stood_still(episode: Episode) -> bool:
     Newcomers alone hold nobody up so long. It is what shows of a barrier where nobody probes: of all members but the
     one that they wait for. What a partition is usually committed in comes on top of it.
     """
-    history, rebalance = episode.history, episode.rebalance
+    history, rebalance, began_ms = episode.history, episode.rebalance, episode.rebalance.started_before_ms
     gaps = {
         (each.topic, each.partition): each.resumed_at_ms - each.last_commit_ms
         for each in history.silences_of(rebalance)
         if each.resumed_at_ms is not None and each.last_commit_ms is not None
     }
-    for member in rebalance.members_before:
-        usual_ms = history.progress.rhythm(member.partitions or {}, rebalance.started_before_ms).gap_ms or COMMIT_GAP_MS
-        stood_ms = min((gaps.get(each, 0) for each in places(member.partitions)), default=0)
-        if stood_ms >= episode.long_barrier_ms + usual_ms:
-            return True
-    return False
+    return any(
+        min((gaps.get(each, 0) for each in places(member.partitions)), default=0)
+        >= episode.long_barrier_ms
+        + (history.progress.rhythm(member.partitions or {}, began_ms).gap_ms or COMMIT_GAP_MS)
+        for member in rebalance.members_before
+    )
 
 
 def _is_seen_whole(episode: Episode) -> bool:

@@ -90,8 +90,7 @@ def patience_ms(departure: Departure) -> int:
 
 def is_back_soon(departure: Departure) -> bool:
     """Whether a member came back within another session, as whoever stood still or was cut off mostly does."""
-    limit_ms = max(THAW_MS, departure.session_ms)
-    return departure.back_ms is not None and departure.back_ms - departure.to_ms <= limit_ms
+    return departure.back_ms is not None and departure.back_ms - departure.to_ms <= max(THAW_MS, departure.session_ms)
 
 
 def is_restarted(episode: Episode, departure: Departure) -> bool:

@@ -269,9 +269,7 @@ def offsets_topic_unhealthy(look: GroupView, time: JudgingTime) -> Iterator[Verd
 def find_store_failure(episode: Episode) -> Verdict | None:
     """Return that an assignment of a rebalance could not be stored, as its coordinator wrote; null if it did not."""
     failed_ms = episode.history.coordinator_log.store_failed_at(episode.rebalance)
-    if failed_ms is None:
-        return None
-    return say("offsets_topic_unhealthy.told", failed_ms)
+    return None if failed_ms is None else say("offsets_topic_unhealthy.told", failed_ms)
 
 
 def _lost_rounds(rebalance: Rebalance) -> bool:
