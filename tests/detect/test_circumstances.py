@@ -26,6 +26,8 @@ from rebalance_streaming.observed.liveness import GONE
     ("of", "expected"),
     [
         (gone(replace(B, client_id="kgo"), back_s=2, silence_ms=40_000), ("process_pause", HINT)),
+        (gone(replace(B, client_id="kgo"), back_s=10, silence_ms=40_000), ("process_pause", HINT)),
+        (gone(replace(B, client_id="kgo"), back_s=11, silence_ms=40_000), (UNDETERMINED, 0.4)),
         (gone(replace(B, client_id="kafka-python-2.3.0"), back_s=2), (UNDETERMINED, 0.4)),
         (gone(back_s=2), (UNDETERMINED, 0.4)),
         (gone(), (UNDETERMINED, 0.4)),
