@@ -12,6 +12,7 @@ from goldens import data_records
 from histories import rebalance_id, take
 from rebalance_contract import CommitActivity, GroupSnapshot, Member, Rebalance
 from rebalance_streaming.detect.episode import ExplainedDeparture
+from rebalance_streaming.observed.confidence import STRONG
 from rebalance_streaming.observed.departures import POLL_TIMEOUT, Departure
 from rebalance_streaming.observed.fingerprints import fingerprint
 from rebalance_streaming.observed.history import GroupHistory
@@ -27,7 +28,7 @@ def departed(
     *,
     rule: str = "poll_overrun",
     of: str | None = None,
-    sure: float = 0.9,
+    sure: float = STRONG,
     **changes: Any,
 ) -> ExplainedDeparture:
     """Make a departure of a class that a rule explained so surely, in the rebalance `of` (null: that of `left_ms`).
@@ -43,7 +44,7 @@ def departed(
         "latest_ms": left_ms,
         "rhythm": Rhythm(None, None, pulse=False, commits=0),
         "classes": (likely,),
-        "confidence": 0.9,
+        "confidence": STRONG,
         "in_barrier": False,
         "evidence": (),
         "struck": (),

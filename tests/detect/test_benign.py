@@ -62,14 +62,15 @@ def test_newcomers_that_stay_are_a_scale_out(after_s: int, confidence: float):
         ((20, 4), 5, PLAUSIBLE),
         ((12, 12), 5, PLAUSIBLE),
         ((20, 20), 12, PLAUSIBLE),
+        ((4, 4, 20), 5, HINT),
     ],
-    ids=["all for long", "not of all known", "one went on", "no longer than usual", "commits are rare"],
+    ids=["all for long", "not of all known", "one went on", "no longer than usual", "commits are rare", "of another"],
 )
 def test_newcomers_alone_hold_nobody_up_for_long(gaps_s: tuple[int, ...], every_s: int, confidence: float):
     """Where nobody probes, commits that stop all at once are what shows of a barrier."""
-    of = joined(LOST_MS, member("n-1"), [A])
+    of = joined(LOST_MS, member("n-1"), [A, member("c-1", [2])])
     beats = [
-        commits(at, {0: at // 100, 1: at // 100})
+        commits(at, dict.fromkeys(range(3), at // 100))
         for at in range(LOST_MS - 5 * MINUTE, LOST_MS - 2 * SECOND, every_s * SECOND)
     ]
     gaps = (

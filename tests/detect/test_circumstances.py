@@ -17,7 +17,7 @@ from histories import (
 from rebalance_contract import UNDETERMINED
 from rebalance_streaming.detect.rules.circumstances import is_busy, missing_reports, same_slot, say_lost
 from rebalance_streaming.detect.rules.heartbeats import frozen_or_starved, unknown_loss
-from rebalance_streaming.observed.confidence import HINT, STRONG
+from rebalance_streaming.observed.confidence import HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import CLEAN, FENCED, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure
 from rebalance_streaming.observed.liveness import GONE
 
@@ -26,6 +26,8 @@ from rebalance_streaming.observed.liveness import GONE
     ("of", "expected"),
     [
         (gone(replace(B, client_id="kgo"), back_s=2, silence_ms=40_000), ("process_pause", HINT)),
+        (gone(replace(B, client_id="kgo"), back_s=10, silence_ms=40_000), ("process_pause", HINT)),
+        (gone(replace(B, client_id="kgo"), back_s=11, silence_ms=40_000), (UNDETERMINED, 0.4)),
         (gone(replace(B, client_id="kafka-python-2.3.0"), back_s=2), (UNDETERMINED, 0.4)),
         (gone(back_s=2), (UNDETERMINED, 0.4)),
         (gone(), (UNDETERMINED, 0.4)),
@@ -74,7 +76,11 @@ def test_a_slot_survives_a_new_id():
 
 @pytest.mark.parametrize(
     ("changes", "missing"),
-    [({"confidence": 0.75}, True), ({"confidence": STRONG}, False), ({"confidence": HINT, "liveness": GONE}, False)],
+    [
+        ({"confidence": PLAUSIBLE}, True),
+        ({"confidence": STRONG}, False),
+        ({"confidence": HINT, "liveness": GONE}, False),
+    ],
 )
 def test_reports_are_missed_only_where_doubt_is_left(changes: dict[str, Any], missing: bool):
     """Where the source is there, or nothing is in doubt, none is asked for; else by host."""

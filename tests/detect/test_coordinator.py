@@ -24,10 +24,20 @@ from histories import (
     rebalance_id,
     report,
 )
-from rebalance_contract import Generation, Member, Moves, Rebalance, Severity
+from rebalance_contract import (
+    CoordinatorAct,
+    CoordinatorEvent,
+    CoordinatorTrigger,
+    Generation,
+    Member,
+    Moves,
+    Rebalance,
+    Severity,
+)
 from rebalance_contract.clients import ANY_RESPONSE_MAX, RESPONSE_MAX
 from rebalance_streaming.detect.episode import EpisodeContext, look_at
 from rebalance_streaming.detect.judging_time import JudgingTime
+from rebalance_streaming.detect.rank import explain
 from rebalance_streaming.detect.rules.coordinator import (
     CONDITIONS,
     coordinator_failover,
@@ -358,6 +368,19 @@ def test_an_offsets_partition_that_cannot_store(events: list[Event], expected: t
     found = list(asked(offsets_topic_unhealthy, look(history(picture(T0, A, B), *events), NOW)))
     assert [(each.confidence, each.severity) for each in found] == ([] if expected is None else [expected])
     assert all(each.missing for each in found)
+
+
+@pytest.mark.parametrize("trigger", [CoordinatorTrigger.STORE_FAILED, CoordinatorTrigger.JOIN])
+def test_an_assignment_that_its_coordinator_could_not_store_is_the_cause(trigger: CoordinatorTrigger):
+    """It wrote so itself; whoever is lost meanwhile is lost for that."""
+    gone = rebalance(NOW - MINUTE, [A, B], [A], took_ms=20 * SECOND)
+    known = history(picture(T0, A, B), gone)
+    began = CoordinatorEvent(NOW - 50 * SECOND, CoordinatorAct.PREPARING, trigger=trigger)
+    known.coordinator_log.take([began])
+    of = look_at(known, gone, Thresholds(), JudgingTime(NOW), EpisodeContext())
+    first, *_ = explain(of, JudgingTime(NOW))
+    assert (first.rule == "offsets_topic_unhealthy") == (trigger == CoordinatorTrigger.STORE_FAILED)
+    assert first.confidence == (CERTAIN if first.rule == "offsets_topic_unhealthy" else first.confidence)
 
 
 # --- Everywhere ---

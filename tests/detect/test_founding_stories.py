@@ -123,6 +123,13 @@ def test_who_did_not_poll_held_the_barrier(wait_s: int, in_barrier: bool, expect
     assert said(explained(gone, *beats, *events[:-1])) == expected
 
 
+def test_who_is_back_in_the_same_rebalance_was_not_waited_for():
+    """Unseen by probes, what came is the one that left for its limit, and no newcomer."""
+    gone = rebalance(LOST_MS, [B, STAYS], [AGAIN, STAYS], took_ms=3 * SECOND)
+    quiet_ms = LOST_MS - 301 * SECOND
+    assert said(explained(gone, *pulse(quiet_ms - MINUTE, quiet_ms + 1, [2, 3]))) == ("poll_overrun", STRONG)
+
+
 def test_a_member_lost_before_is_not_the_one_that_held_the_others():
     """One overran its limit and so began the rebalance; that another was late as well is secondary."""
     start_ms = LOST_MS - 40 * SECOND

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from histories import member
-from rebalance_contract import Advice, Alternative, Evidence, Subject
+from rebalance_contract import Advice, Alternative, Evidence, EvidenceSource, Subject
 from rebalance_streaming.detect import wording
 from rebalance_streaming.detect.catalogue import DIAGNOSES, ENTRIES, Diagnosis
 from rebalance_streaming.detect.wording import ADVICE, WORDINGS, Line, Text, advise, say
@@ -147,7 +147,7 @@ def test_an_entry_has_known_fields_and_columns(key: str, entry: dict[str, Any]):
     for name, length in LENGTHS.items():
         assert {len(line.columns) for line in getattr(WORDINGS[key], name)} <= {length}
     sources = {line.columns[0] for line in WORDINGS[key].evidence if not line.columns[0].names}
-    assert {each.fill({}) for each in sources} <= {"log", "commits", "probes", "client_metrics", "zookeeper"}
+    assert {each.fill({}) for each in sources} <= {*EvidenceSource}
 
 
 # --- The form of texts ---

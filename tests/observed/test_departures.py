@@ -228,13 +228,37 @@ def test_of_several_members_the_moment_is_known_less_well(life_s: float, classes
     assert (found.classes, round(found.confidence, 2)) == (classes, round(confidence, 2))
 
 
-def test_a_limit_of_seconds_needs_a_moment_known_to_the_second():
-    """Any departure would lie within seconds of a limit of four."""
+def test_a_limit_of_seconds_is_told_by_a_moment_known_to_the_second():
+    """Its last commit bounds when it left, however late the others noticed."""
     who = replace(B, rebalance_timeout_ms=4_000)
     formed = joined(LOST_MS - 4_300 - 3_000, who, [STAYS])
     beats = [commits(at, dict.fromkeys([2, 3], at // 100)) for at in range(LOST_MS - 4_000, LOST_MS, 1_000)]
     assert judged(left(who), formed, *beats).likely == POLL_TIMEOUT
-    assert judged(left(who, started_after_ms=LOST_MS - 10_000, took_ms=9_020), formed, *beats).likely != POLL_TIMEOUT
+    found = judged(left(who, started_after_ms=LOST_MS - 10_000, took_ms=9_020), formed, *beats)
+    assert (found.likely, found.from_ms) == (POLL_TIMEOUT, LOST_MS - 1_000)
+
+
+def test_a_commit_before_the_others_were_released_is_its_own():
+    """Nobody else owned its partitions until then: it left after that commit, so in order."""
+    who = replace(B, session_timeout_ms=6_000)
+    formed = joined(LOST_MS - 30_000, who, [STAYS])
+    beats = [commits(at, dict.fromkeys([2, 3], at // 100)) for at in range(LOST_MS - 27_000, LOST_MS - 6_000, 5_000)]
+    gone = left(who, started_after_ms=LOST_MS - 10_000, took_ms=0)
+    assert judged(gone, formed, *beats).likely == SESSION_EXPIRED
+    closing = commits(LOST_MS - 100, dict.fromkeys([2, 3], LOST_MS // 100))
+    assert judged(gone, formed, *beats, closing).likely == CLEAN
+
+
+def test_of_a_summary_of_two_owners_the_first_commit_is_that_of_the_one_who_left():
+    """The next owner commits within the same pane: the commit of closing is its first, and no more than a time."""
+    who = replace(B, session_timeout_ms=6_000)
+    formed = joined(LOST_MS - 30_000, who, [STAYS])
+    beats = [commits(at, dict.fromkeys([2, 3], at // 100)) for at in range(LOST_MS - 27_000, LOST_MS - 6_000, 5_000)]
+    gone = left(who, started_after_ms=LOST_MS - 10_000, took_ms=0)
+    both = commits(LOST_MS + 2_000, dict.fromkeys([2, 3], LOST_MS // 100))
+    told = {name: replace(each, first_at_ms=[LOST_MS - 100] * 2) for name, each in both.topics.items()}
+    assert judged(gone, formed, *beats, both).likely == SESSION_EXPIRED
+    assert judged(gone, formed, *beats, replace(both, topics=told)).likely == CLEAN
 
 
 def test_a_commit_on_the_way_does_not_hide_the_limit():

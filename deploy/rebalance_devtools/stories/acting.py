@@ -106,10 +106,10 @@ def lose(play: Play, name: str) -> None:
     await_loss(play, generation)
 
 
-def stand_still(play: Play, name: str) -> None:
-    """Freeze a client until its group went on without it, and a little longer; wait until it is back."""
+def stand_still(play: Play, *names: str) -> None:
+    """Freeze clients until their group went on without them, and a little longer; wait until they are back."""
     _lose_for_a_while(
-        play, (name,), lambda each: play.signal(each, signal.SIGSTOP), lambda each: play.signal(each, signal.SIGCONT)
+        play, names, lambda each: play.signal(each, signal.SIGSTOP), lambda each: play.signal(each, signal.SIGCONT)
     )
 
 

@@ -10,6 +10,7 @@ from rebalance_devtools.stories.company import COMPANY
 from rebalance_devtools.stories.conditions import CONDITIONS
 from rebalance_devtools.stories.families import FAMILIES
 from rebalance_devtools.stories.polyglot import POLYGLOT
+from rebalance_devtools.stories.reported import REPORTED
 from rebalance_devtools.stories.scenes import SCENES
 from rebalance_devtools.stories.story import Story
 
@@ -20,7 +21,7 @@ FOUNDING = (idle_lock.FAST, join_barrier.STORY, long_batches.STORY, held_interpr
 VARIANTS = (idle_lock.UPGRADED, idle_lock.REAL, owner_lock.UPGRADED)
 
 #: What the judgement is measured on, see tests/accuracy/families.toml.
-MEASURED = (*FAMILIES, *APPLICATIONS, *POLYGLOT, *CONDITIONS, *COMPANY)
+MEASURED = (*FAMILIES, *APPLICATIONS, *POLYGLOT, *CONDITIONS, *COMPANY, *REPORTED)
 
 STORIES = {story.id: story for story in (*FOUNDING, *VARIANTS, *SCENES, *MEASURED, *PAIRS)}
 

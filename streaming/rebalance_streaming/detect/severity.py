@@ -19,7 +19,9 @@ def with_severities(
     stated: Sequence[Verdict], look: GroupView, time: JudgingTime, config: DetectConfig, *, harmed: bool
 ) -> list[Verdict]:
     """Return all verdicts of a group with their severities; `harmed`: its consumption is harmed now."""
-    recurs, claimed, group = _recurs(stated, look, time), _claimed(stated), look.history.group
+    recurs, group = _recurs(stated, look, time), look.history.group
+    # And not only a hint.
+    claimed = {(each.rule, subject_key(each)) for each in stated if each.confidence >= CLAIMED}
     found = []
     for each in stated:
         heard = _is_sure(each, claimed) and not config.silenced(group, each.rule, look.now_ms)
@@ -42,11 +44,6 @@ def _recurs(stated: Iterable[Verdict], look: GroupView, time: JudgingTime) -> bo
     if unexplained >= look.thresholds.recurring_per_day:
         return True
     return unexplained > 0 and look.churn(time) >= look.thresholds.churn_share
-
-
-def _claimed(stated: Iterable[Verdict]) -> set[tuple[str, str]]:
-    """Return what is claimed, and not only a hint, by rule and subject."""
-    return {(each.rule, subject_key(each)) for each in stated if each.confidence >= CLAIMED}
 
 
 def _is_sure(verdict: Verdict, claimed: set[tuple[str, str]]) -> bool:

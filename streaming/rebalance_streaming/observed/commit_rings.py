@@ -35,6 +35,8 @@ class CommitRings:
 
     partitions: Ints = field(default_factory=lambda: filled(0))
     times: Ints = field(default_factory=lambda: filled(KEPT, 0))
+    #: When the first commit of the same summary was: that of an owner before, maybe. Its offset is not known.
+    earlier: Ints = field(default_factory=lambda: filled(KEPT, 0))
     offsets: Ints = field(default_factory=lambda: filled(KEPT, 0))
     #: When the committed offset last changed, and since when it is watched.
     advanced_ms: Ints = field(default_factory=lambda: filled(0))
@@ -79,6 +81,7 @@ class CommitRings:
         return CommitRings(
             wider,
             widened(self.times, known, wider),
+            widened(self.earlier, known, wider),
             widened(self.offsets, known, wider),
             widened(self.advanced_ms, known, wider),
             widened(self.first_ms, known, wider),

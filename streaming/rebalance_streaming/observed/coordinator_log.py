@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from rebalance_contract import CoordinatorAct, CoordinatorEvent, Evidence, EvidenceSource, Rebalance
+from rebalance_contract import CoordinatorAct, CoordinatorEvent, CoordinatorTrigger, Evidence, EvidenceSource, Rebalance
 
 #: Events kept of a group; a rebalance of ten members makes about fifty.
 _KEPT = 5_000
@@ -127,6 +127,12 @@ class CoordinatorLog:
             if each.act in _SETTLED and each.at_ms < released_ms - _SAME_MS:
                 return None
         return None
+
+    def store_failed_at(self, rebalance: Rebalance) -> int | None:
+        """Return when the coordinator first wrote that it could not store an assignment of a rebalance; null: never."""
+        until_ms = rebalance.last_known_ms + _SAME_MS
+        begun = self._preparing(rebalance.started_before_ms - _SAME_MS, until_ms)
+        return next((each.at_ms for each in begun if each.trigger == CoordinatorTrigger.STORE_FAILED), None)
 
     def settled_after(self, seen_ms: int, until_ms: int | None) -> int | None:
         """Return when the coordinator first wrote that a join phase seen then was over; null: no line tells."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from rebalance_contract import GroupType, Member, Rebalance
+from rebalance_contract import Member, Rebalance
 from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.departure_classes import classify
 from rebalance_streaming.observed.departure_times import NOTICE_MS, as_told, measure, told_exit
@@ -90,8 +90,6 @@ def _return_of(history: GroupHistory, rebalance: Rebalance, member: Member) -> t
 
 
 def _let_in_at(rebalance: Rebalance, member: Member) -> int | None:
-    """Return when a member was let in: at the end of a classic rebalance, else with the generation it joined in."""
-    if rebalance.type == GroupType.CLASSIC:
-        return rebalance.completed_at_ms
+    """Return when a member was let in: with the generation it joined in, else at the rebalance's end."""
     joined = (each for each in rebalance.rounds if member.member_id in each.joined)
     return next((each.assigned_at_ms for each in joined), None) or rebalance.completed_at_ms

@@ -157,14 +157,18 @@ def _impossible(of: Departure, rebalance: Rebalance) -> Iterator[tuple[str, str]
 
 
 def _stood_inside_poll(of: Departure, poll: int) -> bool:
-    """Whether a static client whose reports tell of polls cannot have returned from the last one within its limit.
+    """Whether a client whose reports tell of polls cannot have returned from the last one within its limit.
 
     It ran, records waited, and nothing was committed for longer: a callback inside poll() overruns the limit as well,
-    of which reports tell only that the application is inside the client. Any other client says that it leaves.
+    of which reports tell only that the application is inside the client. Any other client says that it leaves, unless
+    the others wait for it: whoever polls joins them.
     """
-    if of.member.group_instance_id is None or of.silence_ms is None or of.liveness not in (ALIVE, HEALTHY):
+    awaited = of.member.group_instance_id is not None or of.in_barrier
+    if not awaited or of.silence_ms is None or of.liveness not in (ALIVE, HEALTHY):
         return False
-    return of.due and of.silence_ms + (of.to_ms - of.from_ms) // 2 >= poll
+    # What was polled last is committed up to an interval later.
+    late = (of.rhythm.gap_ms or 0) if of.in_barrier else 0
+    return of.due and of.silence_ms + (of.to_ms - of.from_ms) // 2 + late >= poll
 
 
 def _unheard_ms(of: Departure) -> float | None:

@@ -38,7 +38,10 @@ _JOIN_MS = 10_000
 def measure(history: GroupHistory, rebalance: Rebalance, member: Member, prints: Fingerprint) -> Departure:
     """Return when a member left, and how long it had been silent; nothing of why."""
     in_barrier = _was_awaited(history, rebalance, member)
-    from_ms, to_ms, latest_ms = _when(history, rebalance, member, in_barrier=in_barrier)
+    alive_ms = _committed_at(history, rebalance, member)
+    from_ms, to_ms, latest_ms = (
+        max(each, alive_ms or each) for each in _when(history, rebalance, member, in_barrier=in_barrier)
+    )
     joined_ms, came_ms = _joined_at(history, rebalance, member), _came_at(history, rebalance, member)
     rhythm, lag = _rhythm(history, rebalance, member, to_ms), _lag_at(history, member, to_ms)
     silence, due = _silence(rhythm, lag, joined_ms, from_ms, to_ms)
@@ -58,6 +61,17 @@ def measure(history: GroupHistory, rebalance: Rebalance, member: Member, prints:
         due,
         in_barrier,
     )
+
+
+def _committed_at(history: GroupHistory, rebalance: Rebalance, member: Member) -> int | None:
+    """Return when a classic member committed last before the others were released; null where nobody can say.
+
+    Until then its partitions were nobody else's, so it was still there. What it owned between two rounds is not known.
+    """
+    generation, _, released = _lost_in(rebalance, member)
+    if rebalance.type != GroupType.CLASSIC or rebalance.is_at_least or generation is not rebalance.rounds[0]:
+        return None
+    return history.progress.rhythm(member.partitions or {}, released).last_ms
 
 
 def _was_awaited(history: GroupHistory, rebalance: Rebalance, member: Member) -> bool:

@@ -18,7 +18,7 @@ from rebalance_streaming.observed.confidence import SCALE
 WEAK, MODERATE, STRONG, DECISIVE = EvidenceStrength
 
 #: Log-odds that an observation adds, or takes where it speaks against. From a hint (0.4) they lead to the steps above.
-WEIGHTS: Mapping[str, float] = MappingProxyType({WEAK: 0.5, MODERATE: 1.5, STRONG: 2.6, DECISIVE: 3.9})
+WEIGHTS: Mapping[str, float] = MappingProxyType({WEAK: 0.4, MODERATE: 1.5, STRONG: 2.6, DECISIVE: 3.9})
 
 
 def _log_odds(probability: float) -> float:

@@ -132,8 +132,10 @@ class Progress:
         del self.jumps[:-_KEPT_JUMPS]
 
     def _take_few(self, name: str, topic: CommitRings, at: Ints, commits: TopicCommits) -> None:
-        rows = zip(at.tolist(), commits.partitions, commits.offsets, commits.committed_at_ms, strict=True)
-        for place, partition, offset, at_ms in rows:
+        times = (commits.committed_at_ms, commits.first_at_ms)
+        for place, partition, offset, at_ms, from_ms in zip(
+            at.tolist(), commits.partitions, commits.offsets, *times, strict=True
+        ):
             topic.deleted_ms[place] = UNKNOWN if offset is not None else at_ms
             if offset is None:
                 continue
@@ -145,23 +147,24 @@ class Progress:
                 topic.advanced_ms[place] = at_ms
             if topic.first_ms[place] == UNKNOWN:
                 topic.first_ms[place] = at_ms
-            for ring, newest in ((topic.times, at_ms), (topic.offsets, bounded)):
+            for ring, newest in ((topic.times, at_ms), (topic.earlier, from_ms), (topic.offsets, bounded)):
                 ring[:-1, place] = ring[1:, place]
                 ring[-1, place] = newest
 
     def _take_many(self, name: str, topic: CommitRings, at: Ints, commits: TopicCommits) -> None:
-        times = np.asarray(commits.committed_at_ms, dtype=np.int64)
+        times, earlier = (np.asarray(each, dtype=np.int64) for each in (commits.committed_at_ms, commits.first_at_ms))
         deleted = np.array([offset is None for offset in commits.offsets])
         offsets = _bounded(as_array(commits.offsets))
         topic.deleted_ms[at] = np.where(deleted, times, UNKNOWN)
         kept = at[~deleted]
-        times, offsets = times[~deleted], offsets[~deleted]
+        times, earlier, offsets = times[~deleted], earlier[~deleted], offsets[~deleted]
         moved = topic.offsets[-1, kept] != offsets
         self._note_jumps(name, topic, kept, times, offsets)
         topic.advanced_ms[kept] = np.where(moved, times, topic.advanced_ms[kept])
         topic.first_ms[kept] = np.where(topic.first_ms[kept] == UNKNOWN, times, topic.first_ms[kept])
-        topic.times[:-1, kept], topic.offsets[:-1, kept] = topic.times[1:, kept], topic.offsets[1:, kept]
-        topic.times[-1, kept], topic.offsets[-1, kept] = times, offsets
+        for ring, newest in ((topic.times, times), (topic.earlier, earlier), (topic.offsets, offsets)):
+            ring[:-1, kept] = ring[1:, kept]
+            ring[-1, kept] = newest
 
     def _note_jumps(self, name: str, topic: CommitRings, kept: Ints, times: Ints, offsets: Ints) -> None:
         third, second, before = topic.offsets[-3:, kept]
@@ -373,19 +376,20 @@ class Progress:
 
     def rhythm(self, partitions: Partitions, before_ms: int) -> Rhythm:
         """Return how these partitions were committed before a moment."""
-        times: set[int] = set()
-        pulse = False
+        times, last_ms, pulse = set[int](), UNKNOWN, False
         for name, numbers in partitions.items():
-            rows, offsets = self._rings(name, numbers)
+            rows, offsets, earlier = self._rings(name, numbers)
             inside = (rows != UNKNOWN) & (rows <= before_ms)
             times.update(rows[inside].tolist())
+            last_ms = max(last_ms, int(earlier[earlier <= before_ms].max(initial=UNKNOWN)))
             again = inside[1:] & inside[:-1] & (offsets[1:] == offsets[:-1])
             pulse = pulse or bool(again.any())
         ordered = sorted(times)
         instants = [t for i, t in enumerate(ordered) if i == 0 or t - ordered[i - 1] > _SAME_REQUEST_MS]
         gaps = np.diff(instants[-KEPT:])
+        last_ms = max([last_ms, *ordered[-1:]])
         return Rhythm(
-            ordered[-1] if ordered else None,
+            None if last_ms == UNKNOWN else last_ms,
             int(np.median(gaps)) if len(gaps) > 1 else None,
             pulse,
             len(instants),
@@ -406,7 +410,7 @@ class Progress:
         """Return the longest time between two commits that advanced one of these partitions; null: there are no two."""
         moves: set[int] = set()
         for name, numbers in partitions.items():
-            rows, offsets = self._rings(name, numbers)
+            rows, offsets, _ = self._rings(name, numbers)
             moves.update(rows[1:][(rows[:-1] != UNKNOWN) & (np.diff(offsets, axis=0) > 0)].tolist())
         gaps = (b - a for a, b in itertools.pairwise(sorted(moves)))
         return max((gap for gap in gaps if gap > _SAME_REQUEST_MS), default=None)
@@ -415,13 +419,13 @@ class Progress:
         """Return how many commits of these partitions are remembered in a stretch of time."""
         count = 0
         for name, numbers in partitions.items():
-            rows, _ = self._rings(name, numbers)
+            rows, _, _ = self._rings(name, numbers)
             count += int(((rows > from_ms) & (rows <= to_ms)).sum())
         return count
 
     def committed_before(self, place: Place, at_ms: int) -> tuple[int, int] | None:
         """Return (time, offset) of a partition's last remembered commit up to a moment; null when none is."""
-        rows, offsets = (ring.ravel() for ring in self._rings(place[0], [place[1]]))
+        rows, offsets, _ = (ring.ravel() for ring in self._rings(place[0], [place[1]]))
         inside = np.flatnonzero((rows != UNKNOWN) & (rows <= at_ms))
         return (int(rows[inside[-1]]), int(offsets[inside[-1]])) if len(inside) else None
 
@@ -433,10 +437,10 @@ class Progress:
             for place in np.flatnonzero(topic.deleted_ms != UNKNOWN).tolist()
         ]
 
-    def _rings(self, name: str, numbers: Iterable[int]) -> tuple[Ints, Ints]:
+    def _rings(self, name: str, numbers: Iterable[int]) -> tuple[Ints, Ints, Ints]:
         topic = self._topics.get(name) or CommitRings()
         columns = topic.columns(numbers)
-        return topic.times[:, columns], topic.offsets[:, columns]
+        return topic.times[:, columns], topic.offsets[:, columns], topic.earlier[:, columns]
 
 
 def _rates(topic: CommitRings, ends: _Ends, columns: Ints, apart_ms: int) -> tuple[float, float]:

@@ -99,7 +99,9 @@ def _expired_or_left(of: Departure, silence: int, expires: int, gap: int) -> tup
     shortest, longest = silence - (middle - of.from_ms), silence + (of.latest_ms - middle)
     expired = max(0, longest - max(expires, shortest))
     closed, late = max(0, min(_CLOSED_MS, longest) - shortest), max(0, min(gap, longest) - max(_CLOSED_MS, shortest))
-    left = closed + late * _WITHOUT_LAST_COMMIT
+    # What it owned since a further round is not known, nor is whether that was committed.
+    owned_others = of.renewed_ms is not None and of.joined_ms is not None and of.renewed_ms > of.joined_ms
+    left = closed + late * (1 if owned_others else _WITHOUT_LAST_COMMIT)
     if expired > _CLEARLY * left:
         return (SESSION_EXPIRED, CLEAN) if left else (SESSION_EXPIRED,)
     if left >= _CLEARLY * expired:

@@ -245,17 +245,14 @@ def _strangers(members: tuple[Member, ...]) -> list[list[Member]]:
             near = [part for part in parts if _topics(part) & set(member.topics)]
             parts = [part for part in parts if part not in near]
             parts.append([member, *(each for part in near for each in part)])
-    hosts, names = [{m.host for m in part} for part in parts], [{_program(m) for m in part} for part in parts]
+    hosts = [{m.host for m in part} for part in parts]
+    # Without what tells instances of one program apart.
+    names = [{_NUMBER.sub("", client_stem(m.client_id)) for m in part} for part in parts]
     return sorted(parts, key=lambda part: part[0].member_id) if _disjoint(hosts) or _disjoint(names) else []
 
 
 def _topics(members: Sequence[Member]) -> set[str]:
     return {topic for each in members for topic in each.topics}
-
-
-def _program(member: Member) -> str:
-    """Return a client id without what tells instances of one program apart."""
-    return _NUMBER.sub("", client_stem(member.client_id))
 
 
 def _disjoint(sets: Sequence[set[str]]) -> bool:

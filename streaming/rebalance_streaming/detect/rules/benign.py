@@ -26,9 +26,10 @@ from rebalance_streaming.detect.group_view import DAY_MS, Condition, GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
 from rebalance_streaming.detect.wording import say
-from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG, one_down
+from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import CLEAN, COMMIT_GAP_MS
 from rebalance_streaming.observed.evidence import seconds
+from rebalance_streaming.observed.history import places
 
 BenignRule = Callable[[Episode, JudgingTime], Verdict | None]
 #: How long after a partition was added clients notice: metadata.max.age (5 min) and one heartbeat.
@@ -187,28 +188,30 @@ def scale_out(episode: Episode, time: JudgingTime) -> Verdict | None:
         "scale_out",
         rebalance.started_before_ms,
         subject_of(*newcomers[:MOST_MEMBERS]),
-        confidence=HINT if _all_stood_still(episode) else STRONG if stayed else PLAUSIBLE,
+        confidence=HINT if _stood_still(episode) else STRONG if stayed else PLAUSIBLE,
         before=len(rebalance.members_before),
         after=len(rebalance.members_after),
     )
 
 
-def _all_stood_still(episode: Episode) -> bool:
-    """Whether no partition was committed for as long as a long barrier: newcomers alone hold nobody up so long.
+def _stood_still(episode: Episode) -> bool:
+    """Whether all partitions of some member were not committed for as long as a long barrier.
 
-    It is what shows of a barrier where nobody probes; what a partition is usually committed in comes on top of it.
+    Newcomers alone hold nobody up so long. It is what shows of a barrier where nobody probes: of all members but the
+    one that they wait for. What a partition is usually committed in comes on top of it.
     """
-    history, rebalance = episode.history, episode.rebalance
-    gaps = [
-        each.resumed_at_ms - each.last_commit_ms
+    history, rebalance, began_ms = episode.history, episode.rebalance, episode.rebalance.started_before_ms
+    gaps = {
+        (each.topic, each.partition): each.resumed_at_ms - each.last_commit_ms
         for each in history.silences_of(rebalance)
         if each.resumed_at_ms is not None and each.last_commit_ms is not None
-    ]
-    owned = [each.partitions for each in rebalance.members_before if each.partitions]
-    if not owned or len(gaps) < sum(len(numbers) for each in owned for numbers in each.values()):
-        return False
-    usual = [history.progress.rhythm(each, rebalance.started_before_ms).gap_ms or COMMIT_GAP_MS for each in owned]
-    return min(gaps) >= episode.long_barrier_ms + max(usual)
+    }
+    return any(
+        min((gaps.get(each, 0) for each in places(member.partitions)), default=0)
+        >= episode.long_barrier_ms
+        + (history.progress.rhythm(member.partitions or {}, began_ms).gap_ms or COMMIT_GAP_MS)
+        for member in rebalance.members_before
+    )
 
 
 def _is_seen_whole(episode: Episode) -> bool:
@@ -305,7 +308,7 @@ def return_after_loss(episode: Episode, _time: JudgingTime) -> Verdict | None:
         "returned",
         past.left_ms,
         subject_of(*(each for each, _ in lost)),
-        confidence=min(PLAUSIBLE, one_down(past.confidence)),
+        confidence=min(PLAUSIBLE, past.confidence),
         member=member,
         away=max(0, episode.rebalance.started_before_ms - past.left_ms),
     )

@@ -88,6 +88,11 @@ def patience_ms(departure: Departure) -> int:
     return max(_AWAY_SESSIONS * departure.session_ms, _AWAY_MS)
 
 
+def is_back_soon(departure: Departure) -> bool:
+    """Whether a member came back within another session, as whoever stood still or was cut off mostly does."""
+    return departure.back_ms is not None and departure.back_ms - departure.to_ms <= max(THAW_MS, departure.session_ms)
+
+
 def is_restarted(episode: Episode, departure: Departure) -> bool:
     """Whether a client that cannot starve came back too late for a pause, and its host was neither frozen nor cut off.
 

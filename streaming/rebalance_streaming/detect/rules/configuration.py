@@ -15,7 +15,6 @@ from rebalance_contract import (
     UNSETTLED_STATES,
     USUAL_SESSION_MS,
     Advice,
-    Generation,
     GroupType,
     Member,
     Rebalance,
@@ -243,7 +242,7 @@ def _arrival_times(forming: list[Rebalance], until_ms: int) -> list[int] | None:
     """Return when each generation with newcomers was complete; null when somebody left meanwhile."""
     times = []
     for generation in (g for each in forming for g in each.generations):
-        at_ms = _completed_ms(generation)
+        at_ms = generation.join_ended_at_ms or generation.assigned_at_ms
         if at_ms is not None and at_ms > until_ms:
             break
         if generation.left:
@@ -251,10 +250,6 @@ def _arrival_times(forming: list[Rebalance], until_ms: int) -> list[int] | None:
         if generation.joined and at_ms is not None:
             times += [at_ms] * (1 + generation.aborted_before)
     return times
-
-
-def _completed_ms(generation: Generation) -> int | None:
-    return generation.join_ended_at_ms or generation.assigned_at_ms
 
 
 def _formed_in_steps(forming: list[Rebalance], times: list[int]) -> Verdict:

@@ -254,7 +254,7 @@ def offsets_topic_unhealthy(look: GroupView, time: JudgingTime) -> Iterator[Verd
     last_commit = look.history.progress.last_commit_ms if hopping else None
     stopped = last_commit is not None and last_commit < since_ms
     yield say(
-        "offsets_topic_unhealthy",
+        "offsets_topic_unhealthy.seems",
         since_ms,
         confidence=PLAUSIBLE if stopped else HINT,
         # A hint wakes nobody.
@@ -264,6 +264,12 @@ def offsets_topic_unhealthy(look: GroupView, time: JudgingTime) -> Iterator[Verd
         stopped=stopped,
         silence=look.now_ms - last_commit if stopped and last_commit is not None else None,
     )
+
+
+def find_store_failure(episode: Episode) -> Verdict | None:
+    """Return that an assignment of a rebalance could not be stored, as its coordinator wrote; null if it did not."""
+    failed_ms = episode.history.coordinator_log.store_failed_at(episode.rebalance)
+    return None if failed_ms is None else say("offsets_topic_unhealthy.told", failed_ms)
 
 
 def _lost_rounds(rebalance: Rebalance) -> bool:

@@ -14,6 +14,7 @@ from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.circumstances import (
     THAW_MS,
+    is_back_soon,
     is_busy,
     is_restarted,
     patience_ms,
@@ -188,7 +189,7 @@ def _crash_evidence(episode: Episode, time: JudgingTime, departure: Departure) -
     if known and slot_of(departure.member) in episode.died:
         return [_died_before()]
     if departure.back_ms is not None:
-        if away_ms <= THAW_MS or not (known or is_busy(departure)):
+        if is_back_soon(departure) or not (known or is_busy(departure)):
             return None
         # Who was cut off, or stood still for long, comes back as well: that it cannot starve leaves these.
         return [_long_absence(away_ms, departure.to_ms)] if is_restarted(episode, departure) else []

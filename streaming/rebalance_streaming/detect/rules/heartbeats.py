@@ -19,6 +19,7 @@ from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.judging_time import JudgingTime
 from rebalance_streaming.detect.rules.circumstances import (
     THAW_MS,
+    is_back_soon,
     is_busy,
     patience_ms,
     same_slot,
@@ -64,7 +65,9 @@ def _starved_unseen(episode: Episode, departure: Departure, variant: str | None)
     if variant is None:
         if not _is_of_any_release(departure) or is_busy(departure):
             return None
-        sure = _joins_the_old_way(episode, departure) or _lost_alike(episode, departure)
+        # By a request older than KIP-394, as kafka-python joins before 2.1: all of these starve.
+        joined_by_old = episode.history.coordinator_log.was_added_at_once(departure.member.member_id)
+        sure = joined_by_old or _lost_alike(episode, departure)
         return _starved(episode, departure, "lock", PLAUSIBLE if sure else HINT)
     if not _may_have_starved(episode, departure, variant):
         return None
@@ -75,11 +78,6 @@ def _starved_unseen(episode: Episode, departure: Departure, variant: str | None)
 def _is_of_any_release(departure: Departure) -> bool:
     """Whether its library is known to be prone, by the form of its subscription, and its version is not."""
     return departure.client.library == KAFKA_PYTHON and not departure.client.release
-
-
-def _joins_the_old_way(episode: Episode, departure: Departure) -> bool:
-    """Whether it joined by a request older than KIP-394, as kafka-python does before 2.1: all of these starve."""
-    return episode.history.coordinator_log.was_added_at_once(departure.member.member_id)
 
 
 def _lost_alike(episode: Episode, departure: Departure) -> bool:
@@ -299,8 +297,7 @@ def frozen_or_starved(episode: Episode, _time: JudgingTime, departure: Departure
     if departure.liveness in (HEALTHY, ALIVE):
         return say_lost("undetermined.healthy", departure, began_ms, missing=(), beat=departure.liveness == HEALTHY)
     returned = departure.back_ms is not None
-    soon = departure.back_ms is not None and departure.back_ms - departure.to_ms <= THAW_MS
-    if departure.client.may_starve is False and (soon or departure.kept_id):
+    if departure.client.may_starve is False and (is_back_soon(departure) or departure.kept_id):
         pause_ms, heartbeat_ms = departure.silence_ms or departure.session_ms, departure.client.heartbeat_ms
         alone = departure.kept_id and spared_on_host(episode, departure)
         return say_lost(

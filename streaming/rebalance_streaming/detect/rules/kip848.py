@@ -161,21 +161,16 @@ def epoch_churn(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
     window = look.thresholds.churn_window_ms
     # A rebalance that goes on may have begun before the window.
     near = [
-        each for each in look.history.in_order() if _reaches(look, time, each, window) and not _is_benign(look, each)
+        each
+        for each in look.history.in_order()
+        if each.type == GroupType.CONSUMER and look.causes.get(each.rebalance_id) not in _CALM
+        if time.is_within(each.completed_at_ms or look.now_ms, window)
     ]
     epochs = [g for each in near for g in each.generations if time.is_within(g.started_at_ms or 0, window)]
     epochs = [each for each in epochs if each.reason not in (RebalanceReason.FIRST_JOIN, RebalanceReason.GROUP_EMPTIED)]
     if len(epochs) < look.thresholds.churn_epochs or _is_one_pass(near, epochs):
         return
     yield _churning(look, near, epochs)
-
-
-def _reaches(look: GroupView, time: JudgingTime, rebalance: Rebalance, window_ms: int) -> bool:
-    return rebalance.type == GroupType.CONSUMER and time.is_within(rebalance.completed_at_ms or look.now_ms, window_ms)
-
-
-def _is_benign(look: GroupView, rebalance: Rebalance) -> bool:
-    return look.causes.get(rebalance.rebalance_id) in _CALM
 
 
 def _is_one_pass(rebalances: Sequence[Rebalance], epochs: Sequence[Generation]) -> bool:

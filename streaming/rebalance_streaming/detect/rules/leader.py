@@ -250,7 +250,7 @@ def cooperative_livelock(look: GroupView, time: JudgingTime) -> Iterator[Verdict
         lasted=last[-1].at_ms - last[0].at_ms,
         sync=max((sync_ms(each.generation) for each in last), default=0),
         leader=leader,
-        versions_known=_versions_known(look),
+        versions_known=all(fingerprint(each, client_of(look, each)).release for each in look.members),
         upgrade=bool(upgrade),
     )
 
@@ -277,10 +277,6 @@ def _follow_ups(look: GroupView) -> Iterator[_Round | None]:
             at_ms = generation.assigned_at_ms or generation.join_ended_at_ms or rebalance.started_before_ms
             same = generation.reason in reasons and not generation.joined and not generation.left
             yield _Round(at_ms, generation, rebalance) if same else None
-
-
-def _versions_known(look: GroupView) -> bool:
-    return all(fingerprint(each, client_of(look, each)).release for each in look.members)
 
 
 CONDITIONS: tuple[Condition, ...] = (

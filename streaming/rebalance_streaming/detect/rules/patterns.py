@@ -64,7 +64,9 @@ def crash_loop(look: GroupView, time: JudgingTime) -> Iterator[Verdict]:
         dead = _crowded([each for each in lives if _is_death(look, each, starts, died=died)], cycles, window)
         orderly = _crowded([each for each in lives if each.past.departure.likely == CLEAN], cycles, window)
         series = dead or (orderly if _gaps_grow(look, slot, orderly) else [])
-        if 2 * sum(_is_known_otherwise(each.past) for each in lives if _is_among(each, series)) > len(series):
+        ends = [each.past.left_ms for each in series]
+        among = [each.past for each in lives if ends and ends[0] <= each.past.left_ms <= ends[-1]]
+        if 2 * sum(map(_is_known_otherwise, among)) > len(series):
             continue
         lengths = [each.length_ms for each in series if each.length_ms is not None]
         if not lengths or median(lengths) > look.thresholds.short_life_ms:
@@ -105,10 +107,6 @@ def _deaths_to_see(look: GroupView, slot: Slot, lives: list[Life]) -> tuple[int,
 def _is_known_otherwise(past: ExplainedDeparture) -> bool:
     """Whether a departure has a cause of its own: one that overruns its poll limit again and again does not die."""
     return past.confidence >= CLAIMED and past.rule not in PARTS
-
-
-def _is_among(life: Life, series: list[Life]) -> bool:
-    return bool(series) and series[0].past.left_ms <= life.past.left_ms <= series[-1].past.left_ms
 
 
 def _others_die(look: GroupView, lives: list[Life]) -> bool:
@@ -346,16 +344,12 @@ def _replaced_once(left: list[ExplainedDeparture], came: list[Member], width: di
     slots = Counter(slot_of(each.member) for each in left)
     again = {each.member.member_id for each in left} & {member.member_id for member in came}
     twice = any(count > width.get(slot, 1) for slot, count in slots.items())
-    return not again and not twice and len(left) - 1 <= len(came) <= len(left) and _same_clients(left, came)
+    alike = {each.member.topics for each in left} == {member.topics for member in came}
+    return alike and not again and not twice and len(left) - 1 <= len(came) <= len(left)
 
 
 def _arrived(rebalance: Rebalance, member: Member) -> bool:
     return any(member.member_id in generation.joined for generation in rebalance.rounds)
-
-
-def _same_clients(left: list[ExplainedDeparture], came: list[Member]) -> bool:
-    """Whether those that came are of the same kind as those that left: equal topics."""
-    return {each.member.topics for each in left} == {member.topics for member in came}
 
 
 def member_flapping(look: GroupView, _time: JudgingTime) -> Iterator[Verdict]:

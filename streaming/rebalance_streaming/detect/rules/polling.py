@@ -32,7 +32,7 @@ from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.commit_rings import KEPT
 from rebalance_streaming.observed.confidence import PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departure_times import awaited_evidence
-from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure
+from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure, slot_of
 from rebalance_streaming.observed.fingerprints import LIBRDKAFKA, fingerprint, poll_limit_ms
 from rebalance_streaming.observed.history import places
 
@@ -69,8 +69,9 @@ def barrier_holder(episode: Episode, _time: JudgingTime, departure: Departure) -
 def _held_barrier(episode: Episode, departure: Departure, barrier: Barrier | None) -> float | None:
     """Return how sure it is that the others waited for this member; null if something else was the matter."""
     if not departure.in_barrier:
-        newcomer = any(each.returned_from is None for each in episode.arrivals)
-        unseen = newcomer and not episode.is_probed and departure.likely == POLL_TIMEOUT
+        slot, came = slot_of(departure.member), (each for each in episode.arrivals if each.returned_from is None)
+        newcomer = any(slot_of(each.member) != slot for each in came)
+        unseen = newcomer and not episode.is_probed and departure.told is None and departure.likely == POLL_TIMEOUT
         return PLAUSIBLE if unseen else None
     if barrier is None or barrier.waited_ms < episode.long_barrier_ms:
         return None
