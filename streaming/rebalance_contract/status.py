@@ -189,7 +189,7 @@ class DiagnosisStatus:
 
     `groups` are all groups it knows, `committing_groups` those with committed offsets, `groups_with_lag` those of them
     whose lag is known, `groups_awaiting_ends` those with topics that no probe has told the ends of yet (a topic that
-    the prober asked for in vain is not awaited). `probed_at_ms` is the time of the newest probe, null: none was read.
+    the prober asked for in vain is not awaited). `probed_at_ms` is the time of the probe read last, null: none was.
     `activity_positions` is how far it has read the activity topic, by partition.
     """
 

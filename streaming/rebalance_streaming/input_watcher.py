@@ -38,6 +38,9 @@ class InputWatcher:
         #: The highest positions by query, topic and partition since a look had an answer for the topic.
         self._reached: dict[str, dict[str, dict[int, int]]] = {query: {} for query in inputs}
         self._incidents: list[Incident] = []
+        #: How many looks have begun, which of them was compared last, and which had begun when a query was forgotten.
+        self._begun = self._compared = 0
+        self._forgotten: dict[str, int] = {}
         self._lock, self._stopping, self._due = threading.Lock(), threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="input-watcher", daemon=True)
 
@@ -67,6 +70,7 @@ class InputWatcher:
         with self._lock:
             self._positions.pop(query, None)
             self._reached[query] = {}
+            self._forgotten[query] = self._begun
 
     def take(self) -> list[Incident]:
         """Return what happened since this was last asked."""
@@ -90,8 +94,10 @@ class InputWatcher:
             return [each.publish(cluster, now_ms) for each in self._watches.values()]
 
     def look_once(self) -> None:
-        """Look at all inputs and compare."""
+        """Look at all inputs and compare. Of two looks at once one that began earlier and is answered later is void."""
         with self._lock:
+            self._begun += 1
+            number = self._begun
             # Before the look: a position noted after it may rightly lie behind the ends that were found.
             positions = dict(self._positions)
             reached, self._reached = self._reached, {query: {} for query in self._inputs}
@@ -101,6 +107,13 @@ class InputWatcher:
         finally:
             # What could not be looked at, all of it where the look failed, is compared at the next one.
             with self._lock:
+                if number < self._compared:
+                    looks = {}
+                self._compared = max(self._compared, number)
+                for query, begun in self._forgotten.items():
+                    if number <= begun:
+                        positions.pop(query, None)
+                        reached[query] = {}
                 self._compare(looks, positions, reached)
 
     def _compare(

@@ -230,15 +230,14 @@ def _compare_topic(query: str, before: TopicWatch, look: TopicLook, read: _Read)
 def _stood_at(
     before: TopicWatch, after: Mapping[int, WatchedPartition], look: TopicLook, read: _Read
 ) -> dict[int, int | None]:
-    """Note where the query is in each partition that begins a new era, unless it has not come to the one before."""
+    """Note where the query is in each partition whose new era it has to read: null unless behind the end there is."""
     found = dict(before.stood_at)
     for partition, each in after.items():
-        was = before.partitions.get(partition, WatchedPartition(partition))
         if each.awaited_from is None:
             found.pop(partition, None)
-        elif each.era > was.era and was.awaited_from is None:
-            position = read.positions.get(partition, 0)
-            found[partition] = position if position > _ends(look, partition).latest else None
+        elif found.get(partition) is None:
+            position, ends = read.positions.get(partition, 0), look.ends.get(partition)
+            found[partition] = position if ends is not None and position > ends.latest else None
     return found
 
 
@@ -279,17 +278,13 @@ def _made_anew(before: TopicWatch, look: TopicLook, positions: Positions, found:
     """Begin a new era in every partition, wherever the ends are now: none of the records is one that was read."""
     partitions = dict(before.partitions)
     for partition in range(look.partition_count):
-        earliest = _ends(look, partition).earliest
+        # One that is new and has no leader yet begins at 0.
+        earliest = look.ends.get(partition, Ends(0, 0)).earliest
         found.add(IncidentKind.MADE_ANEW, partition, 1)
         # What the new topic has lost already is not counted: nobody can tell whether it was ever read.
         awaited_from = earliest if positions.get(partition, 0) > 0 else None
         partitions[partition] = WatchedPartition(partition, before.era(partition) + 1, earliest, awaited_from)
     return partitions
-
-
-def _ends(look: TopicLook, partition: int) -> Ends:
-    """Return where a partition begins and ends; one that is new and has no leader yet is empty."""
-    return look.ends.get(partition, Ends(0, 0))
 
 
 def _compare_ends(before: TopicWatch, look: TopicLook, read: _Read, found: _Found) -> dict[int, WatchedPartition]:

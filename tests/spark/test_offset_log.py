@@ -96,14 +96,16 @@ def test_a_query_that_stands_behind_a_cut_goes_back(spark: SparkSession, tmp_pat
     check_batches(spark, str(tmp_path), _QUERY)
 
 
+@pytest.mark.parametrize("committed", [8, 9])
 def test_a_query_that_came_down_with_its_last_batch_goes_back(
-    spark: SparkSession, tmp_path: Path, write: Write
+    spark: SparkSession, tmp_path: Path, write: Write, committed: int
 ) -> None:
-    """That batch was empty: Spark drops a range that ends before it begins."""
+    """That batch was empty, or will be: Spark drops a range that ends before it begins."""
+    write("offsets/7", _FILE % 30)
     write("offsets/8", _FILE % 50)
     write("offsets/9", _FILE % 45)
-    write("commits/9", b"v1\n{}")
-    go_back(spark, str(tmp_path), _QUERY, {"log": {0: Unread(begin=40, stood_at=None)}})
+    write(f"commits/{committed}", b"v1\n{}")
+    go_back(spark, str(tmp_path), _QUERY, {"log": {0: Unread(begin=40, stood_at=50)}})
     assert positions(spark, str(tmp_path), _QUERY)["log"] == {0: 40, 1: 7}
 
 
@@ -112,11 +114,11 @@ def test_a_query_that_came_down_with_its_last_batch_goes_back(
     [
         {"offsets/9": _FILE % 45},
         {"offsets/7": _FILE % 50, "offsets/8": _FILE % 43, "offsets/9": _FILE % 45},
-        {"offsets/9": _FILE % 50, "offsets/10": _FILE % 45},
+        {"offsets/9": _FILE % 50, "offsets/10": _FILE % 55},
         {"offsets/9": (_FILE % 50).replace(b"v1", b"v2")},
         {"offsets/9": b"v1\n{}\n{not JSON"},
     ],
-    ids=["elsewhere", "read on", "comes down", "another version", "no JSON"],
+    ids=["elsewhere", "read on", "reads on", "another version", "no JSON"],
 )
 def test_a_query_that_may_have_read_stays(
     spark: SparkSession, tmp_path: Path, write: Write, files: dict[str, bytes]

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -113,6 +114,19 @@ def test_pauses_grow_up_to_a_minute(clock: SimpleNamespace):
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60, 60, 60, 60]
     assert (query.status.restarts, query.status.error) == (len(tried), "the topic is gone")
     assert said[0] == "the membership query ended: the topic is gone; it goes on where it was in 1 s"
+
+
+def test_brokers_that_are_away_at_a_start_end_nothing(clock: SimpleNamespace):
+    """A query asks them where its partitions begin and end."""
+
+    def fail() -> StreamingQuery:
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT, "no broker is there"))
+
+    said: list[str] = []
+    query = supervised("activity", fail, said)
+    query.tend(0, STALL_SECONDS)
+    assert query.status.error == "Kafka does not tell what it starts from: no broker is there"
+    assert len(said) == 1
 
 
 def test_a_query_that_recovered_is_tried_soon_again(clock: SimpleNamespace):

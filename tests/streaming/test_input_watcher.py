@@ -10,7 +10,7 @@ from rebalance_contract import LogTotals, encode
 from rebalance_streaming.cluster import Cluster
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.input_watcher import InputWatcher
-from rebalance_streaming.log_watch import Ends, TopicLook
+from rebalance_streaming.log_watch import Ends, TopicLook, Unread
 from rebalance_streaming.ownership import read_statuses
 from waiting import wait_for
 
@@ -90,6 +90,48 @@ def test_a_query_that_came_down_before_anybody_looked_was_cut_off():
     watcher.note("membership", {"log": {0: 102}})
     watcher.look_once()
     assert watcher.take() == []
+
+
+def test_of_two_looks_at_once_the_older_is_void():
+    """A broker that was slow answers a look with an end of before, after another one was compared: nothing was cut."""
+    brokers = Brokers()
+    watcher = InputWatcher(brokers.look, {"membership": ("log",)})
+    former = InputWatcher.look_once
+
+    def look(topics):
+        # While this one waits for its answer another one begins and ends, and has seen more.
+        if not looks:
+            looks.append(brokers.look(topics))
+            brokers.topics["log"] = TopicLook(1, {0: Ends(0, 110)})
+            former(watcher)
+            return looks[0]
+        return brokers.look(topics)
+
+    looks: list[object] = []
+    watcher._look = look  # the watcher is made before the look that uses it
+    watcher.look_once()
+    assert watcher.take() == []
+    watcher.note("membership", {"log": {0: 110}})
+    watcher.look_once()
+    assert watcher.take() == []
+
+
+def test_a_look_from_before_a_query_was_stopped_says_nothing_of_where_it_is():
+    """It would take the query for one that came down, and what it is to read for skipped."""
+    brokers, stopping = Brokers(), list[str]()
+    watcher = InputWatcher(
+        lambda topics: ([watcher.forget(each) for each in stopping], brokers.look(topics))[1], INPUTS
+    )
+    watcher.note("membership", {"log": {0: 100}})
+    watcher.look_once()
+    brokers.topics["log"] = TopicLook(1, {0: Ends(0, 80)})
+    watcher.look_once()
+    assert watcher.unread("membership") == {"log": {0: Unread(begin=80, stood_at=100)}}
+    stopping.append("membership")
+    brokers.topics["log"] = TopicLook(1, {0: Ends(0, 105)})
+    watcher.look_once()
+    assert [each.kind for each in watcher.take() if each.query == "membership"] == ["rewound"]
+    assert watcher.unread("membership") == {"log": {0: Unread(begin=80, stood_at=100)}}
 
 
 def test_a_position_that_falls_is_looked_into_at_once():

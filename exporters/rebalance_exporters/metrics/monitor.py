@@ -440,7 +440,7 @@ MONITOR_METRICS: tuple[Metric[MonitorState], ...] = (
     Metric(
         "monitor_last_probe_timestamp_seconds",
         "gauge",
-        "When the newest probe that was read was made, in seconds since 1970. Absent: nobody probes, and lag, "
+        "When the probe that was read last was made, in seconds since 1970. Absent: nobody probes, and lag, "
         "coordinators and the states within a classic rebalance are not known.",
         ("cluster",),
         _per_cluster(lambda status, _: in_seconds(status.probed_at_ms)),

@@ -24,6 +24,8 @@ _PROBED_WITHIN_MS = 60_000
 _ALL_TOLD_WITHIN_MS = 120_000
 #: How long a prober is waited for once all else is ready.
 _AWAIT_PROBER_MS = 30_000
+#: A calm group is told once a minute: the newest probe is never as old as this by a clock that is right.
+_PROBES_LATE_MS = 180_000
 
 #: Said beside `ready`, because then a lag that is not shown is no fault.
 NO_PROBES = "ready; no probe of any group yet, and the log is not read: is `rebalance-monitor probe` running?"
@@ -139,10 +141,10 @@ class Judge:
         self, cluster: str, queries: Mapping[str, QueryStatus], picture: Picture, now_ms: int
     ) -> _Awaited | None:
         diagnosis = picture.diagnoses.get(cluster)
-        unprobed = _judge_probes(queries, diagnosis, now_ms)
         awaited = (
             self._judge_signs(cluster, queries, diagnosis, now_ms)
-            or unprobed
+            or self._judge_prober(cluster, queries, diagnosis, now_ms)
+            or _judge_probes(queries, diagnosis, now_ms)
             or _judge_queries(queries)
             or _judge_batches(queries, now_ms, self.stale_after_seconds)
             or _judge_diagnosis(queries, diagnosis, picture)
@@ -164,23 +166,33 @@ class Judge:
     def _judge_sign(self, cluster: str, part: str, told_ms: int | None, now_ms: int) -> _Awaited | None:
         if told_ms is None:
             return _Awaited(f"no word yet from the {part} of the stream: {_IS_IT_RUNNING}")
-        differs = self._judge_clock(cluster, f"stream's {part}", told_ms, now_ms)
+        stale_ms = int(self.stale_after_seconds * 1000)
+        differs = self._judge_clock(cluster, f"stream's {part}", told_ms, now_ms, stale_ms)
         age_ms = now_ms - told_ms
-        if differs is not None or age_ms <= self.stale_after_seconds * 1000:
+        if differs is not None or age_ms <= stale_ms:
             return differs
         return _Awaited(f"no word from the {part} for {age_ms / 1000:.0f} s: {_IS_IT_RUNNING}")
 
-    def _judge_clock(self, cluster: str, whose: str, told_ms: int, now_ms: int) -> _Awaited | None:
-        """Judge whether a time that somebody told, and tells again and again, is far from now."""
+    def _judge_prober(
+        self, cluster: str, queries: Mapping[str, QueryStatus], diagnosis: DiagnosisStatus | None, now_ms: int
+    ) -> _Awaited | None:
+        """Judge the prober's clock, once the stream has read what it wrote before."""
+        if diagnosis is None or diagnosis.probed_at_ms is None:
+            return None
+        differs = self._judge_clock(cluster, "prober", diagnosis.probed_at_ms, now_ms, _PROBES_LATE_MS)
+        return differs if all(queries[name].caught_up for name in _READERS) else None
+
+    def _judge_clock(self, cluster: str, whose: str, told_ms: int, now_ms: int, usual_ms: int) -> _Awaited | None:
+        """Judge whether a time that somebody tells again and again is far from now; it is told this late at most."""
         known = self._heard.get((cluster, whose))
         if known is None or known[0] != told_ms:
             is_news = known is not None and told_ms > known[0]
             known = self._heard[cluster, whose] = (told_ms, now_ms if is_news else None)
-        age_ms, stale_ms = now_ms - told_ms, self.stale_after_seconds * 1000
-        if age_ms < -stale_ms:
+        age_ms = now_ms - told_ms
+        if age_ms < -usual_ms:
             return _Awaited(f"{_clocks(whose, -age_ms)} ahead of the exporter's: set both by NTP")
         # What was old when it came, lately, was written by a clock that is behind and moves.
-        if known[1] is not None and known[1] - told_ms > stale_ms and now_ms - known[1] <= stale_ms:
+        if known[1] is not None and known[1] - told_ms > usual_ms and now_ms - known[1] <= usual_ms:
             return _Awaited(f"{_clocks(whose, age_ms)} behind the exporter's: set both by NTP")
         return None
 
@@ -189,10 +201,6 @@ class Judge:
     ) -> _Awaited | None:
         since_ms = self._ready_since.setdefault(cluster, now_ms)
         starts = tuple(queries[name].started_at_ms for name in _READERS)
-        if diagnosis.probed_at_ms is not None:
-            differs = self._judge_clock(cluster, "prober", diagnosis.probed_at_ms, now_ms)
-            if differs is not None:
-                return differs
         if _is_probed(diagnosis, now_ms):
             if diagnosis.groups_awaiting_ends <= 0 or self._complete.get(cluster) == starts:
                 self._complete[cluster] = starts

@@ -24,6 +24,7 @@ from rebalance_streaming.spark.diagnosis import DIAGNOSIS
 from rebalance_streaming.spark.membership import MEMBERSHIP
 from rebalance_streaming.spark.supervision import SupervisedQuery
 
+_TELL_AGAIN_MS = 60_000
 _NEEDS_A_START = frozenset({IncidentKind.PARTITIONS_ADDED, IncidentKind.REWOUND, IncidentKind.MADE_ANEW})
 
 
@@ -53,6 +54,7 @@ class WatchedInputs:
         here = {name: topics for name, topics in inputs_of(config).items() if name in config.queries}
         self._watcher = InputWatcher(cluster.look_at, here, totals)
         self._told: dict[str, LogTotals] = {}
+        self._told_at_ms = 0
 
     def start(self) -> None:
         """Begin to watch."""
@@ -95,18 +97,22 @@ class WatchedInputs:
             if resumed:
                 # What retention took while nobody read lies between where the query was left and where the log begins.
                 self._watcher.note(query.name, resumed)
-                self._watcher.look_once()
+                with suppress(KafkaException):
+                    self._watcher.look_once()
             if query.watch.positions:
                 self._watcher.note(query.name, query.watch.positions)
         for incident in self._watcher.take():
             notify(incident.sentence)
             if incident.kind in _NEEDS_A_START:
-                by_name[incident.query].renew()
+                # First: a look meanwhile must not compare with where the query was.
                 self._watcher.forget(incident.query)
+                by_name[incident.query].renew()
 
     def changed_totals(self, now_ms: int) -> list[LogTotals]:
-        """Return what has befallen the inputs so far, a row for each query of which it changed since the last call."""
+        """Return the rows that changed since the last call, and once a minute all: the topic may be made anew."""
         changed = []
+        if now_ms - self._told_at_ms >= _TELL_AGAIN_MS:
+            self._told_at_ms, self._told = now_ms, {}
         for each in self._watcher.totals(self._config.cluster, 0):
             if each.topics and self._told.get(each.query) != each:
                 self._told[each.query] = each

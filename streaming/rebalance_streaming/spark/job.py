@@ -303,9 +303,7 @@ def _resume(spark: SparkSession, config: StreamConfig, inputs: QueryInputs, to: 
     """Find out what befell the inputs since the checkpoint was written, and publish it before a query goes on there."""
     here = [name for name in _INPUT_QUERIES if name in config.queries]
     inputs.watched.resume({name: positions(spark, config.checkpoint, name) for name in here}, to.listeners.warn)
-    for totals in inputs.watched.changed_totals(_now_ms()):
-        to.publish(totals)
-    to.producer.flush(_FLUSH_SECONDS)
+    to.publish_totals(inputs.watched.changed_totals(_now_ms()))
 
 
 def _queries(
@@ -375,6 +373,13 @@ class _Publishing:
             self.producer.produce(self.config.status_topic, key=key, value=contract.encode(status), headers=headers)
         self.producer.poll(0)
 
+    def publish_totals(self, rows: Sequence[contract.LogTotals]) -> None:
+        """Publish eras before a query is started with them: at the next start they are known from here only."""
+        for row in rows:
+            self.publish(row)
+        if rows:
+            self.producer.flush(_FLUSH_SECONDS)
+
 
 def _watch(
     queries: list[SupervisedQuery],
@@ -395,8 +400,7 @@ def _watch(
         for query in queries:
             query.tend(now_ms, config.stall_seconds)
         watched.look(queries, to.listeners.warn)
-        for totals in watched.changed_totals(now_ms):
-            to.publish(totals)
+        to.publish_totals(watched.changed_totals(now_ms))
         to.listeners.on_look([query.status for query in queries])
         _, caught_up = inputs.read()
         if time.monotonic() - published >= _STATUS_SECONDS:

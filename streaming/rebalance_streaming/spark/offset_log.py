@@ -8,7 +8,8 @@ behind the end of a log that was cut goes on from the end there is by then, and 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import msgspec
 from py4j.protocol import Py4JJavaError
@@ -72,11 +73,11 @@ def go_back(spark: SparkSession, path: str, query: str, unread: Mapping[str, Map
     contents = {each: hadoop_files.read(spark, f"{place}/offsets/{each}") for each in batches}
     before = _offsets(contents.pop(committed - 1, b""))
     # A batch that a stop has cut is run again: it must end where the one before does.
-    newest = [_offsets(content) for content in contents.values()]
+    newest = [_offsets(content) for _, content in sorted(contents.items())]
     begins: Offsets = {}
     for topic, partitions in unread.items():
         for partition, each in partitions.items():
-            at = {offsets.get(topic, {}).get(partition) for offsets in newest}
+            at = [offsets.get(topic, {}).get(partition) for offsets in newest]
             if _has_read_none(each, at, before.get(topic, {}).get(partition)):
                 begins.setdefault(topic, {})[partition] = each.begin
     if begins:
@@ -84,12 +85,15 @@ def go_back(spark: SparkSession, path: str, query: str, unread: Mapping[str, Map
             hadoop_files.replace(spark, f"{place}/offsets/{batch}", _moved(content, begins))
 
 
-def _has_read_none(unread: Unread, at: Set[int | None], before: int | None) -> bool:
-    """Whether the last batches, which end `at`, read none of these records; `before` is where they began."""
-    if len(at) != 1 or None in at:
+def _has_read_none(unread: Unread, ends: Sequence[int | None], before: int | None) -> bool:
+    """Whether the last batches, which end there, read none of these records; `before` is where they began.
+
+    A batch that ends where it begins, or before that, is empty.
+    """
+    known = [each for each in ends if each is not None]
+    if not known or len(known) < len(ends) or any(later > earlier for earlier, later in pairwise(known)):
         return False
-    (position,) = at
-    return position == unread.stood_at or (before is not None and position is not None and position < before)
+    return known[0] == unread.stood_at or (before is not None and known[0] < before)
 
 
 def _offsets(content: bytes) -> Offsets:

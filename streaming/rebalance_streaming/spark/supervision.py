@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from confluent_kafka import KafkaException
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
@@ -37,6 +38,8 @@ _STATE_NOT_WRITTEN = "CANNOT_WRITE_STATE_STORE"
 #: What is left on a disk that is full: a file may be too large for it.
 _LITTLE_BYTES = 16 * 1024 * 1024
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 60.0
+#: How long a query that is to be started anew may take for the batch that it is at.
+_RENEW_SECONDS = 5.0
 #: A query that ran for this long had recovered: its next failure is a new one.
 _RECOVERED_SECONDS = 300.0
 
@@ -97,8 +100,14 @@ class SupervisedQuery:
             self._failed(reason)
 
     def renew(self) -> None:
-        """Start the query again at once: what it reads is no longer what it was started with."""
+        """Start the query again: what it reads is no longer what it was started with.
+
+        A batch that is soon over is not cut: it would be run again, with what the query is started with then.
+        """
         if self._query is not None:
+            deadline = time.monotonic() + _RENEW_SECONDS
+            while time.monotonic() < deadline and not self.is_between_batches():
+                time.sleep(0.02)
             self.stop_now()
             self._query = None
 
@@ -121,6 +130,8 @@ class SupervisedQuery:
             self._query = self._start(self._in_bulk)
         except (Py4JError, PySparkException, StreamError, DiagnosisError) as error:
             self._failed(self._cause(error))
+        except KafkaException as error:
+            self._failed(f"Kafka does not tell what it starts from: {error.args[0].str()}")
         else:
             self.watch.status = replace(self.watch.status, error=None, is_stalled=False)
 

@@ -194,6 +194,7 @@ def test_a_clock_that_is_behind_is_told_from_a_stream_that_is_down() -> None:
 def test_a_prober_whose_clock_is_behind_is_told_from_one_that_is_down() -> None:
     """Its probes are old when they come, and come."""
     view, judging, texts = make_view(*stream_rows()), Judge(STALE_AFTER_SECONDS), []
+    view.apply([query_row(query, caught_up=True) for query in ("membership", "activity")])
     for probed_ms in (NOW_MS - 3_600_000, NOW_MS - 3_599_000, NOW_MS - 3_599_000):
         view.apply([diagnosis_row(committing_groups=1, probed_at_ms=probed_ms)])
         texts.append(judging.judge(view.picture(), LOADED, NOW_MS + 1_000).text)
