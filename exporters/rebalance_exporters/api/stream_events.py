@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -18,7 +19,7 @@ import rebalance_contract as contract
 from rebalance_contract.api import EventName, Gone, Hello, Readiness, Reset, StatusNow
 from rebalance_exporters.api.overview import data_age_ms, make_row
 from rebalance_exporters.owners import Owners
-from rebalance_exporters.state.changes import KEPT_CHANGES, ChangedItem
+from rebalance_exporters.state.changes import ChangedItem
 from rebalance_exporters.state.picture import Picture
 from rebalance_exporters.state.view import View
 
@@ -30,6 +31,13 @@ STATUS_SECONDS = 5.0
 _UNKNOWN = -1
 #: As many as versions can have, counted a million a second for ever.
 _ID_DIGITS = 18
+#: So many changes are made ready for a follower at a time: one that reads slowly, or not at all, holds no more of them,
+#: and what changed again meanwhile it is told once.
+_TOLD_AT_ONCE = 200
+#: Of all events together that are kept for whoever else follows: those of some thousand groups.
+_KEPT_BYTES = 8 * 1024 * 1024
+#: What an event takes beside its text.
+_ENTRY_BYTES = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +53,10 @@ class Filter:
 
 
 class _News(NamedTuple):
-    """What one look at the view found: the version it leads to, events, and the status now."""
+    """What one look at the view found: the version it leads to, whether there is more, events, and the status now."""
 
     version: int
+    is_more: bool
     news: list[bytes]
     readiness: Readiness
     status: bytes
@@ -58,6 +67,37 @@ def write_event(event: EventName, data: bytes, event_id: str | None = None) -> b
     line = data.replace(b"\r", b" ").replace(b"\n", b" ")
     identity = b"" if event_id is None else b"id: %s\n" % event_id.encode()
     return b"%sevent: %s\ndata: %s\n\n" % (identity, event.encode(), line)
+
+
+class KeptTexts:
+    """The latest event of each item with its version, as many as there is room for; those written first go first.
+
+    So many followers cost little more than one. For several threads.
+    """
+
+    def __init__(self, most_bytes: int = _KEPT_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._lock = threading.Lock()
+        self._texts: dict[ChangedItem, tuple[int, bytes]] = {}
+        self._bytes = 0
+
+    def get(self, version: int, item: ChangedItem) -> bytes | None:
+        """Return the event of an item at a version, null where it is not kept."""
+        known = self._texts.get(item)
+        return known[1] if known is not None and known[0] == version else None
+
+    def put(self, version: int, item: ChangedItem, text: bytes) -> None:
+        """Keep an event."""
+        with self._lock:
+            self._drop(item)
+            self._texts[item] = (version, text)
+            self._bytes += len(text) + _ENTRY_BYTES
+            while self._bytes > self._most_bytes:
+                self._drop(next(iter(self._texts)))
+
+    def _drop(self, item: ChangedItem) -> None:
+        known = self._texts.pop(item, None)
+        self._bytes -= 0 if known is None else len(known[1]) + _ENTRY_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +113,7 @@ class EventSource:
     #: How many may follow at once. Each is looked after twice a second and keeps a connection.
     limit: int = 500
     run_id: str = field(default_factory=lambda: secrets.token_hex(4))
-    #: The latest event of each item with its version, so that many followers cost little more than one, also those
-    #: that do not read.
-    _texts: dict[ChangedItem, tuple[int, bytes]] = field(default_factory=dict)
+    _texts: KeptTexts = field(default_factory=KeptTexts)
     _following: set[object] = field(default_factory=set)
 
     @property
@@ -109,30 +147,30 @@ class EventSource:
             if found.readiness != said or now - said_at >= STATUS_SECONDS - LOOK_SECONDS:
                 said, said_at = found.readiness, now
                 yield found.status
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(0 if found.is_more else LOOK_SECONDS)
 
     def _find_news(self, since: int | None, wanted: Filter) -> _News:
         """Return what is new after a version; a null version is one that nobody knows, which asks for a reset."""
         changes = self.view.changes(_UNKNOWN if since is None else since)
         picture, readiness, now_ms = self.view.picture(), self.judge(), self.clock_ms()
         status = StatusNow(now_ms, readiness.ready, readiness.text, data_age_ms(picture, now_ms, wanted.cluster))
+        version, is_more = changes.version, False
         if changes.items is None:
-            news = [write_event(EventName.RESET, contract.encode(Reset()), self._id(changes.version))]
+            news = [write_event(EventName.RESET, contract.encode(Reset()), self._id(version))]
         else:
-            chosen = [(version, item) for version, item in changes.items if wanted.wants(item)]
-            news = [text for version, item in chosen if (text := self._write(version, item, picture))]
-        return _News(changes.version, news, readiness, write_event(EventName.STATUS, contract.encode(status)))
+            chosen = [(changed, item) for changed, item in changes.items if wanted.wants(item)]
+            if is_more := len(chosen) > _TOLD_AT_ONCE:
+                chosen = chosen[:_TOLD_AT_ONCE]
+                version, _ = chosen[-1]
+            news = [text for changed, item in chosen if (text := self._write(changed, item, picture))]
+        return _News(version, is_more, news, readiness, write_event(EventName.STATUS, contract.encode(status)))
 
     def _write(self, version: int, item: ChangedItem, picture: Picture) -> bytes:
         """Write what a change led to; nothing when it was forgotten meanwhile."""
-        known = self._texts.get(item)
-        if known is not None and known[0] == version:
-            return known[1]
-        text = self._encode(version, item, picture)
-        if len(self._texts) >= KEPT_CHANGES:
-            # Things come and go: what no follower asks for any more must not stay.
-            self._texts.clear()
-        self._texts[item] = (version, text)
+        text = self._texts.get(version, item)
+        if text is None:
+            text = self._encode(version, item, picture)
+            self._texts.put(version, item, text)
         return text
 
     def _encode(self, version: int, item: ChangedItem, picture: Picture) -> bytes:

@@ -12,9 +12,10 @@ from exporters.serving import serving
 from rebalance_contract import Finding, Rebalance, decode
 from rebalance_contract.api import Readiness
 from rebalance_exporters.api import stream_events
-from rebalance_exporters.api.stream_events import EventSource, Filter, write_event
+from rebalance_exporters.api.stream_events import EventSource, Filter, KeptTexts, write_event
 from rebalance_exporters.owners import Owners
 from rebalance_exporters.state import changes
+from rebalance_exporters.state.changes import ChangedItem
 from rebalance_exporters.state.view import FINDINGS, GROUPS, REBALANCES, Row, View
 
 DEADLINE_SECONDS = 120
@@ -117,6 +118,41 @@ def test_followers_share_what_they_are_told() -> None:
 
     first, second = asyncio.run(run())
     assert [one is other for one, other in zip(first, second, strict=True)] == [True] * 3
+
+
+def test_who_reads_slowly_holds_little_and_misses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few changes are made ready at a time, one after the other; what changes again before its turn is told once."""
+    monkeypatch.setattr(stream_events, "_TOLD_AT_ONCE", 2)
+    view = make_view()
+
+    async def run() -> list[Event]:
+        events = make_source(view).follow(Filter())
+        await read_until(events, "status")
+        view.apply([group_row(group=f"g{number}") for number in range(5)])
+        found = await read_until(events, "group")
+        view.apply([group_row(group="g4", generation=99)])
+        while found[-1].data["group"] != "g4":
+            found += await read_until(events, "group")
+        return found
+
+    told = [(event.data["group"], event.data["generation"]) for event in asyncio.run(run()) if event.name == "group"]
+    assert [group for group, _ in told] == ["g0", "g1", "g2", "g3", "g4"]
+    assert told[-1] == ("g4", 99)
+
+
+def test_events_are_kept_within_a_bound() -> None:
+    """New rebalances come for ever; those written first go first, and what is replaced takes no room."""
+    kept = KeptTexts(most_bytes=10_000)
+    items = [ChangedItem("rebalance", "prod", "payments", str(number)) for number in range(100)]
+    for version, item in enumerate(items):
+        kept.put(version, item, b"x" * 500)
+    found = [version for version, item in enumerate(items) if kept.get(version, item)]
+    assert found == list(range(90, 100))
+    for version in range(100, 200):
+        kept.put(version, items[-1], b"y" * 500)
+    assert kept.get(199, items[-1]) == b"y" * 500
+    assert kept.get(99, items[-1]) is None
+    assert all(kept.get(version, items[version]) for version in range(90, 99))
 
 
 def test_a_group_that_goes_is_told() -> None:
