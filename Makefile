@@ -15,8 +15,8 @@ TEST_FILES = $(sort $(shell grep -r$(2)E --include='test_*.py' '$(3)\.($(subst $
 JVM_FILES = $(call TEST_FILES,$(JVM),l,mark)
 COMPONENT_FILES = $(call TEST_FILES,$(COSTLY),l,mark)
 UNIT_FILES = $(call TEST_FILES,$(COSTLY),L,^pytestmark = .*)
-# Those of Spark are with the others, and those of devtools here, so that both parts of `make unit` take as long.
-STREAMING_FOLDERS := wire groups activity observed detect engine diagnosis following streaming devtools
+# Those of Spark are with the others, and the last four of these here, so that both parts of `make unit` take as long.
+STREAMING_FOLDERS := wire groups activity observed detect engine diagnosis following streaming devtools deploy grafana contract
 STREAMING_TESTS := $(addprefix tests/,$(addsuffix /%,$(STREAMING_FOLDERS)))
 # Without its cache pytest rewrites the assertions of every file anew in every process.
 unexport PYTHONDONTWRITEBYTECODE
