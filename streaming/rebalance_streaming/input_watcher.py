@@ -127,7 +127,7 @@ class InputWatcher:
             known = positions.get(query, {})
             self._watches[query], told = compare(self._watches[query], seen, known, reached[query])
             self._incidents += told
-            _raise(self._reached[query], {topic: at for topic, at in reached[query].items() if topic not in seen})
+            _raise(self._reached[query], {topic: _unseen(at, seen.get(topic)) for topic, at in reached[query].items()})
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -136,6 +136,11 @@ class InputWatcher:
                 self.look_once()
             self._due.wait(self._period_seconds)
             self._due.clear()
+
+
+def _unseen(reached: Positions, look: TopicLook | None) -> dict[int, int]:
+    """Return the positions of partitions of which a look found no end: they are compared at the next one."""
+    return {partition: at for partition, at in reached.items() if look is None or partition not in look.ends}
 
 
 def _raise(highest: dict[str, dict[int, int]], positions: Mapping[str, Positions]) -> bool:

@@ -174,6 +174,27 @@ def test_a_look_that_fails_forgets_nothing():
     assert [(each.query, each.kind, each.count) for each in watcher.take()] == [("membership", "rewound", 10)]
 
 
+def test_a_query_that_came_down_during_a_look_without_a_leader_was_cut_off():
+    """While the look waits for the dead leader's answer the new one is elected, with an end that was seen before."""
+    brokers = Brokers()
+    watcher = InputWatcher(brokers.look, INPUTS)
+    watcher.look_once()
+    watcher.note("membership", {"log": {0: 110}})
+    whole = brokers.topics["log"]
+
+    def look(topics):
+        watcher.note("membership", {"log": {0: 100}})
+        return brokers.look(topics)
+
+    watcher._look = look
+    brokers.topics["log"] = TopicLook(1, {})
+    watcher.look_once()
+    watcher._look = brokers.look
+    brokers.topics["log"] = whole
+    watcher.look_once()
+    assert [(each.query, each.kind, each.count) for each in watcher.take()] == [("membership", "rewound", 10)]
+
+
 def test_a_query_that_stays_where_it_was_is_cut_off_once():
     """Until it comes down it is where the old log had records, which the first look has told."""
     brokers = Brokers()
