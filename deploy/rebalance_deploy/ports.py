@@ -11,6 +11,8 @@ from rebalance_deploy.errors import UserError
 # Ports the kernel gives to nobody by itself: one above could be taken by an outgoing connection while the server is
 # down, even by a client that retries to reach this very server and connects to itself.
 _PORTS = range(20_000, 32_000)
+#: Those that this process was given: it may not listen on them yet.
+_given: set[int] = set()
 
 
 def find_free_port() -> int:
@@ -20,11 +22,15 @@ def find_free_port() -> int:
 
 
 def find_free_ports(count: int) -> list[int]:
-    """Return so many different ports of 127.0.0.1 that nobody listens on at this moment."""
-    candidates = random.SystemRandom().sample(_PORTS, 200)
+    """Return so many different ports of 127.0.0.1 that nobody listens on at this moment.
+
+    This process was given none of them before, as long as there are others.
+    """
+    candidates = sorted(random.SystemRandom().sample(_PORTS, 200), key=_given.__contains__)
     found = list(itertools.islice((port for port in candidates if is_free(port)), count))
     if len(found) < count:
         raise UserError(f"no free port between {_PORTS.start} and {_PORTS.stop - 1}: stop some servers of this machine")
+    _given.update(found)
     return found
 
 

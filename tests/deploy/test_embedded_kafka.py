@@ -88,6 +88,14 @@ def test_ports_chosen_together_are_different(monkeypatch: pytest.MonkeyPatch) ->
         find_free_ports(4)
 
 
+def test_no_port_is_given_twice_while_there_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever was given one may listen on it only later, as a broker with listeners of a test's own does."""
+    monkeypatch.setattr(ports_module, "_PORTS", range(20_000, 20_200))
+    monkeypatch.setattr(ports_module, "is_free", lambda port: port < 20_100)
+    monkeypatch.setattr(ports_module, "_given", set[int]())
+    assert len({find_free_port() for _ in range(100)}) == 100
+
+
 def test_last_cause_is_the_telling_line(tmp_path: Path) -> None:
     """Of a long stack trace the person reads the cause; without one, the last line; without a log, that."""
     log = tmp_path / "log"
