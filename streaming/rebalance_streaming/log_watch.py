@@ -13,7 +13,7 @@ partition is cut below what was read, or made anew. Folds take a record of a hig
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
@@ -117,20 +117,14 @@ class Unread:
 class TopicWatch:
     """One input: its totals, what was seen last, and the partitions that were missing from the look before.
 
-    `partitions` has those of the totals by number, `stood_at` those that were cut or made anew (see `Unread`).
+    `partitions` has those of the totals by number, `unread` what the query has to read of those cut or made anew.
     """
 
     totals: WatchedTopic
     partitions: Mapping[int, WatchedPartition] = field(default_factory=dict)
     ends: Mapping[int, Ends] = field(default_factory=dict)
     missing: frozenset[int] = frozenset()
-    stood_at: Mapping[int, int | None] = field(default_factory=dict)
-
-    def awaited(self) -> Iterator[tuple[int, int]]:
-        """Yield each partition whose new era the query has not reached, and where that begins."""
-        for partition, each in self.partitions.items():
-            if each.awaited_from is not None:
-                yield partition, each.awaited_from
+    unread: Mapping[int, Unread] = field(default_factory=dict)
 
     def era(self, partition: int) -> int:
         """Return how often a partition was cut or made anew."""
@@ -151,11 +145,7 @@ class LogWatch:
 
     def unread(self) -> dict[str, dict[int, Unread]]:
         """Return, by topic and partition, the records of a new era that the query has to read, and has not as such."""
-        found = {
-            topic: {p: Unread(begin, watch.stood_at[p]) for p, begin in watch.awaited() if p in watch.stood_at}
-            for topic, watch in self.topics.items()
-        }
-        return {topic: partitions for topic, partitions in found.items() if partitions}
+        return {topic: dict(watch.unread) for topic, watch in self.topics.items() if watch.unread}
 
     def publish(self, cluster: str, now_ms: int) -> LogTotals:
         """Return the totals in the form of the output contract."""
@@ -223,21 +213,23 @@ def _compare_topic(query: str, before: TopicWatch, look: TopicLook, read: _Read)
         partitions, ends = _compare_ends(before, look, read, incidents), {**before.ends, **look.ends}
     told = incidents.all()
     totals = replace(_add(counted.totals, told), topic_id=look.topic_id or known_id)
-    stood_at = _stood_at(before, partitions, look, read)
-    return replace(counted, totals=totals, partitions=partitions, ends=ends, stood_at=stood_at), told
+    unread = _unread(before, partitions, look, read)
+    return replace(counted, totals=totals, partitions=partitions, ends=ends, unread=unread), told
 
 
-def _stood_at(
+def _unread(
     before: TopicWatch, after: Mapping[int, WatchedPartition], look: TopicLook, read: _Read
-) -> dict[int, int | None]:
+) -> dict[int, Unread]:
     """Note where the query is in each partition whose new era it has to read: null unless behind the end there is."""
-    found = dict(before.stood_at)
+    found: dict[int, Unread] = {}
     for partition, each in after.items():
         if each.awaited_from is None:
-            found.pop(partition, None)
-        elif found.get(partition) is None:
-            position, ends = read.positions.get(partition, 0), look.ends.get(partition)
-            found[partition] = position if ends is not None and position > ends.latest else None
+            continue
+        stood_at = before.unread[partition].stood_at if partition in before.unread else None
+        position, ends = read.positions.get(partition, 0), look.ends.get(partition)
+        if stood_at is None and ends is not None and position > ends.latest:
+            stood_at = position
+        found[partition] = Unread(each.awaited_from, stood_at)
     return found
 
 
