@@ -43,7 +43,7 @@ from rebalance_streaming.spark.rebuilding import first_live, has_rows, read_publ
 from rebalance_streaming.spark.session import places_of, prefer_bulk, start_session
 from rebalance_streaming.spark.source import rows_in_range
 from rebalance_streaming.spark.spark_home import use_installed_pyspark
-from rebalance_streaming.spark.supervision import SupervisedQuery, root_cause
+from rebalance_streaming.spark.supervision import SupervisedQuery, root_cause, stop_between_batches
 
 #: What a call raises when the JVM is gone; of the first kind is also what the JVM itself answers with (Py4JJavaError).
 _NO_JVM = (Py4JError, ConnectionError)
@@ -458,9 +458,7 @@ def _stop_gracefully(queries: list[SupervisedQuery], timeout_seconds: float) -> 
 
 def _stop_one(query: SupervisedQuery, deadline: float) -> None:
     with suppress(*_NO_JVM):
-        while time.monotonic() < deadline and not query.is_between_batches():
-            time.sleep(0.02)
-        query.stop_now()
+        stop_between_batches(query, deadline)
 
 
 def _initial_status(

@@ -105,10 +105,7 @@ class SupervisedQuery:
         A batch that is soon over is not cut: it would be run again, with what the query is started with then.
         """
         if self._query is not None:
-            deadline = time.monotonic() + _RENEW_SECONDS
-            while time.monotonic() < deadline and not self.is_between_batches():
-                time.sleep(0.02)
-            self.stop_now()
+            stop_between_batches(self, time.monotonic() + _RENEW_SECONDS)
             self._query = None
 
     def is_between_batches(self) -> bool:
@@ -146,6 +143,13 @@ class SupervisedQuery:
     def _cause(self, error: Exception) -> str:
         text = str(error)
         return told_room(text, self._places) or told_damage(text) or root_cause(text)
+
+
+def stop_between_batches(query: SupervisedQuery, deadline: float) -> None:
+    """Stop a query between two batches if it gets there by a monotonic time, and in the middle of one if not."""
+    while time.monotonic() < deadline and not query.is_between_batches():
+        time.sleep(0.02)
+    query.stop_now()
 
 
 def told_damage(text: str) -> str | None:
