@@ -19,6 +19,8 @@ SETTLED_MS = 600_000
 SUPERSEDED_EXIT_CODE = 4
 #: More clusters, queries and topics than one reader has: what else there is comes from nowhere.
 _MAX_PLACES = 10_000
+#: Keys remembered of all places together, some 10 MB: whoever may report can make up as many as there are names.
+MAX_KEYS = 100_000
 
 
 class RowWriter(NamedTuple):
@@ -53,12 +55,12 @@ def decode_writer(value: bytes | None) -> RowWriter | None:
 
 
 class _Epoch:
-    """The highest epoch seen at one place, since when, and the keys that it wrote soon after."""
+    """The highest epoch seen at one place, when it is settled, and the keys that it wrote before."""
 
-    __slots__ = ("keys", "number", "since_ms")
+    __slots__ = ("keys", "number", "settled_ms")
 
     def __init__(self, number: int, since_ms: int) -> None:
-        self.number, self.since_ms = number, since_ms
+        self.number, self.settled_ms = number, since_ms + SETTLED_MS
         self.keys: set[bytes] = set()
 
 
@@ -66,11 +68,12 @@ class Fence:
     """Tells rows of the stream that owns its topics from those of one that lost them.
 
     Compaction may leave a loser's row as the only one of its key, so such a row counts until the owner wrote the key
-    too; rows that come when no loser can be alive any more do not.
+    too; rows that come when no loser can be alive any more, or when too many keys would have to be remembered, do not.
     """
 
     def __init__(self) -> None:
         self._epochs: dict[tuple[str, str, str], _Epoch] = {}
+        self._key_count = 0
 
     def admits(self, topic: str, key: bytes, writer: RowWriter, at_ms: int) -> bool:
         """Whether a row counts; rows are to be asked for in the order of their partition. `at_ms`: when it was written.
@@ -82,12 +85,25 @@ class Fence:
         if known is None or writer.epoch > known.number:
             if known is None and len(self._epochs) >= _MAX_PLACES:
                 return True
+            self._forget_keys(known)
             known = self._epochs[place] = _Epoch(writer.epoch, at_ms)
-        is_settled = at_ms - known.since_ms > SETTLED_MS
+        is_settled = at_ms > known.settled_ms
         if writer.epoch < known.number:
             return not is_settled and key not in known.keys
         if is_settled:
-            known.keys.clear()
-        else:
-            known.keys.add(key)
+            self._forget_keys(known)
+        elif key not in known.keys:
+            self._remember(known, key, at_ms)
         return True
+
+    def _remember(self, epoch: _Epoch, key: bytes, at_ms: int) -> None:
+        if self._key_count >= MAX_KEYS:
+            epoch.settled_ms = at_ms
+            return
+        epoch.keys.add(key)
+        self._key_count += 1
+
+    def _forget_keys(self, epoch: _Epoch | None) -> None:
+        if epoch is not None:
+            self._key_count -= len(epoch.keys)
+            epoch.keys.clear()

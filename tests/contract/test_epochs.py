@@ -1,6 +1,7 @@
 """Rows of a stream that lost its topics do not count, whatever order readers and compaction leave them in."""
 
 from rebalance_contract.epochs import (
+    MAX_KEYS,
     SETTLED_MS,
     Fence,
     RowWriter,
@@ -65,6 +66,25 @@ def test_no_key_counts_that_a_loser_wrote_much_later():
     assert fence.admits("groups", B, OLD, SETTLED_MS)
     assert not fence.admits("groups", B, OLD, SETTLED_MS + 1)
     assert fence.admits("groups", B, NEW, SETTLED_MS + 2)
+
+
+def test_made_up_keys_fill_no_memory():
+    """Once too many keys would have to be remembered, what a loser writes later counts for none of them."""
+    fence = Fence()
+    for number in range(MAX_KEYS):
+        assert fence.admits("activity", b"%d" % number, NEW, 10)
+    assert fence.admits("activity", b"one more", NEW, 20)
+    assert not fence.admits("activity", b"another", OLD, 21)
+    assert fence.admits("activity", b"another", OLD, 20)
+    assert not fence.admits("activity", b"0", OLD, 20)
+    assert fence.admits("groups", A, NEW, 30)
+    assert fence.admits("groups", B, OLD, 30)
+    assert not fence.admits("groups", B, OLD, 31)
+    # A settled place gives up its keys, so that others have room.
+    assert fence.admits("activity", A, NEW, 40)
+    assert fence.admits("status", A, NEW, 50)
+    assert not fence.admits("status", A, OLD, 51)
+    assert fence.admits("status", B, OLD, 51)
 
 
 def test_topics_clusters_and_queries_have_epochs_of_their_own():

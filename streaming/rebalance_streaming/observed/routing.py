@@ -104,7 +104,8 @@ class Routing:
             # Nothing that turns up later can tell whose it is.
             self.dropped += 1
             return
-        text = encode(row)
+        # A copy has the length of the text, what an encoder returns that of its buffer.
+        text = bytes(memoryview(encode(row)))
         self._number += 1
         self._waiting[self._number] = (who, text)
         self.kept_bytes += len(text)
