@@ -196,7 +196,7 @@ def packed(event: Report | ClientActivity) -> ClientActivity:
 
 def unpacked(event: Probe) -> list[OffsetActivity | ProbeActivity]:
     """Return what a probe becomes on its way to the diagnosis."""
-    return [row for _, row in unpack_probe(encode(event), event.cluster, event.probed_at_ms)]
+    return [row for _, row in unpack_probe(encode(event), event.cluster, event.probed_at_ms, event.probed_at_ms)]
 
 
 def silenced(of: Rebalance, *silences: Silence) -> RebalanceImpact:

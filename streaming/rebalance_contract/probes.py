@@ -10,6 +10,8 @@ from rebalance_contract.groups import Partitions
 from rebalance_contract.sets import AnyGroupState, AnyGroupType
 
 PROBE_SCHEMA = "rebalance-monitor/probe/1"
+#: A prober tells all that it knows of a group again after this long, of a calm group nothing else.
+PROBE_REPEAT_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)

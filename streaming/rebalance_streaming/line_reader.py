@@ -142,7 +142,7 @@ class LineReader:
     def _probe(self, line: RecordedLine) -> Iterable[ToFold | Input]:
         try:
             probe = contract.decode(line.value or b"", contract.Probe)
-            rows = list(unpack_probe(line.value or b"", probe.cluster, line.timestamp_ms))
+            rows = list(unpack_probe(line.value or b"", probe.cluster, line.timestamp_ms, line.timestamp_ms))
         except contract.ContractError:
             return ()
         return self._of_probe(rows)

@@ -69,7 +69,7 @@ Write = Callable[[str, bytes], None]
 @pytest.fixture
 def write(spark: SparkSession, tmp_path: Path) -> Write:
     """Write a file below the query's checkpoint, with its checksum."""
-    return lambda name, content: hadoop_files.create(spark, f"{query_path(str(tmp_path), _QUERY)}/{name}", content)
+    return lambda name, content: hadoop_files.write(spark, f"{query_path(str(tmp_path), _QUERY)}/{name}", content)
 
 
 def test_a_query_without_a_committed_batch_has_no_position(spark: SparkSession, tmp_path: Path, write: Write) -> None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from rebalance_contract.probes import PROBE_REPEAT_MS
 from rebalance_contract.turns import next_turn
 
 #: Everything is told again after this long,
-AGAIN_SECONDS = 60.0
+AGAIN_SECONDS = PROBE_REPEAT_MS / 1_000
 #: or so many groups a second, if that takes longer,
 MOST_PER_SECOND = 20
 #: but not longer than this: a stream that starts reads the last 15 minutes.

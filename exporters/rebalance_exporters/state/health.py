@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from rebalance_contract import CountedFrom, DiagnosisStatus, Party, QueryStatus
 from rebalance_contract.api import Readiness
+from rebalance_contract.probes import PROBE_REPEAT_MS
 from rebalance_exporters.state.picture import Picture
 
 #: The queries that read the log: one makes the groups, the other what they commit.
@@ -20,12 +21,12 @@ _LONG_BATCH_MS = 60_000
 _BEHIND_MS = 5_000
 #: A probe older than this was made by a prober that does not run any more; a running one makes some every few seconds.
 _PROBED_WITHIN_MS = 60_000
-#: The prober tells everything again after a minute, of a calm group nothing else; of one group alone it may take two.
-_ALL_TOLD_WITHIN_MS = 120_000
+#: What is repeated of one group alone may take one more period to come.
+_ALL_TOLD_WITHIN_MS = 2 * PROBE_REPEAT_MS
 #: How long a prober is waited for once all else is ready.
 _AWAIT_PROBER_MS = 30_000
-#: A calm group is told once a minute: the newest probe is never as old as this by a clock that is right.
-_PROBES_LATE_MS = 180_000
+#: The newest probe is never as old as this by a clock that is right.
+_PROBES_LATE_MS = 3 * PROBE_REPEAT_MS
 
 #: Said beside `ready`, because then a lag that is not shown is no fault.
 NO_PROBES = "ready; no probe of any group yet, and the log is not read: is `rebalance-monitor probe` running?"

@@ -31,16 +31,18 @@ _LONGEST_TOPIC = 249
 Told = dict[str, dict[str, int | None]]
 
 
-def unpack_probe(text: bytes, cluster: str, known_ms: int) -> Iterator[tuple[str, OffsetActivity | ProbeActivity]]:
+def unpack_probe(
+    text: bytes, cluster: str, recorded_ms: int, read_ms: int
+) -> Iterator[tuple[str, OffsetActivity | ProbeActivity]]:
     """Yield (key, row) of what a probe tells; nothing for a probe of another cluster. Raises ContractError.
 
-    `known_ms` is when it was there at the latest: the time of its record, or when it is read if that is earlier.
+    `recorded_ms` is the time of its record, `read_ms` when it is read: it was there by the earlier of the two.
     """
     probe = decode(text, Probe)
     if probe.cluster != cluster:
         return
     # Nobody knows the future: a clock that is ahead must not silence the probes that come after.
-    probe = replace(probe, probed_at_ms=max(0, min(probe.probed_at_ms, known_ms)))
+    probe = replace(probe, probed_at_ms=max(0, min(probe.probed_at_ms, recorded_ms, read_ms)))
     yield from ((probe.group, row) for row in _offsets(probe))
     rest = replace(probe, end_offsets=msgspec.UNSET, stable_offsets=msgspec.UNSET, committed_offsets=msgspec.UNSET)
     if rest != Probe(probed_at_ms=probe.probed_at_ms, cluster=probe.cluster, group=probe.group, schema=probe.schema):

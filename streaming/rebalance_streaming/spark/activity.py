@@ -153,8 +153,8 @@ class ActivityPacker:
             part, "partition", "offset", "timestamp_ms", "value", "size"
         ):
             try:
-                known_ms = min(timestamp_ms, now_ms)
-                found = [] if size is None else list(unpack_probe(value or b"", self._config.cluster, known_ms))
+                told = unpack_probe(value or b"", self._config.cluster, timestamp_ms, now_ms)
+                found = [] if size is None else list(told)
                 outcome = "decoded"
             except ContractError:
                 found, outcome = [], "too_large" if value is None else "corrupt"

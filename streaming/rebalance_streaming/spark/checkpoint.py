@@ -48,7 +48,7 @@ def open_checkpoint(spark: SparkSession, path: str, found_now: Baseline) -> Base
             # Made anew beside what the queries keep it would take for history what they have not read yet.
             if any(hadoop_files.exists(spark, query_path(path, each)) for each in QUERIES):
                 raise damaged(path, file)
-            hadoop_files.create(spark, file, msgspec.json.encode(found_now))
+            hadoop_files.write(spark, file, msgspec.json.encode(found_now))
         text = hadoop_files.read(spark, file)
     except Py4JJavaError as error:
         reason = str(error.java_exception).splitlines()[0]

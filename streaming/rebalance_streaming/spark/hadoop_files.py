@@ -37,23 +37,14 @@ def read(spark: SparkSession, file: str) -> bytes:
         stream.close()
 
 
-def create(spark: SparkSession, file: str, content: bytes) -> None:
-    """Write aside and rename: a crash in between must not leave half a file."""
-    system, target = _locate(spark, file)
-    _, aside = _locate(spark, file + ".new")
-    stream = system.create(aside, True)
-    stream.write(bytearray(content))
-    stream.close()
-    system.rename(aside, target)
-
-
-def replace(spark: SparkSession, file: str, content: bytes) -> None:
-    """Put a content in the place of a file's at once, as Spark's CheckpointFileManager does."""
+def write(spark: SparkSession, file: str, content: bytes) -> None:
+    """Write a file whole or not at all, in the place of any that is there, as Spark's CheckpointFileManager does."""
     jvm: Any = spark.sparkContext._jvm
     hadoop: Any = spark.sparkContext._jsc
     target = jvm.org.apache.hadoop.fs.Path(file)
     checkpointing = jvm.org.apache.spark.sql.execution.streaming.checkpointing
     manager = checkpointing.CheckpointFileManager.create(target.getParent(), hadoop.hadoopConfiguration())
+    manager.mkdirs(target.getParent())
     stream = manager.createAtomic(target, True)
     stream.write(bytearray(content))
     stream.close()

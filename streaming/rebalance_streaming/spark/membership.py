@@ -214,12 +214,11 @@ def _address_probes(probes: pa.RecordBatch, cluster: str) -> Iterator[AddressedR
     """Yield the parts of probes that are about a group; the activity query counts probes that are none."""
     now_ms = _now_ms()
     for row in probes.to_pylist():
-        known_ms = min(row["timestamp_ms"], now_ms)
         try:
-            parts = list(unpack_probe(row["value"] or b"", cluster, known_ms))
+            parts = list(unpack_probe(row["value"] or b"", cluster, row["timestamp_ms"], now_ms))
         except ContractError:
             continue
-        place = (row["topic"], row["partition"], row["offset"], known_ms)
+        place = (row["topic"], row["partition"], row["offset"], row["timestamp_ms"])
         for group, part in parts:
             if isinstance(part, ProbeActivity):
                 yield AddressedRow(bucket_of(group), group, *place, value=encode(part.probe))

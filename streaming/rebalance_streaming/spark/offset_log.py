@@ -82,7 +82,7 @@ def go_back(spark: SparkSession, path: str, query: str, unread: Mapping[str, Map
                 begins.setdefault(topic, {})[partition] = each.begin
     if begins:
         for batch, content in contents.items():
-            hadoop_files.replace(spark, f"{place}/offsets/{batch}", _moved(content, begins))
+            hadoop_files.write(spark, f"{place}/offsets/{batch}", _moved(content, begins))
 
 
 def _has_read_none(unread: Unread, ends: Sequence[int | None], before: int | None) -> bool:
