@@ -62,6 +62,7 @@ CASES = {
     30: ("1,000,000 reports of invented groups", "at most 50 MB; what is dropped is counted"),
     31: ("2,000 half requests", "99 % of scrapes are answered; 10 kB of log a minute"),
     32: ("2,000 followers of what changes, half of whom do not read", "those above the limit are refused; memory flat"),
+    33: ("an upgrade, and the way back", "no counter falls; C"),
     34: (
         "each documented right of stream, prober and exporter is taken away in turn",
         "with all of them nobody complains; without one its process names it",

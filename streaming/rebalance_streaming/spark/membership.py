@@ -11,8 +11,8 @@ from __future__ import annotations
 import time
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import msgspec
@@ -102,7 +102,7 @@ class PublishedBucket(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class PublishedRows:
-    """What the queries of a lost checkpoint published, for a new one to go on from: packed by bucket, and its totals.
+    """What the queries of another checkpoint published, for a new one to go on from: packed by bucket, and its totals.
 
     `activity` has, by `topic/partition`, the position up to which the activity query had counted.
     """
@@ -111,6 +111,11 @@ class PublishedRows:
     group_count: int = 0
     totals: counts.CountTotals = field(default_factory=counts.CountTotals)
     activity: Mapping[str, counts.Position] = field(default_factory=dict)
+
+    def without(self, queries: Container[str]) -> PublishedRows:
+        """Return what is left for the other queries: to one that keeps it already it would be newer than its state."""
+        left = PublishedRows(activity=self.activity) if MEMBERSHIP in queries else self
+        return replace(left, activity={}) if Party.ACTIVITY.value in queries else left
 
 
 def pack_bucket(bucket: PublishedBucket) -> bytes:
