@@ -70,6 +70,10 @@ CASES = {
     35: ("mTLS, PLAIN, SCRAM and OAUTHBEARER for stream, prober and exporter", "12 of 12 get ready"),
     36: ("a password is searched for in all that can be seen", "it is nowhere"),
     37: ("writing is throttled to 10 kB/s for three minutes", "C; memory stays flat"),
+    38: (
+        "1 h at 5,000 commits/s (10 min in the suite)",
+        "memory grows by at most 1 %/h (the lower end of the interval: 50 %/h in 10 min); C",
+    ),
     39: ("an environment as Kubernetes makes it", "all three processes start"),
     40: (
         "brokers away from a reporter in confluent-kafka with 5,000 partitions, in a program that forks",
