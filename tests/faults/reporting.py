@@ -93,8 +93,15 @@ recording of the log says.
 A full disk is a file system of 64 MB in memory that the test mounts, which root may. A host whose clock is an hour off
 is a process of this machine, with a library that shifts the time of day; brokers and clients keep the machine's. Case
 40 compares the most memory that a process ever took with that of the same consumer with librdkafka's statistics and
-without a reporter: the reporter turns them on, and what they take of many partitions comes on top. Cases that are not
-below have no test yet.
+without a reporter: the reporter turns them on, and what they take of many partitions comes on top.
+
+The versions of case 33 are this one and that of a commit which the test pins, of the same layout of the checkpoint.
+
+In case 38 memory is PSS, of each process and of all together, and the slope of it the median of those between the
+lowest values of any two of 20 stretches of time (Theil and Sen), with its 95 % interval. Ten minutes cannot resolve
+1 %/h: that would be 0.2 % of a heap which the JVM fills and collects. Of them it is asserted that no interval lies
+wholly above 50 %/h, as that of a leak of some bytes of each commit does; of an hour, `make faults ONLY=soak
+SOAK_MINUTES=60`, that all processes together grow by at most 1 %/h, and that no interval lies wholly above that.
 
 | case | what happens | what must hold | test | `make test` | rounds | result | worst figures | took | when, commit |
 |---:|---|---|---|---:|---:|---|---|---:|---|
