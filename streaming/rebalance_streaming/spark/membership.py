@@ -18,6 +18,7 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -88,6 +89,8 @@ OUTPUT_SCHEMA = "topic string, key binary, value binary"
 
 #: In place of a topic: a row that is there for its bucket only.
 TOUCH = ""
+#: Where Spark tells tasks the number of their batch (MicroBatchExecution.BATCH_ID_KEY).
+_BATCH_ID = "streaming.sql.batchId"
 
 #: Topic, key, and value; null is a tombstone.
 Output = tuple[str, str, bytes | None]
@@ -164,16 +167,15 @@ def _make_addressing(
     buckets, counted = sorted(published.buckets), _counted_before(config, eras, published)
 
     def address(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        tally, is_repeated = Tally(), False
+        tally = Tally()
         for batch in batches:
             is_probe = pc.equal(batch.column("topic"), config.probes_topic)
             log = batch.filter(pc.invert(is_probe))
-            is_repeated = is_repeated or _has_repetition(log, counted)
             yield _address_records(log, tally, counted)
             yield _to_arrow(_address_probes(batch.filter(is_probe), config.cluster))
         # A task without rows still runs this far; Arrow refuses to build a batch from nothing at all.
         yield _to_arrow(_count_row(config, eras, tally, *place) for place in tally.partitions())
-        if is_repeated:
+        if buckets and _is_first_batch():
             yield _to_arrow(AddressedRow(bucket, TOUCH, TOUCH, 0, 0, 0) for bucket in buckets)
 
     return address
@@ -185,11 +187,10 @@ def _counted_before(config: StreamConfig, eras: Mapping[int, LogEra], published:
     return {p: at[1] for p, at in places.items() if at is not None and at[0] == eras[p].number}
 
 
-def _has_repetition(log: pa.RecordBatch, counted: Mapping[int, int]) -> bool:
-    if not counted:
-        return False
-    places = zip(log.column("partition").to_pylist(), log.column("offset").to_pylist(), strict=True)
-    return any(offset <= counted.get(partition, -1) for partition, offset in places)
+def _is_first_batch() -> bool:
+    """Return whether the running task is of the first batch of a query: the one with which its state begins."""
+    context = TaskContext.get()
+    return context is None or context.getLocalProperty(_BATCH_ID) == "0"
 
 
 def _address_records(log: pa.RecordBatch, tally: Tally, counted: Mapping[int, int]) -> pa.RecordBatch:
@@ -297,7 +298,8 @@ class GroupProcessor(StatefulProcessor):
         outputs += self._forget(after)
         if after.quarantined != own.quarantined:
             outputs.append(self._quarantine_row(bucket, after))
-        if after != own:
+        if kept is None or after != own:
+            # A bucket that keeps none would take up what was published again, over what it has folded since.
             self._own.update((_encoder.encode(after),))
         return outputs
 
