@@ -194,5 +194,5 @@ def note(figures: Figures, minutes: int, rate: float, trends: dict[str, Trend]) 
     for name, each in trends.items():
         figures.note(name, each.level / 2**20, "MiB")
         figures.note(f"{name} grew by", 100 * each.per_hour, "%/h")
-        figures.note(f"{name}, at least", 100 * each.lowest, "%/h")
-        figures.note(f"{name}, at most", 100 * each.highest, "%/h")
+        figures.note(f"{name}, lower end", 100 * each.lowest, "%/h")
+    figures.note(f"{_TOTAL}, upper end", 100 * trends[_TOTAL].highest, "%/h")
