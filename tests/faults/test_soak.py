@@ -99,10 +99,11 @@ class Measured:
 
 def _size_of(directory: Path) -> int:
     size = 0
-    for file in directory.rglob("*"):
-        # Spark deletes old batches meanwhile.
-        with contextlib.suppress(FileNotFoundError):
-            size += file.stat().st_size
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            # Spark deletes old batches meanwhile.
+            with contextlib.suppress(FileNotFoundError):
+                size += (Path(folder) / name).stat().st_size
     return size
 
 

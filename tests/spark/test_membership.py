@@ -413,14 +413,26 @@ def test_what_was_published_is_taken_up_once(clock: dict[str, int]):
     assert query.group("probed").counters.generations_completed == 2
 
 
+def test_totals_are_kept_though_nothing_new_was_read(clock: dict[str, int]):
+    """The first batch may bring only what had been counted: a later start goes on from its totals all the same."""
+    clock["ms"] = 1_010_000
+    whole, eras = Query({7: LogEra(0)}), {7: LogEra(0)}
+    whole.take([group_row("g", 1, 1)])
+    totals = counts.restore(whole.records(), None, CONFIG.source_topic)
+    query = Query(eras, published=PublishedRows(totals=totals))
+    query.take([group_row("g", 1, 1)])
+    assert query.records() == whole.records()
+    assert query.store.buckets[membership.TOTALS].own.value is not None
+
+
 def test_every_bucket_takes_its_own_up_in_the_first_batch(monkeypatch: pytest.MonkeyPatch):
     """Whatever that brings: a later start is not given what was published. Later batches touch what they bring."""
-    published = PublishedRows({3: b"", 9: b""})
+    published = PublishedRows({3: b"", 9: b""}, totals=counts.CountTotals({"__consumer_offsets/7": (0, 5)}))
     batch_id = "0"
     monkeypatch.setattr(
         membership.TaskContext, "get", lambda: SimpleNamespace(getLocalProperty={membership._BATCH_ID: batch_id}.get)
     )
-    assert [row["bucket"] for row in addressed([], published=published)] == [3, 9]
+    assert [row["bucket"] for row in addressed([], published=published)] == [3, 9, membership.TOTALS]
     batch_id = "1"
     assert addressed([], published=published) == []
     batch_id = "0"

@@ -164,7 +164,9 @@ def _make_addressing(
     config: StreamConfig, eras: Mapping[int, LogEra], published: PublishedRows | None = None
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     published = published or PublishedRows()
-    buckets, counted = sorted(published.buckets), _counted_before(config, eras, published)
+    touched, counted = sorted(published.buckets), _counted_before(config, eras, published)
+    if published.totals.positions:
+        touched.append(TOTALS)
 
     def address(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tally = Tally()
@@ -175,8 +177,8 @@ def _make_addressing(
             yield _to_arrow(_address_probes(batch.filter(is_probe), config.cluster))
         # A task without rows still runs this far; Arrow refuses to build a batch from nothing at all.
         yield _to_arrow(_count_row(config, eras, tally, *place) for place in tally.partitions())
-        if buckets and _is_first_batch():
-            yield _to_arrow(AddressedRow(bucket, TOUCH, TOUCH, 0, 0, 0) for bucket in buckets)
+        if touched and _is_first_batch():
+            yield _to_arrow(AddressedRow(bucket, TOUCH, TOUCH, 0, 0, 0) for bucket in touched)
 
     return address
 
@@ -410,8 +412,9 @@ class GroupProcessor(StatefulProcessor):
     def _fold_counts(self, rows: Iterable[Row]) -> list[Output]:
         kept, config = self._own.get(), self._config
         totals = self._published.totals if kept is None else counts.load_totals(bytes(kept[0]))
+        counted = [row["value"] for row in rows if row["topic"] != TOUCH]
         totals = counts.fold_counts(
-            totals, [msgspec.json.decode(bytes(row["value"]), type=CountActivity) for row in rows]
+            totals, [msgspec.json.decode(bytes(value), type=CountActivity) for value in counted]
         )
         self._own.update((counts.dump_totals(totals),))
         published = counts.publish_records(config.cluster, MEMBERSHIP, totals, config.source_topic)
