@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from e2e.rig import DEADLINE_SECONDS, Rig, count_log, family, read_topic, samples
@@ -177,6 +177,21 @@ def end_of(bootstrap: str, topic: str, partition: int = 0) -> int:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     place = TopicPartition(topic, partition)
     return int(admin.list_offsets({place: OffsetSpec.latest()})[place].result(30).offset)
+
+
+def await_first_row(rig: Rig, topic: str) -> None:
+    """Return at the first row that is written from now on, a few milliseconds later."""
+    settings = {
+        "bootstrap.servers": rig.broker.bootstrap,
+        "group.id": "unused",
+        "enable.auto.commit": False,
+        "fetch.wait.max.ms": 10,
+        "log_level": 0,
+    }
+    consumer = Consumer(settings)
+    consumer.assign([TopicPartition(topic, 0, end_of(rig.broker.bootstrap, topic))])
+    wait_for(lambda: consumer.poll(0.01), f"a row of {topic}", DEADLINE_SECONDS, every=0)
+    consumer.close()
 
 
 def running_batch(rig: Rig, query: str) -> int | None:

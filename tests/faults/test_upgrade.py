@@ -17,7 +17,7 @@ import pytest
 from e2e.replaying import assert_facts_and_causes_agree
 from e2e.rig import READY_SECONDS, Rig, running_rig
 from faults.churn import churning, groups_of, is_calm
-from faults.observing import CONFIG, assert_counted, end_of, total, watching_counters
+from faults.observing import CONFIG, assert_counted, await_first_row, total, watching_counters
 from faults.reporting import Figures
 from rebalance_deploy.embedded.kafka import SHORT_SESSION
 from rebalance_deploy.ports import find_free_port
@@ -116,20 +116,18 @@ def test_totals_are_equal_after_an_upgrade_and_back(earlier_rig: Rig, rounds: in
     rig.monitor.check()
 
 
-def is_opened(rig: Rig) -> Callable[[], bool]:
-    """Return what tells whether the stream has begun a checkpoint, of which no batch has run."""
-    return (checkpoint_of(rig) / "monitor.json").exists
+def await_checkpoint(rig: Rig) -> None:
+    """Return when the stream has begun a checkpoint, before it starts its queries."""
+    wait_for((checkpoint_of(rig) / "monitor.json").exists, "a checkpoint", READY_SECONDS, every=0.01)
 
 
-def has_written(rig: Rig) -> Callable[[], bool]:
-    """Return what tells whether rows of groups have been written since, as the first batch does before it ends."""
-    before = end_of(rig.broker.bootstrap, CONFIG.groups_topic)
-    return lambda: end_of(rig.broker.bootstrap, CONFIG.groups_topic) > before
+def await_rows(rig: Rig) -> None:
+    """Return when the stream writes rows of groups, as its first batch does before it ends."""
+    await_first_row(rig, CONFIG.groups_topic)
 
 
-def kill_before_its_first_batch_ends(rig: Rig, moment: Callable[[], bool]) -> None:
-    """Kill the stream as soon as the moment has come."""
-    wait_for(moment, "the moment of the kill", READY_SECONDS, every=0.01)
+def kill_before_its_first_batch_ends(rig: Rig) -> None:
+    """Kill the stream, which must have ended no batch of group records by then."""
     rig.monitor.stream.process.kill()
     assert not list((checkpoint_of(rig) / "membership" / "commits").glob("[0-9]*")), "the kill came too late"
 
@@ -145,7 +143,7 @@ def times_said(rig: Rig, line: str) -> int:
 
 
 #: When the first start of a new layout is killed, in turn; null: never.
-_MOMENTS: tuple[Callable[[Rig], Callable[[], bool]] | None, ...] = (None, is_opened, has_written)
+_MOMENTS: tuple[Callable[[Rig], None] | None, ...] = (None, await_checkpoint, await_rows)
 
 
 @pytest.mark.faults(33, fast=0, full=3)
@@ -166,9 +164,9 @@ def test_totals_are_equal_after_a_change_of_the_layout(rig: Rig, rounds: int, fi
             checkpoint_of(rig).rename(older)
             if moment is not None:
                 churn_on(rig, group, 3)
-                has_come = moment(rig)
                 rig.monitor.stream.start()
-                kill_before_its_first_batch_ends(rig, has_come)
+                moment(rig)
+                kill_before_its_first_batch_ends(rig)
             caught_up = times_said(rig, _CAUGHT_UP)
             rig.monitor.stream.start()
             wait_for(lambda: times_said(rig, _CAUGHT_UP) > caught_up, "the log to be read up", READY_SECONDS)  # noqa: B023
