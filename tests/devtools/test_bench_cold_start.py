@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -38,11 +39,11 @@ def test_the_log_and_the_load_on_it_are_what_the_truth_says(tmp_path: Path):
     output = str(tmp_path / "commits.json")
     with filled_broker(SMALL, tmp_path / "logs") as broker:
         check_truth(broker)
-        load = Load(broker.bootstrap, SMALL, commits_per_second=300, seconds=0.6)
+        load = Load(broker.bootstrap, SMALL, commits_per_second=300, seconds=1.2, repeats=2)
         with commit_load.start(load, output) as process:
             assert process.wait(240) == 0
         commits = commit_load.read(output)
-        assert len(commits) == load.requests == 60
+        assert len(commits) == load.requests == 120
         last = {commit.group: commit.lag for commit in sorted(commits, key=lambda commit: -commit.lag)}
         truth = Truth(SMALL)
         assert last == {group: lag - 2 * SMALL.partitions for group, lag in truth.group_lags.items()}
@@ -96,6 +97,14 @@ def test_sizes_and_peers_that_cannot_be_are_refused_before_anything_starts(given
     """Nobody waits a minute for a log to learn that an option was wrong."""
     with pytest.raises(UserError):
         list(measure(make_options(given)))
+
+
+def test_a_load_that_repeats_its_offsets_may_last_longer():
+    """Until its groups have caught up with their topics."""
+    load = Load("", SMALL, commits_per_second=SMALL.keys, seconds=99)
+    assert not load.validate()
+    assert replace(load, seconds=101).validate()
+    assert not replace(load, seconds=198, repeats=2).validate()
 
 
 def test_the_age_of_lag_is_the_time_until_it_was_shown():

@@ -131,13 +131,31 @@ def groups_of(group: str) -> tuple[str, str]:
 def churning(rig: Rig, group: str) -> Iterator[Churn]:
     """Let a group and its calm companion rebalance while the block runs; when it ends, all have left them."""
     restless, calm = groups_of(group)
-    loads = Churn(rig.broker.bootstrap, restless, _PAUSE_SECONDS), Churn(rig.broker.bootstrap, calm, _CALM_SECONDS)
+    with _running(Churn(rig.broker.bootstrap, restless, _PAUSE_SECONDS), _calm_churn(rig, calm)) as loads:
+        yield loads[0]
+
+
+@contextmanager
+def churning_calmly(rig: Rig, group: str) -> Iterator[Churn]:
+    """Let a group rebalance, each time apart from the last, while the block runs."""
+    with _running(_calm_churn(rig, group)) as loads:
+        yield loads[0]
+
+
+def _calm_churn(rig: Rig, group: str) -> Churn:
+    """Return the load of a group whose rebalances are apart from each other."""
+    return Churn(rig.broker.bootstrap, group, _CALM_SECONDS)
+
+
+@contextmanager
+def _running(*loads: Churn) -> Iterator[tuple[Churn, ...]]:
+    """Run loads from the first cycle of the first of them on."""
     threads = [threading.Thread(target=each.run, name=f"churn-{each.group}") for each in loads]
     for thread in threads:
         thread.start()
     try:
         loads[0].await_cycles()
-        yield loads[0]
+        yield loads
     finally:
         for each in loads:
             each.stop()

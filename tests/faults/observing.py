@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from e2e.rig import DEADLINE_SECONDS, Rig, count_log, family, read_topic, samples
@@ -179,6 +179,21 @@ def end_of(bootstrap: str, topic: str, partition: int = 0) -> int:
     return int(admin.list_offsets({place: OffsetSpec.latest()})[place].result(30).offset)
 
 
+def await_first_row(rig: Rig, topic: str) -> None:
+    """Return at the first row that is written from now on, a few milliseconds later."""
+    settings = {
+        "bootstrap.servers": rig.broker.bootstrap,
+        "group.id": "unused",
+        "enable.auto.commit": False,
+        "fetch.wait.max.ms": 10,
+        "log_level": 0,
+    }
+    consumer = Consumer(settings)
+    consumer.assign([TopicPartition(topic, 0, end_of(rig.broker.bootstrap, topic))])
+    wait_for(lambda: consumer.poll(0.01), f"a row of {topic}", DEADLINE_SECONDS, every=0)
+    consumer.close()
+
+
 def running_batch(rig: Rig, query: str) -> int | None:
     """Return the batch that a query has begun and not committed, null between two batches."""
     home = rig.directory / "checkpoint" / LAYOUT / query
@@ -194,13 +209,18 @@ def _last_batch(folder: Path) -> int:
 
 def assert_counted(rig: Rig, *groups: str) -> None:
     """Wait until /metrics agrees with the broker's log of these groups, and every record was counted once."""
+    assert_groups_counted(rig, *groups)
+    assert_records_counted(rig)
+
+
+def assert_groups_counted(rig: Rig, *groups: str) -> None:
+    """Wait until /metrics agrees with the broker's log of these groups."""
     wait_for(
         lambda: _of(rig.counts(), groups) == _of(rig.expected_counts(), groups),
         lambda: f"/metrics {_of(rig.counts(), groups)} to be what the broker's log says: {rig.expected_counts()}",
         DEADLINE_SECONDS,
         every=0.5,
     )
-    assert_records_counted(rig)
 
 
 def assert_records_counted(rig: Rig) -> None:

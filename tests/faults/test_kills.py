@@ -26,6 +26,7 @@ from faults.observing import (
     CONFIG,
     assert_counted,
     assert_records_counted,
+    await_first_row,
     await_judgement,
     causes_of,
     decoded_rows,
@@ -184,21 +185,6 @@ def test_a_batch_that_was_written_and_not_committed_counts_once(rig: Rig, rounds
     figures.note("kills for each hit", tries / hits, "")
     assert_counted(rig, *groups_of(group))
     assert_facts_and_causes_agree(rig, is_calm)
-
-
-def await_first_row(rig: Rig, topic: str) -> None:
-    """Return at the first row that is written from now on, a few milliseconds later."""
-    settings = {
-        "bootstrap.servers": rig.broker.bootstrap,
-        "group.id": "unused",
-        "enable.auto.commit": False,
-        "fetch.wait.max.ms": 10,
-        "log_level": 0,
-    }
-    consumer = Consumer(settings)
-    consumer.assign([TopicPartition(topic, 0, end_of(rig.broker.bootstrap, topic))])
-    wait_for(lambda: consumer.poll(0.01), f"a row of {topic}", DEADLINE_SECONDS, every=0)
-    consumer.close()
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -392,6 +393,50 @@ def test_a_new_state_goes_on_from_what_was_published_and_counts_no_record_twice(
         assert query.group(name).counters == whole.group(name).counters
         assert query.group(name).state == whole.group(name).state
     assert query.records() == whole.records()
+
+
+def published_groups(query: Query, *names: str) -> PublishedRows:
+    """Return what a query published of groups that are in one bucket, without totals."""
+    groups = [(name, dump_state(rebuild_state(query.group(name), query.last_rebalance(name)))) for name in names]
+    (number,) = {membership.bucket_of(name) for name in names}
+    return PublishedRows({number: membership.pack_bucket(membership.PublishedBucket(groups))}, len(groups))
+
+
+def test_what_was_published_is_taken_up_once(clock: dict[str, int]):
+    """Also of groups that only probes have told of: later batches go on from what was folded."""
+    clock["ms"] = 1_010_000
+    before = Query({7: LogEra(0)})
+    before.take([probe_row("probed", "Empty", at_ms=900_000, coordinator_id=1)])
+    query = Query({7: LogEra(0)}, published=published_groups(before, "probed"))
+    query.take([group_row("probed", 1, 1)])
+    query.take([group_row("probed", 2, 2)])
+    assert query.group("probed").counters.generations_completed == 2
+
+
+def test_totals_are_kept_though_nothing_new_was_read(clock: dict[str, int]):
+    """The first batch may bring only what had been counted: a later start goes on from its totals all the same."""
+    clock["ms"] = 1_010_000
+    whole, eras = Query({7: LogEra(0)}), {7: LogEra(0)}
+    whole.take([group_row("g", 1, 1)])
+    totals = counts.restore(whole.records(), None, CONFIG.source_topic)
+    query = Query(eras, published=PublishedRows(totals=totals))
+    query.take([group_row("g", 1, 1)])
+    assert query.records() == whole.records()
+    assert query.store.buckets[membership.TOTALS].own.value is not None
+
+
+def test_every_bucket_takes_its_own_up_in_the_first_batch(monkeypatch: pytest.MonkeyPatch):
+    """Whatever that brings: a later start is not given what was published. Later batches touch what they bring."""
+    published = PublishedRows({3: b"", 9: b""}, totals=counts.CountTotals({"__consumer_offsets/7": (0, 5)}))
+    batch_id = "0"
+    monkeypatch.setattr(
+        membership.TaskContext, "get", lambda: SimpleNamespace(getLocalProperty={membership._BATCH_ID: batch_id}.get)
+    )
+    assert [row["bucket"] for row in addressed([], published=published)] == [3, 9, membership.TOTALS]
+    batch_id = "1"
+    assert addressed([], published=published) == []
+    batch_id = "0"
+    assert addressed([]) == []
 
 
 def test_workers_get_no_credentials():

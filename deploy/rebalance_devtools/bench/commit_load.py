@@ -1,7 +1,8 @@
 """Commits as clients make them, at a steady rate, in a process of its own: requests to the coordinator.
 
-Receives what to do as one JSON argument; prints, as one JSON line, what was committed when. Every request commits all
-partitions of a group, each offset one further than the last: the group's lag tells which commits a reader has seen.
+Receives what to do as one JSON argument; writes, as one JSON document, what was committed when. Every request commits
+all partitions of a group, each offset one further than the last (or than `repeats` commits before): the group's lag
+tells which commits a reader has seen.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ class Load:
     shape: Shape
     commits_per_second: float
     seconds: float
+    #: How often a group commits each offset before the next one: a long load would catch up with the topics otherwise.
+    repeats: int = 1
 
     @property
     def requests(self) -> int:
@@ -40,7 +43,7 @@ class Load:
 
     def validate(self) -> list[str]:
         """Return every problem, each as one sentence; empty when all is well."""
-        if self.requests > (SMALLEST_LAG - 1) * self.shape.groups:
+        if self.requests > (SMALLEST_LAG - 1) * self.shape.groups * self.repeats:
             return ["--live-rate is too high for so few groups: they would catch up with their topics"]
         return []
 
@@ -80,7 +83,7 @@ def run(load: Load) -> dict[str, list[object]]:
                 for number in range(connection, load.requests, _CONNECTIONS):
                     due = began + number * load.shape.partitions / load.commits_per_second
                     time.sleep(max(0.0, due - time.monotonic()))
-                    commits.append(_commit(link, truth, number))
+                    commits.append(_commit(link, truth, number, load.repeats))
         except (OSError, UserError) as error:
             errors.append(str(error))
 
@@ -99,16 +102,16 @@ def _connect(bootstrap: str) -> socket.socket:
     return link
 
 
-def _commit(link: socket.socket, truth: Truth, number: int) -> tuple[str, int, float]:
+def _commit(link: socket.socket, truth: Truth, number: int, repeats: int) -> tuple[str, int, float]:
     turn, index = divmod(number, truth.shape.groups)
-    group = f"group-{index:05d}"
-    round_number = truth.shape.rounds + turn
+    group, step = f"group-{index:05d}", turn // repeats
+    round_number = truth.shape.rounds + step
     offsets = [truth.offset(group, partition, round_number) for partition in range(truth.shape.partitions)]
     at = time.monotonic()
     link.sendall(_request(number, group, truth.topics[group], offsets))
     if failed := {code for code in _answer(link) if code}:
         raise UserError(f"error codes {sorted(failed)} for {group}")
-    return group, truth.group_lags[group] - (turn + 1) * truth.shape.partitions, at
+    return group, truth.group_lags[group] - (step + 1) * truth.shape.partitions, at
 
 
 def _request(number: int, group: str, topic: str, offsets: Sequence[int]) -> bytes:

@@ -5,6 +5,7 @@ One directory per layout version holds both queries' own checkpoints and `monito
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from rebalance_streaming.spark.session import is_local
 
 #: Raise it when a query's sources, keys or state change in a way Spark cannot carry over.
 LAYOUT = "v4"
+_LAYOUT_NAME = re.compile(r"v(\d+)")
 #: Where a query without state keeps its positions since its sources changed: it reads its inputs anew, and the layout,
 #: with the totals of the others, stays.
 _DIRECTORIES = {Party.ACTIVITY.value: "activity-two-sources"}
@@ -81,6 +83,20 @@ def has_checkpoint(spark: SparkSession, path: str) -> bool:
         return False
 
 
+def older_layout(spark: SparkSession, path: str) -> str | None:
+    """Return the newest layout before this one that has a directory at `path`.
+
+    Null where there is none, and for a place of no use.
+    """
+    try:
+        names = (each.name for each in hadoop_files.listed(spark, _absolute(path)))
+        found = {_number(match[0]): match[0] for name in names if (match := _LAYOUT_NAME.fullmatch(name))}
+    except Py4JJavaError:
+        return None
+    older = [number for number in found if number < _number(LAYOUT)]
+    return found[max(older)] if older else None
+
+
 def set_aside(spark: SparkSession, path: str, now_ms: int) -> str:
     """Move the checkpoint of this layout to a name with the time; returns where it is. Raises StreamError."""
     moved = f"{_absolute(path)}/{LAYOUT}.set-aside-{now_ms // 1000}"
@@ -92,6 +108,10 @@ def set_aside(spark: SparkSession, path: str, now_ms: int) -> str:
 def query_path(path: str, query: str) -> str:
     """Return the checkpoint location of one query."""
     return f"{_absolute(path)}/{LAYOUT}/{_DIRECTORIES.get(query, query)}"
+
+
+def _number(layout: str) -> int:
+    return int(layout.removeprefix("v"))
 
 
 def _absolute(path: str) -> str:

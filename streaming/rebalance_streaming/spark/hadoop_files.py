@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
-    """A file of a directory: its name without the directory, and its size in bytes."""
+    """What is in a directory, a file or another one: its name without the directory, and its size in bytes."""
 
     name: str
     size: int
@@ -60,7 +60,7 @@ def rename(spark: SparkSession, directory: str, name: str) -> bool:
 
 
 def listed(spark: SparkSession, directory: str) -> list[ListedFile]:
-    """Return the files of a directory; none where there is no such directory."""
+    """Return what is in a directory; nothing where there is no such directory."""
     system, target = _locate(spark, directory)
     if not system.exists(target):
         return []

@@ -31,13 +31,20 @@ from rebalance_streaming.diagnosis.process import DiagnosisError, DiagnosisProce
 from rebalance_streaming.errors import StreamError
 from rebalance_streaming.ownership import QueryOwnership, read_statuses
 from rebalance_streaming.spark.activity import ACTIVITY
-from rebalance_streaming.spark.checkpoint import Baseline, has_checkpoint, open_checkpoint, set_aside
+from rebalance_streaming.spark.checkpoint import (
+    LAYOUT,
+    Baseline,
+    has_checkpoint,
+    older_layout,
+    open_checkpoint,
+    set_aside,
+)
 from rebalance_streaming.spark.class_archive import ClassArchive
 from rebalance_streaming.spark.diagnosis import DIAGNOSIS, start_diagnosis
 from rebalance_streaming.spark.input_queries import QueryInputs, ReadUp, start_activity, start_membership
 from rebalance_streaming.spark.inputs import WatchedInputs
 from rebalance_streaming.spark.membership import MEMBERSHIP, PublishedRows
-from rebalance_streaming.spark.offset_log import positions
+from rebalance_streaming.spark.offset_log import has_begun, positions
 from rebalance_streaming.spark.progress import CatchUp
 from rebalance_streaming.spark.rebuilding import first_live, has_rows, read_published
 from rebalance_streaming.spark.session import places_of, prefer_bulk, start_session
@@ -179,13 +186,9 @@ def _prepare(
     Raises StreamError where the checkpoint belongs to another log, or Spark delivers nothing of this one.
     """
     read, ownership = found.read, found.ownership
-    if rebuild and (other := ownership.other()) is not None:
-        raise StreamError(
-            f"--rebuild: another stream still writes (host {other.host}, process {other.pid}): stop it first"
-        )
-    published = _take_up(spark, config, found.statuses, listeners, rebuild=rebuild, may_set_aside=may_set_aside)
+    published = _take_up(spark, config, found, listeners, rebuild=rebuild, may_set_aside=may_set_aside)
     now = Baseline(found.cluster_id, read.topic, dict(read.ends.visible) if config.reads_log else {})
-    if rebuild:
+    if published is not None:
         now = replace(now, first_live=first_live(now.first_live, published, read.topic))
     baseline = open_checkpoint(spark, config.checkpoint, now)
     totals = [each for each in found.statuses if isinstance(each, contract.LogTotals)]
@@ -195,37 +198,61 @@ def _prepare(
         check_source_delivers(spark, found.cluster, properties, read.ends)
     # A checkpoint whose log has not grown since it was made is as good as a new one.
     is_first_start = baseline == now
-    return QueryInputs(found.cluster, detect, watched, read, properties, is_first_start, ownership, published)
+    return QueryInputs(
+        found.cluster, detect, watched, read, properties, is_first_start, ownership, published or PublishedRows()
+    )
 
 
 def _take_up(
     spark: SparkSession,
     config: StreamConfig,
-    statuses: Sequence[contract.Status],
+    found: _Found,
     listeners: _Listeners,
     *,
     rebuild: bool,
     may_set_aside: bool,
-) -> PublishedRows:
-    """Return what a new checkpoint begins with: nothing, unless it is to be built from what was published."""
-    is_there = has_checkpoint(spark, config.checkpoint)
-    if not rebuild:
+) -> PublishedRows | None:
+    """Return what was published, for the queries of a checkpoint to begin with.
+
+    That is asked for by `rebuild`, or follows from a checkpoint of an older layout. Null: they go on from their own
+    checkpoint, or begin anew.
+    """
+    is_there, older = has_checkpoint(spark, config.checkpoint), older_layout(spark, config.checkpoint)
+    begun: list[str] = []
+    if rebuild:
+        _refuse_beside_another("--rebuild", found.ownership)
+        if is_there and not may_set_aside:
+            raise StreamError(
+                f"--rebuild: there is a checkpoint at {config.checkpoint}; without --rebuild the stream goes on from "
+                "it, with --set-aside as well it is moved away first"
+            )
+        if is_there:
+            listeners.notify(f"the checkpoint was moved to {set_aside(spark, config.checkpoint, _now_ms())}")
+        why = ""
+    elif older is not None:
+        here = [name for name in _INPUT_QUERIES if name in config.queries]
+        # One that was stopped before it had ended its first batch takes up again what it had not kept.
+        begun = [name for name in here if has_begun(spark, config.checkpoint, name)]
+        if begun == here:
+            return None
+        why = f"the checkpoint at {config.checkpoint} is of layout {older}, and one of {LAYOUT} begins: "
+        _refuse_beside_another(why.removesuffix(": "), found.ownership)
+    else:
         if not is_there and MEMBERSHIP in config.queries and has_rows(config):
             listeners.warn(
                 f"{config.groups_topic} has groups of a checkpoint that is not at {config.checkpoint}: totals begin "
                 "anew; to go on from what was published, stop the stream and start it with --rebuild --set-aside"
             )
-        return PublishedRows()
-    if is_there and not may_set_aside:
-        raise StreamError(
-            f"--rebuild: there is a checkpoint at {config.checkpoint}; without --rebuild the stream goes on from it, "
-            "with --set-aside as well it is moved away first"
-        )
-    if is_there:
-        listeners.notify(f"the checkpoint was moved to {set_aside(spark, config.checkpoint, _now_ms())}")
-    published = read_published(config, statuses)
-    listeners.notify(f"{published.group_count} groups go on from what was published of them")
+        return None
+    published = read_published(config, found.statuses).without(begun)
+    listeners.notify(f"{why}{published.group_count} groups go on from what was published of them")
     return published
+
+
+def _refuse_beside_another(why: str, ownership: QueryOwnership) -> None:
+    """Raise StreamError while another stream goes on publishing: what it still writes would be counted twice."""
+    if (other := ownership.other()) is not None:
+        raise StreamError(f"{why}: another stream still writes (host {other.host}, process {other.pid}): stop it first")
 
 
 def _raise_problems(config: StreamConfig) -> None:

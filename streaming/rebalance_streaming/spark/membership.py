@@ -11,13 +11,14 @@ from __future__ import annotations
 import time
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -88,6 +89,8 @@ OUTPUT_SCHEMA = "topic string, key binary, value binary"
 
 #: In place of a topic: a row that is there for its bucket only.
 TOUCH = ""
+#: Where Spark tells tasks the number of their batch (MicroBatchExecution.BATCH_ID_KEY).
+_BATCH_ID = "streaming.sql.batchId"
 
 #: Topic, key, and value; null is a tombstone.
 Output = tuple[str, str, bytes | None]
@@ -102,7 +105,7 @@ class PublishedBucket(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class PublishedRows:
-    """What the queries of a lost checkpoint published, for a new one to go on from: packed by bucket, and its totals.
+    """What the queries of another checkpoint published, for a new one to go on from: packed by bucket, and its totals.
 
     `activity` has, by `topic/partition`, the position up to which the activity query had counted.
     """
@@ -111,6 +114,11 @@ class PublishedRows:
     group_count: int = 0
     totals: counts.CountTotals = field(default_factory=counts.CountTotals)
     activity: Mapping[str, counts.Position] = field(default_factory=dict)
+
+    def without(self, queries: Container[str]) -> PublishedRows:
+        """Return what is left for the other queries: to one that keeps it already it would be newer than its state."""
+        left = PublishedRows(activity=self.activity) if MEMBERSHIP in queries else self
+        return replace(left, activity={}) if Party.ACTIVITY.value in queries else left
 
 
 def pack_bucket(bucket: PublishedBucket) -> bytes:
@@ -156,20 +164,21 @@ def _make_addressing(
     config: StreamConfig, eras: Mapping[int, LogEra], published: PublishedRows | None = None
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     published = published or PublishedRows()
-    buckets, counted = sorted(published.buckets), _counted_before(config, eras, published)
+    touched, counted = sorted(published.buckets), _counted_before(config, eras, published)
+    if published.totals.positions:
+        touched.append(TOTALS)
 
     def address(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        tally, is_repeated = Tally(), False
+        tally = Tally()
         for batch in batches:
             is_probe = pc.equal(batch.column("topic"), config.probes_topic)
             log = batch.filter(pc.invert(is_probe))
-            is_repeated = is_repeated or _has_repetition(log, counted)
             yield _address_records(log, tally, counted)
             yield _to_arrow(_address_probes(batch.filter(is_probe), config.cluster))
         # A task without rows still runs this far; Arrow refuses to build a batch from nothing at all.
         yield _to_arrow(_count_row(config, eras, tally, *place) for place in tally.partitions())
-        if is_repeated:
-            yield _to_arrow(AddressedRow(bucket, TOUCH, TOUCH, 0, 0, 0) for bucket in buckets)
+        if touched and _is_first_batch():
+            yield _to_arrow(AddressedRow(bucket, TOUCH, TOUCH, 0, 0, 0) for bucket in touched)
 
     return address
 
@@ -180,11 +189,10 @@ def _counted_before(config: StreamConfig, eras: Mapping[int, LogEra], published:
     return {p: at[1] for p, at in places.items() if at is not None and at[0] == eras[p].number}
 
 
-def _has_repetition(log: pa.RecordBatch, counted: Mapping[int, int]) -> bool:
-    if not counted:
-        return False
-    places = zip(log.column("partition").to_pylist(), log.column("offset").to_pylist(), strict=True)
-    return any(offset <= counted.get(partition, -1) for partition, offset in places)
+def _is_first_batch() -> bool:
+    """Return whether the running task is of the first batch of a query: the one with which its state begins."""
+    context = TaskContext.get()
+    return context is None or context.getLocalProperty(_BATCH_ID) == "0"
 
 
 def _address_records(log: pa.RecordBatch, tally: Tally, counted: Mapping[int, int]) -> pa.RecordBatch:
@@ -291,7 +299,8 @@ class GroupProcessor(StatefulProcessor):
         outputs += self._forget(after)
         if after.quarantined != own.quarantined:
             outputs.append(self._quarantine_row(bucket, after))
-        if after != own:
+        if kept is None or after != own:
+            # A bucket that keeps none would take up what was published again, over what it has folded since.
             self._own.update((_encoder.encode(after),))
         return outputs
 
@@ -402,8 +411,9 @@ class GroupProcessor(StatefulProcessor):
     def _fold_counts(self, rows: Iterable[Row]) -> list[Output]:
         kept, config = self._own.get(), self._config
         totals = self._published.totals if kept is None else counts.load_totals(bytes(kept[0]))
+        counted = [row["value"] for row in rows if row["topic"] != TOUCH]
         totals = counts.fold_counts(
-            totals, [msgspec.json.decode(bytes(row["value"]), type=CountActivity) for row in rows]
+            totals, [msgspec.json.decode(bytes(value), type=CountActivity) for value in counted]
         )
         self._own.update((counts.dump_totals(totals),))
         published = counts.publish_records(config.cluster, MEMBERSHIP, totals, config.source_topic)

@@ -48,6 +48,13 @@ def check_batches(spark: SparkSession, path: str, query: str) -> None:
         _remove_unfinished(spark, f"{place}/offsets")
 
 
+def has_begun(spark: SparkSession, path: str, query: str) -> bool:
+    """Return whether a query has ended a batch, and so keeps what it began with."""
+    # Where `commits` is lost, a second batch tells that the first one had ended.
+    planned = max(_sizes(spark, f"{query_path(path, query)}/offsets"), default=0)
+    return planned > 0 or _committed(spark, path, query) >= 0
+
+
 def positions(spark: SparkSession, path: str, query: str) -> Offsets:
     """Return the next position that a query reads in each partition.
 

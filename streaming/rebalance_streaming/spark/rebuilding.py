@@ -1,7 +1,7 @@
 """Reads what the membership query published, so that a new checkpoint goes on from it.
 
-Rows go to the executors packed by bucket. A bucket takes its own up when it is touched first, which the oldest records
-of the log see to.
+Rows go to the executors packed by bucket. A bucket takes its own up when it is touched first, which is in the first
+batch.
 """
 
 from __future__ import annotations

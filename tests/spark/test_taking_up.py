@@ -1,0 +1,133 @@
+"""What a start begins with: its own checkpoint, what was published by one of an older layout, or nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from rebalance_contract import QueryStatus
+from rebalance_streaming.config import StreamConfig
+from rebalance_streaming.errors import StreamError
+from rebalance_streaming.spark import job
+from rebalance_streaming.spark.checkpoint import LAYOUT, older_layout, query_path
+from rebalance_streaming.spark.membership import PublishedRows
+
+pytestmark = pytest.mark.spark
+
+_NUMBER = int(LAYOUT.removeprefix("v"))
+_OLDER, _NEWER = f"v{_NUMBER - 1}", f"v{_NUMBER + 1}"
+_PUBLISHED = PublishedRows({3: b"packed"}, 7, activity={"__consumer_offsets/0": (0, 9)})
+
+
+class Start:
+    """A start with a checkpoint at a path, of a cluster in which groups were published."""
+
+    def __init__(self, spark: SparkSession, path: Path) -> None:
+        self.path, self.said = path, list[str]()
+        self.other: QueryStatus | None = None
+        self.queries = StreamConfig().queries
+        self._spark = spark
+
+    def take_up(self, *, rebuild: bool = False, may_set_aside: bool = False) -> PublishedRows | None:
+        """Decide what the queries begin with."""
+        found: Any = SimpleNamespace(statuses=[], ownership=SimpleNamespace(other=lambda: self.other))
+        listeners = job._Listeners(self.said.append, self.said.append, lambda _: None)
+        config = StreamConfig(checkpoint=str(self.path), queries=self.queries)
+        return job._take_up(self._spark, config, found, listeners, rebuild=rebuild, may_set_aside=may_set_aside)
+
+    def end_batch(self, query: str, batch: int = 0) -> None:
+        """Leave behind what Spark does when a batch has ended."""
+        for kind in ("offsets", "commits"):
+            file = Path(query_path(str(self.path), query)) / kind / str(batch)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text("v1")
+
+
+@pytest.fixture
+def start(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
+    """A start where nothing is at the path of the checkpoint."""
+    monkeypatch.setattr(job, "read_published", lambda *_: _PUBLISHED)
+    monkeypatch.setattr(job, "has_rows", lambda _: True)
+    return Start(spark, tmp_path)
+
+
+def test_the_newest_of_the_older_layouts_is_found(spark: SparkSession, tmp_path: Path):
+    """By number; neither one that was set aside, nor a newer one, nor what is no layout."""
+    for name in ("v1", _OLDER, LAYOUT, f"{LAYOUT}.set-aside-17", _NEWER, f"v{_NUMBER}0", "old"):
+        (tmp_path / name).mkdir()
+    assert older_layout(spark, str(tmp_path)) == _OLDER
+    (tmp_path / _OLDER).rmdir()
+    assert older_layout(spark, str(tmp_path)) == "v1"
+
+
+@pytest.mark.parametrize("there", [(), (LAYOUT,), (_NEWER,), (f"{LAYOUT}.set-aside-17",)], ids=str)
+def test_without_an_older_layout_nothing_is_taken_up(start: Start, there: tuple[str, ...]):
+    """One's own checkpoint is gone on from; without it, totals begin anew and that is told."""
+    for name in there:
+        (start.path / name).mkdir()
+    assert start.take_up() is None
+    assert [each.partition(": ")[2][:20] for each in start.said] == (
+        [] if LAYOUT in there else ["totals begin anew; t"]
+    )
+
+
+def test_an_older_layout_is_taken_up_from_what_was_published(start: Start):
+    """All of it, and one line says so."""
+    (start.path / _OLDER).mkdir()
+    assert start.take_up() == _PUBLISHED
+    (line,) = start.said
+    assert f"is of layout {_OLDER}, and one of {LAYOUT} begins: 7 groups go on from what was published" in line
+
+
+def test_a_query_takes_up_what_was_published_until_it_has_ended_a_batch(start: Start):
+    """A start that was killed before that is made up for; what a query keeps already it does not get again."""
+    (start.path / _OLDER).mkdir()
+    (start.path / LAYOUT).mkdir()
+    assert start.take_up() == _PUBLISHED
+    start.end_batch("membership")
+    assert start.take_up() == PublishedRows(activity=_PUBLISHED.activity)
+    start.end_batch("activity")
+    del start.said[:]
+    assert start.take_up() is None
+    assert not start.said
+
+
+def test_a_query_whose_commits_are_lost_has_begun_all_the_same(start: Start):
+    """Its second batch tells: what was published is newer than its state may be."""
+    (start.path / _OLDER).mkdir()
+    start.queries = ("membership",)
+    start.end_batch("membership", batch=1)
+    (Path(query_path(str(start.path), "membership")) / "commits" / "1").unlink()
+    assert start.take_up() is None
+
+
+def test_queries_of_other_processes_are_not_looked_at(start: Start):
+    """A process that runs the diagnosis alone has nothing to take up."""
+    (start.path / _OLDER).mkdir()
+    start.queries = ("diagnosis",)
+    assert start.take_up() is None
+    start.queries = ("activity",)
+    assert start.take_up() == _PUBLISHED
+
+
+@pytest.mark.parametrize("rebuild", [True, False])
+def test_nothing_is_taken_up_while_another_stream_writes(start: Start, rebuild: bool):
+    """What that one still publishes would be counted by both."""
+    (start.path / _OLDER).mkdir()
+    start.other = QueryStatus("c", "membership", True, 1, 1, 500, host="h", pid=17)
+    with pytest.raises(StreamError, match=r"another stream still writes \(host h, process 17\): stop it first"):
+        start.take_up(rebuild=rebuild)
+
+
+def test_a_rebuild_moves_a_checkpoint_away_only_when_it_may(start: Start):
+    """Without leave it refuses, and changes nothing."""
+    (start.path / LAYOUT).mkdir()
+    with pytest.raises(StreamError, match="with --set-aside as well it is moved away first"):
+        start.take_up(rebuild=True)
+    assert start.take_up(rebuild=True, may_set_aside=True) == _PUBLISHED
+    (moved,) = start.path.iterdir()
+    assert moved.name.startswith(f"{LAYOUT}.set-aside-")
