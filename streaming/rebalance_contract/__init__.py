@@ -77,6 +77,8 @@ from rebalance_contract.probes import (
     ProbedMember,
 )
 from rebalance_contract.rebalances import (
+    KEPT_FIRST_GENERATIONS,
+    KEPT_LAST_GENERATIONS,
     KEPT_PASSING,
     Generation,
     Moves,
@@ -138,6 +140,8 @@ __all__ = [
     "COORDINATED_TYPES",
     "DURATION_BUCKETS_MS",
     "GRAVITY",
+    "KEPT_FIRST_GENERATIONS",
+    "KEPT_LAST_GENERATIONS",
     "KEPT_PANES",
     "KEPT_PASSING",
     "KEPT_REPLACEMENTS",

@@ -10,6 +10,9 @@ from rebalance_contract.sets import AnyCountedFrom, AnyGroupType, AnyReason, Cou
 
 #: How many members a rebalance names that came and went within it.
 KEPT_PASSING = 50
+#: How many generations a rebalance names at most: the first ones and the last ones. A group that does not come to rest
+#: for a day has one rebalance of ten thousands of them.
+KEPT_FIRST_GENERATIONS, KEPT_LAST_GENERATIONS = 20, 180
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,8 @@ class Rebalance:
     stable, or empty, at the end, and `aborted` where it was deleted meanwhile.
 
     `generation_from` is the generation before (null when none was known), `generation_to` the one it ended with.
+    `generations` are all of its own, or of more than 200 the first and the last ones; `generation_count` counts all,
+    and is null in rows of an earlier version and where no generation is told.
     `join_ended_at_ms`, `sync_ms` belong to its first generation of a classic group; `assigning_ms` (until the target
     assignment was there) and `reconciling_ms` (from there until every member had it) to the newer kinds.
     A classic rebalance's start is not in the log, so it is bounded: it lies between `started_after_ms` and
@@ -109,6 +114,7 @@ class Rebalance:
     moves: Moves | None = None
     members_before_count: int | None = None
     members_after_count: int | None = None
+    generation_count: int | None = None
     is_truncated: bool = False
     counted_from: AnyCountedFrom = CountedFrom.LOG
 
@@ -116,6 +122,11 @@ class Rebalance:
     def last_known_ms(self) -> int:
         """When it ended; while it goes on, the latest time at which it can have begun."""
         return self.completed_at_ms or self.started_before_ms
+
+    @property
+    def all_generations(self) -> int:
+        """How many generations it has, those that are left out too."""
+        return len(self.generations) if self.generation_count is None else self.generation_count
 
     @property
     def rounds(self) -> tuple[Generation, ...]:

@@ -9,11 +9,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groups.records import Log, member
-from rebalance_contract import GroupState, Rebalance, RebalanceReason, counters_at
+from rebalance_contract import (
+    KEPT_FIRST_GENERATIONS,
+    KEPT_LAST_GENERATIONS,
+    GroupState,
+    Rebalance,
+    RebalanceReason,
+    counters_at,
+)
 from rebalance_streaming.groups.classic import read_members
 from rebalance_streaming.groups.fold import fold
 from rebalance_streaming.groups.model import FoldDraft, FoldState, GroupRecord, dump_state, load_state, new_state
-from rebalance_streaming.wire.records import GroupMetadataValue
+from rebalance_streaming.groups.rebuilt import rebuild_state
+from rebalance_streaming.wire.records import (
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataValue,
+    GroupMetadataValue,
+    TargetAssignmentMetadataValue,
+)
 
 A, B, C = (member(f"{name}-1", client_id=name) for name in "abc")
 
@@ -192,6 +205,45 @@ def test_a_cascade_is_one_rebalance():
     assert cascade.duration_min_ms == 6_000 + 20
     assert counted(state)["departure"] == 1
     assert counted(state)["generations_completed"] == 4
+
+
+def test_a_rebalance_without_an_end_does_not_grow_for_ever():
+    """Of very many generations the first and the last are named, all are counted, and the state stays as large."""
+    log, named = Log().write(1, A).write(2, A, B), KEPT_FIRST_GENERATIONS + KEPT_LAST_GENERATIONS
+    for generation in range(3, 3 * named):
+        log.write(generation, *((A, B) if generation % 2 else (A,)), after_ms=3_000)
+    whole, (_, rebalance) = run(log.records)
+    part, _ = run(log.records[: 2 * named])
+    assert (rebalance.generation_from, rebalance.generation_to) == (1, 3 * named - 1)
+    assert rebalance.all_generations == 3 * named - 2
+    assert [each.generation for each in rebalance.generations] == [
+        *range(2, 2 + KEPT_FIRST_GENERATIONS),
+        *range(3 * named - KEPT_LAST_GENERATIONS, 3 * named),
+    ]
+    assert counted(whole)["generations_completed"] == 3 * named - 1
+    assert len(dump_state(whole)) <= 1.01 * len(dump_state(part))
+
+
+def test_epochs_that_are_not_named_any_more_are_counted_as_aborted_once():
+    """A thousand members join a group of the newer protocol before there is a target for them."""
+    epochs = 2 * (KEPT_FIRST_GENERATIONS + KEPT_LAST_GENERATIONS)
+
+    def at(epoch: int, offset: int, *, target: bool = False) -> GroupRecord:
+        value = TargetAssignmentMetadataValue(epoch) if target else ConsumerGroupMetadataValue(epoch)
+        return GroupRecord(7, offset, 1_000 * offset, live=True, value=value, record_type=6 if target else 3)
+
+    who = ConsumerGroupMemberMetadataValue(None, None, "a", "/10.0.0.1", ("orders",), None, 300_000, None)
+    records = [GroupRecord(7, 0, 0, live=True, value=who, record_type=5, member_id="a-1")]
+    records += [at(epoch, epoch) for epoch in range(1, epochs + 1)]
+    records += [at(epochs, epochs + 1, target=True), at(epochs + 1, epochs + 2), at(epochs + 2, epochs + 3)]
+    records += [at(epochs + 2, epochs + 4, target=True)]
+    state, (rebalance,) = run(records)
+    assert rebalance.all_generations == epochs + 2
+    assert counted(state)["generations_aborted"] == rebalance.generations_aborted == epochs
+    assert counted(state)["generations_completed"] == 2
+    made = rebuild_state(state.picture, rebalance)
+    after, _ = run([at(epochs + 3, epochs + 5), at(epochs + 3, epochs + 6, target=True)], made)
+    assert counted(after)["generations_aborted"] == epochs
 
 
 def test_a_group_that_was_stable_in_between_had_two_rebalances():

@@ -55,7 +55,7 @@ def add_up(rebalances: Sequence[RebalanceRow], causes: Mapping[str, Finding]) ->
     counted = Counter(causes[each.rebalance_id].rule for each in rebalances if each.rebalance_id in causes)
     return Totals(
         rebalances=len(rebalances),
-        generations=sum(len(each.generations) for each in rebalances),
+        generations=sum(each.all_generations for each in rebalances),
         generations_aborted=sum(each.generations_aborted for each in rebalances),
         rebalancing_ms=sum(each.duration_min_ms or 0 for each in rebalances),
         slowest_ms=None if slowest is None else slowest.duration_min_ms,

@@ -122,7 +122,7 @@ def _generations(rebalance: Rebalance) -> str:
 def _steps(rebalance: Rebalance) -> str | None:
     if rebalance.is_at_least:
         return SEEN
-    count, aborted = len(rebalance.generations), rebalance.generations_aborted
+    count, aborted = rebalance.all_generations, rebalance.generations_aborted
     if count <= 1 and not aborted:
         return None
     return plural(count, "generation") + (f", {aborted} more without an assignment" if aborted else "")

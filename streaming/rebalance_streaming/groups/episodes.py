@@ -12,8 +12,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from rebalance_contract import (
+    KEPT_FIRST_GENERATIONS,
+    KEPT_LAST_GENERATIONS,
     KEPT_PASSING,
     Counters,
+    Generation,
     GroupType,
     Member,
     Moves,
@@ -40,7 +43,7 @@ def begin(draft: FoldDraft, record: GroupRecord, step: Step) -> None:
     """Take up a generation: into the rebalance that goes on or just ended, or as the first of a new one."""
     former = draft.episode
     if former is not None and _continues(former.rebalance, step):
-        draft.episode = replace(former, rebalance=_extended(former.rebalance, draft, step))
+        draft.episode = _shortened(replace(former, rebalance=_extended(former.rebalance, draft, step)))
     else:
         settle(draft)
         draft.episode = LatestRebalance(_opened(draft, record, step), spread_until_ms=step.started_before_ms)
@@ -155,6 +158,7 @@ def _opened(draft: FoldDraft, record: GroupRecord, step: Step) -> Rebalance:
         generation_from=known if known is not None and known < generation.generation else None,
         generation_to=generation.generation,
         generations=(generation,),
+        generation_count=1,
         generations_aborted=0,
         started_after_ms=step.started_after_ms,
         started_before_ms=step.started_before_ms,
@@ -189,10 +193,30 @@ def _extended(rebalance: Rebalance, draft: FoldDraft, step: Step) -> Rebalance:
         opened,
         generation_to=step.generation.generation,
         generations=(*opened.generations, step.generation),
+        generation_count=opened.all_generations + 1,
         type=draft.picture.type or opened.type,
         protocol=draft.picture.protocol,
         leader=draft.picture.leader,
     )
+
+
+def _shortened(latest: LatestRebalance) -> LatestRebalance:
+    """Leave out generations from the middle of a rebalance that has very many of them."""
+    named = latest.rebalance.generations
+    if len(named) <= KEPT_FIRST_GENERATIONS + KEPT_LAST_GENERATIONS:
+        return latest
+    first, last = named[:KEPT_FIRST_GENERATIONS], named[-KEPT_LAST_GENERATIONS:]
+    left_out = named[KEPT_FIRST_GENERATIONS:-KEPT_LAST_GENERATIONS]
+    return replace(
+        latest,
+        rebalance=replace(latest.rebalance, generations=first + last),
+        left_out_unassigned=latest.left_out_unassigned + unassigned(left_out),
+    )
+
+
+def unassigned(generations: Iterable[Generation]) -> int:
+    """Return how many generations have no assignment and are not counted as aborted yet by one after them."""
+    return sum((each.assigned_at_ms is None) - each.aborted_before for each in generations)
 
 
 def reopened(rebalance: Rebalance) -> Rebalance:

@@ -226,10 +226,9 @@ def _unassigned_before(draft: FoldDraft, epoch: int) -> int:
     """Epochs of the running rebalance before this one for which no target was ever computed."""
     if draft.episode is None or draft.episode.rebalance.outcome != RebalanceOutcome.ONGOING:
         return 0
-    generations = draft.episode.rebalance.generations
-    return sum(each.generation < epoch and each.assigned_at_ms is None for each in generations) - sum(
-        each.aborted_before for each in generations
-    )
+    named = draft.episode.rebalance.generations
+    later = sum(each.generation >= epoch and each.assigned_at_ms is None for each in named)
+    return draft.episode.left_out_unassigned + episodes.unassigned(named) - later
 
 
 def _on_metadata(draft: FoldDraft, record: GroupRecord, kind: _Kind) -> None:

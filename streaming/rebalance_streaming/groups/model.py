@@ -80,6 +80,8 @@ class LatestRebalance:
     `settled`: its duration and moves are in the totals. `counted`: it is in the totals itself, as it is from its
     beginning on where the log tells that. `spread_until_ms`: up to when its time is in the panes.
     `wandered`: partitions that were without their former owner at the end of some generation of it.
+    `left_out_unassigned`: of the generations that it no longer names, those without an assignment that are not counted
+    as aborted yet.
     """
 
     rebalance: Rebalance
@@ -87,6 +89,7 @@ class LatestRebalance:
     spread_until_ms: int = 0
     wandered: Partitions = field(default_factory=dict)
     counted: bool = True
+    left_out_unassigned: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rebalance_contract import GroupSnapshot, GroupType, Rebalance, settled
+from rebalance_streaming.groups.episodes import unassigned
 from rebalance_streaming.groups.model import FoldState, LatestRebalance
 
 
@@ -27,5 +28,7 @@ def rebuild_state(picture: GroupSnapshot, latest: Rebalance | None) -> FoldState
         latest,
         settled=picture.settlement is None and latest.completed_at_ms is not None,
         spread_until_ms=latest.completed_at_ms or latest.started_before_ms,
+        # Of a row that names not all generations: those named without an assignment may be counted as aborted already.
+        left_out_unassigned=max(0, -unassigned(latest.generations)),
     )
     return FoldState(picture, last_generation=picture.generation or latest.generation_to, episode=episode)
