@@ -34,6 +34,8 @@ _CLEARLY = 2.0
 #: All libraries that commit on a timer commit once more when they are closed, and who commits each batch has done so: a
 #: silence longer than this seldom goes before a clean leave.
 _CLOSED_MS, _WITHOUT_LAST_COMMIT = 1_000, 0.2
+#: Commits on a timer have ended when none came for so many of their intervals.
+_BROKEN_RHYTHM = 2
 
 
 def by_silence(of: Departure) -> LikelyClasses | None:
@@ -156,8 +158,12 @@ def by_own_leave(of: Departure) -> LikelyClasses | None:
         return LikelyClasses((POLL_TIMEOUT, CLEAN), PLAUSIBLE, told)
     if (at_limit := _left_at_its_limit(of)) is not None:
         return LikelyClasses((POLL_TIMEOUT, CLEAN), PLAUSIBLE, (*told, at_limit))
-    classes, sure = ((UNKNOWN, CLEAN, POLL_TIMEOUT), HINT) if _limit_may_be_over(of) else ((CLEAN,), PLAUSIBLE)
-    return LikelyClasses(classes, sure, told)
+    if not _limit_may_be_over(of):
+        return LikelyClasses((CLEAN,), PLAUSIBLE, told)
+    if of.rhythm.gap_ms is not None and (of.silence_ms or 0) > _BROKEN_RHYTHM * of.rhythm.gap_ms:
+        # Whoever closes has worked until then: its commits go on as they did.
+        return LikelyClasses((POLL_TIMEOUT, CLEAN), PLAUSIBLE, (*told, *_silence_evidence(of)))
+    return LikelyClasses((UNKNOWN, CLEAN, POLL_TIMEOUT), HINT, told)
 
 
 def _left_at_its_limit(of: Departure) -> Evidence | None:
@@ -181,6 +187,14 @@ def _limit_evidence(of: Departure, life_ms: int) -> Evidence:
     text = f"left {seconds(life_ms)} after it got its partitions, with a limit of {seconds(of.poll_ms or 0)}"
     span = (of.joined_ms, of.to_ms)
     return observe(EvidenceSource.LOG, "rebalance_timeout", text, "one poll, no other", span=span)
+
+
+def may_have_overrun(of: Departure) -> bool:
+    """Whether a member may have left at its poll limit, as far as its silence tells and no coordinator does."""
+    poll, slack = of.poll_ms if of.client.enforces_poll else None, (of.to_ms - of.from_ms) // 2
+    if of.told is not None or poll is None or POLL_TIMEOUT in dict(of.struck):
+        return POLL_TIMEOUT in of.classes
+    return of.silence_ms is None or of.silence_ms + _commit_gap_ms(of) + slack >= poll - _POLL_TIGHT_MS
 
 
 def _limit_may_be_over(of: Departure) -> bool:

@@ -23,11 +23,19 @@ from rebalance_streaming.detect.rules.circumstances import (
 )
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.observed.confidence import HINT, PLAUSIBLE, STRONG
-from rebalance_streaming.observed.departures import POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure, slot_of
+from rebalance_streaming.observed.departures import (
+    POLL_TIMEOUT,
+    SESSION_EXPIRED,
+    TIMER_SLACK_MS,
+    UNKNOWN,
+    Departure,
+    slot_of,
+)
 from rebalance_streaming.observed.evidence import DECISIVE, MODERATE, observe, seconds
 from rebalance_streaming.observed.evidence import STRONG as STRONG_EVIDENCE
 from rebalance_streaming.observed.history import GroupHistory, partition_names
 from rebalance_streaming.observed.liveness import ALIVE, GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
+from rebalance_streaming.observed.time_outs import may_have_overrun
 
 #: In the client ids that Kafka Streams gives its consumers (StreamThread.getConsumerClientId).
 _STREAM_THREAD = "-StreamThread-"
@@ -74,7 +82,7 @@ def ungraceful(episode: Episode, _time: JudgingTime, departure: Departure) -> Ve
     return say_lost(
         "ungraceful_shutdown.ghost",
         departure,
-        confidence=_ghost_confidence(departure),
+        confidence=HINT if _nobody_was_spared(episode) else _ghost_confidence(departure),
         advice=graceful_stop_advice(departure),
         successor=successor,
         reported=departure.liveness is not None,
@@ -188,6 +196,8 @@ def _crash_evidence(episode: Episode, time: JudgingTime, departure: Departure) -
     known = departure.client.may_starve is False
     if known and slot_of(departure.member) in episode.died:
         return [_died_before()]
+    if known and _never_beat(departure) and not (episode.rebalance.is_at_least or may_have_overrun(departure)):
+        return [_lost_at_once(departure)]
     if departure.back_ms is not None:
         if is_back_soon(departure) or not (known or is_busy(departure)):
             return None
@@ -237,6 +247,17 @@ def _reports_ended(departure: Departure) -> Evidence:
     )
     since_ms = departure.stretch.last_report_ms if departure.stretch else departure.to_ms
     return observe(EvidenceSource.CLIENT_METRICS, "reports", value, rule, DECISIVE, span=(since_ms, None))
+
+
+def _never_beat(departure: Departure) -> bool:
+    """Whether a member was removed a session after it got partitions: it sent no heartbeat with them."""
+    life = None if departure.joined_ms is None else departure.to_ms - departure.joined_ms
+    return bool(departure.member.partitions) and life is not None and life <= departure.session_ms + TIMER_SLACK_MS
+
+
+def _lost_at_once(departure: Departure) -> Evidence:
+    text, span = f"a session of {seconds(departure.session_ms)} after its join", (departure.joined_ms, departure.to_ms)
+    return observe(EvidenceSource.LOG, "heartbeats", text, "it ended with its first records", MODERATE, span=span)
 
 
 def _died_before() -> Evidence:
