@@ -151,19 +151,24 @@ def by_own_leave(of: Departure) -> LikelyClasses | None:
     if not of.client.enforces_poll or (life is not None and of.poll_ms is not None and life < of.poll_ms - 500):
         # It polled to get its partitions, so its limit was not over.
         return LikelyClasses((CLEAN,), STRONG, told)
-    life_classes = by_life(of)
+    if (overran := _overran(of)) is not None:
+        return LikelyClasses((POLL_TIMEOUT, CLEAN), PLAUSIBLE, (*told, *overran))
+    classes, sure = ((UNKNOWN, CLEAN, POLL_TIMEOUT), HINT) if _limit_may_be_over(of) else ((CLEAN,), PLAUSIBLE)
+    return LikelyClasses(classes, sure, told)
+
+
+def _overran(of: Departure) -> tuple[Evidence, ...] | None:
+    """Return what tells that a member that left by itself had overrun its poll limit; null: nothing does."""
+    life_classes, silence = by_life(of), of.silence_ms or 0
     if of.rhythm.last_ms is None and POLL_TIMEOUT in life_classes.classes:
-        return LikelyClasses((POLL_TIMEOUT, CLEAN), PLAUSIBLE, (*told, *life_classes.evidence))
-    if of.silence_ms is not None and of.poll_ms is not None and of.silence_ms >= of.poll_ms - _POLL_TIGHT_MS:
-        return LikelyClasses((POLL_TIMEOUT, CLEAN), PLAUSIBLE, told)
+        return life_classes.evidence
+    if of.poll_ms is not None and silence >= of.poll_ms - _POLL_TIGHT_MS:
+        return _silence_evidence(of)
     if (at_limit := _left_at_its_limit(of)) is not None:
-        return LikelyClasses((POLL_TIMEOUT, CLEAN), PLAUSIBLE, (*told, at_limit))
-    if not _limit_may_be_over(of):
-        return LikelyClasses((CLEAN,), PLAUSIBLE, told)
-    if of.rhythm.gap_ms is not None and (of.silence_ms or 0) > _BROKEN_RHYTHM * of.rhythm.gap_ms:
-        # Whoever closes has worked until then: its commits go on as they did.
-        return LikelyClasses((POLL_TIMEOUT, CLEAN), PLAUSIBLE, (*told, *_silence_evidence(of)))
-    return LikelyClasses((UNKNOWN, CLEAN, POLL_TIMEOUT), HINT, told)
+        return (at_limit,)
+    # Whoever closes has worked until then: its commits went on as they did.
+    ended = of.rhythm.gap_ms is not None and silence > _BROKEN_RHYTHM * of.rhythm.gap_ms
+    return _silence_evidence(of) if ended and _limit_may_be_over(of) else None
 
 
 def _left_at_its_limit(of: Departure) -> Evidence | None:

@@ -194,10 +194,8 @@ def _crash_evidence(episode: Episode, time: JudgingTime, departure: Departure) -
     if departure.liveness == RESTARTED or (departure.liveness == GONE and waited):
         return [_reports_ended(departure)]
     known = departure.client.may_starve is False
-    if known and slot_of(departure.member) in episode.died:
-        return [_died_before()]
-    if known and _never_beat(departure) and not (episode.rebalance.is_at_least or may_have_overrun(departure)):
-        return [_lost_at_once(departure)]
+    if known and (alone := _died_before(episode, departure) or _died_at_once(episode, departure)) is not None:
+        return [alone]
     if departure.back_ms is not None:
         if is_back_soon(departure) or not (known or is_busy(departure)):
             return None
@@ -249,19 +247,21 @@ def _reports_ended(departure: Departure) -> Evidence:
     return observe(EvidenceSource.CLIENT_METRICS, "reports", value, rule, DECISIVE, span=(since_ms, None))
 
 
-def _never_beat(departure: Departure) -> bool:
-    """Whether a member was removed a session after it got partitions: it sent no heartbeat with them."""
-    life = None if departure.joined_ms is None else departure.to_ms - departure.joined_ms
-    return bool(departure.member.partitions) and life is not None and life <= departure.session_ms + TIMER_SLACK_MS
-
-
-def _lost_at_once(departure: Departure) -> Evidence:
-    text, span = f"a session of {seconds(departure.session_ms)} after its join", (departure.joined_ms, departure.to_ms)
-    return observe(EvidenceSource.LOG, "heartbeats", text, "it ended with its first records", MODERATE, span=span)
-
-
-def _died_before() -> Evidence:
+def _died_before(episode: Episode, departure: Departure) -> Evidence | None:
+    if slot_of(departure.member) not in episode.died:
+        return None
     return observe(EvidenceSource.LOG, "earlier loss", "its process had ended", "one that dies, dies again", MODERATE)
+
+
+def _died_at_once(episode: Episode, departure: Departure) -> Evidence | None:
+    """Return that a member was removed a session after it got partitions: it sent no heartbeat with them."""
+    began_ms, session = departure.joined_ms, departure.session_ms
+    if began_ms is None or not departure.member.partitions or episode.rebalance.is_at_least:
+        return None
+    if departure.to_ms - began_ms > session + TIMER_SLACK_MS or may_have_overrun(departure):
+        return None
+    text, rule = f"none in its session of {seconds(session)}", "it ended with its first records"
+    return observe(EvidenceSource.LOG, "heartbeats", text, rule, MODERATE, span=(began_ms, departure.to_ms))
 
 
 def _cannot_starve(departure: Departure) -> Evidence:
