@@ -110,8 +110,7 @@ def stays(episode: Episode, time: JudgingTime, departure: Departure) -> bool:
     again = lost + 1 >= episode.thresholds.crash_loop_cycles
     if back is None or back_ms is None or again or episode.rebalance.is_at_least:
         return False
-    rounds, name = episode.rebalance.rounds, departure.member.member_id
-    if departure.in_barrier or any(name in each.left and back.member_id in each.joined for each in rounds):
+    if departure.in_barrier or back.member_id in episode.came_with_loss_of(departure):
         return False
     until_ms = back_ms + max(_STAYS_SESSIONS * departure.session_ms, _AWAY_MS)
     later = (each for each in episode.history.after(episode.rebalance) if each.started_before_ms <= until_ms)

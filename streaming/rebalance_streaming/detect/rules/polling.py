@@ -69,8 +69,11 @@ def barrier_holder(episode: Episode, _time: JudgingTime, departure: Departure) -
 def _held_barrier(episode: Episode, departure: Departure, barrier: Barrier | None) -> float | None:
     """Return how sure it is that the others waited for this member; null if something else was the matter."""
     if not departure.in_barrier:
-        unseen = not episode.is_probed and departure.told is None and departure.likely == POLL_TIMEOUT
-        return PLAUSIBLE if unseen and _newcomer_waited(episode, departure) else None
+        slot, waited = slot_of(departure.member), episode.came_with_loss_of(departure)
+        came = (each.member for each in episode.arrivals if each.returned_from is None)
+        newcomer = any(each.member_id in waited and slot_of(each) != slot for each in came)
+        unseen = newcomer and not episode.is_probed and departure.told is None and departure.likely == POLL_TIMEOUT
+        return PLAUSIBLE if unseen else None
     if barrier is None or barrier.waited_ms < episode.long_barrier_ms:
         return None
     triggers = [each for each in episode.departures if not each.in_barrier and each.member.member_id in barrier.left]
@@ -83,14 +86,6 @@ def _held_barrier(episode: Episode, departure: Departure, barrier: Barrier | Non
         return STRONG
     poll = departure.poll_ms
     return PLAUSIBLE if departure.likely == UNKNOWN and poll is not None and poll < departure.session_ms else None
-
-
-def _newcomer_waited(episode: Episode, departure: Departure) -> bool:
-    """Whether another one came with the generation that went on without this member: whoever comes later waits not."""
-    slot, rounds = slot_of(departure.member), episode.rebalance.rounds
-    with_it = {name for each in rounds if departure.member.member_id in each.left for name in each.joined}
-    came = (each.member for each in episode.arrivals if each.returned_from is None)
-    return any(each.member_id in with_it and slot_of(each) != slot for each in came)
 
 
 def static_stall(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict | None:
