@@ -5,7 +5,7 @@ Static members that stand are judged in `static_members`.
 
 from __future__ import annotations
 
-from rebalance_contract import Evidence, EvidenceSource
+from rebalance_contract import Evidence, EvidenceSource, GroupType
 from rebalance_streaming.detect.advice import (
     graceful_stop_advice,
     session_for_absence,
@@ -76,7 +76,9 @@ def ungraceful(episode: Episode, _time: JudgingTime, departure: Departure) -> Ve
         return None
     if departure.likely != SESSION_EXPIRED and not _ended_with_barrier(episode, departure):
         return None
-    successor = _successor_before_loss(episode, departure)
+    # A classic group waits for a ghost: its coordinator would have written so.
+    alone = departure.told is not None and not departure.in_barrier and episode.rebalance.type == GroupType.CLASSIC
+    successor = None if alone else _successor_before_loss(episode, departure)
     if successor is None:
         return _closed_by_design(departure)
     return say_lost(

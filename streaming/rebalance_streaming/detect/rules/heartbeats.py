@@ -182,7 +182,7 @@ def pause(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict
     if departure.likely != SESSION_EXPIRED:
         return None
     together = _lost_together(episode, departure)
-    if departure.liveness != PAUSED and not _stood_still_together(departure, together):
+    if departure.liveness != PAUSED and not _stood_still_together(episode, departure, together):
         return None
     session, host = departure.session_ms, departure.member.host
     silence = max((each.silence_ms or session) for each in together)
@@ -201,11 +201,14 @@ def pause(episode: Episode, _time: JudgingTime, departure: Departure) -> Verdict
     )
 
 
-def _stood_still_together(departure: Departure, together: list[Departure]) -> bool:
+def _stood_still_together(episode: Episode, departure: Departure, together: list[Departure]) -> bool:
     """Whether others of its host stood still, or seem to have as it may have itself."""
     if departure.liveness in (None, GONE) and any(each.liveness == PAUSED for each in together):
         return True
-    return departure.liveness is None and len(together) > 1 and _thawed_together(together)
+    # One that is lost twice in a rebalance is no other.
+    there = {each.member_id for each in episode.rebalance.members_before}
+    several = sum(each.member.member_id in there for each in together) > 1
+    return departure.liveness is None and several and _thawed_together(together)
 
 
 def _thawed_together(together: list[Departure]) -> bool:
