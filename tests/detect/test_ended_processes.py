@@ -23,11 +23,12 @@ from histories import (
     rebalance_id,
     report,
 )
-from rebalance_contract import UNDETERMINED, Generation, Member
+from rebalance_contract import UNDETERMINED, CoordinatorAct, Generation, Member
 from rebalance_contract.clients import HEARTBEAT_AGE
 from rebalance_streaming.detect.rules.ended_processes import crash, static_absence, static_ghost, ungraceful
 from rebalance_streaming.detect.rules.heartbeats import frozen_or_starved
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.coordinator_log import Exit
 from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure
 from rebalance_streaming.observed.fingerprints import fingerprint
 from rebalance_streaming.observed.liveness import GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
@@ -217,6 +218,15 @@ def test_who_sends_no_heartbeat_with_its_partitions_died_of_its_first_records(
     of = gone(replace(member_, client_id=library), joined_ms=LOST_MS - life_s * SECOND, silence_ms=None, **changes)
     found = asked(crash, losing(of, after_s=20), of)
     assert said(found) == (None if expected is None else ("member_crash", expected))
+
+
+@pytest.mark.parametrize(("in_barrier", "expected"), [(True, ("ungraceful_shutdown", PLAUSIBLE)), (False, None)])
+def test_a_ghost_is_awaited_as_its_coordinator_writes(in_barrier: bool, expected: tuple[str, float] | None):
+    """Where no rebalance was being prepared when its session ran out, nobody had come beside it."""
+    old = replace(B, client_id="rdkafka")
+    came = joined(LOST_MS - 8_000, replace(old, member_id="b-2"), [A, old])
+    of = gone(old, in_barrier=in_barrier, told=Exit(LOST_MS, CoordinatorAct.EXPIRED, None, in_barrier))
+    assert said(asked(ungraceful, losing(of, events=(came,)), of)) == expected
 
 
 @pytest.mark.parametrize(("others", "expected"), [((), HINT), ((replace(A, member_id="a-2"),), PLAUSIBLE)])
